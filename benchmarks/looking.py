@@ -46,9 +46,9 @@ from workers.aggregate import strategy_of
 from workers.aggregate.ddp import DDP
 from workers.aggregate.strategy import Strategy
 from workers.instruments.clock import Clock
+from workers.instruments.delays import RankDelays
 from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Reporter
-from workers.rank.delays import RankDelays
 from workers.rank.device import DeviceChoice
 from workers.rank.group import host_store
 from workers.rank.process import Rank, hello

@@ -12,8 +12,8 @@ from torch import nn
 
 from ddptui.config.trial import Trial
 from workers.aggregate.none import NoAggregation
+from workers.instruments.delays import RankDelays
 from workers.instruments.reporter import Reporter
-from workers.rank.delays import RankDelays
 from workers.rank.device import DeviceChoice
 from workers.rank.process import Rank, hello, pin_threads, rank_process, read_trial
 from workers.replicas.progress import ReplicaProgress

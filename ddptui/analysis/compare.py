@@ -15,6 +15,7 @@ from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, in_place_of, outcome_of_log
 from ddptui.analysis.results import Culprit, Ratio, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
 from ddptui.analysis.verdict import verdict_for
+from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.wire.records import Ended, Message
@@ -138,7 +139,8 @@ def cautions_of_trial(
 ) -> list[Caution]:
     """The cautions of any repeat, and those of all together. cores: this host's; None where they do not matter."""
     on_cpu = any(rank.device.startswith("cpu") for repeat in repeats for rank in repeat.ranks)
-    threads = trial.world_size * threads_per_rank(trial, cores) if cores and on_cpu else 0
+    lab_on_cpu = on_cpu and trial.launch != COMMAND  # a command chooses its own number of threads
+    threads = trial.world_size * threads_per_rank(trial, cores) if cores and lab_on_cpu else 0
     evidence = Evidence(
         spread=(train_time_s.max - train_time_s.min) / train_time_s.median,
         threads_a_core=threads / (cores or 1),

@@ -12,11 +12,10 @@ from statistics import fmean
 from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.excess import PAUSE_NS, Excess, excess_of_rank
 from ddptui.analysis.intervals import overlapping, total_ns
-from ddptui.analysis.own_work import PARTS
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult
 from ddptui.analysis.waits import AlignedStep, Wait
 from ddptui.text.units import S
-from ddptui.wire.messages import GATHER_OUTPUTS
+from ddptui.wire.messages import GATHER_OUTPUTS, PARTS
 
 # Of all the waiting that ranks' own work caused; below a half, since noise of the other ranks takes its part.
 SHARE_OF_BLAME = 0.4

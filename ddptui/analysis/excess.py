@@ -16,9 +16,9 @@ from math import hypot, sqrt
 from statistics import fmean, median
 from typing import NamedTuple
 
-from ddptui.analysis.own_work import BETWEEN, PARTS
+from ddptui.analysis.own_work import BETWEEN
 from ddptui.analysis.waits import AlignedStep, RankStep
-from ddptui.wire.messages import Step
+from ddptui.wire.messages import PARTS, Step
 
 PAUSE_NS = 250e6  # no pause of the scheduler was seen to be longer
 AROUND = 4  # neighboring steps on either side

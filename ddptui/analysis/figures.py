@@ -6,13 +6,12 @@ from typing import Any
 
 from ddptui.analysis.clock_error import median_wait_error
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.own_work import PARTS
 from ddptui.analysis.results import Injected, Loss, OtherLoad, PhasesMs, RankResult, StepMs, WhatIf
 from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.analysis.waits import AlignedSteps, RankStep
 from ddptui.analysis.what_if import what_if
 from ddptui.text.units import MS, S
-from ddptui.wire.messages import PHASES, Done, Step, Trained
+from ddptui.wire.messages import PARTS, PHASES, Done, Step, Trained
 from ddptui.wire.records import Load
 
 A_TENTH = 10  # of the steps, at either end, since the loss of a single step is noisy
@@ -146,22 +145,23 @@ def _overlap(steps: Sequence[RankStep]) -> float:
 
 def rank_result(log: LaunchLog, rank: int, aligned: AlignedSteps, analysis: WaitAnalysis | None) -> RankResult:
     """All figures of one rank."""
-    hello, done = log.hellos[rank], log.done[rank]
+    hello, done = log.hellos[rank], log.done.get(rank)  # of a training that is watched, a rank may be killed
+    delays = [delay for delay in injected_delays(log) if delay.rank == rank]
     return RankResult(
         rank=rank,
         host=hello.host,
         pid=hello.pid,
         device=hello.device,
         device_why=hello.device_why,
-        peak_gpu_bytes=done.peak_gpu_bytes,
+        peak_gpu_bytes=done.peak_gpu_bytes if done else None,
         **_collective_figures(analysis, rank),
         work_s=_own_work(aligned, rank),
-        bottleneck_fired=done.bottleneck_fired,
-        bottleneck_s=done.bottleneck_ns / S,
+        bottleneck_fired=done.bottleneck_fired if done else sum(delay.fired for delay in delays),
+        bottleneck_s=done.bottleneck_ns / S if done else sum(delay.s for delay in delays),
         queued_s=log.thinned.totals[rank].queued_ns / S if rank in log.thinned.totals else 0.0,
         start_s=log.ready[rank].start_ns / S if rank in log.ready else 0.0,
-        sub_batch=done.sub_batch,
-        dropped=done.dropped,
+        sub_batch=done.sub_batch if done else None,
+        dropped=done.dropped if done else 0,
     )
 
 

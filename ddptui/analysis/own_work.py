@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from ddptui.analysis.intervals import Interval, overlapping, subtract, union
 from ddptui.analysis.operations import OperationKey
-from ddptui.wire.messages import PHASES, Step
+from ddptui.wire import messages
+from ddptui.wire.messages import PARTS, PHASES, Step
 
-PARTS = (*PHASES, "between steps")  # of own work; what a step does outside its phases counts as the last
-AGGREGATE, BETWEEN = PHASES.index("aggregate"), len(PHASES)
+AGGREGATE, BETWEEN = PHASES.index("aggregate"), PARTS.index(messages.BETWEEN)
 Piece = tuple[int, int, int]  # index in PARTS, begin and end in ns
 
 
@@ -25,11 +25,11 @@ class Event(NamedTuple):
 
 
 def phase_spans(step: Step) -> list[Piece]:
-    """The phases of a step in the order in which they ran."""
+    """The phases of a step, as places in PARTS, in the order in which they ran."""
     spans, moment = [], step.begin_ns
-    for phase in step.order:
-        spans.append((phase, moment, moment + step.phases_ns[phase]))
-        moment += step.phases_ns[phase]
+    for phase, ns in step.pieces or [(phase, step.phases_ns[phase]) for phase in step.order]:
+        spans.append((phase, moment, moment + ns))
+        moment += ns
     return spans
 
 

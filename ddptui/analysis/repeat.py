@@ -73,7 +73,12 @@ def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
     error = log.ended.error if log.ended else None
     result = None
     took_s = None
-    if log.ended and log.ended.status == "ok":  # of the launcher, which knows nothing of what ranks report
+    if log.launched.watched:  # what a training that failed, or goes on, has shown is of use as well
+        if status != "skipped" and not (missing := _why_no_steps(log)):
+            result = _result(log, log.launched)
+        elif status == "ok":
+            status, error = "failed", missing
+    elif log.ended and log.ended.status == "ok":  # of the launcher, which knows nothing of what ranks report
         error = _why_no_figures(log)
         if error:
             status = "failed"
@@ -100,8 +105,14 @@ def _why_no_figures(log: LaunchLog) -> str | None:
     for rank in sorted(log.hellos):
         if rank not in log.done:
             return f"rank {rank} never reported that it was done"
-        if log.primitives.places:
-            continue
+    return None if log.primitives.places else _why_no_steps(log)
+
+
+def _why_no_steps(log: LaunchLog) -> str | None:
+    """Why there is no measured step of some rank; None: there is one of each."""
+    if not log.hellos:
+        return "no rank sent a message"
+    for rank in sorted(log.hellos):
         if rank not in log.trained and rank not in log.thinned.totals:
             return f"rank {rank} never reported a step"
         span = log.span(rank)

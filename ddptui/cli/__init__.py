@@ -32,6 +32,7 @@ from ddptui.cli.common import (
 from ddptui.cli.inspect import columns, compare, presets, project, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
 from ddptui.cli.trash import delete, restore
+from ddptui.cli.watch import watch
 from ddptui.text.words import did_you_mean
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ def _resumable(name: str, runs: Path) -> "tuple[Run, Preset]":
 
 
 for command in (
-    presets, columns, runs, show, compare, delete, restore, project, verify, doctor, selftest, join, manifest, place,
+    watch, presets, columns, runs, show, compare, delete, restore, project, verify, doctor, selftest, join, manifest,
+    place,
 ):  # fmt: skip
     main.add_command(command)

@@ -4,7 +4,7 @@ import math
 
 from ddptui.config.device_checks import check_devices
 from ddptui.config.fields import meaningless
-from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.launch_modes import COMMAND, ONE_PROCESS
 from ddptui.config.primitives import OPERATIONS
 from ddptui.config.strategies import MISTAKES, STRATEGIES
 from ddptui.config.trial import (
@@ -26,7 +26,7 @@ def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
     if not bottleneck.ranks or len(set(bottleneck.ranks)) < len(bottleneck.ranks):
         raise TrialError(f"{path}.ranks", "names a rank twice" if bottleneck.ranks else "names no rank")
     for rank in bottleneck.ranks:
-        if rank >= trial.world_size:
+        if rank >= trial.world_size and trial.launch != COMMAND:
             raise TrialError(f"{path}.ranks", _no_rank(rank, trial, trial.world_size))
     if bottleneck.at == "link":
         _check_link(trial, bottleneck, path)
@@ -76,7 +76,7 @@ def _check_delay(trial: Trial, delay: Bottleneck, path: str) -> None:
         raise TrialError(f"{path}.to_step", f"ends at {delay.to_step}, before from_step = {delay.from_step}")
     if delay.per == "call" and (delay.at != "aggregate" or trial.launch == "dp"):  # dp calls no collective
         raise TrialError(f"{path}.per", "'call' goes with at = 'aggregate' and a process group")
-    if delay.at == "aggregate" and trial.launch != "dp" and trial.strategy in (None, "none"):
+    if delay.at == "aggregate" and trial.launch not in ("dp", COMMAND) and trial.strategy in (None, "none"):
         raise TrialError(f"{path}.at", "this trial aggregates nothing, so the delay would never happen")
     if delay.at == "backward" and trial.launch == "dp":
         raise TrialError(f"{path}.at", "dp has one backward for all replicas: use 'forward' or 'aggregate'")
@@ -99,7 +99,11 @@ def check_trial(trial: Trial) -> None:
         value = getattr(trial, key)
         if isinstance(value, float) and not math.isfinite(value):  # TOML has inf and nan; nan passes every bound
             raise TrialError(key, "must be a finite number")
-    if trial.primitives is not None:
+    if trial.launch == COMMAND:
+        _check_command(trial)
+    elif trial.world_size < 1:
+        raise TrialError("world_size", f"expected an integer of 1 or more, got {trial.world_size}")
+    elif trial.primitives is not None:
         _check_primitives(trial)
     elif trial.launch not in ONE_PROCESS and trial.strategy is None:
         raise TrialError("strategy", f"launch = {trial.launch!r} needs one; `none` aggregates nothing")
@@ -131,6 +135,21 @@ def check_trial(trial: Trial) -> None:
         check_bottleneck(trial, bottleneck, f"bottleneck[{index}]")
     for index, fault in enumerate(trial.fault):
         check_fault(trial, fault, f"fault[{index}]")
+
+
+def _check_command(trial: Trial) -> None:
+    if not trial.command or not trial.command[0]:
+        raise TrialError("command", 'names no program, as in ["torchrun", "--nproc_per_node=2", "train.py"]')
+    for key, texts in (("command", trial.command), ("env", trial.env)):
+        if any("\0" in text for text in texts):
+            raise TrialError(key, "holds a NUL, which no program can be given")
+    for variable in trial.env:
+        if variable.find("=") < 1:
+            raise TrialError("env", f"expected NAME=VALUE, got {variable!r}")
+    for index, bottleneck in enumerate(trial.bottleneck):
+        if bottleneck.at in ("link", "start"):
+            why = "a command starts its own ranks, in the host's network: delay data, forward, backward or aggregate"
+            raise TrialError(f"bottleneck[{index}].at", why)
 
 
 def _check_primitives(trial: Trial) -> None:

@@ -5,9 +5,9 @@ from typing import get_type_hints
 
 import msgspec
 
-from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.strategies import STRATEGIES, missing_needs
-from ddptui.config.trial import TRIAL_FIELDS, About, Trial, choices
+from ddptui.config.trial import PRIMITIVES, TRAIN, TRIAL_FIELDS, WATCH, About, Trial, choices
 from ddptui.text.words import count
 
 WIDTH = 100  # of the listing, in columns
@@ -19,11 +19,17 @@ FIELDS = {
 }
 
 
+def work_of(launch: str, primitives: str | None) -> str:
+    """The kind of work that a trial is."""
+    return "watch" if launch == COMMAND else primitives or "train"
+
+
 def meaningless(launch: str, strategy: str | None, primitives: str | None) -> dict[str, str]:
     """The fields that a launch mode, a strategy or a kind of work has no use for, and why."""
     # Such a field is refused in a [[trial]] or [matrix], but ignored in [defaults] and --set: those are for all trials.
-    useless = meaningless_at_work(primitives)
-    if primitives is not None:
+    work = work_of(launch, primitives)
+    useless = meaningless_at_work(work)
+    if work != "train":
         return useless
     if strategy in STRATEGIES:
         missing = missing_needs(strategy)
@@ -38,20 +44,22 @@ def meaningless(launch: str, strategy: str | None, primitives: str | None) -> di
     return useless
 
 
-def meaningless_at_work(primitives: str | None) -> dict[str, str]:
-    """The fields that mean nothing to a trial that trains (None), shows primitives, or measures them; and why."""
+def meaningless_at_work(work: str) -> dict[str, str]:
+    """The fields that mean nothing to a kind of work, and why."""
     why = {
         "train": "training: it is for primitives",
         "see": "primitives = 'see': each one is called once, with a small tensor",
         "measure": "primitives = 'measure'",
+        "watch": "a command: what it trains is its own",
     }
-    only_training = f"primitives = {primitives!r}: the ranks train nothing"
-    work = primitives or "train"
-    return {
-        name: only_training if facts.work == ("train",) else why[work]
-        for name, facts in FIELDS.items()
-        if work not in facts.work
-    }
+    only_training = f"primitives = {work!r}: the ranks train nothing"
+
+    def reason(facts: About) -> str:
+        if facts.work == WATCH:
+            return "the lab's own ranks: kind = 'command' has a command"
+        return only_training if facts.work == TRAIN and work in PRIMITIVES else why[work]
+
+    return {name: reason(facts) for name, facts in FIELDS.items() if work not in facts.work}
 
 
 def listing() -> str:

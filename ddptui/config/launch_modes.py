@@ -53,5 +53,7 @@ LAUNCH_MODES = {
         passes_ranks=True,
         meaningless={"start_method": "Slurm, or a user, starts the ranks"},
     ),
+    "command": LaunchModeFacts("your own command, watched"),
 }
+COMMAND = "command"  # the launch mode of a training that is watched
 ONE_PROCESS = tuple(name for name, facts in LAUNCH_MODES.items() if facts.one_process)

@@ -5,14 +5,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from ddptui.config.columns import MEANINGS
 from ddptui.config.engine import EngineName, EngineOptions
-from ddptui.config.fields import meaningless, meaningless_at_work
-from ddptui.config.preset import Preset, Reference
+from ddptui.config.fields import meaningless, meaningless_at_work, work_of
+from ddptui.config.launch_modes import COMMAND
+from ddptui.config.preset import Preset, PresetKind, Reference
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
 from ddptui.config.trial_values import explain, make_trial
 from ddptui.text.words import did_you_mean, printable
@@ -37,12 +38,14 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
     """Build a preset from the tables of its file. Raises TrialError."""
     _check_shape(table)
     table = _override(table, overrides)
+    if table.get("kind") == "command":
+        table = table | {"defaults": {"launch": COMMAND} | table.get("defaults", {})}
     trials = tuple(_expand(table, set(overrides)))
     names = [trial.name for trial in trials]
     if not trials:
         raise TrialError("", "has no trial: give it a [matrix] or a [[trial]]")
     kind = _kind_of_preset(table, trials)
-    useless = [meaningless_at_work(trial.primitives) for trial in trials]
+    useless = [meaningless_at_work(work_of(trial.launch, trial.primitives)) for trial in trials]
     for key in overrides:
         if all(key in fields for fields in useless):
             raise TrialError(f"--set {key}", f"means nothing with {useless[0][key]}")
@@ -78,12 +81,16 @@ def make_engine(table: dict[str, Any]) -> EngineOptions:
         raise TrialError(f"engine.{refused.key}", refused.why + hint) from None
 
 
-def _kind_of_preset(table: dict[str, Any], trials: Sequence[Trial]) -> Literal["training", "primitives"]:
-    kind: Literal["training", "primitives"] = table.get("kind", "training")
-    if kind not in ("training", "primitives"):
-        raise TrialError("kind", f"{kind!r} is neither 'training' nor 'primitives'")
+def _kind_of_preset(table: dict[str, Any], trials: Sequence[Trial]) -> PresetKind:
+    kind: PresetKind = table.get("kind", "training")
+    if kind not in get_args(PresetKind):
+        raise TrialError("kind", f"{kind!r} is none of {', '.join(map(repr, get_args(PresetKind)))}")
     for trial in trials:
-        if (trial.primitives is None) != (kind == "training"):
+        if (trial.launch == COMMAND) != (kind == "command"):
+            wants = "kind = 'command'" if trial.launch == COMMAND else "launch = 'command'"
+            has = f"trial {trial.name} has launch = {trial.launch!r}"
+            raise TrialError("kind", f"{kind!r}, but {has}: that wants {wants}")
+        if (trial.primitives is not None) != (kind == "primitives"):
             does = "trains" if trial.primitives is None else f"has primitives = {trial.primitives!r}"
             wants = "primitives = 'see' or 'measure' in every trial" if kind == "primitives" else "kind = 'primitives'"
             raise TrialError("kind", f"{kind!r}, but trial {trial.name} {does}: that wants {wants}")

@@ -6,8 +6,10 @@ import msgspec
 from msgspec import Meta
 
 from ddptui.config.engine import LOCAL, OF_SBATCH, EngineOptions
-from ddptui.config.launch_modes import LAUNCH_MODES, ONE_PROCESS
+from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES, ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError
+
+PresetKind = Literal["training", "primitives", "command"]  # command: a training of the user's own, watched
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,7 +31,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     repeats: int
     trials: tuple[Trial, ...]
-    kind: Literal["training", "primitives"] = "training"
+    kind: PresetKind = "training"
     references: tuple[Reference, ...] = ()
     columns: tuple[str, ...] = ()  # of the comparison: those that its question is about, so that they show first
     engine: EngineOptions = LOCAL
@@ -52,6 +54,11 @@ def fit_to_engine(preset: Preset) -> Preset:
 
 
 def _fit_trial(trial: Trial, engine: EngineOptions) -> Trial:
+    if trial.launch == COMMAND:
+        if engine.name != "local":
+            why = "a command runs here: let it start what runs elsewhere, as srun and torchrun do"
+            raise TrialError("engine.name", f"trial {trial.name}: {why}")
+        return trial
     # With Slurm, each rank is a task of its own, unless a task is a node: that starts its ranks as on this host.
     if engine.name == "slurm" and engine.tasks != "node" and trial.launch not in ONE_PROCESS:
         trial = msgspec.structs.replace(trial, launch="task", start_method="spawn")  # the default: tasks ignore it

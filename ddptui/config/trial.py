@@ -71,17 +71,20 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     step: Count
 
 
-Work = Literal["train", "see", "measure"]
+Work = Literal["train", "see", "measure", "watch"]
 TRAIN: tuple[Work, ...] = ("train",)
 PRIMITIVES: tuple[Work, ...] = ("see", "measure")
 MEASURE: tuple[Work, ...] = ("measure",)
+LAB: tuple[Work, ...] = ("train", "see", "measure")  # the lab's own ranks
+WATCH: tuple[Work, ...] = ("watch",)
+EVERY: tuple[Work, ...] = (*LAB, *WATCH)
 
 
 class About(NamedTuple):
     """The documentation of a trial's field, and what the program must know of it. fields.py reads it back."""
 
     description: str
-    work: tuple[Work, ...] = ("train", "see", "measure")  # the kinds of work in which the field means something
+    work: tuple[Work, ...] = LAB  # the kinds of work in which the field means something
     column: str = ""  # of a preset's table, that shows it; empty: one that has the field's name
     affects_time: bool = True  # the time of a step may depend on it
     affects_wire: bool = False  # what a message costs depends on it
@@ -93,14 +96,21 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One configuration, launched once a repeat. `ddptui presets --fields` prints its fields."""
 
     # fmt: off
-    name: Annotated[str, About("the trial's name, and its folder's", column="trial", affects_time=False)] = ""
-    launch: Annotated[LaunchMode, About("what starts the ranks", column="launch")] = "spawn"
+    name: Annotated[str, About(
+        "the trial's name, and its folder's", work=EVERY, column="trial", affects_time=False)] = ""
+    launch: Annotated[LaunchMode, About("what starts the ranks", work=EVERY, column="launch")] = "spawn"
+    command: Annotated[tuple[str, ...], About(
+        "a training of your own and its arguments, which is watched as it is", work=WATCH, column="command")] = ()
+    env: Annotated[tuple[str, ...], About(
+        "NAME=VALUE: variables of the command's environment, beside the console's own", work=WATCH, column="command"
+    )] = ()
     start_method: Annotated[StartMethod, About(
         "how Python's multiprocessing starts a rank; any but spawn makes the start cold", affects_time=False)] = "spawn"
     start: Annotated[StartKind, About(
         "cold: each launch imports torch anew; warm: ranks are forked from a process that has", affects_time=False
     )] = "warm"
-    world_size: Annotated[int, Meta(ge=1, le=1024), About("number of ranks", column="ranks", affects_wire=True)] = 2
+    world_size: Annotated[int, Meta(ge=0, le=1024), About(
+        "number of ranks, 1 or more; a command decides itself", column="ranks", affects_wire=True)] = 2
     strategy: Annotated[StrategyName | None, About(
         "how the ranks average; each has its own file in workers/aggregate/", work=TRAIN, column="strategy"
     )] = "all_reduce"
@@ -177,10 +187,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         "global batch of a step, divided among the ranks", work=TRAIN, column="batch", affects_time=False)] = 64
     epochs: Annotated[Positive, About("passes over the data", work=TRAIN, column="length", affects_time=False)] = 3
     steps: Annotated[Positive | None, About(
-        "number of steps, instead of epochs", work=TRAIN, column="length", affects_time=False)] = None
+        "number of steps, instead of epochs; of a command, those that are watched",
+        work=("train", "watch"), column="length", affects_time=False)] = None
     warmup_steps: Annotated[Count, About(
         "first steps, or calls: run and shown, but left out of every figure",
-        work=("train", "measure"), affects_time=False)] = 3
+        work=("train", "measure", "watch"), affects_time=False)] = 3
     optimizer: Annotated[Literal["sgd", "adam"], About("what turns gradients into steps", work=TRAIN)] = "sgd"
     lr: Annotated[NotNegative, About("learning rate", work=TRAIN, affects_time=False)] = 0.01
     momentum: Annotated[NotNegative, About("of sgd", work=TRAIN, affects_time=False)] = 0.5
@@ -192,7 +203,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     instruments: Annotated[Literal["on", "off"], About(
         "off: ranks report their start and end only, which shows what measuring costs", work=TRAIN)] = "on"
     bottleneck: Annotated[tuple[Bottleneck, ...], About(
-        "delays and slow links, injected on purpose", column="bottleneck")] = ()
+        "delays and slow links, injected on purpose", work=EVERY, column="bottleneck")] = ()
     fault: Annotated[tuple[Fault, ...], About("faults, injected on purpose", work=TRAIN, column="fault")] = ()
     primitives: Annotated[Literal["see", "measure"] | None, About(
         "instead of training: show each primitive's buffers, or time it", column="primitives")] = None

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ddptui.config.checks import check_trial
-from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.launch_modes import COMMAND, ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError
 from ddptui.text.words import printable
 
@@ -16,10 +16,12 @@ def make_trial(values: dict[str, Any]) -> Trial:
     """Build a trial from plain values. Raises TrialError when it cannot be."""
     launch = values.get("launch", "spawn")
     fixed: dict[str, Any] = {}  # in place of defaults that would not go with the launch mode
-    if launch in ONE_PROCESS or values.get("primitives") is not None:
+    if launch in (*ONE_PROCESS, COMMAND) or values.get("primitives") is not None:
         fixed["strategy"] = None
     if launch == "single":
         fixed["world_size"] = 1
+    if launch == COMMAND:
+        fixed["world_size"] = 0  # known once its ranks are here
     for key, value in values.items():
         if not _is_text(value):
             raise TrialError(key, "is no text: it cannot be written as UTF-8")

@@ -9,6 +9,7 @@ from ddptui.engines.hub import Hub
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Hello
 
+LAUNCHER_LOG = "launcher.log"  # in the folder of a repeat: what its launcher, or a watched command, printed
 ELSEWHERE = "elsewhere"  # the status of a process on another host
 REMOTE_SILENCE_S = "30"  # ranks on other hosts end when the console has sent nothing for so long
 

@@ -3,17 +3,18 @@
 from ddptui.config.engine import EngineOptions
 from ddptui.engines.base import Engine, LaunchRefused
 from ddptui.engines.local.engine import LocalEngine
+from ddptui.engines.local.foreign import Terms
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host.network import NetworkError
 from ddptui.store.runs import Run
 
 
-def engine_for(options: EngineOptions, run: Run, warm: WarmParent) -> Engine:
-    """The engine that these options name. Raises OSError, and LaunchRefused."""
+def engine_for(options: EngineOptions, run: Run, warm: WarmParent, terms: Terms | None = None) -> Engine:
+    """The engine that these options name. terms: on which commands are watched. Raises OSError, and LaunchRefused."""
     try:
         match options.name:
             case "local":
-                return LocalEngine(run.folder, warm)
+                return LocalEngine(run.folder, warm, terms)
             case "join":
                 from ddptui.engines.join.engine import JoinEngine  # here, as below: most runs are local
 

@@ -41,7 +41,8 @@ class Hub:
     """Receives the messages of the ranks of one launch, and sends them the console's."""
 
     def __init__(self, world_size: int, at: tuple[str, int] | None = None) -> None:
-        """`at`: an address of this host, and the first port to try; None: a Unix socket here. Raises OSError."""
+        """world_size: 0: as many ranks as the first of them says. `at`: an address of this host, and the first port to
+        try; None: a Unix socket here. Raises OSError."""
         self.world_size = world_size
         self.hellos: dict[int, Hello] = {}  # of each connected rank
         self.refused = 0  # frames and messages
@@ -136,13 +137,14 @@ class Hub:
         why = ""
         if hello.version != VERSION:
             why = self._say_versions(hello)
-        elif hello.world_size != self.world_size or not 0 <= hello.rank < self.world_size:
+        elif hello.world_size != (self.world_size or hello.world_size) or not 0 <= hello.rank < hello.world_size:
             why = f"rank {hello.rank} of {hello.world_size} connected to a launch of {self.world_size} ranks"
         elif hello.rank in self.hellos:
             why = f"a second process connected as rank {hello.rank}"
         if why:
             self._turn_away(identity, why)
             return False
+        self.world_size = hello.world_size
         self._rank_of[identity] = hello.rank
         self.hellos[hello.rank] = hello
         return True

@@ -17,8 +17,6 @@ from ddptui.text.units import GB
 from ddptui.text.words import count
 
 PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
-BOOT = Path("/proc/sys/kernel/random/boot_id")
-TIME_NAMESPACE = Path("/proc/self/ns/time")  # a container may have a namespace in which the clock is shifted
 OWN_CGROUPS, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 VMSTAT = Path("/proc/vmstat")
 WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables that say how OpenMP's threads wait
@@ -53,18 +51,6 @@ def heap_limits(environ: Mapping[str, str]) -> dict[str, str]:
 def steadying(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables with which ranks do alike in each launch."""
     return openmp_waits(environ) | heap_limits(environ)
-
-
-def own_clock() -> str:
-    """The name of this process's monotonic clock. Processes with the same name can compare `time.monotonic_ns()`."""
-    try:
-        boot = BOOT.read_text("ascii").strip()
-    except OSError:
-        return platform.node()  # the kernel reveals no boot id: only processes of one host can be told to share a clock
-    namespace = 0  # on kernels without time namespaces
-    with suppress(OSError):
-        namespace = os.stat(TIME_NAMESPACE).st_ino
-    return f"{boot}/{namespace}"
 
 
 def allow_open_files(wanted: int) -> int:

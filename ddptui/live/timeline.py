@@ -12,9 +12,8 @@ from typing import NamedTuple
 from ddptui.analysis.intervals import Interval
 from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.waits import AlignedStep, RankStep
-from ddptui.wire.messages import PHASES
+from ddptui.wire.messages import BETWEEN, PARTS
 
-BETWEEN = "between"
 LAYERS = 4  # phase, transfer, wait, delay: the last one present is shown
 MOST_LONGER = 3  # earlier steps are shown while the window is at most so many times as long as its steps
 
@@ -24,7 +23,7 @@ class Segment(NamedTuple):
 
     begin_ns: int
     end_ns: int
-    what: str  # one of PHASES, wait, transfer, delay, or between (two steps)
+    what: str  # one of PHASES, wait, transfer, delay, or BETWEEN
 
 
 class Run(NamedTuple):
@@ -82,7 +81,7 @@ def _edges(rank_step: RankStep) -> Iterator[tuple[int, bool, int, str]]:
     """Where something begins or ends: the moment, whether it begins, its layer, and what it is."""
     step = rank_step.step
     layers = [
-        [(begin, min(end, step.end_ns), PHASES[place]) for place, begin, end in phase_spans(step)],
+        [(begin, min(end, step.end_ns), PARTS[place]) for place, begin, end in phase_spans(step)],
         [(begin, end, "transfer") for begin, end in rank_step.idle],
         [(begin, end, "wait") for begin, end, _ in rank_step.waits],
         # A delay at the start ended before the first step.

@@ -7,13 +7,13 @@ from typing import NamedTuple
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, summary
 from ddptui.live.excerpts import Excerpt, spread_over
-from ddptui.live.timeline import BETWEEN, row, runs, telling_ranks, window
+from ddptui.live.timeline import row, runs, telling_ranks, window
 from ddptui.page.bars import Bar, Bars, Piece
 from ddptui.page.charts import Tick, percent
 from ddptui.text.drawing import nice_step, number, ticks
 from ddptui.text.units import MS
 from ddptui.text.words import count
-from ddptui.wire.messages import PHASES
+from ddptui.wire.messages import BETWEEN, PHASES
 
 CELLS = 1500  # of a timeline: what is shorter is not seen, however far one zooms
 MOST_RANKS = 16

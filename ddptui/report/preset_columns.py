@@ -1,5 +1,6 @@
 """The trials of a preset side by side, before a run: what sets them apart first, then what they share."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ class Fact(NamedTuple):
 
 def facts(preset: Preset) -> list[Fact]:
     """The columns: the name, then what differs between trials, then what they share, if it says anything."""
-    columns = OF_PRIMITIVES if preset.kind == "primitives" else OF_TRAINING
+    columns = {"primitives": OF_PRIMITIVES, "command": OF_COMMAND}.get(preset.kind, OF_TRAINING)
     usual = [_fact(header, cell, preset) for header, cell in columns.items()]
     others = [_fact(field, _field(field), preset) for field, known in FIELDS.items() if not known.column]
     apart = [fact for fact in [*usual, *others] if fact.differs]
@@ -91,6 +92,11 @@ OF_TRAINING: dict[str, Callable[[Trial], str]] = {
     "data": lambda trial: trial.dataset,
     "batch": lambda trial: str(trial.batch_size),
     "length": length,
+}
+OF_COMMAND: dict[str, Callable[[Trial], str]] = {
+    "command": lambda trial: shlex.join(trial.command),
+    "env": lambda trial: " ".join(trial.env) or NOTHING,
+    "bottleneck": lambda trial: describe_bottleneck(trial.bottleneck),
 }
 OF_PRIMITIVES: dict[str, Callable[[Trial], str]] = {
     "launch": lambda trial: trial.launch,

@@ -11,7 +11,7 @@ from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted, is_changed, why_left_out
 from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.disturbance import is_disturbed
-from ddptui.analysis.own_work import BETWEEN, PARTS
+from ddptui.analysis.own_work import BETWEEN
 from ddptui.analysis.results import (
     Change,
     ConfidenceInterval,
@@ -27,6 +27,7 @@ from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import ranks, remedies
 from ddptui.text.units import MS, S, in_one_unit, seconds, time_range
 from ddptui.text.words import count, listed
+from ddptui.wire.messages import PARTS
 
 BETWEEN_STEPS = PARTS[BETWEEN]  # stands by itself in a sentence, where a phase has "in" before it
 MENTIONED = 0.2  # of a loss: phases with less of it are not named

@@ -18,7 +18,7 @@ from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.text.door import ascii_json
 from ddptui.text.units import US
-from ddptui.wire.messages import PHASES, Collective, Pause, Step
+from ddptui.wire.messages import PARTS, Collective, Pause, Step
 from ddptui.wire.records import Launched, Message
 
 TRACKS_A_RANK = 100  # numbers of tracks: the steps, the operations that overlap, and as the last one the pauses
@@ -95,7 +95,7 @@ class _Events:
         about = {"epoch": step.epoch, "loss": step.loss, "samples": step.samples, "warm-up": step.warmup}
         self._slice(f"step {step.step}", "step", track, step.begin_ns, step.end_ns, about)
         for place, begin, end in phase_spans(step):
-            self._slice(PHASES[place], "phase", track, begin, end)
+            self._slice(PARTS[place], "phase", track, begin, end)
         for slept in step.slept:
             self._slice(f"delay put in at {slept.at}", "bottleneck", track, slept.begin_ns, slept.end_ns)
 

@@ -20,15 +20,18 @@ from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.counted import is_changed
 from ddptui.analysis.disturbance import disturbance_of
 from ddptui.analysis.repeat import Outcomes
+from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import Engine, Launch, LaunchRefused
 from ddptui.engines.choose import engine_for
 from ddptui.engines.hub import Hub
+from ddptui.engines.local.foreign import Terms
 from ddptui.engines.local.warm import WarmParent
+from ddptui.host.clock import own_clock
 from ddptui.host.load import LoadMeter
-from ddptui.host.machine import own_clock
 from ddptui.run.supervisor import LaunchSupervisor
+from ddptui.run.watcher import WatchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Echo
@@ -38,6 +41,7 @@ READY_S = 0.1  # longest wait for the warm parent before requests are looked at 
 POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
 ALIVE_EVERY_S = 5.0
 RETRIES = 2  # of a repeat that other programs disturbed
+Supervisor = LaunchSupervisor | WatchSupervisor
 LAST_WORDS_S = 5.0  # after a stop, how long ranks that have finished training may take to send their results
 
 
@@ -91,19 +95,20 @@ def run_preset(
     results: RunningResults | None = None,
     warm: WarmParent | None = None,
     retries: int = 0,
+    terms: Terms | None = None,
 ) -> Generator[Message]:
     """Every message of the run, as it arrives; each is in the run's folder before it is yielded. Closing the iterator,
     or an interrupt, stops the ranks. results: kept up to date, in results.json, too; those of a run that is resumed
     have its finished launches, which are not launched again. warm: forks the ranks of this run and of others; None:
     the run has one of its own. retries: how often a repeat is launched again that other programs have disturbed.
-    Raises RunLost."""
+    terms: on which commands are watched. Raises RunLost."""
     controls = controls or Controls()
     results = results or RunningResults(preset, run.name, run.environment())
     if results.outcomes:
         run.write_results(results.results)  # a console that was killed may not have written them
     with (
         nullcontext(warm) if warm else closing(WarmParent()) as parent,
-        closing(engine_for(preset.engine, run, parent)) as engine,
+        closing(engine_for(preset.engine, run, parent, terms)) as engine,
     ):
         for number in range(1, preset.repeats + 1):
             for trial in preset.trials:
@@ -156,6 +161,7 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             repeat=repeat.number,
             at_ns=time.monotonic_ns(),
             command=tuple(command),
+            watched=trial.launch == COMMAND,
             again=again,
             clock=own_clock(),
         )
@@ -171,7 +177,8 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             return
         try:
             yield msgspec.structs.replace(launched, start=launch.start, start_why=launch.start_why)
-            supervisor, refusals = LaunchSupervisor(trial, hub, launch, repeat), _RefusalReports(hub)
+            supervise = WatchSupervisor if trial.launch == COMMAND else LaunchSupervisor
+            supervisor, refusals = supervise(trial, hub, launch, repeat), _RefusalReports(hub)
             supervisor.clocks.add(launched)
             # the load of other hosts cannot be read from here
             meter = LoadMeter(launch.processes, MOST_OTHER_LOAD) if engine.is_local else None
@@ -190,7 +197,7 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
 
 
 def _follow(
-    supervisor: LaunchSupervisor,
+    supervisor: Supervisor,
     refusals: "_RefusalReports",
     probes: Probes,
     launch: Launch,
@@ -217,7 +224,7 @@ def _follow(
     return False
 
 
-def _receive(supervisor: LaunchSupervisor, probes: Probes, hub: Hub) -> Iterator[Message]:
+def _receive(supervisor: Supervisor, probes: Probes, hub: Hub) -> Iterator[Message]:
     """What ranks sent, with the clock offsets that follow from their echoes; and new probes of their clocks."""
     messages = hub.receive(POLL_MS)
     received_ns = time.monotonic_ns()
@@ -233,7 +240,7 @@ def _receive(supervisor: LaunchSupervisor, probes: Probes, hub: Hub) -> Iterator
 
 
 def _inject(hub: Hub, controls: Controls) -> Iterator[Injection]:
-    """Send all ranks the delays that a user asked for; workers/rank/delays.py puts them in."""
+    """Send all ranks the delays that a user asked for; workers/instruments/delays.py puts them in."""
     for bottleneck in controls.injections():
         now_ns = time.monotonic_ns()
         hub.send(SetBottleneck(bottleneck=bottleneck))

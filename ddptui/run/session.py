@@ -10,6 +10,7 @@ from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.engines.local.foreign import Terms
 from ddptui.engines.local.warm import WarmParent
 from ddptui.run import lab
 from ddptui.run.lab import Controls
@@ -31,15 +32,17 @@ class Session:
         finished_before: Outcomes = NO_OUTCOMES,
         warm: WarmParent | None = None,
         retries: int = 0,
+        terms: Terms | None = None,
     ) -> None:
-        """Start the run. finished_before: outcomes that a resumed run has already; only the rest is launched. warm and
-        retries: as lab.run_preset has them."""
+        """Start the run. finished_before: outcomes that a resumed run has already; only the rest is launched. warm,
+        retries and terms: as lab.run_preset has them."""
         self.preset = preset
         self.run = run
         self.finished_before = finished_before
         self.controls = Controls()
         self.error: str | None = None
         self._warm, self._retries = warm, retries
+        self.terms = terms or Terms()
         self._running_results = RunningResults(preset, run.name, run.environment(), finished_before)
         self._messages: deque[Message] = deque()  # its append and popleft need no lock between threads
         self.work = threads.submit(self._follow)  # last: the thread reads all of the above
@@ -76,6 +79,7 @@ class Session:
                 results=self._running_results,
                 warm=self._warm,
                 retries=self._retries,
+                terms=self.terms,
             )
             with self.run.held(), closing(launches) as stream:
                 self._messages.extend(stream)

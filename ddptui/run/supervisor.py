@@ -12,9 +12,8 @@ from ddptui.config.trial import Trial
 from ddptui.diagnosis import failure
 from ddptui.diagnosis.positions import Stall
 from ddptui.diagnosis.stall import IN_TIME_S, StallDetector
-from ddptui.engines.base import Launch
+from ddptui.engines.base import LAUNCHER_LOG, Launch
 from ddptui.engines.hub import Hub
-from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.host import machine
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Ready, Shown, Step, Timed
@@ -71,10 +70,10 @@ class LaunchSupervisor:
                 case Hello():
                     self._last_connected = time.monotonic()
                     self._launcher.add_rank(message)
-                case Ready():
-                    self._steps[message.rank] = message.steps
-                    if message.steps <= self._trial.warmup_steps and self._trial.primitives is None:
-                        self._too_short = f"all of its {message.steps} steps are warm-up steps: nothing was measured"
+                case Ready(steps=int(steps)):
+                    self._steps[message.rank] = steps
+                    if steps <= self._trial.warmup_steps and self._trial.primitives is None:
+                        self._too_short = f"all of its {steps} steps are warm-up steps: nothing was measured"
                 case Step() if message.step + 1 == self._steps.get(message.rank):
                     self._trained.add(message.rank)
                 case Shown() | Timed() if message.place + 1 == self._steps.get(message.rank):

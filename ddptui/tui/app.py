@@ -39,6 +39,7 @@ from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:
     from ddptui.analysis.repeat import Outcomes
+    from ddptui.engines.local.foreign import Terms
     from ddptui.engines.local.warm import WarmParent
     from ddptui.run.playback import Playback
     from ddptui.run.session import Session
@@ -102,6 +103,7 @@ class Console(App[int]):
         warm: "WarmParent | None" = None,  # of all runs; None: each has its own
         watch_load: bool = False,  # look at what else this host does, while no run is under way
         retry: bool = False,  # repeats that other programs disturb are launched again
+        terms: "Terms | None" = None,  # on which the first preset's command is watched
         refresh_s: float = 0.25,  # between two updates of a run's screen: 10 Hz would take a quarter of a core
     ) -> None:
         super().__init__()
@@ -112,7 +114,7 @@ class Console(App[int]):
         self.run_ended_signal: Signal[Run] = Signal(self, "run ended")
         self.finished: list[EndedRun] = []  # of this session, in order; the last is printed when the console closes
         self.watch_load = watch_load
-        self._warm, self._retry = warm, retry
+        self._warm, self._retry, self._terms = warm, retry, terms
         self._check = LaunchCheck()
         self._keyboard = Keyboard(self)
         self._door = Door()
@@ -226,7 +228,8 @@ class Console(App[int]):
         from ddptui.run.session import Session
 
         retries = RETRIES if self._retry else 0
-        self.session = Session(preset, run, self._threads, outcomes, self._warm, retries)
+        terms, self._terms = self._terms, None
+        self.session = Session(preset, run, self._threads, outcomes, self._warm, retries, terms)
         self.push_screen(screen_of(self.session))
 
     def run_ended(self, session: "Session") -> None:
@@ -287,11 +290,11 @@ class Console(App[int]):
     @work  # only a worker can wait for a dialog
     async def action_leave(self) -> None:
         """Quit; while a run is under way, after a question."""
-        from ddptui.tui.screens.dialogs import Confirm
+        from ddptui.tui.screens.dialogs import may_stop
 
         if self.session is not None and not self.session.is_over and not self.leaving:
             question = "Stop the run and quit? What is finished is kept."
-            if not await self.push_screen_wait(Confirm(question, yes="Stop and quit", no="Go on")):
+            if not await may_stop(self, self.session.terms, question, yes="Stop and quit"):
                 return
         self.leaving = True
         self.exit(0)

@@ -30,6 +30,7 @@ ALL = "all"
 LISTS = ("operations", "reduce_ops")  # fields that are typed as words separated by commas
 OF_TRAINING = ("launch", "world_size", "strategy", "average", "model", "dataset", LENGTH, REPEATS, "bottleneck")
 OF_SEEING = ("launch", "world_size", "operations", "reduce_ops", "root", REPEATS)
+OF_COMMAND = (REPEATS, "bottleneck")
 OF_MEASURING = ("launch", "world_size", "operations", "root", "max_bytes", "iterations", "cadence", REPEATS)
 LONGEST_QUOTE = 20  # characters of a wrong value that an error repeats
 
@@ -95,6 +96,8 @@ def fields(preset: Preset) -> tuple[str, ...]:
     """Return the fields of the form: those that matter to these trials and are worth changing."""
     if preset.kind == "training":
         return OF_TRAINING
+    if preset.kind == "command":
+        return OF_COMMAND
     return OF_SEEING if all(trial.primitives == "see" for trial in preset.trials) else OF_MEASURING
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ddptui.config.preset import Preset
 from ddptui.engines.local.warm import WarmParent
@@ -16,6 +17,9 @@ from ddptui.tui.app import Console
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.settings import first_theme
 from ddptui.wire.records import Notice
+
+if TYPE_CHECKING:
+    from ddptui.engines.local.foreign import Terms
 
 NICENESS = 10  # the ranks, at 0, get the cores first
 # gc's thresholds: new objects before a collection, which takes about 10 ms; and after how many collections it includes
@@ -33,6 +37,7 @@ def start(
     drawn_a_second: float | None,
     theme: str | None,
     retry: bool = True,
+    terms: "Terms | None" = None,
 ) -> int:
     """Run the console, then print the table of the last run, and where all are kept. Return the exit code. No rank is
     left when it returns."""
@@ -42,7 +47,9 @@ def start(
     collect_seldom()
     rate = drawn_a_second or (REFRESHES_PER_S_OVER_SSH if "SSH_CONNECTION" in os.environ else REFRESHES_PER_S)
     warm = WarmParent(nice=NICENESS)
-    app = Console(runs, preset, begun, threads=threads, warm=warm, watch_load=True, retry=retry, refresh_s=1 / rate)
+    app = Console(
+        runs, preset, begun, threads=threads, warm=warm, watch_load=True, retry=retry, terms=terms, refresh_s=1 / rate
+    )
     app.theme = first_theme(theme, app.available_themes)
     unread: list[str] = []
     try:

@@ -28,6 +28,9 @@ from ddptui.wire.limits import (
 
 VERSION = 1  # a rank of another one is refused; only a change that an old console would misread takes a new one
 PHASES = ("data", "forward", "backward", "aggregate", "optimizer")
+BETWEEN = "between steps"  # what a step does outside its phases, too
+PARTS = (*PHASES, BETWEEN)
+Pieces = Annotated[tuple[tuple[Annotated[int, Meta(ge=0, lt=len(PARTS))], Count], ...], Meta(max_length=MOST_A_STEP)]
 GATHER_OUTPUTS = "gather_outputs"  # in `dp`, the collective that it is: all replicas' outputs, to the first device
 Order = Annotated[tuple[Annotated[int, Meta(ge=0, lt=len(PHASES))], ...], Meta(min_length=1, max_length=16)]
 
@@ -65,7 +68,7 @@ class Ready(Tagged, frozen=True, kw_only=True):
 
     rank: RankNumber
     at_ns: Count
-    steps: Count  # that it will make
+    steps: Count | None  # that it will make; None: not known, of a training that is watched
     parameters: Count  # numbers in the model
     start_ns: Count = 0  # length of its injected delay at the start
 
@@ -109,6 +112,9 @@ class Step(Tagged, frozen=True, kw_only=True):
     collectives: Annotated[tuple[Collective, ...], Meta(max_length=MOST_A_STEP)] = ()
     slept: Annotated[tuple[Slept, ...], Meta(max_length=MOST_A_STEP)] = ()
     queued_ns: Count = 0  # since the step before ended, its thread was ready to run but had no core
+    # Where a phase comes more than once, or time is in none: the pieces of the step one after another, each as a place
+    # in PARTS and its length in ns. Else empty: the step begins with the phases in `order`.
+    pieces: Pieces = ()
 
 
 class Trained(Tagged, frozen=True, kw_only=True):

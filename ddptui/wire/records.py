@@ -56,6 +56,7 @@ class Launched(Tagged, frozen=True, kw_only=True):
     command: tuple[str, ...]
     start: StartKind = "cold"  # warm: ranks were forked from a process that has imported torch
     start_why: str = ""  # why it was cold, where the trial does not ask for it
+    watched: bool = False  # the ranks are of a command of the user's own
     again: Name = ""  # what disturbed the launch before, which this one repeats
     clock: str = ""  # identifies the console's clock; empty: it is unknown, and so are those of the ranks
 

@@ -7,9 +7,9 @@ from torch import Tensor
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Audit, Done, Fingerprint
 from workers.aggregate.strategy import Strategy
+from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.reporter import Reporter
-from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
 from workers.train import train
 

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from ddptui.config.trial import Trial
+from workers.instruments.delays import RankDelays
 from workers.instruments.reporter import Reporter
-from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
 from workers.training.audit import shares
 from workers.training.data import Samples

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ddptui.config.trial import Bottleneck
-from workers.rank.delays import RankDelays
+from workers.instruments.delays import RankDelays
 
 
 def delays(rank: int = 1, warmup_steps: int = 0, **fields: Any) -> RankDelays:
@@ -121,7 +121,7 @@ def test_a_device_finishes_before_its_rank_sleeps(
         return SimpleNamespace(synchronize=lambda: came.append(f"{device} is done"))
 
     monkeypatch.setattr(torch.cuda, "current_stream", stream)
-    monkeypatch.setattr("workers.rank.delays.time.sleep", lambda s: came.append("slept"))
+    monkeypatch.setattr("workers.instruments.delays.time.sleep", lambda s: came.append("slept"))
     late = (Bottleneck(at="backward", ranks=(0,), sleep_ms=1.0),)
     delays = RankDelays(late, 0, seed=0, warmup_steps=0, device=torch.device(device))
     delays.begin(0)
@@ -142,7 +142,7 @@ def test_a_rank_whose_device_never_finishes_is_not_asleep(monkeypatch: pytest.Mo
 
     stream = SimpleNamespace(synchronize=lambda: note("waits for its device"))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
-    monkeypatch.setattr("workers.rank.delays.time.sleep", lambda s: note("sleeps"))
+    monkeypatch.setattr("workers.instruments.delays.time.sleep", lambda s: note("sleeps"))
     delays.begin(0)
     delays.at("forward")
     note("goes on")

@@ -12,10 +12,10 @@ from ddptui.text.words import OLDER
 from ddptui.wire.messages import Failed, Hello
 from tests.support.failing import failing
 from workers.dp import make_replica_state
+from workers.instruments.delays import RankDelays
 from workers.instruments.heartbeat import peak_bytes, used_bytes
 from workers.instruments.reporter import Reporter, within_limits
 from workers.rank import group
-from workers.rank.delays import RankDelays
 from workers.rank.device import CPU, DeviceChoice, choose_backend, choose_device, describe
 from workers.rank.group import FROM_ENVIRONMENT, join_group
 from workers.rank.process import Rank, hello, rank_process

@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 import torch
 
 from ddptui.wire.messages import Gpu
 from workers.instruments import heartbeat
-from workers.instruments.heartbeat import GpuMeter
+from workers.instruments.heartbeat import GpuMeter, ProcessMeter
 from workers.instruments.reporter import Reporter
 from workers.rank.device import CPU
 
@@ -142,9 +141,9 @@ def test_a_heartbeat_has_the_figures_of_the_ranks_own_gpu(installed: Any, monkey
     first = torch.device("cuda", 0)  # the current one of the reporter's thread
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device=first: 100 + device.index)
     reporter = Reporter(1)
-    before = reporter._beat(psutil.Process())
+    before = reporter._beat(ProcessMeter())
     reporter.set_device(GPU)
-    beat = reporter._beat(psutil.Process())
+    beat = reporter._beat(ProcessMeter())
     assert (before.gpu, before.gpu_bytes) == (None, None)
     assert (beat.gpu, beat.gpu_bytes) == (FULL, 101)
     reporter.close()

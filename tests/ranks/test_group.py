@@ -13,8 +13,8 @@ import torch.distributed as dist
 from ddptui.config.trial import Trial
 from workers import process, spawn
 from workers.aggregate import strategy_of
+from workers.instruments.delays import RankDelays
 from workers.instruments.reporter import Reporter
-from workers.rank.delays import RankDelays
 from workers.rank.group import Rendezvous, host_store, join_group, leave_group, open_rendezvous
 from workers.rank.node import this_node
 from workers.rank.process import Rank

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from ddptui.config.trial import Trial
+from workers.instruments.delays import RankDelays
 from workers.instruments.reporter import Reporter
-from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
 from workers.replicas.replicas import replicate_over_devices
 

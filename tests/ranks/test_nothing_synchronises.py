@@ -31,11 +31,11 @@ from workers import train as module
 from workers.aggregate import strategy_of
 from workers.instruments import hooks
 from workers.instruments.clock import Clock, clock_of
+from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
 from workers.instruments.reporter import Deferred, Reporter
 from workers.instruments.tap import Tap
-from workers.rank.delays import RankDelays
 from workers.rank.group import leave_group
 from workers.rank.process import Rank
 from workers.training.data import Data, Samples

@@ -14,9 +14,9 @@ from ddptui.config.trial import Bottleneck, Trial
 from ddptui.wire.messages import Done, RankMessage, Step, Tied
 from workers import dp
 from workers.instruments.clock import Accuracy
+from workers.instruments.delays import RankDelays
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
-from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
 from workers.replicas import replicas as module
 from workers.replicas.progress import ReplicaProgress

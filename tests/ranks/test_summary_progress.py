@@ -13,10 +13,10 @@ from ddptui.wire.connection import HUB
 from ddptui.wire.messages import Heartbeat, Pause, RankMessage, Trained
 from workers.instruments import reporter as reporter_module
 from workers.instruments.clock import Clock
+from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress, SummaryProgress
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import STOOD_STILL_MS, Deferred, Reporter
-from workers.rank.delays import RankDelays
 from workers.rank.device import CPU, DeviceChoice
 from workers.rank.process import Rank, hello
 from workers.training.instruments import make_progress

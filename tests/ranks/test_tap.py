@@ -22,12 +22,12 @@ from workers.aggregate import strategy_of
 from workers.instruments import hooks as module
 from workers.instruments import tap as tap_module
 from workers.instruments.clock import Clock
+from workers.instruments.delays import RankDelays
 from workers.instruments.hooks import KIND_OF_FUNCTION
 from workers.instruments.progress import Progress
 from workers.instruments.records import Call, PhaseTimer, StepRecord, collective_messages
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import Tap
-from workers.rank.delays import RankDelays
 from workers.rank.group import leave_group
 from workers.rank.process import Rank
 from workers.train import train

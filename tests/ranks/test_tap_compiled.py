@@ -15,10 +15,10 @@ from ddptui.config.trial import Trial
 from workers.instruments import hooks as module
 from workers.instruments import tap as tap_module
 from workers.instruments.clock import Clock
+from workers.instruments.delays import RankDelays
 from workers.instruments.records import Call, PhaseTimer
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import Tap
-from workers.rank.delays import RankDelays
 from workers.rank.group import leave_group
 from workers.rank.process import Rank
 from workers.training.instruments import make_tap

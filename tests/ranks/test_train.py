@@ -11,10 +11,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ddptui.config.trial import Trial
 from workers.aggregate import strategy_of
 from workers.instruments.clock import Clock
+from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
-from workers.rank.delays import RankDelays
 from workers.rank.process import Rank
 from workers.train import accumulation_window, samples_per_update, train
 from workers.training.data import Samples, Share

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from ddptui.engines.local.engine import LAUNCHER_LOG
+from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host.machine import heap_limits
 from ddptui.run import lab

@@ -1,11 +1,12 @@
 """How a rank's process and its GPU are doing: heartbeats, and the figures of NVML, the library of nvidia-smi."""
 
+import resource
 import time
 from collections.abc import Callable
 from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import Any, TypeVar
 
-import psutil
 import torch
 
 from ddptui.wire.messages import Gpu, Heartbeat, Position
@@ -30,13 +31,34 @@ class GpuMeter:
         return figures(nvml(), self._handle) if self._handle is not None else None
 
 
-def heartbeat(rank: int, process: psutil.Process, meter: GpuMeter, dropped: int, position: Position) -> Heartbeat:
+class ProcessMeter:
+    """Reads how busy this process is, with the standard library alone: psutil may be missing where ranks run."""
+
+    def __init__(self) -> None:
+        self._before_s = time.monotonic(), time.process_time()
+
+    def cpu_percent(self) -> float:
+        """The share of one core, in per cent, that all its threads have used since the last call."""
+        before_s, used_s = self._before_s
+        self._before_s = now_s, now_used_s = time.monotonic(), time.process_time()
+        return 100 * (now_used_s - used_s) / max(now_s - before_s, 1e-9)
+
+    @staticmethod
+    def rss_bytes() -> int:
+        """The memory that it takes right now, in bytes; elsewhere than on Linux, the most that it has taken."""
+        try:
+            return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()  # proc(5)
+        except OSError:
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS has it in bytes
+
+
+def heartbeat(rank: int, process: ProcessMeter, meter: GpuMeter, dropped: int, position: Position) -> Heartbeat:
     """A rank's heartbeat. dropped: messages that its queue had no room for."""
     return Heartbeat(
         rank=rank,
         at_ns=time.monotonic_ns(),
         cpu_percent=process.cpu_percent(),
-        rss_bytes=process.memory_info().rss,
+        rss_bytes=process.rss_bytes(),
         gpu_bytes=used_bytes(meter.device),
         gpu=meter.read(),
         dropped=dropped,

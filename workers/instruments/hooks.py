@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
-from workers.instruments.records import Call
+from .records import Call
 
 HOOK_ID = 0x0DD9  # any number that no other user of the hooks takes
 # Functions that differ only in how tensors are passed are one kind: hooks of torch 2.14 cannot tell them apart.
@@ -73,15 +73,38 @@ def group_takes_hooks() -> bool:
     return hasattr(dist.ProcessGroup, "register_pre_hook")
 
 
-def attach(tap: Recorder, network: nn.Module, *, compiles: bool) -> list[Undo]:
+def attach(tap: Recorder, *, compiles: bool) -> list[Undo]:
     """Have torch call the tap for every collective. Returns the calls that undo it. compiles: torch.compile may come
     upon these calls."""
     shield: Shield = untraced if compiles else lambda function: function
-    undo = _hook_groups(tap, shield) if group_takes_hooks() else _wrap_functions(tap, network, shield)
+    undo = [] if group_takes_hooks() else _wrap_functions(tap, shield)
     undo.append(_wrap_wait(tap, shield))
-    if isinstance(network, DistributedDataParallel):  # its forward broadcasts first, and then calls the model
-        undo.append(network.module.register_forward_pre_hook(shield(lambda *_: tap.settle())).remove)
     return undo
+
+
+def attach_to_new_groups(tap: Recorder, known: set[str], *, compiles: bool) -> list[Undo]:
+    """Have the process groups call an attached tap whose names are not among the known ones, and add these. Returns the
+    calls that undo it."""
+    names = dist.distributed_c10d._world.pg_names
+    if len(names) <= len(known) or not group_takes_hooks():
+        return []
+    new = [group for group, name in names.items() if name not in known]
+    known.update(names.values())
+    shield: Shield = untraced if compiles else lambda function: function
+    return [undo for group in new for undo in _hook(group, tap, shield)]
+
+
+def attach_to_ddp(tap: Recorder, network: DistributedDataParallel, *, compiles: bool) -> list[Undo]:
+    """Have this torch DDP call an attached tap, too. Returns the calls that undo it. Where DDP needs a communication
+    hook, that stays."""
+    shield: Shield = untraced if compiles else lambda function: function
+    if not group_takes_hooks():
+        # DDP calls all_reduce in C++, unseen; this hook does the same through the function just wrapped. A DDP that has
+        # a hook already takes no second one, and calls the wrapped function from its own.
+        with suppress(RuntimeError):
+            network.register_comm_hook(None, default_hooks.allreduce_hook)
+    # its forward broadcasts first, and then calls the model
+    return [network.module.register_forward_pre_hook(shield(lambda *_: tap.settle())).remove]
 
 
 def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,19 +116,14 @@ def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
 # Hooks of the process groups
 
 
-def _hook_groups(tap: Recorder, shield: Shield) -> list[Undo]:
-    undo: list[Undo] = []
+def _hook(group: Any, tap: Recorder, shield: Shield) -> list[Undo]:
     names = torch._C._distributed_c10d.HookOpName.__members__
     kind_of = {member.value: KIND_OF_HOOK.get(name, name.lower()) for name, member in names.items()}
-    world: Any = dist.group.WORLD
-    for group in dist.distributed_c10d._world.pg_map:
-        ranks = () if group is world else tuple(dist.get_process_group_ranks(group))
-        open_calls: dict[int, Call] = {}
-        hooked: Any = group
-        hooked.register_pre_hook(HOOK_ID, shield(partial(_before_hook, tap, kind_of, ranks, open_calls)))
-        hooked.register_post_hook(HOOK_ID, shield(partial(_after_hook, tap, open_calls)))
-        undo += [partial(hooked.unregister_pre_hook, HOOK_ID), partial(hooked.unregister_post_hook, HOOK_ID)]
-    return undo
+    ranks = () if group is dist.group.WORLD else tuple(dist.get_process_group_ranks(group))
+    open_calls: dict[int, Call] = {}
+    group.register_pre_hook(HOOK_ID, shield(partial(_before_hook, tap, kind_of, ranks, open_calls)))
+    group.register_post_hook(HOOK_ID, shield(partial(_after_hook, tap, open_calls)))
+    return [partial(group.unregister_pre_hook, HOOK_ID), partial(group.unregister_post_hook, HOOK_ID)]
 
 
 def _before_hook(
@@ -127,17 +145,12 @@ def _after_hook(tap: Recorder, open_calls: dict[int, Call], hook: Any) -> None:
 # Wrapped functions
 
 
-def _wrap_functions(tap: Recorder, network: nn.Module, shield: Shield) -> list[Undo]:
+def _wrap_functions(tap: Recorder, shield: Shield) -> list[Undo]:
     undo: list[Undo] = []
     for name in KIND_OF_FUNCTION:
         if function := getattr(dist, name, None):  # an older torch lacks the newer names
             setattr(dist, name, shield(_wrapped(tap, name, function)))
             undo.append(partial(setattr, dist, name, function))
-    if isinstance(network, DistributedDataParallel):
-        # DDP calls all_reduce in C++, unseen; this hook does the same through the function just wrapped. A DDP that has
-        # a hook already takes no second one, and calls the wrapped function from its own.
-        with suppress(RuntimeError):
-            network.register_comm_hook(None, default_hooks.allreduce_hook)
     return undo
 
 

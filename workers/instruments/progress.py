@@ -7,11 +7,14 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from ddptui.wire.messages import PHASES, Done, Fingerprint, RankMessage, Ready, Step, Tied, Trained
-from workers.instruments.clock import Clock
-from workers.instruments.records import StepRecord, collective_messages
-from workers.instruments.reporter import Reporter
-from workers.instruments.run_queue import RunQueue
+from torch import Tensor
+
+from ddptui.wire.messages import BETWEEN, PARTS, PHASES, Done, Fingerprint, RankMessage, Ready, Step, Tied, Trained
+
+from .clock import Clock
+from .records import StepRecord, collective_messages
+from .reporter import Reporter
+from .run_queue import RunQueue
 
 LOG_EVERY = 20  # steps
 
@@ -25,7 +28,7 @@ class Progress:
         self._reporter = reporter
         self._queue: RunQueue | None = None
 
-    def ready(self, steps: int, parameters: int, start_ns: int) -> None:
+    def ready(self, steps: int | None, parameters: int, start_ns: int) -> None:
         """The loop is about to begin. The arguments are those of wire.Ready."""
         self._queue = RunQueue()  # in the loop's thread, which it measures
         now = time.monotonic_ns()
@@ -56,7 +59,7 @@ class Progress:
         times = clock.resolve(record.moments())
         if times is None:
             return None
-        loss = clock.read(record.loss)
+        loss = read_loss(record.loss, clock)
         self.log(record, loss)
         return [*clock_accuracy(self.rank, clock), self.step_message(record, times, loss, queued_ns)]
 
@@ -70,8 +73,11 @@ class Progress:
         """The wire's Step. times: the record's moments, in ns. queued_ns: 0 for replicas, which share threads."""
         phases = record.timer.phases
         of_calls, of_phases = times[: -len(phases) - 1], times[-len(phases) - 1 :]  # one more: the step's begin
-        lengths = {phase: end - begin for phase, (begin, end) in zip(phases, pairwise(of_phases), strict=True)}
-        data, forward, backward, aggregate, optimizer = (lengths.get(phase, 0) for phase in PHASES)
+        pieces = pieces_of(phases, of_phases)
+        lengths = [sum(ns for place, ns in pieces if place == wanted) for wanted in range(len(PHASES))]
+        data, forward, backward, aggregate, optimizer = lengths
+        order = tuple(place for place, _ in pieces)
+        is_plain = len(set(order)) == len(order) and PARTS.index(BETWEEN) not in order
         return Step(
             rank=self.rank,
             step=record.step,
@@ -82,7 +88,7 @@ class Progress:
             phases_ns=(data, forward, backward, aggregate, optimizer),
             samples=record.samples,
             loss=loss if math.isfinite(loss) else None,
-            order=tuple(PHASES.index(phase) for phase in phases),
+            **({"order": order} if is_plain else {"pieces": pieces}),
             collectives=collective_messages(record.calls, of_calls, buckets=record.buckets),
             slept=record.slept,
             queued_ns=queued_ns,
@@ -98,8 +104,9 @@ class SummaryProgress(Progress):
         self._samples = 0
         self._begins: list[Any] = []  # moments: of the first step, and of the first one after the warm-up
 
-    def ready(self, steps: int, parameters: int, start_ns: int) -> None:
+    def ready(self, steps: int | None, parameters: int, start_ns: int) -> None:
         super().ready(steps, parameters, start_ns)
+        assert steps is not None
         self._steps = steps
 
     def step(self, record: StepRecord, clock: Clock) -> None:
@@ -114,7 +121,7 @@ class SummaryProgress(Progress):
         if times is None:
             return None
         first_ns, begin_ns, end_ns = times
-        loss = clock.read(last.loss)
+        loss = read_loss(last.loss, clock)
         trained = Trained(
             rank=self.rank,
             first_ns=first_ns,
@@ -125,6 +132,23 @@ class SummaryProgress(Progress):
             loss=loss if math.isfinite(loss) else None,
         )
         return [trained]
+
+
+def pieces_of(phases: Sequence[str], times: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """The phases of a step as wire.Step has its pieces. times: the step's begin, then the end of each phase, in ns.
+    Neighbors of the same phase become one."""
+    pieces: list[tuple[int, int]] = []
+    for phase, (begin, end) in zip(phases, pairwise(times), strict=True):
+        place = PARTS.index(phase)
+        before = pieces.pop()[1] if pieces and pieces[-1][0] == place else 0
+        pieces.append((place, before + end - begin))
+    return tuple(pieces)
+
+
+def read_loss(loss: Tensor | Sequence[Tensor], clock: Clock) -> float:
+    """A step's loss off the device: of several their mean, of none NaN."""
+    losses = [clock.read(one) for one in ([loss] if isinstance(loss, Tensor) else loss)]
+    return sum(losses) / len(losses) if losses else math.nan
 
 
 def clock_accuracy(rank: int, clock: Clock) -> list[Tied]:

@@ -9,19 +9,21 @@ from typing import Any, NamedTuple
 import msgspec
 from torch import Tensor
 
-from ddptui.wire.messages import Collective, Position, Slept
-from workers.instruments.clock import Clock
+from ddptui.wire.messages import BETWEEN, Collective, Position, Slept
+
+from .clock import Clock
 
 POINT_TO_POINT = ("send", "recv")
-AFTER_FORWARD = 2  # phases are over then: data and forward
 
 
 class PhaseTimer:
-    """When the phases of one step ended, in the order in which they did."""
+    """When the phases of one step ended, in the order in which they did. In a loop that is watched, a phase may come
+    more than once, and some time is in none: there `BETWEEN` ends."""
 
     def __init__(self, clock: Clock, step: int = 0) -> None:
         self._clock = clock
         self.step = step
+        self.forward_is_over = False
         self.phases: list[str] = []
         self.moments = [clock.now()]  # the step's begin, then the end of each phase
 
@@ -29,6 +31,8 @@ class PhaseTimer:
         """The phase has ended now, and the next one begins."""
         self.phases.append(phase)
         self.moments.append(self._clock.now())
+        if phase == "forward":
+            self.forward_is_over = True
 
 
 class Call(msgspec.Struct, gc=False):
@@ -39,7 +43,7 @@ class Call(msgspec.Struct, gc=False):
     size: int  # bytes
     root: int | None
     group: tuple[int, ...]
-    phases_over: int  # of the step, when it was called
+    forward_is_over: bool  # of the step, when it was called
     called: Any
     enter: Any
     background: bool = False  # the rank goes on meanwhile
@@ -63,7 +67,7 @@ class StepRecord(NamedTuple):
     epoch: int
     timer: PhaseTimer
     samples: int
-    loss: Tensor  # the mean over this rank's samples, still on the device
+    loss: Tensor | Sequence[Tensor]  # the mean over this rank's samples, still on the device; of several, their mean
     calls: list[Call]
     buckets: bool  # calls that carry gradients carry buckets of them
     slept: tuple[Slept, ...]
@@ -75,7 +79,7 @@ class StepRecord(NamedTuple):
 
 def carries_gradients(call: Call) -> bool:
     """Whether it sends gradients while backward goes on."""
-    return call.background and call.phases_over >= AFTER_FORWARD
+    return call.background and call.forward_is_over
 
 
 def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets: bool) -> tuple[Collective, ...]:
@@ -115,9 +119,10 @@ def position_of(timer: PhaseTimer, calls: Sequence[Call], clock: Clock, *, aslee
     def is_past(moment: Any) -> bool:
         return moment is not None and clock.reached(moment)
 
-    phases = zip(timer.phases, timer.moments[1:], strict=False)  # the loop may just be between the two appends
+    ended = zip(timer.phases, timer.moments[1:], strict=False)  # the loop may just be between the two appends
+    passed = dict.fromkeys(phase for phase, end in ended if phase != BETWEEN and is_past(end))  # each once
     entered = [call for call in calls if clock.reached(call.enter)]
-    position = Position(timer.step, tuple(phase for phase, end in phases if is_past(end)), len(entered), asleep=asleep)
+    position = Position(timer.step, tuple(passed), len(entered), asleep=asleep)
     for number, call in enumerate(entered):
         if not is_past(call.ended):
             ahead = call.background and not is_past(call.awaited)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
-import psutil
 import torch
 import zmq
 
@@ -19,7 +18,8 @@ from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, use_keys
 from ddptui.wire.limits import MOST_A_STEP, MOST_BYTES_A_FRAME, MOST_OF_AN_ERROR
 from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position, RankMessage, Step
 from ddptui.wire.records import Alive, ConsoleMessage, Probe, SetBottleneck, Stop
-from workers.instruments.heartbeat import GpuMeter, heartbeat
+
+from .heartbeat import GpuMeter, ProcessMeter, heartbeat
 
 SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
 BEAT_EVERY_S = 1.0
@@ -38,12 +38,15 @@ Deferred = Callable[[], Sequence[RankMessage] | None]  # returns messages; None:
 class Reporter:
     """Sends a rank's messages without ever making the rank wait. Without a console, messages are dropped."""
 
-    def __init__(self, rank: int, *, heartbeat: bool = True) -> None:
-        """heartbeat: also send heartbeats and pauses."""
+    def __init__(self, rank: int, *, heartbeat: bool = True, stop: Callable[[str], None] | None = None) -> None:
+        """heartbeat: also send heartbeats and pauses. stop: what the thread calls, with the reason, when the console
+        wants an end, or is gone; by default the process ends."""
         self.rank = rank
         self._beats = heartbeat
+        self._stop = stop or end_process
         self._known = False  # to the console: its Hello is on the way, which waits for CUDA to start
         self.dropped = 0
+        self._given_up = False
         self._failed = False  # the device: deferred messages never become known then
         self.command: SetBottleneck | None = None  # the console's newest, until the loop takes it: between two steps
         self.position: Callable[[], Position] = Position  # where the rank is
@@ -71,12 +74,20 @@ class Reporter:
 
     def send(self, message: RankMessage | Deferred) -> None:
         """Queue a message, or a function that the reporter's thread calls until it returns messages."""
+        if self._given_up:
+            return
         if len(self._queue) >= MOST_QUEUED:
             self.dropped += 1
             return
         self._queue.append(message)
         if self._thread is None:
             self._take()
+
+    def give_up(self) -> None:
+        """Send nothing more, and drop what was not sent. Any thread may call this."""
+        self._given_up = True
+        self._closing.set()
+        self._queue.clear()
 
     def close(self) -> None:
         """Send what is queued, and end the thread."""
@@ -90,8 +101,7 @@ class Reporter:
         context = zmq.Context()
         socket = _connect(context, endpoint)
         silence_s = float(os.environ.get(SILENCE_S, USUAL_SILENCE_S))
-        process = psutil.Process()
-        process.cpu_percent()  # the first call only starts the measurement
+        process = ProcessMeter()
         next_beat = time.monotonic() + BEAT_EVERY_S
         next_send_ms = 0
         while not self._closing.is_set():
@@ -100,7 +110,7 @@ class Reporter:
             if socket.poll(max(0, due_ms - time.monotonic_ns() // NS_PER_MS)):
                 self._receive(socket)
             elif time.monotonic() - self._last_received > silence_s:
-                end_process(f"no message from the console for {silence_s:g} s: it is stopped, or cannot be reached")
+                self._stop(f"no message from the console for {silence_s:g} s: it is stopped, or cannot be reached")
             woke_ns = time.monotonic_ns()
             if woke_ns // NS_PER_MS >= next_send_ms:
                 self._send(socket)
@@ -110,11 +120,12 @@ class Reporter:
                 if time.monotonic() >= next_beat:
                     next_beat += BEAT_EVERY_S
                     self._unsent.append(self._beat(process))
-        self._flush(lambda: self._send(socket))
-        socket.close()
+        if not self._given_up:
+            self._flush(lambda: self._send(socket))
+        socket.close(linger=0 if self._given_up else None)
         context.term()
 
-    def _beat(self, process: psutil.Process) -> Heartbeat:
+    def _beat(self, process: ProcessMeter) -> Heartbeat:
         return heartbeat(self.rank, process, self.meter, self.dropped, self.position())
 
     def _note_pause(self, due_ns: int, woke_ns: int) -> None:
@@ -175,7 +186,7 @@ class Reporter:
                 with suppress(zmq.Again):  # the console will probe again
                     socket.send(msgspec.msgpack.encode([echo]), zmq.NOBLOCK)
             case Stop(why=why):
-                end_process(f"stopped by the console: {why}")
+                self._stop(f"stopped by the console: {why}")
             case SetBottleneck() as command:
                 self.command = command
 

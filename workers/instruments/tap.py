@@ -25,9 +25,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ddptui.wire.messages import Position
-from workers.instruments.clock import Clock
-from workers.instruments.hooks import attach
-from workers.instruments.records import Call, PhaseTimer, carries_gradients, position_of
+
+from .clock import Clock
+from .hooks import attach, attach_to_ddp, attach_to_new_groups
+from .records import Call, PhaseTimer, carries_gradients, position_of
 
 
 class Tap:
@@ -36,7 +37,7 @@ class Tap:
     def __init__(
         self,
         clock: Clock,
-        network: nn.Module,  # what the loop calls; a torch DDP is recognized
+        network: nn.Module | None,  # what the loop calls; a torch DDP is recognized. None: not known yet
         *,
         buckets: bool = False,  # calls that carry gradients carry buckets of them
         overlaps: bool = False,  # gradients are sent while backward goes on
@@ -53,19 +54,40 @@ class Tap:
         self._overlaps = overlaps
         self._before_collective = before_collective
         self._is_asleep = is_asleep
-        self._is_ddp = isinstance(network, DistributedDataParallel)
+        self._is_ddp = False
         self._timer: PhaseTimer | None = None  # none: between two steps, where nothing is recorded
         self._calls: list[Call] = []
         self._behind: deque[tuple[PhaseTimer, list[Call]]] = deque()  # steps that the device has yet to make
         self._works: dict[int, tuple[dist.Work, Call]] = {}  # keeps each alive: torch would reuse its number
         self._unsettled: list[Call] = []  # what torch DDP has issued and has not waited for
         self._last_carriers = 0  # how many calls of the step before carried gradients
-        self._undo = attach(self, network, compiles=compiles) if attached and dist.is_initialized() else []
+        self._compiles = compiles
+        self._known_groups: set[str] = set()  # their names: the groups themselves must not be held
+        self._undo: list[Callable[[], None]] = []
+        if attached and dist.is_initialized():
+            self._undo = attach(self, compiles=compiles)
+            self.attach_to_new_groups()
+            if isinstance(network, DistributedDataParallel):
+                self.attach_to(network)
+
+    def attach_to_new_groups(self) -> None:
+        """Record the calls of process groups made since the last call, too. Cheap if there are none."""
+        self._undo += attach_to_new_groups(self, self._known_groups, compiles=self._compiles)
+
+    def attach_to(self, network: DistributedDataParallel) -> None:
+        """Record what this torch DDP sends, too."""
+        self._is_ddp = True
+        self._undo += attach_to_ddp(self, network, compiles=self._compiles)
 
     def close(self) -> None:
         """Detach from torch."""
         while self._undo:  # drop each at once: they hold the group
             self._undo.pop()()
+
+    @property
+    def called(self) -> int:
+        """How many collectives the rank has called in this step so far."""
+        return len(self._calls)
 
     def begin(self, timer: PhaseTimer) -> None:
         """A step begins."""
@@ -85,14 +107,21 @@ class Tap:
 
     def end(self) -> list[Call]:
         """The step has ended. Returns its calls, in order."""
-        if self._timer is not None:
-            self._behind.append((self._timer, self._calls))
+        return self.cut(self._timer, len(self._calls), None)
+
+    def cut(self, ended: PhaseTimer | None, number: int, following: PhaseTimer | None) -> list[Call]:
+        """A step has ended some time ago: it had the first `number` calls, which are returned. Those since then belong
+        to the step that follows."""
+        calls, later = self._calls[:number], self._calls[number:]
+        if ended is not None:
+            self._behind.append((ended, calls))
         while self._behind and self._clock.reached(self._behind[0][0].moments[-1]):
             self._behind.popleft()
-        calls, self._calls, self._timer = self._calls, [], None
+        self._calls, self._timer = later, following
         if self._overlaps:
             self._last_carriers = sum(map(carries_gradients, calls))
-        self._works.clear()
+        kept = {id(call) for call in later}
+        self._works = {key: held for key, held in self._works.items() if id(held[1]) in kept} if kept else {}
         return calls
 
     def position(self) -> Position:
@@ -111,7 +140,7 @@ class Tap:
         called = enter = self.now()
         if self._before_collective():
             enter = self.now()
-        call = Call(kind, size, root, group, len(self._timer.phases), called, enter)
+        call = Call(kind, size, root, group, self._timer.forward_is_over, called, enter)
         self._calls.append(call)
         return call
 

@@ -17,12 +17,13 @@ import torch
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError, threads_per_rank
 from ddptui.config.trial_text import from_arguments
-from ddptui.host.machine import available_cores, own_clock
+from ddptui.host.clock import own_clock
+from ddptui.host.machine import available_cores
 from ddptui.wire.connection import HUB, LINKS, LOGS, TOKEN
 from ddptui.wire.messages import VERSION, Failed, Hello, Position
+from workers.instruments.delays import Delays, RankDelays
 from workers.instruments.reporter import Reporter
 from workers.rank import guard
-from workers.rank.delays import Delays, RankDelays
 from workers.rank.device import DeviceChoice, choose_backend, choose_device, describe
 
 CLONE_NEWNET = 0x40000000  # linux/sched.h

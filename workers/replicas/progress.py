@@ -8,7 +8,7 @@ import msgspec
 from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Done, RankMessage, Step
 from workers.instruments.clock import Clock
 from workers.instruments.heartbeat import peak_bytes
-from workers.instruments.progress import Progress, clock_accuracy
+from workers.instruments.progress import Progress, clock_accuracy, read_loss
 from workers.instruments.records import StepRecord
 from workers.replicas.replicas import ReplicaState, ReplicaStep
 
@@ -21,7 +21,7 @@ class ReplicaProgress(Progress):
         super().__init__(0, warmup_steps, states[0].reporter)
         self._states = states
 
-    def ready(self, steps: int, parameters: int, start_ns: int) -> None:
+    def ready(self, steps: int | None, parameters: int, start_ns: int) -> None:
         for rank, state in enumerate(self._states):
             Progress(rank, 0, state.reporter).ready(steps, parameters, state.start_ns)
 
@@ -38,7 +38,7 @@ class ReplicaProgress(Progress):
         times = clock.resolve(record.moments())
         if own_times is None or times is None:
             return None
-        loss = clock.read(record.loss)
+        loss = read_loss(record.loss, clock)
         if rank == 0:
             self.log(record, loss)
         step = msgspec.structs.replace(

@@ -15,9 +15,9 @@ from zmq.utils.monitor import parse_monitor_message
 from ddptui import __version__
 from ddptui.config.parser import PresetError
 from ddptui.config.trial import TrialError
+from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.engines.join.node_launch import ENDED_BY_CONSOLE, JoinError, NodeLaunch
 from ddptui.engines.join.ticket import Ticket
-from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host import place
 from ddptui.host.machine import available_cores

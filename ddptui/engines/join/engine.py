@@ -15,10 +15,9 @@ from ddptui.config.start import start_of
 from ddptui.config.trial import StartKind, Trial
 from ddptui.config.trial_text import to_arguments
 from ddptui.engines import command as launch
-from ddptui.engines.base import REMOTE_SILENCE_S, Engine, Launch
+from ddptui.engines.base import LAUNCHER_LOG, REMOTE_SILENCE_S, Engine, Launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.join.node_hub import Member, NodeHub
-from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.host.folders import write_private
 from ddptui.host.network import choose_interface, port_of
 from ddptui.store.journal import RepeatJournal

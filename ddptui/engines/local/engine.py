@@ -12,13 +12,14 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.start import start_of
 from ddptui.config.trial import StartKind, Trial
 from ddptui.diagnosis.stall import WORKING
 from ddptui.engines import command as launch
-from ddptui.engines.base import Engine, Launch
+from ddptui.engines.base import LAUNCHER_LOG, Engine, Launch
 from ddptui.engines.hub import Hub
+from ddptui.engines.local.foreign import Terms
 from ddptui.engines.local.warm import (
     STOP_WITHIN_S,
     CannotFork,
@@ -33,7 +34,6 @@ from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import CONSOLE_PID, LOGS
 from ddptui.wire.messages import Hello
 
-LAUNCHER_LOG = "launcher.log"
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # the cache of torch.compile, by default below TMPDIR
 MEETING = "INIT_METHOD"  # the file where the ranks meet, if they do so in a file: file:///PATH
 
@@ -43,26 +43,33 @@ class LocalEngine(Engine):
 
     is_local = True
 
-    def __init__(self, folder: Path, warm: WarmParent) -> None:
-        """warm: the caller's, who closes it."""
+    def __init__(self, folder: Path, warm: WarmParent, terms: Terms | None = None) -> None:
+        """warm: the caller's, who closes it. terms: on which commands are watched."""
         self._compiled = folder / "compiled"
         self._warm = warm
+        self._terms = terms or Terms()
 
     def is_ready(self, trial: Trial, timeout_s: float) -> bool:
+        if trial.launch == COMMAND:
+            return True
         if start_of(trial)[0] == "warm":
             return self._warm.is_ready(timeout_s)
         return not self._warm.is_importing(timeout_s)  # an import beside it would disturb its figures
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
-        return launch.command(trial)
+        return [*trial.command] if trial.launch == COMMAND else launch.command(trial)
 
     def environment(self, trial: Trial) -> dict[str, str]:
+        if trial.launch == COMMAND:
+            return dict(variable.split("=", 1) for variable in trial.env)
         return launch.environment(trial, available_cores())
 
     def open_hub(self, world_size: int) -> Hub:
         return Hub(world_size)
 
-    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "LocalLaunch":
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
+        if trial.launch == COMMAND:
+            return self._terms.start(trial, hub, repeat.folder)
         environment = self.environment(trial) | rank_variables(hub.rank_environment, repeat.folder, hub.folder)
         compiled = str(self._compiled.resolve())
         # torch does not quote paths for the compiler: a path with a space in it cannot be used

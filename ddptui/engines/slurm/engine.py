@@ -13,9 +13,8 @@ from typing import IO
 from ddptui.config.engine import EngineOptions
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
-from ddptui.engines.base import REMOTE_SILENCE_S, Engine, Launch, LaunchRefused
+from ddptui.engines.base import LAUNCHER_LOG, REMOTE_SILENCE_S, Engine, Launch, LaunchRefused
 from ddptui.engines.hub import Hub
-from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.engines.local.warm import is_readable
 from ddptui.engines.slurm import keeper
 from ddptui.engines.slurm.keeper import SCRIPT, WIRE_ENV

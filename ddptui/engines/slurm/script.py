@@ -10,8 +10,8 @@ from ddptui.config.engine import OF_SBATCH, EngineOptions, spread
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.engines import command
+from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.engines.command import arguments, torch_launcher
-from ddptui.engines.local.engine import LAUNCHER_LOG
 from ddptui.engines.slurm.keeper import WIRE_ENV
 from ddptui.host import launchers
 from ddptui.host.network import FIRST_PORT, PORTS

@@ -1,7 +1,7 @@
 """Small dialogs: a question, the columns of a table, the name of a preset to save, what keys do and columns show."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +21,9 @@ from ddptui.store import presets
 from ddptui.text.tables import Filled
 from ddptui.text.words import printable
 from ddptui.tui.widgets.lists import Chooser
+
+if TYPE_CHECKING:
+    from ddptui.engines.local.foreign import Terms
 
 Answer = TypeVar("Answer")
 
@@ -51,6 +54,36 @@ class Confirm(Dialog[bool]):
             with Horizontal(classes="buttons"):  # Textual focuses the first one
                 yield Button(f"{self._no} (esc)", id="no", action="screen.dismiss(False)", compact=True)
                 yield Button(f"{self._yes} (y)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
+
+
+class LettingGo(Dialog[bool | None]):
+    """Whether a training that is watched is to end: dismissed with False to leave it running, with None to go on."""
+
+    QUESTION = "This is a training of your own. End it, or leave it running, unwatched? What was seen is kept."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("l", "dismiss(False)", "Leave it running", show=False),
+        Binding("e", "dismiss(True)", "End it", show=False),
+        Binding("right", "app.focus_next", show=False),
+        Binding("left", "app.focus_previous", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self.QUESTION, markup=False)
+            with Horizontal(classes="buttons"):
+                yield Button("Go on (esc)", id="no", action="screen.dismiss(None)", compact=True)
+                yield Button("Leave it running (l)", id="leave", action="screen.dismiss(False)", compact=True)
+                yield Button("End it (e)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
+
+
+async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) -> bool:
+    """Ask whether a run may be stopped; of a training of the user's own also whether it is to end with that."""
+    if not terms.outlives:
+        return bool(await app.push_screen_wait(Confirm(question, yes=yes, no="Go on")))
+    ends = await app.push_screen_wait(LettingGo())
+    if ends:
+        terms.outlives = False
+    return ends is not None
 
 
 AROUND_COLUMNS = 12  # lines of the screen that are not for the list of columns

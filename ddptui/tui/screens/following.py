@@ -16,7 +16,7 @@ from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.text.units import S
 from ddptui.tui.screens.base import EndedRun, LabScreen
-from ddptui.tui.screens.dialogs import Confirm
+from ddptui.tui.screens.dialogs import may_stop
 from ddptui.wire.records import Ended, Launched, Message, Refused
 
 ERROR_LINES = 4  # of a failed launch, in its alarm; the log has more
@@ -170,7 +170,7 @@ class Following(LabScreen):
     async def action_stop(self) -> None:
         if isinstance(self.feed, Session) and self.goes_on:
             question = "Stop the run? What is finished is kept."
-            if await self.app.push_screen_wait(Confirm(question, yes="Stop", no="Go on")):
+            if await may_stop(self.app, self.feed.terms, question, yes="Stop"):
                 self.feed.controls.stop()
 
     def action_back(self) -> None:

@@ -5,12 +5,12 @@ from typing import ClassVar
 
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, typical_lateness
-from ddptui.live.timeline import BETWEEN, Run, cell_of, last_steps, row, runs, telling_ranks, window
+from ddptui.live.timeline import Run, cell_of, last_steps, row, runs, telling_ranks, window
 from ddptui.text.drawing import GLYPHS, Line, Span, axis, bar, legend, wrap
 from ddptui.text.units import MS
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
-from ddptui.wire.messages import PHASES
+from ddptui.wire.messages import BETWEEN, PHASES
 
 PARTS = ("work", "delay", "arrival", "wait", "transfer", "rest")  # in the order of time
 EIGHTHS = "·▁▂▃▄▅▆▇█"

@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Select, Static
 
+from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import choices
 from ddptui.engines.preflight_gpus import OUR_MODELS
@@ -155,6 +156,7 @@ class TrialForm(Vertical):
 def _answer(key: str) -> Input | Select[str]:
     if key in TYPED:
         return Input(compact=True)
-    modes = [mode for mode in choices("launch") if mode != "task"]  # Slurm, not the console, starts that one
+    # Slurm, not the console, starts a task; and a command comes from a preset of its own kind
+    modes = [mode for mode in choices("launch") if mode not in ("task", COMMAND)]
     options = {"model": OUR_MODELS, "launch": modes}.get(key) or choices(key)
     return Select.from_values(options, compact=True)

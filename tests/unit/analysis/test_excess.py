@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from ddptui.analysis.excess import Excess, excess_of_rank
-from ddptui.analysis.own_work import PARTS
 from ddptui.analysis.waits import align_steps
+from ddptui.wire.messages import PARTS
 from tests.support.traces import (
     MS,
     SITES,

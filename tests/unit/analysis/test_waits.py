@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ddptui.analysis.culprit import WaitAttribution
 from ddptui.analysis.intervals import union
 from ddptui.analysis.operations import SLACK_NS, mismatch
-from ddptui.analysis.own_work import AGGREGATE, PARTS
+from ddptui.analysis.own_work import AGGREGATE
 from ddptui.analysis.waits import AlignedStep, Wait, align_steps
-from ddptui.wire.messages import GATHER_OUTPUTS, PHASES, Collective, Pause, Step
+from ddptui.wire.messages import GATHER_OUTPUTS, PARTS, PHASES, Collective, Pause, Step
 from tests.support.traces import (
     BETWEEN,
     MS,

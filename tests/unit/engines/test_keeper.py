@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch
+from ddptui.engines.base import LAUNCHER_LOG
+from ddptui.engines.local.engine import LocalLaunch
 from ddptui.engines.local.warm import WarmParent, start_keeper
 from ddptui.host import keeper
 

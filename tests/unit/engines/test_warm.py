@@ -15,8 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
+from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.engines.local import warm as warm_parent
-from ddptui.engines.local.engine import LAUNCHER_LOG, LocalLaunch
+from ddptui.engines.local.engine import LocalLaunch
 from ddptui.engines.local.warm import CannotFork, WarmParent, is_readable, start_keeper
 from ddptui.host import keeper
 from ddptui.host.folders import python_path

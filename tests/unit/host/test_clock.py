@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.host import machine
-from ddptui.host.machine import own_clock
+from ddptui.host import clock
+from ddptui.host.clock import own_clock
 
-TELL = "from ddptui.host.machine import own_clock; print(own_clock())"
+TELL = "from ddptui.host.clock import own_clock; print(own_clock())"
 
 
 def told_by(*prefix: str) -> str:
@@ -31,7 +31,7 @@ def test_in_a_time_namespace_it_is_another_one() -> None:
 
 
 def test_where_the_system_does_not_tell_it_is_the_hosts_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(machine, "TIME_NAMESPACE", tmp_path / "none")
+    monkeypatch.setattr(clock, "TIME_NAMESPACE", tmp_path / "none")
     assert own_clock().endswith("/0")
-    monkeypatch.setattr(machine, "BOOT", tmp_path / "none")
+    monkeypatch.setattr(clock, "BOOT", tmp_path / "none")
     assert own_clock() == platform.node()

@@ -11,7 +11,6 @@ import torch
 
 from ddptui.config.trial import Bottleneck, Site
 from ddptui.wire.messages import Slept
-from workers.rank.device import CPU
 
 
 class Delays:
@@ -58,7 +57,7 @@ class RankDelays(Delays):
         *,
         seed: int,
         warmup_steps: int,
-        device: torch.device = CPU,
+        device: torch.device = torch.device("cpu"),  # noqa: B008  (it never changes)
     ) -> None:
         self._taken: list[Slept] = []
         self._rank = rank

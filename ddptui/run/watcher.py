@@ -1,0 +1,90 @@
+"""Follows a training that is watched. It is never ended here: what goes wrong in it is its own affair, and is said."""
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+
+from ddptui.analysis.clock_sync import Clocks
+from ddptui.config.trial import Trial
+from ddptui.diagnosis import failure
+from ddptui.engines.base import LAUNCHER_LOG, Launch
+from ddptui.engines.hub import Hub
+from ddptui.store.journal import RepeatJournal
+from ddptui.text.words import count, ending
+from ddptui.wire.messages import Done, Hello, RankMessage, Step
+from ddptui.wire.records import Ended, Stop
+
+ON_THEIR_WAY_MS = 200  # for libzmq's thread, on a busy host, to read what ranks had written when they ended
+DRAIN_S = 5.0  # to read the last messages
+INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # exit codes of what Ctrl-C has ended
+
+
+class WatchSupervisor:
+    """The state of a watched command. Call `add` and `is_over` in turn until it is over; then `last_messages`, and
+    `ended`."""
+
+    def __init__(self, trial: Trial, hub: Hub, launch: Launch, repeat: RepeatJournal) -> None:
+        self._trial, self._hub, self._launch, self._repeat = trial, hub, launch, repeat
+        self._steps: set[int] = set()  # ranks that have made one
+        self._done: set[int] = set()
+        self._exit_code: int | None = None
+        self.clocks = Clocks()
+
+    def add(self, messages: Sequence[RankMessage]) -> None:
+        """Take note of what ranks sent."""
+        for message in messages:
+            self.clocks.add(message)
+            match message:
+                case Hello():
+                    self._launch.add_rank(message)
+                case Step():
+                    self._steps.add(message.rank)
+                case Done():
+                    self._done.add(message.rank)
+
+    def last_messages(self) -> Iterator[RankMessage]:
+        """The messages still queued once the command has ended, or goes on unwatched."""
+        if self._launch.exit_code is None:
+            self._hub.send(Stop(why="no longer watched"))
+        deadline = time.monotonic() + DRAIN_S
+        while time.monotonic() < deadline:
+            messages = self._hub.receive(0 if self.has_trained() else ON_THEIR_WAY_MS)
+            self.add(messages)
+            yield from messages
+            if not messages:
+                return
+
+    def all_here(self) -> bool:
+        """Whether every rank has connected."""
+        return 0 < self._hub.world_size == len(self._hub.hellos)
+
+    def all_ready(self) -> bool:
+        """Whether every rank has made a step."""
+        return 0 < self._hub.world_size == len(self._steps)
+
+    def has_trained(self) -> bool:
+        """Whether every rank has said that it sees no more steps."""
+        return 0 < self._hub.world_size == len(self._done)
+
+    def is_over(self) -> bool:
+        """Whether the command has ended, or as many steps were watched as were asked for."""
+        self._exit_code = self._launch.exit_code
+        return self._exit_code is not None or (self._trial.steps is not None and self.has_trained())
+
+    def ended(self) -> Ended:
+        """How the command ended; and why there are no figures, if there are none."""
+        error = self._problem()
+        if self._exit_code in INTERRUPTED:
+            return Ended(at_ns=time.monotonic_ns(), status="interrupted")
+        return Ended(at_ns=time.monotonic_ns(), status="ok" if error is None else "failed", error=error)
+
+    def _problem(self) -> str | None:
+        if self._exit_code:
+            return failure.with_log(f"the command {ending(self._exit_code)}", self._repeat.log(LAUNCHER_LOG))
+        if self._hub.other_version:
+            return self._hub.other_version
+        if not self._hub.hellos:
+            return "no rank was seen: nothing that the command started computed a gradient with torch"
+        if not self._steps:
+            return f"{count(len(self._hub.hellos), 'rank')} connected, and made no step of an optimizer"
+        return None

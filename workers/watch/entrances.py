@@ -1,0 +1,212 @@
+"""Where a training that nobody prepared calls torch, and is seen: each entrance passes a call on, and tells of it.
+
+An entrance never fails, and it changes neither arguments nor results. Nothing begins before a process computes a
+gradient or wraps a model in torch DDP: launchers, and the workers of a loader, do neither.
+"""
+
+import atexit
+import functools
+import multiprocessing.util
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch.optim import optimizer as optimizers
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+if TYPE_CHECKING:
+    from .observer import Observer
+
+Note = Callable[[str], None]
+
+
+class Entrances:
+    """The entrances of this process, and the observer that they tell, once there is one."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._observer: Observer | None = None
+        self._thread = 0  # that trains: what others do is not seen
+        self._is_over = False  # it has failed, or let go
+
+    def observer(self, *, begin: bool = False) -> "Observer | None":
+        """Return the observer if this thread's calls are to be seen. begin: this call shows that the process trains."""
+        observer = self._observer
+        if observer is None:
+            return self._begin() if begin and not self._is_over else None
+        if observer.is_over:
+            self.close()
+            return None
+        return observer if threading.get_ident() == self._thread else None
+
+    def _begin(self) -> "Observer | None":
+        if not is_a_rank():
+            return None
+        try:
+            from .observer import Observer  # late: most of what torch is used for trains nothing
+
+            self._observer = Observer()
+            self._thread = threading.get_ident()
+            atexit.register(self.close)
+            # a process that multiprocessing has forked ends without the functions of atexit
+            multiprocessing.util.Finalize(None, self.close, exitpriority=0)
+        except Exception as error:
+            self.fail(error)
+        return self._observer
+
+    def fail(self, error: Exception) -> None:
+        """Something of ours has failed: say so once, and see nothing more."""
+        self._is_over = True
+        observer, self._observer = self._observer, None
+        try:
+            self._note(f"{type(error).__name__}: {error}")
+            if observer is not None:
+                observer.give_up()
+        except Exception:
+            pass
+
+    def close(self) -> None:
+        """The process ends, or leaves its group: say so, and see nothing more."""
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            self._is_over = True
+            try:
+                observer.close()
+            except Exception as error:
+                self.fail(error)
+
+    def forget(self) -> None:
+        """This process has been forked: what its parent has begun is not its own."""
+        self._observer, self._is_over = None, False
+
+
+def is_a_rank() -> bool:
+    """Whether this process is in a group, or by itself. A rank that has yet to join one is not seen."""
+    return dist.is_initialized() if dist.is_available() and int(os.environ.get("WORLD_SIZE", "1")) > 1 else True
+
+
+def install(note: Note) -> None:
+    """Put the entrances into torch, which was just imported."""
+    entrances = Entrances(note)
+    os.register_at_fork(after_in_child=entrances.forget)
+    _enter_data(entrances)
+    _enter_backward(entrances)
+    _enter_optimizers(entrances)
+    if dist.is_available():
+        _enter_ddp(entrances)
+        _enter_end_of_group(entrances)
+
+
+def _enter_data(entrances: Entrances) -> None:
+    iterators: Any = _BaseDataLoaderIter
+    fetch = iterators.__next__
+
+    @functools.wraps(fetch)
+    def fetch_and_tell(iterator: Any) -> Any:
+        if (observer := entrances.observer()) is None:
+            return fetch(iterator)
+        trains = torch.is_grad_enabled()
+        _tell(entrances, observer.data_begins, trains)
+        batch = None
+        try:
+            batch = fetch(iterator)
+            return batch
+        finally:
+            _tell(entrances, observer.data_ends, iterator, batch, trains)
+
+    iterators.__next__ = fetch_and_tell
+
+
+def _enter_backward(entrances: Entrances) -> None:
+    backward = torch.autograd.backward  # which Tensor.backward calls
+
+    @functools.wraps(backward)
+    def backward_and_tell(*arguments: Any, **options: Any) -> Any:
+        if (observer := entrances.observer(begin=True)) is None:
+            return backward(*arguments, **options)
+        _tell(entrances, observer.backward_begins, arguments[0] if arguments else options.get("tensors"))
+        try:
+            return backward(*arguments, **options)
+        finally:
+            _tell(entrances, observer.backward_ends)
+
+    torch.autograd.backward = backward_and_tell
+
+
+def _enter_optimizers(entrances: Entrances) -> None:
+    def begins(optimizer: Any, *_: Any) -> None:
+        if observer := entrances.observer():
+            _tell(entrances, observer.optimizer_begins, id(optimizer))
+
+    def ends(optimizer: Any, *_: Any) -> None:
+        if observer := entrances.observer():
+            _tell(entrances, observer.optimizer_ends, id(optimizer))
+
+    optimizers.register_optimizer_step_pre_hook(begins)
+    optimizers.register_optimizer_step_post_hook(ends)
+
+    # A GradScaler leaves a step out where gradients overflow: it is a step all the same.
+    scalers: Any = torch.amp.GradScaler
+    step, scale = scalers.step, scalers.scale
+
+    @functools.wraps(step)
+    def step_and_tell(scaler: Any, optimizer: Any, *arguments: Any, **options: Any) -> Any:
+        begins(optimizer)
+        try:
+            return step(scaler, optimizer, *arguments, **options)
+        finally:
+            ends(optimizer)
+
+    @functools.wraps(scale)
+    def scale_and_tell(scaler: Any, outputs: Any) -> Any:
+        scaled = scale(scaler, outputs)
+        if observer := entrances.observer():
+            _tell(entrances, observer.loss_is_scaled, outputs, scaled)
+        return scaled
+
+    scalers.step, scalers.scale = step_and_tell, scale_and_tell
+
+
+def _enter_ddp(entrances: Entrances) -> None:
+    ddp: Any = torch.nn.parallel.DistributedDataParallel
+    make, forward = ddp.__init__, ddp.forward
+
+    @functools.wraps(make)
+    def make_and_tell(network: Any, *arguments: Any, **options: Any) -> None:
+        make(network, *arguments, **options)
+        if observer := entrances.observer(begin=True):
+            _tell(entrances, observer.ddp_is_made, network)
+
+    @functools.wraps(forward)
+    def forward_and_tell(network: Any, *arguments: Any, **options: Any) -> Any:
+        if (observer := entrances.observer()) is None:
+            return forward(network, *arguments, **options)
+        trains = torch.is_grad_enabled()
+        _tell(entrances, observer.forward_begins, trains)
+        try:
+            return forward(network, *arguments, **options)
+        finally:
+            _tell(entrances, observer.forward_ends, trains)
+
+    ddp.__init__, ddp.forward = make_and_tell, forward_and_tell
+
+
+def _enter_end_of_group(entrances: Entrances) -> None:
+    destroy = dist.destroy_process_group
+
+    @functools.wraps(destroy)
+    def close_and_destroy(*arguments: Any, **options: Any) -> Any:
+        entrances.close()  # nothing of ours may hold a group that is destroyed
+        return destroy(*arguments, **options)
+
+    dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = close_and_destroy
+
+
+def _tell(entrances: Entrances, tell: Callable[..., None], *facts: Any) -> None:
+    try:
+        tell(*facts)
+    except Exception as error:
+        entrances.fail(error)

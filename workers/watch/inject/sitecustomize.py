@@ -1,0 +1,78 @@
+"""Python imports this at the start of every process below `ddptui watch`, whose PYTHONPATH begins with this folder.
+
+It waits until the process imports torch, and only then has anything else done. So a process without torch, as a shell
+script may start many, gains a millisecond. This file runs in whatever Python the training has, 3.6 or newer.
+"""
+
+import os
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WORKERS = os.path.dirname(os.path.dirname(HERE))
+OLDEST = (3, 10)  # what the rest is written for
+HAS, NEEDS = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST))
+NOTES = "DDPTUI_NOTES"  # the file in which a process says why it is not watched
+
+
+def note(why: str) -> None:
+    """Say why this process is not watched. The training's own output stays its own."""
+    try:
+        descriptor = os.open(os.environ[NOTES], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(descriptor, (why.replace("\n", " ") + "\n").encode("utf-8", "backslashreplace"))
+        os.close(descriptor)
+    except Exception:  # the console is gone, or the disk is full: neither concerns the training
+        pass
+
+
+def import_the_environments_own() -> None:
+    """There may be another sitecustomize, which this one hides. Python would have imported it."""
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        module = sys.modules["sitecustomize"] = module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+class AfterTorch:
+    """A finder of modules that finds none itself: it has `enter` called once torch is imported."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec("torch")
+        if spec is not None and spec.loader is not None:
+            import_torch = spec.loader.exec_module
+
+            def import_and_enter(module: Any) -> None:
+                import_torch(module)
+                enter()
+
+            loader: Any = spec.loader
+            loader.exec_module = import_and_enter
+        return spec
+
+
+def enter() -> None:
+    """Have torch tell us what the training does."""
+    if sys.version_info < OLDEST:
+        note(f"its Python is {HAS}, and ddptui watch needs {NEEDS} or newer")
+        return
+    try:
+        # Under a name of its own: the training may have a package `workers`, and its name is not ours to take.
+        package = type(sys)("ddptui_injected")
+        package.__path__ = [WORKERS]
+        sys.modules[package.__name__] = package
+        from ddptui_injected.watch import entrances  # type: ignore[import-not-found]
+
+        entrances.install(note)
+    except Exception as error:
+        note(f"{type(error).__name__}: {error}")
+
+
+if NOTES in os.environ:
+    sys.meta_path.insert(0, AfterTorch())
+import_the_environments_own()

@@ -1,0 +1,177 @@
+"""Cuts the time of a training loop that nobody prepared into phases and steps, by the calls that it makes.
+
+    for inputs, labels in loader:               data: the call that fetches a batch
+        optimizer.zero_grad()                   forward: what follows it, until backward begins
+        loss = criterion(model(inputs), labels)
+        loss.backward()                         backward: that call
+        average_gradients(model)                aggregate: what follows, if the rank calls collectives there
+        optimizer.step()                        optimizer: that call
+        if step % 100 == 0: save(model)         between steps: all else
+
+Calls may be within others, as where an optimizer calls forward and backward itself. A phase is its own time, less what
+is within it. A step goes from the end of one optimizer step to the end of the next, so that no time is in none. It is
+known to have ended when the next batch is fetched: a loop with two optimizers calls both in a step. Without a loader it
+has ended when forward or backward begin after a step of each optimizer, or one of them makes its second.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ddptui.wire.messages import BETWEEN
+
+from ..instruments.clock import Clock
+from ..instruments.records import PhaseTimer
+
+DATA, FORWARD, BACKWARD, AGGREGATE, OPTIMIZER = "data", "forward", "backward", "aggregate", "optimizer"
+
+
+class End(NamedTuple):
+    """Where the last optimizer step of a step ended: after so much of it."""
+
+    phases: int
+    calls: int  # of collectives
+    samples: int
+    backwards: int
+
+
+class Cut(NamedTuple):
+    """A step that is over."""
+
+    timer: PhaseTimer
+    calls: int  # how many of the collectives so far were called in it
+    samples: int
+    backwards: int  # how often gradients were computed
+    following: PhaseTimer  # of the step that follows
+
+
+class Loop:
+    """Follows one loop. `ended` is called with each step, between two calls that the loop makes."""
+
+    def __init__(self, clock: Clock, calls: Callable[[], int], ended: Callable[[Cut], None]) -> None:
+        """calls: how many collectives the rank has called since the last cut."""
+        self.timer = PhaseTimer(clock)
+        self._clock, self._calls, self._ended = clock, calls, ended
+        self._within: list[str] = []  # the calls that are under way, the innermost last
+        self._otherwise = BETWEEN  # the phase while none is
+        self._samples = 0
+        self._end: End | None = None  # none: no optimizer has made a step yet
+        self._stepped: set[int] = set()  # the optimizers that have made a step in this step
+        self._known: set[int] = set()  # all that ever did
+        self._backwards = 0  # in this step
+        self._after_backward: tuple[int, int] | None = None  # so many phases and collectives, when it had ended
+        self._optimizer_began = 0  # after so many phases
+
+    # The calls that a loop makes.
+
+    def data_begins(self, *, trains: bool) -> None:
+        """A batch is fetched. trains: gradients are recorded, so it is none of an evaluation."""
+        if self._end is not None and not self._within:
+            self._cut(self._end)
+        self._begin(DATA if trains else BETWEEN)
+
+    def data_ends(self, samples: int | None, *, trains: bool) -> None:
+        """samples: in the batch; None: there was none left."""
+        self._finish()
+        if not self._within:
+            self._otherwise = FORWARD if trains and samples is not None else BETWEEN
+            self.timer.forward_is_over = False
+        if trains and samples is not None:
+            self._samples += samples
+
+    def forward_begins(self, *, trains: bool) -> None:
+        """The outermost module is called."""
+        self._cut_if_all_have_stepped()
+        if not trains:  # an evaluation: what was taken for the data of a step was none
+            self._forget_batches()
+        self._begin(FORWARD if trains else BETWEEN)
+
+    def forward_ends(self, *, trains: bool) -> None:
+        self._finish()
+        if not self._within:
+            self._otherwise = FORWARD if trains else BETWEEN
+
+    def backward_begins(self) -> None:
+        self._cut_if_all_have_stepped()
+        if self._within[-1:] == [OPTIMIZER] and not self._backwards:
+            self._begin(BACKWARD)
+            self._rename(self._optimizer_began, {OPTIMIZER: FORWARD})  # which an optimizer calls before backward
+        else:
+            self._begin(BACKWARD)
+        self.timer.forward_is_over = True
+
+    def backward_ends(self) -> None:
+        self._finish()
+        self._backwards += 1
+        if not self._within:
+            self._otherwise = BETWEEN
+            self._after_backward = len(self.timer.phases), self._calls()
+
+    def optimizer_begins(self, optimizer: int) -> None:
+        """optimizer: identifies it."""
+        if OPTIMIZER not in self._within:
+            if self._end is not None and optimizer in self._stepped:
+                self._cut(self._end)
+            self._begin(OPTIMIZER)
+            self._optimizer_began = len(self.timer.phases)
+            if self._after_backward and self._calls() > self._after_backward[1]:
+                self._rename(self._after_backward[0], {BETWEEN: AGGREGATE})
+        else:
+            self._begin(OPTIMIZER)
+
+    def optimizer_ends(self, optimizer: int) -> None:
+        self._finish()
+        if OPTIMIZER in self._within:
+            return
+        if not self._within:
+            self._otherwise = BETWEEN
+        self._stepped.add(optimizer)
+        self._after_backward = None
+        self._known.add(optimizer)
+        self._end = End(len(self.timer.phases), self._calls(), self._samples, self._backwards)
+
+    def close(self) -> None:
+        """The loop is over."""
+        if self._end is not None:
+            self._cut(self._end)
+
+    # Phases.
+
+    def _begin(self, phase: str) -> None:
+        self._note(self._within[-1] if self._within else self._otherwise)
+        self._within.append(phase)
+
+    def _finish(self) -> None:
+        self._note(self._within.pop())
+
+    def _note(self, phase: str) -> None:
+        """The phase has ended now. (Whether forward is over, PhaseTimer.end could not know here.)"""
+        self.timer.phases.append(phase)
+        self.timer.moments.append(self._clock.now())
+
+    def _rename(self, first: int, names: dict[str, str]) -> None:
+        """Give phases of this step, from the first on, other names, since later calls show what they were."""
+        phases = self.timer.phases
+        phases[first:] = [names.get(phase, phase) for phase in phases[first:]]
+
+    def _forget_batches(self) -> None:
+        if BACKWARD not in self.timer.phases:
+            self._rename(0, {DATA: BETWEEN, FORWARD: BETWEEN})
+            self._samples = 0
+
+    def _cut_if_all_have_stepped(self) -> None:
+        """In a loop without a loader, a step is over once no optimizer is left that could make one."""
+        if self._end is not None and not self._within and self._stepped == self._known:
+            self._cut(self._end)
+
+    def _cut(self, end: End) -> None:
+        """A step ended there; what came since then belongs to the one that follows."""
+        phases, calls, samples, backwards = end
+        over, following = self.timer, PhaseTimer(self._clock, self.timer.step + 1)
+        following.phases, over.phases = over.phases[phases:], over.phases[:phases]
+        following.moments, over.moments = over.moments[phases:], over.moments[: phases + 1]
+        self.timer = following
+        self._samples -= samples
+        self._backwards -= backwards
+        self._end = self._after_backward = None
+        self._stepped.clear()
+        self._ended(Cut(over, calls, samples, backwards, following))
