@@ -54,6 +54,7 @@ class Loop:
         self._within: list[str] = []  # the calls that are under way, the innermost last
         self._otherwise = BETWEEN  # the phase while none is
         self._samples = 0
+        self._has_fetched = False  # in this step
         self._end: End | None = None  # none: no optimizer has made a step yet
         self._stepped: set[int] = set()  # the optimizers that have made a step in this step
         self._known: set[int] = set()  # all that ever did
@@ -67,6 +68,7 @@ class Loop:
         """A batch is fetched. trains: gradients are recorded, so it is none of an evaluation."""
         if self._end is not None and not self._within:
             self._cut(self._end)
+        self._has_fetched |= trains
         self._begin(DATA if trains else BETWEEN)
 
     def data_ends(self, samples: int | None, *, trains: bool) -> None:
@@ -160,7 +162,8 @@ class Loop:
 
     def _cut_if_all_have_stepped(self) -> None:
         """In a loop without a loader, a step is over once no optimizer is left that could make one."""
-        if self._end is not None and not self._within and self._stepped == self._known:
+        is_last = self._stepped == self._known and not self._has_fetched and not self._within
+        if self._end is not None and is_last:
             self._cut(self._end)
 
     def _cut(self, end: End) -> None:
@@ -173,5 +176,6 @@ class Loop:
         self._samples -= samples
         self._backwards -= backwards
         self._end = self._after_backward = None
+        self._has_fetched = False
         self._stepped.clear()
         self._ended(Cut(over, calls, samples, backwards, following))

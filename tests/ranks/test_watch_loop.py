@@ -1,0 +1,248 @@
+"""Loops of many kinds, each as the calls that it makes: what is seen of them are the right phases and steps."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from workers.instruments.clock import Clock
+from workers.instruments.records import PhaseTimer
+from workers.watch.loop import Cut, Loop
+
+
+class Ticking(Clock):
+    """A clock that only goes on where a test says so."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def now(self) -> int:
+        return self.at
+
+
+class Training:
+    """A training that is watched: each call takes the time that it is given, and what was seen are its steps."""
+
+    def __init__(self) -> None:
+        self.clock, self.called, self.seen = Ticking(), 0, list[Cut]()
+        self.loop = Loop(self.clock, lambda: self.called, self._ended)
+
+    def _ended(self, cut: Cut) -> None:
+        self.called -= cut.calls
+        self.seen.append(cut)
+
+    def passes(self, time: int) -> None:
+        self.clock.at += time
+
+    def fetches(self, time: int = 1, samples: int | None = 8, *, trains: bool = True) -> None:
+        self.loop.data_begins(trains=trains)
+        self.passes(time)
+        self.loop.data_ends(samples, trains=trains)
+
+    def calls_ddp(self, time: int, *, trains: bool = True) -> None:
+        self.loop.forward_begins(trains=trains)
+        self.passes(time)
+        self.loop.forward_ends(trains=trains)
+
+    def goes_backward(self, time: int = 3) -> None:
+        self.loop.backward_begins()
+        self.passes(time)
+        self.loop.backward_ends()
+
+    def steps(self, time: int = 4, optimizer: int = 1, within: Callable[[], None] = lambda: None) -> None:
+        self.loop.optimizer_begins(optimizer)
+        within()
+        self.passes(time)
+        self.loop.optimizer_ends(optimizer)
+
+    def reduces(self, time: int) -> None:
+        self.called += 1
+        self.passes(time)
+
+
+def pieces(timer: PhaseTimer) -> list[tuple[str, int]]:
+    """The phases of a step that took time, neighbors of the same phase as one."""
+    found: list[tuple[str, int]] = []
+    for phase, (begin, end) in zip(timer.phases, pairwise(timer.moments), strict=True):
+        if end == begin:
+            continue
+        before = found.pop()[1] if found and found[-1][0] == phase else 0
+        found.append((phase, before + end - begin))
+    return found
+
+
+@pytest.fixture
+def training() -> Training:
+    return Training()
+
+
+def plain_step(training: Training) -> None:
+    training.fetches(1)
+    training.passes(2)
+    training.goes_backward(3)
+    training.steps(4)
+
+
+PLAIN = [("data", 1), ("forward", 2), ("backward", 3), ("optimizer", 4)]
+
+
+def test_a_plain_loop(training: Training) -> None:
+    for _ in range(3):
+        plain_step(training)
+    training.loop.close()
+    assert [pieces(cut.timer) for cut in training.seen] == [PLAIN] * 3
+    assert [(cut.timer.step, cut.samples, cut.backwards) for cut in training.seen] == [(n, 8, 1) for n in range(3)]
+
+
+def test_steps_leave_no_time_out(training: Training) -> None:
+    for _ in range(4):
+        plain_step(training)
+        training.passes(7)
+    training.loop.close()
+    ends = [(cut.timer.moments[0], cut.timer.moments[-1]) for cut in training.seen]
+    assert all(end == begin for (_, end), (begin, _) in pairwise(ends))
+
+
+def test_what_one_rank_does_after_its_step_is_between_steps(training: Training) -> None:
+    plain_step(training)
+    training.passes(50)  # it writes a checkpoint
+    plain_step(training)
+    training.loop.close()
+    assert [pieces(cut.timer) for cut in training.seen] == [PLAIN, [("between steps", 50), *PLAIN]]
+
+
+def test_collectives_after_a_step_belong_to_the_next_one(training: Training) -> None:
+    training.fetches()
+    training.reduces(5)
+    training.goes_backward()
+    training.steps()
+    training.reduces(6)  # a barrier after a checkpoint
+    plain_step(training)
+    training.loop.close()
+    assert [cut.calls for cut in training.seen] == [1, 1]
+
+
+def test_gradients_of_several_batches_make_a_step(training: Training) -> None:
+    for _ in range(2):
+        for _ in range(3):
+            training.fetches(1)
+            training.passes(2)
+            training.goes_backward(3)
+        training.steps(4)
+    training.loop.close()
+    assert [pieces(cut.timer) for cut in training.seen] == [[*PLAIN[:3] * 3, ("optimizer", 4)]] * 2
+    assert [(cut.samples, cut.backwards) for cut in training.seen] == [(24, 3)] * 2
+
+
+def test_a_mean_of_gradients_by_hand_is_the_aggregation(training: Training) -> None:
+    training.fetches(1)
+    training.passes(2)
+    training.goes_backward(3)
+    training.passes(10)
+    training.reduces(5)
+    training.steps(4)
+    training.loop.close()
+    assert pieces(training.seen[0].timer) == [*PLAIN[:3], ("aggregate", 15), ("optimizer", 4)]
+
+
+def test_what_follows_backward_without_a_collective_is_none(training: Training) -> None:
+    training.fetches(1)
+    training.passes(2)
+    training.goes_backward(3)
+    training.passes(10)  # gradients are clipped, say
+    training.steps(4)
+    training.loop.close()
+    assert pieces(training.seen[0].timer) == [*PLAIN[:3], ("between steps", 10), ("optimizer", 4)]
+
+
+def test_an_evaluation_is_no_step(training: Training) -> None:
+    plain_step(training)
+    for _ in range(2):
+        training.fetches(20, trains=False)
+        training.passes(30)
+    training.fetches(1, None, trains=False)
+    plain_step(training)
+    training.loop.close()
+    assert [pieces(cut.timer) for cut in training.seen] == [PLAIN, [("between steps", 101), *PLAIN]]
+    assert training.seen[1].samples == 8
+
+
+def test_an_evaluation_that_shows_only_in_its_forward_is_no_step(training: Training) -> None:
+    plain_step(training)
+    for _ in range(2):
+        training.fetches(20)  # as transformers does: gradients are switched off after the batch is there
+        training.calls_ddp(30, trains=False)
+    plain_step(training)
+    training.loop.close()
+    assert [pieces(cut.timer) for cut in training.seen] == [PLAIN, [("between steps", 100), *PLAIN]]
+    assert training.seen[1].samples == 8
+
+
+def test_an_optimizer_that_calls_the_loop_itself(training: Training) -> None:
+    def closure() -> None:
+        training.passes(2)
+        training.goes_backward(3)
+
+    for _ in range(2):
+        training.fetches(1)
+        training.steps(4, within=closure)  # as Lightning does
+    training.loop.close()
+    expected = [("data", 1), ("forward", 2), ("backward", 3), ("optimizer", 4)]
+    assert [pieces(cut.timer) for cut in training.seen] == [expected] * 2
+
+
+def test_a_scaler_around_an_optimizer_is_one_step_and_so_is_one_that_it_leaves_out(training: Training) -> None:
+    training.fetches(1)
+    training.passes(2)
+    training.goes_backward(3)
+    training.steps(1, within=lambda: training.steps(3))
+    plain_step(training)  # here the scaler's own call is all there is
+    training.loop.close()
+    assert [pieces(cut.timer) for cut in training.seen] == [PLAIN] * 2
+
+
+@pytest.mark.parametrize("has_loader", [True, False])
+def test_two_optimizers_step_in_one_step(training: Training, has_loader: bool) -> None:
+    for _ in range(4):
+        if has_loader:
+            training.fetches(1)
+        for optimizer in (1, 2):
+            training.goes_backward(3)
+            training.steps(4, optimizer)
+    training.loop.close()
+    # Without a loader, the first optimizer's first step looks like a whole one: the second is not known yet.
+    assert [cut.backwards for cut in training.seen] == ([2] * 4 if has_loader else [1, 2, 2, 2, 1])
+
+
+def test_without_a_loader_only_what_is_sure_is_called_a_phase(training: Training) -> None:
+    for _ in range(3):
+        training.passes(10)  # a batch is made, and forward runs: who can tell?
+        training.goes_backward(3)
+        training.steps(4)
+    training.loop.close()
+    assert [pieces(cut.timer) for cut in training.seen] == [[("between steps", 10), ("backward", 3), ("optimizer", 4)]] * 3
+
+
+def test_without_a_loader_ddp_shows_where_forward_begins(training: Training) -> None:
+    for _ in range(3):
+        training.passes(10)
+        training.calls_ddp(2)
+        training.passes(1)  # the loss
+        training.goes_backward(3)
+        training.steps(4)
+    training.loop.close()
+    expected = [("between steps", 10), ("forward", 3), ("backward", 3), ("optimizer", 4)]
+    assert [pieces(cut.timer) for cut in training.seen] == [expected] * 3
+
+
+def test_forward_is_over_for_the_calls_of_backward_and_not_for_those_of_the_next_forward(training: Training) -> None:
+    training.fetches()
+    assert not training.loop.timer.forward_is_over
+    training.loop.forward_begins(trains=True)  # DDP broadcasts buffers here
+    assert not training.loop.timer.forward_is_over
+    training.loop.forward_ends(trains=True)
+    training.loop.backward_begins()
+    assert training.loop.timer.forward_is_over
+    training.loop.backward_ends()
+    training.fetches()  # of the same step: gradients add up
+    assert not training.loop.timer.forward_is_over
