@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddptui.cli.common import Refusal, interruptible, refusing
+from ddptui.cli.common import RUNS_OPTION, SET_OPTION, Refusal, interruptible, refusing
 
 if TYPE_CHECKING:
     from ddptui.config.preset import Preset
@@ -21,6 +21,9 @@ OF_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 @click.option("--name", help="Its name in the list of runs (default: the script's).")
 @click.option("--no-ui", is_flag=True, help="The training keeps this terminal; the report follows on stderr.")
 @click.option("--kill-on-exit", is_flag=True, help="End the training when the console ends.")
+@SET_OPTION
+@RUNS_OPTION
+@click.option("--json", "as_json", is_flag=True, help="With --no-ui: results.json on stderr, instead of the report.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def watch(
@@ -33,20 +36,23 @@ def watch(
     name: str | None,
     no_ui: bool,
     kill_on_exit: bool,
+    assignments: tuple[str, ...],
+    runs: str | None,
+    as_json: bool,
 ) -> None:
     """Watch a training of your own, without a change to it: ddptui watch -- torchrun --nproc_per_node=2 train.py"""
     from ddptui.engines.local.foreign import Terms
     from ddptui.store.runs import runs_folder
 
-    request = context.obj or {}
-    preset = _preset(command, name, skip, steps, request.get("assignments", ()))
-    folder = runs_folder(request.get("runs"))
-    in_terminal = no_ui or not sys.stdout.isatty()
+    before = context.obj or {}  # `ddptui --runs DIR watch …`
+    preset = _preset(command, name, skip, steps, (*before.get("assignments", ()), *assignments))
+    folder = runs_folder(runs or before.get("runs"))
+    in_terminal = no_ui or as_json or not sys.stdout.isatty()
     terms = Terms(in_terminal=in_terminal, outlives=not kill_on_exit, every=every)
     if in_terminal:
         from ddptui.run.watch import watch as watch_here
 
-        sys.exit(interruptible(lambda: watch_here(preset, folder, terms)))
+        sys.exit(interruptible(lambda: watch_here(preset, folder, terms, as_json=as_json)))
     from ddptui.tui.start import start
 
     sys.exit(start(folder, preset, drawn_a_second=None, theme=None, terms=terms))

@@ -26,7 +26,7 @@ def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
     if not bottleneck.ranks or len(set(bottleneck.ranks)) < len(bottleneck.ranks):
         raise TrialError(f"{path}.ranks", "names a rank twice" if bottleneck.ranks else "names no rank")
     for rank in bottleneck.ranks:
-        if rank >= trial.world_size and trial.launch != COMMAND:
+        if trial.world_size and rank >= trial.world_size:  # of a command it may not be known yet
             raise TrialError(f"{path}.ranks", _no_rank(rank, trial, trial.world_size))
     if bottleneck.at == "link":
         _check_link(trial, bottleneck, path)

@@ -24,6 +24,8 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
     if not live.step:
         if live.notice and not live.ranks:  # it waits for nodes, or in a queue
             return live.notice
+        if not world_size:
+            return "starting: no rank has computed a gradient yet"
         return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
     if still := _standing_still(live, states, world_size, now_ns):
         finding = ""  # it would be about steps that are over

@@ -160,7 +160,7 @@ def _more_delay(row: Row) -> str:
 _COLUMNS: tuple[Column[Row], ...] = (
     Column("trial", lambda row: row.result.name + " ¹" * is_stand_in(row), 100, left=True, key="trial"),
     Column("launch", lambda row: row.trial.launch, 40, left=True, key="launch"),
-    Column("ranks", lambda row: str(row.trial.world_size), 55, key="ranks"),
+    Column("ranks", lambda row: str(row.ranks or NOTHING), 55, key="ranks"),
     Column("strategy", lambda row: row.trial.strategy or NOTHING, 45, left=True, key="strategy"),
     Column("backend", lambda row: (row.last and row.last.backend) or NOTHING, 15, left=True, key="backend"),
     Column("averages", lambda row: describe_average(row.trial) or NOTHING, 46, left=True, key="average"),

@@ -1,6 +1,7 @@
 """What to try, given what a trial's time was lost to."""
 
 from ddptui.analysis.results import Culprit, Verdict
+from ddptui.config.launch_modes import COMMAND
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
 
@@ -16,6 +17,7 @@ OF_PART = {  # of own work, in which a rank is late
 EVERYWHERE = "Give it a core or a device like the others': it is slower in every phase"
 CALLS = "To try: fewer calls, as one buffer (flat) or buckets (ddp) make"
 BYTES = "To try: a larger batch, fewer bytes (ddp_bf16), or averaging less often (`every`)"
+OF_COMMAND = "To try: a larger batch, gradients in fewer bytes (DDP's bf16_compress_hook), or fewer averages (no_sync)"
 TURNS = "Ranks are late by turns. To try: a core for each rank, or larger batches"
 
 
@@ -31,5 +33,7 @@ def of_idling(verdict: Verdict, idle: float, trial: Trial) -> str:
         return ""
     if verdict == "skew":
         return TURNS
+    if trial.launch == COMMAND:
+        return OF_COMMAND
     sends = STRATEGIES[trial.strategy or "none"].sends
     return CALLS if sends and sends.how in ("each", "pairs") else BYTES

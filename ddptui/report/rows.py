@@ -30,6 +30,11 @@ class Row(NamedTuple):
         return self.result.repeats[-1] if self.result.repeats else None
 
     @property
+    def ranks(self) -> int:
+        """How many ranks it has; 0: a command that has not shown it yet."""
+        return self.trial.world_size or (len(self.last.ranks) if self.last else 0)
+
+    @property
     def ratio(self) -> float | None:
         """Train time over the baseline's."""
         summary = self.result.summary

@@ -81,7 +81,7 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     "status": "row.result.status",
     "error": "row.result.error",
     "launch": lambda line: "dp (threads, CPU stand-in)" if is_stand_in(line.row) else line.row.trial.launch,
-    "ranks": "row.trial.world_size",
+    "ranks": "row.ranks",
     "strategy": "row.trial.strategy",
     "bottleneck": lambda line: describe_bottleneck(line.row.trial.bottleneck),
     "bottleneck_fired": lambda line: sum(rank.bottleneck_fired for rank in line.repeat.ranks),

@@ -1,7 +1,7 @@
 """`ddptui watch --no-ui`: the command has the terminal, as if nothing watched it; the report follows on stderr."""
 
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from ddptui.analysis.compare import RunningResults
@@ -18,7 +18,7 @@ from ddptui.text.words import printable
 from ddptui.wire.records import Ended, Message, Notice, Refused
 
 
-def watch(preset: Preset, runs: Path, terms: Terms) -> int:
+def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool) -> int:
     """Run a preset's only command in this terminal, and watch it. Returns the command's own exit code; 2 if it could
     not be started."""
     run = Run.create(runs, preset, describe())
@@ -27,14 +27,16 @@ def watch(preset: Preset, runs: Path, terms: Terms) -> int:
         with run.held(), closing(lab.run_preset(preset, run, results=results, terms=terms)) as stream:
             for message in stream:
                 for line in said(message):
-                    say(line)
+                    tell(line)
     except (RunLost, OSError) as error:
-        say(f"no longer watched: {error}; the training goes on")
+        tell(f"no longer watched: {error}; the training goes on")
     if terms.launch is None:
         return 2
-    if any(trial.repeats for trial in results.results.trials):
-        say("", table.text(results.results, preset, width()).rstrip())
-    say(f"kept in {run.folder}")
+    if as_json:
+        say(table.as_json(results.results, preset))
+    elif any(trial.repeats for trial in results.results.trials):
+        say(f"\n{table.text(results.results, preset, width())}")
+    tell(f"kept in {run.folder}")
     code = terms.launch.wait()
     return code if code >= 0 else 128 - code  # as a shell has it
 
@@ -51,11 +53,12 @@ def said(message: Message) -> list[str]:
     return []
 
 
-def say(*lines: str) -> None:
-    """Print lines on stderr. The training goes on even if nobody reads them."""
-    try:
-        for line in lines:
-            for part in line.split("\n"):
-                print(f"ddptui: {printable(part)}" if len(lines) == 1 else printable(part), file=sys.stderr, flush=True)
-    except OSError:
-        sys.stderr = sys.stderr
+def tell(line: str) -> None:
+    """Print a line that the training's own output may stand around."""
+    say(f"ddptui: {printable(line)}")
+
+
+def say(text: str) -> None:
+    """Print on stderr. The training goes on even if nobody reads it."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)

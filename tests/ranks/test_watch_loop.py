@@ -220,7 +220,9 @@ def test_without_a_loader_only_what_is_sure_is_called_a_phase(training: Training
         training.goes_backward(3)
         training.steps(4)
     training.loop.close()
-    assert [pieces(cut.timer) for cut in training.seen] == [[("between steps", 10), ("backward", 3), ("optimizer", 4)]] * 3
+    assert [pieces(cut.timer) for cut in training.seen] == [
+        [("between steps", 10), ("backward", 3), ("optimizer", 4)]
+    ] * 3
 
 
 def test_without_a_loader_ddp_shows_where_forward_begins(training: Training) -> None:

@@ -38,12 +38,21 @@ Deferred = Callable[[], Sequence[RankMessage] | None]  # returns messages; None:
 class Reporter:
     """Sends a rank's messages without ever making the rank wait. Without a console, messages are dropped."""
 
-    def __init__(self, rank: int, *, heartbeat: bool = True, stop: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        rank: int,
+        *,
+        heartbeat: bool = True,
+        stop: Callable[[str], None] | None = None,
+        console: int | None = None,
+    ) -> None:
         """heartbeat: also send heartbeats and pauses. stop: what the thread calls, with the reason, when the console
-        wants an end, or is gone; by default the process ends."""
+        wants an end, or is gone; by default the process ends. console: its process, if that is to be looked for: it may
+        end without a word."""
         self.rank = rank
         self._beats = heartbeat
         self._stop = stop or end_process
+        self._console = console
         self._known = False  # to the console: its Hello is on the way, which waits for CUDA to start
         self.dropped = 0
         self._given_up = False
@@ -91,6 +100,8 @@ class Reporter:
 
     def close(self) -> None:
         """Send what is queued, and end the thread."""
+        if self._is_console_gone():
+            self.give_up()
         self._closing.set()
         if self._thread is not None:
             self._thread.join(LAST_WORDS_S + 1)
@@ -112,6 +123,8 @@ class Reporter:
             elif time.monotonic() - self._last_received > silence_s:
                 self._stop(f"no message from the console for {silence_s:g} s: it is stopped, or cannot be reached")
             woke_ns = time.monotonic_ns()
+            if self._is_console_gone():
+                self._stop("the console has ended")
             if woke_ns // NS_PER_MS >= next_send_ms:
                 self._send(socket)
                 next_send_ms = (woke_ns // NS_PER_MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
@@ -124,6 +137,15 @@ class Reporter:
             self._flush(lambda: self._send(socket))
         socket.close(linger=0 if self._given_up else None)
         context.term()
+
+    def _is_console_gone(self) -> bool:
+        if self._console is None:
+            return False
+        try:
+            os.kill(self._console, 0)
+        except OSError:  # there is no such process, or it is another user's, who has got its number since
+            return True
+        return False
 
     def _beat(self, process: ProcessMeter) -> Heartbeat:
         return heartbeat(self.rank, process, self.meter, self.dropped, self.position())

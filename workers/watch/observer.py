@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ddptui.host.clock import own_clock
-from ddptui.wire.connection import TOKEN
+from ddptui.wire.connection import CONSOLE_PID, HUB, TOKEN
 from ddptui.wire.messages import VERSION, Done, Hello
 from ddptui.wire.watching import Watching
 
@@ -49,7 +49,7 @@ class Observer:
         self._is_let_go = False  # the console is gone, or wants no more: the thread of the reporter says so
         self._has_seen_all = False  # as many steps as were asked for
         self._asked = Watching.read(os.environ)
-        self._reporter = Reporter(self._rank, stop=self._let_go)
+        self._reporter = Reporter(self._rank, stop=self._let_go, console=console_here(os.environ))
         self._reporter.send(
             Hello(
                 version=VERSION,
@@ -197,6 +197,11 @@ class Observer:
         self._delays.begin(number + 1)
         if self._asked.steps is not None and number + 1 >= self._asked.steps:
             self._has_seen_all = True
+
+
+def console_here(environ: Mapping[str, str]) -> int | None:
+    """The console's process, if it is on this host: a Unix socket leads nowhere else."""
+    return int(environ[CONSOLE_PID]) if environ.get(HUB, "").startswith("ipc:") and CONSOLE_PID in environ else None
 
 
 def samples_in(batch: Any, depth: int = 0) -> int | None:

@@ -79,7 +79,7 @@ class LettingGo(Dialog[bool | None]):
 async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) -> bool:
     """Ask whether a run may be stopped; of a training of the user's own also whether it is to end with that."""
     if not terms.outlives:
-        return bool(await app.push_screen_wait(Confirm(question, yes=yes, no="Go on")))
+        return await app.push_screen_wait(Confirm(question, yes=yes, no="Go on")) is True
     ends = await app.push_screen_wait(LettingGo())
     if ends:
         terms.outlives = False

@@ -1,5 +1,6 @@
 """The base of the screens that follow a run as it goes, follow a replay, or show a run that has ended."""
 
+import shlex
 from collections.abc import Sequence
 
 from textual import work
@@ -137,6 +138,8 @@ class Following(LabScreen):
         preset, trial = self.feed.preset, self.trial_under_way()
         if trial is None:
             return preset.name
+        if preset.kind == "command" and len(preset.trials) == 1:
+            return f"{preset.name}: {shlex.join(trial.command)}"
         where = f"{preset.name} ▸ {trial.name} ({preset.trials.index(trial) + 1} of {len(preset.trials)})"
         return where + (f" ▸ repeat {self.watched.live.repeat} of {preset.repeats}" if preset.repeats > 1 else "")
 

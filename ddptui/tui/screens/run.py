@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+import msgspec
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -91,7 +92,7 @@ class RunScreen(Following):
         live = self.watched.live
         sentence = self.feed.error or headline.sentence(self.watched, picture.states, self.feed.preset, picture.now_ns)
         self.query_one("#now", Static).update(Content(sentence), layout=False)  # a layout costs three times as much
-        step = f"step {live.step} of {live.steps}" if live.steps else ""
+        step = f"step {live.step} of {live.steps}" if live.steps else f"step {live.step}" if live.step else ""
         mode = "held: space goes on" if self.held else ""
         self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, mode, step))
         self.query_one(Panes).draw(picture, self.feed)
@@ -133,6 +134,8 @@ class RunScreen(Following):
         if trial is None or not isinstance(self.feed, Session):
             return
         launch = live.trial, live.repeat  # by the time the user has answered, another one may be under way
+        if not trial.world_size:  # a command's: known by now, as its ranks are here
+            trial = msgspec.structs.replace(trial, world_size=self.watched.world_size(self.feed.preset))
         delays = trial.bottleneck if live.injected is None else live.injected  # injected ones replace the preset's
         wanted = await self.app.push_screen_wait(Inject(trial, can_still_come(delays)))
         if wanted is None:

@@ -10,6 +10,7 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Log
 
+from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.live.arrivals import summary
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import mean_of
@@ -140,7 +141,10 @@ class Panes(Container):
                 pane.show(feed.results, feed.preset)
             case RankLog():
                 rank, live = self.query_one(RankTable).rank, watched.live
-                if rank is not None and live.trial is not None:
+                if live.trial is not None and feed.preset.kind == "command":
+                    pane.border_title = f"{[*TITLES].index('log') + 1} Output{BESIDE['log']}"
+                    pane.show(feed.run.repeat_folder(live.trial, live.repeat) / LAUNCHER_LOG)
+                elif rank is not None and live.trial is not None:
                     pane.border_title = f"{[*TITLES].index('log') + 1} Log of rank {rank}{BESIDE['log']}"
                     pane.show(feed.run.repeat_folder(live.trial, live.repeat) / f"rank-{rank}.log")
             case _:

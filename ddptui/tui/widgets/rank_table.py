@@ -41,7 +41,9 @@ class Column(NamedTuple):
 
 
 def progress(rank: RankState) -> str:
-    """Return a bar and the percentage: 42 of 60 steps are ███████░░░ 70%."""
+    """Return a bar and the percentage: 42 of 60 steps are ███████░░░ 70%. How many there will be may not be known."""
+    if rank.steps is None and rank.step:
+        return f"step {rank.step}"
     share = min(1.0, rank.step / rank.steps) if rank.steps else 0.0
     full = int(share * BAR_CELLS)
     return f"{'█' * full}{'░' * (BAR_CELLS - full)} {share:4.0%}"

@@ -16,7 +16,9 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 WAY, WHERE = sys.argv[1:3]
 OPTIONS = dict(option.split("=") for option in sys.argv[3:])
 LATE_S = float(OPTIONS.get("late_ms", 20)) / 1000
-EPOCHS, SAMPLES, BATCH = (int(OPTIONS.get(key, usual)) for key, usual in (("epochs", 2), ("samples", 1024), ("batch", 16)))
+EPOCHS, SAMPLES, BATCH = (
+    int(OPTIONS.get(key, usual)) for key, usual in (("epochs", 2), ("samples", 1024), ("batch", 16))
+)
 WIDTH, ACCUMULATE = int(OPTIONS.get("width", 128)), int(OPTIONS.get("accumulate", 1))
 EVERY = 10  # steps between two checkpoints
 

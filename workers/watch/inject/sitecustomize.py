@@ -12,7 +12,7 @@ from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKERS = os.path.dirname(os.path.dirname(HERE))
-OLDEST = (3, 10)  # what the rest is written for
+OLDEST = (3, 11)  # what the rest is written for
 HAS, NEEDS = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST))
 NOTES = "DDPTUI_NOTES"  # the file in which a process says why it is not watched
 
