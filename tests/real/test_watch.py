@@ -1,0 +1,217 @@
+"""Trainings that know nothing of ddptui, under `ddptui watch --no-ui`: the late rank is named, and nothing is harmed."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from tests.support.runner import ENOUGH_S, arguments, ddptui, environment
+
+TRAININGS = Path(__file__).parents[1] / "support" / "trainings"
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+
+
+def script(name: str, *words: str) -> list[str]:
+    return [str(TRAININGS / f"{name}.py"), *words]
+
+
+def watched(runs: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return ddptui(runs, "watch", "--no-ui", *words, **variables)
+
+
+def only_trial(runs: Path) -> dict[str, Any]:
+    """Return the result of the only trial of the only run, which ended well."""
+    [path] = runs.glob("*/results.json")
+    [trial] = json.loads(path.read_text())["trials"]
+    assert trial["status"] == "ok", trial["error"]
+    return dict(trial)
+
+
+@pytest.mark.parametrize("way", ["ddp", "by_hand"])
+@pytest.mark.parametrize(
+    ("where", "rank", "phase"),
+    [("data", 1, "data"), ("forward", 1, "forward"), ("backward", 1, "backward"), ("checkpoint", 0, "between steps")],
+)
+def test_the_late_rank_and_its_phase_are_named(tmp_path: Path, way: str, where: str, rank: int, phase: str) -> None:
+    late_ms = 100 if where == "checkpoint" else 20
+    done = watched(tmp_path, "--", *TORCHRUN, *script("plain", way, where, f"late_ms={late_ms}", "epochs=1"))
+    assert done.returncode == 0, done.stderr
+    trial = only_trial(tmp_path)
+    culprit = trial["summary"]["culprit"]
+    assert (culprit["rank"], culprit["phase"]) == (rank, phase)
+    [repeat] = trial["repeats"]
+    assert repeat["steps"] == 29  # 1024 samples, 2 ranks, batches of 16, without the warm-up
+    assert len(repeat["ranks"]) == 2
+    assert [repeat["phases_ms"]["aggregate"] > 0, repeat["in_sync"]["parameters"]] == [way == "by_hand", None]
+
+
+def test_one_process_alone_has_phases_and_waits_for_nobody(tmp_path: Path) -> None:
+    done = watched(tmp_path, "--", sys.executable, *script("plain", "alone", "none", "evaluate=1", "accumulate=2"))
+    assert done.returncode == 0, done.stderr
+    [repeat] = only_trial(tmp_path)["repeats"]
+    assert (repeat["steps"], repeat["wait_ms"], len(repeat["ranks"])) == (2 * 32 - 3, None, 1)
+    assert all(repeat["phases_ms"][phase] > 0 for phase in ("data", "forward", "backward", "optimizer"))
+
+
+@pytest.mark.parametrize("how", ["spawn", "fork"])
+def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, how: str) -> None:
+    with socket.create_server(("localhost", 0)) as free:
+        port = str(free.getsockname()[1])
+    done = watched(tmp_path, "--", sys.executable, *script("spawned", how, port))
+    assert done.returncode == 0, done.stderr
+    culprit = only_trial(tmp_path)["summary"]["culprit"]
+    assert (culprit["rank"], culprit["phase"]) == (1, "forward")
+
+
+def test_workers_of_a_loader_are_no_ranks(tmp_path: Path) -> None:
+    done = watched(tmp_path, "--", *TORCHRUN, *script("plain", "ddp", "none", "workers=2"))
+    assert done.returncode == 0, done.stderr
+    [repeat] = only_trial(tmp_path)["repeats"]
+    assert (repeat["refused"], len(repeat["ranks"])) == (0, 2)
+
+
+def test_delays_can_be_put_in_and_only_some_steps_be_watched(tmp_path: Path) -> None:
+    delay = 'bottleneck=[{at = "forward", ranks = [0], sleep_ms = 20}]'
+    words = ["--skip", "5", "--steps", "20", "--set", delay, "--name", "my-net", "--"]
+    done = watched(tmp_path, *words, *TORCHRUN, *script("plain", "ddp", "none"))
+    assert done.returncode == 0, done.stderr
+    trial = only_trial(tmp_path)
+    assert trial["name"] == "my-net"
+    [repeat] = trial["repeats"]
+    assert repeat["steps"] == 20
+    assert [rank["bottleneck_fired"] for rank in repeat["ranks"]] == [20, 0]
+    assert trial["summary"]["culprit"]["rank"] == 0
+    assert done.stdout.count("loss") == 2  # the training went on to its end
+
+
+def test_the_training_learns_the_same_bits(tmp_path: Path) -> None:
+    for name in ("with", "without"):
+        command = [*TORCHRUN, *script("plain", "ddp", "none", f"save={tmp_path / name}")]
+        if name == "with":
+            assert watched(tmp_path / "runs", "--", *command).returncode == 0
+        else:
+            subprocess.run(command, check=True, capture_output=True)
+    for rank in range(2):
+        one, other = (torch.load(tmp_path / f"{name}-{rank}.pth") for name in ("with", "without"))
+        assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+# The command is its own.
+
+
+def test_output_input_and_exit_code_are_the_commands_own(tmp_path: Path) -> None:
+    command = arguments("watch", "--no-ui", "--", "sh", "-c", "read line; echo $line; echo wrong >&2; exit 7")
+    done = subprocess.run(command, env=environment(tmp_path), input="typed\n", capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (7, "typed\n")
+    first, *others = done.stderr.splitlines()
+    assert first == "wrong"
+    assert others[0] == "ddptui: the command ended with exit code 7"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "which command?"),
+        (("--", "no-such-program"), "no-such-program: no such program"),
+        (("--steps", "0", "--", "true"), "--steps"),
+        (("--set", "epochs=3", "--", "true"), "epochs: means nothing with a command"),
+        (("--set", 'bottleneck=[{at="start", ranks=[0], sleep_ms=1}]', "--", "true"), "a command starts its own ranks"),
+    ],
+)
+def test_bad_input_starts_nothing_and_is_said_in_a_line(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+    done = watched(tmp_path, *words)
+    assert done.returncode == 2
+    assert why in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "why"),
+    [
+        (["sh", "-c", "exit 0"], 0, "no rank was seen"),
+        ([sys.executable, "-c", "import torch"], 0, "no rank was seen"),
+        (
+            [sys.executable, "-c", "import torch; torch.ones(1, requires_grad=True).sum().backward()"],
+            0,
+            "1 rank connected, and made no step of an optimizer",
+        ),
+        (["sh", "-c", "kill -9 $$"], 137, "the command killed by SIGKILL"),
+    ],
+)
+def test_a_command_that_trains_nothing_ends_as_it_would_and_that_is_said(
+    tmp_path: Path, command: list[str], code: int, why: str
+) -> None:
+    done = watched(tmp_path, "--", *command)
+    assert done.returncode == code
+    assert any(why in line for line in done.stderr.splitlines()), done.stderr
+
+
+def test_where_a_package_is_missing_that_is_said_once_and_the_training_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "msgspec.py").write_text("raise ImportError('no msgspec here')")
+    command = [*TORCHRUN, *script("plain", "ddp", "none", "epochs=1")]
+    done = watched(tmp_path / "runs", "--", *command, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout.count("loss")) == (0, 2)
+    said = [line for line in done.stderr.splitlines() if line.startswith("ddptui: not watched")]
+    assert said == ["ddptui: not watched: ImportError: no msgspec here"]
+
+
+def test_the_environments_own_sitecustomize_and_workers_are_the_trainings(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.greeting = 'hello'")
+    (tmp_path / "workers.py").write_text("NAME = 'my own'")
+    (tmp_path / "train.py").write_text(
+        "import torch, workers, sys\nprint(greeting, workers.NAME, any('inject' in folder for folder in sys.path))\n"
+        "weight = torch.ones(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight], lr=0.1)\n"
+        "for _ in range(9):\n    weight.square().backward()\n    optimizer.step()\n"
+        "import workers\nprint(workers.NAME)\n"
+    )
+    done = watched(tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"), PYTHONPATH=str(tmp_path))
+    assert done.stdout == "hello my own False\nmy own\n", done.stderr
+    assert len(only_trial(tmp_path / "runs")["repeats"]) == 1
+
+
+# The console may end as it likes.
+
+
+def await_steps(runs: Path) -> None:
+    deadline = time.monotonic() + ENOUGH_S
+    while not any('"Step"' in path.read_text() for path in runs.glob("*/trial-*/repeat-1/messages.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)  # the journal is a file: there is nothing to wait on
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_training_goes_on_when_the_console_does_not(tmp_path: Path, number: signal.Signals) -> None:
+    saved = tmp_path / "saved"
+    training = script("plain", "ddp", "forward", "epochs=3", f"save={saved}")
+    command = arguments("watch", "--no-ui", "--", *TORCHRUN, *training)
+    with subprocess.Popen(command, env=environment(tmp_path / "runs"), stdout=subprocess.DEVNULL) as console:
+        await_steps(tmp_path / "runs")
+        family = psutil.Process(console.pid).children(recursive=True)
+        console.send_signal(number)
+        psutil.wait_procs(family, timeout=ENOUGH_S)
+        assert all(Path(f"{saved}-{rank}.pth").exists() for rank in range(2))
+        console.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_console_reaches_the_command(tmp_path: Path, number: signal.Signals) -> None:
+    training = script("plain", "ddp", "forward", "epochs=100")
+    command = arguments("watch", "--no-ui", "--", *TORCHRUN, *training)
+    with subprocess.Popen(
+        command, env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as console:
+        await_steps(tmp_path)
+        family = psutil.Process(console.pid).children(recursive=True)
+        console.send_signal(number)
+        _, said = console.communicate(timeout=ENOUGH_S)
+    assert console.returncode != 0
+    assert "Rank 1 holds everyone up" in said
+    assert not [process for process in family if process.is_running()]
