@@ -1,4 +1,4 @@
-"""Trainings that know nothing of ddptui, under `ddptui watch --no-ui`: the late rank is named, and nothing is harmed."""
+"""Trainings that know nothing of ddptui, under `ddptui watch --no-ui`: who is late is named, and nothing is harmed."""
 
 import json
 import signal

@@ -43,10 +43,15 @@ def console(fakes: Fakes, folder: Path, keepers: list[psutil.Process], command: 
     preset = write_preset(folder, PRESET)
     process = start(folder / "runs", "--preset", str(preset), *SLURM)
     until(lambda: any("--test-only" not in call for call in fakes.calls(command)) or process.poll() is not None)
-    keepers += [
-        child for child in psutil.Process(process.pid).children() if "slurm/keeper.py" in " ".join(child.cmdline())
-    ]
+    keepers += [child for child in psutil.Process(process.pid).children() if is_keeper(child)]
     return process
+
+
+def is_keeper(process: psutil.Process) -> bool:
+    try:
+        return "slurm/keeper.py" in " ".join(process.cmdline())
+    except psutil.Error:  # a command of Slurm, which has just ended
+        return False
 
 
 def said_when_interrupted(process: "subprocess.Popen[str]") -> str:

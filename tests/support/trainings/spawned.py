@@ -1,5 +1,7 @@
-"""Ranks that a script starts itself, by mp.spawn or mp.Process with fork, as users write them. Arguments: spawn or fork,
-and the port where they meet."""
+"""Ranks that a script starts itself, by mp.spawn or mp.Process with fork, as users write them.
+
+Arguments: spawn or fork, and the port where they meet.
+"""
 
 import sys
 import time
