@@ -15,6 +15,7 @@ from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, in_place_of, outcome_of_log
 from ddptui.analysis.results import Culprit, Ratio, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
 from ddptui.analysis.verdict import verdict_for
+from ddptui.config.fields import meaningless
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank
@@ -96,7 +97,7 @@ def _trial_result(
         name=trial.name,
         status="failed" if failed else "ok" if succeeded else "skipped",
         error=failed.error if failed else None,
-        config=msgspec.to_builtins(trial),
+        config=_config(trial),
         command=list(outcomes[0].command) if outcomes else [],
         # Whether the averaging is right depends on what the trial's strategy promises.
         repeats=[
@@ -107,6 +108,13 @@ def _trial_result(
         summary=_summary(trial, undisturbed(repeats) or repeats, baseline, cores) if repeats else None,
         primitives=[outcome.primitives for outcome in outcomes if outcome.primitives],
     )
+
+
+def _config(trial: Trial) -> dict[str, Any]:
+    """The trial's fields; of a command only those that mean something, since of the others nothing is known."""
+    fields: dict[str, Any] = msgspec.to_builtins(trial)
+    useless = meaningless(trial.launch, trial.strategy, trial.primitives) if trial.launch == COMMAND else {}
+    return {name: value for name, value in fields.items() if name not in useless}
 
 
 def _summary(

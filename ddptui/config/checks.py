@@ -26,7 +26,7 @@ def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
     if not bottleneck.ranks or len(set(bottleneck.ranks)) < len(bottleneck.ranks):
         raise TrialError(f"{path}.ranks", "names a rank twice" if bottleneck.ranks else "names no rank")
     for rank in bottleneck.ranks:
-        if trial.world_size and rank >= trial.world_size:  # of a command it may not be known yet
+        if trial.ranks and rank >= trial.ranks:  # how many a command has, it decides itself
             raise TrialError(f"{path}.ranks", _no_rank(rank, trial, trial.world_size))
     if bottleneck.at == "link":
         _check_link(trial, bottleneck, path)
@@ -101,8 +101,6 @@ def check_trial(trial: Trial) -> None:
             raise TrialError(key, "must be a finite number")
     if trial.launch == COMMAND:
         _check_command(trial)
-    elif trial.world_size < 1:
-        raise TrialError("world_size", f"expected an integer of 1 or more, got {trial.world_size}")
     elif trial.primitives is not None:
         _check_primitives(trial)
     elif trial.launch not in ONE_PROCESS and trial.strategy is None:

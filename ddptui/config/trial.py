@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args, get_
 import msgspec
 from msgspec import Meta
 
-from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.primitives import OPERATIONS, Cadence, ReduceOpName
 from ddptui.config.strategies import COMPOSITES, MISTAKES, STRATEGIES
 
@@ -109,8 +109,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     start: Annotated[StartKind, About(
         "cold: each launch imports torch anew; warm: ranks are forked from a process that has", affects_time=False
     )] = "warm"
-    world_size: Annotated[int, Meta(ge=0, le=1024), About(
-        "number of ranks, 1 or more; a command decides itself", column="ranks", affects_wire=True)] = 2
+    world_size: Annotated[int, Meta(ge=1, le=1024), About("number of ranks", column="ranks", affects_wire=True)] = 2
     strategy: Annotated[StrategyName | None, About(
         "how the ranks average; each has its own file in workers/aggregate/", work=TRAIN, column="strategy"
     )] = "all_reduce"
@@ -231,6 +230,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stall_s: Annotated[float, Meta(ge=5, le=86_400), About(
         "seconds without progress of any rank, after which the launch is stopped")] = 20.0
     # fmt: on
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks; 0: a command starts as many as it will."""
+        return 0 if self.launch == COMMAND else self.world_size
 
 
 TRIAL_FIELDS = {field.name: field for field in msgspec.structs.fields(Trial)}

@@ -20,8 +20,6 @@ def make_trial(values: dict[str, Any]) -> Trial:
         fixed["strategy"] = None
     if launch == "single":
         fixed["world_size"] = 1
-    if launch == COMMAND:
-        fixed["world_size"] = 0  # known once its ranks are here
     for key, value in values.items():
         if not _is_text(value):
             raise TrialError(key, "is no text: it cannot be written as UTF-8")

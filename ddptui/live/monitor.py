@@ -65,7 +65,7 @@ class RunMonitor:
     def world_size(self, preset: Preset) -> int:
         """How many ranks the launch has, or will have."""
         here = len(self.live.ranks)
-        return max(here, next((trial.world_size for trial in preset.trials if trial.name == self.live.trial), 0))
+        return max(here, next((trial.ranks for trial in preset.trials if trial.name == self.live.trial), 0))
 
     def add(self, messages: Iterable[Message]) -> None:
         """Apply messages, in order."""

@@ -32,7 +32,7 @@ class Row(NamedTuple):
     @property
     def ranks(self) -> int:
         """How many ranks it has; 0: a command that has not shown it yet."""
-        return self.trial.world_size or (len(self.last.ranks) if self.last else 0)
+        return self.trial.ranks or (len(self.last.ranks) if self.last else 0)
 
     @property
     def ratio(self) -> float | None:

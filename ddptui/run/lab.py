@@ -155,7 +155,7 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
         pass
     command = engine.command(trial, repeat)
     repeat.write_command(command, engine.environment(trial))
-    with engine.open_hub(trial.world_size) as hub:
+    with engine.open_hub(trial.ranks) as hub:
         launched = Launched(
             trial=trial.name,
             repeat=repeat.number,

@@ -157,7 +157,7 @@ def test_a_command_that_trains_nothing_ends_as_it_would_and_that_is_said(
 def test_where_a_package_is_missing_that_is_said_once_and_the_training_goes_on(tmp_path: Path) -> None:
     (tmp_path / "msgspec.py").write_text("raise ImportError('no msgspec here')")
     command = [*TORCHRUN, *script("plain", "ddp", "none", "epochs=1")]
-    done = watched(tmp_path / "runs", "--", *command, PYTHONPATH=str(tmp_path))
+    done = watched(tmp_path / "runs", "--set", f'env=["PYTHONPATH={tmp_path}"]', "--", *command)
     assert (done.returncode, done.stdout.count("loss")) == (0, 2)
     said = [line for line in done.stderr.splitlines() if line.startswith("ddptui: not watched")]
     assert said == ["ddptui: not watched: ImportError: no msgspec here"]
@@ -172,7 +172,8 @@ def test_the_environments_own_sitecustomize_and_workers_are_the_trainings(tmp_pa
         "for _ in range(9):\n    weight.square().backward()\n    optimizer.step()\n"
         "import workers\nprint(workers.NAME)\n"
     )
-    done = watched(tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"), PYTHONPATH=str(tmp_path))
+    own = f'env=["PYTHONPATH={tmp_path}"]'
+    done = watched(tmp_path / "runs", "--set", own, "--", sys.executable, str(tmp_path / "train.py"))
     assert done.stdout == "hello my own False\nmy own\n", done.stderr
     assert len(only_trial(tmp_path / "runs")["repeats"]) == 1
 

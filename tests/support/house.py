@@ -23,7 +23,7 @@ FLOORS = (
 )
 WORKERS_FLOORS = (
     ("instruments",),
-    ("rank",),
+    ("rank", "watch"),
     ("aggregate",),
     ("primitives", "replicas", "training", "doctor"),
     ("train",),

@@ -49,13 +49,18 @@ def _listed(lines: list[str]) -> Iterator[Named]:
         if found := LISTED.match(line):
             own = EXPLAINS.split(found["line"])[0]
             words = words if found["more"] else own
-            yield Named(number, words, tuple(OPTION.findall(FOREIGN.sub("--sbatch", found["line"]))))
+            yield Named(number, words, options_of(found["line"]))
 
 
 def _inline(lines: list[str]) -> Iterator[Named]:
     for number, line in enumerate(lines, start=1):
         for words in INLINE.findall(line):
-            yield Named(number, words, tuple(OPTION.findall(FOREIGN.sub("--sbatch", words))))
+            yield Named(number, words, options_of(words))
+
+
+def options_of(words: str) -> tuple[str, ...]:
+    """The options of ddptui; what follows ` -- ` is another program's."""
+    return tuple(OPTION.findall(FOREIGN.sub("--sbatch", words.partition(" -- ")[0])))
 
 
 def unknown(named: list[Named], program: click.Group) -> list[str]:

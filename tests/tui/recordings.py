@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ddptui.analysis.repeat import NO_OUTCOMES
 from ddptui.analysis.results import Results
+from ddptui.engines.local.foreign import Terms
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
@@ -45,7 +46,7 @@ class ToldAsItGoes(Session):
 
     def __init__(self, told: Playback) -> None:
         self.preset, self.run, self.error, self.finished_before = told.preset, told.run, None, NO_OUTCOMES
-        self.controls = Controls()
+        self.controls, self.terms = Controls(), Terms()
         self._told = told
 
     @property

@@ -45,7 +45,7 @@ def compare() -> CompareScreen:
 
 def inject() -> Inject:
     trial = Run(RECORDED).preset().trials[-1]
-    return Inject(trial, trial.bottleneck)
+    return Inject(trial, trial.bottleneck, trial.world_size)
 
 
 SCREENS: dict[str, Callable[[], Screen[object]]] = {

@@ -58,8 +58,9 @@ class Inject(Dialog[tuple[Bottleneck, ...] | None]):
         Binding("f5", "inject", "Inject", show=False),
     ]
 
-    def __init__(self, trial: Trial, delays: tuple[Bottleneck, ...]) -> None:
+    def __init__(self, trial: Trial, delays: tuple[Bottleneck, ...], ranks: int) -> None:
         super().__init__()
+        self._ranks = ranks
         self._trial = trial
         self._delays = delays
 
@@ -68,7 +69,7 @@ class Inject(Dialog[tuple[Bottleneck, ...] | None]):
         with Vertical(classes="dialog"):
             yield Static(f"In trial {self._trial.name}, from the next step on", id="title", markup=False)
             yield Static(f"now: {describe_bottleneck(self._delays)}", id="delays", markup=False)
-            last_rank = str(self._trial.world_size - 1)
+            last_rank = str(self._ranks - 1)
             for label, answer in (
                 ("delay, ms", Input(USUAL_MS, id="ms", compact=True)),
                 ("on ranks", Input(last_rank, id="ranks", compact=True, placeholder="1, or 0,2")),

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-import msgspec
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -134,10 +133,10 @@ class RunScreen(Following):
         if trial is None or not isinstance(self.feed, Session):
             return
         launch = live.trial, live.repeat  # by the time the user has answered, another one may be under way
-        if not trial.world_size:  # a command's: known by now, as its ranks are here
-            trial = msgspec.structs.replace(trial, world_size=self.watched.world_size(self.feed.preset))
         delays = trial.bottleneck if live.injected is None else live.injected  # injected ones replace the preset's
-        wanted = await self.app.push_screen_wait(Inject(trial, can_still_come(delays)))
+        wanted = await self.app.push_screen_wait(
+            Inject(trial, can_still_come(delays), self.watched.world_size(self.feed.preset))
+        )
         if wanted is None:
             return
         live = self.watched.live

@@ -8,7 +8,7 @@ from ddptui.config import fields
 from ddptui.config.fields import FIELDS, kind
 from ddptui.config.strategies import STRATEGIES, StrategyFacts
 from ddptui.config.trial import TRIAL_FIELDS
-from ddptui.report.preset_columns import OF_PRIMITIVES, OF_TRAINING
+from ddptui.report.preset_columns import OF_COMMAND, OF_PRIMITIVES, OF_TRAINING
 from tests.support.runner import ddptui
 
 
@@ -18,7 +18,7 @@ def test_every_field_says_what_it_is(name: str) -> None:
 
 
 def test_every_column_that_a_field_names_is_one_of_the_presets_table() -> None:
-    assert {facts.column for facts in FIELDS.values()} <= {"", "trial", *OF_TRAINING, *OF_PRIMITIVES}
+    assert {facts.column for facts in FIELDS.values()} <= {"", "trial", *OF_TRAINING, *OF_PRIMITIVES, *OF_COMMAND}
 
 
 def test_what_a_field_needs_of_a_strategy_is_a_fact_of_strategies() -> None:

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ddptui.config.fields import FIELDS, meaningless
 from ddptui.config.parser import parse
-from ddptui.config.preset import Preset
+from ddptui.config.preset import Preset, PresetKind
 from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, Cadence
 from ddptui.config.strategies import COMPOSITES
 from ddptui.config.trial import Bottleneck, CompositeName, OperationName, Trial, TrialError, choices
@@ -292,7 +292,7 @@ def test_dp_can_be_delayed_at_its_aggregation() -> None:
 
 
 def test_the_choices_of_a_field_can_be_listed() -> None:
-    assert choices("launch") == ("single", "dp", "process", "launch", "spawn", "task")
+    assert choices("launch") == ("single", "dp", "process", "launch", "spawn", "task", "command")
     assert choices("strategy")[:3] == ("none", "all_reduce", "all_reduce_async")
     assert choices("at") == ("start", "data", "forward", "backward", "aggregate", "link")
     assert choices("mistake")[:2] == ("group_of_one", "divide_twice")
@@ -349,7 +349,7 @@ def test_arguments_that_make_no_trial_are_refused() -> None:
         from_arguments(["wurld_size=2"])
 
 
-MODES = st.sampled_from(choices("launch"))
+MODES = st.sampled_from([mode for mode in choices("launch") if mode != "command"])
 FINITE = st.floats(0, 1e6)
 # What an argument can hold: no NUL, no half of a surrogate pair; DEL has a test of its own.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\x7f"), max_size=20)
@@ -439,8 +439,9 @@ def faults(draw: st.DrawFn, processes: int, strategy: str | None) -> dict[str, A
 
 @st.composite
 def bottlenecks(draw: st.DrawFn, launch: str, world_size: int, strategy: str | None) -> dict[str, Any]:
-    agrees = launch == "dp" or strategy not in (None, "none")
-    sites = [site for site in choices("at") if site != "link" and (site != "aggregate" or agrees)]
+    agrees = launch in ("dp", "command") or strategy not in (None, "none")
+    never = ("link", "start") if launch == "command" else ("link",)
+    sites = [site for site in choices("at") if site not in never and (site != "aggregate" or agrees)]
     at = draw(st.sampled_from([site for site in sites if launch != "dp" or site != "backward"]))
     from_step = draw(st.integers(0, 100)) if at != "start" else 0
     bounded = {"to_step": draw(st.integers(from_step, 200))} if at != "start" and draw(st.booleans()) else {}
@@ -487,6 +488,20 @@ def without_contradictions(values: dict[str, Any]) -> dict[str, Any]:
     if several or values["launch"] == "dp" or (values.get("bucket_mb") or 1) < 1:
         values.pop("compile", None)
     return values
+
+
+COMMAND_FIELDS = {
+    "command": st.lists(TEXTS.filter(bool), min_size=1, max_size=4),
+    "env": st.lists(TEXTS.map(lambda text: f"NAME={text}"), max_size=3),
+}
+
+
+@st.composite
+def trials_of_commands(draw: st.DrawFn) -> Trial:
+    values = draw(st.fixed_dictionaries(COMMAND_FIELDS))
+    values |= {"launch": "command", "warmup_steps": draw(st.integers(0, 9))}
+    values["bottleneck"] = draw(st.lists(bottlenecks("command", 64, None), max_size=3))
+    return make_trial(values)
 
 
 @st.composite
@@ -544,14 +559,14 @@ def test_a_trial_survives_its_spelling_as_arguments(trial: Trial) -> None:
     assert from_arguments(spelled(trial)) == trial
 
 
-@given(trials() | trials_of_primitives())
+@given(trials() | trials_of_primitives() | trials_of_commands())
 @example(make_trial({"average": "parameters", "every": 8, "reduction": "avg", "hash_every": 5, "batch_norm": True}))
 @example(make_trial({"strategy": "ddp", "mistake": "average_again"} | OF_DDP))
 @example(make_trial({"strategy": "ddp_powersgd", "powersgd_rank": 4}))
 def test_a_trial_survives_being_kept_as_toml(trial: Trial) -> None:
-    assume("\r\n" not in f"{trial.model} {trial.data_dir}")  # tomli_w writes it as \n
+    assume("\r\n" not in f"{trial.model} {trial.data_dir} {trial.command} {trial.env}")  # tomli_w writes it as \n
     named = msgspec.structs.replace(trial, name="a")
-    kind: Literal["training", "primitives"] = "training" if trial.primitives is None else "primitives"
+    kind: PresetKind = "primitives" if trial.primitives else "command" if trial.launch == "command" else "training"
     preset = Preset(name="made", title="?", group="", about="", baseline="a", repeats=1, trials=(named,), kind=kind)
     assert parse("made", tomllib.loads(as_toml(preset)), {}) == preset
 
@@ -641,7 +656,7 @@ def test_a_trial_of_primitives_that_cannot_be_says_why(values: dict[str, Any], m
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"kind": "primitive"}, "kind: 'primitive' is neither 'training' nor 'primitives'"),
+        ({"kind": "primitive"}, "kind: 'primitive' is none of 'training', 'primitives', 'command'"),
         ({"kind": "primitives"}, "kind: 'primitives', but trial a trains: that wants primitives = 'see' or 'measure'"),
         ({"defaults": {"primitives": "see"}}, "but trial a has primitives = 'see': that wants kind = 'primitives'"),
     ],
@@ -653,7 +668,8 @@ def test_the_kind_of_a_preset_and_of_its_trials_must_agree(table: dict[str, Any]
 
 def test_every_field_of_a_trial_is_spelled() -> None:
     """A new field is to be drawn above, or its spelling is not tried."""
-    drawn = {*OWN_FIELDS, *GROUP_FIELDS, *STRATEGY_FIELDS, *FIELDS_WITH_RULES, *PRIMITIVE_FIELDS, "primitives", "name"}
+    drawn = {*OWN_FIELDS, *GROUP_FIELDS, *STRATEGY_FIELDS, *FIELDS_WITH_RULES, *PRIMITIVE_FIELDS, *COMMAND_FIELDS}
+    drawn |= {"primitives", "name"}
     assert drawn == {field.name for field in msgspec.structs.fields(Trial)}
 
 

@@ -62,6 +62,9 @@ def test_the_command_of_each_launch_mode(values: dict[str, Any], command: list[s
     assert launch.command(make_trial(values), "py") == command
 
 
+LAB_MODES = [mode for mode in choices("launch") if mode != "command"]
+
+
 def test_the_name_of_a_trial_is_the_consoles_own_affair() -> None:
     assert launch.command(make_trial({"name": "mine"}), "py") == ["py", "-m", "workers.spawn"]
 
@@ -73,7 +76,7 @@ def test_a_torch_without_its_launch_module_is_asked_for_run(torch_with_launch: P
     assert launch.command(make_trial({"launch": "launch"}), "py")[2] == "torch.distributed.run"
 
 
-@pytest.mark.parametrize("mode", choices("launch"))
+@pytest.mark.parametrize("mode", LAB_MODES)
 def test_what_a_command_says_makes_the_trial_again(mode: LaunchMode) -> None:
     """As the entry point reads it: it knows its launch mode, and torch's launcher tells how many ranks there are."""
     trial = make_trial({"launch": mode, "epochs": 2, "momentum": 0.25})
@@ -81,7 +84,7 @@ def test_what_a_command_says_makes_the_trial_again(mode: LaunchMode) -> None:
     assert from_arguments([*said, f"launch={mode}"]) == trial
 
 
-@pytest.mark.parametrize("mode", choices("launch"))
+@pytest.mark.parametrize("mode", LAB_MODES)
 def test_each_launch_mode_has_a_command_a_label_and_an_entry_point(mode: str) -> None:
     assert LAUNCH_MODES[mode].label
     assert (lab_root() / "workers" / f"{mode}.py").is_file()

@@ -7,7 +7,7 @@ import pytest
 
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.live.timeline import Run, Segment, cell_of, last_steps, row, runs, window
-from ddptui.wire.messages import Slept
+from ddptui.wire.messages import BETWEEN, Slept
 from tests.support.traces import MS, Told, all_reduce, delayed, trace, works_of
 
 START = 1000 * MS
@@ -29,7 +29,7 @@ def shown(steps: list[AlignedStep], rank: int) -> list[tuple[float, str]]:
 def test_phases_waits_and_transfers_follow_each_other() -> None:
     steps = align_steps(told()).steps
     step = [(1, "data"), (2, "forward"), (3, "backward"), (4, "wait"), (1, "transfer"), (1, "optimizer")]
-    assert shown(steps, 0) == [*step, (1, "between"), *step]
+    assert shown(steps, 0) == [*step, (1, BETWEEN), *step]
     assert shown(steps, 1)[3:5] == [(4, "aggregate"), (1, "transfer")]
 
 
@@ -86,7 +86,7 @@ def test_a_step_that_begins_begins_a_run() -> None:
 
 def test_what_is_outside_or_empty_is_between() -> None:
     assert runs([Segment(10, 20, "data")], (0, 30), 3) == [
-        Run(0, 1, "between", 0), Run(1, 2, "data", 10), Run(2, 3, "between", 0),
+        Run(0, 1, BETWEEN, 0), Run(1, 2, "data", 10), Run(2, 3, BETWEEN, 0),
     ]  # fmt: skip
     assert runs(SEGMENTS, (0, 40), 1) == [Run(0, 1, "backward", 28)]
 
