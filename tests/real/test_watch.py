@@ -181,9 +181,13 @@ def test_the_environments_own_sitecustomize_and_workers_are_the_trainings(tmp_pa
 # The console may end as it likes.
 
 
+STEPS = 60  # of both ranks together: enough for a verdict
+
+
 def await_steps(runs: Path) -> None:
     deadline = time.monotonic() + ENOUGH_S
-    while not any('"Step"' in path.read_text() for path in runs.glob("*/trial-*/repeat-1/messages.jsonl")):
+    journals = "*/trial-*/repeat-1/messages.jsonl"
+    while not any(path.read_text().count('"Step"') >= STEPS for path in runs.glob(journals)):
         assert time.monotonic() < deadline
         time.sleep(0.1)  # the journal is a file: there is nothing to wait on
 
@@ -195,9 +199,11 @@ def test_the_training_goes_on_when_the_console_does_not(tmp_path: Path, number: 
     command = arguments("watch", "--no-ui", "--", *TORCHRUN, *training)
     with subprocess.Popen(command, env=environment(tmp_path / "runs"), stdout=subprocess.DEVNULL) as console:
         await_steps(tmp_path / "runs")
-        family = psutil.Process(console.pid).children(recursive=True)
+        # not the launcher itself, which a console that is stopped does not bury
+        [launcher] = psutil.Process(console.pid).children()
+        ranks = launcher.children(recursive=True)
         console.send_signal(number)
-        psutil.wait_procs(family, timeout=ENOUGH_S)
+        psutil.wait_procs(ranks, timeout=ENOUGH_S)
         assert all(Path(f"{saved}-{rank}.pth").exists() for rank in range(2))
         console.kill()
 
