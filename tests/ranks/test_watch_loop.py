@@ -35,14 +35,14 @@ class Training:
         self.clock.at += time
 
     def fetches(self, time: int = 1, samples: int | None = 8, *, trains: bool = True) -> None:
-        self.loop.data_begins(trains=trains)
+        self.loop.data_begins(trains)
         self.passes(time)
-        self.loop.data_ends(samples, trains=trains)
+        self.loop.data_ends(samples, trains)
 
     def calls_ddp(self, time: int, *, trains: bool = True) -> None:
-        self.loop.forward_begins(trains=trains)
+        self.loop.forward_begins(trains)
         self.passes(time)
-        self.loop.forward_ends(trains=trains)
+        self.loop.forward_ends(trains)
 
     def goes_backward(self, time: int = 3) -> None:
         self.loop.backward_begins()
@@ -191,6 +191,14 @@ def test_an_optimizer_that_calls_the_loop_itself(training: Training) -> None:
     assert [pieces(cut.timer) for cut in training.seen] == [expected] * 2
 
 
+def test_an_optimizer_that_had_begun_before_its_loop_was_seen(training: Training) -> None:
+    training.goes_backward(3)  # within the optimizer's closure: it shows that there is a loop
+    training.loop.optimizer_ends(1)
+    plain_step(training)
+    training.loop.close()
+    assert [cut.backwards for cut in training.seen] == [2]
+
+
 def test_a_scaler_around_an_optimizer_is_one_step_and_so_is_one_that_it_leaves_out(training: Training) -> None:
     training.fetches(1)
     training.passes(2)
@@ -240,9 +248,9 @@ def test_without_a_loader_ddp_shows_where_forward_begins(training: Training) -> 
 def test_forward_is_over_for_the_calls_of_backward_and_not_for_those_of_the_next_forward(training: Training) -> None:
     training.fetches()
     assert not training.loop.timer.forward_is_over
-    training.loop.forward_begins(trains=True)  # DDP broadcasts buffers here
+    training.loop.forward_begins(True)  # DDP broadcasts buffers here
     assert not training.loop.timer.forward_is_over
-    training.loop.forward_ends(trains=True)
+    training.loop.forward_ends(True)
     training.loop.backward_begins()
     assert training.loop.timer.forward_is_over
     training.loop.backward_ends()

@@ -71,10 +71,15 @@ class Clock:
         difference of two moments. Raises RuntimeError."""
         return [later - earlier for earlier, later in pairwise(marks)]
 
-    def read(self, tensor: Tensor) -> float:
+    def keep(self, tensor: Tensor) -> Tensor | float:
+        """What to hold of a number that is to be read later. On the CPU it is read now: that takes no wait, and in
+        another thread it would take Python's lock again and again."""
+        return float(tensor.item())
+
+    def read(self, number: Tensor | float) -> float:
         """A number off the device, without waiting for work that is queued behind it. A mark that was taken after the
         number must have been resolved."""
-        return float(tensor.item())
+        return float(number)
 
     def accuracy_change(self) -> Accuracy | None:
         """The accuracy from now on, if it has changed since the last call. The host's own clock never changes."""
@@ -202,9 +207,12 @@ class CudaClock(Clock):
             return None
         return [device_ns(earlier.event, later.event) for earlier, later in pairwise(marks)]
 
-    def read(self, tensor: Tensor) -> float:
+    def keep(self, tensor: Tensor) -> Tensor | float:
+        return tensor.detach()
+
+    def read(self, number: Tensor | float) -> float:
         with torch.cuda.stream(self._side):  # a copy from the device waits only for its own stream
-            return float(tensor.item())
+            return float(number)
 
     def accuracy_change(self) -> Accuracy | None:
         with self._lock:

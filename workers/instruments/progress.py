@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from torch import Tensor
@@ -17,6 +16,8 @@ from .reporter import Reporter
 from .run_queue import RunQueue
 
 LOG_EVERY = 20  # steps
+PLACES = {part: place for place, part in enumerate(PARTS)}
+USUAL_ORDER = (0, 1, 2, 3, 4)
 
 
 class Progress:
@@ -74,10 +75,11 @@ class Progress:
         phases = record.timer.phases
         of_calls, of_phases = times[: -len(phases) - 1], times[-len(phases) - 1 :]  # one more: the step's begin
         pieces = pieces_of(phases, of_phases)
-        lengths = [sum(ns for place, ns in pieces if place == wanted) for wanted in range(len(PHASES))]
-        data, forward, backward, aggregate, optimizer = lengths
+        lengths = [0] * len(PARTS)
+        for place, ns in pieces:
+            lengths[place] += ns
         order = tuple(place for place, _ in pieces)
-        is_plain = len(set(order)) == len(order) and PARTS.index(BETWEEN) not in order
+        is_plain = len(pieces) <= len(PHASES) and len(set(order)) == len(order) and PLACES[BETWEEN] not in order
         return Step(
             rank=self.rank,
             step=record.step,
@@ -85,10 +87,11 @@ class Progress:
             warmup=record.step < self._warmup_steps,
             begin_ns=of_phases[0],
             end_ns=of_phases[-1],
-            phases_ns=(data, forward, backward, aggregate, optimizer),
+            phases_ns=(lengths[0], lengths[1], lengths[2], lengths[3], lengths[4]),
             samples=record.samples,
             loss=loss if math.isfinite(loss) else None,
-            **({"order": order} if is_plain else {"pieces": pieces}),
+            order=order if is_plain else USUAL_ORDER,
+            pieces=() if is_plain else pieces,
             collectives=collective_messages(record.calls, of_calls, buckets=record.buckets),
             slept=record.slept,
             queued_ns=queued_ns,
@@ -138,14 +141,18 @@ def pieces_of(phases: Sequence[str], times: Sequence[int]) -> tuple[tuple[int, i
     """The phases of a step as wire.Step has its pieces. times: the step's begin, then the end of each phase, in ns.
     Neighbors of the same phase become one."""
     pieces: list[tuple[int, int]] = []
-    for phase, (begin, end) in zip(phases, pairwise(times), strict=True):
-        place = PARTS.index(phase)
-        before = pieces.pop()[1] if pieces and pieces[-1][0] == place else 0
-        pieces.append((place, before + end - begin))
+    begin, last = times[0], -1
+    for phase, end in zip(phases, times[1:], strict=True):
+        place = PLACES[phase]
+        if place == last:
+            pieces[-1] = (place, pieces[-1][1] + end - begin)
+        else:
+            pieces.append((place, end - begin))
+        begin, last = end, place
     return tuple(pieces)
 
 
-def read_loss(loss: Tensor | Sequence[Tensor], clock: Clock) -> float:
+def read_loss(loss: Tensor | Sequence[Tensor | float], clock: Clock) -> float:
     """A step's loss off the device: of several their mean, of none NaN."""
     losses = [clock.read(one) for one in ([loss] if isinstance(loss, Tensor) else loss)]
     return sum(losses) / len(losses) if losses else math.nan

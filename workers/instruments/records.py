@@ -67,7 +67,8 @@ class StepRecord(NamedTuple):
     epoch: int
     timer: PhaseTimer
     samples: int
-    loss: Tensor | Sequence[Tensor]  # the mean over this rank's samples, still on the device; of several, their mean
+    # The mean over this rank's samples, still on the device; of several losses, each as Clock.keep has it, their mean.
+    loss: Tensor | Sequence[Tensor | float]
     calls: list[Call]
     buckets: bool  # calls that carry gradients carry buckets of them
     slept: tuple[Slept, ...]

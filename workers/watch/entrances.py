@@ -1,7 +1,8 @@
 """Where a training that nobody prepared calls torch, and is seen: each entrance passes a call on, and tells of it.
 
-An entrance never fails, and it changes neither arguments nor results. Nothing begins before a process computes a
-gradient or wraps a model in torch DDP: launchers, and the workers of a loader, do neither.
+An entrance never fails, and it changes neither arguments nor results. It is passed several times a step, so it is as
+short as can be: what it tells, it tells in place. Nothing begins before a process computes a gradient or wraps a model
+in torch DDP: launchers, and the workers of a loader, do neither.
 """
 
 import atexit
@@ -109,13 +110,19 @@ def _enter_data(entrances: Entrances) -> None:
         if (observer := entrances.observer()) is None:
             return fetch(iterator)
         trains = torch.is_grad_enabled()
-        _tell(entrances, observer.data_begins, trains)
+        try:
+            observer.data_begins(trains)
+        except Exception as error:
+            entrances.fail(error)
         batch = None
         try:
             batch = fetch(iterator)
             return batch
         finally:
-            _tell(entrances, observer.data_ends, iterator, batch, trains)
+            try:
+                observer.data_ends(iterator, batch, trains)
+            except Exception as error:
+                entrances.fail(error)
 
     iterators.__next__ = fetch_and_tell
 
@@ -127,11 +134,17 @@ def _enter_backward(entrances: Entrances) -> None:
     def backward_and_tell(*arguments: Any, **options: Any) -> Any:
         if (observer := entrances.observer(begin=True)) is None:
             return backward(*arguments, **options)
-        _tell(entrances, observer.backward_begins, arguments[0] if arguments else options.get("tensors"))
+        try:
+            observer.backward_begins(arguments[0] if arguments else options.get("tensors"))
+        except Exception as error:
+            entrances.fail(error)
         try:
             return backward(*arguments, **options)
         finally:
-            _tell(entrances, observer.backward_ends)
+            try:
+                observer.backward_ends()
+            except Exception as error:
+                entrances.fail(error)
 
     torch.autograd.backward = backward_and_tell
 
@@ -139,11 +152,17 @@ def _enter_backward(entrances: Entrances) -> None:
 def _enter_optimizers(entrances: Entrances) -> None:
     def begins(optimizer: Any, *_: Any) -> None:
         if observer := entrances.observer():
-            _tell(entrances, observer.optimizer_begins, id(optimizer))
+            try:
+                observer.optimizer_begins(id(optimizer))
+            except Exception as error:
+                entrances.fail(error)
 
     def ends(optimizer: Any, *_: Any) -> None:
         if observer := entrances.observer():
-            _tell(entrances, observer.optimizer_ends, id(optimizer))
+            try:
+                observer.optimizer_ends(id(optimizer))
+            except Exception as error:
+                entrances.fail(error)
 
     optimizers.register_optimizer_step_pre_hook(begins)
     optimizers.register_optimizer_step_post_hook(ends)
@@ -164,7 +183,10 @@ def _enter_optimizers(entrances: Entrances) -> None:
     def scale_and_tell(scaler: Any, outputs: Any) -> Any:
         scaled = scale(scaler, outputs)
         if observer := entrances.observer():
-            _tell(entrances, observer.loss_is_scaled, outputs, scaled)
+            try:
+                observer.loss_is_scaled(outputs, scaled)
+            except Exception as error:
+                entrances.fail(error)
         return scaled
 
     scalers.step, scalers.scale = step_and_tell, scale_and_tell
@@ -178,18 +200,27 @@ def _enter_ddp(entrances: Entrances) -> None:
     def make_and_tell(network: Any, *arguments: Any, **options: Any) -> None:
         make(network, *arguments, **options)
         if observer := entrances.observer(begin=True):
-            _tell(entrances, observer.ddp_is_made, network)
+            try:
+                observer.ddp_is_made(network)
+            except Exception as error:
+                entrances.fail(error)
 
     @functools.wraps(forward)
     def forward_and_tell(network: Any, *arguments: Any, **options: Any) -> Any:
         if (observer := entrances.observer()) is None:
             return forward(network, *arguments, **options)
         trains = torch.is_grad_enabled()
-        _tell(entrances, observer.forward_begins, trains)
+        try:
+            observer.forward_begins(trains)
+        except Exception as error:
+            entrances.fail(error)
         try:
             return forward(network, *arguments, **options)
         finally:
-            _tell(entrances, observer.forward_ends, trains)
+            try:
+                observer.forward_ends(trains)
+            except Exception as error:
+                entrances.fail(error)
 
     ddp.__init__, ddp.forward = make_and_tell, forward_and_tell
 
@@ -203,10 +234,3 @@ def _enter_end_of_group(entrances: Entrances) -> None:
         return destroy(*arguments, **options)
 
     dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = close_and_destroy
-
-
-def _tell(entrances: Entrances, tell: Callable[..., None], *facts: Any) -> None:
-    try:
-        tell(*facts)
-    except Exception as error:
-        entrances.fail(error)

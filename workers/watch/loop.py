@@ -64,14 +64,14 @@ class Loop:
 
     # The calls that a loop makes.
 
-    def data_begins(self, *, trains: bool) -> None:
+    def data_begins(self, trains: bool) -> None:
         """A batch is fetched. trains: gradients are recorded, so it is none of an evaluation."""
         if self._end is not None and not self._within:
             self._cut(self._end)
         self._has_fetched |= trains
         self._begin(DATA if trains else BETWEEN)
 
-    def data_ends(self, samples: int | None, *, trains: bool) -> None:
+    def data_ends(self, samples: int | None, trains: bool) -> None:
         """samples: in the batch; None: there was none left."""
         self._finish()
         if not self._within:
@@ -80,14 +80,14 @@ class Loop:
         if trains and samples is not None:
             self._samples += samples
 
-    def forward_begins(self, *, trains: bool) -> None:
+    def forward_begins(self, trains: bool) -> None:
         """The outermost module is called."""
         self._cut_if_all_have_stepped()
         if not trains:  # an evaluation: what was taken for the data of a step was none
             self._forget_batches()
         self._begin(FORWARD if trains else BETWEEN)
 
-    def forward_ends(self, *, trains: bool) -> None:
+    def forward_ends(self, trains: bool) -> None:
         self._finish()
         if not self._within:
             self._otherwise = FORWARD if trains else BETWEEN
@@ -121,6 +121,8 @@ class Loop:
             self._begin(OPTIMIZER)
 
     def optimizer_ends(self, optimizer: int) -> None:
+        if OPTIMIZER not in self._within:  # it had begun before this loop was seen
+            return
         self._finish()
         if OPTIMIZER in self._within:
             return

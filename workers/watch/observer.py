@@ -1,10 +1,11 @@
 """What is seen of a rank: its loop's phases and collectives become the steps that a rank of the lab would report."""
 
+import math
 import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -25,7 +26,6 @@ from ..instruments.reporter import Reporter
 from ..instruments.tap import Tap
 from .loop import Cut, Loop
 
-NO_LOSS = torch.tensor(torch.nan)
 DEEPEST_BATCH = 8  # containers within containers that are looked through for a batch's first tensor
 
 
@@ -46,8 +46,8 @@ class Observer:
         self._rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
         on_gpu = torch.cuda.is_initialized()
         self._device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        self.is_over = False  # nothing more is to be seen
         self._is_let_go = False  # the console is gone, or wants no more: the thread of the reporter says so
-        self._has_seen_all = False  # as many steps as were asked for
         self._asked = Watching.read(os.environ)
         self._reporter = Reporter(self._rank, stop=self._let_go, console=console_here(os.environ))
         self._reporter.send(
@@ -80,38 +80,30 @@ class Observer:
         self._progress = SilentProgress(self._rank, first, self._reporter)
         self._progress.ready(None, 0, 0)
         self._loop = Loop(self._clock, lambda: self._tap.called, self._step_ended)
+        # what only the loop has to know
+        self.data_begins, self.forward_begins, self.forward_ends = (
+            self._loop.data_begins,
+            self._loop.forward_begins,
+            self._loop.forward_ends,
+        )
+        self.optimizer_begins, self.optimizer_ends = self._loop.optimizer_begins, self._loop.optimizer_ends
         self._tap.begin(self._loop.timer)
         self._delays.begin(0)
         self._epoch = -1
         self._epochs: set[int] = set()
-        self._losses: list[Tensor] = []
+        self._losses: list[Tensor | float] = []
         self._unscaled: tuple[Tensor, Tensor] | None = None
 
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more is to be seen."""
-        return self._is_let_go or self._has_seen_all
-
     def _let_go(self, why: str) -> None:
-        self._is_let_go = True
+        self._is_let_go = self.is_over = True
         self._reporter.give_up()
-
-    def data_begins(self, trains: bool) -> None:
-        self._tap.attach_to_new_groups()
-        self._loop.data_begins(trains=trains)
 
     def data_ends(self, iterator: Any, batch: Any, trains: bool) -> None:
         """batch: None where there was none left."""
         if batch is not None and trains:
             self._note_epoch(iterator)
             self._delays.at("data")
-        self._loop.data_ends(None if batch is None else samples_in(batch) or 0, trains=trains)
-
-    def forward_begins(self, trains: bool) -> None:
-        self._loop.forward_begins(trains=trains)
-
-    def forward_ends(self, trains: bool) -> None:
-        self._loop.forward_ends(trains=trains)
+        self._loop.data_ends(None if batch is None else samples_in(batch) or 0, trains)
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has made the one out of the other."""
@@ -127,18 +119,13 @@ class Observer:
         scaled, unscaled = self._unscaled or (None, None)
         self._unscaled = None
         loss = unscaled if loss is scaled else loss
-        self._losses.append(loss.detach() if isinstance(loss, Tensor) and loss.numel() == 1 else NO_LOSS)
+        is_scalar = isinstance(loss, Tensor) and loss.numel() == 1
+        self._losses.append(self._clock.keep(cast(Tensor, loss)) if is_scalar else math.nan)
 
     def backward_ends(self) -> None:
         self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
         self._delays.at("backward")
         self._loop.backward_ends()
-
-    def optimizer_begins(self, optimizer: int) -> None:
-        self._loop.optimizer_begins(optimizer)
-
-    def optimizer_ends(self, optimizer: int) -> None:
-        self._loop.optimizer_ends(optimizer)
 
     def ddp_is_made(self, network: DistributedDataParallel) -> None:
         self._tap.attach_to(network)
@@ -196,7 +183,7 @@ class Observer:
             self._reporter.command = None
         self._delays.begin(number + 1)
         if self._asked.steps is not None and number + 1 >= self._asked.steps:
-            self._has_seen_all = True
+            self.is_over = True
 
 
 def console_here(environ: Mapping[str, str]) -> int | None:

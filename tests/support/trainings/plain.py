@@ -21,6 +21,7 @@ EPOCHS, SAMPLES, BATCH = (
 )
 WIDTH, ACCUMULATE = int(OPTIONS.get("width", 128)), int(OPTIONS.get("accumulate", 1))
 EVERY = 10  # steps between two checkpoints
+WARM_UP = 10
 
 
 class Samples(Dataset):
@@ -75,6 +76,8 @@ def main() -> None:
         rank = dist.get_rank()
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    if "batch_class" in OPTIONS:  # where a woken rank does not wait for the scheduler's tick
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     late = rank == 1
     if WHERE == "core" and late:  # shares its core with a process that never sleeps
         core = min(os.sched_getaffinity(0))
@@ -90,7 +93,7 @@ def main() -> None:
     net = Net(late)
     model = DistributedDataParallel(net) if WAY == "ddp" else net
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    step = 0
+    step, began = 0, 0.0
     for epoch in range(EPOCHS):
         if sampler:
             sampler.set_epoch(epoch)
@@ -98,6 +101,7 @@ def main() -> None:
             loss = nn.functional.cross_entropy(model(inputs), labels) / ACCUMULATE
             loss.backward()
             step += 1
+            began = time.perf_counter() if step == WARM_UP else began
             if step % ACCUMULATE:
                 continue
             if WAY == "by_hand":
@@ -106,6 +110,7 @@ def main() -> None:
             optimizer.zero_grad()
             if WHERE == "checkpoint" and rank == 0 and step % EVERY == 0:
                 time.sleep(LATE_S)
+        took_s = time.perf_counter() - began
         if "evaluate" in OPTIONS:
             model.eval()
             with torch.no_grad():
@@ -116,7 +121,7 @@ def main() -> None:
         torch.save(net.state_dict(), f"{OPTIONS['save']}-{rank}.pth")
     if WAY != "alone" and "leave" not in OPTIONS:
         dist.destroy_process_group()
-    print(f"rank {rank} loss {loss.item():.6f}", flush=True)
+    print(f"rank {rank} loss {loss.item():.6f} took {took_s:.6f} s for {step - WARM_UP} steps", flush=True)
     if "exit" in OPTIONS:
         sys.exit(int(OPTIONS["exit"]))
 
