@@ -35,7 +35,7 @@ from ddptui.run.watcher import WatchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Echo
-from ddptui.wire.records import Alive, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck
+from ddptui.wire.records import Alive, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck, Stop
 
 READY_S = 0.1  # longest wait for the warm parent before requests are looked at again
 POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
@@ -184,6 +184,8 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             meter = LoadMeter(launch.processes, MOST_OTHER_LOAD) if engine.is_local else None
             cut_short = yield from _follow(supervisor, refusals, Probes(launched.clock), launch, meter, hub, controls)
         except BaseException as interrupt:  # also of a reader that closes this generator: no rank may stay
+            if trial.launch == COMMAND:
+                hub.send(Stop(why="no longer watched"))
             if trouble := launch.stop():
                 interrupt.add_note(trouble)
             raise

@@ -1,6 +1,7 @@
 """Trainings that know nothing of ddptui, under `ddptui watch --no-ui`: who is late is named, and nothing is harmed."""
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -206,6 +207,31 @@ def test_the_training_goes_on_when_the_console_does_not(tmp_path: Path, number: 
         psutil.wait_procs(ranks, timeout=ENOUGH_S)
         assert all(Path(f"{saved}-{rank}.pth").exists() for rank in range(2))
         console.kill()
+
+
+def test_the_training_goes_on_when_the_run_can_no_longer_be_kept(tmp_path: Path) -> None:
+    command = arguments("watch", "--no-ui", "--", *TORCHRUN, *script("plain", "ddp", "forward", "epochs=3"))
+    with subprocess.Popen(
+        command, env=environment(tmp_path / "runs"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as console:
+        await_steps(tmp_path / "runs")
+        shutil.rmtree(tmp_path / "runs")
+        printed, said = console.communicate(timeout=ENOUGH_S)
+    assert (console.returncode, printed.count("loss")) == (0, 2)
+    assert "ddptui: no longer watched: the run can no longer be kept" in said
+
+
+def test_an_error_of_ours_is_said_and_the_training_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys, torch\nweight = torch.ones(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight], lr=0.1)\n"
+        "for step in range(9):\n    weight.square().backward()\n    optimizer.step()\n"
+        "    if step == 5: sys.modules['ddptui_injected.watch.loop'].Loop._note = None\n"
+        "print('trained')\n"
+    )
+    done = watched(tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"))
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    said = [line for line in done.stderr.splitlines() if line.startswith("ddptui: not watched")]
+    assert said == ["ddptui: not watched: TypeError: 'NoneType' object is not callable"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -14,13 +14,14 @@ from ddptui.analysis.repeat import NO_OUTCOMES
 from ddptui.analysis.results import Results
 from ddptui.analysis.waits import AlignedStep
 from ddptui.config.trial import Bottleneck
+from ddptui.engines.local.foreign import Terms
 from ddptui.live import rank_states
 from ddptui.live.state import Live
 from ddptui.run import playback as playback_module
 from ddptui.run.playback import Playback
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
-from ddptui.tui.screens.dialogs import Confirm, HelpScreen
+from ddptui.tui.screens.dialogs import Confirm, HelpScreen, LettingGo
 from ddptui.tui.screens.inject import Inject
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
@@ -223,6 +224,27 @@ def test_stopping_asks_once_and_skipping_does_not(tmp_path: Path) -> None:
             await confirm(pilot, "escape", "y")
             assert controls.end() == "interrupted"
             assert isinstance(app.screen, RunScreen)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("answer", "ended", "outlives"), [("escape", None, True), ("l", "interrupted", True), ("e", "interrupted", False)]
+)
+def test_a_training_of_the_users_own_is_ended_only_if_that_is_wanted(
+    answer: str, ended: str | None, outlives: bool, tmp_path: Path
+) -> None:
+    async def check() -> None:
+        screen = live("none", 30)
+        assert isinstance(screen.feed, ToldAsItGoes)
+        screen.feed.terms = Terms(outlives=True)
+        async with opened(tmp_path, screen) as (app, pilot):
+            await pilot.press("x")
+            await until(pilot, lambda: isinstance(app.screen, LettingGo))
+            await pilot.press(answer)
+            await until(pilot, lambda: app.screen is screen)
+            assert screen.feed.controls.end() == ended
+            assert screen.feed.terms.outlives == outlives
 
     asyncio.run(check())
 

@@ -60,6 +60,8 @@ class Entrances:
 
     def fail(self, error: Exception) -> None:
         """Something of ours has failed: say so once, and see nothing more."""
+        if self._is_over:  # what it had begun cannot end
+            return
         self._is_over = True
         observer, self._observer = self._observer, None
         try:
@@ -73,11 +75,11 @@ class Entrances:
         """The process ends, or leaves its group: say so, and see nothing more."""
         observer, self._observer = self._observer, None
         if observer is not None:
-            self._is_over = True
             try:
                 observer.close()
             except Exception as error:
                 self.fail(error)
+            self._is_over = True
 
     def forget(self) -> None:
         """This process has been forked: what its parent has begun is not its own."""

@@ -158,6 +158,8 @@ class Following(LabScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A replay has no ranks to steer, and a run cannot go back."""
+        if action == "skip" and isinstance(self.feed, Session) and self.feed.terms.outlives:
+            return False  # there is no other trial, and a training of the user's own is let go only after a question
         if action in self.RUN_ACTIONS:
             return self.goes_on
         if action in self.REPLAY_ACTIONS:

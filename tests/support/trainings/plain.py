@@ -29,14 +29,15 @@ class Samples(Dataset):
         generator = torch.Generator().manual_seed(1)
         self.inputs = torch.randn(SAMPLES, 32, generator=generator)
         self.labels = torch.randint(0, 10, (SAMPLES,), generator=generator)
-        self.late_s = LATE_S / BATCH if WHERE == "data" and rank == 1 else 0.0
+        self.is_late, self.fetched = WHERE == "data" and rank == 1, 0
 
     def __len__(self) -> int:
         return SAMPLES
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        if self.late_s:
-            time.sleep(self.late_s)
+        self.fetched += 1
+        if self.is_late and self.fetched % BATCH == 0:
+            time.sleep(LATE_S)
         return self.inputs[index], self.labels[index]
 
 
