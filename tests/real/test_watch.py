@@ -179,6 +179,18 @@ def test_the_environments_own_sitecustomize_and_workers_are_the_trainings(tmp_pa
     assert len(only_trial(tmp_path / "runs")["repeats"]) == 1
 
 
+def test_a_training_in_an_environment_of_its_own_needs_no_ddptui_there(tmp_path: Path) -> None:
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    [site_packages] = (tmp_path / "venv").glob("lib/python*/site-packages")
+    # The packages beside ddptui: what a .pth there adds to the path, as an editable install does, is not looked for.
+    (site_packages / "others.pth").write_text(str(Path(torch.__file__).parents[1]))
+    assert subprocess.run([python, "-c", "import ddptui.wire"], cwd=tmp_path, capture_output=True).returncode != 0
+    done = watched(tmp_path / "runs", "--", str(python), *script("plain", "alone", "none", "epochs=1"))
+    assert done.returncode == 0, done.stderr
+    assert only_trial(tmp_path / "runs")["repeats"][0]["steps"] == 61
+
+
 # The console may end as it likes.
 
 

@@ -85,7 +85,9 @@ async def looks(app: Console, pilot: Pilot[int], name: str, sizes: Iterable[tupl
     await app.push_screen(screen)
     for size in sizes:
         await pilot.resize_terminal(*size)
-        await app.workers.wait_for_complete()
+        for _ in range(2):  # what a screen draws first may start workers, as the one that finds an answer
+            await pilot.pause()
+            await app.workers.wait_for_complete()
         await pilot.pause()
         found.append(look(screen))
     await app.pop_screen()

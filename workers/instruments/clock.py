@@ -212,7 +212,7 @@ class CudaClock(Clock):
 
     def read(self, number: Tensor | float) -> float:
         with torch.cuda.stream(self._side):  # a copy from the device waits only for its own stream
-            return float(number)
+            return float(number.item() if isinstance(number, Tensor) else number)
 
     def accuracy_change(self) -> Accuracy | None:
         with self._lock:

@@ -3,6 +3,7 @@
 Arguments: spawn or fork, and the port where they meet.
 """
 
+import gc
 import sys
 import time
 
@@ -28,6 +29,8 @@ def train(rank: int, world_size: int, port: str) -> None:
         loss.backward()
         optimizer.step()
     dist.destroy_process_group()
+    del model, loss, optimizer
+    gc.collect()  # torch aborts now and then where a DDP, which is in a cycle, is left until Python ends
 
 
 if __name__ == "__main__":

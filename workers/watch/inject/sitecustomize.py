@@ -12,6 +12,9 @@ from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKERS = os.path.dirname(os.path.dirname(HERE))
+CHECKOUT = os.path.dirname(WORKERS)
+# where the console's package is: beside `workers`, or around it where it was installed (ddptui/_lab/workers)
+CONSOLE = CHECKOUT if os.path.isdir(os.path.join(CHECKOUT, "ddptui")) else os.path.dirname(os.path.dirname(CHECKOUT))
 OLDEST = (3, 11)  # what the rest is written for
 HAS, NEEDS = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST))
 NOTES = "DDPTUI_NOTES"  # the file in which a process says why it is not watched
@@ -56,6 +59,13 @@ class AfterTorch:
         return spec
 
 
+class ConsolesOwn:
+    """A finder of the console's own package. The training's environment may lack it, or have another version."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        return PathFinder.find_spec(name, [CONSOLE]) if name == "ddptui" else None
+
+
 def enter() -> None:
     """Have torch tell us what the training does."""
     if sys.version_info < OLDEST:
@@ -66,6 +76,7 @@ def enter() -> None:
         package = type(sys)("ddptui_injected")
         package.__path__ = [WORKERS]
         sys.modules[package.__name__] = package
+        sys.meta_path.insert(0, ConsolesOwn())
         from ddptui_injected.watch import entrances  # type: ignore[import-not-found]
 
         entrances.install(note)
