@@ -36,10 +36,18 @@ def only_trial(runs: Path) -> dict[str, Any]:
     return dict(trial)
 
 
-@pytest.mark.parametrize("way", ["ddp", "by_hand"])
+RARE = pytest.mark.rare
+LATE = {"data": (1, "data"), "forward": (1, "forward"), "backward": (1, "backward"), "checkpoint": (0, "between steps")}
+OFTEN = [("ddp", "forward"), ("by_hand", "checkpoint")]
+
+
 @pytest.mark.parametrize(
-    ("where", "rank", "phase"),
-    [("data", 1, "data"), ("forward", 1, "forward"), ("backward", 1, "backward"), ("checkpoint", 0, "between steps")],
+    ("way", "where", "rank", "phase"),
+    [
+        pytest.param(way, where, *late, marks=() if (way, where) in OFTEN else RARE)
+        for way in ("ddp", "by_hand")
+        for where, late in LATE.items()
+    ],
 )
 def test_the_late_rank_and_its_phase_are_named(tmp_path: Path, way: str, where: str, rank: int, phase: str) -> None:
     late_ms = 100 if where == "checkpoint" else 20
@@ -62,7 +70,7 @@ def test_one_process_alone_has_phases_and_waits_for_nobody(tmp_path: Path) -> No
     assert all(repeat["phases_ms"][phase] > 0 for phase in ("data", "forward", "backward", "optimizer"))
 
 
-@pytest.mark.parametrize("how", ["spawn", "fork"])
+@pytest.mark.parametrize("how", ["spawn", pytest.param("fork", marks=RARE)])
 def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, how: str) -> None:
     with socket.create_server(("localhost", 0)) as free:
         port = str(free.getsockname()[1])
@@ -72,6 +80,7 @@ def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, how: str) ->
     assert (culprit["rank"], culprit["phase"]) == (1, "forward")
 
 
+@RARE
 def test_workers_of_a_loader_are_no_ranks(tmp_path: Path) -> None:
     done = watched(tmp_path, "--", *TORCHRUN, *script("plain", "ddp", "none", "workers=2"))
     assert done.returncode == 0, done.stderr
@@ -138,7 +147,7 @@ def test_bad_input_starts_nothing_and_is_said_in_a_line(tmp_path: Path, words: t
     ("command", "code", "why"),
     [
         (["sh", "-c", "exit 0"], 0, "no rank was seen"),
-        ([sys.executable, "-c", "import torch"], 0, "no rank was seen"),
+        pytest.param([sys.executable, "-c", "import torch"], 0, "no rank was seen", marks=RARE),
         (
             [sys.executable, "-c", "import torch; torch.ones(1, requires_grad=True).sum().backward()"],
             0,
@@ -205,7 +214,7 @@ def await_steps(runs: Path) -> None:
         time.sleep(0.1)  # the journal is a file: there is nothing to wait on
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=RARE)])
 def test_the_training_goes_on_when_the_console_does_not(tmp_path: Path, number: signal.Signals) -> None:
     saved = tmp_path / "saved"
     training = script("plain", "ddp", "forward", "epochs=3", f"save={saved}")
@@ -221,6 +230,7 @@ def test_the_training_goes_on_when_the_console_does_not(tmp_path: Path, number: 
         console.kill()
 
 
+@RARE
 def test_the_training_goes_on_when_the_run_can_no_longer_be_kept(tmp_path: Path) -> None:
     command = arguments("watch", "--no-ui", "--", *TORCHRUN, *script("plain", "ddp", "forward", "epochs=3"))
     with subprocess.Popen(
@@ -246,7 +256,7 @@ def test_an_error_of_ours_is_said_and_the_training_goes_on(tmp_path: Path) -> No
     assert said == ["ddptui: not watched: TypeError: 'NoneType' object is not callable"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=RARE)])
 def test_a_signal_to_the_console_reaches_the_command(tmp_path: Path, number: signal.Signals) -> None:
     training = script("plain", "ddp", "forward", "epochs=100")
     command = arguments("watch", "--no-ui", "--", *TORCHRUN, *training)
