@@ -39,6 +39,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/ring.py
 	$(BIN)/python benchmarks/sched_batch.py
 	$(BIN)/python benchmarks/looking.py
+	$(BIN)/python -m benchmarks.watching cost
 	$(BIN)/python benchmarks/attribution.py
 	$(BIN)/python benchmarks/what_if.py
 	$(BIN)/python -m benchmarks.clean_trials 100

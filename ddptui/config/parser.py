@@ -27,6 +27,7 @@ MOST_TRIALS = 1000
 MOST_REPEATS = 1000
 MOST_NAMED = 8  # trials that an error lists
 MOST_IN_NAME = 64  # characters
+NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_.+-]+")
 TRIAL_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.+-]{{0,{MOST_IN_NAME - 1}}}")  # it names a folder
 
 
@@ -252,7 +253,9 @@ def _name_of(point: dict[str, Any]) -> str:
     """The name of a trial of the matrix: all_reduce-4; of numbers alone, with their fields: seed-2."""
     only_numbers = all(isinstance(value, int | float) for value in point.values())  # True and False are, too
     named = point if only_numbers else NAMED
-    return "-".join(f"{key}-{_short(value)}" if key in named else _short(value) for key, value in point.items())
+    parts = (f"{key}-{_short(value)}" if key in named else _short(value) for key, value in point.items())
+    name = "-".join(parts)
+    return NOT_IN_NAME.sub("-", name) if "env" in point else name  # a variable has a = in it
 
 
 def _short(value: Any) -> str:

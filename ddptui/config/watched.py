@@ -1,14 +1,11 @@
 """A command that is typed after `ddptui watch`, as a preset of one trial. Pure."""
 
-import re
 import shlex
 from itertools import pairwise
 from typing import Any
 
-from ddptui.config.parser import MOST_IN_NAME, parse
+from ddptui.config.parser import MOST_IN_NAME, NOT_IN_NAME, parse
 from ddptui.config.preset import Preset
-
-NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_.+-]+")
 
 
 def preset_of(

@@ -3,7 +3,7 @@
 import shlex
 
 from ddptui.config.engine import EngineOptions, Part
-from ddptui.config.launch_modes import LAUNCH_MODES, ONE_PROCESS
+from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES, ONE_PROCESS
 from ddptui.config.preset import OF_SEVERAL_HOSTS, Preset
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
@@ -26,8 +26,10 @@ def one(preset: Preset, typed: str | None = None) -> str:
         mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
         mistake = trial.mistake and f"mistake: {trial.mistake}"
         trained = [trial.strategy, describe_average(trial), mistake, trial.model, trial.dataset]
-        facts = [LAUNCH_MODES[trial.launch].label, count(trial.world_size, "rank")]
-        facts += [fact for fact in (tried(trial) if trial.primitives else trained) if fact]
+        facts = [LAUNCH_MODES[trial.launch].label]
+        if trial.launch != COMMAND:  # of which no more is known
+            facts += [count(trial.world_size, "rank")]
+            facts += [fact for fact in (tried(trial) if trial.primitives else trained) if fact]
         lines += [f"{trial.name}{mark}", "  " + ", ".join(facts)]
         if trial.bottleneck:
             lines.append(f"  bottleneck: {describe_bottleneck(trial.bottleneck)}")
@@ -41,6 +43,8 @@ def one(preset: Preset, typed: str | None = None) -> str:
 
 def _how_to_start(trial: Trial, engine: EngineOptions) -> list[str]:
     """The lines that start a trial by hand: on this host, on each node, or as a job."""
+    if trial.launch == COMMAND:
+        return [*(f"  {shlex.quote(variable)} \\" for variable in trial.env), f"  {shlex.join(trial.command)}"]
     match engine.name:
         case "slurm":
             return [f"  {line}".rstrip() for line in script.example(trial, engine).splitlines()]
