@@ -36,6 +36,12 @@ def only_trial(runs: Path) -> dict[str, Any]:
     return dict(trial)
 
 
+def journal(runs: Path) -> list[dict[str, Any]]:
+    """Return the messages of the only repeat of the only run."""
+    [path] = runs.glob("*/trial-*/repeat-1/messages.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
 RARE = pytest.mark.rare
 LATE = {"data": (1, "data"), "forward": (1, "forward"), "backward": (1, "backward"), "checkpoint": (0, "between steps")}
 OFTEN = [("ddp", "forward"), ("by_hand", "checkpoint")]
@@ -60,6 +66,10 @@ def test_the_late_rank_and_its_phase_are_named(tmp_path: Path, way: str, where: 
     assert repeat["steps"] == 29  # 1024 samples, 2 ranks, batches of 16, without the warm-up
     assert len(repeat["ranks"]) == 2
     assert [repeat["phases_ms"]["aggregate"] > 0, repeat["in_sync"]["parameters"]] == [way == "by_hand", None]
+    steps = [line for line in journal(tmp_path) if line["type"] == "Step"]
+    buckets = {collective[-1] for step in steps for collective in step["collectives"] if collective[0] == "all_reduce"}
+    assert buckets == ({0} if way == "ddp" else {None})
+    assert {step["epoch"] for step in steps} == {0}
 
 
 def test_one_process_alone_has_phases_and_waits_for_nobody(tmp_path: Path) -> None:

@@ -68,15 +68,17 @@ class Tap:
             self._undo = attach(self, compiles=compiles)
             self.attach_to_new_groups()
             if isinstance(network, DistributedDataParallel):
-                self.attach_to(network)
+                self.attach_to(network, overlaps=overlaps)
 
     def attach_to_new_groups(self) -> None:
         """Record the calls of process groups made since the last call, too. Cheap if there are none."""
         self._undo += attach_to_new_groups(self, self._known_groups, compiles=self._compiles)
 
-    def attach_to(self, network: DistributedDataParallel) -> None:
-        """Record what this torch DDP sends, too."""
+    def attach_to(self, network: DistributedDataParallel, *, overlaps: bool = True) -> None:
+        """Record what this torch DDP sends, too: by default buckets of gradients, while backward goes on."""
         self._is_ddp = True
+        self.buckets |= overlaps
+        self._overlaps |= overlaps
         self._undo += attach_to_ddp(self, network, compiles=self._compiles)
 
     def close(self) -> None:

@@ -44,9 +44,9 @@ class Entrances:
         return observer if threading.get_ident() == self._thread else None
 
     def _begin(self) -> "Observer | None":
-        if not is_a_rank():
-            return None
         try:
+            if not is_a_rank():
+                return None
             from .observer import Observer  # late: most of what torch is used for trains nothing
 
             self._observer = Observer()
@@ -153,14 +153,14 @@ def _enter_backward(entrances: Entrances) -> None:
 
 def _enter_optimizers(entrances: Entrances) -> None:
     def begins(optimizer: Any, *_: Any) -> None:
-        if observer := entrances.observer():
+        if not torch.compiler.is_compiling() and (observer := entrances.observer()):
             try:
                 observer.optimizer_begins(id(optimizer))
             except Exception as error:
                 entrances.fail(error)
 
     def ends(optimizer: Any, *_: Any) -> None:
-        if observer := entrances.observer():
+        if not torch.compiler.is_compiling() and (observer := entrances.observer()):
             try:
                 observer.optimizer_ends(id(optimizer))
             except Exception as error:
@@ -209,7 +209,8 @@ def _enter_ddp(entrances: Entrances) -> None:
 
     @functools.wraps(forward)
     def forward_and_tell(network: Any, *arguments: Any, **options: Any) -> Any:
-        if (observer := entrances.observer()) is None:
+        # What torch.compile traces must be as if nothing were here; of a graph that is compiled it sees a constant.
+        if torch.compiler.is_compiling() or (observer := entrances.observer()) is None:
             return forward(network, *arguments, **options)
         trains = torch.is_grad_enabled()
         try:

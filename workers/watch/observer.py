@@ -90,7 +90,6 @@ class Observer:
         self._tap.begin(self._loop.timer)
         self._delays.begin(0)
         self._epoch = -1
-        self._epochs: set[int] = set()
         self._losses: list[Tensor | float] = []
         self._unscaled: tuple[Tensor, Tensor] | None = None
 
@@ -101,7 +100,7 @@ class Observer:
     def data_ends(self, iterator: Any, batch: Any, trains: bool) -> None:
         """batch: None where there was none left."""
         if batch is not None and trains:
-            self._note_epoch(iterator)
+            self._epoch += getattr(iterator, "_num_yielded", 0) == 1  # the first batch of a pass over the data
             self._delays.at("data")
         self._loop.data_ends(None if batch is None else samples_in(batch) or 0, trains)
 
@@ -155,12 +154,6 @@ class Observer:
             )
             self._progress.done(done)
         self._reporter.close()
-
-    def _note_epoch(self, iterator: Any) -> None:
-        """Each pass over a loader has an iterator of its own."""
-        if id(iterator) not in self._epochs:
-            self._epochs = {id(iterator)}
-            self._epoch += 1
 
     def _step_ended(self, step: Cut) -> None:
         calls = self._tap.cut(step.timer, step.calls, step.following)
