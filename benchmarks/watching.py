@@ -61,11 +61,16 @@ def torchrun(ranks: int, *words: str) -> list[str]:
     ]
 
 
+def run(command: list[str], runs: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end; ddptui keeps its runs in a folder of their own."""
+    environment = {**os.environ, "DDPTUI_RUNS": str(runs)}
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+
+
 def launch(command: list[str], runs: Path) -> Launch:
     """Run a command to its end."""
     began = time.perf_counter()
-    environment = {**os.environ, "DDPTUI_RUNS": str(runs)}
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    done = run(command, runs)
     whole_s = time.perf_counter() - began
     return Launch(whole_s, max(float(s) / int(steps) for s, steps in TOOK.findall(done.stdout)))
 
@@ -94,10 +99,9 @@ def cost(rounds: int) -> None:
 
 def result(runs: Path, command: list[str]) -> dict[str, Any]:
     """results.json's only trial of a watched command."""
-    environment = {**os.environ, "DDPTUI_RUNS": str(runs)}
-    subprocess.run([*WATCH, *command], env=environment, check=True, capture_output=True, text=True)
-    newest = max(runs.glob("*/results.json"), key=lambda path: path.stat().st_mtime)
-    [trial] = json.loads(newest.read_text())["trials"]
+    run([*WATCH, *command], runs)
+    [results] = runs.glob("*/results.json")
+    [trial] = json.loads(results.read_text())["trials"]
     return dict(trial)
 
 
@@ -124,7 +128,7 @@ def accuracy(rounds: int) -> None:
 
 
 def nobody(launches: int) -> None:
-    """Print whom it names where nothing was put in."""
+    """Print which ranks are named although nothing was put in."""
     for way in ("ddp", "by_hand"):
         named = []
         for _ in range(launches):
@@ -132,7 +136,7 @@ def nobody(launches: int) -> None:
                 trial = result(Path(folder), torchrun(2, way, "none", "width=1024", "epochs=20"))
             if culprit := trial["summary"]["culprit"]:
                 named.append((culprit["rank"], culprit["phase"], round(culprit["excess_s"]["estimate"], 3)))
-        print(f"{way}: somebody was named in {len(named)} of {launches} launches: {named}", flush=True)
+        print(f"{way}: a rank was named in {len(named)} of {launches} launches: {named}", flush=True)
 
 
 if __name__ == "__main__":

@@ -145,23 +145,40 @@ def _overlap(steps: Sequence[RankStep]) -> float:
 
 def rank_result(log: LaunchLog, rank: int, aligned: AlignedSteps, analysis: WaitAnalysis | None) -> RankResult:
     """All figures of one rank."""
-    hello, done = log.hellos[rank], log.done.get(rank)  # of a training that is watched, a rank may be killed
-    delays = [delay for delay in injected_delays(log) if delay.rank == rank]
+    hello, done = log.hellos[rank], _done(log, rank)
     return RankResult(
         rank=rank,
         host=hello.host,
         pid=hello.pid,
         device=hello.device,
         device_why=hello.device_why,
-        peak_gpu_bytes=done.peak_gpu_bytes if done else None,
+        peak_gpu_bytes=done.peak_gpu_bytes,
         **_collective_figures(analysis, rank),
         work_s=_own_work(aligned, rank),
-        bottleneck_fired=done.bottleneck_fired if done else sum(delay.fired for delay in delays),
-        bottleneck_s=done.bottleneck_ns / S if done else sum(delay.s for delay in delays),
+        bottleneck_fired=done.bottleneck_fired,
+        bottleneck_s=done.bottleneck_ns / S,
         queued_s=log.thinned.totals[rank].queued_ns / S if rank in log.thinned.totals else 0.0,
         start_s=log.ready[rank].start_ns / S if rank in log.ready else 0.0,
-        sub_batch=done.sub_batch if done else None,
-        dropped=done.dropped if done else 0,
+        sub_batch=done.sub_batch,
+        dropped=done.dropped,
+    )
+
+
+def _done(log: LaunchLog, rank: int) -> Done:
+    """What a rank reported at its end; of one that was killed, in a training that is watched, what its steps tell."""
+    if rank in log.done:
+        return log.done[rank]
+    totals = log.thinned.totals[rank]
+    fired, lengths_ns = zip(*totals.slept.values(), strict=True) if totals.slept else ((), ())
+    return Done(
+        rank=rank,
+        at_ns=totals.first.end_ns,
+        correct=0,
+        evaluated=0,
+        parameters={},
+        buffers={},
+        bottleneck_fired=sum(fired),
+        bottleneck_ns=sum(lengths_ns),
     )
 
 

@@ -86,22 +86,29 @@ def os_error_line(error: OSError) -> str:
     return f"{what}: {error.strerror or error}; {remedy}"
 
 
+def overrides_of(assignments: tuple[str, ...]) -> dict[str, Any]:
+    """The fields that --set overrides. Raises TrialError."""
+    from ddptui.config.trial import TrialError
+    from ddptui.config.trial_text import parse_assignment
+
+    overrides = [parse_assignment(text) for text in assignments]
+    for key, times in Counter(key for key, _ in overrides).items():
+        if times > 1:
+            raise TrialError(key, f"is given {times} times: leave one")
+    return dict(overrides)
+
+
 def load_preset(request: PresetRequest, *, to_be_started: bool = True) -> "Preset":
     """The preset, checked for the place where its ranks will run. Raises Refusal."""
     import msgspec
 
     from ddptui.config.parser import PresetError
     from ddptui.config.trial import TrialError
-    from ddptui.config.trial_text import parse_assignment
     from ddptui.engines.preflight import prepare
     from ddptui.store.presets import load
 
     try:
-        overrides = [parse_assignment(text) for text in request.assignments]
-        for key, times in Counter(key for key, _ in overrides).items():
-            if times > 1:
-                raise TrialError(key, f"is given {times} times: leave one")
-        preset = load(request.name or "", dict(overrides), request.engine)
+        preset = load(request.name or "", overrides_of(request.assignments), request.engine)
         preset = msgspec.structs.replace(preset, repeats=request.repeats or preset.repeats)
         return prepare(preset, to_be_started=to_be_started)
     except TrialError as error:

@@ -2,11 +2,11 @@
 
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from ddptui.cli.common import RUNS_OPTION, SET_OPTION, Refusal, interruptible, refusing
+from ddptui.cli.common import RUNS_OPTION, SET_OPTION, Refusal, interruptible, overrides_of, refusing
 
 if TYPE_CHECKING:
     from ddptui.config.preset import Preset
@@ -63,17 +63,15 @@ def _preset(
 ) -> "Preset":
     """The command as a preset. Raises Refusal."""
     from ddptui.config.trial import TrialError
-    from ddptui.config.trial_text import parse_assignment
     from ddptui.config.watched import preset_of
+    from ddptui.engines.local.foreign import NOT_FOUND
     from ddptui.engines.preflight_machine import check_temporary_folder
 
     if not command:
         raise Refusal("which command? as in `ddptui watch -- torchrun --nproc_per_node=2 train.py`")
     if shutil.which(command[0]) is None:
-        raise Refusal(f"{command[0]}: no such program: is it installed, and on PATH?")
-    overrides: dict[str, Any] = {}
+        raise Refusal(f"{command[0]}: {NOT_FOUND}")
     with refusing(TrialError):
-        overrides = dict(parse_assignment(text) for text in assignments)
-        preset = preset_of(command, name=name, skip=skip, steps=steps, overrides=overrides)
+        preset = preset_of(command, name=name, skip=skip, steps=steps, overrides=overrides_of(assignments))
     check_temporary_folder()
     return preset

@@ -16,6 +16,7 @@ class LaunchModeFacts(NamedTuple):
     meaningless: Mapping[str, str] = MappingProxyType({})  # further fields that mean nothing in this mode, and why
 
 
+COMMAND = "command"  # the launch mode of a training that is watched
 LAUNCH_MODES = {
     "single": LaunchModeFacts(
         "one process, no group",
@@ -53,7 +54,6 @@ LAUNCH_MODES = {
         passes_ranks=True,
         meaningless={"start_method": "Slurm, or a user, starts the ranks"},
     ),
-    "command": LaunchModeFacts("your own command, watched"),
+    COMMAND: LaunchModeFacts("your own command, watched"),
 }
-COMMAND = "command"  # the launch mode of a training that is watched
 ONE_PROCESS = tuple(name for name, facts in LAUNCH_MODES.items() if facts.one_process)

@@ -1,7 +1,7 @@
 """Supervises one launch until it ends or has failed: a rank died, hangs, or never connected."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
 import psutil
@@ -28,6 +28,20 @@ LAUNCHER_EXIT_S = 20.0  # after the last rank is done, for the launcher to exit
 DRAIN_S = 5.0  # to read the last messages; a second is enough, unless strangers flood the hub
 ON_THEIR_WAY_MS = 200  # for libzmq's thread, on a busy host, to read what ranks had written when they ended
 START_S = 180.0  # for one more rank to connect, or for those connected to be ready
+
+
+def drained(
+    hub: Hub, add: Callable[[Sequence[RankMessage]], None], have_all_reported: Callable[[], bool]
+) -> Iterator[RankMessage]:
+    """The messages still queued in a hub; each is added before it is yielded."""
+    deadline = time.monotonic() + DRAIN_S
+    while time.monotonic() < deadline:
+        refused = hub.refused
+        messages = hub.receive(0 if have_all_reported() else ON_THEIR_WAY_MS)
+        add(messages)
+        yield from messages
+        if not messages and hub.refused == refused:  # rejected messages arrived: ranks' may wait behind them
+            return
 
 
 class LaunchSupervisor:
@@ -87,14 +101,7 @@ class LaunchSupervisor:
 
     def last_messages(self) -> Iterator[RankMessage]:
         """The messages still queued once the ranks have ended."""
-        deadline = time.monotonic() + DRAIN_S
-        while time.monotonic() < deadline:
-            refused = self._hub.refused
-            messages = self._hub.receive(0 if len(self._reported()) == len(self._ranks) else ON_THEIR_WAY_MS)
-            self.add(messages)
-            yield from messages
-            if not messages and self._hub.refused == refused:  # rejected messages arrived: ranks' may wait behind them
-                return
+        return drained(self._hub, self.add, lambda: len(self._reported()) == len(self._ranks))
 
     def all_here(self) -> bool:
         """Whether every rank has connected."""

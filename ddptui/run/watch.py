@@ -42,7 +42,7 @@ def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool) -> int:
 
 
 def said(message: Message) -> list[str]:
-    """What of a message the terminal is told: what goes wrong with the watching."""
+    """The lines about a message that the terminal gets: only what hinders the watching."""
     match message:
         case Notice():
             return [message.text]

@@ -9,13 +9,12 @@ from ddptui.config.trial import Trial
 from ddptui.diagnosis import failure
 from ddptui.engines.base import LAUNCHER_LOG, Launch
 from ddptui.engines.hub import Hub
+from ddptui.run.supervisor import drained
 from ddptui.store.journal import RepeatJournal
 from ddptui.text.words import count, ending
 from ddptui.wire.messages import Done, Hello, RankMessage, Step
 from ddptui.wire.records import Ended, Stop
 
-ON_THEIR_WAY_MS = 200  # for libzmq's thread, on a busy host, to read what ranks had written when they ended
-DRAIN_S = 5.0  # to read the last messages
 INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # exit codes of what Ctrl-C has ended
 
 
@@ -46,13 +45,7 @@ class WatchSupervisor:
         """The messages still queued once the command has ended, or goes on unwatched."""
         if self._launch.exit_code is None:
             self._hub.send(Stop(why="no longer watched"))
-        deadline = time.monotonic() + DRAIN_S
-        while time.monotonic() < deadline:
-            messages = self._hub.receive(0 if self.has_trained() else ON_THEIR_WAY_MS)
-            self.add(messages)
-            yield from messages
-            if not messages:
-                return
+        return drained(self._hub, self.add, self.has_trained)
 
     def all_here(self) -> bool:
         """Whether every rank has connected."""

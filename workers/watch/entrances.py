@@ -59,7 +59,7 @@ class Entrances:
         return self._observer
 
     def fail(self, error: Exception) -> None:
-        """Something of ours has failed: say so once, and see nothing more."""
+        """The instruments have failed: say so once, and see nothing more."""
         if self._is_over:  # what it had begun cannot end
             return
         self._is_over = True
@@ -233,7 +233,7 @@ def _enter_end_of_group(entrances: Entrances) -> None:
 
     @functools.wraps(destroy)
     def close_and_destroy(*arguments: Any, **options: Any) -> Any:
-        entrances.close()  # nothing of ours may hold a group that is destroyed
+        entrances.close()  # the tap holds the group, which must be free when it is destroyed
         return destroy(*arguments, **options)
 
     dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = close_and_destroy

@@ -80,12 +80,9 @@ class Observer:
         self._progress = SilentProgress(self._rank, first, self._reporter)
         self._progress.ready(None, 0, 0)
         self._loop = Loop(self._clock, lambda: self._tap.called, self._step_ended)
-        # what only the loop has to know
-        self.data_begins, self.forward_begins, self.forward_ends = (
-            self._loop.data_begins,
-            self._loop.forward_begins,
-            self._loop.forward_ends,
-        )
+        # What only the loop has to know, it is told at once: a call less, several times a step.
+        self.data_begins = self._loop.data_begins
+        self.forward_begins, self.forward_ends = self._loop.forward_begins, self._loop.forward_ends
         self.optimizer_begins, self.optimizer_ends = self._loop.optimizer_begins, self._loop.optimizer_ends
         self._tap.begin(self._loop.timer)
         self._delays.begin(0)

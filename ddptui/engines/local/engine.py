@@ -19,7 +19,7 @@ from ddptui.diagnosis.stall import WORKING
 from ddptui.engines import command as launch
 from ddptui.engines.base import LAUNCHER_LOG, Engine, Launch
 from ddptui.engines.hub import Hub
-from ddptui.engines.local.foreign import Terms
+from ddptui.engines.local.foreign import Terms, own_variables
 from ddptui.engines.local.warm import (
     STOP_WITHIN_S,
     CannotFork,
@@ -61,7 +61,7 @@ class LocalEngine(Engine):
 
     def environment(self, trial: Trial) -> dict[str, str]:
         if trial.launch == COMMAND:
-            return dict(variable.split("=", 1) for variable in trial.env)
+            return own_variables(trial)
         return launch.environment(trial, available_cores())
 
     def open_hub(self, world_size: int) -> Hub:

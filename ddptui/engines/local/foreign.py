@@ -1,4 +1,4 @@
-"""A command of the user's own, which is watched: the console neither owns it nor ends it unless it is told to.
+"""A command of the user's own, which is watched. Its Terms say whether it ends with the console, or outlives it.
 
 In a terminal it is as if the console were not there: the command has its input, output and error output, gets the
 signals that are sent to the console, and goes on if the console ends.
@@ -7,7 +7,7 @@ signals that are sent to the console, and goes on if the console ends.
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -28,6 +28,7 @@ from ddptui.wire.watching import NOTES, Watching
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 LET_GO_AFTER_S = 60  # without a word of the console, ranks are no longer watched
 END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL, where the user wants the training ended
+NOT_FOUND = "no such program: is it installed, and on PATH?"
 NOTES_FILE = "notes"  # in the launch's folder
 MOST_NOTES = 65_536  # bytes
 LOOK_EVERY_S = 0.05  # while only the command's end is waited for
@@ -56,7 +57,7 @@ class Terms:
                 with (folder / LAUNCHER_LOG).open("wb") as log:
                     process = _start_apart(command, environment, hub.folder, log, outlives=self.outlives)
         except FileNotFoundError:
-            raise LaunchRefused(f"{printable(command[0])}: no such program: is it installed, and on PATH?") from None
+            raise LaunchRefused(f"{printable(command[0])}: {NOT_FOUND}") from None
         except OSError as error:
             raise LaunchRefused(f"{printable(command[0])}: {error.strerror}: nothing was started") from None
         self.launch = ForeignLaunch(process, hub.folder, self)
@@ -65,7 +66,7 @@ class Terms:
 
 def variables(trial: Trial, watching: Watching, hub: Hub, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of the command: the console's own, the trial's, and what has its ranks watched."""
-    own = dict(variable.split("=", 1) for variable in trial.env)
+    own = own_variables(trial)
     before = own.get("PYTHONPATH", environ.get("PYTHONPATH"))
     path = [str(lab_root() / "workers" / "watch" / "inject"), *([before] if before is not None else [])]
     return {
@@ -78,6 +79,11 @@ def variables(trial: Trial, watching: Watching, hub: Hub, environ: Mapping[str, 
         CONSOLE_PID: str(os.getpid()),
         SILENCE_S: str(LET_GO_AFTER_S),
     }
+
+
+def own_variables(trial: Trial) -> dict[str, str]:
+    """The variables that a trial gives its command."""
+    return dict(variable.split("=", 1) for variable in trial.env)
 
 
 def _start_apart(
@@ -140,13 +146,6 @@ class ForeignLaunch(Launch):
     def processes(self) -> list[psutil.Process]:
         return list(self._processes.values())
 
-    def process_status(self, hello: Hello) -> str | None:
-        process = self._processes.get(hello.pid)
-        with suppress(psutil.NoSuchProcess):
-            if process is not None and process.is_running():
-                return process.status()
-        return None
-
     def stop(self) -> None:
         """End the command, unless it may outlive the console."""
         if self._terms.outlives:
@@ -154,7 +153,7 @@ class ForeignLaunch(Launch):
         if isinstance(self._process, StartedKeeper):
             end_with_keeper(self._process)
         else:
-            end_all([self._process.pid])
+            end_all(self._process.pid)
             self._process.poll()
 
     def wait(self) -> int:
@@ -171,12 +170,12 @@ class ForeignLaunch(Launch):
         return code
 
 
-def end_all(pids: Iterable[int]) -> None:
-    """End these processes and their descendants: by SIGTERM, and those that are left then by SIGKILL."""
+def end_all(pid: int) -> None:
+    """End a process and its descendants: by SIGTERM, and those that are left then by SIGKILL."""
     family: list[psutil.Process] = []
-    for pid in pids:
-        with suppress(psutil.NoSuchProcess):
-            family += [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
     send(family, signal.SIGTERM)
     _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
     send(left, signal.SIGKILL)
