@@ -36,8 +36,10 @@ class Shown(NamedTuple):
 
     @property
     def place(self) -> str:
-        """What runs it: this machine alone, hosts that are joined, or a cluster of Slurm."""
-        return "slurm" if "--engine slurm" in self.command else "hosts" if self.host else "here"
+        """What runs it: this machine alone, hosts that are joined, a cluster of Slurm, or a reader's own machine."""
+        if "--engine slurm" in self.command:
+            return "slurm"
+        return "hosts" if self.host.startswith("host-") else "reader" if self.host else "here"
 
     @property
     def is_quick(self) -> bool:
