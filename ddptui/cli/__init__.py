@@ -29,6 +29,7 @@ from ddptui.cli.common import (
     os_error_line,
     refusing,
 )
+from ddptui.cli.init import init
 from ddptui.cli.inspect import columns, compare, presets, project, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
 from ddptui.cli.trash import delete, restore
@@ -189,7 +190,7 @@ def _resumable(name: str, runs: Path) -> "tuple[Run, Preset]":
 
 
 for command in (
-    watch, presets, columns, runs, show, compare, delete, restore, project, verify, doctor, selftest, join, manifest,
-    place,
+    watch, init, presets, columns, runs, show, compare, delete, restore, project, verify, doctor, selftest, join,
+    manifest, place,
 ):  # fmt: skip
     main.add_command(command)

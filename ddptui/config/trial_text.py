@@ -18,7 +18,7 @@ def to_arguments(trial: Trial) -> list[str]:
         for name, field in TRIAL_FIELDS.items()
         if (value := getattr(trial, name)) != field.default and value is not None and name != "name"
     ]
-    return [f"{name}={_literal(msgspec.to_builtins(value), bare=True)}" for name, value in differing]
+    return [f"{name}={literal(msgspec.to_builtins(value), bare=True)}" for name, value in differing]
 
 
 def from_arguments(arguments: list[str]) -> Trial:
@@ -38,7 +38,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     return key.strip(), table["value"] if len(table) == 1 else value.strip()  # more keys: the value had a line end
 
 
-def _literal(value: Any, *, bare: bool = False) -> str:
+def literal(value: Any, *, bare: bool = False) -> str:
     """A plain value as inline TOML; a string at the top level may stay bare."""
     match value:
         case str():
@@ -47,9 +47,9 @@ def _literal(value: Any, *, bare: bool = False) -> str:
         case bool():
             return str(value).lower()
         case dict():
-            return "{" + ", ".join(f"{key} = {_literal(item)}" for key, item in value.items()) + "}"
+            return "{" + ", ".join(f"{key} = {literal(item)}" for key, item in value.items()) + "}"
         case list() | tuple():
-            return "[" + ", ".join(_literal(item) for item in value) + "]"
+            return "[" + ", ".join(literal(item) for item in value) + "]"
         case _:
             return str(value)
 

@@ -17,7 +17,7 @@ from ddptui.config.toml import read_toml
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
 from ddptui.host.folders import lab_root, user_config
 from ddptui.text.door import brief
-from ddptui.text.words import count, did_you_mean
+from ddptui.text.words import count, did_you_mean, remedy_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -50,6 +50,23 @@ def save(preset: Preset, name: str) -> None:
         path.write_text(as_toml(preset), encoding="utf-8")
     except OSError as error:
         raise PresetError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a preset's file where there is none yet. Raises PresetError."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                path.unlink()  # half a preset
+                raise
+    except FileExistsError:
+        raise PresetError(f"{path}: is there already; remove it, or write another one: --name NAME") from None
+    except OSError as error:
+        remedy = remedy_of(str(error)) or "go to a folder where you may write"
+        raise PresetError(f"{path}: cannot be written: {error.strerror}; {remedy}") from None
 
 
 FIRST_GROUPS = ("start here", "primitives", "launch modes", "collectives", "strategies", "bottlenecks", "mistakes")

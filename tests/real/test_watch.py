@@ -112,6 +112,26 @@ def test_delays_can_be_put_in_and_only_some_steps_be_watched(tmp_path: Path) -> 
     assert done.stdout.count("loss") == 2  # the training went on to its end
 
 
+def test_the_preset_that_init_writes_compares_launches(tmp_path: Path) -> None:
+    def ran(*words: str) -> str:
+        command = arguments(*words, "--runs", str(tmp_path / "runs")) if "--preset" in words else arguments(*words)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=ENOUGH_S)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    shutil.copy(TRAININGS / "plain.py", tmp_path / "train.py")
+    ran("init", "train.py", "ddp", "none", "epochs=99")
+    preset = tmp_path / "train.toml"
+    before, _, late = preset.read_text().rpartition("#[[trial]]")
+    steps = before.replace("#steps = 200", "steps = 33").replace("repeats = 3", "repeats = 1")
+    preset.write_text(f"{steps}[[trial]]{late.replace('#', '')}")
+    at_ease, held_up = json.loads(ran("--preset", "train.toml", "--json"))["trials"]
+    assert [trial["name"] for trial in (at_ease, held_up)] == ["as-it-is", "late-backward"]
+    assert [trial["repeats"][0]["steps"] for trial in (at_ease, held_up)] == [30, 30]
+    culprit = held_up["summary"]["culprit"]
+    assert (culprit["rank"], culprit["phase"]) == (1, "backward")
+
+
 def test_the_training_learns_the_same_bits(tmp_path: Path) -> None:
     for name in ("with", "without"):
         command = [*TORCHRUN, *script("plain", "ddp", "none", f"save={tmp_path / name}")]

@@ -217,6 +217,16 @@ FLAGS = {
     "a refresh that is no number": run("--refresh", "nan", says="leave them out when running headless"),
     "a theme for no screen": run("--theme", "dracul", says="leave them out when running headless"),
     "JSON of a command": Case(("--json", "show", "last"), "they mean nothing to a command"),
+    "a training script that is not there": Case(("init", "trian.py"), "did you mean 'train.py'?", {"train.py": ""}),
+    "a training script that is a pipe": Case(("init", "t.py"), "a device, not a plain file", shell="mkfifo t.py; {}"),
+    "a folder that takes no preset": Case(
+        ("init",),
+        "t.toml: cannot be written: No such file or directory; go to a folder where you may write",
+        shell='touch t.py; here=$PWD; cd /proc; exec "$@" "$here/t.py"',
+    ),
+    "a preset that is there already": Case(
+        ("init", "t.py"), "t.toml: is there already; remove it, or write another one", {"t.py": "", "t.toml": ""}
+    ),
     "no preset": Case(("--no-ui",), "which preset? `ddptui presets` lists them"),
     "an unknown command": Case(("shwo",), "did you mean 'show'?"),
     "an unknown option": Case(("--no-iu",), "--no-ui"),

@@ -84,6 +84,8 @@ COMMANDS = {
     "set": ("--preset", "strange", "--no-ui", "--set", f"{EVIL}=1"),
     "set a value": ("--preset", "strange", "--no-ui", "--set", f"lr={EVIL}"),
     "verify": ("verify", EVIL, "b"),
+    "a script": ("init", f"{EVIL}.py"),
+    "a program": ("init", "--", EVIL),
     "ticket": ("join", EVIL),
     "option": (f"--{EVIL}",),
     "command": (EVIL,),

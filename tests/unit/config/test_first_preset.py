@@ -1,0 +1,104 @@
+"""The preset that `ddptui init` writes: how a script is launched, and that what is written is read back."""
+
+import re
+import shlex
+import tomllib
+
+import pytest
+
+from ddptui.config.first_preset import Launched, Launchers, file_name, launched, preset_text
+from ddptui.config.parser import parse
+from ddptui.config.preset import Preset
+from ddptui.config.trial import TrialError
+
+GROUP = "import torch.distributed as dist\n"
+TORCHRUN = "torchrun --standalone --nproc_per_node=2 train.py --epochs 3"
+PYTHON = "python train.py --epochs 3"
+
+
+def launch(text: str, gpus: int | None = 0) -> Launched:
+    return launched("train.py", ("--epochs", "3"), text, Launchers(("torchrun",), "python", gpus))
+
+
+def read(text: str) -> Preset:
+    return parse("train", tomllib.loads(text), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "why"),
+    [
+        (GROUP, TORCHRUN, "2 ranks on the CPU: there is no GPU here."),
+        ("from torch import distributed", TORCHRUN, "2 ranks on the CPU: there is no GPU here."),
+        ("from accelerate import Accelerator", TORCHRUN, "2 ranks on the CPU: there is no GPU here."),
+        ("import torch", TORCHRUN, f'one process: command = ["{PYTHON.replace(" ", chr(34) + ", " + chr(34))}"]'),
+        (GROUP + "mp.spawn(train, nprocs=2)", PYTHON, '"--nproc_per_node=2", "train.py", "--epochs", "3"]'),
+        ("from torch.multiprocessing import Queue, spawn", PYTHON, "If it does not:"),
+        ("processes = [multiprocessing.Process (target=train)]", PYTHON, "If it does not:"),
+        ("import lightning as L", PYTHON, "imports Lightning"),
+        ("    from pytorch_lightning import Trainer", PYTHON, "imports Lightning"),
+        (
+            GROUP + "import torch.multiprocessing as mp",
+            TORCHRUN,
+            "2 ranks",
+        ),  # as in pytorch/examples, which never uses it
+        (GROUP + "# once: mp.spawn(train)", TORCHRUN, "2 ranks"),
+        (GROUP + "psutil.Process()", TORCHRUN, "2 ranks"),
+        (GROUP + "import lightning_utilities", TORCHRUN, "2 ranks"),
+    ],
+)
+def test_a_script_is_launched_as_its_text_suggests(text: str, command: str, why: str) -> None:
+    found = launch(text)
+    assert shlex.join(found.command) == command
+    assert " ".join(found.why).endswith(why) or why in " ".join(found.why)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "why"),
+    [(None, 2, "for each GPU."), (0, 2, "no GPU here."), (1, 2, "one GPU here."), (8, 8, "8 ranks, one for each GPU")],
+)
+def test_there_are_two_ranks_or_one_for_each_gpu(gpus: int | None, ranks: int, why: str) -> None:
+    found = launch(GROUP, gpus)
+    assert f"--nproc_per_node={ranks}" in found.command
+    assert why in found.why[0]
+
+
+def test_the_preset_has_one_trial_launched_three_times() -> None:
+    preset = read(preset_text("train.toml", launch(GROUP)))
+    assert (preset.kind, preset.title, preset.repeats) == ("command", "Who waits for whom in train?", 3)
+    assert [(trial.name, shlex.join(trial.command)) for trial in preset.trials] == [("as-it-is", TORCHRUN)]
+
+
+def test_its_examples_are_trials_once_they_are_uncommented() -> None:
+    text, examples = re.subn(r"^#(?=\S)", "", preset_text("train.toml", launch("mp.spawn(x)")), flags=re.MULTILINE)
+    preset = read(text)
+    trials = {trial.name: trial for trial in preset.trials}
+    assert examples == 10
+    assert preset.baseline == "as-it-is"
+    assert [*trials] == ["BUCKET_MB-25", "BUCKET_MB-100", "BUCKET_MB-100+NUM_WORKERS-4", "as-it-is", "4-workers",
+                         "late-backward"]  # fmt: skip
+    assert trials["BUCKET_MB-25"].env == ("BUCKET_MB=25",)
+    assert trials["4-workers"].command == (*trials["as-it-is"].command, "--num-workers", "4")
+    assert [(each.at, each.ranks) for each in trials["late-backward"].bottleneck] == [("backward", (1,))]
+    assert {trial.steps for trial in preset.trials} == {200}
+
+
+@pytest.mark.parametrize("word", ['a"b', "a\\b", "a\nb", "\x7f", "{}", "'''", '"""', "# [x]", "é \U0001f600", ""])
+def test_words_of_a_command_are_read_back_as_they_were(word: str) -> None:
+    found = Launched(("sh", word), (f"{word} is a script",))
+    assert read(preset_text("sh.toml", found)).trials[0].command == ("sh", word)
+
+
+def test_a_command_that_no_file_can_hold_is_refused() -> None:
+    with pytest.raises(TrialError, match=r"command: is no text: it cannot be written as UTF-8"):
+        preset_text("a.toml", Launched(("\udcff.py",)))
+
+
+@pytest.mark.parametrize(("name", "file"), [("a", "a.toml"), ("a.toml", "a.toml"), ("v1.5", "v1.5.toml")])
+def test_a_preset_is_called_as_asked(name: str, file: str) -> None:
+    assert file_name(name) == file
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", ".a", "a b", "a" * 65, ".toml"])
+def test_a_name_that_is_no_files_is_refused(name: str) -> None:
+    with pytest.raises(TrialError, match="use letters, digits"):
+        file_name(name)
