@@ -117,23 +117,28 @@ def _config(trial: Trial) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in useless}
 
 
+def _samples_per_s(repeats: Sequence[RepeatResult]) -> float | None:
+    rates = [repeat.samples_per_s for repeat in repeats if repeat.samples_per_s is not None]
+    return median(rates) if rates else None
+
+
 def _summary(
     trial: Trial, by_number: Mapping[int, RepeatResult], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> Summary:
     """by_number: the repeats that count."""
     repeats = list(by_number.values())
     times = [repeat.train_time_s for repeat in repeats]
-    rate = median(repeat.samples_per_s for repeat in repeats)
+    rate = _samples_per_s(repeats)
     # Of repeats with the same number: they are interleaved (A B A B), so a machine that slows down slows both.
     pairs = [(repeat, baseline[number]) for number, repeat in by_number.items() if number in baseline]
     ratios = [repeat.train_time_s / base.train_time_s for repeat, base in pairs]
-    base_rate = median(repeat.samples_per_s for repeat in baseline.values()) if baseline else None
+    base_rate = _samples_per_s(list(baseline.values()))
     train_time_s = Spread(median=median(times), min=min(times), max=max(times))
     culprit = culprit_of_repeats(repeats)
     return Summary(
         train_time_s=train_time_s,
         samples_per_s=rate,
-        speedup=rate / base_rate if base_rate else None,
+        speedup=rate / base_rate if rate and base_rate else None,
         ratio=Ratio(median=median(ratios), low=min(ratios), high=max(ratios)) if ratios else None,
         verdict=verdict_of_repeats(repeats),
         culprit=culprit,

@@ -15,7 +15,8 @@ from ddptui.analysis.intervals import overlapping, total_ns
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult
 from ddptui.analysis.waits import AlignedStep, Wait
 from ddptui.text.units import S
-from ddptui.wire.messages import GATHER_OUTPUTS, PARTS
+from ddptui.wire.messages import GATHER_OUTPUTS
+from ddptui.wire.phases import PARTS
 
 # Of all the waiting that ranks' own work caused; below a half, since noise of the other ranks takes its part.
 SHARE_OF_BLAME = 0.4

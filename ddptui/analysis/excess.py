@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from ddptui.analysis.own_work import BETWEEN
 from ddptui.analysis.waits import AlignedStep, RankStep
-from ddptui.wire.messages import PARTS, Step
+from ddptui.wire.messages import Step
+from ddptui.wire.phases import PARTS
 
 PAUSE_NS = 250e6  # no pause of the scheduler was seen to be longer
 AROUND = 4  # neighboring steps on either side

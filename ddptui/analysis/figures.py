@@ -11,7 +11,8 @@ from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.analysis.waits import AlignedSteps, RankStep
 from ddptui.analysis.what_if import what_if
 from ddptui.text.units import MS, S
-from ddptui.wire.messages import PARTS, PHASES, Done, Step, Trained
+from ddptui.wire.messages import Done, Step, Trained
+from ddptui.wire.phases import PARTS, PHASES
 from ddptui.wire.records import Load
 
 A_TENTH = 10  # of the steps, at either end, since the loss of a single step is noisy
@@ -45,10 +46,11 @@ def loss_of_steps(ranks: Iterable[Sequence[Step]]) -> Loss:
 def weighted_loss(steps: Sequence[Step]) -> float | None:
     """Mean loss by sample, since ranks may have batches of different sizes. None if a loss is not finite."""
     with_samples = [step for step in steps if step.samples]  # in `dp`, a replica may get no part of a small batch
-    if not with_samples or any(step.loss is None for step in with_samples):
+    counted = with_samples or list(steps)  # of a watched training's samples perhaps nothing is known
+    if not counted or any(step.loss is None for step in counted):
         return None
-    total = sum((step.loss or 0.0) * step.samples for step in with_samples)
-    return total / sum(step.samples for step in with_samples)
+    weights = [step.samples or 1 for step in counted]
+    return sum((step.loss or 0.0) * weight for step, weight in zip(counted, weights, strict=True)) / sum(weights)
 
 
 def last_loss(spans: Iterable[Trained]) -> float | None:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from ddptui.analysis.intervals import Interval, overlapping, subtract, union
 from ddptui.analysis.operations import OperationKey
-from ddptui.wire import messages
-from ddptui.wire.messages import PARTS, PHASES, Step
+from ddptui.wire import phases
+from ddptui.wire.messages import Step
+from ddptui.wire.phases import PARTS, PHASES
 
-AGGREGATE, BETWEEN = PHASES.index("aggregate"), PARTS.index(messages.BETWEEN)
+AGGREGATE, BETWEEN = PHASES.index("aggregate"), PARTS.index(phases.BETWEEN)
 Piece = tuple[int, int, int]  # index in PARTS, begin and end in ns
 
 

@@ -156,7 +156,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         start=launched.start,
         start_why=launched.start_why,
         steps=steps,
-        samples_per_s=sum(span.samples for span in spans) / train_time_s,
+        samples_per_s=sum(span.samples for span in spans) / train_time_s or None,
         step_ms=lengths,
         phases_ms=phases_ms(measured.values()) if instrumented else None,
         time_parts=time_parts(measured, steps, lengths.median, train_time_s) if lengths else None,

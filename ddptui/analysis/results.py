@@ -182,7 +182,7 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     start_why: str = ""  # why it was cold, where the trial did not ask for it
     steps: int  # measured: warm-up steps are in no figure, but a delay at `start` is
     looked_at: int | None = None  # of a long launch, so many of the steps: phases, waits and loss are of these
-    samples_per_s: float
+    samples_per_s: float | None  # None: how many samples a watched training has is not known
     step_ms: StepMs | None  # None without instruments, as phases_ms
     phases_ms: PhasesMs | None
     time_parts: TimeParts | None = None  # None without instruments
@@ -231,7 +231,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A trial over its repeats."""
 
     train_time_s: Spread
-    samples_per_s: float  # median
+    samples_per_s: float | None  # median
     speedup: float | None  # samples/s over the baseline's
     ratio: Ratio | None
     verdict: Verdict = "inconclusive"

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.wire.messages import PHASES, Position
+from ddptui.wire.messages import Position
+from ddptui.wire.phases import PHASES
 
 STOPPED = ("stopped", "tracing-stop")  # states of a process, as psutil names them
 FIRST_PHASES = PHASES[:3]  # always in this order; the order of the rest depends on the trial

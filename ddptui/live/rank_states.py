@@ -7,7 +7,7 @@ from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.state import Live, RankState, recent
 from ddptui.text.units import MS, S
-from ddptui.wire.messages import PHASES
+from ddptui.wire.phases import PHASES
 
 SILENT_S = 3.0  # ranks send a heartbeat once a second
 STALLED_STEPS = 10  # a rank is stalled when it has finished no step for as long as so many usual ones,

@@ -116,14 +116,15 @@ class Live(msgspec.Struct):
     @property
     def loss(self) -> float | None:
         """Of the last steps, the mean over ranks by sample."""
-        ranks = [rank for rank in self.ranks.values() if rank.loss is not None and rank.samples]
-        samples = sum(rank.samples for rank in ranks)
-        return sum((rank.loss or 0.0) * rank.samples for rank in ranks) / samples if samples else None
+        ranks = [rank for rank in self.ranks.values() if rank.loss is not None]
+        counted = [rank for rank in ranks if rank.samples] or ranks  # of a watched training's perhaps nothing is known
+        samples = sum(rank.samples or 1 for rank in counted)
+        return sum((rank.loss or 0.0) * (rank.samples or 1) for rank in counted) / samples if counted else None
 
     @property
     def samples_per_s(self) -> float | None:
         rates = [rate * rank.samples for rank in self.ranks.values() if (rate := rank.steps_per_s) is not None]
-        return sum(rates) if rates else None
+        return sum(rates) or None
 
 
 def recent(items: Sequence[Item], ended_ns: Callable[[Item], int], fewest: int) -> list[Item]:

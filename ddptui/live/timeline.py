@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ddptui.analysis.intervals import Interval
 from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.waits import AlignedStep, RankStep
-from ddptui.wire.messages import BETWEEN, PARTS
+from ddptui.wire.phases import BETWEEN, PARTS
 
 LAYERS = 4  # phase, transfer, wait, delay: the last one present is shown
 MOST_LONGER = 3  # earlier steps are shown while the window is at most so many times as long as its steps

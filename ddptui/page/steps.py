@@ -13,7 +13,7 @@ from ddptui.page.charts import Tick, percent
 from ddptui.text.drawing import nice_step, number, ticks
 from ddptui.text.units import MS
 from ddptui.text.words import count
-from ddptui.wire.messages import BETWEEN, PHASES
+from ddptui.wire.phases import BETWEEN, PHASES
 
 CELLS = 1500  # of a timeline: what is shorter is not seen, however far one zooms
 MOST_RANKS = 16

@@ -19,7 +19,8 @@ from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.projection import ProjectionError
 from ddptui.text.units import S
-from ddptui.wire.messages import PHASES, Collective, Trained
+from ddptui.wire.messages import Collective, Trained
+from ddptui.wire.phases import PHASES
 
 MOST_RANK_STEPS = 8000  # longer trials are thinned evenly to this many, since the bootstrap passes over them 100 times
 BATCH_PHASES = ("data", "forward", "backward")  # their work grows with a rank's batch

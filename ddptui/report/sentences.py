@@ -27,7 +27,7 @@ from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import ranks, remedies
 from ddptui.text.units import MS, S, in_one_unit, seconds, time_range
 from ddptui.text.words import count, listed
-from ddptui.wire.messages import PARTS
+from ddptui.wire.phases import PARTS
 
 BETWEEN_STEPS = PARTS[BETWEEN]  # stands by itself in a sentence, where a phase has "in" before it
 MENTIONED = 0.2  # of a loss: phases with less of it are not named

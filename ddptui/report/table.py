@@ -20,7 +20,7 @@ from ddptui.text import tables
 from ddptui.text.door import ascii_json
 from ddptui.text.tables import DIM, RED, Table, value_at
 from ddptui.text.words import paragraph
-from ddptui.wire.messages import PHASES
+from ddptui.wire.phases import PHASES
 
 WIDE = 100  # cells of matrices in Markdown, where no terminal gives the width
 STYLES = {"failed": RED, "skipped": DIM}  # of a trial's row, by its status

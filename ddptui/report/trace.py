@@ -18,7 +18,8 @@ from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.text.door import ascii_json
 from ddptui.text.units import US
-from ddptui.wire.messages import PARTS, Collective, Pause, Step
+from ddptui.wire.messages import Collective, Pause, Step
+from ddptui.wire.phases import PARTS
 from ddptui.wire.records import Launched, Message
 
 TRACKS_A_RANK = 100  # numbers of tracks: the steps, the operations that overlap, and as the last one the pauses

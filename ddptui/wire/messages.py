@@ -25,11 +25,9 @@ from ddptui.wire.limits import (
     Values,
     Word,
 )
+from ddptui.wire.phases import PARTS, PHASES
 
 VERSION = 1  # a rank of another one is refused; only a change that an old console would misread takes a new one
-PHASES = ("data", "forward", "backward", "aggregate", "optimizer")
-BETWEEN = "between steps"  # what a step does outside its phases, too
-PARTS = (*PHASES, BETWEEN)
 Pieces = Annotated[tuple[tuple[Annotated[int, Meta(ge=0, lt=len(PARTS))], Count], ...], Meta(max_length=MOST_A_STEP)]
 GATHER_OUTPUTS = "gather_outputs"  # in `dp`, the collective that it is: all replicas' outputs, to the first device
 Order = Annotated[tuple[Annotated[int, Meta(ge=0, lt=len(PHASES))], ...], Meta(min_length=1, max_length=16)]

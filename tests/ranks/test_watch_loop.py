@@ -45,7 +45,7 @@ class Training:
         self.loop.forward_ends(trains)
 
     def goes_backward(self, time: int = 3) -> None:
-        self.loop.backward_begins()
+        self.loop.backward_begins(1.0)
         self.passes(time)
         self.loop.backward_ends()
 
@@ -91,7 +91,7 @@ def test_a_plain_loop(training: Training) -> None:
         plain_step(training)
     training.loop.close()
     assert [pieces(cut.timer) for cut in training.seen] == [PLAIN] * 3
-    assert [(cut.timer.step, cut.samples, cut.backwards) for cut in training.seen] == [(n, 8, 1) for n in range(3)]
+    assert [(cut.timer.step, cut.samples, len(cut.losses)) for cut in training.seen] == [(n, 8, 1) for n in range(3)]
 
 
 def test_steps_leave_no_time_out(training: Training) -> None:
@@ -131,7 +131,7 @@ def test_gradients_of_several_batches_make_a_step(training: Training) -> None:
         training.steps(4)
     training.loop.close()
     assert [pieces(cut.timer) for cut in training.seen] == [[*PLAIN[:3] * 3, ("optimizer", 4)]] * 2
-    assert [(cut.samples, cut.backwards) for cut in training.seen] == [(24, 3)] * 2
+    assert [(cut.samples, len(cut.losses)) for cut in training.seen] == [(24, 3)] * 2
 
 
 def test_a_mean_of_gradients_by_hand_is_the_aggregation(training: Training) -> None:
@@ -196,7 +196,7 @@ def test_an_optimizer_that_had_begun_before_its_loop_was_seen(training: Training
     training.loop.optimizer_ends(1)
     plain_step(training)
     training.loop.close()
-    assert [cut.backwards for cut in training.seen] == [2]
+    assert [len(cut.losses) for cut in training.seen] == [2]
 
 
 def test_a_scaler_around_an_optimizer_is_one_step_and_so_is_one_that_it_leaves_out(training: Training) -> None:
@@ -219,7 +219,7 @@ def test_two_optimizers_step_in_one_step(training: Training, has_loader: bool) -
             training.steps(4, optimizer)
     training.loop.close()
     # Without a loader, the first optimizer's first step looks like a whole one: the second is not known yet.
-    assert [cut.backwards for cut in training.seen] == ([2] * 4 if has_loader else [1, 2, 2, 2, 1])
+    assert [len(cut.losses) for cut in training.seen] == ([2] * 4 if has_loader else [1, 2, 2, 2, 1])
 
 
 def test_without_a_loader_only_what_is_sure_is_called_a_phase(training: Training) -> None:
@@ -256,3 +256,42 @@ def test_forward_is_over_for_the_calls_of_backward_and_not_for_those_of_the_next
     training.loop.backward_ends()
     training.fetches()  # of the same step: gradients add up
     assert not training.loop.timer.forward_is_over
+
+
+def test_a_forward_without_gradients_before_the_one_that_trains_takes_no_batch_away(training: Training) -> None:
+    for _ in range(2):
+        training.fetches(1)
+        training.calls_ddp(5, trains=False)  # of a teacher, or a target network
+        training.calls_ddp(2)
+        training.goes_backward(3)
+        training.steps(4)
+    training.loop.close()
+    assert [cut.samples for cut in training.seen] == [8, 8]
+    assert pieces(training.seen[1].timer) == [("data", 1), ("between steps", 5), *PLAIN[1:]]
+
+
+def test_a_backward_within_backward_has_no_loss_of_its_own(training: Training) -> None:
+    training.fetches(1)
+    training.passes(2)
+    training.loop.backward_begins(2.0)
+    training.goes_backward(3)  # of activations that are made anew
+    training.loop.backward_ends()
+    training.steps(4)
+    training.loop.close()
+    assert pieces(training.seen[0].timer) == PLAIN
+    assert training.seen[0].losses == [2.0]
+
+
+def test_where_a_loop_says_that_a_step_ends_no_other_sign_counts(training: Training) -> None:
+    for _ in range(3):
+        for _ in range(2):
+            training.fetches(1)
+            training.passes(2)
+            training.goes_backward(3)
+            training.steps(4)
+        training.loop.step_ends(7.0, 5)
+    training.loop.close()
+    first, second, *others = training.seen  # it had not said so yet
+    assert [pieces(cut.timer) for cut in (first, second)] == [PLAIN, PLAIN]
+    assert [pieces(cut.timer) for cut in others] == [PLAIN * 2] * 2
+    assert [(cut.samples, cut.losses) for cut in others] == [(21, [7.0])] * 2

@@ -80,6 +80,29 @@ def test_one_process_alone_has_phases_and_waits_for_nobody(tmp_path: Path) -> No
     assert all(repeat["phases_ms"][phase] > 0 for phase in ("data", "forward", "backward", "optimizer"))
 
 
+def test_a_loop_without_a_loader_shows_forward_by_its_model_which_can_still_be_pickled(tmp_path: Path) -> None:
+    model = str(tmp_path / "model.pth")
+    done = watched(tmp_path / "runs", "--", sys.executable, *script("without_loader", "modules", model))
+    assert (done.returncode, done.stdout) == (0, "torch.Size([16, 1])\n"), done.stderr
+    [repeat] = only_trial(tmp_path / "runs")["repeats"]
+    assert (repeat["steps"], repeat["samples_per_s"]) == (17, None)
+    phases_ms = repeat["phases_ms"]
+    assert (phases_ms["data"], phases_ms["forward"] > 3, phases_ms["backward"] > 0) == (0, True, True)
+    assert repeat["loss"]["last"] is not None
+
+
+def test_a_training_may_say_itself_what_it_does(tmp_path: Path) -> None:
+    command = [sys.executable, *script("without_loader", "marks")]
+    subprocess.run(command, check=True)  # without a console nothing comes of it
+    assert watched(tmp_path, "--", *command).returncode == 0
+    [repeat] = only_trial(tmp_path)["repeats"]
+    assert repeat["steps"] == 17
+    at_least = {"data": 5, "forward": 3, "backward": 2, "optimizer": 1}
+    assert all(repeat["phases_ms"][phase] >= ms for phase, ms in at_least.items())
+    assert repeat["samples_per_s"] > 0
+    assert repeat["loss"]["first"] > repeat["loss"]["last"]
+
+
 @pytest.mark.parametrize("how", ["spawn", pytest.param("fork", marks=RARE)])
 def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, how: str) -> None:
     with socket.create_server(("localhost", 0)) as free:

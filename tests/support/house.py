@@ -36,9 +36,9 @@ INJECTED = ("workers.instruments.", "workers.watch.")  # into foreign processes,
 PURE = {"text", "config", "wire", "analysis", "diagnosis", "live", "report"}
 # What a pure room may import from outside: nothing here reads a file, a clock, an environment or a random number.
 PURE_IMPORTS = {
-    "bisect", "collections", "csv", "dataclasses", "datetime", "difflib", "enum", "functools", "io", "itertools",
-    "json", "math", "msgspec", "operator", "re", "shlex", "signal", "statistics", "string", "textwrap", "tomli_w",
-    "tomllib", "types", "typing",
+    "bisect", "collections", "contextlib", "csv", "dataclasses", "datetime", "difflib", "enum", "functools", "io",
+    "itertools", "json", "math", "msgspec", "operator", "re", "shlex", "signal", "statistics", "string", "textwrap",
+    "tomli_w", "tomllib", "types", "typing",
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow"}
 

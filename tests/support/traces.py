@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ddptui.wire.messages import PHASES, Collective, Step
+from ddptui.wire.messages import Collective, Step
+from ddptui.wire.phases import PHASES
 
 MS = 1_000_000  # ns
 BETWEEN = "between steps"

@@ -78,8 +78,7 @@ def attach(tap: Recorder, *, compiles: bool) -> list[Undo]:
     upon these calls."""
     shield: Shield = untraced if compiles else lambda function: function
     undo = [] if group_takes_hooks() else _wrap_functions(tap, shield)
-    undo.append(_wrap_wait(tap, shield))
-    return undo
+    return [*undo, _wrap_wait(tap, shield), _wrap_forward_of_ddp(tap, shield)]
 
 
 def attach_to_new_groups(tap: Recorder, known: set[str], *, compiles: bool) -> list[Undo]:
@@ -94,17 +93,13 @@ def attach_to_new_groups(tap: Recorder, known: set[str], *, compiles: bool) -> l
     return [undo for group in new for undo in _hook(group, tap, shield)]
 
 
-def attach_to_ddp(tap: Recorder, network: DistributedDataParallel, *, compiles: bool) -> list[Undo]:
-    """Have this torch DDP call an attached tap, too. Returns the calls that undo it. Where DDP needs a communication
-    hook, that stays."""
-    shield: Shield = untraced if compiles else lambda function: function
+def attach_to_ddp(network: DistributedDataParallel) -> None:
+    """Have this torch DDP call the attached tap, too, if its group takes no hooks. There is no way back."""
     if not group_takes_hooks():
         # DDP calls all_reduce in C++, unseen; this hook does the same through the function just wrapped. A DDP that has
         # a hook already takes no second one, and calls the wrapped function from its own.
         with suppress(RuntimeError):
             network.register_comm_hook(None, default_hooks.allreduce_hook)
-    # its forward broadcasts first, and then calls the model
-    return [network.module.register_forward_pre_hook(shield(lambda *_: tap.settle())).remove]
 
 
 def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,3 +192,18 @@ def _wrap_wait(tap: Recorder, shield: Shield) -> Undo:
 
     setattr(dist.Work, "wait", shield(timed))  # noqa: B010  (mypy allows no assignment to a method)
     return partial(setattr, dist.Work, "wait", wait)
+
+
+def _wrap_forward_of_ddp(tap: Recorder, shield: Shield) -> Undo:
+    """torch DDP's forward broadcasts buffers first, and then calls the model. (A hook of the model would show that too,
+    but then the model could not be pickled.)"""
+    run = DistributedDataParallel._run_ddp_forward
+    settle = shield(tap.settle)
+
+    @wraps(run)
+    def settled(network: DistributedDataParallel, *arguments: Any, **options: Any) -> Any:
+        settle()
+        return run(network, *arguments, **options)
+
+    setattr(DistributedDataParallel, "_run_ddp_forward", settled)  # noqa: B010
+    return partial(setattr, DistributedDataParallel, "_run_ddp_forward", run)

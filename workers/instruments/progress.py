@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ddptui.wire.messages import BETWEEN, PARTS, PHASES, Done, Fingerprint, RankMessage, Ready, Step, Tied, Trained
+from ddptui.wire.messages import Done, Fingerprint, RankMessage, Ready, Step, Tied, Trained
+from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 
 from .clock import Clock
 from .records import StepRecord, collective_messages

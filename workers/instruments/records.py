@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 from torch import Tensor
 
-from ddptui.wire.messages import BETWEEN, Collective, Position, Slept
+from ddptui.wire.messages import Collective, Position, Slept
+from ddptui.wire.phases import BETWEEN
 
 from .clock import Clock
 

@@ -79,7 +79,7 @@ class Tap:
         self._is_ddp = True
         self.buckets |= overlaps
         self._overlaps |= overlaps
-        self._undo += attach_to_ddp(self, network, compiles=self._compiles)
+        attach_to_ddp(network)
 
     def close(self) -> None:
         """Detach from torch."""

@@ -7,16 +7,21 @@ in torch DDP: launchers, and the workers of a loader, do neither.
 
 import atexit
 import functools
+import gc
 import multiprocessing.util
 import os
+import sys
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch.optim import optimizer as optimizers
 from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from ddptui.wire import phases
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -49,7 +54,7 @@ class Entrances:
                 return None
             from .observer import Observer  # late: most of what torch is used for trains nothing
 
-            self._observer = Observer()
+            self._observer = Observer(lambda: _enter_modules(self))
             self._thread = threading.get_ident()
             atexit.register(self.close)
             # a process that multiprocessing has forked ends without the functions of atexit
@@ -98,6 +103,7 @@ def install(note: Note) -> None:
     _enter_data(entrances)
     _enter_backward(entrances)
     _enter_optimizers(entrances)
+    phases.listener = Marks(entrances)
     if dist.is_available():
         _enter_ddp(entrances)
         _enter_end_of_group(entrances)
@@ -196,7 +202,7 @@ def _enter_optimizers(entrances: Entrances) -> None:
 
 def _enter_ddp(entrances: Entrances) -> None:
     ddp: Any = torch.nn.parallel.DistributedDataParallel
-    make, forward = ddp.__init__, ddp.forward
+    make = ddp.__init__
 
     @functools.wraps(make)
     def make_and_tell(network: Any, *arguments: Any, **options: Any) -> None:
@@ -207,6 +213,49 @@ def _enter_ddp(entrances: Entrances) -> None:
             except Exception as error:
                 entrances.fail(error)
 
+    ddp.__init__, ddp.forward = make_and_tell, _telling_of_forward(entrances, ddp.forward)
+
+
+def _enter_modules(entrances: Entrances) -> None:
+    """In a loop without torch DDP, the outermost modules that are trained show where forward is. Their classes are
+    changed, not they: a module that holds a function of ours could not be pickled."""
+    dynamo: Any = sys.modules.get("torch._dynamo")
+    has_compiled = dynamo is not None and bool(dynamo.utils.counters["frames"])
+    modules = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module)]
+    inner = {id(child) for module in modules for child in module.children()}
+    outermost = weakref.WeakSet(
+        module
+        for module in modules
+        if id(module) not in inner
+        and any(parameter.requires_grad for parameter in module.parameters())
+        and (not has_compiled or is_compiled(module))  # another may be within what is compiled, and would be so anew
+    )
+    for kind in {type(module) for module in outermost}:
+        _enter_calls(entrances, kind, outermost)
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    """Whether torch.compile was given this module, so that calls of it are not traced."""
+    return isinstance(module, torch._dynamo.OptimizedModule) or module._compiled_call_impl is not None
+
+
+def _enter_calls(entrances: Entrances, kind: Any, chosen: Collection[torch.nn.Module]) -> None:
+    own = vars(kind).get("__call__")
+
+    def call(module: Any, *arguments: Any, **options: Any) -> Any:
+        if own is not None:
+            return own(module, *arguments, **options)
+        return super(kind, module).__call__(*arguments, **options)
+
+    tell = _telling_of_forward(entrances, call)
+
+    def call_and_tell(module: Any, *arguments: Any, **options: Any) -> Any:
+        return (tell if module in chosen else call)(module, *arguments, **options)
+
+    kind.__call__ = call_and_tell
+
+
+def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(forward)
     def forward_and_tell(network: Any, *arguments: Any, **options: Any) -> Any:
         # What torch.compile traces must be as if nothing were here; of a graph that is compiled it sees a constant.
@@ -225,7 +274,35 @@ def _enter_ddp(entrances: Entrances) -> None:
             except Exception as error:
                 entrances.fail(error)
 
-    ddp.__init__, ddp.forward = make_and_tell, forward_and_tell
+    return forward_and_tell
+
+
+class Marks:
+    """What a training says of itself."""
+
+    def __init__(self, entrances: Entrances) -> None:
+        self._entrances = entrances
+
+    def phase_begins(self, name: str) -> None:
+        if observer := self._entrances.observer(begin=True):
+            try:
+                observer.phase_begins(name)
+            except Exception as error:
+                self._entrances.fail(error)
+
+    def phase_ends(self) -> None:
+        if observer := self._entrances.observer():
+            try:
+                observer.phase_ends()
+            except Exception as error:
+                self._entrances.fail(error)
+
+    def step_ends(self, loss: Any, samples: int) -> None:
+        if observer := self._entrances.observer(begin=True):
+            try:
+                observer.step_ends(loss, samples)
+            except Exception as error:
+                self._entrances.fail(error)
 
 
 def _enter_end_of_group(entrances: Entrances) -> None:

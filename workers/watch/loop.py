@@ -12,17 +12,20 @@ Calls may be within others, as where an optimizer calls forward and backward its
 is within it. A step goes from the end of one optimizer step to the end of the next, so that no time is in none. It is
 known to have ended when the next batch is fetched: a loop with two optimizers calls both in a step. Without a loader it
 has ended when forward or backward begin after a step of each optimizer, or one of them makes its second.
+
+A loop may mark its phases and the ends of its steps itself (ddptui/wire/phases.py). A mark counts as the call would.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ddptui.wire.messages import BETWEEN
+from ddptui.wire.phases import BETWEEN, PHASES
 
 from ..instruments.clock import Clock
 from ..instruments.records import PhaseTimer
 
-DATA, FORWARD, BACKWARD, AGGREGATE, OPTIMIZER = "data", "forward", "backward", "aggregate", "optimizer"
+DATA, FORWARD, BACKWARD, AGGREGATE, OPTIMIZER = PHASES
+MARKED = 0  # stands for an optimizer in a phase that is marked
 
 
 class End(NamedTuple):
@@ -31,7 +34,7 @@ class End(NamedTuple):
     phases: int
     calls: int  # of collectives
     samples: int
-    backwards: int
+    losses: int
 
 
 class Cut(NamedTuple):
@@ -40,7 +43,7 @@ class Cut(NamedTuple):
     timer: PhaseTimer
     calls: int  # how many of the collectives so far were called in it
     samples: int
-    backwards: int  # how often gradients were computed
+    losses: list[Any]  # what backward was called on, each time
     following: PhaseTimer  # of the step that follows
 
 
@@ -54,11 +57,14 @@ class Loop:
         self._within: list[str] = []  # the calls that are under way, the innermost last
         self._otherwise = BETWEEN  # the phase while none is
         self._samples = 0
+        self._losses: list[Any] = []
         self._has_fetched = False  # in this step
         self._end: End | None = None  # none: no optimizer has made a step yet
         self._stepped: set[int] = set()  # the optimizers that have made a step in this step
         self._known: set[int] = set()  # all that ever did
-        self._backwards = 0  # in this step
+        self._looks_like_evaluation = False  # forward ran without gradients, and nothing with them since then
+        self._is_marked = False  # it says itself where a step ends
+        self.shows_forward = False  # batches are fetched by calls that are seen, or its outermost module is called so
         self._after_backward: tuple[int, int] | None = None  # so many phases and collectives, when it had ended
         self._optimizer_began = 0  # after so many phases
 
@@ -66,9 +72,12 @@ class Loop:
 
     def data_begins(self, trains: bool) -> None:
         """A batch is fetched. trains: gradients are recorded, so it is none of an evaluation."""
+        if self._looks_like_evaluation:  # what was taken for the data of a step was none
+            self._forget_batches()
         if self._end is not None and not self._within:
             self._cut(self._end)
         self._has_fetched |= trains
+        self.shows_forward |= trains
         self._begin(DATA if trains else BETWEEN)
 
     def data_ends(self, samples: int | None, trains: bool) -> None:
@@ -83,8 +92,8 @@ class Loop:
     def forward_begins(self, trains: bool) -> None:
         """The outermost module is called."""
         self._cut_if_all_have_stepped()
-        if not trains:  # an evaluation: what was taken for the data of a step was none
-            self._forget_batches()
+        self._looks_like_evaluation = not trains
+        self.shows_forward |= trains
         self._begin(FORWARD if trains else BETWEEN)
 
     def forward_ends(self, trains: bool) -> None:
@@ -92,18 +101,20 @@ class Loop:
         if not self._within:
             self._otherwise = FORWARD if trains else BETWEEN
 
-    def backward_begins(self) -> None:
+    def backward_begins(self, loss: Any = None) -> None:
+        """loss: what it is called on; None: that is not known."""
         self._cut_if_all_have_stepped()
-        if self._within[-1:] == [OPTIMIZER] and not self._backwards:
-            self._begin(BACKWARD)
+        if loss is not None and not self.depth(BACKWARD):  # where activations are made anew, it calls itself
+            self._losses.append(loss)
+        self._looks_like_evaluation = False
+        is_first = BACKWARD not in self.timer.phases
+        self._begin(BACKWARD)
+        if is_first and self._within[-2:-1] == [OPTIMIZER]:
             self._rename(self._optimizer_began, {OPTIMIZER: FORWARD})  # which an optimizer calls before backward
-        else:
-            self._begin(BACKWARD)
         self.timer.forward_is_over = True
 
     def backward_ends(self) -> None:
         self._finish()
-        self._backwards += 1
         if not self._within:
             self._otherwise = BETWEEN
             self._after_backward = len(self.timer.phases), self._calls()
@@ -131,7 +142,26 @@ class Loop:
         self._stepped.add(optimizer)
         self._after_backward = None
         self._known.add(optimizer)
-        self._end = End(len(self.timer.phases), self._calls(), self._samples, self._backwards)
+        if not self._is_marked:
+            self._end = self._end_here()
+
+    def aggregate_begins(self) -> None:
+        self._begin(AGGREGATE)
+
+    def aggregate_ends(self) -> None:
+        self._finish()
+
+    def step_ends(self, loss: Any, samples: int) -> None:
+        """The loop says so. loss: None: what backward was called on. samples: besides those that were fetched."""
+        self._is_marked = True
+        self._note(self._phase())
+        self._losses = self._losses if loss is None else [loss]
+        self._samples += samples
+        self._cut(self._end_here())
+
+    def depth(self, phase: str) -> int:
+        """How many calls of this phase are under way, one within the other."""
+        return self._within.count(phase)
 
     def close(self) -> None:
         """The loop is over."""
@@ -140,8 +170,11 @@ class Loop:
 
     # Phases.
 
+    def _phase(self) -> str:
+        return self._within[-1] if self._within else self._otherwise
+
     def _begin(self, phase: str) -> None:
-        self._note(self._within[-1] if self._within else self._otherwise)
+        self._note(self._phase())
         self._within.append(phase)
 
     def _finish(self) -> None:
@@ -158,6 +191,7 @@ class Loop:
         phases[first:] = [names.get(phase, phase) for phase in phases[first:]]
 
     def _forget_batches(self) -> None:
+        self._looks_like_evaluation = False
         if BACKWARD not in self.timer.phases:
             self._rename(0, {DATA: BETWEEN, FORWARD: BETWEEN})
             self._samples = 0
@@ -168,16 +202,19 @@ class Loop:
         if self._end is not None and is_last:
             self._cut(self._end)
 
+    def _end_here(self) -> End:
+        return End(len(self.timer.phases), self._calls(), self._samples, len(self._losses))
+
     def _cut(self, end: End) -> None:
         """A step ended there; what came since then belongs to the one that follows."""
-        phases, calls, samples, backwards = end
+        phases, calls, samples, losses = end
         over, following = self.timer, PhaseTimer(self._clock, self.timer.step + 1)
         following.phases, over.phases = over.phases[phases:], over.phases[:phases]
         following.moments, over.moments = over.moments[phases:], over.moments[: phases + 1]
         self.timer = following
         self._samples -= samples
-        self._backwards -= backwards
+        of_step, self._losses = self._losses[:losses], self._losses[losses:]
         self._end = self._after_backward = None
         self._has_fetched = False
         self._stepped.clear()
-        self._ended(Cut(over, calls, samples, backwards, following))
+        self._ended(Cut(over, calls, samples, of_step, following))

@@ -4,8 +4,8 @@ import math
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -24,7 +24,7 @@ from ..instruments.progress import Progress
 from ..instruments.records import StepRecord
 from ..instruments.reporter import Reporter
 from ..instruments.tap import Tap
-from .loop import Cut, Loop
+from .loop import MARKED, Cut, Loop
 
 DEEPEST_BATCH = 8  # containers within containers that are looked through for a batch's first tensor
 
@@ -40,8 +40,10 @@ class Observer:
     """Watches the training of this process from its first sign on. The entrances call it, from the thread that trains,
     before and after the calls that they are named after."""
 
-    def __init__(self) -> None:
-        """The process belongs to its group, if it will. Raises whatever fails."""
+    def __init__(self, seek_forward: Callable[[], None]) -> None:
+        """The process belongs to its group, if it will. seek_forward: called after the first step of a loop whose
+        calls do not show where forward begins. Raises whatever fails."""
+        self._seek_forward = seek_forward
         in_group = dist.is_available() and dist.is_initialized()
         self._rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
         on_gpu = torch.cuda.is_initialized()
@@ -87,7 +89,7 @@ class Observer:
         self._tap.begin(self._loop.timer)
         self._delays.begin(0)
         self._epoch = -1
-        self._losses: list[Tensor | float] = []
+        self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
 
     def _let_go(self, why: str) -> None:
@@ -98,30 +100,81 @@ class Observer:
         """batch: None where there was none left."""
         if batch is not None and trains:
             self._epoch += getattr(iterator, "_num_yielded", 0) == 1  # the first batch of a pass over the data
-            self._delays.at("data")
-        self._loop.data_ends(None if batch is None else samples_in(batch) or 0, trains)
+        self._data_ends(None if batch is None else samples_in(batch) or 0, trains)
+
+    def _data_ends(self, samples: int | None, trains: bool) -> None:
+        if samples is not None and trains:
+            self._delay("data")
+        self._loop.data_ends(samples, trains)
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has made the one out of the other."""
         if isinstance(loss, Tensor):
             self._unscaled = scaled, loss
 
-    def backward_begins(self, tensors: Any) -> None:
-        """tensors: those that backward is called on."""
+    def backward_begins(self, tensors: Any = None) -> None:
+        """tensors: those that backward is called on; None: that is not known."""
         self._tap.attach_to_new_groups()
-        self._delays.at("forward")
-        self._loop.backward_begins()  # it may cut a step, to which this loss does not belong
-        loss = tensors[0] if isinstance(tensors, Sequence) and len(tensors) == 1 else tensors
-        scaled, unscaled = self._unscaled or (None, None)
-        self._unscaled = None
-        loss = unscaled if loss is scaled else loss
-        is_scalar = isinstance(loss, Tensor) and loss.numel() == 1
-        self._losses.append(self._clock.keep(cast(Tensor, loss)) if is_scalar else math.nan)
+        if not self._loop.depth("backward"):
+            self._delays.at("forward")
+        self._loop.backward_begins(None if tensors is None else self._loss_of(tensors))
 
     def backward_ends(self) -> None:
         self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
-        self._delays.at("backward")
+        self._delay("backward")
         self._loop.backward_ends()
+
+    def _delay(self, phase: Literal["data", "backward"]) -> None:
+        """Put in what is asked for at the end of a phase; not in one that is within another of its kind."""
+        if self._loop.depth(phase) == 1:
+            self._delays.at(phase)
+
+    def _loss_of(self, tensors: Any) -> Tensor | float:
+        loss = tensors[0] if isinstance(tensors, Sequence) and len(tensors) == 1 else tensors
+        scaled, unscaled = self._unscaled or (None, None)
+        self._unscaled = None
+        return self._kept(unscaled if loss is scaled else loss)
+
+    def _kept(self, loss: Any) -> Tensor | float:
+        """What to hold of a loss until it is read; NaN if it is no number."""
+        if isinstance(loss, Tensor):
+            return self._clock.keep(loss) if loss.numel() == 1 else math.nan
+        return float(loss) if isinstance(loss, int | float) else math.nan
+
+    def phase_begins(self, name: str) -> None:
+        """The training marks a phase."""
+        trains = torch.is_grad_enabled()
+        self._marks.append((name, trains))
+        match name:
+            case "data":
+                self._loop.data_begins(trains)
+            case "forward":
+                self._loop.forward_begins(trains)
+            case "backward":
+                self.backward_begins()
+            case "aggregate":
+                self._loop.aggregate_begins()
+            case "optimizer":
+                self._loop.optimizer_begins(MARKED)
+
+    def phase_ends(self) -> None:
+        """The phase ends that the training has marked last."""
+        name, trains = self._marks.pop() if self._marks else (None, False)  # none: it began before this loop was seen
+        match name:
+            case "data":
+                self._data_ends(0, trains)
+            case "forward":
+                self._loop.forward_ends(trains)
+            case "backward":
+                self.backward_ends()
+            case "aggregate":
+                self._loop.aggregate_ends()
+            case "optimizer":
+                self._loop.optimizer_ends(MARKED)
+
+    def step_ends(self, loss: Any, samples: int) -> None:
+        """The training marks the end of a step."""
+        self._loop.step_ends(None if loss is None else self._kept(loss), samples)
 
     def ddp_is_made(self, network: DistributedDataParallel) -> None:
         self._tap.attach_to(network)
@@ -155,19 +208,20 @@ class Observer:
     def _step_ended(self, step: Cut) -> None:
         calls = self._tap.cut(step.timer, step.calls, step.following)
         number = step.timer.step
-        losses, self._losses = self._losses[: step.backwards], self._losses[step.backwards :]
         record = StepRecord(
             step=number,
             epoch=max(0, self._epoch),
             timer=step.timer,
             samples=step.samples,
-            loss=losses,
+            loss=step.losses,
             calls=calls,
             buckets=self._tap.buckets,
             slept=self._delays.taken(),
         )
         if number < self._asked.skip or number % self._asked.every == 0:
             self._progress.step(record, self._clock)
+        if not self._loop.shows_forward and number == 0:
+            self._seek_forward()
         if self._reporter.command is not None:
             self._delays.set(self._reporter.command.bottleneck)
             self._reporter.command = None

@@ -10,7 +10,7 @@ from ddptui.text.drawing import GLYPHS, Line, Span, axis, bar, legend, wrap
 from ddptui.text.units import MS
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
-from ddptui.wire.messages import BETWEEN, PHASES
+from ddptui.wire.phases import BETWEEN, PHASES
 
 PARTS = ("work", "delay", "arrival", "wait", "transfer", "rest")  # in the order of time
 EIGHTHS = "·▁▂▃▄▅▆▇█"

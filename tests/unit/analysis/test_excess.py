@@ -10,7 +10,7 @@ import pytest
 
 from ddptui.analysis.excess import Excess, excess_of_rank
 from ddptui.analysis.waits import align_steps
-from ddptui.wire.messages import PARTS
+from ddptui.wire.phases import PARTS
 from tests.support.traces import (
     MS,
     SITES,

@@ -15,7 +15,8 @@ from ddptui.analysis.intervals import union
 from ddptui.analysis.operations import SLACK_NS, mismatch
 from ddptui.analysis.own_work import AGGREGATE
 from ddptui.analysis.waits import AlignedStep, Wait, align_steps
-from ddptui.wire.messages import GATHER_OUTPUTS, PARTS, PHASES, Collective, Pause, Step
+from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Pause, Step
+from ddptui.wire.phases import PARTS, PHASES
 from tests.support.traces import (
     BETWEEN,
     MS,

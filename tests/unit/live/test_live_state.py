@@ -139,7 +139,7 @@ def test_a_pause_is_kept_until_the_next_launch_and_the_load_too() -> None:
 
 def test_without_instruments_a_rank_is_through_at_once() -> None:
     live = fold(Live(), [launched(), hello(0), ready(0, steps=4), trained(0, loss=0.5)])
-    assert (live.ranks[0].step, live.ranks[0].loss, live.loss) == (4, 0.5, None)
+    assert (live.ranks[0].step, live.ranks[0].loss, live.loss) == (4, 0.5, 0.5)
 
 
 @pytest.mark.parametrize(("collectives", "kept"), [(0, 200), (1, 200), (99, 50), (2_000, 25)])

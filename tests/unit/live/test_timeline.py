@@ -7,7 +7,8 @@ import pytest
 
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.live.timeline import Run, Segment, cell_of, last_steps, row, runs, window
-from ddptui.wire.messages import BETWEEN, Slept
+from ddptui.wire.messages import Slept
+from ddptui.wire.phases import BETWEEN
 from tests.support.traces import MS, Told, all_reduce, delayed, trace, works_of
 
 START = 1000 * MS

@@ -15,7 +15,8 @@ from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.strategies import STRATEGIES
 from ddptui.run import selftest
 from ddptui.run.selftest import REST, SITES, STEPS, TOLERANCE, Finding, Window, known_strategies, windows_of
-from ddptui.wire.messages import PHASES, Slept, Step
+from ddptui.wire.messages import Slept, Step
+from ddptui.wire.phases import PHASES
 from tests.support.traces import MS, delayed, trace, works_of
 
 RANK = 1

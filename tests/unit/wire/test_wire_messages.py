@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.wire.limits import MOST_OF_AN_ERROR
-from ddptui.wire.messages import PHASES, RankMessage
+from ddptui.wire.messages import RankMessage
+from ddptui.wire.phases import PHASES
 from ddptui.wire.records import ConsoleMessage, Message
 from tests.support.builders import (
     audit,
