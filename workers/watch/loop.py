@@ -12,6 +12,8 @@ Calls may be within others, as where an optimizer calls forward and backward its
 is within it. A step goes from the end of one optimizer step to the end of the next, so that no time is in none. It is
 known to have ended when the next batch is fetched: a loop with two optimizers calls both in a step. Without a loader it
 has ended when forward or backward begin after a step of each optimizer, or one of them makes its second.
+
+A pass over a loader that has ended before any of its batches came to backward was an evaluation.
 """
 
 from collections.abc import Callable
@@ -41,6 +43,7 @@ class Cut(NamedTuple):
     calls: int  # how many of the collectives so far were called in it
     samples: int
     backwards: int  # how often gradients were computed
+    epoch: int  # passes over the data that were trained on before
     following: PhaseTimer  # of the step that follows
 
 
@@ -59,6 +62,10 @@ class Loop:
         self._stepped: set[int] = set()  # the optimizers that have made a step in this step
         self._known: set[int] = set()  # all that ever did
         self._backwards = 0  # in this step
+        self._epoch = -1  # none was trained on yet
+        self._used = 0, 0  # so many phases and samples of this step are backward's, or were before it
+        self._has_new_pass = False  # since backward: the first batch of a pass over the data was fetched
+        self._has_evaluated = False  # and that pass has ended
         self._after_backward: tuple[int, int] | None = None  # so many phases and collectives, when it had ended
         self._optimizer_began = 0  # after so many phases
 
@@ -68,17 +75,21 @@ class Loop:
         """A batch is fetched. trains: gradients are recorded, so it is none of an evaluation."""
         if self._end is not None and not self._within:
             self._cut(self._end)
+        if self._has_evaluated:
+            self._forget_batches()
         self._has_fetched |= trains
         self._begin(DATA if trains else BETWEEN)
 
-    def data_ends(self, samples: int | None, trains: bool) -> None:
-        """samples: in the batch; None: there was none left."""
+    def data_ends(self, samples: int | None, trains: bool, *, is_first: bool) -> None:
+        """samples: in the batch; None: there was none left. is_first: of a pass over the data."""
         self._finish()
         if not self._within:
             self._otherwise = FORWARD if trains and samples is not None else BETWEEN
             self.timer.forward_is_over = False
         if trains and samples is not None:
             self._samples += samples
+            self._has_new_pass |= is_first
+        self._has_evaluated = samples is None and self._has_new_pass
 
     def forward_begins(self, trains: bool) -> None:
         """The outermost module is called."""
@@ -94,6 +105,8 @@ class Loop:
 
     def backward_begins(self) -> None:
         self._cut_if_all_have_stepped()
+        self._epoch += self._has_new_pass or self._epoch < 0  # the first pass may have begun unseen
+        self._has_new_pass = self._has_evaluated = False
         if self._within[-1:] == [OPTIMIZER] and not self._backwards:
             self._begin(BACKWARD)
             self._rename(self._optimizer_began, {OPTIMIZER: FORWARD})  # which an optimizer calls before backward
@@ -104,6 +117,7 @@ class Loop:
     def backward_ends(self) -> None:
         self._finish()
         self._backwards += 1
+        self._used = len(self.timer.phases), self._samples
         if not self._within:
             self._otherwise = BETWEEN
             self._after_backward = len(self.timer.phases), self._calls()
@@ -158,9 +172,10 @@ class Loop:
         phases[first:] = [names.get(phase, phase) for phase in phases[first:]]
 
     def _forget_batches(self) -> None:
-        if BACKWARD not in self.timer.phases:
-            self._rename(0, {DATA: BETWEEN, FORWARD: BETWEEN})
-            self._samples = 0
+        """Those that were fetched since backward are an evaluation's."""
+        phases, self._samples = self._used
+        self._rename(phases, {DATA: BETWEEN, FORWARD: BETWEEN})
+        self._has_new_pass = self._has_evaluated = False
 
     def _cut_if_all_have_stepped(self) -> None:
         """In a loop without a loader, a step is over once no optimizer is left that could make one."""
@@ -171,6 +186,7 @@ class Loop:
     def _cut(self, end: End) -> None:
         """A step ended there; what came since then belongs to the one that follows."""
         phases, calls, samples, backwards = end
+        self._used = max(0, self._used[0] - phases), max(0, self._used[1] - samples)
         over, following = self.timer, PhaseTimer(self._clock, self.timer.step + 1)
         following.phases, over.phases = over.phases[phases:], over.phases[:phases]
         following.moments, over.moments = over.moments[phases:], over.moments[: phases + 1]
@@ -180,4 +196,4 @@ class Loop:
         self._end = self._after_backward = None
         self._has_fetched = False
         self._stepped.clear()
-        self._ended(Cut(over, calls, samples, backwards, following))
+        self._ended(Cut(over, calls, samples, backwards, max(0, self._epoch), following))

@@ -86,7 +86,6 @@ class Observer:
         self.optimizer_begins, self.optimizer_ends = self._loop.optimizer_begins, self._loop.optimizer_ends
         self._tap.begin(self._loop.timer)
         self._delays.begin(0)
-        self._epoch = -1
         self._losses: list[Tensor | float] = []
         self._unscaled: tuple[Tensor, Tensor] | None = None
 
@@ -97,9 +96,9 @@ class Observer:
     def data_ends(self, iterator: Any, batch: Any, trains: bool) -> None:
         """batch: None where there was none left."""
         if batch is not None and trains:
-            self._epoch += getattr(iterator, "_num_yielded", 0) == 1  # the first batch of a pass over the data
             self._delays.at("data")
-        self._loop.data_ends(None if batch is None else samples_in(batch) or 0, trains)
+        is_first = getattr(iterator, "_num_yielded", 0) == 1
+        self._loop.data_ends(None if batch is None else samples_in(batch) or 0, trains, is_first=is_first)
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has made the one out of the other."""
@@ -158,7 +157,7 @@ class Observer:
         losses, self._losses = self._losses[: step.backwards], self._losses[step.backwards :]
         record = StepRecord(
             step=number,
-            epoch=max(0, self._epoch),
+            epoch=step.epoch,
             timer=step.timer,
             samples=step.samples,
             loss=losses,
