@@ -131,11 +131,15 @@ def _enter_data(entrances: Entrances) -> None:
 
 def _enter_backward(entrances: Entrances) -> None:
     backward = torch.autograd.backward  # which Tensor.backward calls
+    is_under_way = False
 
     @functools.wraps(backward)
     def backward_and_tell(*arguments: Any, **options: Any) -> Any:
-        if (observer := entrances.observer(begin=True)) is None:
+        nonlocal is_under_way
+        # Backward within backward, as where activations are computed again, is a part of it, and on no loss.
+        if is_under_way or (observer := entrances.observer(begin=True)) is None:
             return backward(*arguments, **options)
+        is_under_way = True
         try:
             observer.backward_begins(arguments[0] if arguments else options.get("tensors"))
         except Exception as error:
@@ -143,6 +147,7 @@ def _enter_backward(entrances: Entrances) -> None:
         try:
             return backward(*arguments, **options)
         finally:
+            is_under_way = False
             try:
                 observer.backward_ends()
             except Exception as error:
