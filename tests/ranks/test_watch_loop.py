@@ -44,8 +44,9 @@ class Training:
         self.passes(time)
         self.loop.forward_ends(trains)
 
-    def goes_backward(self, time: int = 3) -> None:
+    def goes_backward(self, time: int = 3, within: Callable[[], None] = lambda: None) -> None:
         self.loop.backward_begins()
+        within()
         self.passes(time)
         self.loop.backward_ends()
 
@@ -253,6 +254,24 @@ def test_an_optimizer_that_calls_the_loop_itself(training: Training) -> None:
     training.loop.close()
     expected = [("data", 1), ("forward", 2), ("backward", 3), ("optimizer", 4)]
     assert [pieces(cut.timer) for cut in training.seen] == [expected] * 2
+
+
+@pytest.mark.parametrize("has_loader", [True, False])
+def test_a_backward_that_calls_an_optimizer_for_each_parameter(training: Training, has_loader: bool) -> None:
+    def steps() -> None:
+        training.steps(4, 1)
+        training.steps(5, 2)
+
+    for _ in range(3):
+        if has_loader:
+            training.fetches(1)
+        training.passes(2)
+        training.goes_backward(3, within=steps)  # by register_post_accumulate_grad_hook
+    training.loop.close()
+    before = [("data", 1), ("forward", 2)] if has_loader else [("between steps", 2)]
+    expected = [*before, ("optimizer", 9), ("backward", 3)]
+    assert [pieces(cut.timer) for cut in training.seen] == [expected] * 3
+    assert [cut.backwards for cut in training.seen] == [1] * 3
 
 
 def test_an_optimizer_that_had_begun_before_its_loop_was_seen(training: Training) -> None:

@@ -67,7 +67,7 @@ class Loop:
         self._has_new_pass = False  # since backward: the first batch of a pass over the data was fetched
         self._has_evaluated = False  # and that pass has ended
         self._after_backward: tuple[int, int] | None = None  # so many phases and collectives, when it had ended
-        self._optimizer_began = 0  # after so many phases
+        self._backward_began = self._optimizer_began = 0  # after so many phases
 
     # The calls that a loop makes.
 
@@ -112,12 +112,15 @@ class Loop:
             self._rename(self._optimizer_began, {OPTIMIZER: FORWARD})  # which an optimizer calls before backward
         else:
             self._begin(BACKWARD)
+        self._backward_began = len(self.timer.phases)
         self.timer.forward_is_over = True
 
     def backward_ends(self) -> None:
         self._finish()
         self._backwards += 1
         self._used = len(self.timer.phases), self._samples
+        if self._end is not None and self._end.phases > self._backward_began:  # backward has called the optimizers
+            self._end = self._here()
         if not self._within:
             self._otherwise = BETWEEN
             self._after_backward = len(self.timer.phases), self._calls()
@@ -145,12 +148,15 @@ class Loop:
         self._stepped.add(optimizer)
         self._after_backward = None
         self._known.add(optimizer)
-        self._end = End(len(self.timer.phases), self._calls(), self._samples, self._backwards)
+        self._end = self._here()
 
     def close(self) -> None:
         """The loop is over."""
         if self._end is not None:
             self._cut(self._end)
+
+    def _here(self) -> End:
+        return End(len(self.timer.phases), self._calls(), self._samples, self._backwards)
 
     # Phases.
 
