@@ -34,18 +34,19 @@ class Training:
     def passes(self, time: int) -> None:
         self.clock.at += time
 
-    def fetches(self, time: int = 1, samples: int | None = 8, *, trains: bool = True) -> None:
+    def fetches(self, time: int = 1, samples: int | None = 8, *, trains: bool = True, is_first: bool = False) -> None:
         self.loop.data_begins(trains)
         self.passes(time)
-        self.loop.data_ends(samples, trains)
+        self.loop.data_ends(samples, trains, is_first=is_first)
 
     def calls_ddp(self, time: int, *, trains: bool = True) -> None:
         self.loop.forward_begins(trains)
         self.passes(time)
         self.loop.forward_ends(trains)
 
-    def goes_backward(self, time: int = 3) -> None:
+    def goes_backward(self, time: int = 3, within: Callable[[], None] = lambda: None) -> None:
         self.loop.backward_begins(1.0)
+        within()
         self.passes(time)
         self.loop.backward_ends()
 
@@ -178,6 +179,70 @@ def test_an_evaluation_that_shows_only_in_its_forward_is_no_step(training: Train
     assert training.seen[1].samples == 8
 
 
+def test_an_evaluation_that_shows_only_in_that_nothing_came_to_backward_is_no_step(training: Training) -> None:
+    plain_step(training)
+    for number in range(2):
+        training.fetches(20, is_first=number == 0)
+        training.passes(30)  # a model that is no DDP, and does record gradients or switches them off by itself
+    training.fetches(1, None)
+    plain_step(training)
+    training.loop.close()
+    assert [pieces(cut.timer) for cut in training.seen] == [PLAIN, [("between steps", 101), *PLAIN]]
+    assert [(cut.samples, cut.epoch) for cut in training.seen] == [(8, 0), (8, 0)]
+
+
+def test_an_evaluation_between_batches_whose_gradients_add_up_is_in_no_phase(training: Training) -> None:
+    training.fetches(1, is_first=True)
+    training.passes(2)
+    training.goes_backward(3)
+    training.fetches(20, is_first=True)
+    training.passes(30)
+    training.fetches(1, None)
+    plain_step(training)
+    training.loop.close()
+    assert [pieces(cut.timer) for cut in training.seen] == [[*PLAIN[:3], ("between steps", 51), *PLAIN]]
+    assert [(cut.samples, cut.epoch) for cut in training.seen] == [(16, 0)]
+
+
+def test_a_second_loader_that_begins_anew_is_no_evaluation(training: Training) -> None:
+    for _ in range(2):
+        training.fetches(1)  # of the one
+        training.fetches(1, None)  # of the other: its pass has ended
+        training.fetches(1, is_first=True)
+        training.passes(2)
+        training.goes_backward(3)
+        training.steps(4)
+    training.loop.close()
+    assert [pieces(cut.timer)[:2] for cut in training.seen] == [[("data", 3), ("forward", 2)]] * 2
+    assert [cut.samples for cut in training.seen] == [16, 16]
+
+
+def test_passes_over_the_data_are_counted_where_batches_are_fetched_ahead(training: Training) -> None:
+    for _ in range(2):
+        training.fetches(is_first=True)
+        for samples in (8, None):
+            training.fetches(samples=samples)
+            training.goes_backward()
+            training.steps()
+        for samples in (8, None):  # an evaluation
+            training.fetches(samples=samples, is_first=samples is not None)
+    training.loop.close()
+    assert [cut.epoch for cut in training.seen] == [0, 0, 1, 1]
+    assert [cut.samples for cut in training.seen] == [16, 0] * 2
+
+
+def test_a_pass_that_had_begun_before_the_loop_was_seen_is_the_first(training: Training) -> None:
+    for is_first in (False, True):  # a model that is no DDP shows at its first backward
+        training.goes_backward()
+        training.steps()
+        training.fetches(is_first=is_first)
+        training.goes_backward()
+        training.steps()
+        training.fetches(is_first=True)
+    training.loop.close()
+    assert [cut.epoch for cut in training.seen] == [0, 0, 1, 2]
+
+
 def test_an_optimizer_that_calls_the_loop_itself(training: Training) -> None:
     def closure() -> None:
         training.passes(2)
@@ -189,6 +254,24 @@ def test_an_optimizer_that_calls_the_loop_itself(training: Training) -> None:
     training.loop.close()
     expected = [("data", 1), ("forward", 2), ("backward", 3), ("optimizer", 4)]
     assert [pieces(cut.timer) for cut in training.seen] == [expected] * 2
+
+
+@pytest.mark.parametrize("has_loader", [True, False])
+def test_a_backward_that_calls_an_optimizer_for_each_parameter(training: Training, has_loader: bool) -> None:
+    def steps() -> None:
+        training.steps(4, 1)
+        training.steps(5, 2)
+
+    for _ in range(3):
+        if has_loader:
+            training.fetches(1)
+        training.passes(2)
+        training.goes_backward(3, within=steps)  # by register_post_accumulate_grad_hook
+    training.loop.close()
+    before = [("data", 1), ("forward", 2)] if has_loader else [("between steps", 2)]
+    expected = [*before, ("optimizer", 9), ("backward", 3)]
+    assert [pieces(cut.timer) for cut in training.seen] == [expected] * 3
+    assert [len(cut.losses) for cut in training.seen] == [1] * 3
 
 
 def test_an_optimizer_that_had_begun_before_its_loop_was_seen(training: Training) -> None:

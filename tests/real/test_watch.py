@@ -8,39 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 import torch
 
-from tests.support.runner import ENOUGH_S, arguments, ddptui, environment
-
-TRAININGS = Path(__file__).parents[1] / "support" / "trainings"
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-
-
-def script(name: str, *words: str) -> list[str]:
-    return [str(TRAININGS / f"{name}.py"), *words]
-
-
-def watched(runs: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return ddptui(runs, "watch", "--no-ui", *words, **variables)
-
-
-def only_trial(runs: Path) -> dict[str, Any]:
-    """Return the result of the only trial of the only run, which ended well."""
-    [path] = runs.glob("*/results.json")
-    [trial] = json.loads(path.read_text())["trials"]
-    assert trial["status"] == "ok", trial["error"]
-    return dict(trial)
-
-
-def journal(runs: Path) -> list[dict[str, Any]]:
-    """Return the messages of the only repeat of the only run."""
-    [path] = runs.glob("*/trial-*/repeat-1/messages.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
+from tests.support.runner import ENOUGH_S, arguments, environment
+from tests.support.watching import TORCHRUN, journal, only_trial, script, watched
 
 RARE = pytest.mark.rare
 LATE = {"data": (1, "data"), "forward": (1, "forward"), "backward": (1, "backward"), "checkpoint": (0, "between steps")}
@@ -142,7 +116,8 @@ def test_the_preset_that_init_writes_compares_launches(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    shutil.copy(TRAININGS / "plain.py", tmp_path / "train.py")
+    [plain] = script("plain")
+    shutil.copy(plain, tmp_path / "train.py")
     ran("init", "train.py", "ddp", "none", "epochs=99")
     preset = tmp_path / "train.toml"
     before, _, late = preset.read_text().rpartition("#[[trial]]")

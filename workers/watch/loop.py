@@ -13,6 +13,9 @@ is within it. A step goes from the end of one optimizer step to the end of the n
 known to have ended when the next batch is fetched: a loop with two optimizers calls both in a step. Without a loader it
 has ended when forward or backward begin after a step of each optimizer, or one of them makes its second.
 
+A pass over a loader that has ended before any of its batches came to backward was an evaluation; and so was a batch
+after which a module ran without gradients, and none with them before the next batch.
+
 A loop may mark its phases and the ends of its steps itself (ddptui/wire/phases.py). A mark counts as the call would.
 """
 
@@ -44,6 +47,7 @@ class Cut(NamedTuple):
     calls: int  # how many of the collectives so far were called in it
     samples: int
     losses: list[Any]  # what backward was called on, each time
+    epoch: int  # passes over the data that were trained on before
     following: PhaseTimer  # of the step that follows
 
 
@@ -62,37 +66,42 @@ class Loop:
         self._end: End | None = None  # none: no optimizer has made a step yet
         self._stepped: set[int] = set()  # the optimizers that have made a step in this step
         self._known: set[int] = set()  # all that ever did
-        self._looks_like_evaluation = False  # forward ran without gradients, and nothing with them since then
+        self._epoch = -1  # none was trained on yet
+        self._used = 0, 0  # so many phases and samples of this step are backward's, or were before it
+        self._has_new_pass = False  # since backward: the first batch of a pass over the data was fetched
+        self._has_evaluated = False  # what was fetched since backward
         self._is_marked = False  # it says itself where a step ends
         self.shows_forward = False  # batches are fetched by calls that are seen, or its outermost module is called so
         self._after_backward: tuple[int, int] | None = None  # so many phases and collectives, when it had ended
-        self._optimizer_began = 0  # after so many phases
+        self._backward_began = self._optimizer_began = 0  # after so many phases
 
     # The calls that a loop makes.
 
     def data_begins(self, trains: bool) -> None:
         """A batch is fetched. trains: gradients are recorded, so it is none of an evaluation."""
-        if self._looks_like_evaluation:  # what was taken for the data of a step was none
-            self._forget_batches()
         if self._end is not None and not self._within:
             self._cut(self._end)
+        if self._has_evaluated:
+            self._forget_batches()
         self._has_fetched |= trains
         self.shows_forward |= trains
         self._begin(DATA if trains else BETWEEN)
 
-    def data_ends(self, samples: int | None, trains: bool) -> None:
-        """samples: in the batch; None: there was none left."""
+    def data_ends(self, samples: int | None, trains: bool, *, is_first: bool) -> None:
+        """samples: in the batch; None: there was none left. is_first: of a pass over the data."""
         self._finish()
         if not self._within:
             self._otherwise = FORWARD if trains and samples is not None else BETWEEN
             self.timer.forward_is_over = False
         if trains and samples is not None:
             self._samples += samples
+            self._has_new_pass |= is_first
+        self._has_evaluated = samples is None and self._has_new_pass
 
     def forward_begins(self, trains: bool) -> None:
         """The outermost module is called."""
         self._cut_if_all_have_stepped()
-        self._looks_like_evaluation = not trains
+        self._has_evaluated = not trains
         self.shows_forward |= trains
         self._begin(FORWARD if trains else BETWEEN)
 
@@ -104,17 +113,27 @@ class Loop:
     def backward_begins(self, loss: Any = None) -> None:
         """loss: what it is called on; None: that is not known."""
         self._cut_if_all_have_stepped()
-        if loss is not None and not self.depth(BACKWARD):  # where activations are made anew, it calls itself
+        if BACKWARD in self._within:  # where activations are made anew, it calls itself
+            self._begin(BACKWARD)
+            return
+        if loss is not None:
             self._losses.append(loss)
-        self._looks_like_evaluation = False
-        is_first = BACKWARD not in self.timer.phases
+        self._epoch += self._has_new_pass or self._epoch < 0  # the first pass may have begun unseen
+        self._has_new_pass = self._has_evaluated = False
+        is_of_optimizer = self._within[-1:] == [OPTIMIZER] and BACKWARD not in self.timer.phases
         self._begin(BACKWARD)
-        if is_first and self._within[-2:-1] == [OPTIMIZER]:
-            self._rename(self._optimizer_began, {OPTIMIZER: FORWARD})  # which an optimizer calls before backward
+        if is_of_optimizer:
+            self._rename(self._optimizer_began, {OPTIMIZER: FORWARD})  # which it calls before backward
+        self._backward_began = len(self.timer.phases)
         self.timer.forward_is_over = True
 
     def backward_ends(self) -> None:
         self._finish()
+        if BACKWARD in self._within:
+            return
+        self._used = len(self.timer.phases), self._samples
+        if self._end is not None and self._end.phases > self._backward_began:  # backward has called the optimizers
+            self._end = self._here()
         if not self._within:
             self._otherwise = BETWEEN
             self._after_backward = len(self.timer.phases), self._calls()
@@ -143,9 +162,10 @@ class Loop:
         self._after_backward = None
         self._known.add(optimizer)
         if not self._is_marked:
-            self._end = self._end_here()
+            self._end = self._here()
 
     def aggregate_begins(self) -> None:
+        """The loop says so."""
         self._begin(AGGREGATE)
 
     def aggregate_ends(self) -> None:
@@ -157,7 +177,7 @@ class Loop:
         self._note(self._phase())
         self._losses = self._losses if loss is None else [loss]
         self._samples += samples
-        self._cut(self._end_here())
+        self._cut(self._here())
 
     def depth(self, phase: str) -> int:
         """How many calls of this phase are under way, one within the other."""
@@ -167,6 +187,9 @@ class Loop:
         """The loop is over."""
         if self._end is not None:
             self._cut(self._end)
+
+    def _here(self) -> End:
+        return End(len(self.timer.phases), self._calls(), self._samples, len(self._losses))
 
     # Phases.
 
@@ -191,10 +214,10 @@ class Loop:
         phases[first:] = [names.get(phase, phase) for phase in phases[first:]]
 
     def _forget_batches(self) -> None:
-        self._looks_like_evaluation = False
-        if BACKWARD not in self.timer.phases:
-            self._rename(0, {DATA: BETWEEN, FORWARD: BETWEEN})
-            self._samples = 0
+        """Those that were fetched since backward are an evaluation's."""
+        phases, self._samples = self._used
+        self._rename(phases, {DATA: BETWEEN, FORWARD: BETWEEN})
+        self._has_new_pass = self._has_evaluated = False
 
     def _cut_if_all_have_stepped(self) -> None:
         """In a loop without a loader, a step is over once no optimizer is left that could make one."""
@@ -202,12 +225,10 @@ class Loop:
         if self._end is not None and is_last:
             self._cut(self._end)
 
-    def _end_here(self) -> End:
-        return End(len(self.timer.phases), self._calls(), self._samples, len(self._losses))
-
     def _cut(self, end: End) -> None:
         """A step ended there; what came since then belongs to the one that follows."""
         phases, calls, samples, losses = end
+        self._used = max(0, self._used[0] - phases), max(0, self._used[1] - samples)
         over, following = self.timer, PhaseTimer(self._clock, self.timer.step + 1)
         following.phases, over.phases = over.phases[phases:], over.phases[:phases]
         following.moments, over.moments = over.moments[phases:], over.moments[: phases + 1]
@@ -217,4 +238,4 @@ class Loop:
         self._end = self._after_backward = None
         self._has_fetched = False
         self._stepped.clear()
-        self._ended(Cut(over, calls, samples, of_step, following))
+        self._ended(Cut(over, calls, samples, of_step, max(0, self._epoch), following))

@@ -5,7 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -88,7 +88,6 @@ class Observer:
         self.optimizer_begins, self.optimizer_ends = self._loop.optimizer_begins, self._loop.optimizer_ends
         self._tap.begin(self._loop.timer)
         self._delays.begin(0)
-        self._epoch = -1
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
 
@@ -98,14 +97,13 @@ class Observer:
 
     def data_ends(self, iterator: Any, batch: Any, trains: bool) -> None:
         """batch: None where there was none left."""
-        if batch is not None and trains:
-            self._epoch += getattr(iterator, "_num_yielded", 0) == 1  # the first batch of a pass over the data
-        self._data_ends(None if batch is None else samples_in(batch) or 0, trains)
+        is_first = getattr(iterator, "_num_yielded", 0) == 1
+        self._data_ends(None if batch is None else samples_in(batch) or 0, trains, is_first=is_first)
 
-    def _data_ends(self, samples: int | None, trains: bool) -> None:
-        if samples is not None and trains:
-            self._delay("data")
-        self._loop.data_ends(samples, trains)
+    def _data_ends(self, samples: int | None, trains: bool, *, is_first: bool) -> None:
+        if samples is not None and trains and self._loop.depth("data") == 1:
+            self._delays.at("data")
+        self._loop.data_ends(samples, trains, is_first=is_first)
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has made the one out of the other."""
@@ -120,14 +118,10 @@ class Observer:
         self._loop.backward_begins(None if tensors is None else self._loss_of(tensors))
 
     def backward_ends(self) -> None:
-        self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
-        self._delay("backward")
+        if self._loop.depth("backward") == 1:
+            self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
+            self._delays.at("backward")
         self._loop.backward_ends()
-
-    def _delay(self, phase: Literal["data", "backward"]) -> None:
-        """Put in what is asked for at the end of a phase; not in one that is within another of its kind."""
-        if self._loop.depth(phase) == 1:
-            self._delays.at(phase)
 
     def _loss_of(self, tensors: Any) -> Tensor | float:
         loss = tensors[0] if isinstance(tensors, Sequence) and len(tensors) == 1 else tensors
@@ -162,7 +156,7 @@ class Observer:
         name, trains = self._marks.pop() if self._marks else (None, False)  # none: it began before this loop was seen
         match name:
             case "data":
-                self._data_ends(0, trains)
+                self._data_ends(0, trains, is_first=False)
             case "forward":
                 self._loop.forward_ends(trains)
             case "backward":
@@ -210,7 +204,7 @@ class Observer:
         number = step.timer.step
         record = StepRecord(
             step=number,
-            epoch=max(0, self._epoch),
+            epoch=step.epoch,
             timer=step.timer,
             samples=step.samples,
             loss=step.losses,
