@@ -66,7 +66,10 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
         click.echo(printable(text), err=True)
 
     with refusing(JoinError, NetworkError, PlaceError, TicketError):
-        sys.exit(interruptible(lambda: join_run(read_ticket(ticket), node_here(node, kind, report), report)))
+        read = read_ticket(ticket)
+        if read.watching is not None:
+            raise Refusal("this ticket is for a training that is watched: `ddptui watch --join TICKET -- COMMAND`")
+        sys.exit(interruptible(lambda: join_run(read, node_here(node, kind, report), report)))
 
 
 @click.command()

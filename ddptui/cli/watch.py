@@ -1,16 +1,19 @@
 """`ddptui watch`: a training of the user's own, as it is."""
 
+import shlex
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from ddptui.cli.common import RUNS_OPTION, SET_OPTION, Refusal, interruptible, overrides_of, refusing
 
 if TYPE_CHECKING:
     from ddptui.config.preset import Preset
 
+LISTENING = ("ddptui", "watch", "--join", "TICKET", "--", "COMMAND")  # what is typed on each host
 OF_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
@@ -21,6 +24,12 @@ OF_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 @click.option("--name", help="Its name in the list of runs (default: the script's).")
 @click.option("--no-ui", is_flag=True, help="The training keeps this terminal; the report follows on stderr.")
 @click.option("--kill-on-exit", is_flag=True, help="End the training when the console ends.")
+@click.option("--listen", is_flag=True, help="Wait for a training on other hosts, where --join names this console.")
+@click.option("--interface", metavar="NAME", help="With --listen: the network interface that other hosts reach.")
+@click.option("--port", type=click.IntRange(1024, 65000), help="With --listen (default: by the run's name).")
+@click.option(
+    "--join", "ticket", metavar="TICKET", help="Watch from the console that listens: its ticket, or the file."
+)
 @SET_OPTION
 @RUNS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="With --no-ui: results.json on stderr, instead of the report.")
@@ -36,6 +45,10 @@ def watch(
     name: str | None,
     no_ui: bool,
     kill_on_exit: bool,
+    listen: bool,
+    interface: str | None,
+    port: int | None,
+    ticket: str | None,
     assignments: tuple[str, ...],
     runs: str | None,
     as_json: bool,
@@ -44,14 +57,23 @@ def watch(
     from ddptui.engines.local.foreign import Terms
     from ddptui.store.runs import runs_folder
 
+    if ticket is not None:
+        _join(context, command, ticket)
+    _check_listening(command, listen=listen, only_then=(interface, port), kills=kill_on_exit)
     before = context.obj or {}  # `ddptui --runs DIR watch …`
-    preset = _preset(command, name, skip, steps, (*before.get("assignments", ()), *assignments))
+    overrides = (*before.get("assignments", ()), *assignments)
+    called = name or ("elsewhere" if listen else None)
+    preset = _preset(LISTENING if listen else command, called, skip, steps, overrides)
+    if listen:
+        preset = _listening(preset, interface, port)
     folder = runs_folder(runs or before.get("runs"))
     in_terminal = no_ui or as_json or not sys.stdout.isatty()
-    terms = Terms(in_terminal=in_terminal, outlives=not kill_on_exit, every=every)
+    starts_here = in_terminal and not listen
+    terms = Terms(in_terminal=starts_here, outlives=not kill_on_exit, elsewhere=listen, every=every)
     if in_terminal:
-        from ddptui.run.watch import watch as watch_here
+        from ddptui.run import watch as headless
 
+        watch_here = headless.listen if listen else headless.watch
         sys.exit(interruptible(lambda: watch_here(preset, folder, terms, as_json=as_json)))
     from ddptui.tui.start import start
 
@@ -64,14 +86,63 @@ def _preset(
     """The command as a preset. Raises Refusal."""
     from ddptui.config.trial import TrialError
     from ddptui.config.watched import preset_of
-    from ddptui.engines.local.foreign import NOT_FOUND
     from ddptui.engines.preflight_machine import check_temporary_folder
+
+    if command != LISTENING:
+        _check_command(command)
+    with refusing(TrialError):
+        preset = preset_of(command, name=name, skip=skip, steps=steps, overrides=overrides_of(assignments))
+    check_temporary_folder()
+    return preset
+
+
+def _check_command(command: tuple[str, ...]) -> None:
+    from ddptui.engines.local.foreign import NOT_FOUND
 
     if not command:
         raise Refusal("which command? as in `ddptui watch -- torchrun --nproc_per_node=2 train.py`")
     if shutil.which(command[0]) is None:
         raise Refusal(f"{command[0]}: {NOT_FOUND}")
-    with refusing(TrialError):
-        preset = preset_of(command, name=name, skip=skip, steps=steps, overrides=overrides_of(assignments))
-    check_temporary_folder()
-    return preset
+
+
+def _check_listening(
+    command: tuple[str, ...], *, listen: bool, only_then: tuple[str | int | None, ...], kills: bool
+) -> None:
+    if listen and command:
+        typed = shlex.join(["ddptui", "watch", "--join", "TICKET", "--", *command])
+        raise Refusal(f"--listen starts no command: leave it out, and type on each host, this one too: `{typed}`")
+    if listen and kills:
+        raise Refusal("--kill-on-exit: a console that listens has started nothing that it could end")
+    if not listen and any(option is not None for option in only_then):
+        raise Refusal("--interface and --port are for a console that other hosts reach: add --listen")
+
+
+def _listening(preset: "Preset", interface: str | None, port: int | None) -> "Preset":
+    """The preset of a console that listens. Raises Refusal."""
+    import msgspec
+
+    from ddptui.config.engine import EngineOptions
+    from ddptui.host.network import NetworkError, choose_interface
+
+    with refusing(NetworkError):
+        choose_interface(interface)
+    return msgspec.structs.replace(preset, engine=EngineOptions(name="join", interface=interface, port=port))
+
+
+def _join(context: click.Context, command: tuple[str, ...], spelled: str) -> NoReturn:
+    """Run a command whose ranks are watched elsewhere. Raises Refusal."""
+    from ddptui.engines.base import LaunchRefused
+    from ddptui.engines.join.ticket import TicketError, read_ticket
+    from ddptui.run import watch as headless
+
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = [name for name, source in sources.items() if source is ParameterSource.COMMANDLINE]
+    if others := sorted(set(given) - {"command", "ticket", "no_ui"}):
+        option = others[0].replace("as_json", "json").replace("assignments", "set").replace("_", "-")
+        raise Refusal(f"--{option} is for the console that listens: give it there")
+    _check_command(command)
+    with refusing(TicketError, LaunchRefused):
+        ticket = read_ticket(spelled)
+        if ticket.watching is None:
+            raise Refusal("this ticket is for `ddptui join`: to watch a training, `ddptui watch --listen` has another")
+        sys.exit(interruptible(lambda: headless.join(ticket, command)))

@@ -23,6 +23,7 @@ class Launch(Protocol):
 
     start: StartKind = "cold"  # warm: its ranks were forked from a process that has imported torch
     start_why: str = ""  # why it is cold, where the trial does not ask for it
+    ends_with_ranks: bool = False  # there is no process of it whose end could be waited for
 
     # The answers given here are those of a launch on other hosts, where the console cannot look at processes.
 

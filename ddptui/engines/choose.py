@@ -15,6 +15,10 @@ def engine_for(options: EngineOptions, run: Run, warm: WarmParent, terms: Terms 
         match options.name:
             case "local":
                 return LocalEngine(run.folder, warm, terms)
+            case "join" if terms is not None and terms.elsewhere:
+                from ddptui.engines.join.listen import ListeningEngine
+
+                return ListeningEngine(options, run, terms.every)
             case "join":
                 from ddptui.engines.join.engine import JoinEngine  # here, as below: most runs are local
 

@@ -1,44 +1,89 @@
-"""`ddptui watch --no-ui`: the command has the terminal, as if nothing watched it; the report follows on stderr."""
+"""`ddptui watch` without a console's screen: the command has the terminal, as if nothing watched it, and the report
+follows on stderr. Or the command runs on other hosts: one process listens, and on each host one joins."""
 
+import signal
 import sys
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ddptui.analysis.compare import RunningResults
+from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.engines.local.foreign import Terms
+from ddptui.engines.join.ticket import Ticket
+from ddptui.engines.local.foreign import ForeignLaunch, Terms, start_for_console_elsewhere
 from ddptui.host.machine import describe
 from ddptui.live.headline import refusal
 from ddptui.report import table
 from ddptui.run import lab
+from ddptui.run.headless import EXIT_CODES
 from ddptui.run.output import width
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
 from ddptui.text.words import printable
+from ddptui.wire.connection import HUB, KEYS, TOKEN
 from ddptui.wire.records import Ended, Message, Notice, Refused
 
 
 def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool) -> int:
     """Run a preset's only command in this terminal, and watch it. Returns the command's own exit code; 2 if it could
     not be started."""
+    _follow(preset, runs, terms, lab.Controls(), as_json=as_json)
+    return exit_code_of(terms.launch) if terms.launch is not None else 2
+
+
+def listen(preset: Preset, runs: Path, terms: Terms, *, as_json: bool) -> int:
+    """Watch a training that is started on other hosts, until it ends, or Ctrl-C. Returns the exit code: 0 if all went
+    well."""
+    controls = lab.Controls()
+    with stopping_at_interrupt(controls):
+        results = _follow(preset, runs, terms, controls, as_json=as_json)
+    return EXIT_CODES[results.status]
+
+
+def join(ticket: Ticket, command: Sequence[str]) -> int:
+    """Run a command in this terminal, whose ranks the console of a ticket watches. Returns the command's own exit code.
+    Raises LaunchRefused."""
+    assert ticket.watching is not None
+    way = {HUB: ticket.endpoint, TOKEN: ticket.token, KEYS: ticket.keys.spell()}
+    with TemporaryDirectory(prefix="ddptui-") as folder:
+        return exit_code_of(start_for_console_elsewhere(command, ticket.watching, way, Path(folder)))
+
+
+def exit_code_of(launch: ForeignLaunch) -> int:
+    """Wait for the end of a command, and return its exit code as a shell has it."""
+    code = launch.wait(tell)
+    return code if code >= 0 else 128 - code
+
+
+def _follow(preset: Preset, runs: Path, terms: Terms, controls: lab.Controls, *, as_json: bool) -> Results:
+    """Watch to the end; then print the report."""
     run = Run.create(runs, preset, describe())
     results = RunningResults(preset, run.name, run.environment())
     try:
-        with run.held(), closing(lab.run_preset(preset, run, results=results, terms=terms)) as stream:
+        with run.held(), closing(lab.run_preset(preset, run, controls, results=results, terms=terms)) as stream:
             for message in stream:
                 for line in said(message):
                     tell(line)
     except (RunLost, OSError) as error:
         tell(f"no longer watched: {error}; the training goes on")
-    if terms.launch is None:
-        return 2
     if as_json:
         say(table.as_json(results.results, preset))
     elif any(trial.repeats for trial in results.results.trials):
         say(f"\n{table.text(results.results, preset, width())}")
     tell(f"kept in {run.folder}")
-    code = terms.launch.wait()
-    return code if code >= 0 else 128 - code  # as a shell has it
+    return results.results
+
+
+@contextmanager
+def stopping_at_interrupt(controls: lab.Controls) -> Iterator[None]:
+    """Ctrl-C ends the watching, but not the report."""
+    before = signal.signal(signal.SIGINT, lambda *_: controls.stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def said(message: Message) -> list[str]:

@@ -15,6 +15,7 @@ from ddptui.text.words import count, ending
 from ddptui.wire.messages import Done, Hello, RankMessage, Step
 from ddptui.wire.records import Ended, Stop
 
+LOST_AFTER_S = 60.0  # without a word of any rank, where there is no process that could be looked at
 INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # exit codes of what Ctrl-C has ended
 
 
@@ -27,10 +28,13 @@ class WatchSupervisor:
         self._steps: set[int] = set()  # ranks that have made one
         self._done: set[int] = set()
         self._exit_code: int | None = None
+        self._last_heard = 0.0  # as of time.monotonic(); 0: nothing was heard yet
         self.clocks = Clocks()
 
     def add(self, messages: Sequence[RankMessage]) -> None:
         """Take note of what ranks sent."""
+        if messages:
+            self._last_heard = time.monotonic()
         for message in messages:
             self.clocks.add(message)
             match message:
@@ -60,9 +64,15 @@ class WatchSupervisor:
         return 0 < self._hub.world_size == len(self._done)
 
     def is_over(self) -> bool:
-        """Whether the command has ended, or as many steps were watched as were asked for."""
+        """Whether the command has ended, or as many steps were watched as were asked for; elsewhere, whether its ranks
+        are done, or lost."""
         self._exit_code = self._launch.exit_code
-        return self._exit_code is not None or (self._trial.steps is not None and self.has_trained())
+        ends_with_ranks = self._launch.ends_with_ranks or self._trial.steps is not None
+        return self._exit_code is not None or (ends_with_ranks and self.has_trained()) or self._are_lost()
+
+    def _are_lost(self) -> bool:
+        is_silent = 0 < self._last_heard < time.monotonic() - LOST_AFTER_S
+        return self._launch.ends_with_ranks and is_silent and not self.has_trained()
 
     def ended(self) -> Ended:
         """How the command ended; and why there are no figures, if there are none."""
@@ -74,6 +84,8 @@ class WatchSupervisor:
     def _problem(self) -> str | None:
         if self._exit_code:
             return failure.with_log(f"the command {ending(self._exit_code)}", self._repeat.log(LAUNCHER_LOG))
+        if self._are_lost():
+            return f"nothing was heard of its ranks for {LOST_AFTER_S:.0f} s: they were killed, or cannot be reached"
         if self._hub.other_version:
             return self._hub.other_version
         if not self._hub.hellos:

@@ -12,6 +12,7 @@ from zmq.utils import z85
 from ddptui import __version__
 from ddptui.host.files import open_plain
 from ddptui.wire.connection import Keys
+from ddptui.wire.watching import Watching
 
 MARK = "ddptui1:"  # the number changes with the fields of a ticket
 MARK_OF_ANY_VERSION = re.compile(r"ddptui\d{1,9}:", re.ASCII)
@@ -26,13 +27,14 @@ class TicketError(ValueError):
     """No valid ticket. One line that says why, and what to do."""
 
 
-class Ticket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Ticket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The console's address, and the keys and the token of one run. It grants no more than to take part in that run."""
 
     run: str
     endpoint: str
     token: str
     keys: Keys
+    watching: Watching | None = None  # what of a training is reported, if the console waits for one to watch
 
     def spell(self) -> str:
         """The ticket as a line of text."""

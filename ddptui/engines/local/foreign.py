@@ -7,8 +7,8 @@ signals that are sent to the console, and goes on if the console ends.
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -37,46 +37,69 @@ LOOK_EVERY_S = 0.05  # while only the command's end is waited for
 class Terms:
     """On which terms commands are watched. The defaults are those of a preset, whose commands belong to the console."""
 
-    def __init__(self, *, in_terminal: bool = False, outlives: bool = False, every: int = 1) -> None:
+    def __init__(
+        self, *, in_terminal: bool = False, outlives: bool = False, elsewhere: bool = False, every: int = 1
+    ) -> None:
         """in_terminal: the command has the console's input and output, and gets its signals. outlives: it goes on when
-        the console lets go of it, or ends. every: so many steps one is reported."""
-        self.in_terminal, self.outlives, self.every = in_terminal, outlives, every
+        the console lets go of it, or ends. elsewhere: it is started on other hosts, not by the console. every: so many
+        steps one is reported."""
+        self.in_terminal, self.outlives, self.elsewhere, self.every = in_terminal, outlives, elsewhere, every
         self.launch: ForeignLaunch | None = None  # the last one that was started
 
     def start(self, trial: Trial, hub: Hub, folder: Path) -> "ForeignLaunch":
         """Start a trial's command in the current folder. folder: for the log of its output. Raises LaunchRefused."""
-        watching = Watching(skip=trial.warmup_steps, steps=trial.steps, every=self.every, bottleneck=trial.bottleneck)
-        environment = variables(trial, watching, hub, os.environ)
-        command = [*trial.command]
-        try:
+        command, watching = [*trial.command], watching_of(trial, self.every)
+        own = {**os.environ, **own_variables(trial)}
+        environment = variables(own, watching, hub.rank_environment | {CONSOLE_PID: str(os.getpid())}, hub.folder)
+        with refusing_launch(command):
             if self.in_terminal:
-                process = subprocess.Popen(
-                    command, env=environment, preexec_fn=None if self.outlives else end_with_parent
-                )
+                preexec = None if self.outlives else end_with_parent
+                process = subprocess.Popen(command, env=environment, preexec_fn=preexec)
             else:
                 with (folder / LAUNCHER_LOG).open("wb") as log:
                     process = _start_apart(command, environment, hub.folder, log, outlives=self.outlives)
-        except FileNotFoundError:
-            raise LaunchRefused(f"{printable(command[0])}: {NOT_FOUND}") from None
-        except OSError as error:
-            raise LaunchRefused(f"{printable(command[0])}: {error.strerror}: nothing was started") from None
         self.launch = ForeignLaunch(process, hub.folder, self)
         return self.launch
 
 
-def variables(trial: Trial, watching: Watching, hub: Hub, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the command: the console's own, the trial's, and what has its ranks watched."""
-    own = own_variables(trial)
-    before = own.get("PYTHONPATH", environ.get("PYTHONPATH"))
+def watching_of(trial: Trial, every: int) -> Watching:
+    """What of a trial's command is reported. every: so many steps one is."""
+    return Watching(skip=trial.warmup_steps, steps=trial.steps, every=every, bottleneck=trial.bottleneck)
+
+
+def start_for_console_elsewhere(
+    command: Sequence[str], watching: Watching, rank_environment: Mapping[str, str], folder: Path
+) -> "ForeignLaunch":
+    """Start a command here whose ranks a console on another host watches. folder: for what its processes note. Raises
+    LaunchRefused."""
+    with refusing_launch(command):
+        process = subprocess.Popen(command, env=variables(os.environ, watching, rank_environment, folder))
+    return ForeignLaunch(process, folder, Terms(in_terminal=True, outlives=True))
+
+
+@contextmanager
+def refusing_launch(command: Sequence[str]) -> Iterator[None]:
+    """Turns an OSError into LaunchRefused."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise LaunchRefused(f"{printable(command[0])}: {NOT_FOUND}") from None
+    except OSError as error:
+        raise LaunchRefused(f"{printable(command[0])}: {error.strerror}: nothing was started") from None
+
+
+def variables(
+    own: Mapping[str, str], watching: Watching, rank_environment: Mapping[str, str], folder: Path
+) -> dict[str, str]:
+    """The environment of a command: its own, and what has its ranks watched. folder: for what its processes note."""
+    before = own.get("PYTHONPATH")
     path = [str(lab_root() / "workers" / "watch" / "inject"), *([before] if before is not None else [])]
     return {
-        **environ,
         **own,
-        **hub.rank_environment,
+        **rank_environment,
         **watching.spell(),
         "PYTHONPATH": os.pathsep.join(path),
-        NOTES: str(hub.folder / NOTES_FILE),
-        CONSOLE_PID: str(os.getpid()),
+        NOTES: str(folder / NOTES_FILE),
         SILENCE_S: str(LET_GO_AFTER_S),
     }
 
@@ -156,12 +179,14 @@ class ForeignLaunch(Launch):
             end_all(self._process.pid)
             self._process.poll()
 
-    def wait(self) -> int:
-        """Wait for the command's end, and pass signals on meanwhile. Returns its exit code; then signals are this
-        process's own again."""
+    def wait(self, tell: Callable[[str], None]) -> int:
+        """Wait for the command's end; meanwhile pass signals on, and tell notices. Returns its exit code; then signals
+        are this process's own again."""
         while (code := self.exit_code) is None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(LOOK_EVERY_S)
+            for notice in self.take_notices():
+                tell(notice)
         if self._passes_signals:
             self._passes_signals = False
             while signal.sigtimedwait(PASSED_ON, 0) is not None:  # they were for the command

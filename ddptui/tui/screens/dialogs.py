@@ -76,10 +76,15 @@ class LettingGo(Dialog[bool | None]):
                 yield Button("End it (e)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
 
 
+LEAVING = "Stop watching this training? It goes on, on its own hosts. What was seen is kept."
+
+
 async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) -> bool:
     """Ask whether a run may be stopped; of a training of the user's own also whether it is to end with that."""
     if not terms.outlives:
         return await app.push_screen_wait(Confirm(question, yes=yes, no="Go on")) is True
+    if terms.elsewhere:
+        return await app.push_screen_wait(Confirm(LEAVING, yes="Stop watching", no="Go on")) is True
     ends = await app.push_screen_wait(LettingGo())
     if ends:
         terms.outlives = False

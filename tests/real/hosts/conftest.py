@@ -7,14 +7,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from tests.support.runner import arguments, environment
+
 HOSTS = 3
+SOON_S = 240  # two cores may have much else to do
 ETC = Path("/etc/netns")  # what `ip netns exec` lays over /etc
 
 
@@ -94,3 +98,54 @@ def _plug(host: Host, number: int, switch: str, everybody: list[Host]) -> None:
     run("ip", "-n", host.space, "address", "add", f"{host.address}/24", "dev", "eth0")
     for name in ("lo", "eth0"):
         run("ip", "-n", host.space, "link", "set", name, "up")
+
+
+def until(ready: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + SOON_S
+    while not (found := ready()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+    return found
+
+
+class Consoles:
+    """A console on the first host, and nodes on others."""
+
+    def __init__(self, stack: ExitStack, hosts: list[Host], folder: Path) -> None:
+        self._stack = stack
+        self._hosts = hosts
+        self.runs = folder / "runs"
+
+    def start(self, host: Host, *words: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            host.line(*arguments(*words)),
+            env=environment(self.runs),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._stack.callback(_end, process)
+        return process
+
+    def console(self, preset: Path, *words: str) -> "subprocess.Popen[str]":
+        return self.start(self._hosts[0], "--preset", str(preset), "--json", "--engine", "join", *words)
+
+    def ticket(self) -> str:
+        return str(until(lambda: next(self.runs.glob("*/ticket"), None), "no ticket"))
+
+    def steps(self) -> int:
+        """How many steps have been told of."""
+        return sum(path.read_bytes().count(b'"type":"Step"') for path in self.runs.glob("*/*/*/messages.jsonl"))
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    with process:
+        process.kill()
+
+
+@pytest.fixture
+def consoles(hosts: list[Host], tmp_path: Path) -> Iterator[Consoles]:
+    with ExitStack() as stack:
+        yield Consoles(stack, hosts, tmp_path)
+        assert not [host for host in hosts if host.pids()], "processes are left on hosts"

@@ -1,0 +1,73 @@
+"""`ddptui watch --listen`: the console waits for a training that is started elsewhere, on one host or on several, by
+`ddptui watch --join TICKET -- COMMAND`. It starts and ends nothing there."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from ddptui.config.engine import EngineOptions
+from ddptui.config.trial import Trial
+from ddptui.engines.base import Engine, Launch
+from ddptui.engines.hub import Hub
+from ddptui.engines.join.engine import TICKET, short
+from ddptui.engines.join.ticket import Ticket
+from ddptui.engines.local.foreign import watching_of
+from ddptui.host.folders import write_private
+from ddptui.host.network import choose_interface, port_of
+from ddptui.store.journal import RepeatJournal
+from ddptui.store.runs import Run
+
+
+class ListeningEngine(Engine):
+    """Lets the ranks of a training connect, wherever they are."""
+
+    def __init__(self, options: EngineOptions, run: Run, every: int) -> None:
+        """every: so many steps one is reported. Raises NetworkError."""
+        self._run, self._every = run, every
+        self._at = choose_interface(options.interface).address, options.port or port_of(run.name)
+        self._ticket = run.folder / TICKET
+
+    def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
+        return [*trial.command]
+
+    def environment(self, trial: Trial) -> dict[str, str]:
+        return {}
+
+    def open_hub(self, world_size: int) -> Hub:
+        return Hub(world_size, at=self._at)
+
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "ListeningLaunch":
+        assert hub.socket.curve is not None  # a socket on the network is encrypted
+        ticket = Ticket(
+            run=self._run.name,
+            endpoint=hub.endpoint,
+            token=hub.token,
+            keys=hub.socket.curve.keys,
+            watching=watching_of(trial, self._every),
+        )
+        write_private(self._ticket, ticket.spell() + "\n")
+        return ListeningLaunch(self._ticket)
+
+    def close(self) -> None:
+        """Delete the ticket."""
+        with suppress(OSError):
+            self._ticket.unlink()
+
+
+class ListeningLaunch(Launch):
+    """A training elsewhere. It is over when its ranks are."""
+
+    ends_with_ranks = True
+    exit_code = None
+
+    def __init__(self, ticket: Path) -> None:
+        self._notices = [
+            f"waiting for a training: on each of its hosts, type `ddptui watch --join {short(ticket)} -- COMMAND`, or "
+            "pass the line in that file"
+        ]
+
+    def take_notices(self) -> list[str]:
+        notices, self._notices = self._notices, []
+        return notices
+
+    def stop(self) -> None:
+        """It is not ours to end."""
