@@ -109,7 +109,8 @@ class ForeignLaunch(Launch):
         """folder: the launch's. terms: may change while it runs."""
         self._process = process
         self._notes = folder / NOTES_FILE
-        self._said = 0  # bytes of the notes that were read
+        self._read = 0  # bytes of the notes
+        self._said: set[str] = set()  # the reasons among them
         self._processes: dict[int, psutil.Process] = {}
         self._terms = terms
         self._passes_signals = terms.in_terminal
@@ -132,11 +133,13 @@ class ForeignLaunch(Launch):
     def take_notices(self) -> list[str]:
         """Why processes are not watched, as they say themselves; each reason once."""
         with suppress(OSError), self._notes.open("rb") as file:
-            file.seek(self._said)
+            file.seek(self._read)
             text = file.read(MOST_NOTES)
-            self._said += len(text)
+            self._read += len(text)
             reasons = dict.fromkeys(text.decode("utf-8", "replace").splitlines())
-            return [f"not watched: {printable(reason)}" for reason in reasons]
+            new = [reason for reason in reasons if reason not in self._said]
+            self._said.update(new)
+            return [f"not watched: {printable(reason)}" for reason in new]
         return []
 
     def add_rank(self, hello: Hello) -> None:
