@@ -174,6 +174,10 @@ def test_a_command_that_trains_nothing_ends_as_it_would_and_that_is_said(
     assert any(why in line for line in done.stderr.splitlines()), done.stderr
 
 
+def said_why(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if line.startswith("ddptui: not watched")]
+
+
 def test_where_a_package_is_missing_that_is_said_once_and_the_training_goes_on(tmp_path: Path) -> None:
     (tmp_path / "msgspec.py").write_text("raise ImportError('no msgspec here')")
     command = [*TORCHRUN, *script("plain", "ddp", "none", "epochs=1")]
@@ -181,6 +185,24 @@ def test_where_a_package_is_missing_that_is_said_once_and_the_training_goes_on(t
     assert (done.returncode, done.stdout.count("loss")) == (0, 2)
     said = [line for line in done.stderr.splitlines() if line.startswith("ddptui: not watched")]
     assert said == ["ddptui: not watched: ImportError: no msgspec here"]
+
+
+@pytest.mark.parametrize(
+    ("python", "torch_version", "why"),
+    [
+        ("3, 9", "2.4.0", "its Python is 3.9, and ddptui watch needs 3.10 or newer"),
+        ("3, 10", "2.3.1+cu121", "its torch is 2.3, and ddptui watch needs 2.4 or newer"),
+    ],
+)
+def test_what_is_too_old_is_said_once_and_the_command_goes_on(
+    tmp_path: Path, python: str, torch_version: str, why: str
+) -> None:
+    (tmp_path / "torch.py").write_text(f"__version__ = '{torch_version}'")
+    code = f"import sys, time; sys.version_info = ({python}); import torch; time.sleep(0.3); print('went on')"
+    twice = f'{sys.executable} -c "{code}"; {sys.executable} -c "{code}"; exit 3'
+    done = watched(tmp_path / "runs", "--set", f'env=["PYTHONPATH={tmp_path}"]', "--", "sh", "-c", twice)
+    assert (done.returncode, done.stdout) == (3, "went on\n" * 2)
+    assert said_why(done) == [f"ddptui: not watched: {why}"]
 
 
 def test_the_environments_own_sitecustomize_and_workers_are_the_trainings(tmp_path: Path) -> None:
