@@ -21,7 +21,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 if TYPE_CHECKING:
     from .observer import Observer
 
-Note = Callable[[str], None]
+Note = Callable[[Exception], None]
 
 
 class Entrances:
@@ -65,7 +65,7 @@ class Entrances:
         self._is_over = True
         observer, self._observer = self._observer, None
         try:
-            self._note(f"{type(error).__name__}: {error}")
+            self._note(error)
             if observer is not None:
                 observer.give_up()
         except Exception:

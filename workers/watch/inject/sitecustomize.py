@@ -16,6 +16,7 @@ CHECKOUT = os.path.dirname(WORKERS)
 # where the console's package is: beside `workers`, or around it where it was installed (ddptui/_lab/workers)
 CONSOLE = CHECKOUT if os.path.isdir(os.path.join(CHECKOUT, "ddptui")) else os.path.dirname(os.path.dirname(CHECKOUT))
 OLDEST_PYTHON, OLDEST_TORCH = (3, 10), (2, 4)  # what the rest is written for
+PACKAGES = ("msgspec", "zmq")  # that the rest imports beside torch
 NOTES = "DDPTUI_NOTES"  # the file in which a process says why it is not watched
 
 
@@ -36,6 +37,14 @@ def import_the_environments_own() -> None:
     if spec is not None and spec.loader is not None:
         module = sys.modules["sitecustomize"] = module_from_spec(spec)
         spec.loader.exec_module(module)
+
+
+def note_error(error: Exception) -> None:
+    """Say what has failed."""
+    if isinstance(error, ModuleNotFoundError) and error.name in PACKAGES:
+        note("its environment lacks " + error.name + ": pip install msgspec pyzmq")
+    else:
+        note(f"{type(error).__name__}: {error}")
 
 
 class AfterTorch:
@@ -89,9 +98,9 @@ def enter(torch: Any) -> None:
         sys.meta_path.insert(0, ConsolesOwn())
         from ddptui_injected.watch import entrances  # type: ignore[import-not-found]
 
-        entrances.install(note)
+        entrances.install(note_error)
     except Exception as error:
-        note(f"{type(error).__name__}: {error}")
+        note_error(error)
 
 
 if NOTES in os.environ:
