@@ -213,6 +213,17 @@ def test_what_is_too_old_is_said_once_and_the_command_goes_on(
     assert said_why(done) == [f"ddptui: not watched: {why}"]
 
 
+def test_a_training_is_seen_that_looks_for_torch_before_it_imports_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import importlib.util\nassert importlib.util.find_spec('torch')\nimport torch\n"
+        "weight = torch.ones(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight], lr=0.1)\n"
+        "for _ in range(9):\n    weight.square().backward()\n    optimizer.step()\n"
+    )
+    done = watched(tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"))
+    assert done.returncode == 0, done.stderr
+    assert only_trial(tmp_path / "runs")["repeats"][0]["steps"] == 6
+
+
 def test_the_environments_own_sitecustomize_and_workers_are_the_trainings(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.greeting = 'hello'")
     (tmp_path / "workers.py").write_text("NAME = 'my own'")

@@ -54,11 +54,15 @@ class AfterTorch:
         if name != "torch":
             return None
         sys.meta_path.remove(self)
-        spec = find_spec("torch")
+        try:
+            spec = find_spec("torch")
+        finally:
+            sys.meta_path.insert(0, self)  # who asks may only want to know whether there is a torch
         if spec is not None and spec.loader is not None:
             import_torch = spec.loader.exec_module
 
             def import_and_enter(module: Any) -> None:
+                sys.meta_path.remove(self)
                 import_torch(module)
                 enter(module)
 
