@@ -12,6 +12,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
 
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Bottleneck, Trial
@@ -584,6 +586,60 @@ def test_closing_leaves_no_trace() -> None:
     dist.all_reduce(torch.ones(1))
     assert len(again.end()) == 1
     again.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_a_ddp_takes_its_users_own_hook_after_the_tap_is_attached() -> None:
+    network = DistributedDataParallel(nn.Linear(2, 2))
+    tap = tapped(network)
+    with torch.no_grad():
+        network(torch.ones(1, 2))  # an evaluation first
+    sent = []
+
+    def own(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        sent.append(bucket.buffer())
+        return default_hooks.allreduce_hook(dist.group.WORLD, bucket)
+
+    network.register_comm_hook(None, own)
+    tap.begin(PhaseTimer(Clock()))
+    network(torch.ones(1, 2)).sum().backward()
+    assert len(sent) == 1
+    assert [call.kind for call in tap.end()] == ["all_reduce"]
+    tap.close()
+
+
+def rank_of_three(rank: int, folder: str) -> None:
+    """Learn by torch DDP, of all ranks and of some, with each way of looking and without."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=3)
+    some = dist.new_group([0, 2])
+    learnt = []
+    for group in (None, some) if rank != 1 else (None,):
+        for hooks in (None, *WAYS):
+            look(bool(hooks))
+            network = DistributedDataParallel(nn.Linear(8, 8), process_group=group)
+            nn.init.constant_(network.module.weight, 0.1)
+            nn.init.constant_(network.module.bias, 0.1)
+            tap = Tap(Clock(), network, attached=hooks is not None)
+            numbers = torch.Generator().manual_seed(rank)
+            for _ in range(3):
+                network(torch.randn(4, 8, generator=numbers)).square().mean().backward()
+            tap.close()
+            learnt.append([parameter.grad for parameter in network.parameters()])
+    torch.save(learnt, f"{folder}/rank-{rank}.pt")
+    del network
+    leave()
+
+
+def test_torch_ddp_computes_the_same_bits_with_a_tap_in_groups_of_any_size(tmp_path: Path) -> None:
+    run_ranks(rank_of_three, (str(tmp_path),), 3)
+    for rank in range(3):
+        learnt = torch.load(tmp_path / f"rank-{rank}.pt")
+        assert len(learnt) == (1 if rank == 1 else 2) * (1 + len(WAYS))
+        of_all, of_some = learnt[: 1 + len(WAYS)], learnt[1 + len(WAYS) :]
+        for without, *tapped_ones in (of_all, of_some) if of_some else (of_all,):
+            for gradients in tapped_ones:
+                assert all(map(torch.equal, gradients, without))
 
 
 @pytest.mark.usefixtures("way")

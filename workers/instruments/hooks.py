@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from .records import Call
@@ -98,13 +97,27 @@ def attach_to_ddp(tap: Recorder, network: DistributedDataParallel, *, compiles: 
     """Have this torch DDP call an attached tap, too. Returns the calls that undo it. Where DDP needs a communication
     hook, that stays."""
     shield: Shield = untraced if compiles else lambda function: function
-    if not group_takes_hooks():
-        # DDP calls all_reduce in C++, unseen; this hook does the same through the function just wrapped. A DDP that has
-        # a hook already takes no second one, and calls the wrapped function from its own.
-        with suppress(RuntimeError):
-            network.register_comm_hook(None, default_hooks.allreduce_hook)
-    # its forward broadcasts first, and then calls the model
-    return [network.module.register_forward_pre_hook(shield(lambda *_: tap.settle())).remove]
+    is_seen = group_takes_hooks()
+
+    def before_model(*_: Any) -> None:
+        nonlocal is_seen
+        tap.settle()  # its forward broadcasts first, and then calls the model
+        if not is_seen and torch.is_grad_enabled():
+            # Not sooner: a DDP takes one hook only, and refuses the user's own after ours. That one calls the wrapped
+            # functions, too.
+            is_seen = True
+            with suppress(RuntimeError):
+                network.register_comm_hook(network.process_group, mean_as_ddp)
+
+    return [network.module.register_forward_pre_hook(shield(before_model)).remove]
+
+
+def mean_as_ddp(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """Do what DDP does in C++ without a hook, but by the function that is wrapped, so that the tap sees it."""
+    gradients = bucket.buffer()
+    gradients.mul_(1 / group.size())  # as DDP does: a division would give other bits
+    work = dist.all_reduce(gradients, group=group, async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
