@@ -88,7 +88,7 @@ def tapped(network: nn.Module | None = None, strategy: str = "all_reduce", *bott
 
 
 def after_forward(step: Step) -> list[Collective]:
-    """What DDP's forward broadcasts in C++ is seen by hooks alone."""
+    """What DDP's forward broadcasts in C++, hooks see one by one, and a function that is wrapped as a whole."""
     data, forward, *_ = step.phases_ns
     return [each for each in step.collectives if each.called_ns >= step.begin_ns + data + forward]
 
@@ -570,7 +570,8 @@ def test_steps_that_the_device_has_made_are_not_kept() -> None:
 @pytest.mark.usefixtures("way")
 def test_closing_leaves_no_trace() -> None:
     def functions() -> dict[str, Any]:
-        return {name: getattr(dist, name, None) for name in KIND_OF_FUNCTION} | {"wait": dist.Work.wait}
+        names = (*KIND_OF_FUNCTION, "_broadcast_coalesced")
+        return {name: getattr(dist, name, None) for name in names} | {"wait": dist.Work.wait}
 
     before = functions()
     tap = tapped()
@@ -586,6 +587,18 @@ def test_closing_leaves_no_trace() -> None:
     dist.all_reduce(torch.ones(1))
     assert len(again.end()) == 1
     again.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_what_the_forward_of_ddp_sends_is_seen() -> None:
+    network = DistributedDataParallel(nn.BatchNorm1d(2))
+    tap = tapped(network)
+    tap.begin(PhaseTimer(Clock()))
+    network(torch.ones(2, 2))
+    calls = tap.end()
+    assert {(call.kind, call.root, call.group) for call in calls} == {("broadcast", 0, ())}
+    assert sum(call.size for call in calls) == 2 * 2 * 4 + 8  # running mean and variance, and how many batches
+    tap.close()
 
 
 @pytest.mark.usefixtures("way")

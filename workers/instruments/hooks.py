@@ -1,8 +1,8 @@
 """Attaches a tap to torch.distributed, and detaches it again. There are two ways, which record the same.
 
 Process groups that take hooks (torch 2.15's do) report every call, also those that torch DDP makes in C++. Elsewhere
-the public functions are wrapped and DDP gets a communication hook; what DDP's forward sends then stays unseen. In both
-cases `Work.wait` is wrapped: there Python waits for what it has issued.
+the public functions are wrapped, and the one by which DDP's forward sends its buffers, however many there are; DDP gets
+a communication hook. In both cases `Work.wait` is wrapped: there Python waits for what it has issued.
 
 torch.compile traces all Python that it meets in a forward, hooks that C++ calls included. It would make our events a
 part of its graphs. So where anything may be compiled, all that torch calls here is excluded from tracing. Elsewhere it
@@ -132,7 +132,7 @@ def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
 def _hook(group: Any, tap: Recorder, shield: Shield) -> list[Undo]:
     names = torch._C._distributed_c10d.HookOpName.__members__
     kind_of = {member.value: KIND_OF_HOOK.get(name, name.lower()) for name, member in names.items()}
-    ranks = () if group is dist.group.WORLD else tuple(dist.get_process_group_ranks(group))
+    ranks = _ranks(group)
     open_calls: dict[int, Call] = {}
     group.register_pre_hook(HOOK_ID, shield(partial(_before_hook, tap, kind_of, ranks, open_calls)))
     group.register_post_hook(HOOK_ID, shield(partial(_after_hook, tap, open_calls)))
@@ -164,7 +164,7 @@ def _wrap_functions(tap: Recorder, shield: Shield) -> list[Undo]:
         if function := getattr(dist, name, None):  # an older torch lacks the newer names
             setattr(dist, name, shield(_wrapped(tap, name, function)))
             undo.append(partial(setattr, dist, name, function))
-    return undo
+    return [*undo, _wrap_broadcast_of_buffers(tap, shield)]
 
 
 def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -177,11 +177,10 @@ def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable
         group = passed.get("group")
         if group == dist.GroupMember.NON_GROUP_MEMBER:  # torch does nothing then, and so there is nothing to record
             return function(*arguments, **options)
-        ranks = () if group in (None, dist.group.WORLD) else tuple(dist.get_process_group_ranks(group))
         root = next((passed[argument] for argument in ROOT_ARGUMENTS if passed.get(argument) is not None), None)
         if root is None and kind in ("gather", "scatter"):
             root = 0  # their default
-        call = tap.before(kind, _size(kind, passed), root, ranks)
+        call = tap.before(kind, _size(kind, passed), root, _ranks(group))
         result = function(*arguments, **options)
         if call is not None:
             in_background = name in ("isend", "irecv") or bool(passed.get("async_op"))
@@ -189,6 +188,25 @@ def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable
         return result
 
     return recorded
+
+
+def _wrap_broadcast_of_buffers(tap: Recorder, shield: Shield) -> Undo:
+    function: Any = dist._broadcast_coalesced
+
+    @wraps(function)
+    def recorded(group: dist.ProcessGroup, tensors: Any, size: int, root: int = 0) -> None:
+        call = tap.before("broadcast", sum(tensor.nbytes for tensor in tensors), root, _ranks(group))
+        function(group, tensors, size, root)
+        if call is not None:
+            tap.issued(call, None, background=False)
+
+    dist._broadcast_coalesced = shield(recorded)
+    return partial(setattr, dist, "_broadcast_coalesced", function)
+
+
+def _ranks(group: Any) -> tuple[int, ...]:
+    """The ranks of a group; none stand for all."""
+    return () if group in (None, dist.group.WORLD) else tuple(dist.get_process_group_ranks(group))
 
 
 def _size(kind: str, passed: dict[str, Any]) -> int:
