@@ -1,10 +1,12 @@
 """Both ways of seeing collectives, the group's hooks and wrapping torch's functions, give the same record of every
 strategy, in a group of one and between real ranks; they leave no trace, and nobody waits for them."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -587,6 +589,23 @@ def test_closing_leaves_no_trace() -> None:
     dist.all_reduce(torch.ones(1))
     assert len(again.end()) == 1
     again.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_functions_that_a_module_has_imported_by_name_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    users = ModuleType("users")
+    monkeypatch.setitem(sys.modules, "users", users)
+    users.mean = function = dist.all_reduce
+    tap = tapped()
+    tap.begin(PhaseTimer(Clock()))
+    users.mean(torch.ones(1))
+    kept = users.mean
+    assert [call.kind for call in tap.end()] == ["all_reduce"]
+    tap.begin(PhaseTimer(Clock()))
+    tap.close()
+    assert users.mean is function
+    kept(torch.ones(1))
+    assert tap.called == 0
 
 
 @pytest.mark.usefixtures("way")

@@ -10,9 +10,11 @@ is not: that would take 1 µs a collective with torch 2.14, and 14 µs with 2.11
 """
 
 import inspect
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial, wraps
+from types import ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -159,12 +161,23 @@ def _after_hook(tap: Recorder, open_calls: dict[int, Call], hook: Any) -> None:
 
 
 def _wrap_functions(tap: Recorder, shield: Shield) -> list[Undo]:
+    wrapped = {
+        id(function): shield(_wrapped(tap, name, function))
+        for name in KIND_OF_FUNCTION
+        if (function := getattr(dist, name, None))  # an older torch lacks the newer names
+    }
     undo: list[Undo] = []
-    for name in KIND_OF_FUNCTION:
-        if function := getattr(dist, name, None):  # an older torch lacks the newer names
-            setattr(dist, name, shield(_wrapped(tap, name, function)))
-            undo.append(partial(setattr, dist, name, function))
+    for module in [dist, *_modules_outside_torch()]:
+        for name, function in list(vars(module).items()):
+            if id(function) in wrapped:  # modules import them by name, too
+                setattr(module, name, wrapped[id(function)])
+                undo.append(partial(setattr, module, name, function))
     return [*undo, _wrap_broadcast_of_buffers(tap, shield)]
+
+
+def _modules_outside_torch() -> list[ModuleType]:
+    modules = list(sys.modules.items())
+    return [module for name, module in modules if isinstance(module, ModuleType) and name.partition(".")[0] != "torch"]
 
 
 def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -82,7 +82,8 @@ class Tap:
         self._undo += attach_to_ddp(self, network, compiles=self._compiles)
 
     def close(self) -> None:
-        """Detach from torch."""
+        """Detach from torch, and record nothing more: a module may keep a wrapped function."""
+        self._timer = None
         while self._undo:  # drop each at once: they hold the group
             self._undo.pop()()
 
