@@ -1,6 +1,7 @@
 """Trainings that know nothing of ddptui, under `ddptui watch --no-ui`: who is late is named, and nothing is harmed."""
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -17,7 +18,14 @@ import torch
 from tests.support.runner import ENOUGH_S, arguments, ddptui, environment
 
 TRAININGS = Path(__file__).parents[1] / "support" / "trainings"
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+OLDER = os.environ.get("DDPTUI_OLDER_TORCH")  # a Python with an older torch, whose groups take no hooks
+
+
+def torchrun(python: str, ranks: int = 2) -> list[str]:
+    return [python, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
+
+
+TORCHRUN = torchrun(sys.executable)
 
 
 def script(name: str, *words: str) -> list[str]:
@@ -44,9 +52,11 @@ def journal(runs: Path) -> list[dict[str, Any]]:
 
 RARE = pytest.mark.rare
 LATE = {"data": (1, "data"), "forward": (1, "forward"), "backward": (1, "backward"), "checkpoint": (0, "between steps")}
+WITH_OLDER = (RARE, pytest.mark.skipif(OLDER is None, reason="DDPTUI_OLDER_TORCH names no Python with an older torch"))
 OFTEN = [("ddp", "forward"), ("by_hand", "checkpoint")]
 
 
+@pytest.mark.parametrize("python", [sys.executable, pytest.param(OLDER, marks=WITH_OLDER)], ids=["this", "older"])
 @pytest.mark.parametrize(
     ("way", "where", "rank", "phase"),
     [
@@ -55,9 +65,11 @@ OFTEN = [("ddp", "forward"), ("by_hand", "checkpoint")]
         for where, late in LATE.items()
     ],
 )
-def test_the_late_rank_and_its_phase_are_named(tmp_path: Path, way: str, where: str, rank: int, phase: str) -> None:
+def test_the_late_rank_and_its_phase_are_named(
+    tmp_path: Path, python: str, way: str, where: str, rank: int, phase: str
+) -> None:
     late_ms = 100 if where == "checkpoint" else 20
-    done = watched(tmp_path, "--", *TORCHRUN, *script("plain", way, where, f"late_ms={late_ms}", "epochs=1"))
+    done = watched(tmp_path, "--", *torchrun(python), *script("plain", way, where, f"late_ms={late_ms}", "epochs=1"))
     assert done.returncode == 0, done.stderr
     trial = only_trial(tmp_path)
     culprit = trial["summary"]["culprit"]
@@ -112,14 +124,17 @@ def test_delays_can_be_put_in_and_only_some_steps_be_watched(tmp_path: Path) -> 
     assert done.stdout.count("loss") == 2  # the training went on to its end
 
 
-def test_the_training_learns_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("python", "ranks"), [(sys.executable, 2), pytest.param(OLDER, 3, marks=WITH_OLDER)], ids=["this", "older"]
+)
+def test_the_training_learns_the_same_bits(tmp_path: Path, python: str, ranks: int) -> None:
     for name in ("with", "without"):
-        command = [*TORCHRUN, *script("plain", "ddp", "none", f"save={tmp_path / name}")]
+        command = [*torchrun(python, ranks), *script("plain", "ddp", "none", f"save={tmp_path / name}")]
         if name == "with":
             assert watched(tmp_path / "runs", "--", *command).returncode == 0
         else:
             subprocess.run(command, check=True, capture_output=True)
-    for rank in range(2):
+    for rank in range(ranks):
         one, other = (torch.load(tmp_path / f"{name}-{rank}.pth") for name in ("with", "without"))
         assert all(torch.equal(one[key], other[key]) for key in one)
 
