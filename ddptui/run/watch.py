@@ -25,9 +25,12 @@ def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool) -> int:
     results = RunningResults(preset, run.name, run.environment())
     try:
         with run.held(), closing(lab.run_preset(preset, run, results=results, terms=terms)) as stream:
+            told: set[str] = set()  # a notice may also be why there are no figures
             for message in stream:
                 for line in said(message):
-                    tell(line)
+                    if line not in told:
+                        tell(line)
+                    told.add(line)
     except (RunLost, OSError) as error:
         tell(f"no longer watched: {error}; the training goes on")
     if terms.launch is None:

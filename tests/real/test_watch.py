@@ -196,7 +196,7 @@ def said_why(done: subprocess.CompletedProcess[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("error", "why"),
     [
-        ("ModuleNotFoundError(name='msgspec')", "its environment lacks msgspec: pip install msgspec pyzmq"),
+        ("ModuleNotFoundError(name='zmq')", "its environment lacks pyzmq: pip install msgspec pyzmq"),
         pytest.param("ImportError('no msgspec here')", "ImportError: no msgspec here", marks=RARE),
     ],
 )
@@ -208,6 +208,7 @@ def test_where_a_package_is_missing_that_is_said_once_and_the_training_goes_on(
     done = watched(tmp_path / "runs", "--set", f'env=["PYTHONPATH={tmp_path}"]', "--", *command)
     assert (done.returncode, done.stdout.count("loss")) == (0, 2)
     assert said_why(done) == [f"ddptui: not watched: {why}"]
+    assert "no rank was seen" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ class ForeignLaunch(Launch):
         self._process = process
         self._notes = folder / NOTES_FILE
         self._read = 0  # bytes of the notes
-        self._said: set[str] = set()  # the reasons among them
+        self._said: list[str] = []  # the lines about them
         self._processes: dict[int, psutil.Process] = {}
         self._terms = terms
         self._passes_signals = terms.in_terminal
@@ -137,10 +137,14 @@ class ForeignLaunch(Launch):
             text = file.read(MOST_NOTES)
             self._read += len(text)
             reasons = dict.fromkeys(text.decode("utf-8", "replace").splitlines())
-            new = [reason for reason in reasons if reason not in self._said]
-            self._said.update(new)
-            return [f"not watched: {printable(reason)}" for reason in new]
+            said = [f"not watched: {printable(reason)}" for reason in reasons]
+            new = [line for line in said if line not in self._said]
+            self._said += new
+            return new
         return []
+
+    def end_reason(self) -> str | None:
+        return next(iter(self._said), None)
 
     def add_rank(self, hello: Hello) -> None:
         with suppress(psutil.NoSuchProcess):
