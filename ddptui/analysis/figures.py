@@ -44,13 +44,14 @@ def loss_of_steps(ranks: Iterable[Sequence[Step]]) -> Loss:
 
 
 def weighted_loss(steps: Sequence[Step]) -> float | None:
-    """Mean loss by sample, since ranks may have batches of different sizes. None if a loss is not finite."""
+    """Mean loss by sample, since ranks may have batches of different sizes; by step where no samples are seen, as in a
+    training without a loader. None if a loss is not finite."""
     with_samples = [step for step in steps if step.samples]  # in `dp`, a replica may get no part of a small batch
-    counted = with_samples or list(steps)  # of a watched training's samples perhaps nothing is known
+    counted = with_samples or steps
     if not counted or any(step.loss is None for step in counted):
         return None
-    weights = [step.samples or 1 for step in counted]
-    return sum((step.loss or 0.0) * weight for step, weight in zip(counted, weights, strict=True)) / sum(weights)
+    total = sum((step.loss or 0.0) * (step.samples or 1) for step in counted)
+    return total / sum(step.samples or 1 for step in counted)
 
 
 def last_loss(spans: Iterable[Trained]) -> float | None:

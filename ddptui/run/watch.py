@@ -62,10 +62,13 @@ def _follow(preset: Preset, runs: Path, terms: Terms, controls: lab.Controls, *,
     run = Run.create(runs, preset, describe())
     results = RunningResults(preset, run.name, run.environment())
     try:
+        told: set[str] = set()  # a notice may also be why there are no figures
         with run.held(), closing(lab.run_preset(preset, run, controls, results=results, terms=terms)) as stream:
             for message in stream:
                 for line in said(message):
-                    tell(line)
+                    if line not in told:
+                        tell(line)
+                    told.add(line)
     except (RunLost, OSError) as error:
         tell(f"no longer watched: {error}; the training goes on")
     if as_json:

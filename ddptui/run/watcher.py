@@ -89,7 +89,8 @@ class WatchSupervisor:
         if self._hub.other_version:
             return self._hub.other_version
         if not self._hub.hellos:
-            return "no rank was seen: nothing that the command started computed a gradient with torch"
+            unseen = "no rank was seen: nothing that the command started computed a gradient with torch"
+            return self._launch.end_reason() or unseen
         if not self._steps:
             return f"{count(len(self._hub.hellos), 'rank')} connected, and made no step of an optimizer"
         return None

@@ -1,6 +1,6 @@
 """How a rank or node reaches the console: the environment of a rank, and the keys of an encrypted connection."""
 
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import zmq
@@ -27,7 +27,7 @@ class Keys(NamedTuple):
         return " ".join(self)  # Z85 has no space
 
     @classmethod
-    def read(cls, text: str) -> Self:
+    def read(cls, text: str) -> "Keys":
         """The keys from one line. Raises ValueError."""
         server, public, secret = text.split(" ")
         return cls(server, public, secret)

@@ -1,7 +1,6 @@
 """What a console asks of a training that it watches, in the environment that it gives the command."""
 
 from collections.abc import Mapping
-from typing import Self
 
 import msgspec
 
@@ -24,6 +23,6 @@ class Watching(msgspec.Struct, frozen=True, kw_only=True):
         return {_VARIABLE: msgspec.json.encode(self).decode()}
 
     @classmethod
-    def read(cls, environ: Mapping[str, str]) -> Self:
+    def read(cls, environ: Mapping[str, str]) -> "Watching":
         """What the environment says. Raises ValueError."""
         return msgspec.json.decode(environ.get(_VARIABLE, "{}"), type=cls)

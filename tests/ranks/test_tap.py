@@ -1,10 +1,12 @@
 """Both ways of seeing collectives, the group's hooks and wrapping torch's functions, give the same record of every
 strategy, in a group of one and between real ranks; they leave no trace, and nobody waits for them."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -12,6 +14,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
 
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Bottleneck, Trial
@@ -86,7 +90,7 @@ def tapped(network: nn.Module | None = None, strategy: str = "all_reduce", *bott
 
 
 def after_forward(step: Step) -> list[Collective]:
-    """What DDP's forward broadcasts in C++ is seen by hooks alone."""
+    """What DDP's forward broadcasts in C++, hooks see one by one, and a function that is wrapped as a whole."""
     data, forward, *_ = step.phases_ns
     return [each for each in step.collectives if each.called_ns >= step.begin_ns + data + forward]
 
@@ -568,7 +572,8 @@ def test_steps_that_the_device_has_made_are_not_kept() -> None:
 @pytest.mark.usefixtures("way")
 def test_closing_leaves_no_trace() -> None:
     def functions() -> dict[str, Any]:
-        return {name: getattr(dist, name, None) for name in KIND_OF_FUNCTION} | {"wait": dist.Work.wait}
+        names = (*KIND_OF_FUNCTION, "_broadcast_coalesced")
+        return {name: getattr(dist, name, None) for name in names} | {"wait": dist.Work.wait}
 
     before = functions()
     tap = tapped()
@@ -584,6 +589,89 @@ def test_closing_leaves_no_trace() -> None:
     dist.all_reduce(torch.ones(1))
     assert len(again.end()) == 1
     again.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_functions_that_a_module_has_imported_by_name_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    users = ModuleType("users")
+    monkeypatch.setitem(sys.modules, "users", users)
+    users.mean = function = dist.all_reduce
+    tap = tapped()
+    tap.begin(PhaseTimer(Clock()))
+    users.mean(torch.ones(1))
+    kept = users.mean
+    assert [call.kind for call in tap.end()] == ["all_reduce"]
+    tap.begin(PhaseTimer(Clock()))
+    tap.close()
+    assert users.mean is function
+    kept(torch.ones(1))
+    assert tap.called == 0
+
+
+@pytest.mark.usefixtures("way")
+def test_what_the_forward_of_ddp_sends_is_seen() -> None:
+    network = DistributedDataParallel(nn.BatchNorm1d(2))
+    tap = tapped(network)
+    tap.begin(PhaseTimer(Clock()))
+    network(torch.ones(2, 2))
+    calls = tap.end()
+    assert {(call.kind, call.root, call.group) for call in calls} == {("broadcast", 0, ())}
+    assert sum(call.size for call in calls) == 2 * 2 * 4 + 8  # running mean and variance, and how many batches
+    tap.close()
+
+
+@pytest.mark.usefixtures("way")
+def test_a_ddp_takes_its_users_own_hook_after_the_tap_is_attached() -> None:
+    network = DistributedDataParallel(nn.Linear(2, 2))
+    tap = tapped(network)
+    with torch.no_grad():
+        network(torch.ones(1, 2))  # an evaluation first
+    sent = []
+
+    def own(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        sent.append(bucket.buffer())
+        return default_hooks.allreduce_hook(dist.group.WORLD, bucket)
+
+    network.register_comm_hook(None, own)
+    tap.begin(PhaseTimer(Clock()))
+    network(torch.ones(1, 2)).sum().backward()
+    assert len(sent) == 1
+    assert [call.kind for call in tap.end()] == ["all_reduce"]
+    tap.close()
+
+
+def rank_of_three(rank: int, folder: str) -> None:
+    """Learn by torch DDP, of all ranks and of some, with each way of looking and without."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=3)
+    some = dist.new_group([0, 2])
+    learnt = []
+    for group in (None, some) if rank != 1 else (None,):
+        for hooks in (None, *WAYS):
+            look(bool(hooks))
+            network = DistributedDataParallel(nn.Linear(8, 8), process_group=group)
+            nn.init.constant_(network.module.weight, 0.1)
+            nn.init.constant_(network.module.bias, 0.1)
+            tap = Tap(Clock(), network, attached=hooks is not None)
+            numbers = torch.Generator().manual_seed(rank)
+            for _ in range(3):
+                network(torch.randn(4, 8, generator=numbers)).square().mean().backward()
+            tap.close()
+            learnt.append([parameter.grad for parameter in network.parameters()])
+    torch.save(learnt, f"{folder}/rank-{rank}.pt")
+    del network
+    leave()
+
+
+def test_torch_ddp_computes_the_same_bits_with_a_tap_in_groups_of_any_size(tmp_path: Path) -> None:
+    run_ranks(rank_of_three, (str(tmp_path),), 3)
+    for rank in range(3):
+        learnt = torch.load(tmp_path / f"rank-{rank}.pt")
+        assert len(learnt) == (1 if rank == 1 else 2) * (1 + len(WAYS))
+        of_all, of_some = learnt[: 1 + len(WAYS)], learnt[1 + len(WAYS) :]
+        for without, *tapped_ones in (of_all, of_some) if of_some else (of_all,):
+            for gradients in tapped_ones:
+                assert all(map(torch.equal, gradients, without))
 
 
 @pytest.mark.usefixtures("way")

@@ -94,7 +94,8 @@ def learn(clock: Traced, *, compiled: bool, shielded: bool = True) -> tuple[list
     return calls, graphs
 
 
-def test_nothing_of_the_tap_is_traced_and_it_sees_the_same_calls(hooks: bool) -> None:
+@pytest.mark.usefixtures("hooks")
+def test_nothing_of_the_tap_is_traced_and_it_sees_the_same_calls() -> None:
     clock = Traced()
     bare, _ = learn(Traced(), compiled=False)
     calls, graphs = learn(clock, compiled=True)
@@ -102,7 +103,7 @@ def test_nothing_of_the_tap_is_traced_and_it_sees_the_same_calls(hooks: bool) ->
     assert not any(clock.taken)
     kinds = [[call.kind for call in step] for step in calls]
     assert kinds == [[call.kind for call in step] for step in bare]
-    assert all("broadcast" in step for step in kinds) == hooks
+    assert all("broadcast" in step for step in kinds)
     assert threading.get_ident() in {call.thread for step in calls for call in step}
 
 

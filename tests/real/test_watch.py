@@ -1,6 +1,7 @@
 """Trainings that know nothing of ddptui, under `ddptui watch --no-ui`: who is late is named, and nothing is harmed."""
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -14,13 +15,17 @@ import pytest
 import torch
 
 from tests.support.runner import ENOUGH_S, arguments, environment
-from tests.support.watching import TORCHRUN, journal, only_trial, script, watched
+from tests.support.watching import TORCHRUN, journal, only_trial, script, torchrun, watched
+
+OLDER = os.environ.get("DDPTUI_OLDER_TORCH")  # a Python with an older torch, whose groups take no hooks
 
 RARE = pytest.mark.rare
 LATE = {"data": (1, "data"), "forward": (1, "forward"), "backward": (1, "backward"), "checkpoint": (0, "between steps")}
+WITH_OLDER = (RARE, pytest.mark.skipif(OLDER is None, reason="DDPTUI_OLDER_TORCH names no Python with an older torch"))
 OFTEN = [("ddp", "forward"), ("by_hand", "checkpoint")]
 
 
+@pytest.mark.parametrize("python", [sys.executable, pytest.param(OLDER, marks=WITH_OLDER)], ids=["this", "older"])
 @pytest.mark.parametrize(
     ("way", "where", "rank", "phase"),
     [
@@ -29,9 +34,11 @@ OFTEN = [("ddp", "forward"), ("by_hand", "checkpoint")]
         for where, late in LATE.items()
     ],
 )
-def test_the_late_rank_and_its_phase_are_named(tmp_path: Path, way: str, where: str, rank: int, phase: str) -> None:
+def test_the_late_rank_and_its_phase_are_named(
+    tmp_path: Path, python: str, way: str, where: str, rank: int, phase: str
+) -> None:
     late_ms = 100 if where == "checkpoint" else 20
-    done = watched(tmp_path, "--", *TORCHRUN, *script("plain", way, where, f"late_ms={late_ms}", "epochs=1"))
+    done = watched(tmp_path, "--", *torchrun(python), *script("plain", way, where, f"late_ms={late_ms}", "epochs=1"))
     assert done.returncode == 0, done.stderr
     trial = only_trial(tmp_path)
     culprit = trial["summary"]["culprit"]
@@ -130,14 +137,17 @@ def test_the_preset_that_init_writes_compares_launches(tmp_path: Path) -> None:
     assert (culprit["rank"], culprit["phase"]) == (1, "backward")
 
 
-def test_the_training_learns_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("python", "ranks"), [(sys.executable, 2), pytest.param(OLDER, 3, marks=WITH_OLDER)], ids=["this", "older"]
+)
+def test_the_training_learns_the_same_bits(tmp_path: Path, python: str, ranks: int) -> None:
     for name in ("with", "without"):
-        command = [*TORCHRUN, *script("plain", "ddp", "none", f"save={tmp_path / name}")]
+        command = [*torchrun(python, ranks), *script("plain", "ddp", "none", f"save={tmp_path / name}")]
         if name == "with":
             assert watched(tmp_path / "runs", "--", *command).returncode == 0
         else:
             subprocess.run(command, check=True, capture_output=True)
-    for rank in range(2):
+    for rank in range(ranks):
         one, other = (torch.load(tmp_path / f"{name}-{rank}.pth") for name in ("with", "without"))
         assert all(torch.equal(one[key], other[key]) for key in one)
 
@@ -192,13 +202,55 @@ def test_a_command_that_trains_nothing_ends_as_it_would_and_that_is_said(
     assert any(why in line for line in done.stderr.splitlines()), done.stderr
 
 
-def test_where_a_package_is_missing_that_is_said_once_and_the_training_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "msgspec.py").write_text("raise ImportError('no msgspec here')")
+def said_why(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if line.startswith("ddptui: not watched")]
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        ("ModuleNotFoundError(name='zmq')", "its environment lacks pyzmq: pip install msgspec pyzmq"),
+        pytest.param("ImportError('no msgspec here')", "ImportError: no msgspec here", marks=RARE),
+    ],
+)
+def test_where_a_package_is_missing_that_is_said_once_and_the_training_goes_on(
+    tmp_path: Path, error: str, why: str
+) -> None:
+    (tmp_path / "msgspec.py").write_text(f"raise {error}")
     command = [*TORCHRUN, *script("plain", "ddp", "none", "epochs=1")]
     done = watched(tmp_path / "runs", "--set", f'env=["PYTHONPATH={tmp_path}"]', "--", *command)
     assert (done.returncode, done.stdout.count("loss")) == (0, 2)
-    said = [line for line in done.stderr.splitlines() if line.startswith("ddptui: not watched")]
-    assert said == ["ddptui: not watched: ImportError: no msgspec here"]
+    assert said_why(done) == [f"ddptui: not watched: {why}"]
+    assert "no rank was seen" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("python", "torch_version", "why"),
+    [
+        ("3, 9", "2.4.0", "its Python is 3.9, and ddptui watch needs 3.10 or newer"),
+        ("3, 10", "2.3.1+cu121", "its torch is 2.3, and ddptui watch needs 2.4 or newer"),
+    ],
+)
+def test_what_is_too_old_is_said_once_and_the_command_goes_on(
+    tmp_path: Path, python: str, torch_version: str, why: str
+) -> None:
+    (tmp_path / "torch.py").write_text(f"__version__ = '{torch_version}'")
+    code = f"import sys, time; sys.version_info = ({python}); import torch; time.sleep(0.3); print('went on')"
+    twice = f'{sys.executable} -c "{code}"; {sys.executable} -c "{code}"; exit 3'
+    done = watched(tmp_path / "runs", "--set", f'env=["PYTHONPATH={tmp_path}"]', "--", "sh", "-c", twice)
+    assert (done.returncode, done.stdout) == (3, "went on\n" * 2)
+    assert said_why(done) == [f"ddptui: not watched: {why}"]
+
+
+def test_a_training_is_seen_that_looks_for_torch_before_it_imports_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import importlib.util\nassert importlib.util.find_spec('torch')\nimport torch\n"
+        "weight = torch.ones(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight], lr=0.1)\n"
+        "for _ in range(9):\n    weight.square().backward()\n    optimizer.step()\n"
+    )
+    done = watched(tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"))
+    assert done.returncode == 0, done.stderr
+    assert only_trial(tmp_path / "runs")["repeats"][0]["steps"] == 6
 
 
 def test_the_environments_own_sitecustomize_and_workers_are_the_trainings(tmp_path: Path) -> None:
@@ -280,8 +332,7 @@ def test_an_error_of_ours_is_said_and_the_training_goes_on(tmp_path: Path) -> No
     )
     done = watched(tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"))
     assert (done.returncode, done.stdout) == (0, "trained\n")
-    said = [line for line in done.stderr.splitlines() if line.startswith("ddptui: not watched")]
-    assert said == ["ddptui: not watched: TypeError: 'NoneType' object is not callable"]
+    assert said_why(done) == ["ddptui: not watched: TypeError: 'NoneType' object is not callable"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=RARE)])

@@ -9,7 +9,13 @@ from typing import Any
 from tests.support.runner import ddptui
 
 TRAININGS = Path(__file__).parent / "trainings"
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+
+
+def torchrun(python: str, ranks: int = 2) -> list[str]:
+    return [python, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
+
+
+TORCHRUN = torchrun(sys.executable)
 
 
 def script(name: str, *words: str) -> list[str]:

@@ -1,8 +1,8 @@
 """Attaches a tap to torch.distributed, and detaches it again. There are two ways, which record the same.
 
 Process groups that take hooks (torch 2.15's do) report every call, also those that torch DDP makes in C++. Elsewhere
-the public functions are wrapped and DDP gets a communication hook; what DDP's forward sends then stays unseen. In both
-cases `Work.wait` is wrapped: there Python waits for what it has issued.
+the public functions are wrapped, and the one by which DDP's forward sends its buffers, however many there are; DDP gets
+a communication hook. In both cases `Work.wait` is wrapped: there Python waits for what it has issued.
 
 torch.compile traces all Python that it meets in a forward, hooks that C++ calls included. It would make our events a
 part of its graphs. So where anything may be compiled, all that torch calls here is excluded from tracing. Elsewhere it
@@ -10,15 +10,17 @@ is not: that would take 1 µs a collective with torch 2.14, and 14 µs with 2.11
 """
 
 import inspect
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial, wraps
+from types import ModuleType
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from .records import Call
@@ -93,13 +95,12 @@ def attach_to_new_groups(tap: Recorder, known: set[str], *, compiles: bool) -> l
     return [undo for group in new for undo in _hook(group, tap, shield)]
 
 
-def attach_to_ddp(network: DistributedDataParallel) -> None:
-    """Have this torch DDP call the attached tap, too, if its group takes no hooks. There is no way back."""
-    if not group_takes_hooks():
-        # DDP calls all_reduce in C++, unseen; this hook does the same through the function just wrapped. A DDP that has
-        # a hook already takes no second one, and calls the wrapped function from its own.
-        with suppress(RuntimeError):
-            network.register_comm_hook(None, default_hooks.allreduce_hook)
+def mean_as_ddp(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """Do what DDP does in C++ without a hook, but by the function that is wrapped, so that the tap sees it."""
+    gradients = bucket.buffer()
+    gradients.mul_(1 / group.size())  # as DDP does: a division would give other bits
+    work = dist.all_reduce(gradients, group=group, async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +115,7 @@ def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
 def _hook(group: Any, tap: Recorder, shield: Shield) -> list[Undo]:
     names = torch._C._distributed_c10d.HookOpName.__members__
     kind_of = {member.value: KIND_OF_HOOK.get(name, name.lower()) for name, member in names.items()}
-    ranks = () if group is dist.group.WORLD else tuple(dist.get_process_group_ranks(group))
+    ranks = _ranks(group)
     open_calls: dict[int, Call] = {}
     group.register_pre_hook(HOOK_ID, shield(partial(_before_hook, tap, kind_of, ranks, open_calls)))
     group.register_post_hook(HOOK_ID, shield(partial(_after_hook, tap, open_calls)))
@@ -141,12 +142,23 @@ def _after_hook(tap: Recorder, open_calls: dict[int, Call], hook: Any) -> None:
 
 
 def _wrap_functions(tap: Recorder, shield: Shield) -> list[Undo]:
+    wrapped = {
+        id(function): shield(_wrapped(tap, name, function))
+        for name in KIND_OF_FUNCTION
+        if (function := getattr(dist, name, None))  # an older torch lacks the newer names
+    }
     undo: list[Undo] = []
-    for name in KIND_OF_FUNCTION:
-        if function := getattr(dist, name, None):  # an older torch lacks the newer names
-            setattr(dist, name, shield(_wrapped(tap, name, function)))
-            undo.append(partial(setattr, dist, name, function))
-    return undo
+    for module in [dist, *_modules_outside_torch()]:
+        for name, function in list(vars(module).items()):
+            if id(function) in wrapped:  # modules import them by name, too
+                setattr(module, name, wrapped[id(function)])
+                undo.append(partial(setattr, module, name, function))
+    return [*undo, _wrap_broadcast_of_buffers(tap, shield)]
+
+
+def _modules_outside_torch() -> list[ModuleType]:
+    modules = list(sys.modules.items())
+    return [module for name, module in modules if isinstance(module, ModuleType) and name.partition(".")[0] != "torch"]
 
 
 def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -159,11 +171,10 @@ def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable
         group = passed.get("group")
         if group == dist.GroupMember.NON_GROUP_MEMBER:  # torch does nothing then, and so there is nothing to record
             return function(*arguments, **options)
-        ranks = () if group in (None, dist.group.WORLD) else tuple(dist.get_process_group_ranks(group))
         root = next((passed[argument] for argument in ROOT_ARGUMENTS if passed.get(argument) is not None), None)
         if root is None and kind in ("gather", "scatter"):
             root = 0  # their default
-        call = tap.before(kind, _size(kind, passed), root, ranks)
+        call = tap.before(kind, _size(kind, passed), root, _ranks(group))
         result = function(*arguments, **options)
         if call is not None:
             in_background = name in ("isend", "irecv") or bool(passed.get("async_op"))
@@ -171,6 +182,25 @@ def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable
         return result
 
     return recorded
+
+
+def _wrap_broadcast_of_buffers(tap: Recorder, shield: Shield) -> Undo:
+    function: Any = dist._broadcast_coalesced
+
+    @wraps(function)
+    def recorded(group: dist.ProcessGroup, tensors: Any, size: int, root: int = 0) -> None:
+        call = tap.before("broadcast", sum(tensor.nbytes for tensor in tensors), root, _ranks(group))
+        function(group, tensors, size, root)
+        if call is not None:
+            tap.issued(call, None, background=False)
+
+    dist._broadcast_coalesced = shield(recorded)
+    return partial(setattr, dist, "_broadcast_coalesced", function)
+
+
+def _ranks(group: Any) -> tuple[int, ...]:
+    """The ranks of a group; none stand for all."""
+    return () if group in (None, dist.group.WORLD) else tuple(dist.get_process_group_ranks(group))
 
 
 def _size(kind: str, passed: dict[str, Any]) -> int:
@@ -195,15 +225,26 @@ def _wrap_wait(tap: Recorder, shield: Shield) -> Undo:
 
 
 def _wrap_forward_of_ddp(tap: Recorder, shield: Shield) -> Undo:
-    """torch DDP's forward broadcasts buffers first, and then calls the model. (A hook of the model would show that too,
-    but then the model could not be pickled.)"""
+    """torch DDP's forward broadcasts buffers first, and then calls the model. (A hook of the model would show this, too
+    but then it could not be pickled.)"""
     run = DistributedDataParallel._run_ddp_forward
-    settle = shield(tap.settle)
+    known: WeakSet[DistributedDataParallel] = WeakSet()
+
+    def before_model(network: DistributedDataParallel) -> None:
+        tap.settle()
+        if not group_takes_hooks() and torch.is_grad_enabled() and network not in known:
+            # Not sooner: a DDP takes one hook only, and refuses the user's own after ours. That one calls the wrapped
+            # functions, too.
+            known.add(network)
+            with suppress(RuntimeError):
+                network.register_comm_hook(network.process_group, mean_as_ddp)
+
+    before = shield(before_model)
 
     @wraps(run)
-    def settled(network: DistributedDataParallel, *arguments: Any, **options: Any) -> Any:
-        settle()
+    def told(network: DistributedDataParallel, *arguments: Any, **options: Any) -> Any:
+        before(network)
         return run(network, *arguments, **options)
 
-    setattr(DistributedDataParallel, "_run_ddp_forward", settled)  # noqa: B010
+    setattr(DistributedDataParallel, "_run_ddp_forward", told)  # noqa: B010
     return partial(setattr, DistributedDataParallel, "_run_ddp_forward", run)

@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ddptui.wire.messages import Position
 
 from .clock import Clock
-from .hooks import attach, attach_to_ddp, attach_to_new_groups
+from .hooks import attach, attach_to_new_groups
 from .records import Call, PhaseTimer, carries_gradients, position_of
 
 
@@ -68,21 +68,21 @@ class Tap:
             self._undo = attach(self, compiles=compiles)
             self.attach_to_new_groups()
             if isinstance(network, DistributedDataParallel):
-                self.attach_to(network, overlaps=overlaps)
+                self.expect_ddp(overlaps=overlaps)
 
     def attach_to_new_groups(self) -> None:
         """Record the calls of process groups made since the last call, too. Cheap if there are none."""
         self._undo += attach_to_new_groups(self, self._known_groups, compiles=self._compiles)
 
-    def attach_to(self, network: DistributedDataParallel, *, overlaps: bool = True) -> None:
-        """Record what this torch DDP sends, too: by default buckets of gradients, while backward goes on."""
+    def expect_ddp(self, *, overlaps: bool = True) -> None:
+        """There is a torch DDP: by default it sends buckets of gradients, while backward goes on."""
         self._is_ddp = True
         self.buckets |= overlaps
         self._overlaps |= overlaps
-        attach_to_ddp(network)
 
     def close(self) -> None:
-        """Detach from torch."""
+        """Detach from torch, and record nothing more: a module may keep a wrapped function."""
+        self._timer = None
         while self._undo:  # drop each at once: they hold the group
             self._undo.pop()()
 

@@ -26,7 +26,7 @@ from ddptui.wire import phases
 if TYPE_CHECKING:
     from .observer import Observer
 
-Note = Callable[[str], None]
+Note = Callable[[Exception], None]
 
 
 class Entrances:
@@ -70,7 +70,7 @@ class Entrances:
         self._is_over = True
         observer, self._observer = self._observer, None
         try:
-            self._note(f"{type(error).__name__}: {error}")
+            self._note(error)
             if observer is not None:
                 observer.give_up()
         except Exception:
@@ -209,7 +209,7 @@ def _enter_ddp(entrances: Entrances) -> None:
         make(network, *arguments, **options)
         if observer := entrances.observer(begin=True):
             try:
-                observer.ddp_is_made(network)
+                observer.ddp_is_made()
             except Exception as error:
                 entrances.fail(error)
 

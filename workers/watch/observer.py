@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 
 from ddptui.host.clock import own_clock
 from ddptui.wire.connection import CONSOLE_PID, HUB, TOKEN
@@ -170,8 +169,8 @@ class Observer:
         """The training marks the end of a step."""
         self._loop.step_ends(None if loss is None else self._kept(loss), samples)
 
-    def ddp_is_made(self, network: DistributedDataParallel) -> None:
-        self._tap.attach_to(network)
+    def ddp_is_made(self) -> None:
+        self._tap.expect_ddp()
 
     def give_up(self) -> None:
         """Detach, and send nothing more."""

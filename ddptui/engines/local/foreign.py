@@ -132,7 +132,8 @@ class ForeignLaunch(Launch):
         """folder: the launch's. terms: may change while it runs."""
         self._process = process
         self._notes = folder / NOTES_FILE
-        self._said = 0  # bytes of the notes that were read
+        self._read = 0  # bytes of the notes
+        self._said: list[str] = []  # the lines about them
         self._processes: dict[int, psutil.Process] = {}
         self._terms = terms
         self._passes_signals = terms.in_terminal
@@ -155,12 +156,18 @@ class ForeignLaunch(Launch):
     def take_notices(self) -> list[str]:
         """Why processes are not watched, as they say themselves; each reason once."""
         with suppress(OSError), self._notes.open("rb") as file:
-            file.seek(self._said)
+            file.seek(self._read)
             text = file.read(MOST_NOTES)
-            self._said += len(text)
+            self._read += len(text)
             reasons = dict.fromkeys(text.decode("utf-8", "replace").splitlines())
-            return [f"not watched: {printable(reason)}" for reason in reasons]
+            said = [f"not watched: {printable(reason)}" for reason in reasons]
+            new = [line for line in said if line not in self._said]
+            self._said += new
+            return new
         return []
+
+    def end_reason(self) -> str | None:
+        return next(iter(self._said), None)
 
     def add_rank(self, hello: Hello) -> None:
         with suppress(psutil.NoSuchProcess):

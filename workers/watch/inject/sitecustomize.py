@@ -15,8 +15,8 @@ WORKERS = os.path.dirname(os.path.dirname(HERE))
 CHECKOUT = os.path.dirname(WORKERS)
 # where the console's package is: beside `workers`, or around it where it was installed (ddptui/_lab/workers)
 CONSOLE = CHECKOUT if os.path.isdir(os.path.join(CHECKOUT, "ddptui")) else os.path.dirname(os.path.dirname(CHECKOUT))
-OLDEST = (3, 11)  # what the rest is written for
-HAS, NEEDS = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST))
+OLDEST_PYTHON, OLDEST_TORCH = (3, 10), (2, 4)  # what the rest is written for
+PACKAGES = {"msgspec": "msgspec", "zmq": "pyzmq"}  # in which are the modules that the rest imports beside torch
 NOTES = "DDPTUI_NOTES"  # the file in which a process says why it is not watched
 
 
@@ -39,6 +39,14 @@ def import_the_environments_own() -> None:
         spec.loader.exec_module(module)
 
 
+def note_error(error: Exception) -> None:
+    """Say what has failed."""
+    if isinstance(error, ModuleNotFoundError) and error.name in PACKAGES:
+        note(f"its environment lacks {PACKAGES[error.name]}: pip install msgspec pyzmq")
+    else:
+        note(f"{type(error).__name__}: {error}")
+
+
 class AfterTorch:
     """A finder of modules that finds none itself: it has `enter` called once torch is imported."""
 
@@ -46,13 +54,17 @@ class AfterTorch:
         if name != "torch":
             return None
         sys.meta_path.remove(self)
-        spec = find_spec("torch")
+        try:
+            spec = find_spec("torch")
+        finally:
+            sys.meta_path.insert(0, self)  # who asks may only want to know whether there is a torch
         if spec is not None and spec.loader is not None:
             import_torch = spec.loader.exec_module
 
             def import_and_enter(module: Any) -> None:
+                sys.meta_path.remove(self)
                 import_torch(module)
-                enter()
+                enter(module)
 
             loader: Any = spec.loader
             loader.exec_module = import_and_enter
@@ -66,12 +78,23 @@ class ConsolesOwn:
         return PathFinder.find_spec(name, [CONSOLE]) if name == "ddptui" else None
 
 
-def enter() -> None:
+def too_old(torch: str) -> str:
+    """Return which part of this environment is too old; empty if none is. torch: its version."""
+    python_is, torch_is = sys.version_info[:2], tuple(int(number) for number in torch.split(".")[:2])
+    for name, has, needs in (("Python", python_is, OLDEST_PYTHON), ("torch", torch_is, OLDEST_TORCH)):
+        if has < needs:
+            older, oldest = (".".join(map(str, version)) for version in (has, needs))
+            return f"its {name} is {older}, and ddptui watch needs {oldest} or newer"
+    return ""
+
+
+def enter(torch: Any) -> None:
     """Have torch tell us what the training does."""
-    if sys.version_info < OLDEST:
-        note(f"its Python is {HAS}, and ddptui watch needs {NEEDS} or newer")
-        return
     try:
+        why = too_old(str(torch.__version__))
+        if why:
+            note(why)
+            return
         # Under a name of its own: the training may have a package `workers`, and its name is not ours to take.
         package = type(sys)("ddptui_injected")
         package.__path__ = [WORKERS]
@@ -79,9 +102,9 @@ def enter() -> None:
         sys.meta_path.insert(0, ConsolesOwn())
         from ddptui_injected.watch import entrances  # type: ignore[import-not-found]
 
-        entrances.install(note)
+        entrances.install(note_error)
     except Exception as error:
-        note(f"{type(error).__name__}: {error}")
+        note_error(error)
 
 
 if NOTES in os.environ:
