@@ -33,7 +33,7 @@ from ddptui.cli.init import init
 from ddptui.cli.inspect import columns, compare, presets, project, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
 from ddptui.cli.trash import delete, restore
-from ddptui.cli.watch import watch
+from ddptui.cli.watch import attach, watch
 from ddptui.text.words import did_you_mean
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _resumable(name: str, runs: Path) -> "tuple[Run, Preset]":
 
 
 for command in (
-    watch, init, presets, columns, runs, show, compare, delete, restore, project, verify, doctor, selftest, join,
-    manifest, place,
+    watch, attach, init, presets, columns, runs, show, compare, delete, restore, project, verify, doctor, selftest,
+    join, manifest, place,
 ):  # fmt: skip
     main.add_command(command)

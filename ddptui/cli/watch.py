@@ -3,7 +3,7 @@
 import shlex
 import shutil
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -17,10 +17,21 @@ LISTENING = ("ddptui", "watch", "--join", "TICKET", "--", "COMMAND")  # what is 
 OF_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
+STEPS_OPTION = click.option(
+    "--steps", type=click.IntRange(1), metavar="N", help="Watch so many steps, then let go of the training."
+)
+SKIP_OPTION = click.option(
+    "--skip", type=click.IntRange(0), default=3, metavar="N", help="Steps to leave out first (default: 3)."
+)
+EVERY_OPTION = click.option(
+    "--every", type=click.IntRange(1), default=1, metavar="N", help="Report one step in so many."
+)
+
+
 @click.command(context_settings=OF_COMMAND)
-@click.option("--steps", type=click.IntRange(1), metavar="N", help="Watch so many steps, then let go of the training.")
-@click.option("--skip", type=click.IntRange(0), default=3, metavar="N", help="Steps to leave out first (default: 3).")
-@click.option("--every", type=click.IntRange(1), default=1, metavar="N", help="Report one step in so many.")
+@STEPS_OPTION
+@SKIP_OPTION
+@EVERY_OPTION
 @click.option("--name", help="Its name in the list of runs (default: the script's).")
 @click.option("--no-ui", is_flag=True, help="The training keeps this terminal; the report follows on stderr.")
 @click.option("--kill-on-exit", is_flag=True, help="End the training when the console ends.")
@@ -73,8 +84,51 @@ def watch(
     if in_terminal:
         from ddptui.run import watch as headless
 
-        watch_here = headless.listen if listen else headless.watch
+        watch_here = headless.look_on if listen else headless.watch
         sys.exit(interruptible(lambda: watch_here(preset, folder, terms, as_json=as_json)))
+    from ddptui.tui.start import start
+
+    sys.exit(start(folder, preset, drawn_a_second=None, theme=None, terms=terms))
+
+
+@click.command()
+@click.argument("name", metavar="RUN")
+@STEPS_OPTION
+@SKIP_OPTION
+@EVERY_OPTION
+@click.option("--no-ui", is_flag=True, help="Without a screen: print the report when it is over, or at Ctrl-C.")
+@RUNS_OPTION
+@click.option("--json", "as_json", is_flag=True, help="results.json on stderr, instead of the report.")
+@click.pass_obj
+def attach(
+    obj: dict[str, Any],
+    name: str,
+    steps: int | None,
+    skip: int,
+    every: int,
+    no_ui: bool,
+    runs: str | None,
+    as_json: bool,
+) -> None:
+    """Watch a training again that was left running, or whose console has ended.
+
+    RUN is the run in which it was watched before. What is seen from now on becomes a run of its own.
+    """
+    from ddptui.config.watched import preset_of
+    from ddptui.engines.local.foreign import Terms
+    from ddptui.engines.local.training import NotRunning, training_of
+    from ddptui.store.runs import RunError, find_run, runs_folder
+
+    folder = runs_folder(runs or obj.get("runs"))
+    with refusing(NotRunning, RunError):
+        run = find_run(folder, name)
+        terms = Terms(outlives=True, running=training_of(run), every=every)
+    before = run.preset().trials[0]
+    preset = preset_of(before.command, name=before.name, skip=skip, steps=steps, overrides={})
+    if no_ui or as_json or not sys.stdout.isatty():
+        from ddptui.run.watch import look_on
+
+        sys.exit(interruptible(lambda: look_on(preset, folder, terms, as_json=as_json)))
     from ddptui.tui.start import start
 
     sys.exit(start(folder, preset, drawn_a_second=None, theme=None, terms=terms))

@@ -33,9 +33,9 @@ def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool) -> int:
     return exit_code_of(terms.launch) if terms.launch is not None else 2
 
 
-def listen(preset: Preset, runs: Path, terms: Terms, *, as_json: bool) -> int:
-    """Watch a training that is started on other hosts, until it ends, or Ctrl-C. Returns the exit code: 0 if all went
-    well."""
+def look_on(preset: Preset, runs: Path, terms: Terms, *, as_json: bool) -> int:
+    """Watch a training that this process has not started, until it ends, or Ctrl-C. Returns the exit code: 0 if all
+    went well."""
     controls = lab.Controls()
     with stopping_at_interrupt(controls):
         results = _follow(preset, runs, terms, controls, as_json=as_json)

@@ -1,28 +1,35 @@
-"""What a console asks of a training that it watches, in the environment that it gives the command."""
-
-from collections.abc import Mapping
+"""How a training that is watched finds its console: a file, which its environment names. A later console may write it
+anew, with its own address: then ranks that were let go report to that one."""
 
 import msgspec
 
 from ddptui.config.trial import Bottleneck
 
-NOTES = "DDPTUI_NOTES"  # the file in which a process writes why it is not watched, a line for each reason
-_VARIABLE = "DDPTUI_WATCH"
+WATCHED = "DDPTUI_WATCHED"  # the variable that names the file
+NOTES = "notes"  # the file beside it in which a process writes why it is not watched, a line for each reason
 
 
 class Watching(msgspec.Struct, frozen=True, kw_only=True):
     """What of the training is reported, and the delays that are put in."""
 
     skip: int = 3  # steps at the beginning that count as warm-up
-    steps: int | None = None  # after the skipped ones: then the ranks are let go; None: to the end
+    steps: int | None = None  # after which the ranks are let go, the skipped ones included; None: to the end
     every: int = 1  # every so many steps one is reported
     bottleneck: tuple[Bottleneck, ...] = ()
 
-    def spell(self) -> dict[str, str]:
-        """The variable that `read` reads."""
-        return {_VARIABLE: msgspec.json.encode(self).decode()}
+
+class WatchingConsole(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file holds."""
+
+    way: dict[str, str]  # the variables of wire/connection.py with which a rank connects
+    pid: int | None  # of the console, if it is on the training's host
+    watching: Watching
+
+    def spell(self) -> str:
+        """The text that `read` reads."""
+        return msgspec.json.encode(self).decode()
 
     @classmethod
-    def read(cls, environ: Mapping[str, str]) -> "Watching":
-        """What the environment says. Raises ValueError."""
-        return msgspec.json.decode(environ.get(_VARIABLE, "{}"), type=cls)
+    def read(cls, text: str | bytes) -> "WatchingConsole":
+        """The console in a file's text. Raises ValueError."""
+        return msgspec.json.decode(text, type=cls)

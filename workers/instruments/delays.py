@@ -63,7 +63,7 @@ class RankDelays(Delays):
         self._rank = rank
         self._device = device
         self._random = random.Random(f"{seed} {rank}")  # reproducible, and no draw from torch's
-        self._warmup_steps = warmup_steps
+        self.warmup_steps = warmup_steps
         self._step: int | None = None  # none: outside the steps
         self._collectives: int | None = None  # of this step's aggregation; none: it cannot have begun
         self.set(bottlenecks)
@@ -124,7 +124,7 @@ class RankDelays(Delays):
         end = time.monotonic_ns()
         self.asleep = False
         self._taken.append(Slept(site, begin, end))
-        if self._step is None or self._step >= self._warmup_steps:
+        if self._step is None or self._step >= self.warmup_steps:
             self.fired += 1
             self.slept_ns += end - begin
 

@@ -225,8 +225,8 @@ def _wrap_wait(tap: Recorder, shield: Shield) -> Undo:
 
 
 def _wrap_forward_of_ddp(tap: Recorder, shield: Shield) -> Undo:
-    """torch DDP's forward broadcasts buffers first, and then calls the model. (A hook of the model would show this, too
-    but then it could not be pickled.)"""
+    """torch DDP's forward broadcasts buffers first, and calls the model then. (A hook of the model would show
+    this, too; but then it could not be pickled.)"""
     run = DistributedDataParallel._run_ddp_forward
     known: WeakSet[DistributedDataParallel] = WeakSet()
 

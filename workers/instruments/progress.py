@@ -26,7 +26,7 @@ class Progress:
 
     def __init__(self, rank: int, warmup_steps: int, reporter: Reporter) -> None:
         self.rank = rank
-        self._warmup_steps = warmup_steps
+        self.warmup_steps = warmup_steps
         self._reporter = reporter
         self._queue: RunQueue | None = None
 
@@ -85,7 +85,7 @@ class Progress:
             rank=self.rank,
             step=record.step,
             epoch=record.epoch,
-            warmup=record.step < self._warmup_steps,
+            warmup=record.step < self.warmup_steps,
             begin_ns=of_phases[0],
             end_ns=of_phases[-1],
             phases_ns=(lengths[0], lengths[1], lengths[2], lengths[3], lengths[4]),
@@ -114,8 +114,8 @@ class SummaryProgress(Progress):
         self._steps = steps
 
     def step(self, record: StepRecord, clock: Clock) -> None:
-        self._begins += [record.timer.moments[0] for first in (0, self._warmup_steps) if record.step == first]
-        if record.step >= self._warmup_steps:
+        self._begins += [record.timer.moments[0] for first in (0, self.warmup_steps) if record.step == first]
+        if record.step >= self.warmup_steps:
             self._samples += record.samples
         if record.step == self._steps - 1:
             self._reporter.send(partial(self._summary, record, clock))
@@ -131,7 +131,7 @@ class SummaryProgress(Progress):
             first_ns=first_ns,
             begin_ns=begin_ns,
             end_ns=end_ns,
-            steps=self._steps - self._warmup_steps,
+            steps=self._steps - self.warmup_steps,
             samples=self._samples,
             loss=loss if math.isfinite(loss) else None,
         )

@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -45,10 +45,11 @@ class Reporter:
         heartbeat: bool = True,
         stop: Callable[[str], None] | None = None,
         console: int | None = None,
+        way: Mapping[str, str] = os.environ,
     ) -> None:
         """heartbeat: also send heartbeats and pauses. stop: what the thread calls, with the reason, when the console
         wants an end, or is gone; by default the process ends. console: its process, if that is to be looked for: it may
-        end without a word."""
+        end without a word. way: the variables by which it is reached."""
         self.rank = rank
         self._beats = heartbeat
         self._stop = stop or end_process
@@ -65,8 +66,8 @@ class Reporter:
         self._unsent: list[RankMessage] = []  # taken from the queue, or the thread's own
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None  # none without a console: then `send` does its work at once
-        if HUB in os.environ:
-            self._thread = threading.Thread(target=self._run, args=(os.environ[HUB],), name="reporter", daemon=True)
+        if HUB in way:
+            self._thread = threading.Thread(target=self._run, args=(way,), name="reporter", daemon=True)
             self._thread.start()
 
     def set_device(self, device: torch.device) -> None:
@@ -108,10 +109,10 @@ class Reporter:
         else:
             self._flush(self._take)
 
-    def _run(self, endpoint: str) -> None:
+    def _run(self, way: Mapping[str, str]) -> None:
         context = zmq.Context()
-        socket = _connect(context, endpoint)
-        silence_s = float(os.environ.get(SILENCE_S, USUAL_SILENCE_S))
+        socket = _connect(context, way)
+        silence_s = float(way.get(SILENCE_S, USUAL_SILENCE_S))
         process = ProcessMeter()
         next_beat = time.monotonic() + BEAT_EVERY_S
         next_send_ms = 0
@@ -225,14 +226,14 @@ class Reporter:
             return []
 
 
-def _connect(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
+def _connect(context: zmq.Context[zmq.Socket[bytes]], way: Mapping[str, str]) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.LINGER, int(LAST_WORDS_S * 1000))  # ms: how long term() waits for what is unsent
     socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
     socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
-    if KEYS in os.environ:  # the console is on another host
-        use_keys(socket, Keys.read(os.environ[KEYS]))
-    socket.connect(endpoint)
+    if KEYS in way:  # the console is on another host
+        use_keys(socket, Keys.read(way[KEYS]))
+    socket.connect(way[HUB])
     return socket
 
 

@@ -12,6 +12,7 @@ import multiprocessing.util
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,12 @@ from torch.optim import optimizer as optimizers
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ddptui.wire import phases
+from ddptui.wire.watching import WATCHED
 
 if TYPE_CHECKING:
     from .observer import Observer
 
+LOOK_EVERY_S = 1.0  # for another console
 Note = Callable[[Exception], None]
 
 
@@ -36,7 +39,9 @@ class Entrances:
         self._note = note
         self._observer: Observer | None = None
         self._thread = 0  # that trains: what others do is not seen
-        self._is_over = False  # it has failed, or let go
+        self._is_over = False  # it has failed, or ended, or waits for another console
+        self.has_ddp = self.shows_modules = False
+        self.signs = 0  # of steps so far: at the same place of a training as many on each rank
 
     def observer(self, *, begin: bool = False) -> "Observer | None":
         """Return the observer if this thread's calls are to be seen. begin: this call shows that the process trains."""
@@ -44,7 +49,7 @@ class Entrances:
         if observer is None:
             return self._begin() if begin and not self._is_over else None
         if observer.is_over:
-            self.close()
+            self._let_go()
             return None
         return observer if threading.get_ident() == self._thread else None
 
@@ -54,7 +59,7 @@ class Entrances:
                 return None
             from .observer import Observer  # late: most of what torch is used for trains nothing
 
-            self._observer = Observer(lambda: _enter_modules(self))
+            self._observer = Observer(lambda: _enter_modules(self), lambda: self.signs, has_ddp=self.has_ddp)
             self._thread = threading.get_ident()
             atexit.register(self.close)
             # a process that multiprocessing has forked ends without the functions of atexit
@@ -86,9 +91,29 @@ class Entrances:
                 self.fail(error)
             self._is_over = True
 
+    def _let_go(self) -> None:
+        """The console is gone, or wants no more. Another one may come."""
+        self.close()
+        threading.Thread(target=self._await_console, name="console", daemon=True).start()
+
+    def _await_console(self) -> None:
+        before = written()
+        while written() in (before, None):
+            time.sleep(LOOK_EVERY_S)
+        self._is_over = False
+
     def forget(self) -> None:
         """This process has been forked: what its parent has begun is not its own."""
         self._observer, self._is_over = None, False
+
+
+def written() -> tuple[int, int] | None:
+    """When the file was written that says where the console is; None: it is gone."""
+    try:
+        status = os.stat(os.environ[WATCHED])
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def is_a_rank() -> bool:
@@ -141,6 +166,7 @@ def _enter_backward(entrances: Entrances) -> None:
     @functools.wraps(backward)
     def backward_and_tell(*arguments: Any, **options: Any) -> Any:
         if (observer := entrances.observer(begin=True)) is None:
+            entrances.signs += 1
             return backward(*arguments, **options)
         try:
             observer.backward_begins(arguments[0] if arguments else options.get("tensors"))
@@ -153,6 +179,7 @@ def _enter_backward(entrances: Entrances) -> None:
                 observer.backward_ends()
             except Exception as error:
                 entrances.fail(error)
+            entrances.signs += 1
 
     torch.autograd.backward = backward_and_tell
 
@@ -207,6 +234,7 @@ def _enter_ddp(entrances: Entrances) -> None:
     @functools.wraps(make)
     def make_and_tell(network: Any, *arguments: Any, **options: Any) -> None:
         make(network, *arguments, **options)
+        entrances.has_ddp = True
         if observer := entrances.observer(begin=True):
             try:
                 observer.ddp_is_made()
@@ -219,6 +247,9 @@ def _enter_ddp(entrances: Entrances) -> None:
 def _enter_modules(entrances: Entrances) -> None:
     """In a loop without torch DDP, the outermost modules that are trained show where forward is. Their classes are
     changed, not they: a module that holds a function of ours could not be pickled."""
+    if entrances.shows_modules:
+        return
+    entrances.shows_modules = True
     dynamo: Any = sys.modules.get("torch._dynamo")
     has_compiled = dynamo is not None and bool(dynamo.utils.counters["frames"])
     modules = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module)]
@@ -303,6 +334,7 @@ class Marks:
                 observer.step_ends(loss, samples)
             except Exception as error:
                 self._entrances.fail(error)
+        self._entrances.signs += 1
 
 
 def _enter_end_of_group(entrances: Entrances) -> None:

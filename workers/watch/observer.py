@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,9 +13,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ddptui.host.clock import own_clock
-from ddptui.wire.connection import CONSOLE_PID, HUB, TOKEN
+from ddptui.wire.connection import TOKEN
 from ddptui.wire.messages import VERSION, Done, Hello
-from ddptui.wire.watching import Watching
+from ddptui.wire.watching import WATCHED, WatchingConsole
 
 from ..instruments.clock import clock_of
 from ..instruments.delays import RankDelays
@@ -39,22 +40,26 @@ class Observer:
     """Watches the training of this process from its first sign on. The entrances call it, from the thread that trains,
     before and after the calls that they are named after."""
 
-    def __init__(self, seek_forward: Callable[[], None]) -> None:
+    def __init__(self, seek_forward: Callable[[], None], signs: Callable[[], int], *, has_ddp: bool) -> None:
         """The process belongs to its group, if it will. seek_forward: called after the first step of a loop whose
-        calls do not show where forward begins. Raises whatever fails."""
-        self._seek_forward = seek_forward
+        calls do not show where forward begins. signs: how many signs of steps there were so far. has_ddp: there is a
+        torch DDP already. Raises whatever fails."""
+        self._seek_forward, self._signs = seek_forward, signs
+        self._signs_before: int | None = None  # the first whole step
+        self._first: int | None = None if signs() else 0  # number of the first step; None: not known yet
         in_group = dist.is_available() and dist.is_initialized()
         self._rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
         on_gpu = torch.cuda.is_initialized()
         self._device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
         self.is_over = False  # nothing more is to be seen
         self._is_let_go = False  # the console is gone, or wants no more: the thread of the reporter says so
-        self._asked = Watching.read(os.environ)
-        self._reporter = Reporter(self._rank, stop=self._let_go, console=console_here(os.environ))
+        console = WatchingConsole.read(Path(os.environ[WATCHED]).read_bytes())
+        self._asked = console.watching
+        self._reporter = Reporter(self._rank, stop=self._let_go, console=console.pid, way=console.way)
         self._reporter.send(
             Hello(
                 version=VERSION,
-                token=os.environ.get(TOKEN, ""),
+                token=console.way[TOKEN],
                 rank=self._rank,
                 world_size=world_size,
                 at_ns=time.monotonic_ns(),
@@ -77,6 +82,8 @@ class Observer:
             before_collective=self._delays.before_collective,
             is_asleep=lambda: self._delays.asleep,
         )
+        if has_ddp:
+            self.ddp_is_made()
         self._reporter.position = self._tap.position
         self._progress = SilentProgress(self._rank, first, self._reporter)
         self._progress.ready(None, 0, 0)
@@ -200,6 +207,8 @@ class Observer:
 
     def _step_ended(self, step: Cut) -> None:
         calls = self._tap.cut(step.timer, step.calls, step.following)
+        if self._first is None and not self._is_numbered(step):
+            return
         number = step.timer.step
         record = StepRecord(
             step=number,
@@ -211,21 +220,33 @@ class Observer:
             buckets=self._tap.buckets,
             slept=self._delays.taken(),
         )
-        if number < self._asked.skip or number % self._asked.every == 0:
+        done = number - (self._first or 0)
+        if done < self._asked.skip or number % self._asked.every == 0:
             self._progress.step(record, self._clock)
-        if not self._loop.shows_forward and number == 0:
+        if not self._loop.shows_forward and done == 0:
             self._seek_forward()
         if self._reporter.command is not None:
             self._delays.set(self._reporter.command.bottleneck)
             self._reporter.command = None
         self._delays.begin(number + 1)
-        if self._asked.steps is not None and number + 1 >= self._asked.steps:
+        if self._asked.steps is not None and done + 1 >= self._asked.steps:
             self.is_over = True
 
-
-def console_here(environ: Mapping[str, str]) -> int | None:
-    """The console's process, if it is on this host: a Unix socket leads nowhere else."""
-    return int(environ[CONSOLE_PID]) if environ.get(HUB, "").startswith("ipc:") and CONSOLE_PID in environ else None
+    def _is_numbered(self, step: Cut) -> bool:
+        """Give the steps of a training that had begun unseen the same numbers on all ranks, from the second one on: the
+        first was perhaps seen in part. Returns whether this step has its number. Raises ValueError."""
+        signs = self._signs()
+        if self._signs_before is None:
+            self._signs_before = signs
+            return False
+        steps, rest = divmod(self._signs_before, signs - self._signs_before)
+        if rest:
+            raise ValueError("its steps do not all call backward equally often: those of its ranks cannot be matched")
+        self._first = step.timer.step = steps
+        step.following.step = steps + 1
+        self._progress.warmup_steps += steps
+        self._delays.warmup_steps += steps
+        return True
 
 
 def samples_in(batch: Any, depth: int = 0) -> int | None:

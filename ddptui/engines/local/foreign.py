@@ -12,24 +12,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-import psutil
-
 from ddptui.config.trial import Trial
 from ddptui.engines.base import LAUNCHER_LOG, Launch, LaunchRefused
 from ddptui.engines.hub import Hub
+from ddptui.engines.local.training import (
+    CONSOLE_FILE,
+    Training,
+    TrainingLaunch,
+    end_all,
+    remember,
+    tell_ranks,
+    training_at,
+)
 from ddptui.engines.local.warm import StartedKeeper, end_with_keeper, start_keeper
 from ddptui.host.folders import lab_root
-from ddptui.host.keeper import PR_SET_PDEATHSIG, prctl, send
+from ddptui.host.keeper import PR_SET_PDEATHSIG, prctl
 from ddptui.text.words import printable
-from ddptui.wire.connection import CONSOLE_PID, SILENCE_S
-from ddptui.wire.messages import Hello
-from ddptui.wire.watching import NOTES, Watching
+from ddptui.wire.watching import NOTES, WATCHED, Watching
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-LET_GO_AFTER_S = 60  # without a word of the console, ranks are no longer watched
-END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL, where the user wants the training ended
 NOT_FOUND = "no such program: is it installed, and on PATH?"
-NOTES_FILE = "notes"  # in the launch's folder
 MOST_NOTES = 65_536  # bytes
 LOOK_EVERY_S = 0.05  # while only the command's end is waited for
 
@@ -38,19 +40,32 @@ class Terms:
     """On which terms commands are watched. The defaults are those of a preset, whose commands belong to the console."""
 
     def __init__(
-        self, *, in_terminal: bool = False, outlives: bool = False, elsewhere: bool = False, every: int = 1
+        self,
+        *,
+        in_terminal: bool = False,
+        outlives: bool = False,
+        elsewhere: bool = False,
+        running: Training | None = None,
+        every: int = 1,
     ) -> None:
         """in_terminal: the command has the console's input and output, and gets its signals. outlives: it goes on when
-        the console lets go of it, or ends. elsewhere: it is started on other hosts, not by the console. every: so many
-        steps one is reported."""
+        the console lets go of it, or ends. elsewhere: it is started on other hosts, not by the console. running: it was
+        started before, by another console. every: so many steps one is reported."""
         self.in_terminal, self.outlives, self.elsewhere, self.every = in_terminal, outlives, elsewhere, every
+        self.running = running
         self.launch: ForeignLaunch | None = None  # the last one that was started
 
-    def start(self, trial: Trial, hub: Hub, folder: Path) -> "ForeignLaunch":
-        """Start a trial's command in the current folder. folder: for the log of its output. Raises LaunchRefused."""
-        command, watching = [*trial.command], watching_of(trial, self.every)
-        own = {**os.environ, **own_variables(trial)}
-        environment = variables(own, watching, hub.rank_environment | {CONSOLE_PID: str(os.getpid())}, hub.folder)
+    def start(self, trial: Trial, hub: Hub, folder: Path) -> Launch:
+        """Start a trial's command in the current folder, or watch the one that runs. folder: the repeat's. Raises
+        LaunchRefused, OSError."""
+        way, watching = hub.rank_environment, watching_of(trial, self.every)
+        if self.running is not None:
+            remember(self.running, folder)
+            tell_ranks(Path(self.running.console), way, watching, console=os.getpid())
+            return AttachedLaunch(self.running, folder, self)
+        console = folder / CONSOLE_FILE
+        tell_ranks(console, way, watching, console=os.getpid())
+        command, environment = [*trial.command], variables({**os.environ, **own_variables(trial)}, console)
         with refusing_launch(command):
             if self.in_terminal:
                 preexec = None if self.outlives else end_with_parent
@@ -58,7 +73,9 @@ class Terms:
             else:
                 with (folder / LAUNCHER_LOG).open("wb") as log:
                     process = _start_apart(command, environment, hub.folder, log, outlives=self.outlives)
-        self.launch = ForeignLaunch(process, hub.folder, self)
+        if self.outlives and (training := training_at(process.pid, console)):
+            remember(training, folder)
+        self.launch = ForeignLaunch(process, folder, self)
         return self.launch
 
 
@@ -68,12 +85,14 @@ def watching_of(trial: Trial, every: int) -> Watching:
 
 
 def start_for_console_elsewhere(
-    command: Sequence[str], watching: Watching, rank_environment: Mapping[str, str], folder: Path
+    command: Sequence[str], watching: Watching, way: Mapping[str, str], folder: Path
 ) -> "ForeignLaunch":
-    """Start a command here whose ranks a console on another host watches. folder: for what its processes note. Raises
-    LaunchRefused."""
+    """Start a command here whose ranks a console on another host watches. way: the variables by which they reach it.
+    folder: an empty one. Raises LaunchRefused, OSError."""
+    console = folder / CONSOLE_FILE
+    tell_ranks(console, way, watching, console=None)
     with refusing_launch(command):
-        process = subprocess.Popen(command, env=variables(os.environ, watching, rank_environment, folder))
+        process = subprocess.Popen(command, env=variables(os.environ, console))
     return ForeignLaunch(process, folder, Terms(in_terminal=True, outlives=True))
 
 
@@ -88,20 +107,11 @@ def refusing_launch(command: Sequence[str]) -> Iterator[None]:
         raise LaunchRefused(f"{printable(command[0])}: {error.strerror}: nothing was started") from None
 
 
-def variables(
-    own: Mapping[str, str], watching: Watching, rank_environment: Mapping[str, str], folder: Path
-) -> dict[str, str]:
-    """The environment of a command: its own, and what has its ranks watched. folder: for what its processes note."""
+def variables(own: Mapping[str, str], console: Path) -> dict[str, str]:
+    """The environment of a command: its own, and what has its ranks watched. console: the file that says by whom."""
     before = own.get("PYTHONPATH")
     path = [str(lab_root() / "workers" / "watch" / "inject"), *([before] if before is not None else [])]
-    return {
-        **own,
-        **rank_environment,
-        **watching.spell(),
-        "PYTHONPATH": os.pathsep.join(path),
-        NOTES: str(folder / NOTES_FILE),
-        SILENCE_S: str(LET_GO_AFTER_S),
-    }
+    return {**own, "PYTHONPATH": os.pathsep.join(path), WATCHED: str(console.absolute())}
 
 
 def own_variables(trial: Trial) -> dict[str, str]:
@@ -125,16 +135,15 @@ def end_with_parent() -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # not SIGKILL: torchrun ends its ranks then
 
 
-class ForeignLaunch(Launch):
-    """A command that runs."""
+class ForeignLaunch(TrainingLaunch):
+    """A command that was started here."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, terms: Terms) -> None:
-        """folder: the launch's. terms: may change while it runs."""
+        """folder: for what is written down of it. terms: may change while it runs."""
+        super().__init__(folder)
         self._process = process
-        self._notes = folder / NOTES_FILE
         self._read = 0  # bytes of the notes
         self._said: list[str] = []  # the lines about them
-        self._processes: dict[int, psutil.Process] = {}
         self._terms = terms
         self._passes_signals = terms.in_terminal
         if self._passes_signals:  # now, not before: the command would inherit that they are blocked
@@ -155,7 +164,7 @@ class ForeignLaunch(Launch):
 
     def take_notices(self) -> list[str]:
         """Why processes are not watched, as they say themselves; each reason once."""
-        with suppress(OSError), self._notes.open("rb") as file:
+        with suppress(OSError), (self.folder / NOTES).open("rb") as file:
             file.seek(self._read)
             text = file.read(MOST_NOTES)
             self._read += len(text)
@@ -169,17 +178,13 @@ class ForeignLaunch(Launch):
     def end_reason(self) -> str | None:
         return next(iter(self._said), None)
 
-    def add_rank(self, hello: Hello) -> None:
-        with suppress(psutil.NoSuchProcess):
-            self._processes[hello.pid] = psutil.Process(hello.pid)
-
-    def processes(self) -> list[psutil.Process]:
-        return list(self._processes.values())
-
     def stop(self) -> None:
         """End the command, unless it may outlive the console."""
-        if self._terms.outlives:
-            return
+        if not self._terms.outlives:
+            self._end()
+        self.forget_if_over()
+
+    def _end(self) -> None:
         if isinstance(self._process, StartedKeeper):
             end_with_keeper(self._process)
         else:
@@ -199,16 +204,23 @@ class ForeignLaunch(Launch):
             while signal.sigtimedwait(PASSED_ON, 0) is not None:  # they were for the command
                 pass
             signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        self.forget_if_over()
         return code
 
 
-def end_all(pid: int) -> None:
-    """End a process and its descendants: by SIGTERM, and those that are left then by SIGKILL."""
-    family: list[psutil.Process] = []
-    with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)
-        family = [process, *process.children(recursive=True)]
-    send(family, signal.SIGTERM)
-    _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
-    send(left, signal.SIGKILL)
-    psutil.wait_procs(left, timeout=END_WITHIN_S)
+class AttachedLaunch(TrainingLaunch):
+    """A command that another console has started."""
+
+    def __init__(self, training: Training, folder: Path, terms: Terms) -> None:
+        super().__init__(folder)
+        self._training, self._terms = training, terms
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; then 0: only its parent gets to know the true one."""
+        return None if self._training.runs() else 0
+
+    def stop(self) -> None:
+        if not self._terms.outlives:
+            end_all(self._training.pid)
+        self.forget_if_over()

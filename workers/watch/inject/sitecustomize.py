@@ -17,13 +17,15 @@ CHECKOUT = os.path.dirname(WORKERS)
 CONSOLE = CHECKOUT if os.path.isdir(os.path.join(CHECKOUT, "ddptui")) else os.path.dirname(os.path.dirname(CHECKOUT))
 OLDEST_PYTHON, OLDEST_TORCH = (3, 10), (2, 4)  # what the rest is written for
 PACKAGES = {"msgspec": "msgspec", "zmq": "pyzmq"}  # in which are the modules that the rest imports beside torch
-NOTES = "DDPTUI_NOTES"  # the file in which a process says why it is not watched
+WATCHED = "DDPTUI_WATCHED"  # names the file that says where the console is
+NOTES = "notes"  # the file beside it in which a process says why it is not watched
 
 
 def note(why: str) -> None:
     """Say why this process is not watched. The training's own output stays its own."""
     try:
-        descriptor = os.open(os.environ[NOTES], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        notes = os.path.join(os.path.dirname(os.environ[WATCHED]), NOTES)
+        descriptor = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.write(descriptor, (why.replace("\n", " ") + "\n").encode("utf-8", "backslashreplace"))
         os.close(descriptor)
     except Exception:  # the console is gone, or the disk is full: neither concerns the training
@@ -107,6 +109,6 @@ def enter(torch: Any) -> None:
         note_error(error)
 
 
-if NOTES in os.environ:
+if WATCHED in os.environ:
     sys.meta_path.insert(0, AfterTorch())
 import_the_environments_own()

@@ -1,0 +1,112 @@
+"""A training of the user's own that runs: its process, and the file in which its ranks find their console. With these
+a later console can watch it again, after the one before has let go of it, or has ended."""
+
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from ddptui.engines.base import Launch
+from ddptui.host.files import open_plain
+from ddptui.host.folders import write_private
+from ddptui.host.keeper import send
+from ddptui.store.runs import Run
+from ddptui.wire.connection import SILENCE_S
+from ddptui.wire.messages import Hello
+from ddptui.wire.watching import Watching, WatchingConsole
+
+TRAINING_FILE, CONSOLE_FILE = "training", "console"  # in the folder of a repeat, while its command runs
+MOST_BYTES = 65_536  # of such a file
+LET_GO_AFTER_S = 60  # without a word of the console, ranks are no longer watched
+END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL, where the user wants the training ended
+
+
+class NotRunning(ValueError):
+    """No training of the run can be watched. One line that says why."""
+
+
+class Training(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that was started. Process ids are used again: `created` tells whether it is the same."""
+
+    pid: int
+    created: float  # psutil's create_time
+    console: str  # the file in which its ranks look for their console
+
+    def runs(self) -> bool:
+        """Whether it has not ended yet."""
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.pid)
+            return process.create_time() == self.created and process.status() != psutil.STATUS_ZOMBIE
+        return False
+
+
+def tell_ranks(file: Path, way: Mapping[str, str], watching: Watching, *, console: int | None) -> None:
+    """Write where ranks find their console. way: the variables by which they reach it. console: its process, if it is
+    on this host. Raises OSError."""
+    way = {**way, SILENCE_S: str(LET_GO_AFTER_S)}
+    new = file.with_name(f"{file.name}.new")  # a rank must not find half of it
+    write_private(new, WatchingConsole(way=way, pid=console, watching=watching).spell())
+    new.replace(file)
+
+
+def training_at(pid: int, console: Path) -> Training | None:
+    """The command with this process id; None: it has ended already."""
+    with suppress(psutil.NoSuchProcess):
+        return Training(pid=pid, created=psutil.Process(pid).create_time(), console=str(console.absolute()))
+    return None
+
+
+def remember(training: Training, folder: Path) -> None:
+    """Write it down in a repeat's folder, for later consoles. Raises OSError."""
+    write_private(folder / TRAINING_FILE, msgspec.json.encode(training).decode())
+
+
+def training_of(run: Run) -> Training:
+    """The training of a run that runs unwatched. Raises NotRunning."""
+    if run.is_held():
+        raise NotRunning(f"{run.name} is being watched: another console has it open")
+    for trial in run.preset().trials:
+        path = run.repeat_folder(trial.name, 1) / TRAINING_FILE
+        with suppress(OSError, ValueError), open_plain(path, MOST_BYTES) as file:
+            training = msgspec.json.decode(file.read(), type=Training)
+            if training.runs():
+                return training
+    raise NotRunning(f"{run.name} has no training that runs on this host")
+
+
+class TrainingLaunch(Launch):
+    """A command whose ranks are watched."""
+
+    def __init__(self, folder: Path) -> None:
+        """folder: for what is written down of it."""
+        self.folder = folder
+        self._processes: dict[int, psutil.Process] = {}
+
+    def add_rank(self, hello: Hello) -> None:
+        with suppress(psutil.NoSuchProcess):
+            self._processes[hello.pid] = psutil.Process(hello.pid)
+
+    def processes(self) -> list[psutil.Process]:
+        return list(self._processes.values())
+
+    def forget_if_over(self) -> None:
+        """Once the command has ended, remove what was written about it."""
+        if self.exit_code is not None:
+            for name in (TRAINING_FILE, CONSOLE_FILE):
+                with suppress(OSError):
+                    (self.folder / name).unlink()
+
+
+def end_all(pid: int) -> None:
+    """End a process and its descendants: by SIGTERM, and those that are left then by SIGKILL."""
+    family: list[psutil.Process] = []
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        family = [process, *process.children(recursive=True)]
+    send(family, signal.SIGTERM)
+    _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
+    send(left, signal.SIGKILL)
+    psutil.wait_procs(left, timeout=END_WITHIN_S)
