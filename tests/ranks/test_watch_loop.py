@@ -84,6 +84,11 @@ def plain_step(training: Training) -> None:
     training.steps(4)
 
 
+def closure(training: Training) -> None:
+    training.passes(2)
+    training.goes_backward(3)
+
+
 PLAIN = [("data", 1), ("forward", 2), ("backward", 3), ("optimizer", 4)]
 
 
@@ -244,16 +249,34 @@ def test_a_pass_that_had_begun_before_the_loop_was_seen_is_the_first(training: T
 
 
 def test_an_optimizer_that_calls_the_loop_itself(training: Training) -> None:
-    def closure() -> None:
-        training.passes(2)
-        training.goes_backward(3)
-
     for _ in range(2):
         training.fetches(1)
-        training.steps(4, within=closure)  # as Lightning does
+        training.steps(4, within=lambda: closure(training))  # as Lightning does
     training.loop.close()
     expected = [("data", 1), ("forward", 2), ("backward", 3), ("optimizer", 4)]
     assert [pieces(cut.timer) for cut in training.seen] == [expected] * 2
+
+
+def test_an_optimizer_that_calls_the_loop_for_the_last_of_several_batches(training: Training) -> None:
+    for _ in range(2):
+        training.fetches(1)
+        training.passes(2)
+        training.goes_backward(3)
+        training.reduces(5)  # ranks agree to go on, say
+        training.fetches(1)
+        training.steps(4, within=lambda: closure(training))
+    training.loop.close()
+    expected = [*PLAIN[:3], ("between steps", 5), *PLAIN]
+    assert [pieces(cut.timer) for cut in training.seen] == [expected] * 2
+
+
+def test_two_optimizers_that_call_the_loop_themselves(training: Training) -> None:
+    for _ in range(2):
+        training.fetches(1)
+        training.steps(4, 1, within=lambda: closure(training))
+        training.steps(4, 2, within=lambda: closure(training))
+    training.loop.close()
+    assert [pieces(cut.timer) for cut in training.seen] == [[*PLAIN, *PLAIN[1:]]] * 2
 
 
 @pytest.mark.parametrize("has_loader", [True, False])

@@ -107,11 +107,10 @@ class Loop:
         self._cut_if_all_have_stepped()
         self._epoch += self._has_new_pass or self._epoch < 0  # the first pass may have begun unseen
         self._has_new_pass = self._has_evaluated = False
-        if self._within[-1:] == [OPTIMIZER] and not self._backwards:
-            self._begin(BACKWARD)
+        self._begin(BACKWARD)
+        if self._within[-2:-1] == [OPTIMIZER] and BACKWARD not in self.timer.phases[self._optimizer_began :]:
             self._rename(self._optimizer_began, {OPTIMIZER: FORWARD})  # which an optimizer calls before backward
-        else:
-            self._begin(BACKWARD)
+            self._rename(0, {AGGREGATE: BETWEEN})  # after another batch's backward
         self._backward_began = len(self.timer.phases)
         self.timer.forward_is_over = True
 
