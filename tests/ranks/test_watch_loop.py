@@ -280,6 +280,22 @@ def test_two_optimizers_that_call_the_loop_themselves(training: Training) -> Non
 
 
 @pytest.mark.parametrize("has_loader", [True, False])
+def test_an_optimizer_that_is_compiled_is_in_no_phase_and_ends_its_step(training: Training, has_loader: bool) -> None:
+    for _ in range(3):
+        if has_loader:
+            training.fetches(1)
+        training.passes(2)
+        training.goes_backward(3)
+        training.passes(4)
+        training.loop.stepped_unseen()  # the next call has found it out
+    training.loop.close()
+    before = [("data", 1), ("forward", 2)] if has_loader else [("between steps", 2)]
+    expected = [*before, ("backward", 3), ("between steps", 4)]
+    assert [pieces(cut.timer) for cut in training.seen] == [expected] * 3
+    assert [cut.backwards for cut in training.seen] == [1] * 3
+
+
+@pytest.mark.parametrize("has_loader", [True, False])
 def test_a_backward_that_calls_an_optimizer_for_each_parameter(training: Training, has_loader: bool) -> None:
     def steps() -> None:
         training.steps(4, 1)

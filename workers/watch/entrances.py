@@ -32,6 +32,7 @@ class Entrances:
         self._observer: Observer | None = None
         self._thread = 0  # that trains: what others do is not seen
         self._is_over = False  # it has failed, or let go
+        self.has_stepped_unseen = False  # an optimizer within what torch.compile has made
 
     def observer(self, *, begin: bool = False) -> "Observer | None":
         """Return the observer if this thread's calls are to be seen. begin: this call shows that the process trains."""
@@ -41,7 +42,16 @@ class Entrances:
         if observer.is_over:
             self.close()
             return None
-        return observer if threading.get_ident() == self._thread else None
+        if threading.get_ident() != self._thread:
+            return None
+        if self.has_stepped_unseen:
+            self.has_stepped_unseen = False
+            try:
+                observer.stepped_unseen()
+            except Exception as error:
+                self.fail(error)
+                return None
+        return observer
 
     def _begin(self) -> "Observer | None":
         try:
@@ -76,6 +86,8 @@ class Entrances:
         observer, self._observer = self._observer, None
         if observer is not None:
             try:
+                if self.has_stepped_unseen:
+                    observer.stepped_unseen()
                 observer.close()
             except Exception as error:
                 self.fail(error)
@@ -165,7 +177,10 @@ def _enter_optimizers(entrances: Entrances) -> None:
                 entrances.fail(error)
 
     def ends(optimizer: Any, *_: Any) -> None:
-        if not torch.compiler.is_compiling() and (observer := entrances.observer()):
+        if torch.compiler.is_compiling():
+            # torch.compile repeats this, and would do the same for nothing else without a break in its graph.
+            entrances.has_stepped_unseen = True
+        elif observer := entrances.observer():
             try:
                 observer.optimizer_ends(id(optimizer))
             except Exception as error:

@@ -149,6 +149,14 @@ class Loop:
         self._known.add(optimizer)
         self._end = self._here()
 
+    def stepped_unseen(self) -> None:
+        """Since the last call an optimizer has made a step, nobody knows when: the step ends now."""
+        if not self._within:
+            self._note(BETWEEN)  # an optimizer was within it
+            self._otherwise = BETWEEN
+            self._after_backward = None
+            self._end = self._here()
+
     def close(self) -> None:
         """The loop is over."""
         if self._end is not None:
