@@ -44,11 +44,11 @@ def loss_of_steps(ranks: Iterable[Sequence[Step]]) -> Loss:
 
 def weighted_loss(steps: Sequence[Step]) -> float | None:
     """Mean loss by sample, since ranks may have batches of different sizes. None if a loss is not finite."""
-    with_samples = [step for step in steps if step.samples]  # in `dp`, a replica may get no part of a small batch
-    if not with_samples or any(step.loss is None for step in with_samples):
+    # In `dp`, a replica may get no part of a small batch; in a training without a loader, nobody counts samples.
+    counted = [(step.samples, step.loss) for step in steps if step.samples] or [(1, step.loss) for step in steps]
+    if not counted or any(loss is None for _, loss in counted):
         return None
-    total = sum((step.loss or 0.0) * step.samples for step in with_samples)
-    return total / sum(step.samples for step in with_samples)
+    return sum(samples * (loss or 0.0) for samples, loss in counted) / sum(samples for samples, _ in counted)
 
 
 def last_loss(spans: Iterable[Trained]) -> float | None:

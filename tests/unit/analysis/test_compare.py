@@ -133,6 +133,7 @@ def test_the_loss_is_weighted_by_samples() -> None:
     assert weighted_loss([step(samples=0, loss=None), step(samples=3, loss=2.0)]) == exactly(2)
     assert weighted_loss([step(samples=1, loss=None), step(samples=3, loss=2.0)]) is None
     assert weighted_loss([step(samples=0, loss=None)]) is None
+    assert weighted_loss([step(samples=0, loss=4.0), step(samples=0, loss=0.0)]) == exactly(2)  # nobody counts them
     assert weighted_loss([]) is None
 
 
