@@ -270,6 +270,25 @@ def test_an_optimizer_that_calls_the_loop_for_the_last_of_several_batches(traini
     assert [pieces(cut.timer) for cut in training.seen] == [expected] * 2
 
 
+def test_an_optimizer_that_calls_the_loop_more_than_once(training: Training) -> None:
+    def closure_of_ddp() -> None:
+        training.calls_ddp(2)
+        training.passes(1)  # the loss
+        training.goes_backward(3)
+
+    def search() -> None:
+        for _ in range(2):
+            closure_of_ddp()
+            training.passes(5)  # the optimizer's own work
+        closure(training)  # of a model that is no DDP: nobody can tell when it began
+
+    training.steps(4, within=search)
+    training.loop.close()
+    once = [("forward", 3), ("backward", 3), ("optimizer", 5)]
+    expected = [*once, *once[:2], ("optimizer", 7), ("backward", 3), ("optimizer", 4)]
+    assert [pieces(cut.timer) for cut in training.seen] == [expected]
+
+
 def test_two_optimizers_that_call_the_loop_themselves(training: Training) -> None:
     for _ in range(2):
         training.fetches(1)

@@ -108,8 +108,8 @@ class Loop:
         self._epoch += self._has_new_pass or self._epoch < 0  # the first pass may have begun unseen
         self._has_new_pass = self._has_evaluated = False
         self._begin(BACKWARD)
-        if self._within[-2:-1] == [OPTIMIZER] and BACKWARD not in self.timer.phases[self._optimizer_began :]:
-            self._rename(self._optimizer_began, {OPTIMIZER: FORWARD})  # which an optimizer calls before backward
+        if self._within[-2:-1] == [OPTIMIZER]:
+            self._rename(self._closure_began(), {OPTIMIZER: FORWARD})  # which an optimizer calls before backward
             self._rename(0, {AGGREGATE: BETWEEN})  # after another batch's backward
         self._backward_began = len(self.timer.phases)
         self.timer.forward_is_over = True
@@ -161,6 +161,13 @@ class Loop:
         """The loop is over."""
         if self._end is not None:
             self._cut(self._end)
+
+    def _closure_began(self) -> int:
+        """After so many phases an optimizer has called forward. Once it has called backward, only DDP's call shows."""
+        phases, used = self.timer.phases, self._used[0]
+        if used <= self._optimizer_began:
+            return self._optimizer_began
+        return phases.index(FORWARD, used) if FORWARD in phases[used:] else len(phases)
 
     def _here(self) -> End:
         return End(len(self.timer.phases), self._calls(), self._samples, self._backwards)
