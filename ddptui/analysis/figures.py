@@ -44,14 +44,13 @@ def loss_of_steps(ranks: Iterable[Sequence[Step]]) -> Loss:
 
 
 def weighted_loss(steps: Sequence[Step]) -> float | None:
-    """Mean loss by sample, since ranks may have batches of different sizes; by step where no samples are seen, as in a
-    training without a loader. None if a loss is not finite."""
-    with_samples = [step for step in steps if step.samples]  # in `dp`, a replica may get no part of a small batch
-    counted = with_samples or steps
-    if not counted or any(step.loss is None for step in counted):
+    """Mean loss by sample, since ranks may have batches of different sizes; by step where nobody counts samples, as in
+    a training without a loader. None if a loss is not finite."""
+    # In `dp`, a replica may get no part of a small batch.
+    counted = [(step.samples, step.loss) for step in steps if step.samples] or [(1, step.loss) for step in steps]
+    if not counted or any(loss is None for _, loss in counted):
         return None
-    total = sum((step.loss or 0.0) * (step.samples or 1) for step in counted)
-    return total / sum(step.samples or 1 for step in counted)
+    return sum(samples * (loss or 0.0) for samples, loss in counted) / sum(samples for samples, _ in counted)
 
 
 def last_loss(spans: Iterable[Trained]) -> float | None:

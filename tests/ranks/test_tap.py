@@ -383,6 +383,20 @@ def test_an_operation_in_the_background_is_over_when_its_wait_is() -> None:
 
 
 @pytest.mark.usefixtures("way")
+def test_what_python_has_waited_for_beside_a_torch_ddp_is_over_then() -> None:
+    tap = tapped(nn.parallel.DistributedDataParallel(nn.Linear(1, 1)))
+    tap.begin(PhaseTimer(Clock()))
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    assert work is not None
+    work.wait()
+    after = Clock().now()
+    tap.settle()  # DDP has waited for what it has issued itself
+    [each] = seen_by(tap.end())
+    tap.close()
+    assert each.awaited_ns <= each.exit_ns < after
+
+
+@pytest.mark.usefixtures("way")
 def test_of_buckets_all_but_the_last_are_asked_for_when_they_are_over() -> None:
     tap = tapped(None, "bucketed")
     for number in range(2):

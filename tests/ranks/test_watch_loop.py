@@ -84,6 +84,11 @@ def plain_step(training: Training) -> None:
     training.steps(4)
 
 
+def closure(training: Training) -> None:
+    training.passes(2)
+    training.goes_backward(3)
+
+
 PLAIN = [("data", 1), ("forward", 2), ("backward", 3), ("optimizer", 4)]
 
 
@@ -244,16 +249,69 @@ def test_a_pass_that_had_begun_before_the_loop_was_seen_is_the_first(training: T
 
 
 def test_an_optimizer_that_calls_the_loop_itself(training: Training) -> None:
-    def closure() -> None:
-        training.passes(2)
-        training.goes_backward(3)
-
     for _ in range(2):
         training.fetches(1)
-        training.steps(4, within=closure)  # as Lightning does
+        training.steps(4, within=lambda: closure(training))  # as Lightning does
     training.loop.close()
     expected = [("data", 1), ("forward", 2), ("backward", 3), ("optimizer", 4)]
     assert [pieces(cut.timer) for cut in training.seen] == [expected] * 2
+
+
+def test_an_optimizer_that_calls_the_loop_for_the_last_of_several_batches(training: Training) -> None:
+    for _ in range(2):
+        training.fetches(1)
+        training.passes(2)
+        training.goes_backward(3)
+        training.reduces(5)  # ranks agree to go on, say
+        training.fetches(1)
+        training.steps(4, within=lambda: closure(training))
+    training.loop.close()
+    expected = [*PLAIN[:3], ("between steps", 5), *PLAIN]
+    assert [pieces(cut.timer) for cut in training.seen] == [expected] * 2
+
+
+def test_an_optimizer_that_calls_the_loop_more_than_once(training: Training) -> None:
+    def closure_of_ddp() -> None:
+        training.calls_ddp(2)
+        training.passes(1)  # the loss
+        training.goes_backward(3)
+
+    def search() -> None:
+        for _ in range(2):
+            closure_of_ddp()
+            training.passes(5)  # the optimizer's own work
+        closure(training)  # of a model that is no DDP: nobody can tell when it began
+
+    training.steps(4, within=search)
+    training.loop.close()
+    once = [("forward", 3), ("backward", 3), ("optimizer", 5)]
+    expected = [*once, *once[:2], ("optimizer", 7), ("backward", 3), ("optimizer", 4)]
+    assert [pieces(cut.timer) for cut in training.seen] == [expected]
+
+
+def test_two_optimizers_that_call_the_loop_themselves(training: Training) -> None:
+    for _ in range(2):
+        training.fetches(1)
+        training.steps(4, 1, within=lambda: closure(training))
+        training.steps(4, 2, within=lambda: closure(training))
+    training.loop.close()
+    assert [pieces(cut.timer) for cut in training.seen] == [[*PLAIN, *PLAIN[1:]]] * 2
+
+
+@pytest.mark.parametrize("has_loader", [True, False])
+def test_an_optimizer_that_is_compiled_is_in_no_phase_and_ends_its_step(training: Training, has_loader: bool) -> None:
+    for _ in range(3):
+        if has_loader:
+            training.fetches(1)
+        training.passes(2)
+        training.goes_backward(3)
+        training.passes(4)
+        training.loop.stepped_unseen()  # the next call has found it out
+    training.loop.close()
+    before = [("data", 1), ("forward", 2)] if has_loader else [("between steps", 2)]
+    expected = [*before, ("backward", 3), ("between steps", 4)]
+    assert [pieces(cut.timer) for cut in training.seen] == [expected] * 3
+    assert [len(cut.losses) for cut in training.seen] == [1] * 3
 
 
 @pytest.mark.parametrize("has_loader", [True, False])

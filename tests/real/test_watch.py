@@ -268,6 +268,19 @@ def test_the_environments_own_sitecustomize_and_workers_are_the_trainings(tmp_pa
     assert len(only_trial(tmp_path / "runs")["repeats"]) == 1
 
 
+@RARE
+def test_the_steps_of_an_optimizer_that_is_compiled_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\nweight = torch.ones(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight], lr=0.1)\n"
+        "step = torch.compile(optimizer.step, backend='eager')\n"
+        "for _ in range(9):\n    weight.square().backward()\n    step()\n    optimizer.zero_grad()\n"
+    )
+    done = watched(tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"))
+    [repeat] = only_trial(tmp_path / "runs")["repeats"]
+    assert (done.returncode, repeat["steps"], repeat["phases_ms"]["optimizer"]) == (0, 6, 0), done.stderr
+    assert repeat["phases_ms"]["backward"] > 0
+
+
 def test_a_training_in_an_environment_of_its_own_needs_no_ddptui_there(tmp_path: Path) -> None:
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)

@@ -97,15 +97,16 @@ class Tap:
 
     def settle(self) -> None:
         """torch DDP has just returned: in C++ it has waited for all that it had issued there."""
-        if not self._unsettled:
-            return
-        first, ended = self._unsettled[0], self.now()
-        for call in self._unsettled:
-            if call.thread == first.thread:  # others are issued by torch's threads, when the rank waits already
-                awaited = call.issued  # of the last one: then the rank began to wait
-        for call in self._unsettled:
-            call.awaited, call.ended = awaited, ended
+        calls = [call for call in self._unsettled if call.ended is None]  # Python has waited for the others
         self._unsettled.clear()
+        if not calls:
+            return
+        ended = self.now()
+        for call in calls:
+            if call.thread == calls[0].thread:  # others are issued by torch's threads, when the rank waits already
+                awaited = call.issued  # of the last one: then the rank began to wait
+        for call in calls:
+            call.awaited, call.ended = awaited, ended
 
     def end(self) -> list[Call]:
         """The step has ended. Returns its calls, in order."""

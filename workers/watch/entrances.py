@@ -40,6 +40,7 @@ class Entrances:
         self._observer: Observer | None = None
         self._thread = 0  # that trains: what others do is not seen
         self._is_over = False  # it has failed, or ended, or waits for another console
+        self.has_stepped_unseen = False  # an optimizer within what torch.compile has made
         self.has_ddp = self.shows_modules = False
         self.signs = 0  # of steps so far: at the same place of a training as many on each rank
 
@@ -51,7 +52,16 @@ class Entrances:
         if observer.is_over:
             self._let_go()
             return None
-        return observer if threading.get_ident() == self._thread else None
+        if threading.get_ident() != self._thread:
+            return None
+        if self.has_stepped_unseen:
+            self.has_stepped_unseen = False
+            try:
+                observer.stepped_unseen()
+            except Exception as error:
+                self.fail(error)
+                return None
+        return observer
 
     def _begin(self) -> "Observer | None":
         try:
@@ -86,6 +96,8 @@ class Entrances:
         observer, self._observer = self._observer, None
         if observer is not None:
             try:
+                if self.has_stepped_unseen:
+                    observer.stepped_unseen()
                 observer.close()
             except Exception as error:
                 self.fail(error)
@@ -193,7 +205,10 @@ def _enter_optimizers(entrances: Entrances) -> None:
                 entrances.fail(error)
 
     def ends(optimizer: Any, *_: Any) -> None:
-        if not torch.compiler.is_compiling() and (observer := entrances.observer()):
+        if torch.compiler.is_compiling():
+            # torch.compile repeats this, and would do the same for nothing else without a break in its graph.
+            entrances.has_stepped_unseen = True
+        elif observer := entrances.observer():
             try:
                 observer.optimizer_ends(id(optimizer))
             except Exception as error:

@@ -120,10 +120,10 @@ class Loop:
             self._losses.append(loss)
         self._epoch += self._has_new_pass or self._epoch < 0  # the first pass may have begun unseen
         self._has_new_pass = self._has_evaluated = False
-        is_of_optimizer = self._within[-1:] == [OPTIMIZER] and BACKWARD not in self.timer.phases
         self._begin(BACKWARD)
-        if is_of_optimizer:
-            self._rename(self._optimizer_began, {OPTIMIZER: FORWARD})  # which it calls before backward
+        if self._within[-2:-1] == [OPTIMIZER]:
+            self._rename(self._closure_began(), {OPTIMIZER: FORWARD})  # which an optimizer calls before backward
+            self._rename(0, {AGGREGATE: BETWEEN})  # after another batch's backward
         self._backward_began = len(self.timer.phases)
         self.timer.forward_is_over = True
 
@@ -183,10 +183,25 @@ class Loop:
         """How many calls of this phase are under way, one within the other."""
         return self._within.count(phase)
 
+    def stepped_unseen(self) -> None:
+        """Since the last call an optimizer has made a step, nobody knows when: the step ends now."""
+        if not self._within and not self._is_marked:
+            self._note(BETWEEN)  # an optimizer was within it
+            self._otherwise = BETWEEN
+            self._after_backward = None
+            self._end = self._here()
+
     def close(self) -> None:
         """The loop is over."""
         if self._end is not None:
             self._cut(self._end)
+
+    def _closure_began(self) -> int:
+        """After so many phases an optimizer has called forward. Once it has called backward, only DDP's call shows."""
+        phases, used = self.timer.phases, self._used[0]
+        if used <= self._optimizer_began:
+            return self._optimizer_began
+        return phases.index(FORWARD, used) if FORWARD in phases[used:] else len(phases)
 
     def _here(self) -> End:
         return End(len(self.timer.phases), self._calls(), self._samples, len(self._losses))

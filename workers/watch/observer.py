@@ -92,6 +92,7 @@ class Observer:
         self.data_begins = self._loop.data_begins
         self.forward_begins, self.forward_ends = self._loop.forward_begins, self._loop.forward_ends
         self.optimizer_begins, self.optimizer_ends = self._loop.optimizer_begins, self._loop.optimizer_ends
+        self.stepped_unseen = self._loop.stepped_unseen
         self._tap.begin(self._loop.timer)
         self._delays.begin(0)
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
