@@ -14,7 +14,7 @@ import psutil
 import pytest
 import torch
 
-from tests.support.runner import ENOUGH_S, arguments, environment
+from tests.support.runner import ENOUGH_S, arguments, ddptui, environment
 from tests.support.watching import TORCHRUN, journal, only_trial, script, torchrun, watched
 
 OLDER = os.environ.get("DDPTUI_OLDER_TORCH")  # a Python with an older torch, whose groups take no hooks
@@ -116,6 +116,7 @@ def test_delays_can_be_put_in_and_only_some_steps_be_watched(tmp_path: Path) -> 
     assert done.stdout.count("loss") == 2  # the training went on to its end
 
 
+@RARE
 def test_the_preset_that_init_writes_compares_launches(tmp_path: Path) -> None:
     def ran(*words: str) -> str:
         command = arguments(*words, "--runs", str(tmp_path / "runs")) if "--preset" in words else arguments(*words)
@@ -293,7 +294,7 @@ def test_a_training_in_an_environment_of_its_own_needs_no_ddptui_there(tmp_path:
     assert only_trial(tmp_path / "runs")["repeats"][0]["steps"] == 61
 
 
-# The console may end as it likes.
+# The console may end as it likes, and come back.
 
 
 STEPS = 60  # of both ranks together: enough for a verdict
@@ -321,6 +322,29 @@ def test_the_training_goes_on_when_the_console_does_not(tmp_path: Path, number: 
         psutil.wait_procs(ranks, timeout=ENOUGH_S)
         assert all(Path(f"{saved}-{rank}.pth").exists() for rank in range(2))
         console.kill()
+
+
+def test_a_training_that_goes_on_can_be_watched_again(tmp_path: Path) -> None:
+    training = script("plain", "ddp", "forward", "epochs=200")
+    command = arguments("watch", "--no-ui", "--", *TORCHRUN, *training)
+    with subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.DEVNULL) as console:
+        await_steps(tmp_path)
+        [launcher] = psutil.Process(console.pid).children()
+        console.kill()
+    again = ("attach", "--json", "--skip", "5", "--steps", "40")
+    try:
+        for _ in range(2):  # the first time the ranks may not have noticed yet that their console is gone
+            last = max(tmp_path.iterdir())
+            assert ddptui(tmp_path, *again, last.name).returncode == 0
+            [trial] = json.loads((max(tmp_path.iterdir()) / "results.json").read_text())["trials"]
+            assert (trial["status"], trial["repeats"][0]["steps"] > 20) == ("ok", True)  # that both ranks saw
+            culprit = trial["summary"]["culprit"]
+            assert (culprit["rank"], culprit["phase"]) == (1, "forward")
+    finally:
+        launcher.terminate()
+    psutil.wait_procs([launcher], timeout=ENOUGH_S)
+    refused = ddptui(tmp_path, *again, last.name)
+    assert (refused.returncode, "has no training that runs on this host" in refused.stderr) == (2, True)
 
 
 @RARE

@@ -39,6 +39,7 @@ class Entrances:
         self._note = note
         self._observer: Observer | None = None
         self._thread = 0  # that trains: what others do is not seen
+        self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
         self._is_over = False  # it has failed, or ended, or waits for another console
         self.has_stepped_unseen = False  # an optimizer within what torch.compile has made
         self.has_ddp = self.shows_modules = False
@@ -69,6 +70,7 @@ class Entrances:
                 return None
             from .observer import Observer  # late: most of what torch is used for trains nothing
 
+            self._written = written()
             self._observer = Observer(lambda: _enter_modules(self), lambda: self.signs, has_ddp=self.has_ddp)
             self._thread = threading.get_ident()
             atexit.register(self.close)
@@ -109,8 +111,7 @@ class Entrances:
         threading.Thread(target=self._await_console, name="console", daemon=True).start()
 
     def _await_console(self) -> None:
-        before = written()
-        while written() in (before, None):
+        while written() in (self._written, None):
             time.sleep(LOOK_EVERY_S)
         self._is_over = False
 
