@@ -1,11 +1,15 @@
-"""Make the README's pictures from a real run: docs/run.svg, a trial and then the result, and docs/result.svg.
+"""Make the README's pictures from real runs: docs/run.svg, a trial and then the result, docs/result.svg, and
+docs/watch.svg, a training that is watched.
 
-    python -m docs.pictures [RUN]
+    python -m docs.pictures [watch | RUN]
 
-Without a RUN (a folder) the preset `bottleneck-where` is run first, once through its trials.
+Without a RUN (a folder) the preset `bottleneck-where` is run first, once through its trials. With `watch`, only
+docs/watch.svg is made.
 """
 
 import asyncio
+import os
+import shutil
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -13,6 +17,9 @@ from pathlib import Path
 
 import msgspec
 
+from ddptui.config.preset import Preset
+from ddptui.config.watched import preset_of
+from ddptui.engines.local.foreign import Terms
 from ddptui.host.machine import describe
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
@@ -34,8 +41,17 @@ SLOWER = -1  # presses of +: half as fast as it was
 FRAME_S, RESULT_S = 0.6, 3.0  # how long each of the trial's pictures shows, and the result
 
 
+SCRIPT = HERE.parent / "tests" / "support" / "trainings" / "plain.py"
+COMMAND = ("torchrun", "--standalone", "--nproc_per_node=2", "train.py", "ddp", "backward", "epochs=6")
+SEEN = 0.7  # of the watched launch, when its picture is taken
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as threads:
+        watched = asyncio.run(picture_of_watching(watch_it(Path(folder) / "watched", threads)))
+        (HERE / "watch.svg").write_text(moving([Frame(watched, 1.0)]), encoding="utf-8")
+        if sys.argv[1:] == ["watch"]:
+            return
         run = Run(Path(sys.argv[1])) if len(sys.argv) > 1 else run_it(Path(folder), threads)
         *trial, result = asyncio.run(pictures(run, TRIAL, Path(folder)))
     frames = [*(Frame(picture, FRAME_S) for picture in trial), Frame(result, RESULT_S)]
@@ -44,10 +60,38 @@ def main() -> None:
 
 
 def run_it(runs: Path, threads: ThreadPoolExecutor) -> Run:
-    preset = msgspec.structs.replace(load("bottleneck-where"), repeats=1)
+    return ran(msgspec.structs.replace(load("bottleneck-where"), repeats=1), runs, threads)
+
+
+def watch_it(folder: Path, threads: ThreadPoolExecutor) -> Run:
+    """Watch a script that knows nothing of ddptui, whose rank 1 sleeps in backward."""
+    folder.mkdir()
+    shutil.copy(SCRIPT, folder / "train.py")
+    os.chdir(folder)
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return ran(preset_of(COMMAND, name=None, skip=3, steps=None, overrides={}), folder, threads)
+
+
+def ran(preset: Preset, runs: Path, threads: ThreadPoolExecutor) -> Run:
+    """Run a preset to its end."""
     run = Run.create(runs, preset, describe())
-    wait([Session(preset, run, threads).work])
+    wait([Session(preset, run, threads, terms=Terms()).work])
     return run
+
+
+async def picture_of_watching(run: Run) -> str:
+    """A picture of the Run screen, shortly before the training ends."""
+    preset = run.preset()
+    told = Playback(run, preset, clock=lambda: 0)
+    screen = RunScreen(told)
+    app = Console(run.folder.parent)
+    async with app.run_test(size=SIZE) as pilot:
+        await app.push_screen(screen)
+        begin_ns, end_ns = launch_ns(run, preset.trials[0].name)
+        told.seek((begin_ns + SEEN * (end_ns - begin_ns) - told.now_ns()) / S)
+        screen.tick()
+        await pilot.pause()
+        return app.export_screenshot(title="ddptui watch -- torchrun --nproc_per_node=2 train.py", simplify=True)
 
 
 async def pictures(run: Run, trial: str, runs: Path) -> list[str]:
