@@ -191,7 +191,7 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             raise
         if trouble := launch.stop():
             yield Notice(at_ns=time.monotonic_ns(), text=trouble)
-        yield from _notices(launch)  # why nodes or a job ended it, say
+        yield from _notices(launch, supervisor)  # why nodes or a job ended it, say
         yield from (message for message in supervisor.last_messages() if not isinstance(message, Echo))
         yield from refusals.new()
         status = controls.end()  # what a user ended is no failure, whatever the ranks' exit codes
@@ -213,7 +213,7 @@ def _follow(
         if controls.cuts_short(trained=supervisor.has_trained()):
             return True
         yield from _receive(supervisor, probes, hub)
-        yield from _notices(launch)
+        yield from _notices(launch, supervisor)
         before, phase = phase, (supervisor.all_ready(), supervisor.has_trained())
         # a reading ends where the training begins and where it ends, or a short one would have none of its own
         yield from meter.read(now=phase != before) if meter else ()
@@ -249,8 +249,8 @@ def _inject(hub: Hub, controls: Controls) -> Iterator[Injection]:
         yield Injection(at_ns=now_ns, bottleneck=bottleneck)
 
 
-def _notices(launch: Launch) -> Iterator[Notice]:
-    for text in launch.take_notices():
+def _notices(launch: Launch, supervisor: Supervisor) -> Iterator[Notice]:
+    for text in (*launch.take_notices(), *supervisor.take_notices()):
         yield Notice(at_ns=time.monotonic_ns(), text=text)
 
 

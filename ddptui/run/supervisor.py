@@ -103,6 +103,10 @@ class LaunchSupervisor:
         """The messages still queued once the ranks have ended."""
         return drained(self._hub, self.add, lambda: len(self._reported()) == len(self._ranks))
 
+    def take_notices(self) -> list[str]:
+        """None: what goes wrong ends the launch, and is said then."""
+        return []
+
     def all_here(self) -> bool:
         """Whether every rank has connected."""
         return not self._missing()

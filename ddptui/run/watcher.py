@@ -9,13 +9,14 @@ from ddptui.config.trial import Trial
 from ddptui.diagnosis import failure
 from ddptui.engines.base import LAUNCHER_LOG, Launch
 from ddptui.engines.hub import Hub
-from ddptui.run.supervisor import drained
+from ddptui.run.supervisor import CONSOLE_PAUSE_S, drained
 from ddptui.store.journal import RepeatJournal
 from ddptui.text.words import count, ending
 from ddptui.wire.messages import Done, Hello, RankMessage, Step
 from ddptui.wire.records import Ended, Stop
 
 LOST_AFTER_S = 60.0  # without a word of any rank, where there is no process that could be looked at
+NO_STEP_S = 60.0  # after the start, or elsewhere after the first rank has connected
 INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)  # exit codes of what Ctrl-C has ended
 
 
@@ -28,13 +29,17 @@ class WatchSupervisor:
         self._steps: set[int] = set()  # ranks that have made one
         self._done: set[int] = set()
         self._exit_code: int | None = None
-        self._last_heard = 0.0  # as of time.monotonic(); 0: nothing was heard yet
+        # as of time.monotonic(); 0: not yet
+        self._last_heard = self._last_look = 0.0
+        self._began = 0.0 if launch.ends_with_ranks else time.monotonic()
+        self._is_late_told = False
         self.clocks = Clocks()
 
     def add(self, messages: Sequence[RankMessage]) -> None:
         """Take note of what ranks sent."""
         if messages:
             self._last_heard = time.monotonic()
+            self._began = self._began or self._last_heard
         for message in messages:
             self.clocks.add(message)
             match message:
@@ -66,6 +71,10 @@ class WatchSupervisor:
     def is_over(self) -> bool:
         """Whether the command has ended, or as many steps were watched as were asked for; elsewhere, whether its ranks
         are done, or lost."""
+        now = time.monotonic()
+        if self._last_heard and now - self._last_look > CONSOLE_PAUSE_S:
+            self._last_heard = now  # this console itself stood still: what ranks have sent is still to be read
+        self._last_look = now
         self._exit_code = self._launch.exit_code
         ends_with_ranks = self._launch.ends_with_ranks or self._trial.steps is not None
         return self._exit_code is not None or (ends_with_ranks and self.has_trained()) or self._are_lost()
@@ -73,6 +82,14 @@ class WatchSupervisor:
     def _are_lost(self) -> bool:
         is_silent = 0 < self._last_heard < time.monotonic() - LOST_AFTER_S
         return self._launch.ends_with_ranks and is_silent and not self.has_trained()
+
+    def take_notices(self) -> list[str]:
+        """That there are no steps yet, once, after a minute."""
+        is_late = 0 < self._began < time.monotonic() - NO_STEP_S
+        if not is_late or self._is_late_told or self._steps:
+            return []
+        self._is_late_told = True
+        return [f"after {NO_STEP_S:.0f} s: {self._nothing_seen()}; still looking"]
 
     def ended(self) -> Ended:
         """How the command ended; and why there are no figures, if there are none."""
@@ -88,9 +105,10 @@ class WatchSupervisor:
             return f"nothing was heard of its ranks for {LOST_AFTER_S:.0f} s: they were killed, or cannot be reached"
         if self._hub.other_version:
             return self._hub.other_version
-        if not self._hub.hellos:
-            unseen = "no rank was seen: nothing that the command started computed a gradient with torch"
-            return self._launch.end_reason() or unseen
-        if not self._steps:
-            return f"{count(len(self._hub.hellos), 'rank')} connected, and made no step of an optimizer"
-        return None
+        return self._nothing_seen() if not self._steps else None
+
+    def _nothing_seen(self) -> str:
+        if ranks := len(self._hub.hellos):
+            return f"{count(ranks, 'rank')} connected, and made no step of an optimizer"
+        unseen = "no rank was seen: nothing that the command started computed a gradient with torch"
+        return self._launch.end_reason() or unseen

@@ -1,0 +1,89 @@
+"""What is said of a training that is watched and shows no steps, or is heard of no more."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ddptui.config.watched import preset_of
+from ddptui.engines.hub import Hub
+from ddptui.run import watcher
+from ddptui.run.watcher import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
+from ddptui.store.journal import RepeatJournal
+from tests.support.builders import heartbeat, hello, step
+
+[TRIAL] = preset_of(("train.py",), name=None, skip=3, steps=None, overrides={}).trials
+
+
+class Clock:
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def monotonic_ns(self) -> int:
+        return int(self.now * 1e9)
+
+    def passes(self, seconds: float, supervisor: WatchSupervisor) -> None:
+        """Time goes on, and the console looks once a second."""
+        for _ in range(int(seconds)):
+            self.now += 1
+            supervisor.is_over()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(watcher, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub(0) as hub:
+        yield hub
+
+
+def supervisor_of(hub: Hub, tmp_path: Path, *, ends_with_ranks: bool) -> WatchSupervisor:
+    launch = SimpleNamespace(
+        ends_with_ranks=ends_with_ranks, exit_code=None, end_reason=lambda: None, add_rank=lambda _: None
+    )
+    with (tmp_path / "journal").open("wb") as journal:
+        return WatchSupervisor(TRIAL, hub, launch, RepeatJournal(tmp_path, 1, journal))  # type: ignore[arg-type]
+
+
+def test_after_a_minute_without_a_step_that_is_said_once(hub: Hub, tmp_path: Path, clock: Clock) -> None:
+    supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=False)
+    clock.passes(NO_STEP_S - 1, supervisor)
+    assert supervisor.take_notices() == []
+    clock.passes(2, supervisor)
+    [notice] = supervisor.take_notices()
+    assert notice.startswith("after 60 s: no rank was seen: nothing that the command started computed a gradient")
+    assert supervisor.take_notices() == []
+
+
+def test_elsewhere_the_minute_begins_with_the_first_rank(hub: Hub, tmp_path: Path, clock: Clock) -> None:
+    supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
+    clock.passes(10 * NO_STEP_S, supervisor)
+    assert (supervisor.take_notices(), supervisor.is_over()) == ([], False)
+    hub.hellos[0] = hello(0)
+    supervisor.add([hello(0)])
+    clock.passes(NO_STEP_S / 2, supervisor)
+    supervisor.add([heartbeat(0)])
+    clock.passes(NO_STEP_S / 2 + 1, supervisor)
+    assert supervisor.take_notices() == [
+        "after 60 s: 1 rank connected, and made no step of an optimizer; still looking"
+    ]
+
+
+def test_ranks_elsewhere_that_fall_silent_are_lost_but_not_where_the_console_stood_still(
+    hub: Hub, tmp_path: Path, clock: Clock
+) -> None:
+    supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
+    supervisor.add([hello(0), step(0, 0)])
+    clock.now += 5 * LOST_AFTER_S  # in one leap
+    assert not supervisor.is_over()
+    clock.passes(LOST_AFTER_S + 1, supervisor)
+    assert supervisor.is_over()
+    assert supervisor.ended().error == "nothing was heard of its ranks for 60 s: they were killed, or cannot be reached"
