@@ -67,7 +67,8 @@ def start(
 
     ended = each_once(app.finished)
     if ended:
-        show(as_table(ended[0].results, ended[0].preset) + wrapped("\n".join(["", *places(ended), ""])))
+        about = ["", *places(ended), *left_running(ended[0].run, terms), ""]
+        show(as_table(ended[0].results, ended[0].preset) + wrapped("\n".join(about)))
     for text in unread:
         print(printable(text), file=sys.stderr)
     worst = max((EXIT_CODES[run.results.status] for run in ended), default=0)
@@ -89,6 +90,19 @@ def places(ended: Sequence[EndedRun]) -> list[str]:
         kept = "kept in" if run.folder.is_dir() else "no longer in"
         lines.append(f"{kept} {run.folder}" if number == 0 else f"{results.status}, {kept} {run.folder}")
     return lines
+
+
+def left_running(run: Run, terms: "Terms | None") -> list[str]:
+    """A line if the console was over a training that goes on without it."""
+    from ddptui.engines.local.training import NotRunning, training_of
+
+    if terms is None:
+        return []
+    try:
+        training_of(run)
+    except NotRunning:
+        return []
+    return [f"the training goes on: `ddptui attach {run.name}` watches it again"]
 
 
 def collect_seldom() -> None:
