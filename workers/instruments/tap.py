@@ -16,7 +16,6 @@ The tap itself never waits. On a GPU its moments are events on the stream, which
 """
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -26,9 +25,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ddptui.wire.messages import Position
 
+from .calls import CallsBySteps
 from .clock import Clock
 from .hooks import attach, attach_to_new_groups
-from .records import Call, PhaseTimer, carries_gradients, position_of
+from .records import Call, PhaseTimer
 
 
 class Tap:
@@ -45,6 +45,7 @@ class Tap:
         is_asleep: Callable[[], bool] = lambda: False,  # in such a delay; asked from another thread
         attached: bool = True,  # to torch; a detached tap sees nothing and costs nothing
         compiles: bool = True,  # torch.compile may come upon the tap, and must be kept from tracing it
+        record: Callable[[Call], None] | None = None,  # takes the calls; None: they are kept by step
     ) -> None:
         self.now = clock.now
         self._is_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
@@ -56,11 +57,11 @@ class Tap:
         self._is_asleep = is_asleep
         self._is_ddp = False
         self._timer: PhaseTimer | None = None  # none: between two steps, where nothing is recorded
-        self._calls: list[Call] = []
-        self._behind: deque[tuple[PhaseTimer, list[Call]]] = deque()  # steps that the device has yet to make
+        self._steps = CallsBySteps(clock)
+        self._record = record or self._steps.calls.append
         self._works: dict[int, tuple[dist.Work, Call]] = {}  # keeps each alive: torch would reuse its number
         self._unsettled: list[Call] = []  # what torch DDP has issued and has not waited for
-        self._last_carriers = 0  # how many calls of the step before carried gradients
+        self._carriers = self._last_carriers = 0  # calls that carried gradients: in this step, and in the one before
         self._compiles = compiles
         self._known_groups: set[str] = set()  # their names: the groups themselves must not be held
         self._undo: list[Callable[[], None]] = []
@@ -82,18 +83,13 @@ class Tap:
 
     def close(self) -> None:
         """Detach from torch, and record nothing more: a module may keep a wrapped function."""
-        self._timer = None
+        self._timer = self._steps.timer = None
         while self._undo:  # drop each at once: they hold the group
             self._undo.pop()()
 
-    @property
-    def called(self) -> int:
-        """How many collectives the rank has called in this step so far."""
-        return len(self._calls)
-
     def begin(self, timer: PhaseTimer) -> None:
         """A step begins."""
-        self._timer = timer
+        self._timer = self._steps.timer = timer
 
     def settle(self) -> None:
         """torch DDP has just returned: in C++ it has waited for all that it had issued there."""
@@ -110,31 +106,20 @@ class Tap:
 
     def end(self) -> list[Call]:
         """The step has ended. Returns its calls, in order."""
-        return self.cut(self._timer, len(self._calls), None)
+        self.renew()
+        self._timer = None
+        self._works.clear()
+        return self._steps.cut(len(self._steps.calls), None)
 
-    def cut(self, ended: PhaseTimer | None, number: int, following: PhaseTimer | None) -> list[Call]:
-        """A step has ended some time ago: it had the first `number` calls, which are returned. Those since then belong
-        to the step that follows."""
-        calls, later = self._calls[:number], self._calls[number:]
-        if ended is not None:
-            self._behind.append((ended, calls))
-        while self._behind and self._clock.reached(self._behind[0][0].moments[-1]):
-            self._behind.popleft()
-        self._calls, self._timer = later, following
-        if self._overlaps:
-            self._last_carriers = sum(map(carries_gradients, calls))
-        kept = {id(call) for call in later}
-        self._works = {key: held for key, held in self._works.items() if id(held[1]) in kept} if kept else {}
-        return calls
+    def renew(self) -> None:
+        """A step has ended, or may have: forget what is over."""
+        self._last_carriers, self._carriers = self._carriers, 0
+        if self._works:
+            self._works = {key: held for key, held in self._works.items() if held[1].ended is None}
 
     def position(self) -> Position:
         """Where the rank's device is, which may be steps behind its loop."""
-        # The reporter's thread asks while the loop goes on: hence the copies.
-        timer, calls = self._timer, list(self._calls)
-        behind = [step for step in list(self._behind) if not self._clock.reached(step[0].moments[-1])]
-        if behind:
-            timer, calls = behind[0]
-        return Position() if timer is None else position_of(timer, calls, self._clock, asleep=self._is_asleep())
+        return self._steps.position(asleep=self._is_asleep())
 
     def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...]) -> Call | None:
         """A collective is called. Returns its record, or None between two steps."""
@@ -144,7 +129,7 @@ class Tap:
         if self._before_collective():
             enter = self.now()
         call = Call(kind, size, root, group, self._timer.forward_is_over, called, enter)
-        self._calls.append(call)
+        self._record(call)
         return call
 
     def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
@@ -163,13 +148,14 @@ class Tap:
         self._works[id(work)] = (work, call)
         if not (background and self._overlaps):
             return
+        self._carriers += call.forward_is_over
         if self._is_nccl:
             # This wait ends NCCL's hold on the tensors. They are gradients, which the strategy holds until it waits.
             call.notified = self._clock.after(partial(self._wait, work))
         # Torch calls back only where more gradients will be sent after this call, as in the step before: the end of the
         # last one is known, since the rank waits for it. gloo calls back in a thread that must wait for Python's lock,
         # which costs more than all the rest of the tap.
-        elif sum(map(carries_gradients, self._calls)) < self._last_carriers:
+        elif self._carriers < self._last_carriers:
             work.get_future().add_done_callback(lambda _: self._notified(call))
 
     def _notified(self, call: Call) -> None:
