@@ -60,6 +60,7 @@ class Reporter:
         self._failed = False  # the device: deferred messages never become known then
         self.command: SetBottleneck | None = None  # the console's newest, until the loop takes it: between two steps
         self.position: Callable[[], Position] = Position  # where the rank is
+        self.before_sending: Callable[[], object] = list  # called by the thread: it may still queue messages
         self.meter = GpuMeter(torch.device("cpu"))  # of its device, once that is known
         self._last_received = time.monotonic()
         self._queue: deque[RankMessage | Deferred] = deque()
@@ -127,6 +128,7 @@ class Reporter:
             if self._is_console_gone():
                 self._stop("the console has ended")
             if woke_ns // NS_PER_MS >= next_send_ms:
+                self.before_sending()
                 self._send(socket)
                 next_send_ms = (woke_ns // NS_PER_MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
             if self._beats and self._known:  # else the console would refuse them

@@ -41,6 +41,7 @@ class Entrances:
         self._thread = 0  # that trains: what others do is not seen
         self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
         self._is_over = False  # it has failed, or ended, or waits for another console
+        self._has_failed = False
         self.has_stepped_unseen = False  # an optimizer within what torch.compile has made
         self.has_ddp = self.shows_modules = False
         self.signs = 0  # of steps so far: at the same place of a training as many on each rank
@@ -71,7 +72,7 @@ class Entrances:
             from .observer import Observer  # late: most of what torch is used for trains nothing
 
             self._written = written()
-            self._observer = Observer(lambda: _enter_modules(self), lambda: self.signs, has_ddp=self.has_ddp)
+            self._observer = Observer(lambda: _enter_modules(self), self.signs, has_ddp=self.has_ddp)
             self._thread = threading.get_ident()
             atexit.register(self.close)
             # a process that multiprocessing has forked ends without the functions of atexit
@@ -84,7 +85,7 @@ class Entrances:
         """The instruments have failed: say so once, and see nothing more."""
         if self._is_over:  # what it had begun cannot end
             return
-        self._is_over = True
+        self._is_over = self._has_failed = True
         observer, self._observer = self._observer, None
         try:
             self._note(error)
@@ -102,12 +103,15 @@ class Entrances:
                     observer.stepped_unseen()
                 observer.close()
             except Exception as error:
+                self._observer = observer
                 self.fail(error)
             self._is_over = True
 
     def _let_go(self) -> None:
         """The console is gone, or wants no more. Another one may come."""
         self.close()
+        if self._has_failed:
+            return
         threading.Thread(target=self._await_console, name="console", daemon=True).start()
 
     def _await_console(self) -> None:

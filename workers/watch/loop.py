@@ -71,6 +71,7 @@ class Loop:
         self._has_new_pass = False  # since backward: the first batch of a pass over the data was fetched
         self._has_evaluated = False  # what was fetched since backward
         self._is_marked = False  # it says itself where a step ends
+        self.signs = 0  # of steps: how often backward has ended, or the loop has said that a step ends
         self.shows_forward = False  # batches are fetched by calls that are seen, or its outermost module is called so
         self._after_backward: tuple[int, int] | None = None  # so many phases and collectives, when it had ended
         self._backward_began = self._optimizer_began = 0  # after so many phases
@@ -87,7 +88,7 @@ class Loop:
         self.shows_forward |= trains
         self._begin(DATA if trains else BETWEEN)
 
-    def data_ends(self, samples: int | None, trains: bool, *, is_first: bool) -> None:
+    def data_ends(self, samples: int | None, trains: bool, is_first: bool) -> None:
         """samples: in the batch; None: there was none left. is_first: of a pass over the data."""
         self._finish()
         if not self._within:
@@ -129,6 +130,7 @@ class Loop:
 
     def backward_ends(self) -> None:
         self._finish()
+        self.signs += 1
         if BACKWARD in self._within:
             return
         self._used = len(self.timer.phases), self._samples
@@ -178,6 +180,7 @@ class Loop:
         self._losses = self._losses if loss is None else [loss]
         self._samples += samples
         self._cut(self._here())
+        self.signs += 1
 
     def depth(self, phase: str) -> int:
         """How many calls of this phase are under way, one within the other."""

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ddptui.config.trial import Site
 from ddptui.host.clock import own_clock
 from ddptui.wire.connection import TOKEN
 from ddptui.wire.messages import VERSION, Done, Hello
@@ -21,11 +22,13 @@ from ..instruments.clock import clock_of
 from ..instruments.delays import RankDelays
 from ..instruments.heartbeat import peak_bytes
 from ..instruments.progress import Progress
-from ..instruments.records import StepRecord
+from ..instruments.records import PhaseTimer, StepRecord
 from ..instruments.reporter import Reporter
 from ..instruments.tap import Tap
-from .loop import MARKED, Cut, Loop
+from .loop import MARKED
+from .steps import MOST_NOTES, Steps
 
+READ_QUEUE_EVERY_S = 0.004  # a reading takes 8 us, in a training
 DEEPEST_BATCH = 8  # containers within containers that are looked through for a batch's first tensor
 
 
@@ -40,13 +43,10 @@ class Observer:
     """Watches the training of this process from its first sign on. The entrances call it, from the thread that trains,
     before and after the calls that they are named after."""
 
-    def __init__(self, seek_forward: Callable[[], None], signs: Callable[[], int], *, has_ddp: bool) -> None:
-        """The process belongs to its group, if it will. seek_forward: called after the first step of a loop whose
-        calls do not show where forward begins. signs: how many signs of steps there were so far. has_ddp: there is a
-        torch DDP already. Raises whatever fails."""
-        self._seek_forward, self._signs = seek_forward, signs
-        self._signs_before: int | None = None  # the first whole step
-        self._first: int | None = None if signs() else 0  # number of the first step; None: not known yet
+    def __init__(self, seek_forward: Callable[[], None], signs: int, *, has_ddp: bool) -> None:
+        """The process belongs to its group, if it will. seek_forward: called, from any thread, after the first step of
+        a loop whose calls do not show where forward begins. signs: how many signs of steps there were before. has_ddp:
+        there is a torch DDP already. Raises whatever fails."""
         in_group = dist.is_available() and dist.is_initialized()
         self._rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
         on_gpu = torch.cuda.is_initialized()
@@ -54,7 +54,7 @@ class Observer:
         self.is_over = False  # nothing more is to be seen
         self._is_let_go = False  # the console is gone, or wants no more: the thread of the reporter says so
         console = WatchingConsole.read(Path(os.environ[WATCHED]).read_bytes())
-        self._asked = console.watching
+        asked = console.watching
         self._reporter = Reporter(self._rank, stop=self._let_go, console=console.pid, way=console.way)
         self._reporter.send(
             Hello(
@@ -74,29 +74,63 @@ class Observer:
         )
         self._reporter.set_device(self._device)
         self._clock = clock_of(self._device)
-        first = self._asked.skip
-        self._delays = RankDelays(self._asked.bottleneck, self._rank, seed=0, warmup_steps=first, device=self._device)
+        first = asked.skip
+        self._delays = RankDelays(asked.bottleneck, self._rank, seed=0, warmup_steps=first, device=self._device)
+        self._progress = SilentProgress(self._rank, first, self._reporter)
+        self._progress.ready(None, 0, 0)
+        self._steps = Steps(
+            self._clock,
+            asked,
+            self._reporter,
+            self._progress,
+            self._delays,
+            over=self._see_no_more,
+            seek_forward=seek_forward,
+            signs=signs,
+        )
+        self._loop, self._note = self._steps.loop, self._steps.notes.append
         self._tap = Tap(
             self._clock,
             None,
-            before_collective=self._delays.before_collective,
+            before_collective=self._before_collective,
             is_asleep=lambda: self._delays.asleep,
+            record=self._note,
         )
         if has_ddp:
             self.ddp_is_made()
-        self._reporter.position = self._tap.position
-        self._progress = SilentProgress(self._rank, first, self._reporter)
-        self._progress.ready(None, 0, 0)
-        self._loop = Loop(self._clock, lambda: self._tap.called, self._step_ended)
-        # What only the loop has to know, it is told at once: a call less, several times a step.
-        self.data_begins = self._loop.data_begins
-        self.forward_begins, self.forward_ends = self._loop.forward_begins, self._loop.forward_ends
-        self.optimizer_begins, self.optimizer_ends = self._loop.optimizer_begins, self._loop.optimizer_ends
-        self.stepped_unseen = self._loop.stepped_unseen
-        self._tap.begin(self._loop.timer)
+        self._flags = PhaseTimer(self._clock)  # of which the tap only asks whether forward is over
+        self._tap.begin(self._flags)
         self._delays.begin(0)
+        self._read_queue_at = 0.0
+        self._backwards = 0  # under way, one within the other
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
+        self.data_begins = self._noting(self._loop.data_begins)
+        self.forward_begins = self._noting(self._loop.forward_begins)
+        self.forward_ends = self._noting(self._loop.forward_ends)
+        self.optimizer_begins = self._noting(self._loop.optimizer_begins)
+        self.stepped_unseen = self._noting(self._loop.stepped_unseen)
+        self._reporter.position, self._reporter.before_sending = self._steps.position, self._steps.read
+
+    def _see_no_more(self) -> None:
+        self.is_over = True
+
+    def _noting(self, call: Callable[..., None]) -> Callable[..., None]:
+        """A function that notes a call of the loop."""
+        note, now = self._note, self._clock.now
+        return lambda *arguments: note((call, now(), arguments))
+
+    def _delay(self, site: Site, *, within: str, depth: int) -> None:
+        """Put in a delay that is due here, if so many calls of that phase are under way."""
+        if self._delays.are_any:
+            self._steps.read()  # for the number of the step
+            if self._loop.depth(within) == depth:
+                self._delays.at(site)
+
+    def _before_collective(self) -> bool:
+        if self._delays.are_any:
+            self._steps.read()
+        return self._delays.before_collective()
 
     def _let_go(self, why: str) -> None:
         self._is_let_go = self.is_over = True
@@ -108,9 +142,10 @@ class Observer:
         self._data_ends(None if batch is None else samples_in(batch) or 0, trains, is_first=is_first)
 
     def _data_ends(self, samples: int | None, trains: bool, *, is_first: bool) -> None:
-        if samples is not None and trains and self._loop.depth("data") == 1:
-            self._delays.at("data")
-        self._loop.data_ends(samples, trains, is_first=is_first)
+        if samples is not None and trains:
+            self._delay("data", within="data", depth=1)
+        self._flags.forward_is_over = False
+        self._note((self._loop.data_ends, self._clock.now(), (samples, trains, is_first)))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has made the one out of the other."""
@@ -120,15 +155,31 @@ class Observer:
     def backward_begins(self, tensors: Any = None) -> None:
         """tensors: those that backward is called on; None: that is not known."""
         self._tap.attach_to_new_groups()
-        if not self._loop.depth("backward"):
-            self._delays.at("forward")
-        self._loop.backward_begins(None if tensors is None else self._loss_of(tensors))
+        self._delay("forward", within="backward", depth=0)
+        loss = None if tensors is None else self._loss_of(tensors)
+        self._backwards += 1
+        self._flags.forward_is_over = True
+        self._note((self._loop.backward_begins, self._clock.now(), (loss,)))
 
     def backward_ends(self) -> None:
-        if self._loop.depth("backward") == 1:
+        self._backwards -= 1
+        if not self._backwards:
             self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
-            self._delays.at("backward")
-        self._loop.backward_ends()
+        self._delay("backward", within="backward", depth=1)
+        self._note((self._loop.backward_ends, self._clock.now(), ()))
+
+    def optimizer_ends(self, optimizer: int) -> None:
+        self._tap.renew()
+        self._note((self._loop.optimizer_ends, self._clock.now(), (optimizer,)))
+        if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
+            self._read_queue_at = now
+            self._note((self._steps.queued, self._clock.now(), (self._progress.queued_ns(),)))
+            if len(self._steps.notes) > MOST_NOTES:
+                self._see_no_more()
+        if self._reporter.command is not None:
+            self._steps.read()
+            self._delays.set(self._reporter.command.bottleneck)
+            self._reporter.command = None
 
     def _loss_of(self, tensors: Any) -> Tensor | float:
         loss = tensors[0] if isinstance(tensors, Sequence) and len(tensors) == 1 else tensors
@@ -148,15 +199,15 @@ class Observer:
         self._marks.append((name, trains))
         match name:
             case "data":
-                self._loop.data_begins(trains)
+                self.data_begins(trains)
             case "forward":
-                self._loop.forward_begins(trains)
+                self.forward_begins(trains)
             case "backward":
                 self.backward_begins()
             case "aggregate":
-                self._loop.aggregate_begins()
+                self._noting(self._loop.aggregate_begins)()
             case "optimizer":
-                self._loop.optimizer_begins(MARKED)
+                self.optimizer_begins(MARKED)
 
     def phase_ends(self) -> None:
         """The phase ends that the training has marked last."""
@@ -165,20 +216,22 @@ class Observer:
             case "data":
                 self._data_ends(0, trains, is_first=False)
             case "forward":
-                self._loop.forward_ends(trains)
+                self.forward_ends(trains)
             case "backward":
                 self.backward_ends()
             case "aggregate":
-                self._loop.aggregate_ends()
+                self._noting(self._loop.aggregate_ends)()
             case "optimizer":
-                self._loop.optimizer_ends(MARKED)
+                self.optimizer_ends(MARKED)
 
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
-        self._loop.step_ends(None if loss is None else self._kept(loss), samples)
+        loss = None if loss is None else self._kept(loss)
+        self._note((self._loop.step_ends, self._clock.now(), (loss, samples)))
 
     def ddp_is_made(self) -> None:
         self._tap.expect_ddp()
+        self._steps.buckets = True
 
     def give_up(self) -> None:
         """Detach, and send nothing more."""
@@ -186,9 +239,8 @@ class Observer:
         self._reporter.give_up()
 
     def close(self) -> None:
-        """Report the last step, and detach."""
-        if not self.is_over:
-            self._loop.close()
+        """Report the last step, and detach. Raises what has failed since the last call."""
+        self._steps.close()
         self._tap.close()
         if not self._is_let_go:
             done = Done(
@@ -205,49 +257,6 @@ class Observer:
             )
             self._progress.done(done)
         self._reporter.close()
-
-    def _step_ended(self, step: Cut) -> None:
-        calls = self._tap.cut(step.timer, step.calls, step.following)
-        if self._first is None and not self._is_numbered(step):
-            return
-        number = step.timer.step
-        record = StepRecord(
-            step=number,
-            epoch=step.epoch,
-            timer=step.timer,
-            samples=step.samples,
-            loss=step.losses,
-            calls=calls,
-            buckets=self._tap.buckets,
-            slept=self._delays.taken(),
-        )
-        done = number - (self._first or 0)
-        if done < self._asked.skip or number % self._asked.every == 0:
-            self._progress.step(record, self._clock)
-        if not self._loop.shows_forward and done == 0:
-            self._seek_forward()
-        if self._reporter.command is not None:
-            self._delays.set(self._reporter.command.bottleneck)
-            self._reporter.command = None
-        self._delays.begin(number + 1)
-        if self._asked.steps is not None and done + 1 >= self._asked.steps:
-            self.is_over = True
-
-    def _is_numbered(self, step: Cut) -> bool:
-        """Give the steps of a training that had begun unseen the same numbers on all ranks, from the second one on: the
-        first was perhaps seen in part. Returns whether this step has its number. Raises ValueError."""
-        signs = self._signs()
-        if self._signs_before is None:
-            self._signs_before = signs
-            return False
-        steps, rest = divmod(self._signs_before, signs - self._signs_before)
-        if rest:
-            raise ValueError("its steps do not all call backward equally often: those of its ranks cannot be matched")
-        self._first = step.timer.step = steps
-        step.following.step = steps + 1
-        self._progress.warmup_steps += steps
-        self._delays.warmup_steps += steps
-        return True
 
 
 def samples_in(batch: Any, depth: int = 0) -> int | None:

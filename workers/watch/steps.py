@@ -1,0 +1,146 @@
+"""Makes steps of the notes that were taken of a loop, in the reporter's thread. The loop's own thread only takes notes:
+there, the training's data have displaced all else from the caches, so that any work takes several times as long.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ddptui.wire.messages import Position
+from ddptui.wire.watching import Watching
+
+from ..instruments.calls import CallsBySteps
+from ..instruments.clock import Clock
+from ..instruments.delays import RankDelays
+from ..instruments.progress import Progress
+from ..instruments.records import Call, StepRecord
+from ..instruments.reporter import Reporter
+from .loop import Cut, Loop
+
+Note = tuple[Callable[..., None], Any, tuple[Any, ...]]  # a method of the loop, when it is meant to be called, and how
+MOST_NOTES = 1_000_000  # more are there only if the thread that reads them has died
+
+
+class NotedClock(Clock):
+    """The clock of what is read from notes."""
+
+    def __init__(self, at: Any) -> None:
+        self.at = at
+
+    def now(self) -> Any:
+        return self.at
+
+
+class Steps:
+    """Reads notes of calls, and reports the steps that they make."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        asked: Watching,
+        reporter: Reporter,
+        progress: Progress,
+        delays: RankDelays,
+        *,
+        over: Callable[[], None],
+        seek_forward: Callable[[], None],
+        signs: int,
+    ) -> None:
+        """over: called once nothing more is to be seen. seek_forward: called after the first step of a loop whose calls
+        do not show where forward begins. signs: how many signs of steps there were before."""
+        self.notes: deque[Note | Call] = deque()  # a collective is its own
+        self.buckets = False  # of gradients are what torch DDP sends
+        self._is_over = False  # as many steps were seen as were asked for, or reading has failed
+        self._error: Exception | None = None
+        self._queued_ns = 0
+        self._clock, self._noted = clock, NotedClock(clock.now())
+        self._asked, self._reporter, self._progress, self._delays = asked, reporter, progress, delays
+        self._over, self._seek_forward, self._signs_unseen = over, seek_forward, signs
+        self._signs_before: int | None = None  # the first whole step
+        self._first: int | None = None if signs else 0  # number of the first step; None: not known yet
+        self._calls = CallsBySteps(clock)
+        self.loop = Loop(self._noted, lambda: len(self._calls.calls), self._ended)
+        self._calls.timer = self.loop.timer
+        self._lock = threading.Lock()
+
+    def read(self) -> None:
+        """Read the notes, from any thread. `close` raises what fails here."""
+        with self._lock:
+            try:
+                while self.notes and not self._is_over:
+                    self._read(self.notes.popleft())
+            except Exception as error:
+                self._error = error
+                self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._over()
+
+    def _read(self, note: Note | Call) -> None:
+        if isinstance(note, Call):
+            note.forward_is_over = self.loop.timer.forward_is_over
+            self._calls.calls.append(note)
+        else:
+            call, self._noted.at, arguments = note
+            call(*arguments)
+
+    def position(self) -> Position:
+        """Where the rank is."""
+        self.read()
+        return self._calls.position(asleep=self._delays.asleep)
+
+    def close(self) -> None:
+        """The loop is over: report its last step. Raises what has failed."""
+        self.read()
+        if not self._is_over:
+            self.loop.close()
+        if self._error is not None:
+            raise self._error
+
+    def queued(self, ns: int) -> None:
+        """So long the loop's thread had no core, in ns."""
+        self._queued_ns += ns
+
+    def _ended(self, step: Cut) -> None:
+        calls = self._calls.cut(step.calls, step.following)
+        queued_ns, self._queued_ns = self._queued_ns, 0
+        if self._first is None and not self._is_numbered(step):
+            return
+        number = step.timer.step
+        record = StepRecord(
+            step=number,
+            epoch=step.epoch,
+            timer=step.timer,
+            samples=step.samples,
+            loss=step.losses,
+            calls=calls,
+            buckets=self.buckets,
+            slept=self._delays.taken(),
+        )
+        done = number - (self._first or 0)
+        if done < self._asked.skip or number % self._asked.every == 0:
+            self._reporter.send(partial(self._progress.messages, record, self._clock, queued_ns))
+        if not self.loop.shows_forward and done == 0:
+            self._seek_forward()
+        self._delays.begin(number + 1)
+        if self._asked.steps is not None and done + 1 >= self._asked.steps:
+            self._end()
+
+    def _is_numbered(self, step: Cut) -> bool:
+        """Give the steps of a training that had begun unseen the same numbers on all ranks, from the second one on: the
+        first was perhaps seen in part. Returns whether this step has its number. Raises ValueError."""
+        signs = self._signs_unseen + self.loop.signs
+        if self._signs_before is None:
+            self._signs_before = signs
+            return False
+        steps, rest = divmod(self._signs_before, signs - self._signs_before)
+        if rest:
+            raise ValueError("its steps do not all call backward equally often: those of its ranks cannot be matched")
+        self._first = step.timer.step = steps
+        step.following.step = steps + 1
+        self._progress.warmup_steps += steps
+        self._delays.warmup_steps += steps
+        return True
