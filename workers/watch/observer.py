@@ -26,7 +26,7 @@ from ..instruments.records import PhaseTimer, StepRecord
 from ..instruments.reporter import Reporter
 from ..instruments.tap import Tap
 from .loop import MARKED
-from .steps import MOST_NOTES, Steps
+from .steps import MOST_NOTES, Note, Steps
 
 READ_QUEUE_EVERY_S = 0.004  # a reading takes 8 us, in a training
 DEEPEST_BATCH = 8  # containers within containers that are looked through for a batch's first tensor
@@ -118,7 +118,7 @@ class Observer:
     def _noting(self, call: Callable[..., None]) -> Callable[..., None]:
         """A function that notes a call of the loop."""
         note, now = self._note, self._clock.now
-        return lambda *arguments: note((call, now(), arguments))
+        return lambda *arguments: note(Note(call, now(), arguments))
 
     def _delay(self, site: Site, *, within: str, depth: int) -> None:
         """Put in a delay that is due here, if so many calls of that phase are under way."""
@@ -145,7 +145,7 @@ class Observer:
         if samples is not None and trains:
             self._delay("data", within="data", depth=1)
         self._flags.forward_is_over = False
-        self._note((self._loop.data_ends, self._clock.now(), (samples, trains, is_first)))
+        self._note(Note(self._loop.data_ends, self._clock.now(), (samples, trains, is_first)))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has made the one out of the other."""
@@ -159,21 +159,21 @@ class Observer:
         loss = None if tensors is None else self._loss_of(tensors)
         self._backwards += 1
         self._flags.forward_is_over = True
-        self._note((self._loop.backward_begins, self._clock.now(), (loss,)))
+        self._note(Note(self._loop.backward_begins, self._clock.now(), (loss,)))
 
     def backward_ends(self) -> None:
         self._backwards -= 1
         if not self._backwards:
             self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
         self._delay("backward", within="backward", depth=1)
-        self._note((self._loop.backward_ends, self._clock.now(), ()))
+        self._note(Note(self._loop.backward_ends, self._clock.now()))
 
     def optimizer_ends(self, optimizer: int) -> None:
         self._tap.renew()
-        self._note((self._loop.optimizer_ends, self._clock.now(), (optimizer,)))
+        self._note(Note(self._loop.optimizer_ends, self._clock.now(), (optimizer,)))
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
-            self._note((self._steps.queued, self._clock.now(), (self._progress.queued_ns(),)))
+            self._note(Note(self._steps.queued, self._clock.now(), (self._progress.queued_ns(),)))
             if len(self._steps.notes) > MOST_NOTES:
                 self._see_no_more()
         if self._reporter.command is not None:
@@ -227,7 +227,7 @@ class Observer:
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
         loss = None if loss is None else self._kept(loss)
-        self._note((self._loop.step_ends, self._clock.now(), (loss, samples)))
+        self._note(Note(self._loop.step_ends, self._clock.now(), (loss, samples)))
 
     def ddp_is_made(self) -> None:
         self._tap.expect_ddp()

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from ddptui.wire.messages import Position
 from ddptui.wire.watching import Watching
 
@@ -19,8 +21,16 @@ from ..instruments.records import Call, StepRecord
 from ..instruments.reporter import Reporter
 from .loop import Cut, Loop
 
-Note = tuple[Callable[..., None], Any, tuple[Any, ...]]  # a method of the loop, when it is meant to be called, and how
 MOST_NOTES = 1_000_000  # more are there only if the thread that reads them has died
+
+
+class Note(msgspec.Struct, gc=False):
+    """A call of the loop's methods, to be made later."""
+
+    # Without gc=False, Python would look for garbage more often: in all that the training has.
+    call: Callable[..., None]
+    at: Any  # when it is meant to be made, by the rank's clock
+    arguments: tuple[Any, ...] = ()
 
 
 class NotedClock(Clock):
@@ -84,8 +94,8 @@ class Steps:
             note.forward_is_over = self.loop.timer.forward_is_over
             self._calls.calls.append(note)
         else:
-            call, self._noted.at, arguments = note
-            call(*arguments)
+            self._noted.at = note.at
+            note.call(*note.arguments)
 
     def position(self) -> Position:
         """Where the rank is."""
