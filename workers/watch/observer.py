@@ -44,9 +44,10 @@ class Observer:
     before and after the calls that they are named after."""
 
     def __init__(self, seek_forward: Callable[[], None], signs: int, *, has_ddp: bool) -> None:
-        """The process belongs to its group, if it will. seek_forward: called, from any thread, after the first step of
-        a loop whose calls do not show where forward begins. signs: how many signs of steps there were before. has_ddp:
-        there is a torch DDP already. Raises whatever fails."""
+        """The process belongs to its group, if it will. seek_forward: called after the first steps of a loop whose
+        calls do not show where forward begins. signs: how many signs of steps there were before. has_ddp: there is a
+        torch DDP already. Raises whatever fails."""
+        self._seek_forward = seek_forward
         in_group = dist.is_available() and dist.is_initialized()
         self._rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
         on_gpu = torch.cuda.is_initialized()
@@ -85,7 +86,6 @@ class Observer:
             self._progress,
             self._delays,
             over=self._see_no_more,
-            seek_forward=seek_forward,
             signs=signs,
         )
         self._loop, self._note = self._steps.loop, self._steps.notes.append
@@ -101,6 +101,7 @@ class Observer:
         self._flags = PhaseTimer(self._clock)  # of which the tap only asks whether forward is over
         self._tap.begin(self._flags)
         self._delays.begin(0)
+        self._first_steps = 2  # still to come
         self._read_queue_at = 0.0
         self._backwards = 0  # under way, one within the other
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
@@ -169,8 +170,16 @@ class Observer:
         self._note(Note(self._loop.backward_ends, self._clock.now()))
 
     def optimizer_ends(self, optimizer: int) -> None:
-        self._tap.renew()
         self._note(Note(self._loop.optimizer_ends, self._clock.now(), (optimizer,)))
+        self._between_steps()
+
+    def _between_steps(self) -> None:
+        self._tap.renew()
+        if self._first_steps:
+            self._first_steps -= 1
+            self._steps.read()  # one of them is known to have ended by now
+            if not self._first_steps and not self._loop.shows_forward:
+                self._seek_forward()
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
             self._note(Note(self._steps.queued, self._clock.now(), (self._progress.queued_ns(),)))
@@ -228,6 +237,7 @@ class Observer:
         """The training marks the end of a step."""
         loss = None if loss is None else self._kept(loss)
         self._note(Note(self._loop.step_ends, self._clock.now(), (loss, samples)))
+        self._between_steps()
 
     def ddp_is_made(self) -> None:
         self._tap.expect_ddp()

@@ -55,11 +55,9 @@ class Steps:
         delays: RankDelays,
         *,
         over: Callable[[], None],
-        seek_forward: Callable[[], None],
         signs: int,
     ) -> None:
-        """over: called once nothing more is to be seen. seek_forward: called after the first step of a loop whose calls
-        do not show where forward begins. signs: how many signs of steps there were before."""
+        """over: called once nothing more is to be seen. signs: how many signs of steps there were before."""
         self.notes: deque[Note | Call] = deque()  # a collective is its own
         self.buckets = False  # of gradients are what torch DDP sends
         self._is_over = False  # as many steps were seen as were asked for, or reading has failed
@@ -67,7 +65,7 @@ class Steps:
         self._queued_ns = 0
         self._clock, self._noted = clock, NotedClock(clock.now())
         self._asked, self._reporter, self._progress, self._delays = asked, reporter, progress, delays
-        self._over, self._seek_forward, self._signs_unseen = over, seek_forward, signs
+        self._over, self._signs_unseen = over, signs
         self._signs_before: int | None = None  # the first whole step
         self._first: int | None = None if signs else 0  # number of the first step; None: not known yet
         self._calls = CallsBySteps(clock)
@@ -133,8 +131,6 @@ class Steps:
         done = number - (self._first or 0)
         if done < self._asked.skip or number % self._asked.every == 0:
             self._reporter.send(partial(self._progress.messages, record, self._clock, queued_ns))
-        if not self.loop.shows_forward and done == 0:
-            self._seek_forward()
         self._delays.begin(number + 1)
         if self._asked.steps is not None and done + 1 >= self._asked.steps:
             self._end()
