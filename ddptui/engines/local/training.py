@@ -16,7 +16,7 @@ from ddptui.host.keeper import send
 from ddptui.store.runs import Run
 from ddptui.wire.connection import SILENCE_S
 from ddptui.wire.messages import Hello
-from ddptui.wire.watching import Watching, WatchingConsole
+from ddptui.wire.watching import WATCHED, Watching, WatchingConsole
 
 TRAINING_FILE, CONSOLE_FILE = "training", "console"  # in the folder of a repeat, while its command runs
 MOST_BYTES = 65_536  # of such a file
@@ -29,7 +29,8 @@ class NotRunning(ValueError):
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that was started. Process ids are used again: `created` tells whether it is the same."""
+    """A command that was started, as a file in the run's folder has it. Anybody may have written that file, and process
+    ids are used again: the process itself must say by its environment that it is the one."""
 
     pid: int
     created: float  # psutil's create_time
@@ -37,9 +38,10 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
 
     def runs(self) -> bool:
         """Whether it has not ended yet."""
-        with suppress(psutil.NoSuchProcess):
+        with suppress(psutil.Error):
             process = psutil.Process(self.pid)
-            return process.create_time() == self.created and process.status() != psutil.STATUS_ZOMBIE
+            is_same = process.create_time() == self.created and process.environ().get(WATCHED) == self.console
+            return is_same and process.status() != psutil.STATUS_ZOMBIE
         return False
 
 

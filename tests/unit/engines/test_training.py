@@ -1,0 +1,73 @@
+"""A training that runs is known by its process alone, whatever a file in the run's folder says."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ddptui.config.watched import preset_of
+from ddptui.engines.local.training import NotRunning, Training, remember, training_at, training_of
+from ddptui.store.runs import Run
+from ddptui.wire.watching import WATCHED
+
+PRESET = preset_of(("train.py",), name="train", skip=3, steps=None, overrides={})
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Path:
+    return tmp_path / "console"
+
+
+@pytest.fixture
+def training(console: Path) -> Iterator[Training]:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={WATCHED: str(console)}) as it:
+        training = training_at(it.pid, console)
+        assert training is not None
+        yield training
+        it.kill()
+
+
+def run_with(training: Training, runs: Path) -> Run:
+    run = Run.create(runs, PRESET, {})
+    folder = run.repeat_folder("train", 1)
+    folder.mkdir(parents=True)
+    remember(training, folder)
+    return run
+
+
+def test_what_was_written_down_is_found_while_it_runs(training: Training, tmp_path: Path) -> None:
+    run = run_with(training, tmp_path / "runs")
+    assert training_of(run) == training
+    os.kill(training.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, training.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(NotRunning, match="has no training that runs on this host"):
+        training_of(run)
+
+
+@pytest.mark.parametrize(
+    "lie", [{"console": "/etc/passwd"}, {"created": 1.0}, {"pid": os.getppid()}, {"pid": 2**22 + 1}]
+)
+def test_a_file_that_names_another_process_or_console_is_not_believed(
+    training: Training, tmp_path: Path, lie: dict[str, object]
+) -> None:
+    with pytest.raises(NotRunning):
+        training_of(run_with(msgspec.structs.replace(training, **lie), tmp_path / "runs"))
+
+
+def test_a_run_that_a_console_has_open_is_refused(training: Training, tmp_path: Path) -> None:
+    run = run_with(training, tmp_path / "runs")
+    with run.held(), pytest.raises(NotRunning, match="another console has it open"):
+        training_of(run)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "\x00"])
+def test_a_file_that_holds_something_else_is_no_training(training: Training, tmp_path: Path, text: str) -> None:
+    run = run_with(training, tmp_path / "runs")
+    (run.repeat_folder("train", 1) / "training").write_text(text)
+    with pytest.raises(NotRunning):
+        training_of(run)
