@@ -6,6 +6,7 @@ import msgspec
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.config.preset import PresetKind
 from ddptui.config.trial import StartKind
 from ddptui.wire.messages import Audit
 
@@ -244,6 +245,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     """One trial."""
 
     name: str
+    kind: PresetKind = "training"  # command: a training of the user's own; primitives: collectives alone
     status: Literal["ok", "failed", "skipped"]
     error: str | None
     config: dict[str, Any]
