@@ -60,10 +60,7 @@ class ListeningLaunch(Launch):
     exit_code = None
 
     def __init__(self, ticket: Path) -> None:
-        self._notices = [
-            f"waiting for a training: on each of its hosts, type `ddptui watch --join {short(ticket)} -- COMMAND`, or "
-            "pass the line in that file"
-        ]
+        self._notices = [f"waiting: on each host of the training, `ddptui watch --join {short(ticket)} -- COMMAND`"]
 
     def take_notices(self) -> list[str]:
         notices, self._notices = self._notices, []
