@@ -44,10 +44,15 @@ def loss_of_steps(ranks: Iterable[Sequence[Step]]) -> Loss:
 
 
 def weighted_loss(steps: Sequence[Step]) -> float | None:
-    """Mean loss by sample, since ranks may have batches of different sizes; by step where nobody counts samples, as in
-    a training without a loader. None if a loss is not finite."""
+    """Mean loss by sample, as `mean_by_sample` has it. None if a loss is not finite."""
+    return mean_by_sample([(step.samples, step.loss) for step in steps])
+
+
+def mean_by_sample(losses: Sequence[tuple[int, float | None]]) -> float | None:
+    """The mean of losses, each with its number of samples, since ranks may have batches of different sizes; of equal
+    weight where nobody counts samples, as in a training without a loader. None if a loss that counts is None."""
     # In `dp`, a replica may get no part of a small batch.
-    counted = [(step.samples, step.loss) for step in steps if step.samples] or [(1, step.loss) for step in steps]
+    counted = [each for each in losses if each[0]] or [(1, loss) for _, loss in losses]
     if not counted or any(loss is None for _, loss in counted):
         return None
     return sum(samples * (loss or 0.0) for samples, loss in counted) / sum(samples for samples, _ in counted)

@@ -11,7 +11,10 @@ from click.core import ParameterSource
 from ddptui.cli.common import RUNS_OPTION, SET_OPTION, Refusal, interruptible, overrides_of, refusing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ddptui.config.preset import Preset
+    from ddptui.engines.local.foreign import Terms
 
 LISTENING = ("ddptui", "watch", "--join", "TICKET", "--", "COMMAND")  # what is typed on each host
 OF_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -81,14 +84,7 @@ def watch(
     in_terminal = no_ui or as_json or not sys.stdout.isatty()
     starts_here = in_terminal and not listen
     terms = Terms(in_terminal=starts_here, outlives=not kill_on_exit, elsewhere=listen, every=every)
-    if in_terminal:
-        from ddptui.run import watch as headless
-
-        watch_here = headless.look_on if listen else headless.watch
-        sys.exit(interruptible(lambda: watch_here(preset, folder, terms, as_json=as_json)))
-    from ddptui.tui.start import start
-
-    sys.exit(start(folder, preset, drawn_a_second=None, theme=None, terms=terms))
+    sys.exit(_open(preset, folder, terms, headless=in_terminal, as_json=as_json))
 
 
 @click.command()
@@ -125,13 +121,20 @@ def attach(
         terms = Terms(outlives=True, running=training_of(run), every=every)
     before = run.preset().trials[0]
     preset = preset_of(before.command, name=before.name, skip=skip, steps=steps, overrides={})
-    if no_ui or as_json or not sys.stdout.isatty():
-        from ddptui.run.watch import look_on
+    headless = no_ui or as_json or not sys.stdout.isatty()
+    sys.exit(_open(preset, folder, terms, headless=headless, as_json=as_json))
 
-        sys.exit(interruptible(lambda: look_on(preset, folder, terms, as_json=as_json)))
-    from ddptui.tui.start import start
 
-    sys.exit(start(folder, preset, drawn_a_second=None, theme=None, terms=terms))
+def _open(preset: "Preset", runs: "Path", terms: "Terms", *, headless: bool, as_json: bool) -> int:
+    """Watch, on a screen or without one. Returns the exit code."""
+    if not headless:
+        from ddptui.tui.start import start
+
+        return start(runs, preset, drawn_a_second=None, theme=None, terms=terms)
+    from ddptui.run import watch as here
+
+    watch_here = here.watch if terms.in_terminal else here.look_on
+    return interruptible(lambda: watch_here(preset, runs, terms, as_json=as_json))
 
 
 def _preset(
@@ -189,11 +192,10 @@ def _join(context: click.Context, command: tuple[str, ...], spelled: str) -> NoR
     from ddptui.engines.join.ticket import TicketError, read_ticket
     from ddptui.run import watch as headless
 
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = [name for name, source in sources.items() if source is ParameterSource.COMMANDLINE]
-    if others := sorted(set(given) - {"command", "ticket", "no_ui"}):
-        option = others[0].replace("as_json", "json").replace("assignments", "set").replace("_", "-")
-        raise Refusal(f"--{option} is for the console that listens: give it there")
+    for option in context.command.params:
+        is_given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if is_given and option.name not in ("command", "ticket", "no_ui"):
+            raise Refusal(f"{option.opts[0]} is for the console that listens: give it there")
     _check_command(command)
     with refusing(TicketError, LaunchRefused):
         ticket = read_ticket(spelled)

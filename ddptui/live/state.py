@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from ddptui.analysis.clock_sync import Clocks
+from ddptui.analysis.figures import mean_by_sample
 from ddptui.config.trial import Bottleneck
 from ddptui.wire.messages import Gpu, Pause, Position, Step
 from ddptui.wire.records import Load, Refused
@@ -116,10 +117,7 @@ class Live(msgspec.Struct):
     @property
     def loss(self) -> float | None:
         """Of the last steps, the mean over ranks by sample."""
-        ranks = [rank for rank in self.ranks.values() if rank.loss is not None]
-        counted = [rank for rank in ranks if rank.samples] or ranks  # of a watched training's perhaps nothing is known
-        samples = sum(rank.samples or 1 for rank in counted)
-        return sum((rank.loss or 0.0) * (rank.samples or 1) for rank in counted) / samples if counted else None
+        return mean_by_sample([(rank.samples, rank.loss) for rank in self.ranks.values() if rank.loss is not None])
 
     @property
     def samples_per_s(self) -> float | None:

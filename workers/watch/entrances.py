@@ -265,8 +265,8 @@ def _enter_ddp(entrances: Entrances) -> None:
 
 
 def _enter_modules(entrances: Entrances) -> None:
-    """In a loop without torch DDP, the outermost modules that are trained show where forward is. Their classes are
-    changed, not they: a module that holds a function of ours could not be pickled."""
+    """In a loop without torch DDP, the outermost modules that are trained show where forward is. Their classes
+    are changed, not the modules: one that holds a function of ours could not be pickled."""
     if entrances.shows_modules:
         return
     entrances.shows_modules = True

@@ -5,6 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,13 @@ class Observer:
             over=self._see_no_more,
             signs=signs,
         )
-        self._loop, self._note = self._steps.loop, self._steps.notes.append
+        self._loop, self._append, self._now = self._steps.loop, self._steps.notes.append, self._clock.now
         self._tap = Tap(
             self._clock,
             None,
             before_collective=self._before_collective,
             is_asleep=lambda: self._delays.asleep,
-            record=self._note,
+            record=self._append,
         )
         if has_ddp:
             self.ddp_is_made()
@@ -106,20 +107,19 @@ class Observer:
         self._backwards = 0  # under way, one within the other
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
-        self.data_begins = self._noting(self._loop.data_begins)
-        self.forward_begins = self._noting(self._loop.forward_begins)
-        self.forward_ends = self._noting(self._loop.forward_ends)
-        self.optimizer_begins = self._noting(self._loop.optimizer_begins)
-        self.stepped_unseen = self._noting(self._loop.stepped_unseen)
+        self.data_begins = partial(self._note, self._loop.data_begins)
+        self.forward_begins = partial(self._note, self._loop.forward_begins)
+        self.forward_ends = partial(self._note, self._loop.forward_ends)
+        self.optimizer_begins = partial(self._note, self._loop.optimizer_begins)
+        self.stepped_unseen = partial(self._note, self._loop.stepped_unseen)
         self._reporter.position, self._reporter.before_sending = self._steps.position, self._steps.read
 
     def _see_no_more(self) -> None:
         self.is_over = True
 
-    def _noting(self, call: Callable[..., None]) -> Callable[..., None]:
-        """A function that notes a call of the loop."""
-        note, now = self._note, self._clock.now
-        return lambda *arguments: note(Note(call, now(), arguments))
+    def _note(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Note a call to be made now, once notes are read."""
+        self._append(Note(call, self._now(), arguments))
 
     def _delay(self, site: Site, *, within: str, depth: int) -> None:
         """Put in a delay that is due here, if so many calls of that phase are under way."""
@@ -146,7 +146,7 @@ class Observer:
         if samples is not None and trains:
             self._delay("data", within="data", depth=1)
         self._flags.forward_is_over = False
-        self._note(Note(self._loop.data_ends, self._clock.now(), (samples, trains, is_first)))
+        self._note(self._loop.data_ends, samples, trains, is_first)
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has made the one out of the other."""
@@ -160,17 +160,17 @@ class Observer:
         loss = None if tensors is None else self._loss_of(tensors)
         self._backwards += 1
         self._flags.forward_is_over = True
-        self._note(Note(self._loop.backward_begins, self._clock.now(), (loss,)))
+        self._note(self._loop.backward_begins, loss)
 
     def backward_ends(self) -> None:
         self._backwards -= 1
         if not self._backwards:
             self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
         self._delay("backward", within="backward", depth=1)
-        self._note(Note(self._loop.backward_ends, self._clock.now()))
+        self._note(self._loop.backward_ends)
 
     def optimizer_ends(self, optimizer: int) -> None:
-        self._note(Note(self._loop.optimizer_ends, self._clock.now(), (optimizer,)))
+        self._note(self._loop.optimizer_ends, optimizer)
         self._between_steps()
 
     def _between_steps(self) -> None:
@@ -182,7 +182,7 @@ class Observer:
                 self._seek_forward()
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
-            self._note(Note(self._steps.queued, self._clock.now(), (self._progress.queued_ns(),)))
+            self._note(self._steps.queued, self._progress.queued_ns())
             if len(self._steps.notes) > MOST_NOTES:
                 self._see_no_more()
         if self._reporter.command is not None:
@@ -214,7 +214,7 @@ class Observer:
             case "backward":
                 self.backward_begins()
             case "aggregate":
-                self._noting(self._loop.aggregate_begins)()
+                self._note(self._loop.aggregate_begins)
             case "optimizer":
                 self.optimizer_begins(MARKED)
 
@@ -229,14 +229,14 @@ class Observer:
             case "backward":
                 self.backward_ends()
             case "aggregate":
-                self._noting(self._loop.aggregate_ends)()
+                self._note(self._loop.aggregate_ends)
             case "optimizer":
                 self.optimizer_ends(MARKED)
 
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
         loss = None if loss is None else self._kept(loss)
-        self._note(Note(self._loop.step_ends, self._clock.now(), (loss, samples)))
+        self._note(self._loop.step_ends, loss, samples)
         self._between_steps()
 
     def ddp_is_made(self) -> None:

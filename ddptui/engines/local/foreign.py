@@ -108,7 +108,7 @@ def refusing_launch(command: Sequence[str]) -> Iterator[None]:
 
 
 def variables(own: Mapping[str, str], console: Path) -> dict[str, str]:
-    """The environment of a command: its own, and what has its ranks watched. console: the file that says by whom."""
+    """The environment of a command: its own, and what makes its ranks report to the console that a file names."""
     before = own.get("PYTHONPATH")
     path = [str(lab_root() / "workers" / "watch" / "inject"), *([before] if before is not None else [])]
     return {**own, "PYTHONPATH": os.pathsep.join(path), WATCHED: str(console.absolute())}
