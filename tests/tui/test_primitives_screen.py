@@ -633,6 +633,18 @@ def test_with_few_lines_the_answer_is_its_first_sentence_and_buffers_have_all_of
     play(scenario, PrimitivesScreen(over()), (80, 24))
 
 
+def test_after_the_end_the_answer_is_as_long_as_a_new_size_has_room_for() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        now = screen.query_one("#now", Static)
+        await until(pilot, lambda: now.display)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: not now.display)
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, lambda: now.display)
+
+    play(scenario, PrimitivesScreen(over()), (120, 40))
+
+
 def test_what_was_only_shown_is_offered_no_picture() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         assert "svg" in screen.forms

@@ -111,6 +111,11 @@ class PrimitivesScreen(Following, ExportableRun):
         self._turn_to(self.trial)
         self._list.focus()  # Textual focuses nothing on a screen that opens while the terminal is in the background
 
+    def on_resize(self) -> None:
+        """Say as much as the new size has room for, once Textual has given the screen its classes: an ended run is
+        drawn when there is something new, not twice a second."""
+        self.call_after_refresh(self.tick)
+
     # Following
 
     def take_in(self, messages: Sequence[Message], *, restarted: bool) -> None:
