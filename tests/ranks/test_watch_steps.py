@@ -10,7 +10,7 @@ from workers.instruments.clock import Clock
 from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.reporter import Reporter
-from workers.watch.steps import Note, Steps
+from workers.watch.steps import Steps
 
 
 class Ticking(Clock):
@@ -61,7 +61,7 @@ class Rank:
         self.steps.read()
 
     def _note(self, call: Any, *arguments: Any) -> None:
-        self.steps.notes.append(Note(call, self.clock.now(), arguments))
+        self.steps.notes.extend((call, self.clock.now(), arguments))
 
     def seen(self) -> list[tuple[int, bool]]:
         """The number of each step, and whether it is one of the warm-up."""

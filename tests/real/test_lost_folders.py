@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -18,20 +18,6 @@ from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, start, survivo
 
 PRESET = f'[defaults]\nlaunch = "single"\n{QUICK}[[trial]]\nname = "short"\n[[trial]]\nname = "long"\nsteps = 400000\n'
 PATIENCE_S = 90
-ROOM = "512k"
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"a disk that can be filled needs the right to mount one: {mounted.stderr.decode().strip()}")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
 def one_line(errors: str, what: str) -> str:

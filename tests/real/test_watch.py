@@ -360,6 +360,15 @@ def test_the_training_goes_on_when_the_run_can_no_longer_be_kept(tmp_path: Path)
     assert "ddptui: no longer watched: the run can no longer be kept" in said
 
 
+@RARE
+def test_the_training_goes_on_when_the_disk_is_full(small_disk: Path) -> None:
+    done = watched(small_disk, "--", *TORCHRUN, *script("plain", "ddp", "none", "epochs=60"))
+    assert (done.returncode, done.stdout.count("loss")) == (0, 2)
+    [line] = [line for line in done.stderr.splitlines() if "no longer watched" in line]
+    assert line.endswith("No space left on device; the training goes on")
+    assert "Traceback" not in done.stderr
+
+
 def test_an_error_of_ours_is_said_and_the_training_goes_on(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import sys, torch\nweight = torch.ones(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight], lr=0.1)\n"

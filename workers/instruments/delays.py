@@ -71,11 +71,7 @@ class RankDelays(Delays):
     def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
         # A slow link is not among them: the network delays, not the rank.
         self._bottlenecks = [delay for delay in bottlenecks if self._rank in delay.ranks and delay.at != "link"]
-
-    @property
-    def are_any(self) -> bool:
-        """Whether there is anything to put in, now or later."""
-        return bool(self._bottlenecks)
+        self.are_any = bool(self._bottlenecks)  # to be put in, now or later
 
     def start(self) -> None:
         """The rank starts, and has not met the others yet."""

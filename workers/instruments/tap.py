@@ -93,6 +93,8 @@ class Tap:
 
     def settle(self) -> None:
         """torch DDP has just returned: in C++ it has waited for all that it had issued there."""
+        if not self._unsettled:
+            return
         calls = [call for call in self._unsettled if call.ended is None]  # Python has waited for the others
         self._unsettled.clear()
         if not calls:

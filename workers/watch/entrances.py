@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ddptui.wire import phases
 from ddptui.wire.watching import WATCHED
+
+from .batches import samples_in
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -39,6 +42,7 @@ class Entrances:
         self._note = note
         self._observer: Observer | None = None
         self._thread = 0  # that trains: what others do is not seen
+        self._unchanged = 0  # that thread, if nothing has changed since its last call
         self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
         self._is_over = False  # it has failed, or ended, or waits for another console
         self._has_failed = False
@@ -48,13 +52,23 @@ class Entrances:
 
     def observer(self, *, begin: bool = False) -> "Observer | None":
         """Return the observer if this thread's calls are to be seen. begin: this call shows that the process trains."""
+        if get_ident() == self._unchanged:
+            return self._observer
+        return self._look(begin)
+
+    def changed(self) -> None:
+        """Have the next call look at what has changed. Any thread may say so."""
+        self._unchanged = 0
+
+    def _look(self, begin: bool) -> "Observer | None":
         observer = self._observer
         if observer is None:
             return self._begin() if begin and not self._is_over else None
+        if get_ident() != self._thread:
+            return None
+        self._unchanged = self._thread  # first: another thread may change something meanwhile
         if observer.is_over:
             self._let_go()
-            return None
-        if threading.get_ident() != self._thread:
             return None
         if self.has_stepped_unseen:
             self.has_stepped_unseen = False
@@ -72,8 +86,8 @@ class Entrances:
             from .observer import Observer  # late: most of what torch is used for trains nothing
 
             self._written = written()
-            self._observer = Observer(lambda: _enter_modules(self), self.signs, has_ddp=self.has_ddp)
-            self._thread = threading.get_ident()
+            self._observer = Observer(lambda: _enter_modules(self), self.changed, self.signs, has_ddp=self.has_ddp)
+            self._thread = get_ident()
             atexit.register(self.close)
             # a process that multiprocessing has forked ends without the functions of atexit
             multiprocessing.util.Finalize(None, self.close, exitpriority=0)
@@ -86,7 +100,7 @@ class Entrances:
         if self._is_over:  # what it had begun cannot end
             return
         self._is_over = self._has_failed = True
-        observer, self._observer = self._observer, None
+        observer = self._take_observer()
         try:
             self._note(error)
             if observer is not None:
@@ -96,7 +110,7 @@ class Entrances:
 
     def close(self) -> None:
         """The process ends, or leaves its group: say so, and see nothing more."""
-        observer, self._observer = self._observer, None
+        observer = self._take_observer()
         if observer is not None:
             try:
                 if self.has_stepped_unseen:
@@ -121,7 +135,13 @@ class Entrances:
 
     def forget(self) -> None:
         """This process has been forked: what its parent has begun is not its own."""
-        self._observer, self._is_over = None, False
+        self._take_observer()
+        self._is_over = False
+
+    def _take_observer(self) -> "Observer | None":
+        observer, self._observer = self._observer, None
+        self.changed()
+        return observer
 
 
 def written() -> tuple[int, int] | None:
@@ -170,7 +190,8 @@ def _enter_data(entrances: Entrances) -> None:
             return batch
         finally:
             try:
-                observer.data_ends(iterator, batch, trains)
+                samples = None if batch is None else samples_in(batch) or 0
+                observer.data_ends(samples, trains, getattr(iterator, "_num_yielded", 0) == 1)
             except Exception as error:
                 entrances.fail(error)
 
@@ -213,6 +234,7 @@ def _enter_optimizers(entrances: Entrances) -> None:
         if torch.compiler.is_compiling():
             # torch.compile repeats this, and would do the same for nothing else without a break in its graph.
             entrances.has_stepped_unseen = True
+            entrances.changed()
         elif observer := entrances.observer():
             try:
                 observer.optimizer_ends(id(optimizer))

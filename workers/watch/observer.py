@@ -4,8 +4,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +26,9 @@ from ..instruments.records import PhaseTimer, StepRecord
 from ..instruments.reporter import Reporter
 from ..instruments.tap import Tap
 from .loop import MARKED
-from .steps import MOST_NOTES, Note, Steps
+from .steps import MOST_NOTES, Steps
 
 READ_QUEUE_EVERY_S = 0.004  # a reading takes 8 us, in a training
-DEEPEST_BATCH = 8  # containers within containers that are looked through for a batch's first tensor
 
 
 class SilentProgress(Progress):
@@ -44,11 +42,13 @@ class Observer:
     """Watches the training of this process from its first sign on. The entrances call it, from the thread that trains,
     before and after the calls that they are named after."""
 
-    def __init__(self, seek_forward: Callable[[], None], signs: int, *, has_ddp: bool) -> None:
+    def __init__(
+        self, seek_forward: Callable[[], None], over: Callable[[], None], signs: int, *, has_ddp: bool
+    ) -> None:
         """The process belongs to its group, if it will. seek_forward: called after the first steps of a loop whose
-        calls do not show where forward begins. signs: how many signs of steps there were before. has_ddp: there is a
-        torch DDP already. Raises whatever fails."""
-        self._seek_forward = seek_forward
+        calls do not show where forward begins. over: called, from any thread, once `is_over`. signs: how many signs of
+        steps there were before. has_ddp: there is a torch DDP already. Raises whatever fails."""
+        self._seek_forward, self._over = seek_forward, over
         in_group = dist.is_available() and dist.is_initialized()
         self._rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
         on_gpu = torch.cuda.is_initialized()
@@ -89,13 +89,13 @@ class Observer:
             over=self._see_no_more,
             signs=signs,
         )
-        self._loop, self._append, self._now = self._steps.loop, self._steps.notes.append, self._clock.now
+        self._loop, self._note, self._now = self._steps.loop, self._steps.notes.extend, self._clock.now
         self._tap = Tap(
             self._clock,
             None,
             before_collective=self._before_collective,
             is_asleep=lambda: self._delays.asleep,
-            record=self._append,
+            record=self._steps.notes.append,
         )
         if has_ddp:
             self.ddp_is_made()
@@ -107,46 +107,46 @@ class Observer:
         self._backwards = 0  # under way, one within the other
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
-        self.data_begins = partial(self._note, self._loop.data_begins)
-        self.forward_begins = partial(self._note, self._loop.forward_begins)
-        self.forward_ends = partial(self._note, self._loop.forward_ends)
-        self.optimizer_begins = partial(self._note, self._loop.optimizer_begins)
-        self.stepped_unseen = partial(self._note, self._loop.stepped_unseen)
         self._reporter.position, self._reporter.before_sending = self._steps.position, self._steps.read
 
     def _see_no_more(self) -> None:
         self.is_over = True
-
-    def _note(self, call: Callable[..., None], *arguments: Any) -> None:
-        """Note a call to be made now, once notes are read."""
-        self._append(Note(call, self._now(), arguments))
+        self._over()
 
     def _delay(self, site: Site, *, within: str, depth: int) -> None:
         """Put in a delay that is due here, if so many calls of that phase are under way."""
-        if self._delays.are_any:
-            self._steps.read()  # for the number of the step
-            if self._loop.depth(within) == depth:
-                self._delays.at(site)
+        self._steps.read()  # for the number of the step
+        if self._loop.depth(within) == depth:
+            self._delays.at(site)
 
     def _before_collective(self) -> bool:
-        if self._delays.are_any:
-            self._steps.read()
+        if not self._delays.are_any:
+            return False
+        self._steps.read()
         return self._delays.before_collective()
 
     def _let_go(self, why: str) -> None:
-        self._is_let_go = self.is_over = True
+        self._is_let_go = True
+        self._see_no_more()
         self._reporter.give_up()
 
-    def data_ends(self, iterator: Any, batch: Any, trains: bool) -> None:
-        """batch: None where there was none left."""
-        is_first = getattr(iterator, "_num_yielded", 0) == 1
-        self._data_ends(None if batch is None else samples_in(batch) or 0, trains, is_first=is_first)
+    # Notes are written where they are due, and not by a function of their own: each call in the loop's thread costs
+    # several times what it does elsewhere, since the training's data have displaced our code from the caches.
 
-    def _data_ends(self, samples: int | None, trains: bool, *, is_first: bool) -> None:
-        if samples is not None and trains:
+    def data_begins(self, trains: bool) -> None:
+        self._note((self._loop.data_begins, self._now(), trains))
+
+    def data_ends(self, samples: int | None, trains: bool, is_first: bool) -> None:
+        if self._delays.are_any and samples is not None and trains:
             self._delay("data", within="data", depth=1)
         self._flags.forward_is_over = False
-        self._note(self._loop.data_ends, samples, trains, is_first)
+        self._note((self._loop.data_ends, self._now(), (samples, trains, is_first)))
+
+    def forward_begins(self, trains: bool) -> None:
+        self._note((self._loop.forward_begins, self._now(), trains))
+
+    def forward_ends(self, trains: bool) -> None:
+        self._note((self._loop.forward_ends, self._now(), trains))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has made the one out of the other."""
@@ -156,22 +156,30 @@ class Observer:
     def backward_begins(self, tensors: Any = None) -> None:
         """tensors: those that backward is called on; None: that is not known."""
         self._tap.attach_to_new_groups()
-        self._delay("forward", within="backward", depth=0)
+        if self._delays.are_any:
+            self._delay("forward", within="backward", depth=0)
         loss = None if tensors is None else self._loss_of(tensors)
         self._backwards += 1
         self._flags.forward_is_over = True
-        self._note(self._loop.backward_begins, loss)
+        self._note((self._loop.backward_begins, self._now(), loss))
 
     def backward_ends(self) -> None:
         self._backwards -= 1
         if not self._backwards:
             self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
-        self._delay("backward", within="backward", depth=1)
-        self._note(self._loop.backward_ends)
+        if self._delays.are_any:
+            self._delay("backward", within="backward", depth=1)
+        self._note((self._loop.backward_ends, self._now(), ()))
+
+    def optimizer_begins(self, optimizer: int) -> None:
+        self._note((self._loop.optimizer_begins, self._now(), optimizer))
 
     def optimizer_ends(self, optimizer: int) -> None:
-        self._note(self._loop.optimizer_ends, optimizer)
+        self._note((self._loop.optimizer_ends, self._now(), optimizer))
         self._between_steps()
+
+    def stepped_unseen(self) -> None:
+        self._note((self._loop.stepped_unseen, self._now(), ()))
 
     def _between_steps(self) -> None:
         self._tap.renew()
@@ -182,7 +190,7 @@ class Observer:
                 self._seek_forward()
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
-            self._note(self._steps.queued, self._progress.queued_ns())
+            self._note((self._steps.queued, self._now(), self._progress.queued_ns()))
             if len(self._steps.notes) > MOST_NOTES:
                 self._see_no_more()
         if self._reporter.command is not None:
@@ -214,7 +222,7 @@ class Observer:
             case "backward":
                 self.backward_begins()
             case "aggregate":
-                self._note(self._loop.aggregate_begins)
+                self._note((self._loop.aggregate_begins, self._now(), ()))
             case "optimizer":
                 self.optimizer_begins(MARKED)
 
@@ -223,20 +231,20 @@ class Observer:
         name, trains = self._marks.pop() if self._marks else (None, False)  # none: it began before this loop was seen
         match name:
             case "data":
-                self._data_ends(0, trains, is_first=False)
+                self.data_ends(0, trains, is_first=False)
             case "forward":
                 self.forward_ends(trains)
             case "backward":
                 self.backward_ends()
             case "aggregate":
-                self._note(self._loop.aggregate_ends)
+                self._note((self._loop.aggregate_ends, self._now(), ()))
             case "optimizer":
                 self.optimizer_ends(MARKED)
 
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
         loss = None if loss is None else self._kept(loss)
-        self._note(self._loop.step_ends, loss, samples)
+        self._note((self._loop.step_ends, self._now(), (loss, samples)))
         self._between_steps()
 
     def ddp_is_made(self) -> None:
@@ -267,15 +275,3 @@ class Observer:
             )
             self._progress.done(done)
         self._reporter.close()
-
-
-def samples_in(batch: Any, depth: int = 0) -> int | None:
-    """The length of a batch's first tensor, whatever it is in. None: it has none."""
-    if isinstance(batch, Tensor):
-        return batch.shape[0] if batch.dim() else None
-    if depth < DEEPEST_BATCH:
-        parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
-        for part in parts:
-            if (samples := samples_in(part, depth + 1)) is not None:
-                return samples
-    return None

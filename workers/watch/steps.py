@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from ddptui.wire.messages import Position
 from ddptui.wire.watching import Watching
 
@@ -21,16 +19,7 @@ from ..instruments.records import Call, StepRecord
 from ..instruments.reporter import Reporter
 from .loop import Cut, Loop
 
-MOST_NOTES = 1_000_000  # more are there only if the thread that reads them has died
-
-
-class Note(msgspec.Struct, gc=False):
-    """A call of the loop's methods, to be made later."""
-
-    # Without gc=False, Python would look for garbage more often: in all that the training has.
-    call: Callable[..., None]
-    at: Any  # when it is meant to be made, by the rank's clock
-    arguments: tuple[Any, ...] = ()
+MOST_NOTES = 3_000_000  # more are there only if the thread that reads them has died
 
 
 class NotedClock(Clock):
@@ -58,7 +47,10 @@ class Steps:
         signs: int,
     ) -> None:
         """over: called once nothing more is to be seen. signs: how many signs of steps there were before."""
-        self.notes: deque[Note | Call] = deque()  # a collective is its own
+        # For each call of the loop's methods: the method, when it is meant to be called by the rank's clock, and its
+        # argument, or a tuple of them. They stand in the queue one by one, since an object for each call would have
+        # Python look for garbage more often: in all that the training has. A collective is a note by itself.
+        self.notes: deque[Any] = deque()
         self.buckets = False  # of gradients are what torch DDP sends
         self._is_over = False  # as many steps were seen as were asked for, or reading has failed
         self._error: Exception | None = None
@@ -78,7 +70,7 @@ class Steps:
         with self._lock:
             try:
                 while self.notes and not self._is_over:
-                    self._read(self.notes.popleft())
+                    self._read(self.notes.popleft)
             except Exception as error:
                 self._error = error
                 self._end()
@@ -87,13 +79,17 @@ class Steps:
         self._is_over = True
         self._over()
 
-    def _read(self, note: Note | Call) -> None:
-        if isinstance(note, Call):
-            note.forward_is_over = self.loop.timer.forward_is_over
-            self._calls.calls.append(note)
+    def _read(self, take: Callable[[], Any]) -> None:
+        first = take()
+        if isinstance(first, Call):
+            first.forward_is_over = self.loop.timer.forward_is_over
+            self._calls.calls.append(first)
+            return
+        self._noted.at, argument = take(), take()
+        if isinstance(argument, tuple):
+            first(*argument)
         else:
-            self._noted.at = note.at
-            note.call(*note.arguments)
+            first(argument)
 
     def position(self) -> Position:
         """Where the rank is."""

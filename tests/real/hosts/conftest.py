@@ -116,10 +116,10 @@ class Consoles:
         self._hosts = hosts
         self.runs = folder / "runs"
 
-    def start(self, host: Host, *words: str) -> "subprocess.Popen[str]":
+    def start(self, host: Host, *words: str, **variables: str) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
             host.line(*arguments(*words)),
-            env=environment(self.runs),
+            env=environment(self.runs) | variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

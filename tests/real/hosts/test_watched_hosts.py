@@ -2,16 +2,20 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from ddptui.wire.messages import VERSION
 from tests.real.hosts.conftest import SOON_S, Consoles, Host, until
 from tests.support.watching import script
 
 pytestmark = pytest.mark.rare
+HERE = Path(__file__).parents[3]
 
 
 def train(consoles: Consoles, hosts: list[Host], *words: str) -> "list[subprocess.Popen[str]]":
@@ -55,3 +59,31 @@ def test_the_training_goes_on_when_the_console_is_interrupted_or_cut_off(hosts: 
     assert "Rank 1 holds everyone up" in said
     assert [node.wait(SOON_S) for node in nodes] == [0, 0]
     assert all("loss" in node.communicate()[0] for node in nodes)
+
+
+def test_a_training_whose_console_has_gone_before_it_ends_as_it_would(hosts: list[Host], consoles: Consoles) -> None:
+    console = consoles.start(hosts[0], "watch", "--listen")
+    ticket = Path(consoles.ticket()).read_text()
+    os.kill(hosts[0].pids()[-1], signal.SIGKILL)
+    console.communicate(timeout=SOON_S)
+    node = consoles.start(hosts[1], "watch", "--join", ticket, "--", sys.executable, *script("plain", "alone", "none"))
+    printed, _ = node.communicate(timeout=SOON_S)
+    assert (node.returncode, printed.count("loss")) == (0, 1)
+
+
+def test_a_training_whose_console_has_another_version_ends_as_it_would(
+    hosts: list[Host], consoles: Consoles, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"  # the whole of ddptui, which speaks another version of the protocol
+    for package in ("ddptui", "workers"):
+        shutil.copytree(HERE / package, other / package, ignore=shutil.ignore_patterns("__pycache__"))
+    messages = other / "ddptui" / "wire" / "messages.py"
+    messages.write_text(messages.read_text().replace(f"VERSION = {VERSION}", "VERSION = 99"))
+    console = consoles.start(hosts[0], "watch", "--listen")
+    command = [sys.executable, *script("plain", "alone", "none", "epochs=20")]
+    node = consoles.start(hosts[1], "watch", "--join", consoles.ticket(), "--", *command, PYTHONPATH=str(other))
+    printed, _ = node.communicate(timeout=SOON_S)
+    assert (node.returncode, printed.count("loss")) == (0, 1)
+    os.kill(hosts[0].pids()[-1], signal.SIGINT)
+    _, said = console.communicate(timeout=SOON_S)
+    assert "rank 0 speaks version 99 of ddptui's protocol" in said

@@ -1,0 +1,20 @@
+"""How many samples are in what a loader gives."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+DEEPEST = 8  # containers within containers that are looked through for a batch's first tensor
+
+
+def samples_in(batch: Any, depth: int = 0) -> int | None:
+    """The length of a batch's first tensor, whatever it is in. None: it has none."""
+    if isinstance(batch, Tensor):
+        return batch.shape[0] if batch.dim() else None
+    if depth < DEEPEST:
+        parts = batch if isinstance(batch, list | tuple) else batch.values() if isinstance(batch, Mapping) else ()
+        for part in parts:
+            if (samples := samples_in(part, depth + 1)) is not None:
+                return samples
+    return None
