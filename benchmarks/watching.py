@@ -1,38 +1,38 @@
 """What watching a training costs it, and whether what it finds is right: the same scripts with and without ddptui.
 
-Cost. Goal: at most 1.01 times the step from 5 ms on, 1.04 at 1.5 to 3 ms, and 0.4 s a launch besides. A training of two
-ranks is launched with and without, in turn, the order turned each round; a step takes as long as on the slower rank.
-Medians of the rounds' ratios. (Two launches of the same differ by more than watching costs: hence many rounds. Ranks
-are in SCHED_BATCH, since else steps wait for the scheduler's tick now and then.)
+Cost. Goal: at most 1.01 times the step from 5 ms on, 1.04 at 1.5 to 3 ms, and 0.4 s a launch besides. In one launch of
+two ranks, blocks of steps are watched and let alone in turn (watched_blocks.py); medians of their ratios. Ranks are in
+SCHED_BATCH, since else steps wait for the scheduler's tick now and then. Then launches of few steps, watched and not.
 
 Accuracy. Goal: rank and phase right every time, the amount within 3 %; where nothing is put in, nobody is named. The
 script itself sleeps in one place: see tests/support/trainings/plain.py.
 
-    python -m benchmarks.watching cost [ROUNDS]
+    python -m benchmarks.watching cost [PAIRS]
     python -m benchmarks.watching accuracy [ROUNDS]
     python -m benchmarks.watching nobody [LAUNCHES]
 """
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 SCRIPT = Path(__file__).parents[1] / "tests" / "support" / "trainings" / "plain.py"
-TOOK = re.compile(r"took ([\d.]+) s for (\d+) steps")
 WATCH = [sys.executable, "-m", "ddptui", "watch", "--no-ui", "--"]
-COSTS = {  # what makes a step about so long on two cores
-    "1.5 ms": ("ddp", "width=128", "epochs=48"),
-    "3 ms": ("ddp", "width=3072", "epochs=32"),
-    "3 ms, by hand": ("by_hand", "width=2048", "epochs=32"),
-    "9 ms": ("ddp", "width=12288", "epochs=12"),
+COSTS = {  # what makes a step about so long on two cores: how many steps there are in a block, and the options
+    "2 ms": (300, "ddp", "width=1536"),
+    "2.5 ms, by hand": (240, "by_hand", "width=1536"),
+    "5 ms": (120, "ddp", "width=12288"),
+    "5 ms, a larger batch": (120, "ddp", "width=2048", "batch=128", "samples=8192"),
 }
+STEPS_AN_EPOCH = 32
 LATE = {  # where the script sleeps: the rank, the phase, ms at a time, and every so many steps
     "data": (1, "data", 20, 1),
     "forward": (1, "forward", 20, 1),
@@ -41,24 +41,10 @@ LATE = {  # where the script sleeps: the rank, the phase, ms at a time, and ever
 }
 
 
-class Launch(NamedTuple):
-    """A launch of the script: how long it took, and how long a step on the slower rank, in s."""
-
-    whole_s: float
-    step_s: float
-
-
-def torchrun(ranks: int, *words: str) -> list[str]:
-    """The command that trains with so many ranks."""
-    return [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc_per_node={ranks}",
-        str(SCRIPT),
-        *words,
-    ]
+def torchrun(ranks: int, *words: str, program: Sequence[str] = ()) -> list[str]:
+    """The command that trains with so many ranks. program: that gets the script as its argument."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
+    return [*launcher, *program, str(SCRIPT), *words]
 
 
 def run(command: list[str], runs: Path) -> "subprocess.CompletedProcess[str]":
@@ -67,34 +53,44 @@ def run(command: list[str], runs: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
 
 
-def launch(command: list[str], runs: Path) -> Launch:
-    """Run a command to its end."""
-    began = time.perf_counter()
-    done = run(command, runs)
-    whole_s = time.perf_counter() - began
-    return Launch(whole_s, max(float(s) / int(steps) for s, steps in TOOK.findall(done.stdout)))
-
-
-def cost(rounds: int) -> None:
-    """Print what watching costs."""
-    for name, (way, *options) in COSTS.items():
-        command = torchrun(2, way, "none", "batch_class=1", *options)
-        pairs: list[tuple[Launch, Launch]] = []
+def cost(pairs: int) -> None:
+    """Print what watching costs a step, by so many pairs of blocks; and then a launch, by a tenth as many."""
+    for name, (steps, way, *options) in COSTS.items():
+        epochs = 2 * pairs * steps // STEPS_AN_EPOCH + 3
+        blocks = ["-m", "benchmarks.watched_blocks", str(steps)]
+        command = torchrun(2, way, "none", "batch_class=1", f"epochs={epochs}", *options, program=blocks)
         with tempfile.TemporaryDirectory() as folder:
-            for number in range(rounds):
-                sides = {}
-                for watched in (number % 2 == 0, number % 2 == 1):
-                    sides[watched] = launch([*WATCH, *command] if watched else command, Path(folder))
-                pairs.append((sides[True], sides[False]))
-        ratios = sorted(mine.step_s / its.step_s for mine, its in pairs)
-        step_ms = 1000 * median(its.step_s for _, its in pairs)
-        besides = median(mine.whole_s - its.whole_s for mine, its in pairs)
-        low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
-        print(
-            f"{name}: a step of {step_ms:.2f} ms takes {median(ratios):.3f} times as long (half of {rounds} rounds: "
-            f"{low:.3f} to {high:.3f}); a launch takes {besides:.2f} s longer",
-            flush=True,
-        )
+            done = run([*WATCH, *command], Path(folder))
+        print(f"{name}: {_of_blocks(json.loads(done.stdout.splitlines()[-1]))}", flush=True)
+    command = torchrun(2, "ddp", "none", "batch_class=1", "epochs=2")
+    longer = []
+    for number in range(max(3, pairs // 10)):
+        s = {}
+        for watched in (number % 2 == 0, number % 2 == 1):
+            began = time.perf_counter()
+            with tempfile.TemporaryDirectory() as folder:
+                run([*WATCH, *command] if watched else command, Path(folder))
+            s[watched] = time.perf_counter() - began
+        longer.append(s[True] - s[False])
+    print(f"a launch takes {median(longer):.2f} s longer, median of {len(longer)}", flush=True)
+
+
+def _of_blocks(blocks: Sequence[Mapping[str, Any]]) -> str:
+    """The ratio of neighboring blocks, and what takes the CPU time that watching adds."""
+    pairs = [sorted(pair, key=lambda block: not block["watched"]) for pair in pairwise(blocks)]
+    ratios = sorted(mine["step_s"] / its["step_s"] for mine, its in pairs)
+    low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+    names = dict.fromkeys(name for block in blocks for name in block["cpu_s"] if name != "torch's own")
+    cpu_us = {
+        name: 1e6 * median(mine["cpu_s"].get(name, 0.0) - its["cpu_s"].get(name, 0.0) for mine, its in pairs)
+        for name in names
+    }
+    step_ms = 1000 * median(its["step_s"] for _, its in pairs)
+    half = f"half of {len(pairs)} pairs: {low:.3f} to {high:.3f}"
+    return (
+        f"a step of {step_ms:.2f} ms takes {median(ratios):.3f} times as long ({half}); "
+        f"CPU time a step in us: {', '.join(f'{name} {us:+.0f}' for name, us in cpu_us.items())}"
+    )
 
 
 def result(runs: Path, command: list[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ the culprit is the rank named in more than half.
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median
 
 from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.excess import PAUSE_NS, Excess, excess_of_rank
@@ -115,6 +115,18 @@ def _stands_out(excess: Excess, train_ns: int, *, disturbed: bool) -> bool:
     recurs = excess.estimate - excess.burst > enough_ns / 2 or worst_ns > PAUSE_NS
     is_sure = excess.low > (enough_ns if unclear else enough_ns / 2)
     return excess.estimate > enough_ns and is_sure and recurs
+
+
+def rank_without_core(queued: Mapping[int, float], caused: Mapping[int, float], train: float) -> int | None:
+    """The rank that was late since other programs had its core; None if there is none. It is no culprit: it did not
+    work longer. By rank, how long it was ready but had no core, and how long all others waited for it, in one unit
+    with the train time."""
+    if len(caused) < 2:
+        return None
+    rank = max(caused, key=lambda rank: caused[rank])
+    others = [queued.get(other, 0.0) for other in caused if other != rank]
+    is_waited_for = caused[rank] > max(SHARE_OF_BLAME * sum(caused.values()), MATTERS / 2 * train * len(others))
+    return rank if is_waited_for and queued.get(rank, 0.0) - median(others) > MATTERS * train else None
 
 
 def is_within_clock_error(culprit: Culprit, steps: int, uncertainty: WaitUncertainty) -> bool:

@@ -15,6 +15,7 @@ OF_PART = {  # of own work, in which a rank is late
     "between steps": "Look at what its loop does between steps: logging, evaluation, checkpoints",
 }
 EVERYWHERE = "Give it a core or a device like the others': it is slower in every phase"
+OWN_CORE = "To try: end these programs, or give each rank cores of its own (taskset)"
 CALLS = "To try: fewer calls, as one buffer (flat) or buckets (ddp) make"
 BYTES = "To try: a larger batch, fewer bytes (ddp_bf16), or averaging less often (`every`)"
 OF_COMMAND = "To try: a larger batch, gradients in fewer bytes (DDP's bf16_compress_hook), or fewer averages (no_sync)"

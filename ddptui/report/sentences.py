@@ -9,7 +9,7 @@ from ddptui.analysis.breakdown import slept_in_steps
 from ddptui.analysis.cautions import FEWEST_STEPS, Caution
 from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted, is_changed, why_left_out
-from ddptui.analysis.culprit import MATTERS
+from ddptui.analysis.culprit import MATTERS, rank_without_core
 from ddptui.analysis.disturbance import is_disturbed
 from ddptui.analysis.own_work import BETWEEN
 from ddptui.analysis.results import (
@@ -62,7 +62,8 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) ->
     if with_waits := [repeat for repeat in repeats if repeat.wait_share is not None]:
         wait = median(repeat.wait_share or 0.0 for repeat in with_waits)
         transfer = median(repeat.transfer_share or 0.0 for repeat in with_waits)
-        sentences.append(_idle(wait, transfer, summary.verdict, has_culprit=summary.culprit is not None))
+        has_late_rank = summary.culprit is not None or _late_without_core(repeats) is not None
+        sentences.append(_idle(wait, transfer, summary.verdict, has_late_rank=has_late_rank))
         sentences.append(_remedy(repeats, summary, wait + transfer, trial))
     return ". ".join(filter(None, sentences))
 
@@ -72,18 +73,21 @@ def _remedy(repeats: Sequence[RepeatResult], summary: Summary, idle: float, tria
     little is lost."""
     if Caution.TOO_FEW_STEPS in summary.warnings or _slept(repeats):
         return ""
-    culprit = summary.culprit
-    return remedies.of_culprit(culprit) if culprit else remedies.of_idling(summary.verdict, idle, trial)
+    if _late_without_core(repeats) is not None:
+        return remedies.OWN_CORE
+    if culprit := summary.culprit:
+        return remedies.of_culprit(culprit)
+    return remedies.of_idling(summary.verdict, idle, trial)
 
 
-def _idle(wait: float, transfer: float, verdict: Verdict, *, has_culprit: bool) -> str:
+def _idle(wait: float, transfer: float, verdict: Verdict, *, has_late_rank: bool) -> str:
     """How much of the time ranks were idle, and for what; the shares are parts of 1."""
-    if not has_culprit and max(wait, transfer) < MATTERS:
+    if not has_late_rank and max(wait, transfer) < MATTERS:
         return f"Nothing to worry about: {wait + transfer:.0%} of the time in communication"
     if verdict == "transfer":
         return f"Mostly the network: ranks stood idle {transfer:.0%} of the time for it, {wait:.0%} for a late rank"
     shares = f"ranks stood idle {wait:.0%} of the time for a late rank, {transfer:.0%} for the network"
-    if not has_culprit and verdict != "inconclusive":
+    if not has_late_rank and verdict != "inconclusive":
         shares += "; no rank stands out"
     return f"Mostly waiting: {shares}" if verdict == "skew" else shares.capitalize()
 
@@ -96,6 +100,8 @@ def _blame(repeats: Sequence[RepeatResult], summary: Summary) -> Iterator[str]:
     if culprit is None:
         if injected:
             yield f"We injected {_injected(injected)}; {_without_culprit(injected)}"
+        if (late := _late_without_core(repeats)) is not None:
+            yield f"Rank {late} holds everyone up, since other programs have its core"
         return
     if injected:
         measured = f"ddptui measured {interval(culprit.excess_s)} on rank {culprit.rank} {_where(culprit)}"
@@ -194,12 +200,25 @@ def _hidden_waits(repeats: Sequence[RepeatResult]) -> list[str]:
 
 def _without_core(repeats: Sequence[RepeatResult]) -> list[str]:
     """How long ranks of disturbed repeats were ready to go on, but other programs had their cores."""
-    disturbed = [repeat for repeat in repeats if is_disturbed(repeat)]
-    worst = max(disturbed, key=lambda repeat: max(rank.queued_s for rank in repeat.ranks), default=None)
+    worst = _worst_queues(repeats)
     if worst is None or max(rank.queued_s for rank in worst.ranks) < MATTERS * worst.train_time_s:
         return []
     waits = ", ".join(f"rank {rank.rank} {seconds(rank.queued_s)}" for rank in worst.ranks[:MOST_RANKS])
     return [f"Ranks waited for a core that other programs had: {waits}, of {worst.train_time_s:.2f} s"]
+
+
+def _worst_queues(repeats: Sequence[RepeatResult]) -> RepeatResult | None:
+    """The disturbed repeat in which a rank had no core for longest; None if none was disturbed."""
+    disturbed = [repeat for repeat in repeats if is_disturbed(repeat)]
+    return max(disturbed, key=lambda repeat: max(rank.queued_s for rank in repeat.ranks), default=None)
+
+
+def _late_without_core(repeats: Sequence[RepeatResult]) -> int | None:
+    """The rank that was late in that repeat since it had no core."""
+    if (worst := _worst_queues(repeats)) is None:
+        return None
+    caused = {rank.rank: rank.wait_caused_s for rank in worst.ranks if rank.wait_caused_s is not None}
+    return rank_without_core({rank.rank: rank.queued_s for rank in worst.ranks}, caused, worst.train_time_s)
 
 
 def _mismatches(repeats: Sequence[RepeatResult]) -> list[str]:

@@ -20,6 +20,7 @@ MARKS = re.compile(r"\s*±\s?[\d.]+%?|(?<=[\d%])\s⚠|¹\s|\s~(?=\s|$)|!(?=\d)|�
 LEFT = re.compile(r"\s+about [\d:]+ left$")
 # Whether the network or a late rank took more is close, where neither took much.
 VERDICT = re.compile(
+    r"(?:Rank \d+ holds everyone up, since other programs have its core\. )?"
     r"(?:Mostly waiting: r|Mostly the network: r|R)anks stood idle .*? for (?:it|the network|a late rank)"
     r"(?:; no rank stands out)?(?=[.]|$)|Nothing to worry about: .* in communication"
 )

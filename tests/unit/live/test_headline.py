@@ -2,13 +2,14 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.live import headline
 from ddptui.live.monitor import RunMonitor
 from ddptui.wire.messages import Position, Step
-from ddptui.wire.records import Injection, Message, Notice
+from ddptui.wire.records import Injection, Load, Message, Notice
 from tests.support.builders import MS, ended, failure, heartbeat, hello, journal, launched, preset_of, step
 from tests.support.traces import delayed, trace, works_of
 
@@ -117,6 +118,17 @@ def test_much_waiting_for_nobody_in_particular_is_said_to_be_so() -> None:
     told = trace(works)
     heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
     assert said(launched(), hello(0), hello(1), *heard).endswith("; no rank stands out")
+
+
+@pytest.mark.parametrize(("queued_ms", "others", "is_said"), [(60.0, 1.0, True), (0.0, 1.0, False), (60.0, 0.0, False)])
+def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float, others: float, is_said: bool) -> None:
+    works, _ = delayed(works_of(1, skew=0.0), 1, "forward", lambda step: 0.0 if step % 3 else 60.0)
+    told = trace(works)
+    told[1] = [replace(step, queued_ns=0 if step.step % 3 else round(queued_ms * MS)) for step in told[1]]
+    heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
+    load = Load(at_ns=heard[-1].end_ns, busy=1.5, own=1.5 - others)  # type: ignore[union-attr]
+    words = said(launched(), hello(0), hello(1), *heard, load)
+    assert words.startswith("Rank 1 holds everyone up, since other programs have its core. ") == is_said
 
 
 def test_delays_by_hand_are_said_until_the_next_launch() -> None:

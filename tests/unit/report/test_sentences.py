@@ -19,7 +19,7 @@ from ddptui.report.table import as_csv, markdown, text
 from ddptui.text.units import seconds
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Message
-from tests.support.builders import done, ended, hello, journal, launched, preset_of, ready, results_for, trained
+from tests.support.builders import beside, done, ended, hello, journal, launched, preset_of, ready, results_for, trained
 from tests.support.traces import MS, Shape, Told, all_reduce, bucketed, delayed, trace, works_of
 
 
@@ -201,6 +201,23 @@ def test_waiting_without_a_culprit_is_told_so() -> None:
     line = foot(run_of(trace(works)))[0]
     assert line.startswith("Mostly waiting: ")
     assert "; no rank stands out" in line
+
+
+@pytest.mark.parametrize("queued_ms", [60.0, 0.0])
+def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float) -> None:
+    told = late(2, lambda step: 0.0 if step % 3 else 60.0, tell=False)
+    told[1] = [
+        msgspec.structs.replace(step, queued_ns=0 if step.step % 3 else round(queued_ms * MS)) for step in told[1]
+    ]
+    verdict, *others = foot(beside(run_of(told)))
+    if queued_ms:
+        assert verdict.startswith(
+            "Rank 1 holds everyone up, since other programs have its core. Mostly waiting: ranks "
+        )
+        assert verdict.endswith(". To try: end these programs, or give each rank cores of its own (taskset)")
+        assert re.search(r"had: rank 0 0 ms, rank 1 2\.\d+ s, of", others[0])
+    else:
+        assert "other programs have its core" not in verdict
 
 
 def test_of_more_than_two_ranks_it_is_told_who_waited_for_whom() -> None:
