@@ -107,6 +107,14 @@ def _late_without_core(judgement: WaitAnalysis, live: Live) -> int | None:
     return rank_without_core(queued, judgement.caused_ns, judgement.train_ns)
 
 
+def steps(live: Live) -> str:
+    """How many steps the launch has made, and of how many; where that is not known, how far this epoch is."""
+    if live.steps:
+        return f"step {live.step} of {live.steps}"
+    of_epoch = f" · {live.of_pass:.0%} of epoch {live.epoch}" if live.of_pass is not None else ""
+    return f"step {live.step}{of_epoch}" if live.step else ""
+
+
 def launches(preset: Preset, live: Live) -> int:
     """The number of launches of the run; a trial that failed or was skipped has no further repeats."""
     return live.again + sum(live.over.get(trial.name, preset.repeats) for trial in preset.trials)

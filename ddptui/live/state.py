@@ -60,6 +60,7 @@ class RankState(msgspec.Struct):
     state: str = "starting"  # starting, running, done, failed
     step: int = 0  # finished steps
     steps: int | None = None
+    epoch: int = 0  # of the last step
     loss: float | None = None
     samples: int = 0  # of the last step
     phases_ns: tuple[int, ...] = ()
@@ -80,6 +81,12 @@ class RankState(msgspec.Struct):
         if len(self.ends_ns) < 2 or self.ends_ns[-1] == self.ends_ns[0]:
             return None
         return (len(self.ends_ns) - 1) / (self.ends_ns[-1] - self.ends_ns[0]) * 1e9
+
+    @property
+    def of_pass(self) -> float | None:
+        """The part of a pass over its data that it has fetched, where that is watched; None: not known."""
+        position = self.position
+        return min(1.0, position.batch / position.batches) if position.batches else None
 
 
 class Live(msgspec.Struct):
@@ -113,6 +120,17 @@ class Live(msgspec.Struct):
     @property
     def steps(self) -> int | None:
         return next((rank.steps for rank in self.ranks.values() if rank.steps), None)
+
+    @property
+    def epoch(self) -> int:
+        """Of the last step that all ranks have finished."""
+        return min((rank.epoch for rank in self.ranks.values()), default=0)
+
+    @property
+    def of_pass(self) -> float | None:
+        """The part of a pass over the data that all ranks of a watched training have behind them; None: not known."""
+        shares = [rank.of_pass for rank in self.ranks.values() if rank.of_pass is not None]
+        return min(shares) if shares else None
 
     @property
     def loss(self) -> float | None:

@@ -139,6 +139,8 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     group: Group = ()
     ahead: bool = False  # the rank goes on meanwhile, or waits in native code: the two cannot be told apart
     asleep: bool = False  # in an injected delay
+    batch: Count = 0  # of a training that is watched: how many batches it has fetched of the pass over its data
+    batches: Count | None = None  # how many that pass has; None: not known
 
 
 class Gpu(msgspec.Struct, frozen=True, array_like=True):

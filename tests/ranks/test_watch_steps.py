@@ -100,6 +100,13 @@ def test_steps_of_a_loop_that_is_seen_late_and_calls_backward_now_and_then_canno
         uneven.steps.close()
 
 
+def test_its_position_has_the_place_in_the_pass_over_the_data() -> None:
+    rank = Rank(0)
+    rank.steps.place = 7, 32
+    rank.trains(1)
+    assert (rank.steps.position().step, rank.steps.position().batch, rank.steps.position().batches) == (0, 7, 32)
+
+
 def test_as_many_steps_are_seen_as_were_asked_for() -> None:
     rank = Rank(0, steps=3)
     rank.trains(9)

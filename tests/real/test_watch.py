@@ -103,7 +103,7 @@ def test_workers_of_a_loader_are_no_ranks(tmp_path: Path) -> None:
 
 
 def test_delays_can_be_put_in_and_only_some_steps_be_watched(tmp_path: Path) -> None:
-    delay = 'bottleneck=[{at = "forward", ranks = [0], sleep_ms = 20}]'
+    delay = 'bottleneck=[{at = "forward", ranks = [0], sleep_ms = 60}]'
     words = ["--skip", "5", "--steps", "20", "--set", delay, "--name", "my-net", "--"]
     done = watched(tmp_path, *words, *TORCHRUN, *script("plain", "ddp", "none"))
     assert done.returncode == 0, done.stderr
@@ -114,6 +114,8 @@ def test_delays_can_be_put_in_and_only_some_steps_be_watched(tmp_path: Path) -> 
     assert [rank["bottleneck_fired"] for rank in repeat["ranks"]] == [20, 0]
     assert trial["summary"]["culprit"]["rank"] == 0
     assert done.stdout.count("loss") == 2  # the training went on to its end
+    beats = [line["position"] for line in journal(tmp_path) if line["type"] == "Heartbeat"]
+    assert {batches for *_, batch, batches in beats if batch} == {32}
 
 
 @RARE

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,8 +11,8 @@ from ddptui.live.state import RankState
 from ddptui.run.playback import Playback
 from ddptui.text.tables import GAP, fit
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.rank_table import COLUMNS, PADDING, Row, telling
-from ddptui.wire.messages import Gpu
+from ddptui.tui.widgets.rank_table import COLUMNS, PADDING, Row, progress, telling
+from ddptui.wire.messages import Gpu, Position
 from tests.tui.gpu_recordings import made_up
 from tests.tui.opened import opened, seen
 from tests.tui.recordings import Clock, moment_s
@@ -30,6 +31,20 @@ def headers(width: int, *ranks: RankState) -> list[str]:
 def cells(rank: RankState, state: str = "running") -> dict[str, str]:
     row = Row(rank, state, phases=None, wait_ms=None, is_culprit=False)
     return {column.header: column.cell(row) for column in COLUMNS if column.header in [*OF_GPUS, "cpu %"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"step": 42, "steps": 60}, "███████░░░  70%"),
+        ({"step": 42}, "step 42"),
+        ({"step": 42, "epoch": 3, "position": Position(batch=16, batches=32)}, "ep. 3 ██░░  50%"),
+        ({"step": 42, "epoch": 1234, "position": Position(batch=99, batches=32)}, "ep. 1234 █ 100%"),
+    ],
+)
+def test_the_progress_is_of_all_steps_or_else_of_the_epoch(fields: dict[str, Any], shown: str) -> None:
+    assert progress(msgspec.structs.replace(ON_CPU, **fields)) == shown
+    assert len(shown) <= 16
 
 
 def test_where_no_rank_tells_of_a_gpu_there_is_no_column_for_it() -> None:

@@ -1,4 +1,4 @@
-"""How many samples are in what a loader gives."""
+"""How much a loader gives: samples in a batch, batches in a pass."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +6,14 @@ from typing import Any
 from torch import Tensor
 
 DEEPEST = 8  # containers within containers that are looked through for a batch's first tensor
+
+
+def batches_of(iterator: Any) -> int | None:
+    """How many batches a loader's iterator gives. None: that is not known."""
+    try:
+        return len(iterator)
+    except Exception:  # of a sampler of the user's own, say, or of data without an end
+        return None
 
 
 def samples_in(batch: Any, depth: int = 0) -> int | None:

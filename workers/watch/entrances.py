@@ -190,8 +190,7 @@ def _enter_data(entrances: Entrances) -> None:
             return batch
         finally:
             try:
-                samples = None if batch is None else samples_in(batch) or 0
-                observer.data_ends(samples, trains, getattr(iterator, "_num_yielded", 0) == 1)
+                observer.data_ends(None if batch is None else samples_in(batch) or 0, trains, iterator)
             except Exception as error:
                 entrances.fail(error)
 

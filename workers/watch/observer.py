@@ -25,6 +25,7 @@ from ..instruments.progress import Progress
 from ..instruments.records import PhaseTimer, StepRecord
 from ..instruments.reporter import Reporter
 from ..instruments.tap import Tap
+from .batches import batches_of
 from .loop import MARKED
 from .steps import MOST_NOTES, Steps
 
@@ -105,6 +106,8 @@ class Observer:
         self._first_steps = 2  # still to come
         self._read_queue_at = 0.0
         self._backwards = 0  # under way, one within the other
+        self._pass = 0  # over the data, by the loader's iterator
+        self._batches: int | None = None  # of that pass
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
         self._reporter.position, self._reporter.before_sending = self._steps.position, self._steps.read
@@ -136,11 +139,17 @@ class Observer:
     def data_begins(self, trains: bool) -> None:
         self._note((self._loop.data_begins, self._now(), trains))
 
-    def data_ends(self, samples: int | None, trains: bool, is_first: bool) -> None:
+    def data_ends(self, samples: int | None, trains: bool, iterator: Any) -> None:
+        """iterator: of the loader; None: the training itself says that it has fetched something."""
         if self._delays.are_any and samples is not None and trains:
             self._delay("data", within="data", depth=1)
         self._flags.forward_is_over = False
-        self._note((self._loop.data_ends, self._now(), (samples, trains, is_first)))
+        number = getattr(iterator, "_num_yielded", 0)
+        self._note((self._loop.data_ends, self._now(), (samples, trains, number == 1)))
+        if trains and samples is not None and number:
+            if number == 1 or id(iterator) != self._pass:
+                self._pass, self._batches = id(iterator), batches_of(iterator)
+            self._steps.place = number, self._batches
 
     def forward_begins(self, trains: bool) -> None:
         self._note((self._loop.forward_begins, self._now(), trains))
@@ -231,7 +240,7 @@ class Observer:
         name, trains = self._marks.pop() if self._marks else (None, False)  # none: it began before this loop was seen
         match name:
             case "data":
-                self.data_ends(0, trains, is_first=False)
+                self.data_ends(0, trains, None)
             case "forward":
                 self.forward_ends(trains)
             case "backward":

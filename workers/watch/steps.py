@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from ddptui.wire.messages import Position
 from ddptui.wire.watching import Watching
 
@@ -51,6 +53,7 @@ class Steps:
         # argument, or a tuple of them. They stand in the queue one by one, since an object for each call would have
         # Python look for garbage more often: in all that the training has. A collective is a note by itself.
         self.notes: deque[Any] = deque()
+        self.place: tuple[int, int | None] = 0, None  # batches that were fetched of a pass over the data, and all of it
         self.buckets = False  # of gradients are what torch DDP sends
         self._is_over = False  # as many steps were seen as were asked for, or reading has failed
         self._error: Exception | None = None
@@ -94,7 +97,8 @@ class Steps:
     def position(self) -> Position:
         """Where the rank is."""
         self.read()
-        return self._calls.position(asleep=self._delays.asleep)
+        batch, batches = self.place
+        return replace(self._calls.position(asleep=self._delays.asleep), batch=batch, batches=batches)
 
     def close(self) -> None:
         """The loop is over: report its last step. Raises what has failed."""

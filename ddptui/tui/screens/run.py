@@ -88,12 +88,10 @@ class RunScreen(Following):
 
     def _draw_now(self) -> None:
         self._picture = picture = self._look()  # one for header and panes: they cannot contradict each other
-        live = self.watched.live
         sentence = self.feed.error or headline.sentence(self.watched, picture.states, self.feed.preset, picture.now_ns)
         self.query_one("#now", Static).update(Content(sentence), layout=False)  # a layout costs three times as much
-        step = f"step {live.step} of {live.steps}" if live.steps else f"step {live.step}" if live.step else ""
-        mode = "held: space goes on" if self.held else ""
-        self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, mode, step))
+        parts = ["held: space goes on" if self.held else "", headline.steps(self.watched.live)]
+        self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, *parts))
         self.query_one(Panes).draw(picture, self.feed)
 
     def _look(self) -> Picture:

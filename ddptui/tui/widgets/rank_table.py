@@ -41,12 +41,19 @@ class Column(NamedTuple):
 
 
 def progress(rank: RankState) -> str:
-    """Return a bar and the percentage: 42 of 60 steps are ███████░░░ 70%. How many there will be may not be known."""
+    """Return a bar and the percentage: 42 of 60 steps are ███████░░░ 70%. How many there will be may not be known: then
+    the bar is for this pass over the data."""
     if rank.steps is None and rank.step:
-        return f"step {rank.step}"
-    share = min(1.0, rank.step / rank.steps) if rank.steps else 0.0
-    full = int(share * BAR_CELLS)
-    return f"{'█' * full}{'░' * (BAR_CELLS - full)} {share:4.0%}"
+        if rank.of_pass is None:
+            return f"step {rank.step}"
+        epoch = f"ep. {rank.epoch} "
+        return epoch + _bar(rank.of_pass, max(0, BAR_CELLS - len(epoch)))
+    return _bar(min(1.0, rank.step / rank.steps) if rank.steps else 0.0, BAR_CELLS)
+
+
+def _bar(share: float, cells: int) -> str:
+    full = int(share * cells)
+    return f"{'█' * full}{'░' * (cells - full)} {share:4.0%}"
 
 
 def _optional(value: float | None, form: str) -> str:
@@ -90,7 +97,13 @@ COLUMNS = (
         lambda row: f"{row.state}{' ◀ late' if row.is_culprit else ''}",
         "What it does now; ◀ late: the others wait for it.",
     ),
-    Column("progress", 16, 98, lambda row: progress(row.rank), "How many of its steps it has finished."),
+    Column(
+        "progress",
+        16,
+        98,
+        lambda row: progress(row.rank),
+        "How many of its steps are over; where their number is not known, how much of the epoch.",
+    ),
     Column("step", 6, 50, lambda row: str(row.rank.step), "How many steps it has finished."),
     Column("loss", 7, 90, _loss, "The loss of its last step, of its own part of the batch."),
     Column("samples/s", 9, 60, _rate, "How many samples a second it trains on, over the last steps."),

@@ -1,17 +1,20 @@
 """How far a run has come, and how long it may still take."""
 
 import pytest
+from msgspec.structs import replace
 
 from ddptui.config.preset import Preset
 from ddptui.live import headline
 from ddptui.live.fold import RATE_OVER, fold
 from ddptui.live.state import Live
+from ddptui.wire.messages import Position
 from ddptui.wire.records import Message
 from tests.support.builders import (
     LAUNCHED_MS,
     MS,
     ended,
     failure,
+    heartbeat,
     hello,
     journal,
     launched,
@@ -33,6 +36,16 @@ def running(steps: int = 0) -> list[Message]:
     """A launch of which so many of 4 steps are over."""
     told: list[Message] = [step(rank, number) for number in range(steps) for rank in (0, 1)]
     return [launched("b"), hello(0), hello(1), ready(0), ready(1), *told]
+
+
+def test_how_far_an_epoch_is_stands_for_steps_whose_number_is_not_known() -> None:
+    assert headline.steps(live_of(*running(2))) == "step 2 of 4"
+    unknown = [launched("b"), hello(0), hello(1), *(replace(ready(rank), steps=None) for rank in (0, 1))]
+    assert headline.steps(live_of(*unknown)) == ""
+    made = [replace(step(rank, number), epoch=3) for number in range(2) for rank in (0, 1)]
+    assert headline.steps(live_of(*unknown, *made)) == "step 2"
+    beats = [replace(heartbeat(rank), position=Position(batch=8 * (rank + 1), batches=32)) for rank in (0, 1)]
+    assert headline.steps(live_of(*unknown, *made, *beats)) == "step 2 · 25% of epoch 3"
 
 
 def left(live: Live, preset: Preset = FOUR, now_ns: int = AFTER_10_S) -> float | None:
