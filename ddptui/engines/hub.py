@@ -13,13 +13,14 @@ from typing import Self
 
 import msgspec
 import zmq
+from msgspec.structs import replace
 
 from ddptui import __version__
 from ddptui.engines.gate import ConsoleSocket
 from ddptui.host import folders
 from ddptui.wire.connection import HUB, KEYS, TOKEN
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
-from ddptui.wire.messages import VERSION, Hello, HelloOfAnyVersion, RankMessage
+from ddptui.wire.messages import VERSION, Heartbeat, Hello, HelloOfAnyVersion, Position, RankMessage, Step
 from ddptui.wire.records import ConsoleMessage, Stop
 
 LONGEST_FOLDER_PATH = 45  # bytes: the path of a socket has at most 107, those of a rank's forkserver below it, too
@@ -51,6 +52,9 @@ class Hub:
         self._temporary = _new_folder()  # belongs to the launch: it is deleted when the hub is closed
         self.folder = self._temporary.path
         self._rank_of: dict[bytes, int] = {}
+        self._next_step = 0  # one more than the highest number of a step so far
+        self._restart = self._first_of_restart = 0  # the last time the ranks were started again; their first step
+        self._first_step: dict[bytes, int] = {}  # of ranks that were
         self._decoder = msgspec.msgpack.Decoder(list[RankMessage])
         try:
             self.socket = ConsoleSocket(at or f"ipc://{self.folder}/hub", OPTIONS)
@@ -107,6 +111,10 @@ class Hub:
         accepted += [m for m in messages[len(accepted) :] if m.rank == rank and not isinstance(m, Hello)]
         if refused := len(messages) - len(accepted):
             self._refuse(f"rank {rank} sent messages of another rank, or a second Hello", refused)
+        if first := self._first_step.get(identity):
+            accepted = [_numbered_from(first, message) for message in accepted]
+        last = next((message for message in reversed(accepted) if isinstance(message, Step)), None)
+        self._next_step = max(self._next_step, last.step + 1 if last else 0)
         return accepted
 
     def _refuse_undecodable(self, identity: bytes, frames: list[bytes]) -> list[RankMessage]:
@@ -139,15 +147,26 @@ class Hub:
             why = self._say_versions(hello)
         elif hello.world_size != (self.world_size or hello.world_size) or not 0 <= hello.rank < hello.world_size:
             why = f"rank {hello.rank} of {hello.world_size} connected to a launch of {self.world_size} ranks"
-        elif hello.rank in self.hellos:
+        elif hello.rank in self.hellos and hello.restart <= self.hellos[hello.rank].restart:
             why = f"a second process connected as rank {hello.rank}"
         if why:
             self._turn_away(identity, why)
             return False
         self.world_size = hello.world_size
+        if hello.restart:
+            self._start_again(identity, hello)
         self._rank_of[identity] = hello.rank
         self.hellos[hello.rank] = hello
         return True
+
+    def _start_again(self, identity: bytes, hello: Hello) -> None:
+        """A rank takes the place of the process that it was before. Its steps are numbered on."""
+        self._rank_of = {other: rank for other, rank in self._rank_of.items() if rank != hello.rank}
+        if hello.restart > self._restart:
+            self._restart = hello.restart
+            self._next_step += 1  # a number is left out: the time until then is not work between two steps
+            self._first_of_restart = self._next_step
+        self._first_step[identity] = self._first_of_restart
 
     def _turn_away(self, identity: bytes, why: str) -> list[RankMessage]:
         self.socket.send(identity, Stop(why=why))
@@ -159,6 +178,16 @@ class Hub:
             f"install ddptui {__version__} where the ranks run, too"
         )
         return self.other_version
+
+
+def _numbered_from(first: int, message: RankMessage) -> RankMessage:
+    """The message of a rank whose first step has this number."""
+    match message:
+        case Step(step=step):
+            return replace(message, step=first + step)
+        case Heartbeat(position=Position(step=int(step)) as position):
+            return replace(message, position=replace(position, step=first + step))
+    return message
 
 
 def _new_folder() -> folders.TemporaryFolder:

@@ -33,6 +33,7 @@ class WatchSupervisor:
         self._last_heard = self._last_look = 0.0
         self._began = 0.0 if launch.ends_with_ranks else time.monotonic()
         self._is_late_told = False
+        self._restart = self._restarts_told = 0  # how often the ranks were started again
         self.clocks = Clocks()
 
     def add(self, messages: Sequence[RankMessage]) -> None:
@@ -45,6 +46,8 @@ class WatchSupervisor:
             match message:
                 case Hello():
                     self._launch.add_rank(message)
+                    self._done.discard(message.rank)
+                    self._restart = max(self._restart, message.restart)
                 case Step():
                     self._steps.add(message.rank)
                 case Done():
@@ -84,7 +87,10 @@ class WatchSupervisor:
         return self._launch.ends_with_ranks and is_silent and not self.has_trained()
 
     def take_notices(self) -> list[str]:
-        """That there are no steps yet, once, after a minute."""
+        """That the ranks were started again; and once, after a minute, that there are no steps yet."""
+        if self._restart > self._restarts_told:
+            self._restarts_told = self._restart
+            return ["the ranks were started again by their launcher, after one had failed; their steps are numbered on"]
         is_late = 0 < self._began < time.monotonic() - NO_STEP_S
         if not is_late or self._is_late_told or self._steps:
             return []

@@ -51,6 +51,7 @@ class Hello(Tagged, frozen=True, kw_only=True):
     backend: Word | None = None
     backend_why: Name = ""
     clock: Name = ""  # identifies the clock of the rank's times; empty: the console's
+    restart: Count = 0  # how often the ranks were started again by then, after one had failed (torchrun does that)
 
 
 class HelloOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -347,6 +348,21 @@ def test_a_training_that_goes_on_can_be_watched_again(tmp_path: Path) -> None:
     psutil.wait_procs([launcher], timeout=ENOUGH_S)
     refused = ddptui(tmp_path, *again, last.name)
     assert (refused.returncode, "has no training that runs on this host" in refused.stderr) == (2, True)
+
+
+@RARE
+def test_a_rank_that_torchrun_starts_again_is_watched_on(tmp_path: Path) -> None:
+    # one rank alone: torch 2.14 hangs now and then where ranks that were started again form a group of gloo
+    again = [*torchrun(sys.executable, ranks=1), "--max-restarts=1"]
+    done = watched(tmp_path, "--", *again, *script("plain", "alone", "none", "fails_at=3000", "epochs=60"))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the ranks were started again by their launcher") == 1
+    [repeat] = only_trial(tmp_path)["repeats"]
+    numbers = [line["step"] for line in journal(tmp_path) if line["type"] == "Step"]
+    [first] = [number for before, number in pairwise(numbers) if number != before + 1]
+    assert (numbers.count(first - 1), numbers.count(first - 2)) == (0, 1)
+    assert (len(numbers) - numbers.index(first), repeat["steps"]) == (60 * 64, len(numbers) - 2 * 3)
+    assert repeat["refused"] == 0
 
 
 @RARE

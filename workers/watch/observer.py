@@ -73,6 +73,7 @@ class Observer:
                 torch=str(torch.__version__),
                 backend=dist.get_backend() if in_group else None,
                 clock=own_clock(),
+                restart=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
             )
         )
         self._reporter.set_device(self._device)

@@ -116,10 +116,11 @@ class Consoles:
         self._hosts = hosts
         self.runs = folder / "runs"
 
-    def start(self, host: Host, *words: str, **variables: str) -> "subprocess.Popen[str]":
+    def start(self, host: Host, *words: str, cwd: Path | None = None) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
             host.line(*arguments(*words)),
-            env=environment(self.runs) | variables,
+            env=environment(self.runs),
+            cwd=cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -81,7 +81,7 @@ def test_a_training_whose_console_has_another_version_ends_as_it_would(
     messages.write_text(messages.read_text().replace(f"VERSION = {VERSION}", "VERSION = 99"))
     console = consoles.start(hosts[0], "watch", "--listen")
     command = [sys.executable, *script("plain", "alone", "none", "epochs=20")]
-    node = consoles.start(hosts[1], "watch", "--join", consoles.ticket(), "--", *command, PYTHONPATH=str(other))
+    node = consoles.start(hosts[1], "watch", "--join", consoles.ticket(), "--", *command, cwd=other)
     printed, _ = node.communicate(timeout=SOON_S)
     assert (node.returncode, printed.count("loss")) == (0, 1)
     os.kill(hosts[0].pids()[-1], signal.SIGINT)

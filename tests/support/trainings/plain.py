@@ -21,6 +21,7 @@ EPOCHS, SAMPLES, BATCH = (
     int(OPTIONS.get(key, usual)) for key, usual in (("epochs", 2), ("samples", 1024), ("batch", 16))
 )
 WIDTH, ACCUMULATE = int(OPTIONS.get("width", 128)), int(OPTIONS.get("accumulate", 1))
+FAILS_AT = int(OPTIONS.get("fails_at", 0))  # step
 EVERY = 10  # steps between two checkpoints
 WARM_UP = 10
 
@@ -103,6 +104,8 @@ def main() -> None:
             loss = nn.functional.cross_entropy(model(inputs), labels) / ACCUMULATE
             loss.backward()
             step += 1
+            if step == FAILS_AT and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+                os._exit(1)
             began = time.perf_counter() if step == WARM_UP else began
             if step % ACCUMULATE:
                 continue

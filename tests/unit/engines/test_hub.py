@@ -9,15 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 import zmq
+from msgspec.structs import replace
 
 from ddptui import __version__
 from ddptui.config.trial import Bottleneck
 from ddptui.engines.hub import MOST_BYTES_OF_A_STRANGER, Hub
 from ddptui.host.folders import LOCK, TemporaryFolder
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
-from ddptui.wire.messages import RankMessage
+from ddptui.wire.messages import Heartbeat, Position, RankMessage, Step
 from ddptui.wire.records import ConsoleMessage, SetBottleneck, Stop
-from tests.support.builders import done, hello, ready, step
+from tests.support.builders import done, heartbeat, hello, ready, step
 
 SOON_MS = 5_000  # for what must come
 NEVER_MS = 100  # for what must not
@@ -133,6 +134,25 @@ def test_a_rank_that_is_here_already_is_not_replaced(hub: Hub, peer: MakePeer) -
     assert hub.refused == 1
     assert hub.hellos[0].pid == 1
     assert first.say(step(0)) == [step(0)]
+
+
+def test_ranks_that_were_started_again_take_their_places_and_count_their_steps_on(hub: Hub, peer: MakePeer) -> None:
+    before = [peer(), peer()]
+    for rank, process in enumerate(before):
+        process.say(hello(rank, token=hub.token), *(step(rank, number) for number in range(5 + rank)))
+    again = peer()
+    beat = replace(heartbeat(1), position=Position(step=2))
+    words = again.say(hello(1, token=hub.token, restart=1), step(1, 0), step(1, 1), beat, heartbeat(1))
+    assert [message.step for message in words if isinstance(message, Step)] == [7, 8]  # 5 was the last
+    assert [message.position.step for message in words if isinstance(message, Heartbeat)] == [9, None]
+    other = peer()
+    assert other.say(hello(0, token=hub.token, restart=1), step(0, 0))[1:] == [step(0, 7)]
+    assert hub.refused == 0
+    assert before[1].say(step(1, 5)) == []  # of the process that was rank 1 before
+    assert peer().say(hello(1, token=hub.token, restart=1)) == []
+    assert hub.refused == 2
+    third = peer()
+    assert third.say(hello(1, token=hub.token, restart=2), step(1, 0))[1:] == [step(1, 10)]
 
 
 def test_a_rank_cannot_speak_for_another(hub: Hub, peer: MakePeer) -> None:

@@ -11,7 +11,7 @@ from ddptui.engines.hub import Hub
 from ddptui.run import watcher
 from ddptui.run.watcher import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
 from ddptui.store.journal import RepeatJournal
-from tests.support.builders import heartbeat, hello, step
+from tests.support.builders import done, heartbeat, hello, step
 
 [TRIAL] = preset_of(("train.py",), name=None, skip=3, steps=None, overrides={}).trials
 
@@ -87,3 +87,17 @@ def test_ranks_elsewhere_that_fall_silent_are_lost_but_not_where_the_console_sto
     clock.passes(LOST_AFTER_S + 1, supervisor)
     assert supervisor.is_over()
     assert supervisor.ended().error == "nothing was heard of its ranks for 60 s: they were killed, or cannot be reached"
+
+
+def test_ranks_that_were_started_again_have_yet_to_train_and_that_is_said_once(
+    hub: Hub, tmp_path: Path, clock: Clock
+) -> None:
+    supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
+    hub.world_size = 2
+    supervisor.add([hello(0), hello(1), step(0), step(1), done(0), done(1)])
+    assert (supervisor.has_trained(), supervisor.take_notices()) == (True, [])
+    supervisor.add([hello(1, restart=1), hello(0, restart=1)])
+    assert not supervisor.has_trained()
+    [notice] = supervisor.take_notices()
+    assert notice.startswith("the ranks were started again by their launcher")
+    assert supervisor.take_notices() == []
