@@ -95,13 +95,13 @@ def _idle(wait: float, transfer: float, verdict: Verdict, *, has_late_rank: bool
 def _blame(repeats: Sequence[RepeatResult], summary: Summary) -> Iterator[str]:
     """The rank that holds the others up; where the lab injected a delay, that stands beside what was measured."""
     # Delays put in by hand stand beside what was measured in their steps alone.
-    culprit = summary.culprit
+    culprit, without_core = summary.culprit, _late_without_core(repeats)
     injected = [repeat for repeat in repeats if repeat.injected and not is_changed(repeat)]
     if culprit is None:
         if injected:
             yield f"We injected {_injected(injected)}; {_without_culprit(injected)}"
-        if (late := _late_without_core(repeats)) is not None:
-            yield f"Rank {late} holds everyone up, since other programs have its core"
+        if without_core is not None:
+            yield f"Rank {without_core} holds everyone up, since other programs have its core"
         return
     if injected:
         measured = f"ddptui measured {interval(culprit.excess_s)} on rank {culprit.rank} {_where(culprit)}"
@@ -110,6 +110,8 @@ def _blame(repeats: Sequence[RepeatResult], summary: Summary) -> Iterator[str]:
         yield f"Rank {culprit.rank} holds everyone up: {interval(culprit.excess_s)} {_where(culprit)}{_steps(culprit)}"
     caused = f"It caused {culprit.share:.0%} of the waiting{_steps(culprit)}"
     yield f"{caused}: {seconds(culprit.wait_caused_s)}, summed over ranks"
+    if without_core == culprit.rank:
+        yield "Other programs have its core"
     if summary.what_if_s and summary.what_if_s.without_culprit is not None:
         measured_s = summary.train_time_s.median
         yield f"Without rank {culprit.rank}'s delay: about {_without(summary.what_if_s)} instead of {measured_s:.2f} s"
