@@ -1,5 +1,8 @@
 """Trains as a script does, but `ddptui watch` sees only every other block of its steps: both sides are in one launch.
 
+A block that it does not see has no notes, no records and no messages. What stands between the training and torch stays
+there, and lets its calls through: this part of the price is on both sides.
+
 At its end it prints, in JSON, a list of its blocks: whether it was watched, how long a step took, and how much CPU time
 the threads of the rank and the console took a step, in s. Two launches of the same script may differ by a tenth; blocks
 of one launch differ by as much, but there are many.

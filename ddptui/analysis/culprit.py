@@ -80,10 +80,8 @@ def choose_culprit(
 ) -> Culprit | None:
     """The culprit of one repeat of at least two ranks; None if no rank stands out. waited_ns: all ranks together.
     disturbed: by other programs."""
-    rank = max(caused_ns, key=lambda rank: caused_ns[rank])
-    share_of_blame = caused_ns[rank] / (sum(caused_ns.values()) or 1)  # of no waiting at all, a share of 0
-    mean_wait_ns = caused_ns[rank] / (len(caused_ns) - 1)
-    if share_of_blame < SHARE_OF_BLAME or mean_wait_ns < MATTERS / 2 * train_ns:
+    rank = _most_waited_for(caused_ns, train_ns)
+    if rank is None:
         return None
     excess = excess_of_rank(steps, rank)
     if _are_replicas(steps) and excess.estimate < LOCK_NS * len(steps):
@@ -117,24 +115,41 @@ def _stands_out(excess: Excess, train_ns: int, *, disturbed: bool) -> bool:
     return excess.estimate > enough_ns and is_sure and recurs
 
 
-def rank_without_core(queued: Mapping[int, float], caused: Mapping[int, float], train: float) -> int | None:
-    """The rank that was late since other programs had its core; None if there is none. It is no culprit: it did not
-    work longer. By rank, how long it was ready but had no core, and how long all others waited for it, in one unit
-    with the train time."""
-    if len(caused) < 2:
+def rank_without_core(
+    steps: Sequence[AlignedStep], train_ns: int, caused_ns: Mapping[int, int], uncertainty: WaitUncertainty | None
+) -> int | None:
+    """The rank that the others waited for since other programs had its core; None if there is none. steps: of at least
+    two ranks, beside such programs. A culprit may be another rank, or the same: it may be late for more than one
+    reason."""
+    rank = _most_waited_for(caused_ns, train_ns)
+    if rank is None:
         return None
-    rank = max(caused, key=lambda rank: caused[rank])
-    others = [queued.get(other, 0.0) for other in caused if other != rank]
-    is_waited_for = caused[rank] > max(SHARE_OF_BLAME * sum(caused.values()), MATTERS / 2 * train * len(others))
-    return rank if is_waited_for and queued.get(rank, 0.0) - median(others) > MATTERS * train else None
+    queued = {other: [step.ranks[other].step.queued_ns for step in steps] for other in caused_ns}
+    longer_ns = sum(queued[rank]) - median(sum(by_step) for other, by_step in queued.items() if other != rank)
+    recurs = longer_ns - max(queued[rank]) > MATTERS / 2 * train_ns
+    if uncertainty and longer_ns / len(steps) < _error_ns(rank, uncertainty):
+        return None
+    return rank if longer_ns > MATTERS * train_ns and recurs else None
+
+
+def _most_waited_for(caused_ns: Mapping[int, int], train_ns: int) -> int | None:
+    """The rank that most of the waiting was for; None if no rank had so much of it, or if it was little."""
+    rank = max(caused_ns, key=lambda rank: caused_ns[rank])
+    share_of_blame = caused_ns[rank] / (sum(caused_ns.values()) or 1)  # of no waiting at all, a share of 0
+    mean_wait_ns = caused_ns[rank] / (len(caused_ns) - 1)
+    return rank if share_of_blame >= SHARE_OF_BLAME and mean_wait_ns >= MATTERS / 2 * train_ns else None
 
 
 def is_within_clock_error(culprit: Culprit, steps: int, uncertainty: WaitUncertainty) -> bool:
     """Whether the culprit was late by less, per step, than the clocks may put off the others' waits."""
-    errors_ns = [ns for rank, errors in uncertainty.by_rank.items() if rank != culprit.rank for ns in errors]
     others = len(uncertainty.by_rank) - 1
     late_s = min(culprit.excess_s.estimate, culprit.wait_caused_s / others) / steps
-    return late_s * S < fmean(errors_ns)
+    return late_s * S < _error_ns(culprit.rank, uncertainty)
+
+
+def _error_ns(late_rank: int, uncertainty: WaitUncertainty) -> float:
+    """How far the clocks may put off a wait of the other ranks, on average."""
+    return fmean(ns for rank, errors in uncertainty.by_rank.items() if rank != late_rank for ns in errors)
 
 
 def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:

@@ -129,6 +129,7 @@ def wait_figures(analysis: WaitAnalysis | None) -> dict[str, Any]:
         "transfer_share": analysis.transfer_share,
         "verdict": analysis.verdict,
         "culprit": analysis.culprit,
+        "rank_without_core": analysis.rank_without_core,
         "what_if_s": _what_if(analysis),
     }
 

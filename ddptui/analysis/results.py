@@ -196,6 +196,7 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     transfer_share: float | None = None  # likewise, for exposed transfers
     verdict: Verdict = "inconclusive"
     culprit: Culprit | None = None
+    rank_without_core: int | None = None  # late since other programs had its core
     what_if_s: WhatIf | None = None
     mismatches: list[str] = []  # steps in which ranks made different operations; no figure of waiting contains them
     injected: list[Injected] = []

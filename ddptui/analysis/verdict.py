@@ -10,7 +10,13 @@ from typing import NamedTuple
 
 from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_error import WaitUncertainty, exceeds_waits, wait_uncertainty
-from ddptui.analysis.culprit import MATTERS, WaitAttribution, choose_culprit, is_within_clock_error
+from ddptui.analysis.culprit import (
+    MATTERS,
+    WaitAttribution,
+    choose_culprit,
+    is_within_clock_error,
+    rank_without_core,
+)
 from ddptui.analysis.results import Culprit, Verdict
 from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.wire.messages import Step
@@ -28,6 +34,7 @@ class WaitAnalysis(NamedTuple):
     caused_ns: dict[int, int]  # by rank, how long the others waited for its own work
     verdict: Verdict
     culprit: Culprit | None
+    rank_without_core: int | None = None  # late since other programs had its core
     uncertainty: WaitUncertainty | None = None  # of the waits; None: all ranks have one clock
     withheld: bool = False  # the clocks may be further apart than the ranks waited, so who waited is not known
 
@@ -53,7 +60,9 @@ def analyze_aligned(aligned: AlignedSteps, *, disturbed: bool = False) -> WaitAn
     withheld = uncertainty is not None and exceeds_waits(steps, uncertainty)
     enough = len(steps) >= FEWEST_STEPS and not withheld
     # A group of one rank has collectives, too, but no others who wait.
-    culprit = None
+    culprit = without_core = None
+    if enough and len(ranks) > 1 and disturbed:
+        without_core = rank_without_core(steps, train_ns, caused_ns, uncertainty)
     if enough and len(ranks) > 1:
         culprit = choose_culprit(steps, train_ns, caused_ns, sum(waited_ns), disturbed=disturbed)
     unsure = culprit and uncertainty and is_within_clock_error(culprit, len(steps), uncertainty)
@@ -65,6 +74,7 @@ def analyze_aligned(aligned: AlignedSteps, *, disturbed: bool = False) -> WaitAn
         caused_ns=caused_ns,
         verdict=verdict_for(wait, transfer) if enough else "inconclusive",
         culprit=None if unsure else culprit,
+        rank_without_core=without_core,
         uncertainty=uncertainty,
         withheld=withheld,
     )

@@ -18,6 +18,7 @@ import zmq
 
 from ddptui.host.machine import allow_open_files
 from ddptui.wire.connection import Keys
+from ddptui.wire.records import Alive
 
 ENOUGH_FILES = 65_536  # many times what 1,024 ranks need
 TRIES = 200  # ports, one after another
@@ -62,6 +63,19 @@ class ConsoleSocket:
     def send(self, identity: bytes, message: msgspec.Struct) -> None:
         """Sends to one peer. ZeroMQ drops what is for a peer that has gone, or that does not read."""
         self._socket.send_multipart([identity, msgspec.msgpack.encode(message)])
+
+    def is_connected(self, identity: bytes) -> bool:
+        """Whether a peer's connection is open, as far as this host can know. It is sent an Alive."""
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        try:
+            self._socket.send_multipart([identity, msgspec.msgpack.encode(Alive())], zmq.NOBLOCK)
+        except zmq.Again:  # it does not read
+            return True
+        except zmq.ZMQError:
+            return False
+        finally:
+            self._socket.setsockopt(zmq.ROUTER_MANDATORY, 0)
+        return True
 
     def receive(self, timeout_ms: int = 0) -> Iterator[tuple[bytes, list[bytes]]]:
         """The identity of a peer and its frames, for what has arrived. Waits at most `timeout_ms` for the first."""

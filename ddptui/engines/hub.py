@@ -21,7 +21,7 @@ from ddptui.host import folders
 from ddptui.wire.connection import HUB, KEYS, TOKEN
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.messages import VERSION, Heartbeat, Hello, HelloOfAnyVersion, Position, RankMessage, Step
-from ddptui.wire.records import ConsoleMessage, Stop
+from ddptui.wire.records import ConsoleMessage, SetBottleneck, Stop
 
 LONGEST_FOLDER_PATH = 45  # bytes: the path of a socket has at most 107, those of a rank's forkserver below it, too
 MOST_BYTES_OF_A_STRANGER = 64 * 2**10  # a peer's first frame: a Hello is short
@@ -42,9 +42,10 @@ class Hub:
     """Receives the messages of the ranks of one launch, and sends them the console's."""
 
     def __init__(self, world_size: int, at: tuple[str, int] | None = None) -> None:
-        """world_size: 0: as many ranks as the first of them says. `at`: an address of this host, and the first port to
-        try; None: a Unix socket here. Raises OSError."""
+        """world_size: 0: a training of the user's own, of as many ranks as the first of them says. `at`: an address of
+        this host, and the first port to try; None: a Unix socket here. Raises OSError."""
         self.world_size = world_size
+        self._may_start_again = world_size == 0  # of the lab's own launches, no rank does
         self.hellos: dict[int, Hello] = {}  # of each connected rank
         self.refused = 0  # frames and messages
         self.first_refusal = ""  # why
@@ -53,8 +54,11 @@ class Hub:
         self.folder = self._temporary.path
         self._rank_of: dict[bytes, int] = {}
         self._next_step = 0  # one more than the highest number of a step so far
-        self._restart = self._first_of_restart = 0  # the last time the ranks were started again; their first step
-        self._first_step: dict[bytes, int] = {}  # of ranks that were
+        self.restarts = 0  # how often ranks were started again
+        self._first_of_restart = 0  # the last time
+        self._first_step: dict[bytes, int] = {}  # of ranks that were started again
+        self._gone: set[bytes] = set()  # the processes before
+        self._bottleneck: SetBottleneck | None = None  # that was sent last
         self._decoder = msgspec.msgpack.Decoder(list[RankMessage])
         try:
             self.socket = ConsoleSocket(at or f"ipc://{self.folder}/hub", OPTIONS)
@@ -89,12 +93,16 @@ class Hub:
 
     def send(self, message: ConsoleMessage, ranks: Iterable[int] | None = None) -> None:
         """Sends to these ranks; None: to all that are connected."""
+        if isinstance(message, SetBottleneck):
+            self._bottleneck = message
         receivers = self.hellos if ranks is None else set(ranks)
         for identity, rank in self._rank_of.items():
             if rank in receivers:
                 self.socket.send(identity, message)
 
     def _accept(self, identity: bytes, frames: list[bytes]) -> list[RankMessage]:
+        if identity in self._gone:
+            return []
         newcomer = identity not in self._rank_of
         try:
             [frame] = frames
@@ -147,26 +155,37 @@ class Hub:
             why = self._say_versions(hello)
         elif hello.world_size != (self.world_size or hello.world_size) or not 0 <= hello.rank < hello.world_size:
             why = f"rank {hello.rank} of {hello.world_size} connected to a launch of {self.world_size} ranks"
-        elif hello.rank in self.hellos and hello.restart <= self.hellos[hello.rank].restart:
+        elif self._is_here(hello.rank):
             why = f"a second process connected as rank {hello.rank}"
         if why:
             self._turn_away(identity, why)
             return False
         self.world_size = hello.world_size
-        if hello.restart:
-            self._start_again(identity, hello)
+        if hello.rank in self.hellos:
+            self._take_place(identity, hello.rank)
         self._rank_of[identity] = hello.rank
         self.hellos[hello.rank] = hello
         return True
 
-    def _start_again(self, identity: bytes, hello: Hello) -> None:
-        """A rank takes the place of the process that it was before. Its steps are numbered on."""
-        self._rank_of = {other: rank for other, rank in self._rank_of.items() if rank != hello.rank}
-        if hello.restart > self._restart:
-            self._restart = hello.restart
-            self._next_step += 1  # a number is left out: the time until then is not work between two steps
-            self._first_of_restart = self._next_step
+    def _is_here(self, rank: int) -> bool:
+        """Whether a process is connected as this rank; or was, where none may take its place."""
+        if not self._may_start_again:
+            return rank in self.hellos
+        return any(known == rank and self.socket.is_connected(identity) for identity, known in self._rank_of.items())
+
+    def _take_place(self, identity: bytes, rank: int) -> None:
+        """A new process is a rank whose process before has gone. Its steps are numbered on, from one number for all
+        ranks that were started again together."""
+        gone = next(other for other, known in self._rank_of.items() if known == rank)
+        del self._rank_of[gone]
+        self._gone.add(gone)
+        if self._first_step.pop(gone, 0) == self._first_of_restart:
+            self.restarts += 1
+            # A number is left out: the time until the first of these steps is not work between two steps.
+            self._first_of_restart = self._next_step + 1
         self._first_step[identity] = self._first_of_restart
+        if self._bottleneck is not None:
+            self.socket.send(identity, self._bottleneck)
 
     def _turn_away(self, identity: bytes, why: str) -> list[RankMessage]:
         self.socket.send(identity, Stop(why=why))

@@ -31,7 +31,7 @@ def _apply(message: object, live: Live) -> None:
 @_apply.register
 def _step(message: Step, live: Live) -> None:
     rank = live.ranks[message.rank]
-    rank.state, rank.step, rank.epoch = "running", message.step + 1, message.epoch
+    rank.state, rank.step = "running", message.step + 1
     rank.loss, rank.samples, rank.phases_ns = message.loss, message.samples, message.phases_ns
     rank.losses.add(message.step, message.loss)
     _moved_on(live, rank, message.end_ns)

@@ -1,7 +1,6 @@
 """How a run goes: in one sentence, how far it has come, and how long it may still take."""
 
-from ddptui.analysis.culprit import MATTERS, rank_without_core
-from ddptui.analysis.disturbance import of_reading, takes_cores
+from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
@@ -33,7 +32,7 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
     elif watched.mismatch:
         finding = f"ranks call different operations: {watched.mismatch}"
     else:
-        finding = _verdict(watched.judgement, live, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
+        finding = _verdict(watched.judgement, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
     return " · ".join(filter(None, [still, _by_hand(live), finding]))
 
 
@@ -75,7 +74,7 @@ def _by_hand(live: Live) -> str:
     return f"injected by hand: {describe_bottleneck(live.injected)}" if live.injected else "delays removed by hand"
 
 
-def _verdict(judgement: WaitAnalysis | None, live: Live, world_size: int) -> str:
+def _verdict(judgement: WaitAnalysis | None, world_size: int) -> str:
     """The verdict on the last two seconds."""
     if world_size == 1:
         return "one process, so there is nobody to wait for"
@@ -87,8 +86,8 @@ def _verdict(judgement: WaitAnalysis | None, live: Live, world_size: int) -> str
     idle = f"{judgement.wait_share:.0%} of the time for a late rank, {judgement.transfer_share:.0%} for the network"
     shares = f"Ranks idle {idle}" + (f"; clock error {error}" if error else "")
     culprit = judgement.culprit
-    if culprit is None and (without_core := _late_without_core(judgement, live)) is not None:
-        return f"Rank {without_core} holds everyone up, since other programs have its core. {shares}"
+    if culprit is None and judgement.rank_without_core is not None:
+        return f"Rank {judgement.rank_without_core} holds everyone up, since other programs have its core. {shares}"
     if culprit is None:
         return shares + ("; no rank stands out" if judgement.wait_share >= MATTERS else "")
     late = seconds(culprit.excess_s.estimate / len(judgement.aligned.steps))
@@ -96,22 +95,11 @@ def _verdict(judgement: WaitAnalysis | None, live: Live, world_size: int) -> str
     return f"Rank {culprit.rank} holds everyone up: {late} a step, {where}. {shares}"
 
 
-def _late_without_core(judgement: WaitAnalysis, live: Live) -> int | None:
-    """The rank that was late in these steps since other programs had its core."""
-    if live.load is None or not takes_cores(of_reading(live.load)):
-        return None
-    queued: dict[int, float] = {}
-    for step in judgement.aligned.steps:
-        for rank, of_rank in step.ranks.items():
-            queued[rank] = queued.get(rank, 0) + of_rank.step.queued_ns
-    return rank_without_core(queued, judgement.caused_ns, judgement.train_ns)
-
-
 def steps(live: Live) -> str:
     """How many steps the launch has made, and of how many; where that is not known, how far this epoch is."""
     if live.steps:
         return f"step {live.step} of {live.steps}"
-    of_epoch = f" · {live.of_pass:.0%} of epoch {live.epoch}" if live.of_pass is not None else ""
+    of_epoch = " · {1:.0%} of epoch {0}".format(*live.epoch) if live.epoch else ""
     return f"step {live.step}{of_epoch}" if live.step else ""
 
 

@@ -60,7 +60,6 @@ class RankState(msgspec.Struct):
     state: str = "starting"  # starting, running, done, failed
     step: int = 0  # finished steps
     steps: int | None = None
-    epoch: int = 0  # of the last step
     loss: float | None = None
     samples: int = 0  # of the last step
     phases_ns: tuple[int, ...] = ()
@@ -83,7 +82,7 @@ class RankState(msgspec.Struct):
         return (len(self.ends_ns) - 1) / (self.ends_ns[-1] - self.ends_ns[0]) * 1e9
 
     @property
-    def of_pass(self) -> float | None:
+    def of_epoch(self) -> float | None:
         """The part of a pass over its data that it has fetched, where that is watched; None: not known."""
         position = self.position
         return min(1.0, position.batch / position.batches) if position.batches else None
@@ -122,15 +121,11 @@ class Live(msgspec.Struct):
         return next((rank.steps for rank in self.ranks.values() if rank.steps), None)
 
     @property
-    def epoch(self) -> int:
-        """Of the last step that all ranks have finished."""
-        return min((rank.epoch for rank in self.ranks.values()), default=0)
-
-    @property
-    def of_pass(self) -> float | None:
-        """The part of a pass over the data that all ranks of a watched training have behind them; None: not known."""
-        shares = [rank.of_pass for rank in self.ranks.values() if rank.of_pass is not None]
-        return min(shares) if shares else None
+    def epoch(self) -> tuple[int, float] | None:
+        """The pass over the data that all ranks of a watched training have come to, and how much of it is over. None:
+        not known."""
+        places = [(rank.position.epoch, share) for rank in self.ranks.values() if (share := rank.of_epoch) is not None]
+        return min(places, default=None)
 
     @property
     def loss(self) -> float | None:

@@ -9,7 +9,7 @@ from ddptui.analysis.breakdown import slept_in_steps
 from ddptui.analysis.cautions import FEWEST_STEPS, Caution
 from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted, is_changed, why_left_out
-from ddptui.analysis.culprit import MATTERS, rank_without_core
+from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.disturbance import is_disturbed
 from ddptui.analysis.own_work import BETWEEN
 from ddptui.analysis.results import (
@@ -73,10 +73,12 @@ def _remedy(repeats: Sequence[RepeatResult], summary: Summary, idle: float, tria
     little is lost."""
     if Caution.TOO_FEW_STEPS in summary.warnings or _slept(repeats):
         return ""
-    if _late_without_core(repeats) is not None:
-        return remedies.OWN_CORE
+    without_core = _late_without_core(repeats)
     if culprit := summary.culprit:
-        return remedies.of_culprit(culprit)
+        also = f". {remedies.OWN_CORE}" if without_core == culprit.rank else ""
+        return remedies.of_culprit(culprit) + also
+    if without_core is not None:
+        return remedies.OWN_CORE
     return remedies.of_idling(summary.verdict, idle, trial)
 
 
@@ -217,10 +219,8 @@ def _worst_queues(repeats: Sequence[RepeatResult]) -> RepeatResult | None:
 
 def _late_without_core(repeats: Sequence[RepeatResult]) -> int | None:
     """The rank that was late in that repeat since it had no core."""
-    if (worst := _worst_queues(repeats)) is None:
-        return None
-    caused = {rank.rank: rank.wait_caused_s for rank in worst.ranks if rank.wait_caused_s is not None}
-    return rank_without_core({rank.rank: rank.queued_s for rank in worst.ranks}, caused, worst.train_time_s)
+    worst = _worst_queues(repeats)
+    return worst.rank_without_core if worst else None
 
 
 def _mismatches(repeats: Sequence[RepeatResult]) -> list[str]:

@@ -33,7 +33,7 @@ class WatchSupervisor:
         self._last_heard = self._last_look = 0.0
         self._began = 0.0 if launch.ends_with_ranks else time.monotonic()
         self._is_late_told = False
-        self._restart = self._restarts_told = 0  # how often the ranks were started again
+        self._restarts_told = 0
         self.clocks = Clocks()
 
     def add(self, messages: Sequence[RankMessage]) -> None:
@@ -47,7 +47,6 @@ class WatchSupervisor:
                 case Hello():
                     self._launch.add_rank(message)
                     self._done.discard(message.rank)
-                    self._restart = max(self._restart, message.restart)
                 case Step():
                     self._steps.add(message.rank)
                 case Done():
@@ -88,9 +87,9 @@ class WatchSupervisor:
 
     def take_notices(self) -> list[str]:
         """That the ranks were started again; and once, after a minute, that there are no steps yet."""
-        if self._restart > self._restarts_told:
-            self._restarts_told = self._restart
-            return ["the ranks were started again by their launcher, after one had failed; their steps are numbered on"]
+        if self._hub.restarts > self._restarts_told:
+            self._restarts_told = self._hub.restarts
+            return ["the ranks were started again; the numbers of their steps go on"]
         is_late = 0 < self._began < time.monotonic() - NO_STEP_S
         if not is_late or self._is_late_told or self._steps:
             return []

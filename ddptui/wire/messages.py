@@ -51,7 +51,6 @@ class Hello(Tagged, frozen=True, kw_only=True):
     backend: Word | None = None
     backend_why: Name = ""
     clock: Name = ""  # identifies the clock of the rank's times; empty: the console's
-    restart: Count = 0  # how often the ranks were started again by then, after one had failed (torchrun does that)
 
 
 class HelloOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
@@ -140,8 +139,10 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     group: Group = ()
     ahead: bool = False  # the rank goes on meanwhile, or waits in native code: the two cannot be told apart
     asleep: bool = False  # in an injected delay
-    batch: Count = 0  # of a training that is watched: how many batches it has fetched of the pass over its data
-    batches: Count | None = None  # how many that pass has; None: not known
+    # Of a training that is watched: its pass over the data, how many batches of that it has fetched, and of how many.
+    epoch: Count = 0
+    batch: Count = 0
+    batches: Count | None = None  # None: not known
 
 
 class Gpu(msgspec.Struct, frozen=True, array_like=True):

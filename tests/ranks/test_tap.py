@@ -31,7 +31,7 @@ from workers.instruments.hooks import KIND_OF_FUNCTION
 from workers.instruments.progress import Progress
 from workers.instruments.records import Call, PhaseTimer, StepRecord, collective_messages
 from workers.instruments.reporter import Reporter
-from workers.instruments.tap import Tap
+from workers.instruments.tap import FEW_WORKS, Tap
 from workers.rank.group import leave_group
 from workers.rank.process import Rank
 from workers.train import train
@@ -380,6 +380,24 @@ def test_an_operation_in_the_background_is_over_when_its_wait_is() -> None:
     [each] = seen_by(tap.end())
     tap.close()
     assert each.enter_ns < between < each.awaited_ns <= each.exit_ns < after
+
+
+@pytest.mark.usefixtures("way")
+def test_of_a_step_that_never_ends_few_works_are_held_that_are_over() -> None:
+    tap = tapped()
+    tap.begin(PhaseTimer(Clock()))
+    still = dist.all_reduce(torch.ones(1), async_op=True)
+    for _ in range(3 * FEW_WORKS):
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        assert work is not None
+        work.wait()
+    assert len(tap._works) <= FEW_WORKS + 1
+    assert still is not None
+    before = Clock().now()
+    still.wait()
+    first, *_ = seen_by(tap.end())
+    tap.close()
+    assert first.exit_ns >= first.awaited_ns > before
 
 
 @pytest.mark.usefixtures("way")

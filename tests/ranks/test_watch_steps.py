@@ -10,6 +10,7 @@ from workers.instruments.clock import Clock
 from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.reporter import Reporter
+from workers.watch import steps
 from workers.watch.steps import Steps
 
 
@@ -48,19 +49,18 @@ class Rank:
         self.sent.append(deferred)
 
     def trains(self, batches: int) -> None:
-        loop = self.steps.loop
         for _ in range(batches):
             self._batch += 1
-            self._note(loop.data_begins, True)
-            self._note(loop.data_ends, 8, True, False)
-            self._note(loop.backward_begins, 1.0)
-            self._note(loop.backward_ends)
+            self._note("data_begins", True)
+            self._note("data_ends", 8, True, False)
+            self._note("backward_begins", 1.0)
+            self._note("backward_ends")
             if self._batch % self._a_step == 0:
-                self._note(loop.optimizer_begins, 1)
-                self._note(loop.optimizer_ends, 1)
+                self._note("optimizer_begins", 1)
+                self._note("optimizer_ends", 1)
         self.steps.read()
 
-    def _note(self, call: Any, *arguments: Any) -> None:
+    def _note(self, call: str, *arguments: Any) -> None:
         self.steps.notes.extend((call, self.clock.now(), arguments))
 
     def seen(self) -> list[tuple[int, bool]]:
@@ -117,8 +117,35 @@ def test_as_many_steps_are_seen_as_were_asked_for() -> None:
 
 def test_what_fails_while_notes_are_read_is_raised_at_the_end() -> None:
     rank = Rank(0)
-    rank._note(rank.steps.loop.backward_ends)  # of a call that has not begun
+    rank._note("backward_ends")  # of a call that has not begun
     rank.steps.read()
     assert rank.is_over
     with pytest.raises(IndexError):
         rank.steps.close()
+
+
+def test_a_training_that_makes_no_step_is_let_go_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "MOST_PHASES", 50)
+    rank = Rank(0)
+    for _ in range(30):
+        rank._note("backward_begins", 1.0)
+        rank._note("backward_ends")
+    rank.steps.read()
+    assert rank.is_over
+    with pytest.raises(ValueError, match="it made no step of an optimizer in 50 calls"):
+        rank.steps.close()
+
+
+def test_ctrl_c_within_a_note_reaches_the_training_and_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    rank = Rank(0)
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rank.steps.loop, "backward_begins", interrupted)
+    rank._note("backward_begins", 1.0)
+    rank._note("backward_ends")
+    with pytest.raises(KeyboardInterrupt):
+        rank.steps.read()
+    assert rank.is_over
+    rank.steps.close()

@@ -30,6 +30,8 @@ from .clock import Clock
 from .hooks import attach, attach_to_new_groups
 from .records import Call, PhaseTimer
 
+FEW_WORKS = 100  # may be held although they are over
+
 
 class Tap:
     """Records the collectives between `begin` and `end` of a step."""
@@ -60,6 +62,7 @@ class Tap:
         self._steps = CallsBySteps(clock)
         self._record = record or self._steps.calls.append
         self._works: dict[int, tuple[dist.Work, Call]] = {}  # keeps each alive: torch would reuse its number
+        self._enough_works = FEW_WORKS
         self._unsettled: list[Call] = []  # what torch DDP has issued and has not waited for
         self._carriers = self._last_carriers = 0  # calls that carried gradients: in this step, and in the one before
         self._compiles = compiles
@@ -117,7 +120,10 @@ class Tap:
         """A step has ended, or may have: forget what is over."""
         self._last_carriers, self._carriers = self._carriers, 0
         if self._works:
-            self._works = {key: held for key, held in self._works.items() if held[1].ended is None}
+            self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        self._works = {key: held for key, held in self._works.items() if held[1].ended is None}
 
     def position(self) -> Position:
         """Where the rank's device is, which may be steps behind its loop."""
@@ -148,6 +154,9 @@ class Tap:
             call.ended = call.issued
             return
         self._works[id(work)] = (work, call)
+        if len(self._works) > self._enough_works:  # a step of many calls, or one that never ends
+            self._forget_ended()
+            self._enough_works = max(FEW_WORKS, 2 * len(self._works))
         if not (background and self._overlaps):
             return
         self._carriers += call.forward_is_over

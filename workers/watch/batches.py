@@ -4,15 +4,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
+from torch.utils.data import BatchSampler
 
 DEEPEST = 8  # containers within containers that are looked through for a batch's first tensor
 
 
 def batches_of(iterator: Any) -> int | None:
-    """How many batches a loader's iterator gives. None: that is not known."""
+    """How many batches a loader's iterator gives. None: that is not known. Samplers of the user's own are not asked:
+    they may draw all their batches to count them."""
+    batches = getattr(iterator, "_index_sampler", None)
+    parts = [batches, batches.sampler] if isinstance(batches, BatchSampler) else [batches]
+    lengths = [getattr(type(part), "__len__", None) for part in parts]
+    if any(getattr(length, "__module__", "").partition(".")[0] != "torch" for length in lengths):
+        return None
     try:
         return len(iterator)
-    except Exception:  # of a sampler of the user's own, say, or of data without an end
+    except Exception:  # of the data set
         return None
 
 

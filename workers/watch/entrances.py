@@ -42,7 +42,7 @@ class Entrances:
         self._note = note
         self._observer: Observer | None = None
         self._thread = 0  # that trains: what others do is not seen
-        self._unchanged = 0  # that thread, if nothing has changed since its last call
+        self._settled_thread = 0  # the same; 0: something has changed, which its next call is to look at
         self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
         self._is_over = False  # it has failed, or ended, or waits for another console
         self._has_failed = False
@@ -52,13 +52,13 @@ class Entrances:
 
     def observer(self, *, begin: bool = False) -> "Observer | None":
         """Return the observer if this thread's calls are to be seen. begin: this call shows that the process trains."""
-        if get_ident() == self._unchanged:
+        if get_ident() == self._settled_thread:
             return self._observer
         return self._look(begin)
 
     def changed(self) -> None:
         """Have the next call look at what has changed. Any thread may say so."""
-        self._unchanged = 0
+        self._settled_thread = 0
 
     def _look(self, begin: bool) -> "Observer | None":
         observer = self._observer
@@ -66,7 +66,7 @@ class Entrances:
             return self._begin() if begin and not self._is_over else None
         if get_ident() != self._thread:
             return None
-        self._unchanged = self._thread  # first: another thread may change something meanwhile
+        self._settled_thread = self._thread  # first: another thread may change something meanwhile
         if observer.is_over:
             self._let_go()
             return None

@@ -48,6 +48,7 @@ class Cut(NamedTuple):
     samples: int
     losses: list[Any]  # what backward was called on, each time
     epoch: int  # passes over the data that were trained on before
+    queued_ns: int  # its thread had no core
     following: PhaseTimer  # of the step that follows
 
 
@@ -60,7 +61,7 @@ class Loop:
         self._clock, self._calls, self._ended = clock, calls, ended
         self._within: list[str] = []  # the calls that are under way, the innermost last
         self._otherwise = BETWEEN  # the phase while none is
-        self._samples = 0
+        self._samples = self._queued_ns = 0
         self._losses: list[Any] = []
         self._has_fetched = False  # in this step
         self._end: End | None = None  # none: no optimizer has made a step yet
@@ -182,6 +183,15 @@ class Loop:
         self._cut(self._here())
         self.signs += 1
 
+    def queued(self, ns: int) -> None:
+        """The loop's thread had no core for so long, in ns."""
+        self._queued_ns += ns
+
+    @property
+    def epoch(self) -> int:
+        """How many passes over the data were trained on before the one under way."""
+        return max(0, self._epoch + self._has_new_pass)
+
     def depth(self, phase: str) -> int:
         """How many calls of this phase are under way, one within the other."""
         return self._within.count(phase)
@@ -256,4 +266,5 @@ class Loop:
         self._end = self._after_backward = None
         self._has_fetched = False
         self._stepped.clear()
-        self._ended(Cut(over, calls, samples, of_step, max(0, self._epoch), following))
+        queued_ns, self._queued_ns = self._queued_ns, 0
+        self._ended(Cut(over, calls, samples, of_step, max(0, self._epoch), queued_ns, following))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -73,7 +74,6 @@ class Observer:
                 torch=str(torch.__version__),
                 backend=dist.get_backend() if in_group else None,
                 clock=own_clock(),
-                restart=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
             )
         )
         self._reporter.set_device(self._device)
@@ -107,8 +107,7 @@ class Observer:
         self._first_steps = 2  # still to come
         self._read_queue_at = 0.0
         self._backwards = 0  # under way, one within the other
-        self._pass = 0  # over the data, by the loader's iterator
-        self._batches: int | None = None  # of that pass
+        self._batches: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()  # by the loader's iterator
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
         self._reporter.position, self._reporter.before_sending = self._steps.position, self._steps.read
@@ -134,11 +133,11 @@ class Observer:
         self._see_no_more()
         self._reporter.give_up()
 
-    # Notes are written where they are due, and not by a function of their own: each call in the loop's thread costs
-    # several times what it does elsewhere, since the training's data have displaced our code from the caches.
+    # Each call writes its note itself. A function for that would be called ten times a step, and a call in the loop's
+    # thread costs several times what it does elsewhere: the training's data have displaced our code from the caches.
 
     def data_begins(self, trains: bool) -> None:
-        self._note((self._loop.data_begins, self._now(), trains))
+        self._note(("data_begins", self._now(), trains))
 
     def data_ends(self, samples: int | None, trains: bool, iterator: Any) -> None:
         """iterator: of the loader; None: the training itself says that it has fetched something."""
@@ -146,17 +145,17 @@ class Observer:
             self._delay("data", within="data", depth=1)
         self._flags.forward_is_over = False
         number = getattr(iterator, "_num_yielded", 0)
-        self._note((self._loop.data_ends, self._now(), (samples, trains, number == 1)))
         if trains and samples is not None and number:
-            if number == 1 or id(iterator) != self._pass:
-                self._pass, self._batches = id(iterator), batches_of(iterator)
-            self._steps.place = number, self._batches
+            if number == 1 or iterator not in self._batches:
+                self._batches[iterator] = batches_of(iterator)
+            self._steps.place = number, self._batches[iterator]
+        self._note(("data_ends", self._now(), (samples, trains, number == 1)))
 
     def forward_begins(self, trains: bool) -> None:
-        self._note((self._loop.forward_begins, self._now(), trains))
+        self._note(("forward_begins", self._now(), trains))
 
     def forward_ends(self, trains: bool) -> None:
-        self._note((self._loop.forward_ends, self._now(), trains))
+        self._note(("forward_ends", self._now(), trains))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has made the one out of the other."""
@@ -171,7 +170,7 @@ class Observer:
         loss = None if tensors is None else self._loss_of(tensors)
         self._backwards += 1
         self._flags.forward_is_over = True
-        self._note((self._loop.backward_begins, self._now(), loss))
+        self._note(("backward_begins", self._now(), loss))
 
     def backward_ends(self) -> None:
         self._backwards -= 1
@@ -179,17 +178,18 @@ class Observer:
             self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
         if self._delays.are_any:
             self._delay("backward", within="backward", depth=1)
-        self._note((self._loop.backward_ends, self._now(), ()))
+        self._note(("backward_ends", self._now(), ()))
 
     def optimizer_begins(self, optimizer: int) -> None:
-        self._note((self._loop.optimizer_begins, self._now(), optimizer))
+        self._note(("optimizer_begins", self._now(), optimizer))
 
     def optimizer_ends(self, optimizer: int) -> None:
-        self._note((self._loop.optimizer_ends, self._now(), optimizer))
+        self._note(("optimizer_ends", self._now(), optimizer))
         self._between_steps()
 
     def stepped_unseen(self) -> None:
-        self._note((self._loop.stepped_unseen, self._now(), ()))
+        self._note(("stepped_unseen", self._now(), ()))
+        self._between_steps()
 
     def _between_steps(self) -> None:
         self._tap.renew()
@@ -200,7 +200,7 @@ class Observer:
                 self._seek_forward()
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
-            self._note((self._steps.queued, self._now(), self._progress.queued_ns()))
+            self._note(("queued", self._now(), self._progress.queued_ns()))
             if len(self._steps.notes) > MOST_NOTES:
                 self._see_no_more()
         if self._reporter.command is not None:
@@ -232,7 +232,7 @@ class Observer:
             case "backward":
                 self.backward_begins()
             case "aggregate":
-                self._note((self._loop.aggregate_begins, self._now(), ()))
+                self._note(("aggregate_begins", self._now(), ()))
             case "optimizer":
                 self.optimizer_begins(MARKED)
 
@@ -247,14 +247,14 @@ class Observer:
             case "backward":
                 self.backward_ends()
             case "aggregate":
-                self._note((self._loop.aggregate_ends, self._now(), ()))
+                self._note(("aggregate_ends", self._now(), ()))
             case "optimizer":
                 self.optimizer_ends(MARKED)
 
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
         loss = None if loss is None else self._kept(loss)
-        self._note((self._loop.step_ends, self._now(), (loss, samples)))
+        self._note(("step_ends", self._now(), (loss, samples)))
         self._between_steps()
 
     def ddp_is_made(self) -> None:

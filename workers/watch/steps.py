@@ -21,6 +21,7 @@ from ..instruments.records import Call, StepRecord
 from ..instruments.reporter import Reporter
 from .loop import Cut, Loop
 
+MOST_PHASES = 100_000  # of a step: one that has more is none
 MOST_NOTES = 3_000_000  # more are there only if the thread that reads them has died
 
 
@@ -49,15 +50,14 @@ class Steps:
         signs: int,
     ) -> None:
         """over: called once nothing more is to be seen. signs: how many signs of steps there were before."""
-        # For each call of the loop's methods: the method, when it is meant to be called by the rank's clock, and its
-        # argument, or a tuple of them. They stand in the queue one by one, since an object for each call would have
-        # Python look for garbage more often: in all that the training has. A collective is a note by itself.
+        # For each call of the loop's methods: its name, when it is meant to be made by the rank's clock, and its
+        # argument, or a tuple of them. The three are put in at once, but not as one object: Python would look for
+        # garbage more often then, in all that the training has. A collective is a note by itself.
         self.notes: deque[Any] = deque()
         self.place: tuple[int, int | None] = 0, None  # batches that were fetched of a pass over the data, and all of it
         self.buckets = False  # of gradients are what torch DDP sends
         self._is_over = False  # as many steps were seen as were asked for, or reading has failed
         self._error: Exception | None = None
-        self._queued_ns = 0
         self._clock, self._noted = clock, NotedClock(clock.now())
         self._asked, self._reporter, self._progress, self._delays = asked, reporter, progress, delays
         self._over, self._signs_unseen = over, signs
@@ -77,6 +77,9 @@ class Steps:
             except Exception as error:
                 self._error = error
                 self._end()
+            except BaseException:  # Ctrl-C in the midst of a note: what follows could not be read
+                self._end()
+                raise
 
     def _end(self) -> None:
         self._is_over = True
@@ -89,16 +92,20 @@ class Steps:
             self._calls.calls.append(first)
             return
         self._noted.at, argument = take(), take()
+        call = getattr(self.loop, first)
         if isinstance(argument, tuple):
-            first(*argument)
+            call(*argument)
         else:
-            first(argument)
+            call(argument)
+        if len(self.loop.timer.phases) > MOST_PHASES:
+            raise ValueError(f"it made no step of an optimizer in {MOST_PHASES:,} calls")
 
     def position(self) -> Position:
         """Where the rank is."""
         self.read()
         batch, batches = self.place
-        return replace(self._calls.position(asleep=self._delays.asleep), batch=batch, batches=batches)
+        position = self._calls.position(asleep=self._delays.asleep)
+        return replace(position, epoch=self.loop.epoch, batch=batch, batches=batches)
 
     def close(self) -> None:
         """The loop is over: report its last step. Raises what has failed."""
@@ -108,13 +115,8 @@ class Steps:
         if self._error is not None:
             raise self._error
 
-    def queued(self, ns: int) -> None:
-        """So long the loop's thread had no core, in ns."""
-        self._queued_ns += ns
-
     def _ended(self, step: Cut) -> None:
         calls = self._calls.cut(step.calls, step.following)
-        queued_ns, self._queued_ns = self._queued_ns, 0
         if self._first is None and not self._is_numbered(step):
             return
         number = step.timer.step
@@ -130,7 +132,7 @@ class Steps:
         )
         done = number - (self._first or 0)
         if done < self._asked.skip or number % self._asked.every == 0:
-            self._reporter.send(partial(self._progress.messages, record, self._clock, queued_ns))
+            self._reporter.send(partial(self._progress.messages, record, self._clock, step.queued_ns))
         self._delays.begin(number + 1)
         if self._asked.steps is not None and done + 1 >= self._asked.steps:
             self._end()

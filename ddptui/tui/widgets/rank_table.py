@@ -44,10 +44,10 @@ def progress(rank: RankState) -> str:
     """Return a bar and the percentage: 42 of 60 steps are ███████░░░ 70%. How many there will be may not be known: then
     the bar is for this pass over the data."""
     if rank.steps is None and rank.step:
-        if rank.of_pass is None:
+        if rank.of_epoch is None:
             return f"step {rank.step}"
-        epoch = f"ep. {rank.epoch} "
-        return epoch + _bar(rank.of_pass, max(0, BAR_CELLS - len(epoch)))
+        epoch = f"ep. {rank.position.epoch} "
+        return epoch + _bar(rank.of_epoch, max(0, BAR_CELLS - len(epoch)))
     return _bar(min(1.0, rank.step / rank.steps) if rank.steps else 0.0, BAR_CELLS)
 
 

@@ -2,6 +2,7 @@
 
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,8 +30,8 @@ OTHER_VERSION = (
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
-    with Hub(world_size=2) as hub:
+def hub(request: pytest.FixtureRequest) -> Iterator[Hub]:
+    with Hub(world_size=getattr(request, "param", 2)) as hub:
         yield hub
 
 
@@ -136,23 +137,40 @@ def test_a_rank_that_is_here_already_is_not_replaced(hub: Hub, peer: MakePeer) -
     assert first.say(step(0)) == [step(0)]
 
 
+@pytest.mark.parametrize("hub", [0], indirect=True)
 def test_ranks_that_were_started_again_take_their_places_and_count_their_steps_on(hub: Hub, peer: MakePeer) -> None:
-    before = [peer(), peer()]
+    def comes(rank: int, *numbers: int) -> Peer:
+        made = peer()
+        said = made.say(hello(rank, token=hub.token), *(step(rank, number) for number in numbers))
+        steps.append([message.step for message in said if isinstance(message, Step)])
+        return made
+
+    def ends(process: Peer, rank: int) -> None:
+        process.socket.close()
+        [identity] = [identity for identity, known in hub._rank_of.items() if known == rank]
+        deadline = time.monotonic() + SOON_MS / 1000
+        while hub.socket.is_connected(identity):
+            assert hub.receive(10) == []  # else ZeroMQ does not find it out
+            assert time.monotonic() < deadline
+
+    steps: list[list[int]] = []
+    before = [comes(rank, *range(5 + rank)) for rank in (0, 1)]
+    delay = SetBottleneck(bottleneck=(Bottleneck(at="forward", ranks=(1,), sleep_ms=1),))
+    hub.send(delay)
+    assert comes(1, 0).heard() == Stop(why="a second process connected as rank 1")  # which is still there
+    assert (hub.refused, hub.restarts) == (1, 0)
     for rank, process in enumerate(before):
-        process.say(hello(rank, token=hub.token), *(step(rank, number) for number in range(5 + rank)))
-    again = peer()
+        ends(process, rank)
+    again = [comes(1, 0, 1), comes(0, 0)]
+    assert steps[2:] == [[], [7, 8], [7]]  # 5 was the last
+    assert [process.heard() for process in again] == [delay, delay]
     beat = replace(heartbeat(1), position=Position(step=2))
-    words = again.say(hello(1, token=hub.token, restart=1), step(1, 0), step(1, 1), beat, heartbeat(1))
-    assert [message.step for message in words if isinstance(message, Step)] == [7, 8]  # 5 was the last
+    words = again[0].say(beat, heartbeat(1))
     assert [message.position.step for message in words if isinstance(message, Heartbeat)] == [9, None]
-    other = peer()
-    assert other.say(hello(0, token=hub.token, restart=1), step(0, 0))[1:] == [step(0, 7)]
-    assert hub.refused == 0
-    assert before[1].say(step(1, 5)) == []  # of the process that was rank 1 before
-    assert peer().say(hello(1, token=hub.token, restart=1)) == []
-    assert hub.refused == 2
-    third = peer()
-    assert third.say(hello(1, token=hub.token, restart=2), step(1, 0))[1:] == [step(1, 10)]
+    assert (hub.refused, hub.restarts) == (1, 1)
+    ends(again[0], 1)
+    comes(1, 0)
+    assert (steps[-1], hub.restarts) == ([10], 2)
 
 
 def test_a_rank_cannot_speak_for_another(hub: Hub, peer: MakePeer) -> None:

@@ -42,9 +42,10 @@ def test_how_far_an_epoch_is_stands_for_steps_whose_number_is_not_known() -> Non
     assert headline.steps(live_of(*running(2))) == "step 2 of 4"
     unknown = [launched("b"), hello(0), hello(1), *(replace(ready(rank), steps=None) for rank in (0, 1))]
     assert headline.steps(live_of(*unknown)) == ""
-    made = [replace(step(rank, number), epoch=3) for number in range(2) for rank in (0, 1)]
+    made = [step(rank, number) for number in range(2) for rank in (0, 1)]
     assert headline.steps(live_of(*unknown, *made)) == "step 2"
-    beats = [replace(heartbeat(rank), position=Position(batch=8 * (rank + 1), batches=32)) for rank in (0, 1)]
+    places = (Position(epoch=3, batch=8, batches=32), Position(epoch=4, batch=1, batches=32))  # one is ahead
+    beats = [replace(heartbeat(rank), position=place) for rank, place in enumerate(places)]
     assert headline.steps(live_of(*unknown, *made, *beats)) == "step 2 · 25% of epoch 3"
 
 
