@@ -12,7 +12,7 @@ from ddptui.engines.hub import Hub
 from ddptui.run.supervisor import CONSOLE_PAUSE_S, drained
 from ddptui.store.journal import RepeatJournal
 from ddptui.text.words import count, ending
-from ddptui.wire.messages import Done, Hello, RankMessage, Step
+from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Step
 from ddptui.wire.records import Ended, Stop
 
 LOST_AFTER_S = 60.0  # without a word of any rank, where there is no process that could be looked at
@@ -28,6 +28,7 @@ class WatchSupervisor:
         self._trial, self._hub, self._launch, self._repeat = trial, hub, launch, repeat
         self._steps: set[int] = set()  # ranks that have made one
         self._done: set[int] = set()
+        self._failed: dict[int, str] = {}  # by rank, the error that has ended it
         self._exit_code: int | None = None
         # as of time.monotonic(); 0: not yet
         self._last_heard = self._last_look = 0.0
@@ -47,10 +48,13 @@ class WatchSupervisor:
                 case Hello():
                     self._launch.add_rank(message)
                     self._done.discard(message.rank)
+                    self._failed.pop(message.rank, None)
                 case Step():
                     self._steps.add(message.rank)
                 case Done():
                     self._done.add(message.rank)
+                case Failed():
+                    self._failed[message.rank] = message.error
 
     def last_messages(self) -> Iterator[RankMessage]:
         """The messages still queued once the command has ended, or goes on unwatched."""
@@ -106,6 +110,9 @@ class WatchSupervisor:
     def _problem(self) -> str | None:
         if self._exit_code:
             return failure.with_log(f"the command {ending(self._exit_code)}", self._repeat.log(LAUNCHER_LOG))
+        if self._failed:
+            rank, error = next(iter(self._failed.items()))
+            return f"rank {rank} has failed: {error}"
         if self._are_lost():
             return f"nothing was heard of its ranks for {LOST_AFTER_S:.0f} s: they were killed, or cannot be reached"
         if self._hub.other_version:

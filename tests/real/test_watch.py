@@ -387,6 +387,17 @@ def test_the_training_goes_on_when_the_disk_is_full(small_disk: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@RARE
+def test_an_error_that_ends_the_training_is_told(tmp_path: Path) -> None:
+    [plain] = script("plain")
+    (tmp_path / "train.py").write_text(Path(plain).read_text().replace("step += 1\n", "step += 1 // (step < 9)\n"))
+    done = watched(tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"), "alone", "none")
+    assert done.returncode == 1
+    assert "ddptui: the command ended with exit code 1" in done.stderr
+    [failed] = [line for line in journal(tmp_path / "runs") if line["type"] in ("Failed", "Done")]
+    assert failed["error"].startswith("ZeroDivisionError: ")
+
+
 def test_an_error_of_ours_is_said_and_the_training_goes_on(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import sys, torch\nweight = torch.ones(1, requires_grad=True)\noptimizer = torch.optim.SGD([weight], lr=0.1)\n"

@@ -115,7 +115,7 @@ class Entrances:
             try:
                 if self.has_stepped_unseen:
                     observer.stepped_unseen()
-                observer.close()
+                observer.close(fatal_error())
             except Exception as error:
                 self._observer = observer
                 self.fail(error)
@@ -142,6 +142,12 @@ class Entrances:
         observer, self._observer = self._observer, None
         self.changed()
         return observer
+
+
+def fatal_error() -> str:
+    """The exception that ends this process; empty if none does."""
+    error = getattr(sys, "last_value", None)
+    return ": ".join(filter(None, [type(error).__name__, str(error)])) if error is not None else ""
 
 
 def written() -> tuple[int, int] | None:

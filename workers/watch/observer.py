@@ -16,7 +16,7 @@ from torch import Tensor
 from ddptui.config.trial import Site
 from ddptui.host.clock import own_clock
 from ddptui.wire.connection import TOKEN
-from ddptui.wire.messages import VERSION, Done, Hello
+from ddptui.wire.messages import VERSION, Done, Failed, Hello
 from ddptui.wire.watching import WATCHED, WatchingConsole
 
 from ..instruments.clock import clock_of
@@ -266,11 +266,14 @@ class Observer:
         self._tap.close()
         self._reporter.give_up()
 
-    def close(self) -> None:
-        """Report the last step, and detach. Raises what has failed since the last call."""
+    def close(self, fatal_error: str) -> None:
+        """Report the last step, and detach. fatal_error: the exception that ends the training; empty: none does.
+        Raises what has failed since the last call."""
         self._steps.close()
         self._tap.close()
-        if not self._is_let_go:
+        if fatal_error and not self._is_let_go:
+            self._reporter.send(Failed(rank=self._rank, at_ns=time.monotonic_ns(), error=fatal_error))
+        elif not self._is_let_go:
             done = Done(
                 rank=self._rank,
                 at_ns=time.monotonic_ns(),

@@ -11,6 +11,7 @@ from ddptui.engines.hub import Hub
 from ddptui.run import watcher
 from ddptui.run.watcher import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
 from ddptui.store.journal import RepeatJournal
+from ddptui.wire.messages import Failed
 from tests.support.builders import done, heartbeat, hello, step
 
 [TRIAL] = preset_of(("train.py",), name=None, skip=3, steps=None, overrides={}).trials
@@ -101,3 +102,18 @@ def test_ranks_that_were_started_again_have_yet_to_train_and_that_is_said_once(
     assert not supervisor.has_trained()
     assert supervisor.take_notices() == ["the ranks were started again; the numbers of their steps go on"]
     assert supervisor.take_notices() == []
+
+
+def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_it_must_be_lost(
+    hub: Hub, tmp_path: Path, clock: Clock
+) -> None:
+    supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
+    hub.world_size = 2
+    failed = Failed(rank=1, at_ns=0, error="RuntimeError: out of data")
+    supervisor.add([hello(0), hello(1), step(0), step(1), done(0), failed])
+    assert not supervisor.is_over()  # its launcher may start it again
+    supervisor.add([hello(1), step(1), done(1)])
+    assert (supervisor.is_over(), supervisor.ended().status) == (True, "ok")
+    supervisor.add([hello(1), failed])
+    clock.passes(LOST_AFTER_S + 1, supervisor)
+    assert (supervisor.is_over(), supervisor.ended().error) == (True, "rank 1 has failed: RuntimeError: out of data")
