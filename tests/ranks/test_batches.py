@@ -25,6 +25,13 @@ class Own(Sampler[int]):
         raise AssertionError("it draws all its batches to count them")
 
 
+class OwnBatches(BatchSampler):
+    """As accelerate has one: without a sampler."""
+
+    def __init__(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize(
     ("loader", "batches"),
     [
@@ -36,6 +43,7 @@ class Own(Sampler[int]):
         (DataLoader(Endless(), 4), None),
         (DataLoader(DATA, 4, sampler=Own()), None),
         (DataLoader(DATA, batch_sampler=Own()), None),  # type: ignore[arg-type]
+        (DataLoader(DATA, batch_sampler=OwnBatches()), None),
     ],
 )
 def test_batches_are_counted_by_samplers_of_torch(loader: "DataLoader[Any]", batches: int | None) -> None:

@@ -13,7 +13,7 @@ def batches_of(iterator: Any) -> int | None:
     """How many batches a loader's iterator gives. None: that is not known. Samplers of the user's own are not asked:
     they may draw all their batches to count them."""
     batches = getattr(iterator, "_index_sampler", None)
-    parts = [batches, batches.sampler] if isinstance(batches, BatchSampler) else [batches]
+    parts = [batches, getattr(batches, "sampler", None)] if isinstance(batches, BatchSampler) else [batches]
     lengths = [getattr(type(part), "__len__", None) for part in parts]
     if any(getattr(length, "__module__", "").partition(".")[0] != "torch" for length in lengths):
         return None
