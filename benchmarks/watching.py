@@ -58,7 +58,7 @@ def run(command: list[str], runs: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def cost(pairs: int) -> None:
-    """Print what watching costs a step, by so many pairs of blocks; and then a launch, by a tenth as many."""
+    """Print what watching costs a step, by so many pairs of blocks; and then a launch, by a quarter as many."""
     for name, (steps, way, *options) in COSTS.items():
         epochs = 2 * pairs * steps // STEPS_AN_EPOCH + 3
         blocks = ["-m", "benchmarks.watched_blocks", str(steps)]
@@ -68,7 +68,7 @@ def cost(pairs: int) -> None:
         print(f"{name}: {_of_blocks(json.loads(done.stdout.splitlines()[-1]))}", flush=True)
     command = torchrun(2, "ddp", "none", "batch_class=1", "epochs=2")
     longer = []
-    for number in range(max(3, pairs // 10)):
+    for number in range(max(3, pairs // 4)):
         s = {}
         for watched in (number % 2 == 0, number % 2 == 1):
             began = time.perf_counter()

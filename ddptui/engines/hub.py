@@ -174,7 +174,7 @@ class Hub:
         return any(known == rank and self.socket.is_connected(identity) for identity, known in self._rank_of.items())
 
     def _take_place(self, identity: bytes, rank: int) -> None:
-        """A new process is a rank whose process before has gone. Its steps are numbered on, from one number for all
+        """A new process takes the place of a rank that has gone. Its step numbers go on: from the same one for all
         ranks that were started again together."""
         gone = next(other for other, known in self._rank_of.items() if known == rank)
         del self._rank_of[gone]

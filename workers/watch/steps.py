@@ -72,8 +72,7 @@ class Steps:
         """Read the notes, from any thread. `close` raises what fails here."""
         with self._lock:
             try:
-                while self.notes and not self._is_over:
-                    self._read(self.notes.popleft)
+                self._read_all()
             except Exception as error:
                 self._error = error
                 self._end()
@@ -81,24 +80,26 @@ class Steps:
                 self._end()
                 raise
 
+    def _read_all(self) -> None:
+        notes, take = self.notes, self.notes.popleft
+        while notes and not self._is_over:
+            first = take()
+            if isinstance(first, Call):
+                first.forward_is_over = self.loop.timer.forward_is_over
+                self._calls.calls.append(first)
+                continue
+            self._noted.at, argument = take(), take()
+            call = getattr(self.loop, first)
+            if isinstance(argument, tuple):
+                call(*argument)
+            else:
+                call(argument)
+        if len(self.loop.timer.phases) > MOST_PHASES:
+            raise ValueError(f"it made no step of an optimizer in {MOST_PHASES:,} calls")
+
     def _end(self) -> None:
         self._is_over = True
         self._over()
-
-    def _read(self, take: Callable[[], Any]) -> None:
-        first = take()
-        if isinstance(first, Call):
-            first.forward_is_over = self.loop.timer.forward_is_over
-            self._calls.calls.append(first)
-            return
-        self._noted.at, argument = take(), take()
-        call = getattr(self.loop, first)
-        if isinstance(argument, tuple):
-            call(*argument)
-        else:
-            call(argument)
-        if len(self.loop.timer.phases) > MOST_PHASES:
-            raise ValueError(f"it made no step of an optimizer in {MOST_PHASES:,} calls")
 
     def position(self) -> Position:
         """Where the rank is."""
