@@ -61,10 +61,9 @@ def analyze_aligned(aligned: AlignedSteps, *, disturbed: bool = False) -> WaitAn
     enough = len(steps) >= FEWEST_STEPS and not withheld
     # A group of one rank has collectives, too, but no others who wait.
     culprit = without_core = None
-    if enough and len(ranks) > 1 and disturbed:
-        without_core = rank_without_core(steps, train_ns, caused_ns, uncertainty)
     if enough and len(ranks) > 1:
         culprit = choose_culprit(steps, train_ns, caused_ns, sum(waited_ns), disturbed=disturbed)
+        without_core = rank_without_core(steps, train_ns, caused_ns, uncertainty) if disturbed else None
     unsure = culprit and uncertainty and is_within_clock_error(culprit, len(steps), uncertainty)
     return WaitAnalysis(
         aligned=aligned,

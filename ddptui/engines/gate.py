@@ -69,10 +69,8 @@ class ConsoleSocket:
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         try:
             self._socket.send_multipart([identity, msgspec.msgpack.encode(Alive())], zmq.NOBLOCK)
-        except zmq.Again:  # it does not read
-            return True
-        except zmq.ZMQError:
-            return False
+        except zmq.ZMQError as error:
+            return error.errno == zmq.EAGAIN  # it does not read
         finally:
             self._socket.setsockopt(zmq.ROUTER_MANDATORY, 0)
         return True

@@ -169,14 +169,17 @@ class Hub:
 
     def _is_here(self, rank: int) -> bool:
         """Whether a process is connected as this rank; or was, where none may take its place."""
-        if not self._may_start_again:
-            return rank in self.hellos
-        return any(known == rank and self.socket.is_connected(identity) for identity, known in self._rank_of.items())
+        if rank not in self.hellos:
+            return False
+        return not self._may_start_again or self.socket.is_connected(self._identity_of(rank))
+
+    def _identity_of(self, rank: int) -> bytes:
+        return next(identity for identity, known in self._rank_of.items() if known == rank)
 
     def _take_place(self, identity: bytes, rank: int) -> None:
         """A new process takes the place of a rank that has gone. Its step numbers go on: from the same one for all
         ranks that were started again together."""
-        gone = next(other for other, known in self._rank_of.items() if known == rank)
+        gone = self._identity_of(rank)
         del self._rank_of[gone]
         self._gone.add(gone)
         if self._first_step.pop(gone, 0) == self._first_of_restart:

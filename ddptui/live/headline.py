@@ -99,8 +99,12 @@ def steps(live: Live) -> str:
     """How many steps the launch has made, and of how many; where that is not known, how far this epoch is."""
     if live.steps:
         return f"step {live.step} of {live.steps}"
-    of_epoch = " · {1:.0%} of epoch {0}".format(*live.epoch) if live.epoch else ""
-    return f"step {live.step}{of_epoch}" if live.step else ""
+    if not live.step:
+        return ""
+    if live.epoch is None:
+        return f"step {live.step}"
+    number, share = live.epoch
+    return f"step {live.step} · {share:.0%} of epoch {number}"
 
 
 def launches(preset: Preset, live: Live) -> int:

@@ -58,22 +58,24 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
 
 def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) -> str:
     """The rank that was late, then how the time was spent, then what to try; empty if nothing is known."""
-    sentences = [*_blame(repeats, summary)]
+    without_core = _late_without_core(repeats)
+    sentences = [*_blame(repeats, summary, without_core)]
     if with_waits := [repeat for repeat in repeats if repeat.wait_share is not None]:
         wait = median(repeat.wait_share or 0.0 for repeat in with_waits)
         transfer = median(repeat.transfer_share or 0.0 for repeat in with_waits)
-        has_late_rank = summary.culprit is not None or _late_without_core(repeats) is not None
+        has_late_rank = summary.culprit is not None or without_core is not None
         sentences.append(_idle(wait, transfer, summary.verdict, has_late_rank=has_late_rank))
-        sentences.append(_remedy(repeats, summary, wait + transfer, trial))
+        sentences.append(_remedy(repeats, summary, wait + transfer, trial, without_core))
     return ". ".join(filter(None, sentences))
 
 
-def _remedy(repeats: Sequence[RepeatResult], summary: Summary, idle: float, trial: Trial) -> str:
+def _remedy(
+    repeats: Sequence[RepeatResult], summary: Summary, idle: float, trial: Trial, without_core: int | None
+) -> str:
     """What to try; empty where too few steps were measured, where the lab itself injected delays into them, and where
     little is lost."""
     if Caution.TOO_FEW_STEPS in summary.warnings or _slept(repeats):
         return ""
-    without_core = _late_without_core(repeats)
     if culprit := summary.culprit:
         also = f". {remedies.OWN_CORE}" if without_core == culprit.rank else ""
         return remedies.of_culprit(culprit) + also
@@ -94,10 +96,10 @@ def _idle(wait: float, transfer: float, verdict: Verdict, *, has_late_rank: bool
     return f"Mostly waiting: {shares}" if verdict == "skew" else shares.capitalize()
 
 
-def _blame(repeats: Sequence[RepeatResult], summary: Summary) -> Iterator[str]:
+def _blame(repeats: Sequence[RepeatResult], summary: Summary, without_core: int | None) -> Iterator[str]:
     """The rank that holds the others up; where the lab injected a delay, that stands beside what was measured."""
     # Delays put in by hand stand beside what was measured in their steps alone.
-    culprit, without_core = summary.culprit, _late_without_core(repeats)
+    culprit = summary.culprit
     injected = [repeat for repeat in repeats if repeat.injected and not is_changed(repeat)]
     if culprit is None:
         if injected:

@@ -271,20 +271,25 @@ class Observer:
         Raises what has failed since the last call."""
         self._steps.close()
         self._tap.close()
-        if fatal_error and not self._is_let_go:
-            self._reporter.send(Failed(rank=self._rank, at_ns=time.monotonic_ns(), error=fatal_error))
-        elif not self._is_let_go:
-            done = Done(
-                rank=self._rank,
-                at_ns=time.monotonic_ns(),
-                correct=0,
-                evaluated=0,
-                parameters={},
-                buffers={},
-                bottleneck_fired=self._delays.fired,
-                bottleneck_ns=self._delays.slept_ns,
-                peak_gpu_bytes=peak_bytes(self._device),
-                dropped=self._reporter.dropped,
-            )
-            self._progress.done(done)
+        if not self._is_let_go:
+            self._say_last(fatal_error)
         self._reporter.close()
+
+    def _say_last(self, fatal_error: str) -> None:
+        at_ns = time.monotonic_ns()
+        if fatal_error:
+            self._reporter.send(Failed(rank=self._rank, at_ns=at_ns, error=fatal_error))
+            return
+        done = Done(
+            rank=self._rank,
+            at_ns=at_ns,
+            correct=0,
+            evaluated=0,
+            parameters={},
+            buffers={},
+            bottleneck_fired=self._delays.fired,
+            bottleneck_ns=self._delays.slept_ns,
+            peak_gpu_bytes=peak_bytes(self._device),
+            dropped=self._reporter.dropped,
+        )
+        self._progress.done(done)
