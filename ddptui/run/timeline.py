@@ -1,15 +1,15 @@
 """The messages of a recorded run in the order of their moments, read back from its journals a window at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from functools import partial
 from heapq import heappop, heappush
 from math import inf
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from ddptui.analysis.clock_sync import Clocks
 from ddptui.config.preset import Preset
+from ddptui.run.landmarks import Landmarks, Survey
 from ddptui.store.journal import Line, read_again, read_lines
 from ddptui.store.runs import Run, raising_run_error
 from ddptui.wire.records import Message, Offset
@@ -85,6 +85,9 @@ class Timeline:
         """Reads all journals once. Notes on damaged ones are added to `unread`. Raises RunError."""
         self.begin_ns = self.end_ns = 0  # of the first launch, and of the last one
         self.launches: list[RecordedLaunch] = []
+        self.landmarks: list[Landmarks] = []  # of these
+        self.befores: list[Progress] = []  # what a Reader has yielded before each of these
+        self._read = Progress()
         sittings = Sittings()
         for journal in run.journals(preset):
             with raising_run_error(journal):
@@ -101,11 +104,14 @@ class Timeline:
         return Reader(self.launches, place, work)
 
     def _add(self, journal: Path, sittings: Sittings, unread: list[str]) -> None:
-        clocks, end = Clocks(), 0
+        clocks, end, messages = Clocks(), 0, 0
+        survey = Survey(clocks)
         spans: dict[int | None, tuple[int, int]] = {}  # by sender, its first and its last moment by its own clock
         for line in read_lines(journal, unread):
             clocks.add(line.message)
             sittings.add(line.message)
+            survey.add(line.message)
+            messages += 1
             end, sender = line.end, _sender(line.message)
             if moment_ns := moment_of(line.message):
                 first_ns, last_ns = spans.get(sender, (moment_ns, moment_ns))
@@ -115,6 +121,10 @@ class Timeline:
             self.begin_ns = self.begin_ns if self.launches else min(moments)
             self.end_ns = max(moments)
             self.launches.append(launch)
+            self.landmarks.append(survey.landmarks(self.end_ns, launch.by_ns, launch.console_ns))
+            self.befores.append(self._read)
+            before = self._read
+            self._read = Progress(before.messages + messages, before.bytes + end, max(before.until_ns, self.end_ns))
 
 
 class Ahead:
@@ -184,12 +194,6 @@ class Reader:
             return None
         first = min(self._held, key=lambda moment: moment.begin)
         return Place(self.launch, first.begin, self._read, self._last, first.at_ns, self.progress)
-
-    def fork(self) -> Self:
-        """A reader of its own that stands here, too."""
-        other = copy(self)
-        other._held = self._held.copy()
-        return other
 
     def go_on(self) -> None:
         """Hold enough that the first one is next, as far as it has been read."""

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,12 +19,13 @@ from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Done, Hello, Ready, Step
 from ddptui.wire.records import Ended, Launched, Message
-from tests.support.builders import fingerprint, heartbeat, hello, journal, launched, pause, step, two_trials, write_run
+from tests.support.builders import MS, fingerprint, heartbeat, hello, journal, launched, pause, step, two_trials, write_run
 
 S = 1_000_000_000  # ns
 PRESET = two_trials()
 LAUNCH_EVERY_S = 10
 BEGIN_S, END_S = 1.0, 3 * LAUNCH_EVERY_S + 9.5
+FIRST_S, LAUNCH_S = 3.1, 6.4  # when all ranks had finished the first step; from there to the launch's end
 
 
 class Clock:
@@ -119,7 +121,7 @@ def test_all_of_it_at_once_is_the_same(played: Playback, clock: Clock, run: Run)
 def test_results_grow_launch_by_launch_and_only_with_what_was_drained(played: Playback, clock: Clock) -> None:
     seen = []
     for _ in range(4):
-        clock.wait(LAUNCH_EVERY_S)
+        clock.wait(LAUNCH_S)
         before = [len(trial.repeats) for trial in played.results.trials]
         played.drain()
         seen.append((before, [len(trial.repeats) for trial in played.results.trials], played.results.status))
@@ -139,8 +141,8 @@ def test_its_time_goes_as_much_faster_as_was_asked(
 ) -> None:
     played.faster(speeds_up)
     assert played.speed == speed
-    clock.wait(0.5)
-    assert at_s(played) == pytest.approx(BEGIN_S + 0.5 * speed)
+    clock.wait(0.1)
+    assert at_s(played) == pytest.approx(FIRST_S + 0.1 * speed)
 
 
 def test_there_is_a_highest_speed_and_a_lowest(played: Playback) -> None:
@@ -157,8 +159,8 @@ def test_another_speed_is_for_the_time_after_it(played: Playback, clock: Clock) 
     clock.wait(2)
     played.faster(1)
     assert played.speed == 2
-    clock.wait(3)
-    assert at_s(played) == pytest.approx(BEGIN_S + 2 + 2 * 3)
+    clock.wait(1.5)
+    assert at_s(played) == pytest.approx(FIRST_S + 2 + 2 * 1.5)
 
 
 def test_paused_it_stands_still_and_then_goes_on_from_there(played: Playback, clock: Clock) -> None:
@@ -166,20 +168,22 @@ def test_paused_it_stands_still_and_then_goes_on_from_there(played: Playback, cl
     played.pause()
     assert played.paused
     clock.wait(60)
-    assert at_s(played) == BEGIN_S + 1.5
-    assert played.drain() == until(BEGIN_S + 1.5)
+    assert at_s(played) == FIRST_S + 1.5
+    assert played.drain() == until(FIRST_S + 1.5)
     played.pause()
     assert not played.paused
-    assert at_s(played) == BEGIN_S + 1.5
+    assert at_s(played) == FIRST_S + 1.5
     clock.wait(0.5)
-    assert at_s(played) == BEGIN_S + 2
+    assert at_s(played) == FIRST_S + 2
 
 
 def test_the_replay_goes_on_while_results_are_worked_out_one_analysis_at_a_time(run: Run, clock: Clock) -> None:
     waiting: list[Callable[[], None]] = []
     played = Playback(run, PRESET, clock, waiting.append)
-    clock.wait(LAUNCH_EVERY_S - BEGIN_S)
-    assert played.drain() == JOURNALS[0]
+    clock.wait(LAUNCH_S - 0.01)
+    assert played.drain() == JOURNALS[0][:-1]
+    played.go_to(9_500 * MS)
+    assert played.drain() == [JOURNALS[0][-1]]
     clock.wait(1000)
     assert played.drain() == ALL[len(JOURNALS[0]) :]
     assert (played.is_over, played.is_working, len(waiting)) == (True, True, 1)
@@ -225,7 +229,7 @@ def test_further_on_nothing_is_left_out(played: Playback) -> None:
 
 
 def test_further_back_it_is_told_from_the_beginning(played: Playback, clock: Clock) -> None:
-    clock.wait(25)
+    played.seek(25)
     played.drain()
     assert [len(trial.repeats) for trial in played.results.trials] == [1, 1]
     played.seek(-10)
@@ -238,12 +242,12 @@ def test_further_back_it_is_told_from_the_beginning(played: Playback, clock: Clo
 
 
 def test_back_and_on_again_before_anybody_looked_it_is_told_from_the_beginning_all_the_same(played: Playback) -> None:
-    played.seek(20)
+    played.seek(18.2)
     played.drain()
-    played.seek(-5)
-    played.seek(5)
+    played.seek(-3)
+    played.seek(3)
     assert played.restarted
-    assert played.drain() == until(BEGIN_S + 20)
+    assert played.drain() == until(BEGIN_S + 18.2)
 
 
 def test_it_begins_and_ends_with_the_run(played: Playback) -> None:
@@ -256,27 +260,140 @@ def test_it_begins_and_ends_with_the_run(played: Playback) -> None:
     assert (at_s(played), played.restarted, played.is_over) == (BEGIN_S, True, False)
 
 
-def test_step_by_step_it_stops_where_ranks_had_finished_one(played: Playback, clock: Clock) -> None:
+# What is left out: the time from a launch's end to the first step of the next
+
+
+def test_it_does_not_wait_for_launches_to_start(played: Playback, clock: Clock) -> None:
+    clock.wait(0.5)
+    assert at_s(played) == FIRST_S + 0.5
+    assert played.drain() == until(FIRST_S + 0.5)
+    clock.wait(LAUNCH_S)
+    assert at_s(played) == FIRST_S + LAUNCH_EVERY_S + 0.5
+    assert {message.trial for message in played.drain() if isinstance(message, Launched)} == {"b"}
+
+
+def test_it_says_for_a_moment_what_it_has_left_out(played: Playback, clock: Clock) -> None:
+    assert played.skipped_s == 0
+    clock.wait(0.1)
+    played.now_ns()
+    assert played.skipped_s == pytest.approx(FIRST_S - BEGIN_S)
+    clock.wait(1.9)
+    assert played.skipped_s > 0
+    clock.wait(0.1)
+    assert played.skipped_s == 0
+
+
+def test_standing_still_it_leaves_out_nothing(played: Playback, clock: Clock) -> None:
+    played.pause()
+    clock.wait(60)
+    assert (at_s(played), played.skipped_s) == (BEGIN_S, 0)
+
+
+def test_several_short_launches_may_pass_between_two_looks(played: Playback, clock: Clock) -> None:
+    clock.wait(2 * LAUNCH_S + 1)
+    assert at_s(played) == FIRST_S + 2 * LAUNCH_EVERY_S + 1
+    assert played.skipped_s == pytest.approx(FIRST_S - BEGIN_S + 2 * (LAUNCH_EVERY_S - LAUNCH_S))
+
+
+def test_a_jump_into_such_a_time_goes_past_it(played: Playback) -> None:
+    played.seek(10)
+    assert at_s(played) == FIRST_S + LAUNCH_EVERY_S
+    assert played.skipped_s == pytest.approx(FIRST_S + LAUNCH_EVERY_S - 11)
+    played.seek(1)
+    played.seek(-2)  # else the first step would come back at once
+    assert at_s(played) == pytest.approx(FIRST_S + LAUNCH_S - 1)
+
+
+# Step by step
+
+
+def test_a_step_is_one_of_all_ranks_on_and_back(played: Playback, clock: Clock) -> None:
     ends = sorted({message.end_ns for message in ALL if isinstance(message, Step)})
     played.drain()
     for end_ns in ends:
-        played.step()
+        played.step(1)
         assert (played.now_ns(), played.paused) == (end_ns, True)
         told = [message for message in played.drain() if isinstance(message, Step)]
         assert [(message.rank, message.end_ns) for message in told] == [(0, end_ns), (1, end_ns)]
         clock.wait(3)
         assert played.now_ns() == end_ns
-    played.step()
-    assert at_s(played) == END_S
-    played.drain()
-    assert played.is_over
+    for end_ns in reversed(ends[:-1]):
+        played.step(-1)
+        assert (played.now_ns(), played.paused) == (end_ns, True)
+        clock.wait(3)
+        assert played.drain() == until(end_ns / S)
+
+
+def test_before_the_first_step_is_the_beginning_and_after_the_last_one_the_end(played: Playback) -> None:
+    played.step(1)
+    played.step(-1)
+    assert (at_s(played), played.paused) == (BEGIN_S, True)
+    played.seek(1e6)
+    played.step(-1)
+    assert at_s(played) < END_S
+    played.step(1)
+    played.step(1)
+    assert (at_s(played), played.drain()) == (END_S, ALL)
+
+
+def test_steps_in_a_burst_add_up(played: Playback) -> None:
+    ends = sorted({message.end_ns for message in ALL if isinstance(message, Step)})
+    for _ in range(10):
+        played.step(1)
+    assert played.now_ns() == ends[9]
+    assert played.drain() == until(ends[9] / S)
+    for _ in range(7):
+        played.step(-1)
+    assert played.now_ns() == ends[2]
+    assert played.drain() == until(ends[2] / S)
 
 
 def test_step_by_step_from_where_it_has_gone_to_since_the_last_look(played: Playback, clock: Clock) -> None:
     clock.wait(4)  # past the first launch's steps: nobody has drained them
-    played.step()
+    played.step(1)
     second = min(message.end_ns for message in JOURNALS[1] if isinstance(message, Step))
     assert played.now_ns() == second
+
+
+# Trials, and places of the run
+
+
+def test_it_begins_at_a_trials_first_launch_and_its_first_step(played: Playback) -> None:
+    assert played.seek_trial("b")
+    assert at_s(played) == FIRST_S + LAUNCH_EVERY_S
+    assert played.drain() == until(FIRST_S + LAUNCH_EVERY_S)
+    assert (played.paused, played.skipped_s) == (False, 0)
+    assert not played.seek_trial("c")
+    assert at_s(played) == FIRST_S + LAUNCH_EVERY_S
+
+
+def test_it_goes_from_launch_to_launch(played: Playback, clock: Clock) -> None:
+    clock.wait(1)
+    for number in (1, 2, 3):
+        assert played.seek_launch(1)
+        assert at_s(played) == FIRST_S + number * LAUNCH_EVERY_S
+    played.seek(2)
+    assert not played.seek_launch(1)
+    assert at_s(played) == FIRST_S + 3 * LAUNCH_EVERY_S + 2
+    for number in (2, 1, 0):
+        assert played.seek_launch(-1)
+        assert at_s(played) == FIRST_S + number * LAUNCH_EVERY_S
+    played.seek(2)
+    assert not played.seek_launch(-1)
+    assert at_s(played) == FIRST_S
+    assert played.drain() == until(FIRST_S)
+
+
+def test_a_share_of_the_run_is_of_its_time(played: Playback) -> None:
+    played.seek_share(0.5)  # in the middle of the second launch
+    assert at_s(played) == pytest.approx((BEGIN_S + END_S) / 2, abs=3)
+    assert played.share == pytest.approx(0.5, abs=0.1)
+    played.seek_share(0)
+    assert (at_s(played), played.share) == (BEGIN_S, 0)
+    played.seek_share(1)
+    assert (at_s(played), played.share) == (END_S, 1)
+    played.seek_share(0.01)  # where nothing is to be seen
+    assert at_s(played) == FIRST_S
 
 
 def test_what_came_late_is_told_at_its_moment(tmp_path: Path, clock: Clock) -> None:
@@ -286,11 +403,11 @@ def test_what_came_late_is_told_at_its_moment(tmp_path: Path, clock: Clock) -> N
     last, untimed, beat, still = step(0, end_ms=3_500), fingerprint(0), heartbeat(1), pause(1)
     assert beat.at_ns < still.end_ns < last.end_ns
     played = Playback(write_run(tmp_path, PRESET, [*begin, last, untimed, beat, still]), PRESET, clock)
-    clock.wait(2.1)
+    played.go_to(3_100 * MS)
     assert played.drain() == [*begin, beat, still]
-    clock.wait(0.39)
+    played.go_to(3_490 * MS)
     assert played.drain() == []
-    clock.wait(0.02)
+    played.go_to(3_500 * MS)
     assert played.drain() == [last, untimed]
 
 
@@ -340,11 +457,15 @@ def test_an_intact_run_has_no_note(played: Playback) -> None:
 
 def test_a_run_in_which_nothing_happened_can_be_played(tmp_path: Path, clock: Clock) -> None:
     played = Playback(Run.create(tmp_path, PRESET, {}), PRESET, clock)
-    for act in (played.step, played.pause, lambda: played.faster(1), lambda: played.seek(5), lambda: played.seek(-5)):
+    acts: list[Callable[[], object]] = [played.pause, partial(played.faster, 1), partial(played.seek_trial, "a")]
+    for by in (1, -1):
+        acts += [partial(act, by) for act in (played.step, played.seek, played.seek_share, played.seek_launch)]
+    for act in acts:
         act()
         clock.wait(1)
         assert (played.now_ns(), played.drain(), played.is_over) == (0, [], True)
     assert (played.results.status, played.restarted) == ("interrupted", False)
+    assert (played.share, played.seek_launch(1), played.seek_launch(-1)) == (0.0, False, False)
 
 
 def test_the_moment_of_a_message_is_when_what_it_tells_was_over() -> None:
@@ -356,20 +477,24 @@ ACTS = st.one_of(
     st.tuples(st.just("wait"), st.floats(0, 30)),
     st.tuples(st.just("seek"), st.floats(-50, 50)),
     st.tuples(st.just("faster"), st.integers(-8, 8)),
-    st.tuples(st.sampled_from(["pause", "step", "drain"]), st.none()),
+    st.tuples(st.sampled_from(["step", "seek_launch"]), st.integers(-3, 3)),
+    st.tuples(st.just("seek_share"), st.floats(0, 1)),
+    st.tuples(st.just("seek_trial"), st.sampled_from(["a", "b", "c"])),
+    st.tuples(st.sampled_from(["pause", "drain"]), st.none()),
 )
 
 
 @given(acts=st.lists(ACTS, max_size=20))
 def test_whatever_is_done_what_was_told_is_all_that_had_happened_by_then(
-    run: Run, acts: list[tuple[str, float | None]]
+    run: Run, acts: list[tuple[str, float | str | None]]
 ) -> None:
     clock = Clock()
     played = Playback(run, PRESET, clock)
     told: list[Message] = []
     for name, how_much in [*acts, ("drain", None)]:
         if name == "wait":
-            clock.wait(how_much or 0)
+            assert isinstance(how_much, float)
+            clock.wait(how_much)
         elif name == "drain":
             told = [] if played.restarted else told
             told += played.drain()

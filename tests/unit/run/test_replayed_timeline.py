@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ddptui.live.fold import fold
+from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live
 from ddptui.run import playback, timeline
 from ddptui.run.playback import Playback
@@ -162,14 +163,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 ACTS = st.one_of(
     st.tuples(st.just("wait"), st.floats(0, 3)),
     st.tuples(st.just("seek"), st.floats(-TOTAL_S, TOTAL_S)),
-    st.tuples(st.sampled_from(["step", "drain", "drain_all", "read"]), st.none()),
+    st.tuples(st.sampled_from(["step", "seek_launch"]), st.integers(-2, 2)),
+    st.tuples(st.just("seek_share"), st.floats(0, 1)),
+    st.tuples(st.sampled_from(["drain", "drain_all", "read"]), st.none()),
 )
 
 
 @pytest.mark.usefixtures("small")
 @settings(deadline=None, max_examples=150)
 @given(acts=st.lists(ACTS, max_size=20), in_a_thread=st.booleans())
-@example(acts=[("seek", 10.0), ("drain_all", None), ("seek", -1.0), ("step", None)], in_a_thread=True)
+@example(acts=[("seek", 10.0), ("drain_all", None), ("seek", -1.0), ("step", 1)], in_a_thread=True)
 def test_wherever_it_goes_the_state_is_that_of_all_messages_until_then(
     run: Run, acts: list[tuple[str, float | None]], in_a_thread: bool
 ) -> None:
@@ -182,10 +185,8 @@ def test_wherever_it_goes_the_state_is_that_of_all_messages_until_then(
                 now_ns[0] += round((how_much or 0) * S)
             case "drain" | "drain_all" | "read":
                 getattr(told, name)()
-            case "seek":
-                played.seek(how_much or 0)
             case _:
-                played.step()
+                getattr(played, name)(how_much)
     until = [message for moment_ns, message in played._timeline if moment_ns <= played.now_ns()]
     assert told.live == fold(Live(), until)
     assert played._reader.progress.messages == len(until)
@@ -193,17 +194,22 @@ def test_wherever_it_goes_the_state_is_that_of_all_messages_until_then(
     assert sum(len(trial.repeats) + (trial.status == "failed") for trial in played.results.trials) == over
 
 
+@pytest.fixture(scope="module")
+def one_launch(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return write_run(tmp_path_factory.mktemp("runs"), PRESET, long_launch(400, late=3))
+
+
 @pytest.fixture
-def played(run: Run, small: None) -> Playback:
+def played(one_launch: Run, small: None) -> Playback:
     """To its end."""
-    played = Playback(run, PRESET, lambda: 0)
+    played = Playback(one_launch, PRESET, lambda: 0)
     played.seek(1e6)
     Told(played).drain_all()
     return played
 
 
-def test_of_very_many_messages_some_are_left_for_the_next_look(run: Run, small: None) -> None:
-    played = Playback(run, PRESET, lambda: 0)
+def test_of_very_many_messages_some_are_left_for_the_next_look(one_launch: Run, small: None) -> None:
+    played = Playback(one_launch, PRESET, lambda: 0)
     told = Told(played)
     played.seek(1e6)
     seen, moments = [], []
@@ -234,9 +240,76 @@ def test_going_on_to_where_it_has_been_is_a_short_cut(played: Playback) -> None:
     assert (played.restarted, played.start) == (True, playback.BEGINNING)
     Told(played).drain_all()
     assert not played.restarted
-    played.seek(8)
+    played.seek(6)
     assert played.restarted
     assert played.start.place.progress.messages > 100
+
+
+def test_going_to_a_launch_leaves_out_all_before_and_shows_the_same(run: Run, small: None) -> None:
+    now_ns = [0]
+    played, jumped = (Playback(run, PRESET, lambda: now_ns[0]) for _ in range(2))
+    watched = Watched(played), Watched(jumped)
+    for each in (played, jumped):
+        each.pause()
+    played.pause()
+    while not played.course.launch(played.now_ns()):
+        now_ns[0] += S // 4
+        watched[0].look()
+    played.pause()
+    assert jumped.seek_trial("b")
+    assert (jumped.restarted, jumped.start.place.launch, jumped.start.over) == (True, 1, {0})
+    for each in (played, jumped):
+        each.go_to(played.end_ns - S // 2)
+    for _ in range(3):
+        for each in (played, jumped):
+            each.step(1)
+        for each in watched:
+            each.look()
+        assert watched[0].seen() == watched[1].seen()
+    assert watched[1].monitor.live.finished == 1
+    assert watched[1].monitor.joined
+
+
+class Watched:
+    """A replay as a screen follows it."""
+
+    def __init__(self, played: Playback) -> None:
+        self.played = played
+        self.monitor = RunMonitor()
+
+    def look(self) -> None:
+        """Take in all that is due, and look."""
+        is_behind = True
+        while is_behind or self.played.restarted:
+            if self.played.restarted:
+                self.monitor = RunMonitor()
+                self.monitor.live = self.played.start.live()
+            messages = self.played.drain()
+            self.monitor.add(messages)
+            self.played.keep(self.monitor.live)
+            is_behind = bool(messages)
+        self.monitor.look(self.played.now_ns())
+
+    def seen(self) -> tuple[object, ...]:
+        monitor = self.monitor
+        return monitor.live, list(monitor.joined), monitor.judge(), monitor.mismatch, self.played.results
+
+
+def test_going_back_step_by_step_reads_little_again(played: Playback, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(played, "_kept", {})  # as between two kept states of a very long run
+    monkeypatch.setattr(played, "_keep_every", 2**40)
+    monkeypatch.setattr(played, "_near", None)
+    told = Told(played)
+    played.step(-1)
+    assert played.start == playback.BEGINNING
+    told.drain_all()
+    total = played._reader.progress.messages
+    for _ in range(5):
+        played.step(-1)
+        assert played.restarted
+        assert total - played.start.place.progress.messages < 2 * 40
+        told.drain_all()
+    assert told.live.step == 400 - 6
 
 
 def test_few_states_are_kept_of_a_run_however_long(played: Playback) -> None:
@@ -251,17 +324,22 @@ def test_of_a_journal_that_was_lost_meanwhile_the_rest_is_left_out(tmp_path: Pat
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2] + b"{spoilt}\n")
     (run.repeat_folder("b", 1) / "messages.jsonl").unlink()
-    played.seek(1e6)
     told = Told(played)
+    played.seek(5.9)
+    told.drain_all()
+    assert 100 < told.live.step < 200
+    played.seek(1e6)
     told.drain_all()
     assert played.is_over
-    assert 100 < told.live.step < 200
     assert played.now_ns() == played.end_ns
 
 
 def test_the_outcome_of_a_launch_is_worked_out_once(
-    played: Playback, run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    played = Playback(run, PRESET, lambda: 0)
+    played.seek(1e6)
+    Told(played).drain_all()
     assert played.results == results_of(run, PRESET)
     monkeypatch.setattr(playback, "outcome_of_messages", lambda messages: pytest.fail("again"))
     played.seek(-1e6)

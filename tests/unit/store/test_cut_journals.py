@@ -42,7 +42,8 @@ def reread(run: Run, content: bytes) -> list[Message]:
             monitor = RunMonitor()
         monitor.add(playback.drain())
         monitor.look(playback.now_ns())
-    playback.step()
+    playback.step(1)
+    playback.step(-1)
     return list(run.messages("a", 1))
 
 
