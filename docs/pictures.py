@@ -88,7 +88,7 @@ async def picture_of_watching(run: Run) -> str:
     async with app.run_test(size=SIZE) as pilot:
         await app.push_screen(screen)
         begin_ns, end_ns = launch_ns(run, preset.trials[0].name)
-        told.seek((begin_ns + SEEN * (end_ns - begin_ns) - told.now_ns()) / S)
+        told.go_to(begin_ns + round(SEEN * (end_ns - begin_ns)))
         screen.tick()
         await pilot.pause()
         return app.export_screenshot(title="ddptui watch -- torchrun --nproc_per_node=2 train.py", simplify=True)
@@ -105,7 +105,7 @@ async def pictures(run: Run, trial: str, runs: Path) -> list[str]:
         await app.push_screen(screen)
         begin_ns, end_ns = launch_ns(run, trial)
         for moment_ns in range(begin_ns, end_ns, int(FRAME_S * told.speed * S)):
-            told.seek((moment_ns - told.now_ns()) / S)
+            told.go_to(moment_ns)
             screen.tick()
             await pilot.pause()
             taken.append(app.export_screenshot(title="ddptui", simplify=True))

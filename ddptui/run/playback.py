@@ -119,11 +119,6 @@ class Playback:
         return not self._over <= self._outcomes.keys()
 
     @property
-    def share(self) -> float:
-        """How much of the run is over, 0 to 1."""
-        return self.course.share(self.now_ns())
-
-    @property
     def skipped_s(self) -> float:
         """How many seconds without anything to see were left out a moment ago."""
         return self._skipped_ns / S if self._clock() - self._skipped_at_ns < SAID_FOR_NS else 0.0
@@ -194,15 +189,14 @@ class Playback:
             self.go_to(moment_ns)
 
     def step(self, by: int) -> None:
-        """Jump to the moment at which all ranks had finished so many steps more, or fewer if negative, and pause there.
-        """
+        """Jump to where all ranks had finished so many steps more, or fewer if negative, and pause there."""
         self._advance()
         self.paused = True
         self.go_to(self.course.step(self._moment_ns, by))
 
     def seek_launch(self, by: int) -> bool:
-        """Jump to the first step so many launches on, or back if negative. Returns whether there is such a launch; before
-        the first one, it jumps to the first step of that."""
+        """Jump to the first step so many launches on, or back if negative. Returns whether there is such a launch. Back
+        from the first one, it jumps to the first step of that."""
         self._advance()
         firsts_ns, number = self.course.firsts_ns, self.course.launch(self._moment_ns) + by
         if firsts_ns and number < len(firsts_ns):

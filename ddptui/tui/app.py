@@ -254,12 +254,15 @@ class Console(App[int]):
         await self._open(read, "Cannot be opened")
 
     @work(exclusive=True, group="open")
-    async def replay(self, run: Run) -> None:
-        """Show a run on disk as it went."""
+    async def replay(self, run: Run, trial: str | None = None) -> None:
+        """Show a run on disk as it went, from the first step of a trial on."""
         from ddptui.run.playback import Playback, in_a_thread
 
         def read() -> Playback:
-            return Playback(run, run.preset(), work=in_a_thread, read=in_a_thread)
+            playback = Playback(run, run.preset(), work=in_a_thread, read=in_a_thread)
+            if trial is not None and not playback.seek_trial(trial):
+                self.notify(f"{trial} was not launched.", title="From the beginning", markup=False)
+            return playback
 
         await self._open(read, "Cannot be replayed")
 

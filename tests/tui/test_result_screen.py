@@ -16,6 +16,7 @@ from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, Res
 from ddptui.config.preset import Preset
 from ddptui.report import columns
 from ddptui.report import table as report
+from ddptui.report.notes import shown_first
 from ddptui.report.rows import Row
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
@@ -628,12 +629,13 @@ def test_a_path_that_cannot_be_is_complained_of(tmp_path: Path) -> None:
 
 
 def test_a_run_is_replayed_as_it_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replayed: list[Run] = []
-    monkeypatch.setattr(Console, "replay", lambda app, run: replayed.append(run))
+    replayed: list[tuple[Run, str | None]] = []
+    monkeypatch.setattr(Console, "replay", lambda app, run, trial: replayed.append((run, trial)))
 
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        await pilot.press("v")
-        assert replayed == [screen.run]
+        await pilot.press("v", "n", "v")
+        first = screen._table.names.index(shown_first(screen.results, screen._said))
+        assert replayed == [(screen.run, screen._table.names[first + by]) for by in (0, 1)]
         await pilot.press("escape")
         assert app.screen is not screen
 

@@ -88,7 +88,7 @@ def test_a_killed_rank_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("number", range(1, len(TITLES) + 1))
 def test_every_pane_can_be_had_at_every_size(size: tuple[int, int], number: int, tmp_path: Path) -> None:
-    screen = replay("late", 60)
+    screen = live("late", 60)
     text = asyncio.run(shown(tmp_path, screen, size, str(number)))
     title = list(TITLES.values())[number - 1]
     assert f"─ {number} {title}" in text
@@ -97,7 +97,7 @@ def test_every_pane_can_be_had_at_every_size(size: tuple[int, int], number: int,
 
 
 def test_the_log_is_the_chosen_ranks(tmp_path: Path) -> None:
-    text = asyncio.run(shown(tmp_path, replay("late", 60), (120, 40), "down", "6"))
+    text = asyncio.run(shown(tmp_path, live("late", 60), (120, 40), "down", "6"))
     assert "Log of rank 1" in text
     assert "rank 1  epoch 0" in text
 
@@ -271,7 +271,7 @@ def test_a_run_that_failed_stays_to_be_read_and_enter_shows_its_results(tmp_path
 
 def test_the_logarithm_and_the_zoom_and_back(tmp_path: Path) -> None:
     async def check() -> None:
-        screen = replay("late", 60)
+        screen = live("late", 60)
         async with opened(tmp_path, screen) as (_, pilot):
             await pilot.press("y")
             assert screen.query_one(LineChart).logarithmic
@@ -408,7 +408,7 @@ def test_log_lines_are_shown_as_they_are(tmp_path: Path) -> None:
     log.write_bytes(b"[bold]no markup[/] \x1b[31mno colour\x07 [/\n\xff\xfe broken\n")
     told.run = Run(run)
     told.seek(moment_s(told, "late", 60))
-    text = asyncio.run(shown(tmp_path, RunScreen(told), (120, 40), "6"))
+    text = asyncio.run(shown(tmp_path, RunScreen(ToldAsItGoes(told)), (120, 40), "6"))
     assert "[bold]no markup[/] \\x1b[31mno colour\\x07 [/" in text
     assert "�� broken" in text
 

@@ -98,7 +98,7 @@ def test_run_on_gpus_that_are_made_up(snap_compare: Snap, tmp_path: Path, size: 
 
 @pytest.mark.parametrize("pane", ["2", "3", "4"])
 def test_run_one_pane_at_a_time(snap_compare: Snap, tmp_path: Path, pane: str) -> None:
-    assert pictured(snap_compare, tmp_path, RunScreen(at("late", 70)), SMALL, DARK, pane)
+    assert pictured(snap_compare, tmp_path, RunScreen(ToldAsItGoes(at("late", 70))), SMALL, DARK, pane)
 
 
 def test_run_with_nobody_late(snap_compare: Snap, tmp_path: Path) -> None:

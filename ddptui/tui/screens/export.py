@@ -160,5 +160,10 @@ class ExportableRun(Exportable):
     def text_in(self, form: str) -> Iterable[str]:
         return pieces(*self.ended, form)
 
+    @property
+    def chosen_trial(self) -> str | None:
+        """The trial that the screen speaks of, with which a replay begins."""
+        raise NotImplementedError
+
     def action_replay(self) -> None:
-        self.console_app.replay(self.ended.run)
+        self.console_app.replay(self.ended.run, self.chosen_trial)

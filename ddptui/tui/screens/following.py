@@ -15,7 +15,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.report.notes import damage
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
-from ddptui.text.units import S
+from ddptui.text.units import S, seconds
 from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import may_stop
 from ddptui.wire.records import Ended, Launched, Message, Refused
@@ -151,6 +151,8 @@ class Following(LabScreen):
         if isinstance(feed, Playback):
             elapsed += f" of {headline.clock((feed.end_ns - began_ns) / S)}"
             speed = f"replay × {feed.speed:g}{', standing still' * feed.paused}"
+            if feed.skipped_s:
+                speed += f" · start skipped: {seconds(feed.skipped_s)}"
             left = "working out the results" * feed.is_working
         elif (left_s := headline.left_s(feed.preset, live, now_ns)) is not None:
             left = f"about {headline.clock(left_s)} left"

@@ -283,6 +283,14 @@ class PrimitivesScreen(Following, ExportableRun):
             self._turn_to(trials[number - 1])
             self.draw()
 
+    @on(PaneBar.Chosen)
+    def _choose_trial(self, event: PaneBar.Chosen) -> None:
+        self.action_trial([trial.name for trial in self.feed.preset.trials].index(event.pane) + 1)
+
     @property
     def ended(self) -> EndedRun:
         return EndedRun(self.feed.run, self.feed.preset, self.feed.results)
+
+    @property
+    def chosen_trial(self) -> str | None:
+        return self.trial.name

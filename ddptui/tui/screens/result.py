@@ -83,6 +83,10 @@ class ResultScreen(ExportableRun):
         self.query(Answer).set_class(chosen == "table", "-above-the-table")
         self.query_one(PaneBar).show(PANES, chosen, SHORT)
 
+    @on(PaneBar.Chosen)
+    def _choose_pane(self, event: PaneBar.Chosen) -> None:
+        self.action_pane(event.pane)
+
     def action_pane(self, pane: str) -> None:
         self._mark(pane)  # first: a hidden pane cannot take the focus
         self.keep_zoomed()
@@ -122,3 +126,7 @@ class ResultScreen(ExportableRun):
     @property
     def ended(self) -> EndedRun:
         return EndedRun(self.run, self.preset, self.results)
+
+    @property
+    def chosen_trial(self) -> str | None:
+        return self._table.chosen

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import work
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -17,10 +17,11 @@ from ddptui.tui.screens.base import ZOOM_KEY
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Following
 from ddptui.tui.screens.inject import Inject, can_still_come
 from ddptui.tui.widgets.comparison import Comparison
-from ddptui.tui.widgets.frame import TitleBar
+from ddptui.tui.widgets.frame import PaneBar, TitleBar
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes, Picture
 from ddptui.tui.widgets.rank_table import RankTable
+from ddptui.tui.widgets.replay_bar import ReplayBar, Sought
 from ddptui.wire.records import Message
 
 
@@ -33,18 +34,33 @@ class RunScreen(Following):
         Binding("b", "inject", "Inject", tooltip="Put a delay in, or take it out, while the trial runs"),
         Binding("space", "hold", "Hold", tooltip="Hold the picture while the run goes on; a replay stands still"),
         *RUN_KEYS,
+        Binding(
+            "full_stop",
+            "step(1)",
+            "Step",
+            key_display=". ,",
+            tooltip="Replay: a step of all ranks on, then stand still",
+        ),
+        Binding("comma", "step(-1)", "Step", show=False, tooltip="Replay: a step of all ranks back"),
+        Binding("n", "launch(1)", "Trial", key_display="n p", tooltip="Replay: the next trial, at its first step"),
+        Binding("p", "launch(-1)", "Trial", show=False, tooltip="Replay: the trial before, at its first step"),
         Binding("left", "seek(-5)", "Seek", key_display="← →", tooltip="Replay: go 5 s back"),
         Binding("right", "seek(5)", "Seek", show=False, tooltip="Replay: go 5 s on"),
         *REPLAY_KEYS,
-        Binding("full_stop", "step", "Step", key_display=".", show=False, tooltip="Replay: on to the next step"),
         Binding("enter", "results", "Results", tooltip="The results, once the run is over"),
         Binding("y", "log_scale", "Log scale", show=False, tooltip="The loss on a logarithmic scale, and back"),
         ZOOM_KEY,
         *BACK_KEYS,
         *(Binding(str(n), f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(TITLES.items(), 1)),
+        *(
+            Binding(str(n), f"tenth({n})", "Place", show=False, tooltip="Replay: so many tenths of the run")
+            for n in range(10)
+        ),
+        Binding("tab", "next_pane(1)", "Next pane", show=False, system=True),  # also one that has no room beside others
+        Binding("shift+tab", "next_pane(-1)", "Pane before", show=False, system=True),
     ]
     RUN_ACTIONS = (*Following.RUN_ACTIONS, "inject")
-    REPLAY_ACTIONS = (*Following.REPLAY_ACTIONS, "step")
+    REPLAY_ACTIONS = (*Following.REPLAY_ACTIONS, "step", "launch", "tenth")
 
     feed: Session | Playback
 
@@ -62,9 +78,11 @@ class RunScreen(Following):
         }
 
     def compose_content(self) -> ComposeResult:
+        if isinstance(self.feed, Playback):
+            yield ReplayBar()
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
-        yield Panes()
+        yield Panes(numbered=not isinstance(self.feed, Playback))
 
     def tick(self) -> None:
         super().tick()
@@ -93,6 +111,8 @@ class RunScreen(Following):
         parts = ["held: space goes on" if self.held else "", headline.steps(self.watched.live)]
         self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, *parts))
         self.query_one(Panes).draw(picture, self.feed)
+        if isinstance(self.feed, Playback):
+            self.query_one(ReplayBar).show(self.feed.course.share(picture.now_ns), self.feed.course.first_shares)
 
     def _look(self) -> Picture:
         now_ns = self.ended_ns or self.feed.now_ns()
@@ -114,6 +134,8 @@ class RunScreen(Following):
                 return not self.is_over
             case "results":
                 return not self.goes_on
+            case "pane":
+                return not isinstance(self.feed, Playback)  # there, digits choose a place of the run
             case _:
                 return super().check_action(action, parameters)
 
@@ -153,10 +175,33 @@ class RunScreen(Following):
         else:
             self.console_app.open_run(self.feed.run)  # all of it, wherever the replay is
 
-    def action_step(self) -> None:
+    def action_step(self, by: int) -> None:
         if isinstance(self.feed, Playback):
-            self.feed.step()
-            self.tick()
+            self.feed.step(by)
+            if not self.feed.restarted:  # else the next tick builds the state up again, once for all keys until then
+                self.tick()
+
+    def action_launch(self, by: int) -> None:
+        if isinstance(self.feed, Playback) and not self.feed.seek_launch(by):
+            self.notify("This is the last trial." if by > 0 else "This is the first trial.", title="Replay", timeout=3)
+
+    def action_tenth(self, tenths: int) -> None:
+        if isinstance(self.feed, Playback):
+            self.feed.seek_share(tenths / 10)
+
+    @on(Sought)
+    def _seek_share(self, event: Sought) -> None:
+        if isinstance(self.feed, Playback):
+            self.feed.seek_share(event.share)
+
+    @on(PaneBar.Chosen)
+    def _choose_pane(self, event: PaneBar.Chosen) -> None:
+        self.action_pane(event.pane)
+
+    def action_next_pane(self, by: int) -> None:
+        names, focused = [*TITLES], self.focused.id if self.focused else None
+        here = names.index(focused if focused in names else self.query_one(Panes).chosen)
+        self.action_pane(names[(here + by) % len(names)])
 
     def action_pane(self, name: str) -> None:
         """Choose a pane, and draw it without the others, so that it shows at once."""

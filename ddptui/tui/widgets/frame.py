@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from textual.app import RenderResult
 from textual.content import Content
 from textual.events import Click
+from textual.message import Message
 from textual.widget import Widget
 
 from ddptui.text.drawing import shorten
@@ -41,13 +42,24 @@ class TitleBar(Widget):
 
 
 class PaneBar(Widget):
-    """Lists the panes with their keys. Hidden where all panes have room; the screens' styles show it. A click on a pane
-    presses its key."""
+    """Lists the panes with their keys. Hidden where all panes have room; the screens' styles show it."""
+
+    class Chosen(Message):
+        """A pane was clicked."""
+
+        def __init__(self, pane: str) -> None:
+            super().__init__()
+            self.pane = pane
 
     DEFAULT_CSS = "PaneBar { height: 1; padding: 0 1; color: $text-muted; display: none; }"
     _panes: Mapping[str, str] = {}
     _short: Mapping[str, str] = {}
     _shown = ""
+
+    def __init__(self, *, numbered: bool = True) -> None:
+        """`numbered`: digits choose the panes."""
+        super().__init__()
+        self._numbered = numbered
 
     def show(self, panes: Mapping[str, str], shown: str, short: Mapping[str, str] = NO_PANES) -> None:
         """List the panes and highlight the chosen one. `panes`: titles by id, in the order of their number keys.
@@ -65,17 +77,19 @@ class PaneBar(Widget):
 
     def _titled(self, panes: Mapping[str, str]) -> list[Content]:
         return [
-            Content.styled(f" {number} {title} ", "bold reverse" if pane == self._shown else "")
+            Content.styled(
+                f" {number} {title} " if self._numbered else f" {title} ", "bold reverse" if pane == self._shown else ""
+            )
             for number, (pane, title) in enumerate(panes.items(), start=1)
         ]
 
     def on_click(self, event: Click) -> None:
         place = event.get_content_offset(self)
         end = 0
-        for number, part in enumerate(self._parts(), start=1):
+        for pane, part in zip(self._panes, self._parts(), strict=True):
             end += part.cell_length + 1  # and the gap
             if place is not None and place.x < end:
-                self.app.simulate_key(str(number))
+                self.post_message(self.Chosen(pane))
                 break
 
 

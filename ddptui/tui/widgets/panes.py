@@ -35,7 +35,7 @@ TITLES = {
     "log": "Log",
 }
 CHART_EVERY_NS = 1e9  # a curve changes slowly, and costs as much as all else
-BESIDE = {"so-far": " · 6: log", "log": " · 5: so far"}  # they share a place in the grid
+BESIDE = {"so-far": "log", "log": "so-far"}  # they share a place in the grid
 MOST_CURVES = 8  # beside the mean
 FEW_CURVES = 4  # up to so many have colors of their own
 MOST_LOG_LINES = 2000  # kept on the screen; the file has all
@@ -81,8 +81,13 @@ class Panes(Container):
     chosen = "ranks"
     _charted: tuple[object, ...] = ()
 
+    def __init__(self, *, numbered: bool) -> None:
+        """`numbered`: digits choose the panes."""
+        super().__init__()
+        self._numbered = numbered
+
     def compose(self) -> ComposeResult:
-        yield PaneBar()
+        yield PaneBar(numbered=self._numbered)
         with Container(id="grid"):
             yield RankTable(id="ranks", classes="pane")
             yield Arrivals(id="arrivals", classes="pane")
@@ -92,12 +97,20 @@ class Panes(Container):
             yield RankLog(id="log", classes="pane", max_lines=MOST_LOG_LINES)
 
     def on_mount(self) -> None:
-        for number, (name, title) in enumerate(TITLES.items(), start=1):
+        for name, title in TITLES.items():
             pane = self.pane(name)
             pane.can_focus = True  # drawings cannot by themselves
-            pane.border_title = f"{number} {title}{BESIDE.get(name, '')}"
+            pane.border_title = self._title(name, title)
         self.pane("ranks").border_subtitle = "times in ms, medians of the last steps"
         self.choose(self.chosen)
+
+    def _title(self, name: str, title: str) -> str:
+        """Return a pane's title with its key, and the pane that shares its place."""
+        names = [*TITLES]
+        number = f"{names.index(name) + 1} " if self._numbered else ""
+        if (other := BESIDE.get(name)) is None:
+            return number + title
+        return f"{number}{title} · {f'{names.index(other) + 1}: ' if self._numbered else ''}{TITLES[other].lower()}"
 
     def pane(self, name: str) -> Widget:
         """Return the pane with this name, a key of TITLES."""
@@ -142,10 +155,10 @@ class Panes(Container):
             case RankLog():
                 rank, live = self.query_one(RankTable).rank, watched.live
                 if live.trial is not None and feed.preset.kind == "command":
-                    pane.border_title = f"{[*TITLES].index('log') + 1} Output{BESIDE['log']}"
+                    pane.border_title = self._title("log", "Output")
                     pane.show(feed.run.repeat_folder(live.trial, live.repeat) / LAUNCHER_LOG)
                 elif rank is not None and live.trial is not None:
-                    pane.border_title = f"{[*TITLES].index('log') + 1} Log of rank {rank}{BESIDE['log']}"
+                    pane.border_title = self._title("log", f"Log of rank {rank}")
                     pane.show(feed.run.repeat_folder(live.trial, live.repeat) / f"rank-{rank}.log")
             case _:
                 pass

@@ -165,6 +165,7 @@ ACTS = st.one_of(
     st.tuples(st.just("seek"), st.floats(-TOTAL_S, TOTAL_S)),
     st.tuples(st.sampled_from(["step", "seek_launch"]), st.integers(-2, 2)),
     st.tuples(st.just("seek_share"), st.floats(0, 1)),
+    st.tuples(st.just("go_to"), st.integers(0, TOTAL_S * S)),
     st.tuples(st.sampled_from(["drain", "drain_all", "read"]), st.none()),
 )
 
@@ -173,6 +174,8 @@ ACTS = st.one_of(
 @settings(deadline=None, max_examples=150)
 @given(acts=st.lists(ACTS, max_size=20), in_a_thread=st.booleans())
 @example(acts=[("seek", 10.0), ("drain_all", None), ("seek", -1.0), ("step", 1)], in_a_thread=True)
+@example(acts=[("seek_share", 0.5), ("step", -1)], in_a_thread=False)  # from a launch's beginning to the end of another
+@example(acts=[("drain_all", None), ("go_to", 8 * S)], in_a_thread=False)  # between two launches
 def test_wherever_it_goes_the_state_is_that_of_all_messages_until_then(
     run: Run, acts: list[tuple[str, float | None]], in_a_thread: bool
 ) -> None:
@@ -334,9 +337,7 @@ def test_of_a_journal_that_was_lost_meanwhile_the_rest_is_left_out(tmp_path: Pat
     assert played.now_ns() == played.end_ns
 
 
-def test_the_outcome_of_a_launch_is_worked_out_once(
-    run: Run, small: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_outcome_of_a_launch_is_worked_out_once(run: Run, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     played = Playback(run, PRESET, lambda: 0)
     played.seek(1e6)
     Told(played).drain_all()

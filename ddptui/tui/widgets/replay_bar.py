@@ -1,0 +1,50 @@
+"""Where a replay is in its run, as video players show it."""
+
+from collections.abc import Sequence
+
+from textual.app import RenderResult
+from textual.content import Content
+from textual.events import Click
+from textual.message import Message
+from textual.widget import Widget
+
+OVER, TO_COME = "━┿", "─┼"  # a cell of the bar, and one in which a launch has its first step
+PERCENT = 6  # cells
+
+
+class Sought(Message):
+    """The user wants to go to the moment at which so much of the run is over, 0 to 1."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+
+class ReplayBar(Widget):
+    """Shows how much of the run is over, and where each launch has its first step. A click goes there."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = "ReplayBar { height: 1; padding: 0 1; color: $text-muted; }"
+    _share = 0.0
+    _firsts: Sequence[float] = ()
+
+    def show(self, share: float, firsts: Sequence[float]) -> None:
+        """Draw the place of the replay, and those of the first steps; all from 0 to 1."""
+        if (share, firsts) != (self._share, self._firsts):
+            self._share, self._firsts = share, firsts
+            self.refresh()
+
+    @property
+    def _cells(self) -> int:
+        return max(1, self.size.width - PERCENT)
+
+    def render(self) -> RenderResult:
+        cells = self._cells
+        over, firsts = round(self._share * cells), {min(cells - 1, int(first * cells)) for first in self._firsts}
+        bar = "".join((OVER if cell < over else TO_COME)[cell in firsts] for cell in range(cells))
+        percent = f"{self._share:.0%}".rjust(PERCENT)
+        return Content.assemble((bar[:over], "$text-primary"), bar[over:], percent)
+
+    def on_click(self, event: Click) -> None:
+        if (place := event.get_content_offset(self)) is not None:
+            self.post_message(Sought(min(1.0, place.x / self._cells)))

@@ -1,0 +1,261 @@
+"""A replay on the Run screen: it begins at a trial, and keys take it step by step, from trial to trial, or to a place
+of the run. The recorded run has a launch each of none, late and killed."""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from ddptui.run.playback import Playback
+from ddptui.store.outcomes import results_of
+from ddptui.store.runs import Run
+from ddptui.tui.app import Console
+from ddptui.tui.screens.primitives import PrimitivesScreen
+from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.screens.runs import RunsScreen
+from ddptui.tui.widgets.frame import PaneBar
+from ddptui.tui.widgets.panes import TITLES, Panes
+from ddptui.tui.widgets.replay_bar import ReplayBar
+from tests.tui import primitive_recordings
+from tests.tui.opened import opened, seen, toasts, until
+from tests.tui.recordings import RECORDED, Clock, ToldAsItGoes, playback
+
+Scenario = Callable[[Console, Pilot[int], RunScreen, Playback, Clock], Awaitable[None]]
+
+
+def play(tmp_path: Path, scenario: Scenario, size: tuple[int, int] = (120, 40)) -> None:
+    """Open a replay at the first step of late."""
+
+    async def check() -> None:
+        clock = Clock()
+        told = playback(clock)
+        assert told.seek_trial("late")
+        screen = RunScreen(told)
+        async with opened(tmp_path, screen, size) as (app, pilot):
+            screen.tick()
+            await pilot.pause()
+            await scenario(app, pilot, screen, told, clock)
+
+    asyncio.run(check())
+
+
+def test_at_a_trial_is_at_its_first_step(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
+        live = screen.watched.live
+        assert (live.trial, live.step, live.finished, live.status) == ("late", 1, 1, "running")
+        assert "late (2 of 3)" in seen(app)
+
+    play(tmp_path, scenario)
+
+
+def test_steps_of_all_ranks_add_up_on_and_back(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
+        await pilot.press(*10 * ["full_stop"])
+        assert [rank.step for rank in screen.watched.live.ranks.values()] == [11, 11]
+        assert "standing still" in seen(app)
+        await pilot.press(*4 * ["comma"])
+        screen.tick()
+        assert min(rank.step for rank in screen.watched.live.ranks.values()) == 7
+        clock.passes(60)
+        screen.tick()
+        assert screen.watched.live.step == 7
+        await pilot.press(*7 * ["comma"])
+        screen.tick()
+        assert (screen.watched.live.trial, screen.watched.live.status) == ("none", "running")
+
+    play(tmp_path, scenario)
+
+
+def test_from_trial_to_trial_and_it_says_where_there_is_none(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
+        for key, trial in (("n", "killed"), ("n", "killed"), ("p", "late"), ("p", "none"), ("p", "none")):
+            await pilot.press(key)
+            screen.tick()
+            assert (screen.watched.live.trial, screen.watched.live.step) == (trial, 1)
+        assert toasts(app) == ["This is the last trial.", "This is the first trial."]
+
+    play(tmp_path, scenario)
+
+
+def test_digits_are_tenths_of_the_run(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
+        for tenths in (9, 0, 5):
+            await pilot.press(str(tenths))
+            screen.tick()
+            await pilot.pause()
+            share = told.course.share(told.now_ns())
+            assert share >= tenths / 10
+            assert f" {share:.0%}" in seen(app).splitlines()[1]
+        assert screen.query_one(Panes).chosen == "ranks"
+        await pilot.press("0")
+        assert told.now_ns() == told.begin_ns
+
+    play(tmp_path, scenario)
+
+
+def test_a_click_on_the_bar_goes_there(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
+        await pilot.click(ReplayBar, offset=(110, 0))
+        await until(pilot, lambda: told.course.share(told.now_ns()) > 0.9)
+
+    play(tmp_path, scenario)
+
+
+def test_the_bar_shows_where_trials_begin(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
+        bar = seen(app).splitlines()[1]
+        assert (bar.count("┿"), bar.count("┼")) == (1, 2)  # of late's own cell, no half is over
+        told.seek(1e6)
+        screen.tick()
+        await pilot.pause()
+        bar = seen(app).splitlines()[1]
+        assert (bar.count("┿"), bar.count("─")) == (3, 0)
+        assert bar.endswith("100%")
+
+    play(tmp_path, scenario)
+
+
+def test_it_says_that_it_has_left_out_a_start(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
+        assert "start skipped" not in seen(app)
+        await pilot.press("0")
+        clock.passes(0.1)
+        screen.tick()
+        await pilot.press("space")
+        assert "start skipped: " in seen(app)
+        assert (screen.watched.live.trial, screen.watched.live.step > 1) == ("none", True)
+        clock.passes(2.1)
+        screen.tick()
+        await pilot.pause()
+        assert "start skipped" not in seen(app)
+
+    play(tmp_path, scenario)
+
+
+def test_panes_have_no_numbers_and_are_reached_all_the_same(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
+        panes = screen.query_one(Panes)
+        bar = seen(app).splitlines()[4]
+        assert bar.split() == " ".join(TITLES.values()).split()
+        for name in [*list(TITLES)[1:], "ranks"]:
+            await pilot.press("tab")
+            assert panes.chosen == name
+            assert screen.focused is panes.pane(name)
+            assert panes.pane(name).region.area
+            assert not panes.pane(name).border_title.strip()[0].isdigit()
+        await pilot.press("shift+tab")
+        assert panes.chosen == "log"
+        for name, title in TITLES.items():
+            await pilot.click(PaneBar, offset=(bar.index(title), 0))
+            await until(pilot, lambda name=name: screen.focused is panes.pane(name))
+
+    play(tmp_path, scenario, (80, 24))
+
+
+def test_in_a_run_under_way_digits_choose_panes_and_nothing_jumps(tmp_path: Path) -> None:
+    async def check() -> None:
+        told = playback()
+        told.seek_trial("none")
+        screen = RunScreen(ToldAsItGoes(told))
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.tick()
+            before = told.now_ns()
+            await pilot.press("full_stop", "comma", "n", "p", "9", "0", "right", "3")
+            assert (told.now_ns(), told.paused, screen.query_one(Panes).chosen) == (before, False, "timeline")
+            assert not screen.query(ReplayBar)
+            assert "─ 3 Timeline" in seen(app)
+            await pilot.press("question_mark")
+            assert "Replay: " not in seen(app)
+
+    asyncio.run(check())
+
+
+# Ways here
+
+
+def recorded(tmp_path: Path) -> Run:
+    return Run(shutil.copytree(RECORDED, tmp_path / "run"))
+
+
+async def replayed(app: Console, pilot: Pilot[int]) -> Playback:
+    """The replay that opens."""
+    await until(pilot, lambda: isinstance(app.screen, RunScreen))
+    assert isinstance(app.screen, RunScreen)
+    assert isinstance(app.screen.feed, Playback)
+    return app.screen.feed
+
+
+def test_from_a_result_it_begins_at_the_trial_under_the_cursor(tmp_path: Path) -> None:
+    async def check() -> None:
+        run = recorded(tmp_path)
+        preset = run.preset()
+        screen = ResultScreen(run, preset, results_of(run, preset))
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen._table.choose("killed")
+            await pilot.press("v")
+            told = await replayed(app, pilot)
+            await until(pilot, lambda: told.course.launch(told.now_ns()) == 2)  # a thread reads up to there
+            assert not toasts(app)
+
+    asyncio.run(check())
+
+
+def test_a_trial_that_was_not_launched_cannot_be_begun_with(tmp_path: Path) -> None:
+    async def check() -> None:
+        run = recorded(tmp_path)
+        preset = run.preset()
+        shutil.rmtree(run.repeat_folder("killed", 1))
+        screen = ResultScreen(run, preset, results_of(run, preset))
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen._table.choose("killed")
+            await pilot.press("v")
+            told = await replayed(app, pilot)
+            assert told.course.launch(told.now_ns()) <= 0
+            assert toasts(app) == ["killed was not launched."]
+
+    asyncio.run(check())
+
+
+def test_from_the_runs_it_begins_with_the_run(tmp_path: Path) -> None:
+    async def check() -> None:
+        recorded(tmp_path)
+        async with opened(tmp_path, RunsScreen()) as (app, pilot):
+            await until(pilot, lambda: "1 run" in seen(app))
+            await pilot.press("v")
+            told = await replayed(app, pilot)
+            assert told.course.launch(told.now_ns()) <= 0
+            assert not toasts(app)
+
+    asyncio.run(check())
+
+
+def test_of_primitives_it_begins_at_the_trial_that_shows_and_has_the_others_results(tmp_path: Path) -> None:
+    async def check() -> None:
+        run = Run(shutil.copytree(primitive_recordings.RECORDED, tmp_path / "run"))
+        app_screen = PrimitivesScreen(primitive_recordings.over())
+        app_screen.feed = app_screen.feed._replace(run=run)  # type: ignore[union-attr]
+        async with opened(tmp_path, app_screen) as (app, pilot):
+            await pilot.press("2", "v")
+            await until(pilot, lambda: app.screen is not app_screen and isinstance(app.screen, PrimitivesScreen))
+            replay = app.screen
+            assert isinstance(replay, PrimitivesScreen)
+            first, second = (trial.name for trial in replay.feed.preset.trials[:2])
+            await until(pilot, lambda: replay.trial.name == second)
+            assert replay.so_far.result(first) is not None
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 60)])
+def test_the_bar_takes_one_line(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
+        lines = seen(app).splitlines()
+        assert lines[1].strip().endswith("%")
+        assert {*lines[1].split()[0]} <= {*"━─┿┼"}
+        assert len(lines[1]) <= size[0]
+
+    play(tmp_path, scenario, size)
