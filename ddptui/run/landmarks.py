@@ -23,9 +23,7 @@ class Landmarks(NamedTuple):
     """The moments of a launch, in ns on the console's clock; and its messages that outlast it."""
 
     trial: str
-    first_ns: (
-        int  # all ranks had finished the first step; if they never did, when the last rank was ready, or it failed
-    )
+    first_ns: int  # from here on there is something to see: all ranks had finished the first step
     end_ns: int  # the last message
     steps_ns: Sequence[int]  # all ranks had finished a step; ascending
     marks: Sequence[Launched | Ended] = ()
@@ -78,7 +76,7 @@ class Survey:
         steps_ns = self._steps_ns(by_ns)
         ready_ns = [to_console(*moment) for moment in self._ready.items()]
         over_ns = [to_console(*moment) for moment in self._over]
-        # Without such a step: that ranks were ready and stood still, or that they failed before.
+        # Without such a step there is to see that ranks were ready and stood still, or that they failed before.
         first_ns = steps_ns[0] if steps_ns else max(ready_ns) if ready_ns else min(over_ns, default=end_ns)
         trial = next((mark.trial for mark in self._marks if isinstance(mark, Launched)), "")
         return Landmarks(trial, min(first_ns, end_ns), end_ns, steps_ns, self._marks)

@@ -226,6 +226,7 @@ class Playback:
                 self._catch_up()
             self.start, self.restarted, self._is_behind = start, True, False
         self._moment_ns = min(max(moment_ns, self.begin_ns), self.end_ns)
+        self._skipped_ns = 0  # what was said of another place
 
     def _skip_from(self, moment_ns: int) -> None:
         """Jump to a moment, or to the next one at which there is something to see."""
@@ -283,7 +284,7 @@ def _starts(timeline: Timeline, preset: Preset) -> Iterator[Start]:
         return
     live, over = Live(), frozenset[int]()
     for number, launch in enumerate(timeline.launches):
-        marks, before = timeline.landmarks[number].marks, timeline.befores[number]
+        marks, before = timeline.landmarks[number].marks, timeline.yielded_before[number]
         launched_ns = [launch.moment_ns(mark) for mark in marks if not isinstance(mark, Ended)]
         # From the beginning, a few messages are read as fast.
         if launched_ns and before.bytes >= AT_ONCE:

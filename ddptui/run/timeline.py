@@ -86,7 +86,7 @@ class Timeline:
         self.begin_ns = self.end_ns = 0  # of the first launch, and of the last one
         self.launches: list[RecordedLaunch] = []
         self.landmarks: list[Landmarks] = []  # of these
-        self.befores: list[Progress] = []  # what a Reader has yielded before each of these
+        self.yielded_before: list[Progress] = []  # what a Reader has yielded before each of these
         self._read = Progress()
         sittings = Sittings()
         for journal in run.journals(preset):
@@ -122,7 +122,7 @@ class Timeline:
             self.end_ns = max(moments)
             self.launches.append(launch)
             self.landmarks.append(survey.landmarks(self.end_ns, launch.by_ns, launch.console_ns))
-            self.befores.append(self._read)
+            self.yielded_before.append(self._read)
             before = self._read
             self._read = Progress(before.messages + messages, before.bytes + end, max(before.until_ns, self.end_ns))
 

@@ -99,7 +99,7 @@ def test_digits_are_tenths_of_the_run(tmp_path: Path) -> None:
 
 def test_a_click_on_the_bar_goes_there(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
-        await pilot.click(ReplayBar, offset=(110, 0))
+        await pilot.click(ReplayBar, offset=(75, 0))  # of 81 cells
         await until(pilot, lambda: told.course.share(told.now_ns()) > 0.9)
 
     play(tmp_path, scenario)
@@ -114,7 +114,7 @@ def test_the_bar_shows_where_trials_begin(tmp_path: Path) -> None:
         await pilot.pause()
         bar = seen(app).splitlines()[1]
         assert (bar.count("┿"), bar.count("─")) == (3, 0)
-        assert bar.endswith("100%")
+        assert bar.endswith("100%  replay × 1")
 
     play(tmp_path, scenario)
 
@@ -254,8 +254,11 @@ def test_of_primitives_it_begins_at_the_trial_that_shows_and_has_the_others_resu
 def test_the_bar_takes_one_line(tmp_path: Path, size: tuple[int, int]) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
         lines = seen(app).splitlines()
-        assert lines[1].strip().endswith("%")
-        assert {*lines[1].split()[0]} <= {*"━─┿┼"}
-        assert len(lines[1]) <= size[0]
+        bar, percent, *pace = lines[1].split()
+        assert {*bar} <= {*"━─┿┼"}
+        assert (percent[-1], pace) == ("%", ["replay", "×", "1"])
+        await pilot.press("space", *3 * ["minus"])
+        assert "standing still" in seen(app).splitlines()[1]
+        assert "late (2 of 3)" in seen(app).splitlines()[0]
 
     play(tmp_path, scenario, size)

@@ -144,19 +144,24 @@ class Following(LabScreen):
         return where + (f" ▸ repeat {self.watched.live.repeat} of {preset.repeats}" if preset.repeats > 1 else "")
 
     def progress(self, feed: Session | Playback, now_ns: int, *parts: str) -> str:
-        """Return a replay's speed, then `parts`, then the time since the run began and the time that is left."""
+        """Return `parts`, then the time since the run began and the time that is left."""
         live = self.watched.live
         began_ns = live.began_ns if live.began_ns is not None else now_ns
-        elapsed, speed, left = headline.clock((now_ns - began_ns) / S), "", ""
+        elapsed, left = headline.clock((now_ns - began_ns) / S), ""
         if isinstance(feed, Playback):
             elapsed += f" of {headline.clock((feed.end_ns - began_ns) / S)}"
-            speed = f"replay × {feed.speed:g}{', standing still' * feed.paused}"
-            if feed.skipped_s:
-                speed += f" · start skipped: {seconds(feed.skipped_s)}"
             left = "working out the results" * feed.is_working
         elif (left_s := headline.left_s(feed.preset, live, now_ns)) is not None:
             left = f"about {headline.clock(left_s)} left"
-        return " · ".join(filter(None, [speed, *parts, elapsed, left]))
+        return " · ".join(filter(None, [*parts, elapsed, left]))
+
+    def pace(self) -> str:
+        """Return how a replay goes on: its speed, or for a moment what it has left out. Of a run: nothing."""
+        if not isinstance(self.feed, Playback):
+            return ""
+        if self.feed.skipped_s:
+            return f"start skipped: {seconds(self.feed.skipped_s)}"
+        return f"replay × {self.feed.speed:g}{', standing still' * self.feed.paused}"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A replay has no ranks to steer, and a run cannot go back."""

@@ -140,7 +140,7 @@ class PrimitivesScreen(Following, ExportableRun):
         else:
             calls = f"{live.step} of {live.steps}" if live.steps else ""
             under_way = current_primitive(live, self.trial_under_way())
-            title.show(self.place(), self.progress(feed, feed.now_ns(), under_way, calls))
+            title.show(self.place(), self.progress(feed, feed.now_ns(), self.pace(), under_way, calls))
 
     def announce_end(self, status: str) -> None:
         self.notify(f"{self.feed.preset.name}: {status}", title="The run has ended", timeout=5)

@@ -24,6 +24,10 @@ from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.tui.widgets.replay_bar import ReplayBar, Sought
 from ddptui.wire.records import Message
 
+STEP = "Replay: a step of all ranks on, or back; then it stands still"
+TRIAL = "Replay: the next trial, or the one before, at its first step"
+PLACE = "Replay: so many tenths of the run"
+
 
 class RunScreen(Following):
     """Follows a training run. A run that ends well is replaced by its results; a failed one stays, to be read."""
@@ -34,16 +38,11 @@ class RunScreen(Following):
         Binding("b", "inject", "Inject", tooltip="Put a delay in, or take it out, while the trial runs"),
         Binding("space", "hold", "Hold", tooltip="Hold the picture while the run goes on; a replay stands still"),
         *RUN_KEYS,
-        Binding(
-            "full_stop",
-            "step(1)",
-            "Step",
-            key_display=". ,",
-            tooltip="Replay: a step of all ranks on, then stand still",
+        *(
+            Binding(key, f"step({by})", "Step", False, ". ,", tooltip=STEP)
+            for key, by in (("full_stop", 1), ("comma", -1))
         ),
-        Binding("comma", "step(-1)", "Step", show=False, tooltip="Replay: a step of all ranks back"),
-        Binding("n", "launch(1)", "Trial", key_display="n p", tooltip="Replay: the next trial, at its first step"),
-        Binding("p", "launch(-1)", "Trial", show=False, tooltip="Replay: the trial before, at its first step"),
+        *(Binding(key, f"launch({by})", "Trial", False, "n p", tooltip=TRIAL) for key, by in (("n", 1), ("p", -1))),
         Binding("left", "seek(-5)", "Seek", key_display="← →", tooltip="Replay: go 5 s back"),
         Binding("right", "seek(5)", "Seek", show=False, tooltip="Replay: go 5 s on"),
         *REPLAY_KEYS,
@@ -52,13 +51,11 @@ class RunScreen(Following):
         ZOOM_KEY,
         *BACK_KEYS,
         *(Binding(str(n), f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(TITLES.items(), 1)),
-        *(
-            Binding(str(n), f"tenth({n})", "Place", show=False, tooltip="Replay: so many tenths of the run")
-            for n in range(10)
-        ),
+        *(Binding(str(n), f"tenth({n})", "Place", show=False, key_display="0–9", tooltip=PLACE) for n in range(10)),
         Binding("tab", "next_pane(1)", "Next pane", show=False, system=True),  # also one that has no room beside others
         Binding("shift+tab", "next_pane(-1)", "Pane before", show=False, system=True),
     ]
+    SPARE_KEYS = ("step(1)", "launch(1)")
     RUN_ACTIONS = (*Following.RUN_ACTIONS, "inject")
     REPLAY_ACTIONS = (*Following.REPLAY_ACTIONS, "step", "launch", "tenth")
 
@@ -112,7 +109,8 @@ class RunScreen(Following):
         self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, *parts))
         self.query_one(Panes).draw(picture, self.feed)
         if isinstance(self.feed, Playback):
-            self.query_one(ReplayBar).show(self.feed.course.share(picture.now_ns), self.feed.course.first_shares)
+            course = self.feed.course
+            self.query_one(ReplayBar).show(course.share(picture.now_ns), course.first_shares, self.pace())
 
     def _look(self) -> Picture:
         now_ns = self.ended_ns or self.feed.now_ns()

@@ -9,7 +9,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 OVER, TO_COME = "━┿", "─┼"  # a cell of the bar, and one in which a launch has its first step
-PERCENT = 6  # cells
+PERCENT, PACE = 6, 31  # cells, also of what stands before them: the bar stays as long, whatever is said
 
 
 class Sought(Message):
@@ -21,30 +21,33 @@ class Sought(Message):
 
 
 class ReplayBar(Widget):
-    """Shows how much of the run is over, and where each launch has its first step. A click goes there."""
+    """Shows how much of the run is over, where each launch has its first step, and how the replay goes on. A click on
+    the bar goes there."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = "ReplayBar { height: 1; padding: 0 1; color: $text-muted; }"
     _share = 0.0
     _firsts: Sequence[float] = ()
+    _pace = ""
 
-    def show(self, share: float, firsts: Sequence[float]) -> None:
-        """Draw the place of the replay, and those of the first steps; all from 0 to 1."""
-        if (share, firsts) != (self._share, self._firsts):
-            self._share, self._firsts = share, firsts
+    def show(self, share: float, firsts: Sequence[float], pace: str) -> None:
+        """Draw the place of the replay, and those of the first steps, all from 0 to 1. `pace`: how it goes on."""
+        if (share, firsts, pace) != (self._share, self._firsts, self._pace):
+            self._share, self._firsts, self._pace = share, firsts, pace
             self.refresh()
 
     @property
     def _cells(self) -> int:
-        return max(1, self.size.width - PERCENT)
+        return max(1, self.size.width - PERCENT - PACE)
 
     def render(self) -> RenderResult:
         cells = self._cells
         over, firsts = round(self._share * cells), {min(cells - 1, int(first * cells)) for first in self._firsts}
         bar = "".join((OVER if cell < over else TO_COME)[cell in firsts] for cell in range(cells))
-        percent = f"{self._share:.0%}".rjust(PERCENT)
-        return Content.assemble((bar[:over], "$text-primary"), bar[over:], percent)
+        place = f"{self._share:.0%}".rjust(PERCENT)
+        return Content.assemble((bar[:over], "$text-primary"), bar[over:], f"{place}  {self._pace}")
 
     def on_click(self, event: Click) -> None:
-        if (place := event.get_content_offset(self)) is not None:
-            self.post_message(Sought(min(1.0, place.x / self._cells)))
+        place = event.get_content_offset(self)
+        if place is not None and place.x < self._cells:
+            self.post_message(Sought(place.x / self._cells))
