@@ -29,6 +29,7 @@ from tests.support.builders import (
     heartbeat,
     hello,
     launched,
+    preset_of,
     ready,
     step,
     two_trials,
@@ -371,3 +372,12 @@ def test_a_long_run_takes_no_more_memory_than_a_short_one(tmp_path: Path, small:
 
     short, long = (peak_bytes(write_run(tmp_path / str(size), PRESET, beats(size))) for size in (1_000, 8_000))
     assert long < 1.3 * short
+
+
+def test_primitives_are_replayed_from_the_beginning(tmp_path: Path, small: None) -> None:
+    """Their screen keeps the results of all launches, which no state has."""
+    trials = [{"name": name, "primitives": "see"} for name in "ab"]
+    preset = preset_of({"title": "What?", "repeats": 1, "trial": trials})
+    played = Playback(write_run(tmp_path, preset, *JOURNALS), preset, lambda: 0)
+    assert played.seek_trial("b")
+    assert not played.restarted
