@@ -13,6 +13,7 @@ from ddptui.analysis.disturbance import busy_now
 from ddptui.analysis.extent import shortfall
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.host.load import LoadMeter, descendants
 from ddptui.host.machine import describe
@@ -35,7 +36,11 @@ EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 def run(preset: Preset, runs: Path, *, as_json: bool, retries: int) -> int:
     """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. retries:
-    as lab.run_preset has them."""
+    as lab.run_preset has them. Raises PresetError for a trial that would never end."""
+    for trial in preset.trials:
+        if trial.trains_until_stopped:
+            end = "run it in the console, or give it an end, such as --set steps=200"
+            raise PresetError(f"trial {trial.name} trains until you stop it: {end}")
     narrator = Narrator(preset, sys.stderr)
     run = Run.create(runs, preset, describe())
     narrator.print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
