@@ -145,10 +145,10 @@ def run_headless(request: PresetRequest, resume: str | None, runs: str | None, a
 
     def work() -> int:
         folder = runs_folder(runs)
-        if resume:
-            run, preset = _resumable(resume, folder)
-            return headless.resume(preset, run, as_json=as_json, retries=retries)
         with refusing(PresetError):
+            if resume:
+                run, preset = _resumable(resume, folder)
+                return headless.resume(preset, run, as_json=as_json, retries=retries)
             return headless.run(load_preset(request), folder, as_json=as_json, retries=retries)
 
     return interruptible(work)

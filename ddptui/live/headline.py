@@ -21,7 +21,7 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
     live, world_size = watched.live, watched.world_size(preset)
     if live.status != "running":
         return " · ".join(filter(None, [_ended(live, preset), _of_trial(watched, preset)]))
-    if not live.step:
+    if not live.step or watched.shown is not watched:
         before = _of_trial(watched.before, preset) if watched.before else ""
         return " · ".join(filter(None, [_starting(live, world_size), before]))
     if still := _standing_still(live, states, world_size, now_ns):
@@ -36,6 +36,8 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
 def _starting(live: Live, world_size: int) -> str:
     if live.notice and not live.ranks:  # it waits for nodes, or in a queue
         return live.notice
+    if live.step:
+        return "warming up"
     if not world_size:
         return "starting: no rank has computed a gradient yet"
     return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"

@@ -127,7 +127,7 @@ class Panes(Container):
         watched, shown = picture.watched, picture.watched.shown
         if pane.id in OF_STEPS and (shown is not watched) != pane.has_class("-before"):
             pane.set_class(shown is not watched, "-before")
-            pane.border_subtitle = f"of {shown.live.trial}, before" if shown is not watched else ""
+            pane.border_subtitle = f"the trial before: {shown.live.trial}" if shown is not watched else ""
         match pane:
             case RankTable():
                 pane.show(watched, picture.states, watched.world_size(feed.preset))
