@@ -221,6 +221,8 @@ def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:
     """The choices of a field that has a list of them, with the nearest spelling."""
     last = re.sub(r"\[\d+\]$", "", path.rpartition(".")[2])
     value = values.get(key)
+    if key == "world_size" and isinstance(value, str):
+        return f'; "{CORES}" means one for each core of this host'
     if (item := re.match(r"\w+\[(\d+)\]", path)) and isinstance(value, list):
         value = value[int(item[1])]
     if isinstance(value, dict):  # of a bottleneck, or a fault

@@ -109,7 +109,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     start: Annotated[StartKind, About(
         "cold: each launch imports torch anew; warm: ranks are forked from a process that has", affects_time=False
     )] = "warm"
-    world_size: Annotated[int, Meta(ge=1, le=1024), About("number of ranks", column="ranks", affects_wire=True)] = 2
+    world_size: Annotated[int, Meta(ge=1, le=1024), About(
+        'number of ranks; "cores": one for each core of the host, two at least', column="ranks", affects_wire=True)] = 2
     strategy: Annotated[StrategyName | None, About(
         "how the ranks average; each has its own file in workers/aggregate/", work=TRAIN, column="strategy"
     )] = "all_reduce"

@@ -7,6 +7,7 @@ import pytest
 
 from ddptui.config.parser import PresetError, parse
 from ddptui.config.preset import Preset
+from ddptui.config.trial import TrialError
 from ddptui.host.folders import lab_root
 from ddptui.store.presets import as_toml, find, load, preset_paths
 from tests.support.builders import preset_of, write_preset
@@ -473,3 +474,8 @@ def test_as_many_ranks_as_the_host_has_cores_but_two_at_least(cores: int, ranks:
     sizes = [trial.world_size for trial in parse("made", table, {}, cores).trials]
     assert sizes == [*dict.fromkeys([2, ranks]), ranks, 3, ranks]
     assert parse("made", {"trial": [{"name": "a"}]}, {"world_size": "cores"}, cores).trials[0].world_size == ranks
+
+
+def test_another_word_for_a_number_of_ranks_is_refused_with_the_one_that_there_is() -> None:
+    with pytest.raises(TrialError, match='got "all"; "cores" means one for each core of this host'):
+        parse("made", {"trial": [{"name": "a", "world_size": "all"}]}, {})
