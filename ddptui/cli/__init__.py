@@ -136,6 +136,7 @@ def main(
 
 def run_headless(request: PresetRequest, resume: str | None, runs: str | None, as_json: bool) -> int:
     """Run a preset, or launch what is missing in a run; progress goes to stderr, the comparison to stdout."""
+    from ddptui.config.parser import PresetError
     from ddptui.run import headless
     from ddptui.run.lab import RETRIES
     from ddptui.store.runs import runs_folder
@@ -144,10 +145,11 @@ def run_headless(request: PresetRequest, resume: str | None, runs: str | None, a
 
     def work() -> int:
         folder = runs_folder(runs)
-        if resume:
-            run, preset = _resumable(resume, folder)
-            return headless.resume(preset, run, as_json=as_json, retries=retries)
-        return headless.run(load_preset(request), folder, as_json=as_json, retries=retries)
+        with refusing(PresetError):
+            if resume:
+                run, preset = _resumable(resume, folder)
+                return headless.resume(preset, run, as_json=as_json, retries=retries)
+            return headless.run(load_preset(request), folder, as_json=as_json, retries=retries)
 
     return interruptible(work)
 

@@ -377,7 +377,7 @@ def test_a_long_run_takes_no_more_memory_than_a_short_one(tmp_path: Path, small:
 def test_primitives_are_replayed_from_the_beginning(tmp_path: Path, small: None) -> None:
     """Their screen keeps the results of all launches, which no state has."""
     trials = [{"name": name, "primitives": "see"} for name in "ab"]
-    preset = preset_of({"title": "What?", "repeats": 1, "trial": trials})
+    preset = preset_of({"title": "What?", "kind": "primitives", "trial": trials})
     played = Playback(write_run(tmp_path, preset, *JOURNALS), preset, lambda: 0)
     assert played.seek_trial("b")
     assert not played.restarted
