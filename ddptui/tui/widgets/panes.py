@@ -107,11 +107,12 @@ class Panes(Container):
 
     def _title(self, name: str, title: str) -> str:
         """Return a pane's title with its key, and the pane that shares its place."""
-        names = [*TITLES]
-        number = f"{names.index(name) + 1} " if self._numbered else ""
-        if (other := BESIDE.get(name)) is None:
-            return number + title
-        return f"{number}{title} · {f'{names.index(other) + 1}: ' if self._numbered else ''}{TITLES[other].lower()}"
+        other = BESIDE.get(name)
+        beside = f" · {self._key(other, ': ')}{TITLES[other].lower()}" if other else ""
+        return f"{self._key(name, ' ')}{title}{beside}"
+
+    def _key(self, name: str, end: str) -> str:
+        return f"{[*TITLES].index(name) + 1}{end}" if self._numbered else ""
 
     def pane(self, name: str) -> Widget:
         """Return the pane with this name, a key of TITLES."""

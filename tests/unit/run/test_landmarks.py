@@ -11,7 +11,7 @@ from ddptui.run.landmarks import Course, Landmarks, Survey
 from ddptui.wire.records import Message
 from tests.support.builders import MS, ended, failed, hello, journal, launched, offset, ready, shown, step
 
-BEGIN = [launched(), hello(0), hello(1)]
+BEGIN: list[Message] = [launched(), hello(0), hello(1)]
 
 
 def noted(messages: Iterable[Message], end_ms: int = 9_500, by_ns: int = 0) -> Landmarks:

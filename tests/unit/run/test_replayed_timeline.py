@@ -253,22 +253,20 @@ def test_going_to_a_launch_leaves_out_all_before_and_shows_the_same(run: Run, sm
     now_ns = [0]
     played, jumped = (Playback(run, PRESET, lambda: now_ns[0]) for _ in range(2))
     watched = Watched(played), Watched(jumped)
-    for each in (played, jumped):
-        each.pause()
-    played.pause()
+    jumped.pause()
     while not played.course.launch(played.now_ns()):
         now_ns[0] += S // 4
         watched[0].look()
     played.pause()
     assert jumped.seek_trial("b")
-    assert (jumped.restarted, jumped.start.place.launch, jumped.start.over) == (True, 1, {0})
+    assert (jumped.restarted, jumped.start.place.launch, jumped.start.over) == (True, 1, frozenset({0}))
     for each in (played, jumped):
         each.go_to(played.end_ns - S // 2)
     for _ in range(3):
         for each in (played, jumped):
             each.step(1)
-        for each in watched:
-            each.look()
+        for screen in watched:
+            screen.look()
         assert watched[0].seen() == watched[1].seen()
     assert watched[1].monitor.live.finished == 1
     assert watched[1].monitor.joined
