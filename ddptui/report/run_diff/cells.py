@@ -9,7 +9,7 @@ from ddptui.analysis.primitives.results import Cell
 from ddptui.analysis.results import Spread, TrialResult
 from ddptui.config.primitives import primitive_facts
 from ddptui.report.primitives.tables import MARK
-from ddptui.report.run_diff.pairs import ALIKE, RANGE, Pair, Times, times
+from ddptui.report.run_diff.pairs import ABOUT_TRIAL, ALIKE, RANGE, Pair, Times, times
 from ddptui.text.tables import Column
 from ddptui.text.units import NOTHING, US_IN_S, duration, size
 from ddptui.text.words import count
@@ -109,7 +109,11 @@ def _finding(cell: CellPair) -> str:
 UNSTEADY_MARK = f"{MARK} marks calls that differ too much for it to stand for them."
 COLUMNS: tuple[Column[CellPair], ...] = (
     Column(
-        "trial", lambda cell: cell.pair.name, 94, left=True, about="A trial that both runs have, or one of A | one of B."
+        "trial",
+        lambda cell: cell.pair.name,
+        94,
+        left=True,
+        about=ABOUT_TRIAL,
     ),
     Column("ranks", lambda cell: str(cell.ranks), 93, about="How many ranks took part."),
     Column("operation", lambda cell: str(cell.key), 100, left=True, about="What was called, or how ranks averaged."),

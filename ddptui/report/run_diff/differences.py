@@ -28,8 +28,8 @@ class Difference(NamedTuple):
 
 
 def differences(a: Results, b: Results, both: Sequence[Pair]) -> list[str]:
-    """What differs between the runs and between the trials that are compared, a line each: first damage, load and cautions, then times that nothing recorded
-    explains, then trials, their fields, the environment."""
+    """What differs between the runs and between the trials that are compared, a line each: first damage, load and
+    cautions, then times that nothing recorded explains, then trials, their fields, the environment."""
     disturbed = [*_disturbances(a.environment, b.environment, both), *_other_loads(both), *_cautions(both)]
     settings = [*_contents(a, b, both), *_fields(both), *_environments(a, b, both)]
     explained = {name for difference in (*disturbed, *settings) for name in difference.explains}

@@ -62,7 +62,7 @@ def matched_twice(matches: Matches) -> list[str]:
 
 
 def suggested(a: Results, b: Results) -> dict[str, str | None]:
-    """A match for each trial of A: the one of its name; where there is none, one with the same settings that is left."""
+    """A match for each trial of A: the one of its name, else one with the same settings that is left."""
     of_b = _by_name(b)
     matches = {trial.name: trial.name if trial.name in of_b else None for trial in a.trials}
     for trial in a.trials:

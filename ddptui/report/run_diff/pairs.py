@@ -12,6 +12,7 @@ from ddptui.analysis.results import Ratio, Spread, TrialResult
 
 Finding = Literal["slower", "faster", "no difference seen"]
 ALIKE: Finding = "no difference seen"
+ABOUT_TRIAL = "A trial that both runs have; or one of A | one of B, where they were matched by hand."
 RANGE = "range: the least and the most that B / A can be, given the repeats of both"
 
 

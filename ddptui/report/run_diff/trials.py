@@ -8,7 +8,7 @@ from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.effect import off
 from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
 from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, median_figure, median_of
-from ddptui.report.run_diff.pairs import ALIKE, RANGE, Pair, doubt, train_times
+from ddptui.report.run_diff.pairs import ABOUT_TRIAL, ALIKE, RANGE, Pair, doubt, train_times
 from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, value_at
 from ddptui.text.units import NOTHING
@@ -101,7 +101,9 @@ MEDIANS: dict[str, Callable[[RepeatResult], float | None]] = {
 }
 OF_REPEATS = "the median over the repeats that count"
 COLUMNS: tuple[Column[Pair], ...] = (
-    Column("trial", lambda pair: pair.name, 100, left=True, about="A trial that both runs have, or one of A | one of B."),
+    Column(
+        "trial", lambda pair: pair.name, 100, left=True, about=ABOUT_TRIAL
+    ),
     Column("A train s", lambda pair: _train(pair.a), 98, about=f"The train time in run A, {OF_REPEATS}."),
     Column("B train s", lambda pair: _train(pair.b), 97, about=f"The train time in run B, {OF_REPEATS}."),
     Column("B / A", _ratio, 99, about="B's train time over A's: above 1, B was slower."),

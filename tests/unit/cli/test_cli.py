@@ -445,7 +445,10 @@ def test_trials_of_other_names_are_matched_by_hand(two: tuple[str, str]) -> None
     matched = ddptui("compare", *two, "--match", "a=b", "--match", "b=a", "--runs", "runs")
     assert (matched.exit_code, matched.stderr) == (0, "")
     assert matched.stdout.startswith("B was 33.00 ± 3.00 times slower than A in b | a; B was 11.00 ± 1.00 times faster")
-    for typed, why in (("a=x", "--match a=x: no trial 'x' in B"), ("a", "--match a: expected a trial of A and one of B")):
+    for typed, why in (
+        ("a=x", "--match a=x: no trial 'x' in B"),
+        ("a", "--match a: expected a trial of A and one of B"),
+    ):
         assert_refused(ddptui("compare", *two, "--match", typed, "--runs", "runs"), why)
 
 
