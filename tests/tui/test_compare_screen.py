@@ -1,12 +1,16 @@
 """Two runs side by side on the screen: the answer, the table with all its columns, and what else differs."""
 
 import asyncio
+import json
 from pathlib import Path
 
 from ddptui.report.run_diff.render import NO_DIFFERENCE
 from ddptui.tui.screens.compare import CompareScreen
+from ddptui.tui.screens.match import MatchDialog
+from ddptui.tui.widgets.lists import Chooser
 from ddptui.tui.widgets.tables import LabTable
-from tests.support.two_runs import run_of
+from tests.support.builders import journal, preset_of, results_for
+from tests.support.two_runs import run_of, run_with
 from tests.tui.opened import opened, seen, until
 from tests.tui.two_runs import compare_screen
 
@@ -86,5 +90,100 @@ def test_two_equal_runs_say_that_nothing_differs(tmp_path: Path) -> None:
         async with opened(tmp_path, compare_screen(run_of(1), run_of(1))) as (app, _):
             assert NO_DIFFERENCE in seen(app)
             assert "Cannot tell: one repeat each." in seen(app)
+
+    asyncio.run(scenario())
+
+
+# Trials matched by hand
+
+
+def renamed() -> CompareScreen:
+    """Nothing has a common name; `x` and `u` have the same settings, as all have."""
+    return compare_screen(run_with({"x": (10, 10), "y": (10, 10)}), run_with({"u": (20, 20), "v": (20, 20)}))
+
+
+def test_runs_without_a_common_name_open_with_the_dialog(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, renamed()) as (app, pilot):
+            await until(pilot, lambda: isinstance(app.screen, MatchDialog))
+            await until(pilot, lambda: "x | u" in seen(app) and "y | v" in seen(app))
+            assert "Their settings are the same." in seen(app)
+            await pilot.press("enter")
+            await until(pilot, lambda: "B was slower than A in x | u (2.00 ± 0.00 times) and y | v" in seen(app))
+            assert "only in" not in seen(app)
+            assert app.screen.focused is app.screen.query_one(LabTable)
+
+    asyncio.run(scenario())
+
+
+def test_without_a_match_it_says_what_to_do(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, renamed()) as (app, pilot):
+            await until(pilot, lambda: isinstance(app.screen, MatchDialog))
+            await pilot.press("escape")
+            assert isinstance(app.screen, CompareScreen)
+            assert "match trials by hand: `m` in the console" in " ".join(seen(app).split())
+
+    asyncio.run(scenario())
+
+
+def test_m_matches_trials_by_keys_and_the_export_speaks_of_the_pair(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        screen = compared()
+        async with opened(tmp_path, screen) as (app, pilot):
+            await pilot.press("m")
+            await until(pilot, lambda: isinstance(app.screen, MatchDialog))
+            assert "a | a" in seen(app)
+            await pilot.press("right")  # the next one, b
+            await until(pilot, lambda: "a | b !" in seen(app) and "b | b !" in seen(app))
+            assert "b: matched more than once." in seen(app)
+            await pilot.press("enter")
+            assert isinstance(app.screen, MatchDialog)  # it does not take that
+            await pilot.press("down", "space")  # after the last one, none
+            await until(pilot, lambda: "b | none" in seen(app) and "Compared with none." in seen(app))
+            await pilot.press("left", "left")
+            await until(pilot, lambda: "b | a" in seen(app))
+            await pilot.press("enter")
+            await until(pilot, lambda: "a | b" in seen(app) and "b | a" in seen(app) and app.screen is screen)
+            await pilot.press("m")
+            await until(pilot, lambda: isinstance(app.screen, MatchDialog) and "a | b" in seen(app))  # as it was left
+            [exported] = screen.text_in("json")
+            assert [row["trial"] for row in json.loads(exported)["rows"]] == ["a | b", "b | a"]
+            assert all("a | b" in "".join(screen.text_in(form)) for form in ("csv", "html"))
+
+    asyncio.run(scenario())
+
+
+def test_the_mouse_turns_to_the_next_trial_of_b(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, compared()) as (app, pilot):
+            await pilot.press("m")
+            await until(pilot, lambda: isinstance(app.screen, MatchDialog))
+            await pilot.click(Chooser, offset=(3, 1))
+            await until(pilot, lambda: "b | none" in seen(app))
+
+    asyncio.run(scenario())
+
+
+def test_settings_that_differ_are_said_and_names_are_cut(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        long = "a-name-that-is-much-longer-than-the-dialog-has-room-for"
+        a = results_for(preset_of({"trial": [{"name": long, "epochs": 1}]}), journal(long))
+        b = results_for(preset_of({"trial": [{"name": f"{long}-b"}]}), journal(f"{long}-b"))
+        async with opened(tmp_path, compare_screen(a, b), SMALLEST) as (app, pilot):
+            await until(pilot, lambda: isinstance(app.screen, MatchDialog))
+            await pilot.press("right")
+            await until(pilot, lambda: "Their settings differ in epochs." in seen(app))
+            assert "a-name-that-is-much-lon… | a-name-that-is-much-lo" in seen(app)
+
+    asyncio.run(scenario())
+
+
+def test_many_trials_leave_room_for_the_keys(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        many = run_with({f"t{number}": (1,) for number in range(30)})
+        async with opened(tmp_path, compare_screen(many, many), SMALLEST) as (app, pilot):
+            await pilot.press("m", "end")
+            await until(pilot, lambda: "t29 | t29" in seen(app) and "enter compare  esc cancel" in seen(app))
 
     asyncio.run(scenario())

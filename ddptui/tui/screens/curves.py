@@ -165,7 +165,7 @@ class CurvesScreen(LabScreen):
     def _line(self, number: int) -> TwoEnds:
         is_in = number not in self._out
         name, kind = printable(self._entries[number].name), series_kind(number)
-        mark = Content.assemble(f"{'✓' if is_in else ' '} ", (f"{_mark(number)}━", SERIES_COLORS[kind]), f" {name}")
+        mark = Content.assemble(f"{'✓' if is_in else ' '} ", (f"{_mark(number):1}━", SERIES_COLORS[kind]), f" {name}")
         return TwoEnds(mark if is_in else mark.stylize("dim"), Content.styled(self._said(number), "dim"))
 
     def _said(self, number: int) -> str:
