@@ -141,9 +141,7 @@ def _show_page(recorded: "Run", preset: "Preset", results: "Results", format: st
 @click.command()
 @click.argument("a")
 @click.argument("b")
-@click.option(
-    "--match", metavar="A=B", multiple=True, help="Compare trial A with trial B; A=: with none."
-)
+@click.option("--match", metavar="A=B", multiple=True, help="Compare trial A with trial B; A=: with none.")
 @click.option("--format", "format", type=click.Choice(COMPARISON_FORMATS), default="table", show_default=True)
 @RUNS_OPTION
 @click.pass_obj

@@ -146,7 +146,8 @@ def test_m_matches_trials_by_keys_and_the_export_speaks_of_the_pair(tmp_path: Pa
             await pilot.press("enter")
             await until(pilot, lambda: "a | b" in seen(app) and "b | a" in seen(app) and app.screen is screen)
             await pilot.press("m")
-            await until(pilot, lambda: isinstance(app.screen, MatchDialog) and "a | b" in seen(app))  # as it was left
+            await until(pilot, lambda: isinstance(app.screen, MatchDialog) and "a | b" in seen(app))
+            assert "a | a" not in seen(app)  # as it was left
             [exported] = screen.text_in("json")
             assert [row["trial"] for row in json.loads(exported)["rows"]] == ["a | b", "b | a"]
             assert all("a | b" in "".join(screen.text_in(form)) for form in ("csv", "html"))

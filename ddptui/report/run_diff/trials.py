@@ -101,9 +101,7 @@ MEDIANS: dict[str, Callable[[RepeatResult], float | None]] = {
 }
 OF_REPEATS = "the median over the repeats that count"
 COLUMNS: tuple[Column[Pair], ...] = (
-    Column(
-        "trial", lambda pair: pair.name, 100, left=True, about=ABOUT_TRIAL
-    ),
+    Column("trial", lambda pair: pair.name, 100, left=True, about=ABOUT_TRIAL),
     Column("A train s", lambda pair: _train(pair.a), 98, about=f"The train time in run A, {OF_REPEATS}."),
     Column("B train s", lambda pair: _train(pair.b), 97, about=f"The train time in run B, {OF_REPEATS}."),
     Column("B / A", _ratio, 99, about="B's train time over A's: above 1, B was slower."),

@@ -28,7 +28,12 @@ CHOSEN = ".pane.-chosen"
 SENT = "Sent to the terminal's clipboard"
 ZOOM_KEY = Binding("z", "zoom", "Zoom", show=False, tooltip="The chosen pane on the whole screen, and back")
 CURVES_KEY = Binding(  # before the table, which takes the key for its first line
-    "g", "curves", "Curves", priority=True, tooltip="The losses or the step times of all trials in one chart"
+    "g",
+    "curves",
+    "Curves",
+    show=False,
+    priority=True,
+    tooltip="The losses or the step times of all trials in one chart",
 )
 
 

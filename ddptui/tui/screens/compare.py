@@ -47,6 +47,7 @@ class CompareScreen(Exportable):
         ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
     ]
+    SPARE_KEYS = ("curves",)
 
     def __init__(self, a: EndedRun, b: EndedRun, compared: Comparison) -> None:
         super().__init__()

@@ -47,7 +47,7 @@ class ResultScreen(ExportableRun):
         ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
     ]
-    SPARE_KEYS = ("difference", "trial(1)", "trial(-1)", "zoom")
+    SPARE_KEYS = ("curves", "difference", "trial(1)", "trial(-1)", "zoom")
     _table = query_one(Comparison)
     _panes = query_one(ResultPanes)
 
