@@ -174,6 +174,9 @@ def test_without_colors_and_in_each_theme_lines_are_told_apart(run: Run) -> None
             drawing = "".join(line[:70].partition("│")[2] for line in inside)
             assert "1" in drawing
             assert "2" in drawing
+            texts = [span.text.strip() for strip in app.screen._compositor.render_strips() for span in strip]
+            marked = [text for text in texts if "1━" in text or "2━" in text]
+            assert marked == ["✓ 1━ a", "2━"]  # on the row of the cursor, no color of its own
 
     play(CurvesScreen({"": ended(run)}), scenario)
 

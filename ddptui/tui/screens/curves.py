@@ -112,6 +112,7 @@ class CurvesScreen(LabScreen):
                 self.console_app.complain("Cannot be read", str(error))
             self._show()
 
+    @on(Chooser.OptionHighlighted)
     def _show(self) -> None:
         """Bring up to date the chart, what is said of it, and the list."""
         self._draw()
@@ -123,7 +124,6 @@ class CurvesScreen(LabScreen):
         for number in range(len(self._entries)):
             trials.replace_option_prompt_at_index(number, self._line(number))
 
-    @on(Chooser.OptionHighlighted)
     def _draw(self) -> None:
         """Draw the lines, the one under the cursor over the others."""
         chart = self._chart
@@ -164,8 +164,10 @@ class CurvesScreen(LabScreen):
 
     def _line(self, number: int) -> TwoEnds:
         is_in = number not in self._out
-        name, kind = printable(self._entries[number].name), series_kind(number)
-        mark = Content.assemble(f"{'✓' if is_in else ' '} ", (f"{_mark(number):1}━", SERIES_COLORS[kind]), f" {name}")
+        is_chosen = number == self._trials.highlighted  # its background may have the color of the line
+        color = "" if is_chosen else SERIES_COLORS[series_kind(number)]
+        name = printable(self._entries[number].name)
+        mark = Content.assemble(f"{'✓' if is_in else ' '} ", (f"{_mark(number):1}━", color), f" {name}")
         return TwoEnds(mark if is_in else mark.stylize("dim"), Content.styled(self._said(number), "dim"))
 
     def _said(self, number: int) -> str:
