@@ -141,25 +141,29 @@ def _show_page(recorded: "Run", preset: "Preset", results: "Results", format: st
 @click.command()
 @click.argument("a")
 @click.argument("b")
+@click.option("--match", metavar="A=B", multiple=True, help="Compare trial A with trial B; A=: with none.")
 @click.option("--format", "format", type=click.Choice(COMPARISON_FORMATS), default="table", show_default=True)
 @RUNS_OPTION
 @click.pass_obj
-def compare(obj: dict[str, Any], a: str, b: str, format: str, runs: str | None) -> None:
+def compare(obj: dict[str, Any], a: str, b: str, match: tuple[str, ...], format: str, runs: str | None) -> None:
     """Compare two runs.
 
     Prints whether B was faster or slower than A, the times of the trials that both have, and what else differs. A and B
-    are named as in `ddptui show`.
+    are named as in `ddptui show`. Trials are compared by name; --match pairs others.
     """
-    from ddptui.report.run_diff import ComparisonError, comparison, render
+    from ddptui.report.run_diff import comparison, render
+    from ddptui.report.run_diff.matching import ComparisonError, matches_of
     from ddptui.run import output
     from ddptui.store.outcomes import results_of
     from ddptui.store.runs import RunError, find_run, runs_folder
 
     with refusing(RunError, ComparisonError):
+        matches = matches_of(match)
         both = [find_run(runs_folder(runs or obj["runs"]), name) for name in (a, b)]
         if both[0].folder == both[1].folder:
             raise Refusal(f"A and B are the same run, {both[0].name}: name two (`ddptui runs` lists them)")
-        compared = comparison(*(results_of(run, run.preset()) for run in both))
+        results_a, results_b = (results_of(run, run.preset()) for run in both)
+        compared = comparison(results_a, results_b, matches)
     if format == "html":
         from ddptui.page.comparison import comparison_page
 

@@ -6,6 +6,7 @@ pauses keep the times of their rank: RunMonitor brings them to one clock togethe
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import TypeVar
 
 import msgspec
@@ -45,10 +46,15 @@ class Curve(msgspec.Struct):
 
 def mean_of(curves: Sequence[Curve]) -> list[Point]:
     """The mean of several curves at the steps that all have; None where one of them is not finite."""
-    tables = [dict(curve.points) for curve in curves]
+    return across([curve.points for curve in curves], fmean)
+
+
+def across(several: Sequence[Sequence[Point]], middle: Callable[[Sequence[float]], float]) -> list[Point]:
+    """The middle of several curves at the steps that all have; None where one of them is not finite."""
+    tables = [dict(points) for points in several]
     steps = sorted(set.intersection(*map(set, tables))) if tables else []
     finite = [(step, [value for table in tables if (value := table[step]) is not None]) for step in steps]
-    return [(step, sum(values) / len(values) if len(values) == len(tables) else None) for step, values in finite]
+    return [(step, middle(values) if len(values) == len(tables) else None) for step, values in finite]
 
 
 class RankState(msgspec.Struct):

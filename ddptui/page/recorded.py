@@ -1,6 +1,7 @@
 """What a page shows of a trial's recorded steps: of the repeat with the median train time, as its breakdown is."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from ddptui.analysis.breakdown import middle
@@ -8,7 +9,8 @@ from ddptui.analysis.counted import counted
 from ddptui.analysis.launch_log import LaunchLog, launch_logs
 from ddptui.analysis.results import TrialResult
 from ddptui.analysis.waits import AlignedStep
-from ddptui.live.state import Curve, Point, mean_of
+from ddptui.live.curves import LaunchCurves
+from ddptui.live.state import Point
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Step
 
@@ -37,8 +39,7 @@ def _joined(log: LaunchLog) -> Sequence[AlignedStep]:
 
 
 def _loss(steps: Mapping[int, Sequence[Step]]) -> list[Point]:
-    curves = [Curve(most=MOST_POINTS) for _ in steps]
-    for curve, of_rank in zip(curves, steps.values(), strict=True):
-        for step in of_rank:
-            curve.add(step.step, step.loss)
-    return mean_of(curves)
+    curves = LaunchCurves(most=MOST_POINTS)
+    for step in chain.from_iterable(steps.values()):
+        curves.add(step)
+    return curves.loss

@@ -103,3 +103,56 @@ def test_linear_or_logarithmic_is_seen_at_once() -> None:
             assert "log&#160;scale" in app.export_screenshot()
 
     asyncio.run(scenario())
+
+
+# Many lines
+
+
+def marked(*series: Series, top: int | None = None) -> LineChart:
+    made = chart(*(line._replace(mark=str(number)) for number, line in enumerate(series, start=1)))
+    made._top = top
+    return made
+
+
+def test_marks_tell_lines_apart_without_colors_and_stand_on_their_lines() -> None:
+    level = [Series(f"trial {height}", [(step, height) for step in range(20)], series_kind(0)) for height in (1.0, 3.0)]
+    lines = text_of(marked(*level), 40, 10)
+    [first] = [line for line in lines[:-1] if "1" in line.partition("┤")[2]]
+    [second] = [line for line in lines[:-1] if "2" in line.partition("┤")[2]]
+    assert lines.index(second) < lines.index(first)
+    assert lines[-1] == "1━ trial 1.0 1  2━ trial 3.0 3"
+
+
+def test_marks_of_lines_that_are_equal_do_not_hide_each_other() -> None:
+    lines = text_of(marked(*[of(1.0, 2.0, 1.0, 2.0, 1.0)] * 3), 60, 9)[:-2]
+    drawn = "".join(line[line.find("┤" if "┤" in line else "│") :] for line in lines)
+    assert all(mark in drawn for mark in "123")
+
+
+def test_the_chosen_line_lies_over_the_others_and_its_mark_stays_in_its_place() -> None:
+    level = [Series("x", [(step, 1.0) for step in range(20)], series_kind(number)) for number in (0, 1)]
+
+    def colors(top: int | None) -> list[str]:
+        [line] = [line for line in marked(*level, top=top).draw(40, 6)[:-2] if len(line) > 1]
+        return [kind for text, kind in line[1:] if not text.strip("⠀⠤⠒⠉⣀ ").isdigit()]
+
+    assert set(colors(None)) == set(colors(1)) == {series_kind(1)}
+    assert set(colors(0)) == {series_kind(0)}
+    places = [[text.find("1") for text in text_of(marked(*level, top=top), 40, 6)[:-2]] for top in (0, 1)]
+    assert places[0] == places[1]
+
+
+def test_seconds_are_spelled_with_their_unit() -> None:
+    seen = chart(Series("x", [(0.5, 1.0), (90.0, 2.0)], series_kind(0)))
+    seen._across = "seconds"
+    assert text_of(seen, 40, 8)[-2].split() == ["500", "ms", "90", "s"]
+
+
+def test_a_chart_whose_legend_stands_beside_it_has_none() -> None:
+    seen = chart(rising())
+    seen.has_legend = False
+    assert text_of(seen, 30, 8)[-1].split() == ["step", "0", "20"]
+
+
+def test_what_is_said_in_the_legend_replaces_the_latest_value() -> None:
+    assert text_of(chart(rising()._replace(said="0.619")), 30, 8)[-1] == "━ rank 0 0.619"

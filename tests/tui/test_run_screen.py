@@ -336,7 +336,7 @@ def test_the_logarithm_and_the_zoom_and_back(tmp_path: Path) -> None:
     async def check() -> None:
         screen = live("late", 60)
         async with opened(tmp_path, screen) as (_, pilot):
-            await pilot.press("y")
+            await pilot.press("L")
             assert screen.query_one(LineChart).logarithmic
             await pilot.press("4", "z")
             assert screen.maximized is screen.query_one(Panes).pane("loss")

@@ -12,7 +12,6 @@ from textual.events import AppBlur, AppFocus
 from textual.pilot import Pilot
 
 from ddptui.analysis.outline import ResultsOutline
-from ddptui.report.run_diff import comparison
 from ddptui.store.runs import Run, all_runs
 from ddptui.tui.app import Console
 from ddptui.tui.screens import runs as runs_screen
@@ -23,6 +22,7 @@ from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.tables import MARK, LabTable, RunTable
 from tests.support.builders import journal, preset_of, results_for, two_trials, write_run
 from tests.tui.opened import each_theme, opened, seen, toasts, until
+from tests.tui.two_runs import compare_screen
 
 Scenario = Callable[[Console, Pilot[int], RunsScreen], Coroutine[None, None, None]]
 
@@ -294,7 +294,7 @@ def test_a_comparison_takes_keys_although_it_opened_in_the_background(three: Pat
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         app.post_message(AppBlur())
         await until(pilot, lambda: not app.app_focus)
-        await app.push_screen(CompareScreen(comparison(results, results)))
+        await app.push_screen(compare_screen(results, results))
         app.post_message(AppFocus())
         await until(pilot, lambda: app.app_focus)
         assert app.screen.focused is app.screen.query_one(LabTable)

@@ -10,15 +10,17 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from ddptui.report.run_diff import comparison
+from ddptui.report.run_diff.matching import suggested
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import Filled
 from ddptui.tui.app import Console
 from ddptui.tui.screens.compare import CompareScreen
+from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, SavePreset
 from ddptui.tui.screens.export import FORMATS, ExportDialog
 from ddptui.tui.screens.lab import Lab
+from ddptui.tui.screens.match import MatchDialog
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
@@ -26,6 +28,7 @@ from ddptui.tui.screens.runs import RunsScreen
 from tests.tui import primitive_recordings
 from tests.tui.opened import opened
 from tests.tui.recordings import RECORDED, playback
+from tests.tui.two_runs import compare_screen
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
@@ -39,7 +42,16 @@ def result() -> ResultScreen:
 
 
 def compare() -> CompareScreen:
-    return CompareScreen(comparison(result().results, result().results))
+    return compare_screen(result().results, result().results)
+
+
+def curves() -> CurvesScreen:
+    return CurvesScreen({"": result().ended})
+
+
+def match() -> MatchDialog:
+    results = result().results
+    return MatchDialog(results, results, suggested(results, results))
 
 
 SCREENS: dict[str, Callable[[], Screen[object]]] = {
@@ -47,12 +59,14 @@ SCREENS: dict[str, Callable[[], Screen[object]]] = {
     "run": lambda: RunScreen(playback()),
     "result": result,
     "compare": compare,
+    "curves": curves,
     "runs": RunsScreen,
     "primitives": lambda: PrimitivesScreen(primitive_recordings.over()),
     "question": lambda: Confirm("Stop the run?"),
     "columns": lambda: ColumnsDialog([Filled("trial", ["a"], left=True, key="trial")], ["trial"]),
     "save": lambda: SavePreset("mine"),
     "export": lambda: ExportDialog("run", "csv", FORMATS),
+    "match": match,
     "help": lambda: HelpScreen(Screen()),
     "palette": CommandPalette,
 }

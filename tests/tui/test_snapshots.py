@@ -13,12 +13,10 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from ddptui.host import machine
-from ddptui.report.run_diff import comparison
 from ddptui.run.playback import Playback
 from ddptui.store import presets
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
-from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
@@ -28,6 +26,7 @@ from tests.tui import primitive_recordings
 from tests.tui.gpu_recordings import made_up
 from tests.tui.opened import Opened, until
 from tests.tui.recordings import RECORDED, Clock, ToldAsItGoes, moment_s, playback
+from tests.tui.two_runs import compare_screen
 
 Snap = Callable[..., bool]
 SMALL, MIDDLE, LARGE = (80, 24), (120, 40), (200, 60)
@@ -188,12 +187,12 @@ def test_compare(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], them
     trials = {"one-process": (100, 104), "all_reduce": (200, 206), "ddp": (120, 122)}
     a = run_with(trials, run="20260101-120000-quickstart")
     b = run_with(trials | {"all_reduce": (260, 266), "ring": (1, 2)}, run="20260102-120000-quickstart")
-    assert pictured(snap_compare, tmp_path, CompareScreen(comparison(a, b)), size, theme)
+    assert pictured(snap_compare, tmp_path, compare_screen(a, b), size, theme)
 
 
 def test_compare_primitives(snap_compare: Snap, tmp_path: Path) -> None:
     results = primitive_recordings.results()
-    screen = CompareScreen(comparison(results, msgspec.structs.replace(results, run="the-same")))
+    screen = compare_screen(results, msgspec.structs.replace(results, run="the-same"))
     assert pictured(snap_compare, tmp_path, screen, MIDDLE, DARK)
 
 

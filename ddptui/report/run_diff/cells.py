@@ -9,7 +9,7 @@ from ddptui.analysis.primitives.results import Cell
 from ddptui.analysis.results import Spread, TrialResult
 from ddptui.config.primitives import primitive_facts
 from ddptui.report.primitives.tables import MARK
-from ddptui.report.run_diff.pairs import ALIKE, RANGE, Pair, Times, times
+from ddptui.report.run_diff.pairs import ABOUT_TRIAL, ALIKE, RANGE, Pair, Times, times
 from ddptui.text.tables import Column
 from ddptui.text.units import NOTHING, US_IN_S, duration, size
 from ddptui.text.words import count
@@ -20,7 +20,7 @@ UNSTEADY = f"{MARK} its calls differ too much for a median to stand for them"
 class CellPair(NamedTuple):
     """One operation with one size in both runs."""
 
-    trial: str
+    pair: Pair
     ranks: int
     key: PrimitiveKey
     bytes: int
@@ -41,14 +41,14 @@ class CellPair(NamedTuple):
 
 
 def cell_pairs(both: Sequence[Pair]) -> Iterator[CellPair]:
-    """The cells that trials of the same name have in both runs, in A's order."""
+    """The cells that both trials of a pair have, in A's order."""
     for pair in both:
         cells, others = map(_cells, pair)
         for (ranks, key, bytes), a in cells.items():
             b = others.get((ranks, key, bytes), [])
             if found := times(_spread(a), _spread(b)):
                 steady = all(map(has_a_median, [*a, *b]))
-                yield CellPair(pair.a.name, ranks, key, bytes, found, min(len(a), len(b)), steady)
+                yield CellPair(pair, ranks, key, bytes, found, min(len(a), len(b)), steady)
 
 
 def _cells(trial: TrialResult) -> dict[tuple[int, PrimitiveKey, int], list[Cell]]:
@@ -108,7 +108,13 @@ def _finding(cell: CellPair) -> str:
 
 UNSTEADY_MARK = f"{MARK} marks calls that differ too much for it to stand for them."
 COLUMNS: tuple[Column[CellPair], ...] = (
-    Column("trial", lambda cell: cell.trial, 94, left=True, about="A trial that both runs have."),
+    Column(
+        "trial",
+        lambda cell: cell.pair.name,
+        94,
+        left=True,
+        about=ABOUT_TRIAL,
+    ),
     Column("ranks", lambda cell: str(cell.ranks), 93, about="How many ranks took part."),
     Column("operation", lambda cell: str(cell.key), 100, left=True, about="What was called, or how ranks averaged."),
     Column("size", lambda cell: cell.size, 99, about="The tensor's size, 1 KB being 1024 bytes."),
@@ -127,7 +133,7 @@ COLUMNS: tuple[Column[CellPair], ...] = (
 
 # In JSON and CSV: the path of the value from the pair, or what computes it. Scripts read these names: never rename.
 FIGURES: dict[str, str | Callable[[CellPair], object]] = {
-    "trial": "trial",
+    "trial": "pair.name",
     "ranks": "ranks",
     **{name: f"key.{name}" for name in ("operation", "composite", "reduce_op")},
     "bytes": "bytes",
@@ -139,4 +145,5 @@ FIGURES: dict[str, str | Callable[[CellPair], object]] = {
     **{f"{run}_{figure}_us": f"times_us.{run}.{figure}" for run in "ab" for figure in ("median", "min", "max")},
     "launches": "launches",
     "steady": "is_steady",
+    **{f"{run}_trial": f"pair.{run}.name" for run in "ab"},
 }

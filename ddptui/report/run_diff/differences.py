@@ -9,10 +9,9 @@ import msgspec
 from ddptui.analysis.cautions import MOST_OTHER_LOAD, WIDE, Caution
 from ddptui.analysis.extent import finished
 from ddptui.analysis.results import Results, Spread, TrialResult
-from ddptui.config.trial import Bottleneck
-from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report.notes import damage
-from ddptui.report.run_diff.pairs import ALIKE, Pair, pairs, train_times
+from ddptui.report.run_diff.matching import setting, settings_apart
+from ddptui.report.run_diff.pairs import ALIKE, Pair, train_times
 from ddptui.text.units import NOTHING
 from ddptui.text.words import count
 
@@ -28,12 +27,11 @@ class Difference(NamedTuple):
     explains: Sequence[str] = ()
 
 
-def differences(a: Results, b: Results) -> list[str]:
-    """What differs between the runs, a line each: first damage, load and cautions, then times that nothing recorded
-    explains, then trials, their fields, the environment."""
-    both = pairs(a, b)
+def differences(a: Results, b: Results, both: Sequence[Pair]) -> list[str]:
+    """What differs between the runs and between the trials that are compared, a line each: first damage, load and
+    cautions, then times that nothing recorded explains, then trials, their fields, the environment."""
     disturbed = [*_disturbances(a.environment, b.environment, both), *_other_loads(both), *_cautions(both)]
-    settings = [*_contents(a, b), *_fields(both), *_environments(a, b, both)]
+    settings = [*_contents(a, b, both), *_fields(both), *_environments(a, b, both)]
     explained = {name for difference in (*disturbed, *settings) for name in difference.explains}
     damaged = [f"{which}: {line}" for which, results in (("A", a), ("B", b)) for line in damage(results.unread or ())]
     unexplained = [*_unexplained(both, explained)]
@@ -52,7 +50,7 @@ def _disturbances(a: dict[str, Any], b: dict[str, Any], both: Sequence[Pair]) ->
 
 def _other_loads(both: Sequence[Pair]) -> Iterator[Difference]:
     """The trials during which other programs kept more cores busy in one run than in the other."""
-    loads = [(pair.a.name, _other_load(pair.a), _other_load(pair.b)) for pair in both]
+    loads = [(pair.name, _other_load(pair.a), _other_load(pair.b)) for pair in both]
     apart = [(name, was, now) for name, was, now in loads if abs(was - now) > MOST_OTHER_LOAD]
     if apart:
         cores = "; ".join(f"{name} {was:.1f} in A, {now:.1f} in B" for name, was, now in apart)
@@ -67,7 +65,7 @@ def _cautions(both: Sequence[Pair]) -> Iterator[Difference]:
     """The cautions that only one of the runs raised, with their trials."""
     for caution in Caution:
         for which, trial, other in (("A", 0, 1), ("B", 1, 0)):
-            names = [pair.a.name for pair in both if caution in _raised(pair[trial]) - _raised(pair[other])]
+            names = [pair.name for pair in both if caution in _raised(pair[trial]) - _raised(pair[other])]
             if names:
                 text = f"caution only in {which}, {_who(names, both)}: {caution.advice}"
                 yield Difference(text, names if caution in SLOW_DOWN else ())
@@ -81,24 +79,24 @@ def _unexplained(both: Sequence[Pair], explained: Collection[str]) -> Iterator[s
     """The train times that differ by more than the repeats do; of a single repeat, by more than repeats often do."""
     for pair in both:
         times, repeats = train_times(pair), [len(trial.repeats) for trial in pair]
-        if times is None or pair.a.name in explained:
+        if times is None or pair.name in explained:
             continue
         if times.factor.median > 1 + WIDE if min(repeats) < 2 else times.finding != ALIKE:
             a, b = (_train_time(time, number) for time, number in zip((times.a, times.b), repeats, strict=True))
-            yield f"{pair.a.name}: {a} in A, {b} in B: nothing that was recorded explains it"
+            yield f"{pair.name}: {a} in A, {b} in B: nothing that was recorded explains it"
 
 
 def _train_time(time: Spread, repeats: int) -> str:
     return f"{time.median:.2f} s" + (f" ({time.min:.2f}…{time.max:.2f})" if repeats > 1 else "")
 
 
-def _contents(a: Results, b: Results) -> Iterator[Difference]:
+def _contents(a: Results, b: Results, both: Sequence[Pair]) -> Iterator[Difference]:
     """What differs in the presets, the trials and the repeats."""
     if a.preset != b.preset:
         yield Difference(f"preset: {a.preset} in A, {b.preset} in B")
-    for which, results, other in (("A", a, b), ("B", b, a)):
-        other_names = {trial.name for trial in other.trials}
-        if alone := [trial.name for trial in results.trials if trial.name not in other_names]:
+    for which, results, compared in (("A", a, [pair.a for pair in both]), ("B", b, [pair.b for pair in both])):
+        names = {trial.name for trial in compared}
+        if alone := [trial.name for trial in results.trials if trial.name not in names]:
             yield Difference(f"only in {which}: {', '.join(alone)}")
     # The trial that was run most often stands for all: a failed one has fewer repeats.
     repeats = [max(map(finished, results.trials), default=0) for results in (a, b)]
@@ -110,10 +108,9 @@ def _fields(both: Sequence[Pair]) -> list[Difference]:
     """The fields in which trials differ; trials with the same difference share a line."""
     trials_by_change: dict[str, list[str]] = {}
     for pair in both:
-        for key in pair.a.config.keys() | pair.b.config.keys():
-            was, now = _field(pair.a, key), _field(pair.b, key)
-            if was != now:
-                trials_by_change.setdefault(f"{key}: {_changed(was, now)}", []).append(pair.a.name)
+        for key in settings_apart(pair):
+            change = _changed(setting(pair.a, key), setting(pair.b, key))
+            trials_by_change.setdefault(f"{key}: {change}", []).append(pair.name)
     return [Difference(f"{_who(names, both)}: {change}", names) for change, names in sorted(trials_by_change.items())]
 
 
@@ -124,17 +121,11 @@ def _environments(a: Results, b: Results, both: Sequence[Pair]) -> list[Differen
 
 
 def _names(both: Sequence[Pair]) -> list[str]:
-    return [pair.a.name for pair in both]
+    return [pair.name for pair in both]
 
 
 def _who(names: Sequence[str], both: Sequence[Pair]) -> str:
     return "all trials" if len(names) == len(both) > 1 else ", ".join(names)
-
-
-def _field(trial: TrialResult, key: str) -> object:
-    """The value of a field; delays as the table shows them."""
-    value = trial.config.get(key)
-    return describe_bottleneck(msgspec.convert(value, tuple[Bottleneck, ...])) if key == "bottleneck" else value
 
 
 def _flat(environment: dict[str, Any]) -> dict[str, Any]:

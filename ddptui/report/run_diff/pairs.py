@@ -8,18 +8,24 @@ from typing import Literal, NamedTuple
 
 from ddptui.analysis.counted import counted, none_counts, why_not
 from ddptui.analysis.effect import exceeds, is_significant, off
-from ddptui.analysis.results import Ratio, Results, Spread, TrialResult
+from ddptui.analysis.results import Ratio, Spread, TrialResult
 
 Finding = Literal["slower", "faster", "no difference seen"]
 ALIKE: Finding = "no difference seen"
+ABOUT_TRIAL = "A trial that both runs have; or one of A | one of B, where they were matched by hand."
 RANGE = "range: the least and the most that B / A can be, given the repeats of both"
 
 
 class Pair(NamedTuple):
-    """One trial in both runs."""
+    """One trial in both runs, or one of each that the user has matched."""
 
     a: TrialResult
     b: TrialResult
+
+    @property
+    def name(self) -> str:
+        """The trial's name; of two trials both: ddp | ddp-25mb."""
+        return self.a.name if self.a.name == self.b.name else f"{self.a.name} | {self.b.name}"
 
 
 class Times(NamedTuple):
@@ -57,12 +63,6 @@ def _over(one: Spread, other: Spread) -> Ratio:
 def times(a: Spread | None, b: Spread | None) -> Times | None:
     """Both times; None if one is unknown or 0, so that there is no ratio."""
     return Times(a, b) if a and b and a.min > 0 and b.min > 0 else None
-
-
-def pairs(a: Results, b: Results) -> list[Pair]:
-    """The trials that both have, by name, in A's order."""
-    others = {trial.name: trial for trial in b.trials}
-    return [Pair(trial, others[trial.name]) for trial in a.trials if trial.name in others]
 
 
 def train_times(pair: Pair) -> Times | None:

@@ -8,7 +8,7 @@ from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.effect import off
 from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
 from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, median_figure, median_of
-from ddptui.report.run_diff.pairs import ALIKE, RANGE, Pair, doubt, train_times
+from ddptui.report.run_diff.pairs import ABOUT_TRIAL, ALIKE, RANGE, Pair, doubt, train_times
 from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, value_at
 from ddptui.text.units import NOTHING
@@ -24,11 +24,11 @@ def answer(both: Sequence[Pair]) -> str:
     doubts: dict[str, list[str]] = {}
     for pair in both:
         if why := doubt(pair):
-            doubts.setdefault(why, []).append(pair.a.name)
+            doubts.setdefault(why, []).append(pair.name)
         elif found := train_times(pair):
             findings.setdefault(found.finding, []).append(pair)
     clauses = [_found(finding, findings[finding]) for finding in ("slower", "faster") if finding in findings]
-    if alike := [pair.a.name for pair in findings.get(ALIKE, [])]:
+    if alike := [pair.name for pair in findings.get(ALIKE, [])]:
         why = "" if clauses else ": what the repeats differ by can be chance"
         clauses.append(f"no difference was seen in {listed(alike, MOST_NAMED)}{why}")
     sentences = ["; ".join(clauses)] if clauses else []
@@ -43,7 +43,7 @@ def answer(both: Sequence[Pair]) -> str:
 
 def _found(finding: str, found: Sequence[Pair]) -> str:
     """B was 1.29 ± 0.05 times slower than A in ddp; of several trials, those that differ most come first."""
-    factors = {pair.a.name: times.factor for pair in found if (times := train_times(pair))}
+    factors = {pair.name: times.factor for pair in found if (times := train_times(pair))}
     names = sorted(factors, key=lambda name: -factors[name].median)
     if len(names) == 1:
         return f"B was {_off_by(factors[names[0]])} times {finding} than A in {names[0]}"
@@ -101,7 +101,7 @@ MEDIANS: dict[str, Callable[[RepeatResult], float | None]] = {
 }
 OF_REPEATS = "the median over the repeats that count"
 COLUMNS: tuple[Column[Pair], ...] = (
-    Column("trial", lambda pair: pair.a.name, 100, left=True, about="A trial that both runs have."),
+    Column("trial", lambda pair: pair.name, 100, left=True, about=ABOUT_TRIAL),
     Column("A train s", lambda pair: _train(pair.a), 98, about=f"The train time in run A, {OF_REPEATS}."),
     Column("B train s", lambda pair: _train(pair.b), 97, about=f"The train time in run B, {OF_REPEATS}."),
     Column("B / A", _ratio, 99, about="B's train time over A's: above 1, B was slower."),
@@ -148,7 +148,7 @@ def _median(run: str, figure: Callable[[RepeatResult], float | None], pair: Pair
 
 # In JSON and CSV: the path of the value from the pair, or what computes it. Scripts read these names: never rename.
 FIGURES: dict[str, str | Callable[[Pair], object]] = {
-    "trial": "a.name",
+    "trial": "name",
     "finding": lambda pair: None if doubt(pair) else value_at(train_times(pair), "finding"),
     "doubt": lambda pair: doubt(pair) or None,
     "ratio": lambda pair: value_at(train_times(pair), "ratio.median"),
@@ -156,4 +156,5 @@ FIGURES: dict[str, str | Callable[[Pair], object]] = {
     "ratio_high": lambda pair: None if doubt(pair) else value_at(train_times(pair), "ratio.high"),
     **_figures("a"),
     **_figures("b"),
+    **{f"{run}_trial": f"{run}.name" for run in "ab"},
 }

@@ -27,6 +27,9 @@ HEIGHTS = ((54, "-high"), (34, "-tall"), (22, "-short"), (16, "-short -low"), (0
 CHOSEN = ".pane.-chosen"
 SENT = "Sent to the terminal's clipboard"
 ZOOM_KEY = Binding("z", "zoom", "Zoom", show=False, tooltip="The chosen pane on the whole screen, and back")
+CURVES_KEY = Binding(
+    "C", "curves", "Curves", show=False, tooltip="The losses or the step times of all trials in one chart"
+)
 
 
 class EndedRun(NamedTuple):

@@ -16,7 +16,8 @@ from ddptui.report import table
 from ddptui.report.answers import answer
 from ddptui.report.notes import shown_first
 from ddptui.store.runs import Run
-from ddptui.tui.screens.base import ZOOM_KEY, EndedRun
+from ddptui.tui.screens.base import CURVES_KEY, ZOOM_KEY, EndedRun
+from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog
 from ddptui.tui.screens.export import ExportableRun
 from ddptui.tui.widgets.comparison import Answer, Comparison
@@ -37,6 +38,7 @@ class ResultScreen(ExportableRun):
         Binding("y", "copy_row", "Copy the row", show=False),
         Binding("x", "export", "Export"),
         Binding("v", "replay", "Replay"),
+        CURVES_KEY,
         Binding("O", "reverse", "Sort the other way round", show=False),
         Binding("Y", "copy_table", "Copy the table as Markdown", show=False),
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
@@ -45,7 +47,7 @@ class ResultScreen(ExportableRun):
         ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
     ]
-    SPARE_KEYS = ("difference", "trial(1)", "trial(-1)", "zoom")
+    SPARE_KEYS = ("curves", "difference", "trial(1)", "trial(-1)", "zoom")
     _table = query_one(Comparison)
     _panes = query_one(ResultPanes)
 
@@ -111,6 +113,9 @@ class ResultScreen(ExportableRun):
         chosen = await self.app.push_screen_wait(ColumnsDialog(self._table.telling, self._table.shown))
         if chosen is not None:
             self._table.choose_columns(chosen or None)
+
+    def action_curves(self) -> None:
+        self.app.push_screen(CurvesScreen({"": self.ended}))
 
     def action_copy_row(self) -> None:
         self.copy("\t".join(self._table.row_as_text()), "The row, a tab between two cells.")

@@ -58,7 +58,7 @@ class RunScreen(Following):
         Binding("right", "seek(5)", "Seek", show=False, tooltip="Replay: go 5 s on"),
         *REPLAY_KEYS,
         Binding("enter", "results", "Results", tooltip="The results, once the run is over"),
-        Binding("y", "log_scale", "Log scale", show=False, tooltip="The loss on a logarithmic scale, and back"),
+        Binding("L", "log_scale", "Log scale", show=False, tooltip="The loss on a logarithmic scale, and back"),
         ZOOM_KEY,
         *BACK_KEYS,
         *(Binding(str(n), f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(TITLES.items(), 1)),

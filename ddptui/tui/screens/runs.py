@@ -14,14 +14,15 @@ from textual.getters import query_one
 from textual.widgets import DataTable, Input, Static
 
 from ddptui.engines.preflight import prepare
-from ddptui.report.run_diff import ComparisonError, comparison
+from ddptui.report.run_diff import Comparison, comparison
+from ddptui.report.run_diff.matching import ComparisonError
 from ddptui.store.outcomes import results_of
 from ddptui.store.overview import Overview, overview
 from ddptui.store.runs import Run, RunError, all_runs
 from ddptui.store.trash import Moved, deleted, discard, restore
 from ddptui.text.words import count, printable
 from ddptui.tui.background import in_background
-from ddptui.tui.screens.base import LabScreen
+from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.widgets.frame import TitleBar
@@ -197,13 +198,11 @@ class RunsScreen(LabScreen):
             return
         older, newer = sorted((known.run for known in runs), key=lambda run: run.name)  # names begin with the time
         try:
-            compared = await in_background(
-                lambda: comparison(*(results_of(run, run.preset()) for run in (older, newer)))
-            )
+            compared = await in_background(partial(_compared, older, newer))
         except (RunError, ComparisonError) as error:
             self.console_app.complain("Cannot be compared", str(error))
         else:
-            self.app.push_screen(CompareScreen(compared))
+            self.app.push_screen(CompareScreen(*compared))
 
     @work
     async def action_delete(self) -> None:
@@ -251,6 +250,12 @@ class RunsScreen(LabScreen):
         for problem in moved.problems:
             self.console_app.complain(failed, problem)
         return moved
+
+
+def _compared(*runs: Run) -> tuple[EndedRun, EndedRun, Comparison]:
+    """Two runs, and their comparison. Raises RunError, ComparisonError."""
+    a, b = (EndedRun(run, preset := run.preset(), results_of(run, preset)) for run in runs)
+    return a, b, comparison(a.results, b.results)
 
 
 def _question(runs: Sequence[Run]) -> str:

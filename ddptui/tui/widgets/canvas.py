@@ -12,6 +12,8 @@ from textual.widget import Widget
 from ddptui.text.drawing import SERIES, Line
 from ddptui.text.words import printable
 
+_COLORS = ("primary", "warning", "success", "accent", "error", "secondary")
+SERIES_COLORS = {kind: f"$text-{color}" for kind, color in zip(SERIES, _COLORS, strict=True)}
 KINDS = (*SERIES, "work", "arrival", "wait", "transfer", "rest", "delay", "unknown", "culprit", "muted", "strong")
 
 
@@ -30,13 +32,7 @@ class Canvas(Widget):
     Canvas > .canvas--culprit { color: $text-error; text-style: bold; }
     Canvas > .canvas--muted { color: $text-muted; }
     Canvas > .canvas--strong { color: $text; text-style: bold; }
-    Canvas > .canvas--series-0 { color: $text-primary; }
-    Canvas > .canvas--series-1 { color: $text-warning; }
-    Canvas > .canvas--series-2 { color: $text-success; }
-    Canvas > .canvas--series-3 { color: $text-accent; }
-    Canvas > .canvas--series-4 { color: $text-error; }
-    Canvas > .canvas--series-5 { color: $text-secondary; }
-    """
+    """ + "".join(f"Canvas > .canvas--{kind} {{ color: {color}; }}\n" for kind, color in SERIES_COLORS.items())
     _drawn: tuple[Size, list[Strip]] | None = None
     _styles_by_kind: dict[str, Style]  # set by `notify_style_update`, which Textual calls before the first drawing
 

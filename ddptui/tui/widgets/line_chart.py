@@ -1,25 +1,43 @@
-"""Values over steps, as lines of braille dots."""
+"""Values over steps or seconds, as lines of braille dots."""
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from textual.reactive import reactive
 
-from ddptui.text.braille import Point, beside_axis, frame, is_finite, labels_of, logarithms, signs_of
+from ddptui.text.braille import (
+    Frame,
+    Point,
+    Signs,
+    beside_axis,
+    column_of,
+    frame,
+    is_finite,
+    labels_of,
+    logarithms,
+    row_of,
+    signs_of,
+)
 from ddptui.text.drawing import Line, linear_ticks, log_ticks, wrap
+from ddptui.text.units import seconds
 from ddptui.tui.widgets.canvas import Canvas
 
 ROWS_PER_TICK = 2
 PART_FOR_LEGEND = 5  # at most a fifth of the height is for it
+NOTHING_YET = "nothing to draw yet"
+
+Across = Literal["steps", "seconds"]  # what the horizontal axis shows
 
 
 class Series(NamedTuple):
     """One line of the chart."""
 
     name: str
-    points: Sequence[Point]  # step and value (None: not finite), by step
+    points: Sequence[Point]  # step or second, and value (None: not finite), by step
     kind: str  # sets the color: "mean", "rank" (one of many), or what `series_kind` returns
+    mark: str = ""  # a character that stands somewhere on the line, to tell it from others without a color
+    said: str | None = None  # in the legend; None: its latest value
 
 
 class LineChart(Canvas):
@@ -31,24 +49,29 @@ class LineChart(Canvas):
     LineChart > .canvas--mean { color: $text-primary; text-style: bold; }
     """
     logarithmic: reactive[bool] = reactive(False)
+    has_legend: reactive[bool] = reactive(True)
     _series: Sequence[Series] = ()
+    _top: int | None = None
+    _across: Across = "steps"
+    _empty = NOTHING_YET
 
-    def show(self, series: Sequence[Series]) -> None:
-        """Draw these series."""
-        self._series = series
+    def show(
+        self, series: Sequence[Series], across: Across = "steps", *, top: int | None = None, empty: str = NOTHING_YET
+    ) -> None:
+        """Draw these series. top: the number of the one that lies over the others. empty: said if there is no point."""
+        self._series, self._across, self._top, self._empty = series, across, top, empty
         self.redraw()
 
     def watch_logarithmic(self) -> None:
         self.redraw()
 
+    def watch_has_legend(self) -> None:
+        self.redraw()
+
     def draw(self, width: int, height: int) -> Sequence[Line]:
         if not any(series.points for series in self._series):
-            return [[("nothing to draw yet", "muted")]]
-        entries: list[Line] = [
-            [("━ ", series.kind), (f"{series.name} ", ""), (_latest(series.points), "strong")]
-            for series in self._series
-        ]
-        legend = wrap(entries, width, max(1, height // PART_FOR_LEGEND))
+            return [[(self._empty, "muted")]]
+        legend = self._legend(width, max(1, height // PART_FOR_LEGEND)) if self.has_legend else []
         rows = height - len(legend) - 1
         if rows < 1:
             return legend
@@ -59,19 +82,41 @@ class LineChart(Canvas):
         ticks = log_ticks if self.logarithmic else linear_ticks
         labels = labels_of(ticks(seen.low, seen.high, max(1, rows // ROWS_PER_TICK)), seen, rows)
         left = max(map(len, labels.values()), default=0) + 1
-        kinds = [series.kind for series in self._series]
-        signs = signs_of(zip(lines, kinds, strict=True), seen, max(1, width - left), rows)
-        first, last = f"step {seen.left:g}", f"{seen.right:g}"
+        signs = self._signs(lines, seen, max(1, width - left), rows)
+        first, last = self._at(seen.left), self._at(seen.right).removeprefix("step ")  # once is enough
         room = width - left - len(first) - len(last)
         scale = ("log scale" if self.logarithmic and room > 10 else "").center(max(1, room))
         return [*beside_axis(signs, labels), [(" " * left + first + scale + last, "muted")], *legend]
 
+    def _legend(self, width: int, most: int) -> list[Line]:
+        entries: list[Line] = [
+            [(f"{series.mark}━ ", series.kind), (f"{series.name} ", ""), (self._said(series), "strong")]
+            for series in self._series
+        ]
+        return wrap(entries, width, most)
 
-def _latest(points: Sequence[Point]) -> str:
-    if not points:
-        return "–"
-    value = points[-1][1]
-    if value is not None and is_finite(value):
-        return f"{value:.4g}"
-    *_, (since, _) = takewhile(lambda point: not is_finite(point[1]), reversed(points))
-    return f"not finite from step {since:g} on"
+    def _signs(self, lines: Sequence[Sequence[Point]], seen: Frame, width: int, height: int) -> Signs:
+        """The lines, the top one last, and their marks, each at another part of the way so that none hides another."""
+        order = sorted(range(len(lines)), key=lambda number: number == self._top)
+        signs = signs_of(((lines[number], self._series[number].kind) for number in order), seen, width, height)
+        for number in order:
+            series = self._series[number]
+            points = [(x, y) for x, y in lines[number] if y is not None and is_finite(y)]
+            if series.mark and points:
+                x, y = points[len(points) * (number + 1) // (len(lines) + 1)]
+                signs[row_of(y, seen, height)][column_of(x, seen, width)] = (series.mark, series.kind)
+        return signs
+
+    def _said(self, series: Series) -> str:
+        if series.said is not None:
+            return series.said
+        if not series.points:
+            return "–"
+        value = series.points[-1][1]
+        if value is not None and is_finite(value):
+            return f"{value:.4g}"
+        *_, (since, _) = takewhile(lambda point: not is_finite(point[1]), reversed(series.points))
+        return f"not finite from {self._at(since)} on"
+
+    def _at(self, x: float) -> str:
+        return f"step {x:g}" if self._across == "steps" else seconds(x)

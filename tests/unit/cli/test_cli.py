@@ -441,6 +441,17 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, two: tuple[str, str]
     assert_refused(ddptui("compare", two[0], timed.name, "--runs", "runs"), f"{timed.name} ran primitives, the other")
 
 
+def test_trials_of_other_names_are_matched_by_hand(two: tuple[str, str]) -> None:
+    matched = ddptui("compare", *two, "--match", "a=b", "--match", "b=a", "--runs", "runs")
+    assert (matched.exit_code, matched.stderr) == (0, "")
+    assert matched.stdout.startswith("B was 33.00 ± 3.00 times slower than A in b | a; B was 11.00 ± 1.00 times faster")
+    for typed, why in (
+        ("a=x", "--match a=x: no trial 'x' in B"),
+        ("a", "--match a: expected a trial of A and one of B"),
+    ):
+        assert_refused(ddptui("compare", *two, "--match", typed, "--runs", "runs"), why)
+
+
 # The rest
 
 

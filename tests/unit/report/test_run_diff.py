@@ -10,7 +10,8 @@ import pytest
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.results import Results
-from ddptui.report.run_diff import ComparisonError, comparison
+from ddptui.report.run_diff import comparison
+from ddptui.report.run_diff.matching import ComparisonError
 from ddptui.report.run_diff.pairs import RANGE
 from ddptui.report.run_diff.render import NO_DIFFERENCE, as_csv, as_json, markdown, text
 from ddptui.report.run_diff.trials import FIGURES, SPOILT
@@ -150,7 +151,8 @@ def test_what_was_disturbed_or_failed_is_named_in_the_answer() -> None:
 def test_runs_without_a_common_trial_say_so_and_what_to_do() -> None:
     compared = comparison(run_of(1), run_with({"x": (1,)}, preset="other"))
     assert compared.answer == (
-        "Nothing to compare: no trial is in both runs (A is of made, B of other); name two runs of the same preset."
+        "Nothing to compare: no trial is in both runs (A is of made, B of other); name two runs of the same preset, or"
+        " match trials by hand: `m` in the console, `--match A=B` in a shell."
     )
     assert "only in B: x" in compared.differences
     assert as_csv(compared) == ",".join(FIGURES) + "\n"

@@ -7,10 +7,14 @@ import pytest
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.results import Results
-from ddptui.report.run_diff.differences import differences
-from ddptui.report.run_diff.pairs import pairs
+from ddptui.report.run_diff import comparison
+from ddptui.report.run_diff.matching import pairs
 from tests.support.builders import journal, load, preset_of, results_for, two_trials
 from tests.support.two_runs import run_of
+
+
+def differences(a: Results, b: Results) -> list[str]:
+    return [*comparison(a, b).differences]
 
 
 def test_trials_of_one_run_alone_are_named_and_not_paired() -> None:

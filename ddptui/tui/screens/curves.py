@@ -1,0 +1,221 @@
+"""The curves of all trials of a run, or of two runs, in one chart: the loss, or the time of a step."""
+
+from collections.abc import Mapping
+from functools import partial
+from string import ascii_lowercase
+from threading import Event
+from typing import ClassVar, Literal, NamedTuple
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.getters import query_one
+from textual.widget import Widget
+from textual.widgets.option_list import Option
+
+from ddptui.analysis.results import RepeatResult, TrialResult
+from ddptui.live.curves import TrialCurves
+from ddptui.report.rows import loss_of, median_of
+from ddptui.report.sentences import status_of
+from ddptui.run.curves import curves_of
+from ddptui.store.runs import Run, RunError
+from ddptui.text.drawing import series_kind
+from ddptui.text.words import count, printable
+from ddptui.tui.background import in_background
+from ddptui.tui.screens.base import ZOOM_KEY, EndedRun, LabScreen
+from ddptui.tui.widgets.canvas import SERIES_COLORS
+from ddptui.tui.widgets.frame import TitleBar
+from ddptui.tui.widgets.line_chart import Across, LineChart, Series
+from ddptui.tui.widgets.lists import Chooser, TwoEnds
+
+Figure = Literal["loss", "step time"]
+MARKS = "123456789" + ascii_lowercase
+FIGURE_OF_TABLE: Mapping[Figure, str] = {"loss": "loss at the end", "step time": "step ms"}
+OF_REPEATS = "the median over the repeats that count"
+
+
+class Entry(NamedTuple):
+    """A trial whose curves show. name: with its run, where there are two."""
+
+    name: str
+    run: Run
+    trial: TrialResult
+
+
+class CurvesScreen(LabScreen):
+    """Reads the journals of all trials in a thread, one after the other; a trial's curve shows once it is read."""
+
+    CSS_PATH = "curves.tcss"
+    PURPOSE = (
+        "The loss of all trials over each other, or the time of their steps. The number on a line is its trial's; the"
+        " figure beside a trial is that of the table."
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "figure", "Figure", tooltip="The loss, or the time of a step"),
+        Binding("space", "put", "In, out", tooltip="Put the trial under the cursor in, or take it out"),
+        Binding("X", "across", "x axis", show=False, tooltip="Steps, or seconds since the first step began"),
+        Binding("L", "log_scale", "Log scale", show=False, tooltip="The figure on a logarithmic scale, and back"),
+        Binding("enter", "only", "Only this", show=False, tooltip="Take all others out, or put all in", priority=True),
+        ZOOM_KEY,
+        Binding("escape", "app.pop_screen", "Back"),
+        Binding("C", "app.pop_screen", "Back", show=False),
+    ]
+    SPARE_KEYS = ("across", "log_scale", "only", "zoom")
+    _chart = query_one(LineChart)
+    _trials = query_one(Chooser)
+
+    def __init__(self, runs: Mapping[str, EndedRun]) -> None:
+        """`runs`: by what stands before the names of their trials."""
+        super().__init__()
+        self._runs = runs
+        self._entries = [
+            Entry(f"{before}{trial.name}", ended.run, trial)
+            for before, ended in runs.items()
+            for trial in ended.results.trials
+        ]
+        self._read: dict[int, TrialCurves] = {}  # by the number of their entry
+        self._out: set[int] = set()  # entries that do not show
+        self._figure: Figure = "loss"
+        self._across: Across = "steps"
+        self._logarithmic: dict[Figure, bool] = {"loss": False, "step time": False}
+        self._left = Event()  # set once the curves are no longer wanted
+
+    def compose_content(self) -> ComposeResult:
+        with Container(id="body"):
+            yield LineChart(id="chart", classes="pane -chosen")
+            yield Chooser(*(Option("", str(number)) for number in range(len(self._entries))), id="trials")
+
+    def on_mount(self) -> None:
+        names = [ended.run.name for ended in self._runs.values()]
+        of_one = next(iter(self._runs.values())).preset.name
+        pair = "   ".join(f"{which} {name}" for which, name in zip("AB", names, strict=False))
+        self.query_one(TitleBar).show(*((f"{of_one} ▸ curves", names[0]) if len(names) == 1 else ("Two runs", pair)))
+        self.watch(self, "maximized", self._give_legend)
+        self._trials.focus()
+        self._show()
+        self._read_all()
+
+    def on_unmount(self) -> None:
+        self._left.set()
+
+    @work
+    async def _read_all(self) -> None:
+        for number, (_, run, trial) in enumerate(self._entries):
+            try:
+                self._read[number] = await in_background(
+                    partial(curves_of, run, trial, lambda: not self._left.is_set())
+                )
+            except RunError as error:
+                self._read[number] = TrialCurves()
+                self.console_app.complain("Cannot be read", str(error))
+            self._show()
+
+    @on(Chooser.OptionHighlighted)
+    def _show(self) -> None:
+        """Bring up to date the chart, what is said of it, and the list."""
+        self._draw()
+        chart, trials = self._chart, self._trials
+        chart.border_title = Content(self._title())
+        chart.border_subtitle = Content(self._subtitle())
+        trials.border_title = Content(f"Trials: {FIGURE_OF_TABLE[self._figure]}")
+        trials.border_subtitle = Content(f"{len(self._entries) - len(self._out)} of {len(self._entries)} in")
+        for number in range(len(self._entries)):
+            trials.replace_option_prompt_at_index(number, self._line(number))
+
+    def _draw(self) -> None:
+        """Draw the lines, the one under the cursor over the others."""
+        chart = self._chart
+        shown = [number for number in range(len(self._entries)) if number not in self._out]
+        top = self._trials.highlighted
+        chart.logarithmic = self._logarithmic[self._figure]
+        chart.show(
+            [self._series(number) for number in shown],
+            self._across,
+            top=shown.index(top) if top in shown else None,
+            empty=self._why_empty(),
+        )
+
+    def _series(self, number: int) -> Series:
+        curves = self._read.get(number, TrialCurves())
+        points = curves.loss if self._figure == "loss" else curves.step_ms
+        drawn = points if self._across == "steps" else curves.over_seconds(points)
+        return Series(self._entries[number].name, drawn, series_kind(number), _mark(number), self._said(number))
+
+    def _title(self) -> str:
+        if self._figure == "loss":
+            return "Loss, the mean over ranks"
+        buckets = sorted({curves.bucket for curves in self._read.values() if curves.step_ms}) or [1]
+        steps = str(buckets[0]) if len(buckets) == 1 else f"{buckets[0]} to {buckets[-1]}"
+        return f"Step time in ms, the median of {'' if buckets == [1] else f'{steps} steps of '}all ranks"
+
+    def _subtitle(self) -> str:
+        if len(self._read) < len(self._entries):
+            return f"reading {len(self._read) + 1} of {len(self._entries)} …"
+        return OF_REPEATS if any(curves.repeats > 1 for curves in self._read.values()) else ""
+
+    def _why_empty(self) -> str:
+        if len(self._out) == len(self._entries):
+            return "all trials are taken out: space puts one in"
+        if len(self._read) < len(self._entries):
+            return f"reading the steps of {count(len(self._entries), 'trial')} …"
+        return "no step was recorded"
+
+    def _line(self, number: int) -> TwoEnds:
+        is_in = number not in self._out
+        is_chosen = number == self._trials.highlighted  # its background may have the color of the line
+        color = "" if is_chosen else SERIES_COLORS[series_kind(number)]
+        name = printable(self._entries[number].name)
+        mark = Content.assemble(f"{'✓' if is_in else ' '} ", (f"{_mark(number):1}━", color), f" {name}")
+        return TwoEnds(mark if is_in else mark.stylize("dim"), Content.styled(self._said(number), "dim"))
+
+    def _said(self, number: int) -> str:
+        """The trial's figure in the table; or why there is no curve."""
+        trial, curves = self._entries[number].trial, self._read.get(number)
+        if curves is None:
+            return "…"
+        if not curves.repeats:
+            return "no step recorded"
+        if not trial.repeats:
+            return status_of(trial)
+        if self._figure == "step time":
+            return median_of(trial, _step_ms, ".2f")
+        loss = loss_of(trial)
+        return "not finite" if loss is None else f"{loss:.3f}"
+
+    def _give_legend(self, maximized: Widget | None) -> None:
+        """The list does not show beside a chart that has the whole screen."""
+        self._chart.has_legend = maximized is not None
+
+    def action_figure(self) -> None:
+        self._figure = "step time" if self._figure == "loss" else "loss"
+        self._show()
+
+    def action_across(self) -> None:
+        self._across = "seconds" if self._across == "steps" else "steps"
+        self._show()
+
+    def action_log_scale(self) -> None:
+        self._logarithmic[self._figure] = not self._logarithmic[self._figure]
+        self._show()
+
+    @on(Chooser.OptionSelected)  # by a click: enter is taken
+    def action_put(self) -> None:
+        if (number := self._trials.highlighted) is not None:
+            self._out ^= {number}
+            self._show()
+
+    def action_only(self) -> None:
+        if (number := self._trials.highlighted) is not None:
+            others = {*range(len(self._entries))} - {number}
+            self._out = set() if self._out == others else others
+            self._show()
+
+
+def _mark(number: int) -> str:
+    return MARKS[number] if number < len(MARKS) else ""
+
+
+def _step_ms(repeat: RepeatResult) -> float | None:
+    return repeat.step_ms.median if repeat.step_ms else None
