@@ -1,6 +1,6 @@
 """The comparison as terminal text, Markdown, CSV and JSON."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -26,14 +26,15 @@ WIDE = 100  # cells of matrices in Markdown, where no terminal gives the width
 STYLES = {"failed": RED, "skipped": DIM}  # of a trial's row, by its status
 
 
-def text(results: Results, preset: Preset, width: int, *, color: bool = False) -> str:
-    """The table and its notes; no line of the table is wider than `width`."""
+def text(results: Results, preset: Preset, width: int, *, color: bool = False, usual: Sequence[str] = ()) -> str:
+    """The table and its notes; no line of the table is wider than `width`. usual: keys of the columns to keep longest
+    where the preset names none."""
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
     blocks = [
         paragraph(preset.title, width),
         paragraph(" ".join(answer(results, preset)), width),
-        tables.as_text(_table(results, preset), width, color=color),
+        tables.as_text(_table(results, preset, preset.columns or usual), width, color=color),
         matrices(results, width),
         note_lines(results, preset),
     ]
@@ -48,17 +49,17 @@ def markdown(results: Results, preset: Preset) -> str:
     blocks = [
         [f"## {preset.title}"],
         [" ".join(answer(results, preset))],
-        tables.as_markdown(_table(results, preset)),
+        tables.as_markdown(_table(results, preset, preset.columns)),
         ["```text", *drawn, "```"] if drawn else [],
         [f"- {line}" for line in note_lines(results, preset)],
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if any(lines)) + "\n"
 
 
-def _table(results: Results, preset: Preset) -> Table:
+def _table(results: Results, preset: Preset, asked_for: Sequence[str]) -> Table:
     rows = rows_of(results, preset)
     styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
-    return Table(columns_of(rows, preset.columns), styles, AT_LEAST)
+    return Table(columns_of(rows, asked_for), styles, AT_LEAST)
 
 
 def as_json(results: Results, preset: Preset) -> str:

@@ -21,7 +21,7 @@ from ddptui.host.folders import expanded, user_data
 from ddptui.store.environment import TOO_DEEP, problem_of, what_matters
 from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
 from ddptui.store.lock import LOCK, lock, opened
-from ddptui.store.presets import as_toml, load
+from ddptui.store.presets import as_toml, load, preset_paths
 from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
@@ -250,16 +250,30 @@ def _is_run(folder: Path) -> bool:
 
 
 def find_run(runs: Path, name: str) -> Run:
-    """A run by its folder, its name, the start of its name, or `last`. Raises RunError."""
+    """A run by its folder, its name, the start of its name, or `last`; by its preset, the last one. Raises RunError."""
     if _is_run(Path(name)):
         return Run(Path(name).absolute())
     known = all_runs(runs)
     fitting = known[:1] if name == "last" else [run for run in known if run.name == name]
     fitting = fitting or [run for run in known if run.name.startswith(name)]
+    if not fitting:
+        fitting = list(itertools.islice((run for run in known if _preset_of(run) == name), 1))
     if len(fitting) == 1:
         return fitting[0]
-    what = f"{len(fitting)} runs begin with {name!r}" if fitting else f"no run {name!r}"
-    raise RunError(f"{what} in {runs}; `ddptui runs` lists them")
+    if fitting:
+        raise RunError(f"{len(fitting)} runs begin with {name!r} in {runs}; `ddptui runs` lists them")
+    with suppress(OSError):  # there is no home to look for presets in
+        if name in preset_paths():
+            raise RunError(f"no run {name!r} in {runs}: the preset has not been run yet; `ddptui run {name}` does so")
+    raise RunError(f"no run {name!r} in {runs}: no name begins so, and no preset of a run; `ddptui runs` lists them")
+
+
+def _preset_of(run: Run) -> str | None:
+    """The name of the preset that was run; None if that cannot be read."""
+    try:
+        return str(run.environment().get("preset"))
+    except RunError:
+        return None
 
 
 @contextmanager

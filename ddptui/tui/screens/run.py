@@ -66,6 +66,9 @@ class RunScreen(Following):
         yield from self.compose_damage()
         yield Panes()
 
+    def on_mount(self) -> None:
+        self.query_one(Comparison).usual = self.console_app.settings.columns
+
     def tick(self) -> None:
         super().tick()
         self._show_due_results()

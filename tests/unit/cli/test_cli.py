@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -73,7 +74,7 @@ def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     ("arguments", "fragment"),
     [
         ((), "which preset? `ddptui presets` lists them"),
-        (("quickstart",), "no command 'quickstart'; to run a preset: `ddptui --preset quickstart`; `ddptui --help`"),
+        (("quickstart",), "no command 'quickstart'; to run this preset: `ddptui run quickstart`"),
         (("shw", "last"), "no command 'shw'; did you mean 'show'?"),
         (("presets", "--fields", "x"), "--fields lists all fields, of no preset: leave out x"),
         (("--preset", "quickstart", "--set", "amp=off"), "one of bf16, fp16; a [[trial]] that leaves it out has none"),
@@ -162,8 +163,8 @@ def on_a_terminal(*words: str, keys: bool = True) -> subprocess.CompletedProcess
         (("--preset", "quickstart"), False, "the console wants a terminal to read keys from"),
         (("--theme", "dracul"), True, "--theme dracul: not one of "),
         (("--preset", "quickstar"), True, "did you mean 'quickstart'?"),
-        (("--repeats", "2"), True, "name it with --preset"),
-        (("--set", "epochs=1"), True, "name it with --preset"),
+        (("--repeats", "2"), True, "name it, as in `ddptui run NAME"),
+        (("--set", "epochs=1"), True, "name it, as in `ddptui run NAME"),
         (("--refresh", "0"), True, "'--refresh'"),
         (("--theme", "nord", "presets"), True, "they mean nothing to a command"),
     ],
@@ -235,7 +236,7 @@ def preset_given_to_run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Pre
     """The preset with which a run would begin."""
     given: list[Preset] = []
 
-    def begin(preset: Preset, runs: Path, *, as_json: bool, retries: int) -> int:
+    def begin(preset: Preset, runs: Path, *, as_json: bool, retries: int, usual: Sequence[str]) -> int:
         given.append(preset)
         return 0
 
@@ -319,7 +320,7 @@ def test_a_preset_that_wants_an_unknown_column_is_refused(tmp_path: Path) -> Non
 def test_without_runs_the_list_says_how_to_make_one(tmp_path: Path) -> None:
     result = ddptui("runs")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == "no runs yet: `ddptui --preset quickstart --no-ui`\n"
+    assert result.stdout == "no runs yet: `ddptui run quickstart`\n"
 
 
 @pytest.fixture

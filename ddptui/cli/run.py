@@ -1,0 +1,125 @@
+"""`ddptui run`: a preset in the console or headless; `begin` also finishes an interrupted run."""
+
+import gc
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddptui.cli.common import (
+    InSections,
+    PresetRequest,
+    Refusal,
+    RunOptions,
+    interruptible,
+    load_preset,
+    load_settings,
+    refusing,
+    run_options,
+    taken,
+)
+from ddptui.cli.completion import presets_and_files
+
+if TYPE_CHECKING:
+    from ddptui.config.preset import Preset
+    from ddptui.config.settings import Settings
+    from ddptui.store.runs import Run
+
+WHICH = "which preset? `ddptui presets` lists them; then `ddptui run NAME`"
+
+
+@click.command(cls=InSections)
+@click.argument("name", metavar="NAME_OR_FILE", required=False, shell_complete=presets_and_files)
+@run_options
+@click.pass_obj
+def run(obj: dict[str, Any], /, name: str | None, **options: Any) -> None:
+    """Run a preset, in the console or headless.
+
+    On a terminal the console opens with it; with --no-ui or --json, or in a pipe, it runs headless.
+    """
+    if not name:
+        raise Refusal(WHICH)
+    typed = taken(options)
+    before = obj["assignments"], obj["engine"], obj["runs"]  # `ddptui --set KEY=VALUE run NAME`
+    typed = typed._replace(runs=typed.runs or before[2])
+    request = PresetRequest(
+        name, before[0] + typed.assignments, typed.repeats, before[1] | (typed.engine or {}), retry=not typed.no_retry
+    )
+    sys.exit(begin(request, None, typed))
+
+
+def begin(request: PresetRequest, resume: str | None, typed: RunOptions) -> int:
+    """Run a preset or resume a run; without either, open the console. Returns the exit code. Raises Refusal."""
+    if typed.runs == "":
+        raise Refusal("--runs names no folder: leave it out for the default one")
+    settings = load_settings()
+    if not typed.asks_for_headless and sys.stdout.isatty():
+        return open_console(request, resume, typed, settings)
+    if typed.theme or typed.refresh:
+        raise Refusal("--theme and --refresh are for the console's screens: leave them out when running headless")
+    if not resume and request.name is None:
+        raise Refusal(WHICH)
+    return run_headless(request, resume, typed, settings)
+
+
+def run_headless(request: PresetRequest, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
+    """Run a preset, or launch what is missing in a run; progress goes to stderr, the comparison to stdout."""
+    from ddptui.run import headless
+    from ddptui.run.lab import RETRIES
+    from ddptui.store.runs import runs_folder
+
+    retries = RETRIES if request.retry else 0
+    as_json, usual = typed.as_json, settings.columns
+
+    def work() -> int:
+        folder = runs_folder(typed.runs)
+        if resume:
+            run, preset = _resumable(resume, folder)
+            return headless.resume(preset, run, as_json=as_json, retries=retries, usual=usual)
+        return headless.run(load_preset(request), folder, as_json=as_json, retries=retries, usual=usual)
+
+    return interruptible(work)
+
+
+def open_console(request: PresetRequest, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
+    """Open the console's screens: on a preset, on a run to resume, or on the start screen. Raises Refusal."""
+    gc.disable()  # until the first screen is drawn: collecting while all is being built takes a tenth of the start
+    from ddptui.config.settings import THEMES
+    from ddptui.host.folders import user_config
+    from ddptui.store.runs import RunError, runs_folder
+
+    if not sys.stdin.isatty():
+        raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")
+    if typed.theme is not None and typed.theme not in THEMES:
+        raise Refusal(f"--theme {typed.theme}: not one of {', '.join(THEMES)}")
+    if request.name is None and (request.assignments or request.repeats or request.engine):
+        raise Refusal("--set, --repeats and --engine change a preset: name it, as in `ddptui run NAME --set KEY=VALUE`")
+    user_config("presets")  # raises where there is no home, before a screen would
+    folder = runs_folder(typed.runs)
+    preset = load_preset(request) if request.name is not None else None
+    with refusing(RunError):
+        resumed = _resumable(resume, folder) if resume is not None else None
+
+    from ddptui.tui.start import start
+
+    return start(
+        folder,
+        preset,
+        resumed,
+        settings=settings,
+        refreshes_per_s=typed.refresh,
+        theme=typed.theme,
+        retry=request.retry,
+    )
+
+
+def _resumable(name: str, runs: Path) -> "tuple[Run, Preset]":
+    """A run and its preset, if that can be started here. Raises RunError, Refusal."""
+    from ddptui.config.parser import PresetError
+    from ddptui.engines.preflight import prepare
+    from ddptui.store.runs import find_run
+
+    run = find_run(runs, name)
+    with refusing(PresetError):
+        return run, prepare(run.preset())
