@@ -4,13 +4,14 @@ Nothing is printed where a list cannot be made: the shell shows a line that is b
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
+    ZshComplete,
     add_completion_class,
     get_completion_class,
     shell_complete,
@@ -70,7 +71,7 @@ class Bash(BashComplete):
 
 complete -o nosort -F %(complete_func)s %(prog_name)s
 """
-    _before = ""  # what bash has split off the word
+    _before = ""  # what bash has split off the value
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """The words before the one at the cursor, and that one, each as it was typed."""
@@ -80,7 +81,8 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
             joins = bool(words) and word and (word.startswith("=") or words[-1].endswith("="))
             words = [*words[:-1], words[-1] + word] if joins else [*words, word]
         *args, whole = words
-        self._before = whole.removesuffix("" if last == "=" else last)
+        before = whole.removesuffix("" if last == "=" else last)
+        self._before = before.partition("=")[2] if before.startswith("--") else before  # --set=launch=sp
         return args, whole
 
     def format_completion(self, item: CompletionItem[str]) -> str:
@@ -88,11 +90,22 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
         return f"{item.type},{item.value.removeprefix(self._before)}"
 
 
+@add_completion_class
+class Zsh(ZshComplete):
+    """Zsh puts a space after a word, unless the script says otherwise: after `world_size=` comes the value."""
+
+    source_template = ZshComplete.source_template.replace(
+        "compadd -U -V unsorted -a completions",
+        """local -a fields values
+        fields=(${(M)completions:#*=})
+        values=(${completions:#*=})
+        (( $#fields )) && compadd -U -S '' -V unsorted -a fields
+        (( $#values )) && compadd -U -V unsorted -a values""",
+    )
+
+
 def _plain(values: Iterable[str], incomplete: str) -> Items:
     return [CompletionItem(value) for value in values if value.startswith(incomplete) and not UNSAFE.search(value)]
-
-
-Completer = Callable[[click.Context, click.Parameter, str], Items]
 
 
 def presets_and_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:

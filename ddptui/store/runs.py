@@ -28,6 +28,7 @@ RUNS_VARIABLE = "DDPTUI_RUNS"
 JOURNAL = "messages.jsonl"  # in a repeat's folder
 DISTURBED = "disturbed"  # ends the name of a repeat's folder that was set aside
 STAMP_FORMAT = "%Y%m%d-%H%M%S"  # what a run's name begins with: the local time of its start
+LISTS = "`ddptui runs` lists them"
 MOST_BYTES = 64 * 2**20  # of results.json or environment.json: the results of 90,000 ranks
 
 Read = TypeVar("Read")
@@ -257,23 +258,26 @@ def find_run(runs: Path, name: str) -> Run:
     fitting = known[:1] if name == "last" else [run for run in known if run.name == name]
     fitting = fitting or [run for run in known if run.name.startswith(name)]
     if not fitting:
-        fitting = list(itertools.islice((run for run in known if _preset_of(run) == name), 1))
+        fitting = list(itertools.islice((run for run in known if _is_of(run, name)), 1))
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise RunError(f"{len(fitting)} runs begin with {name!r} in {runs}; `ddptui runs` lists them")
+        raise RunError(f"{len(fitting)} runs begin with {name!r} in {runs}; {LISTS}")
+    why = f"no name begins so, and no preset of a run; {LISTS}"
+    if not known:
+        why = "there is none yet; `ddptui run quickstart` makes one"
     with suppress(OSError):  # there is no home to look for presets in
         if name in preset_paths():
-            raise RunError(f"no run {name!r} in {runs}: the preset has not been run yet; `ddptui run {name}` does so")
-    raise RunError(f"no run {name!r} in {runs}: no name begins so, and no preset of a run; `ddptui runs` lists them")
+            why = f"this preset has not been run yet; `ddptui run {name}`"
+    raise RunError(f"no run {name!r} in {runs}: {why}")
 
 
-def _preset_of(run: Run) -> str | None:
-    """The name of the preset that was run; None if that cannot be read."""
+def _is_of(run: Run, preset: str) -> bool:
+    """Whether a preset of this name was run, as far as can be read."""
     try:
-        return str(run.environment().get("preset"))
+        return bool(run.environment().get("preset") == preset)
     except RunError:
-        return None
+        return False
 
 
 @contextmanager
