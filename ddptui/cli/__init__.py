@@ -16,11 +16,10 @@ from ddptui import __version__
 from ddptui.cli import door
 from ddptui.cli.common import (
     INTERRUPTED,
+    NOTHING_TYPED,
     USAGE_ERROR,
     InSections,
-    PresetRequest,
     Refusal,
-    RunOptions,
     handle,
     os_error_line,
     run_options,
@@ -116,19 +115,16 @@ def main(context: click.Context, /, preset: str | None, resume: str | None, **op
     """
     typed = taken(options)
     context.obj = {"runs": typed.runs, "assignments": typed.assignments, "engine": typed.engine}
-    if typed.runs == "":
-        raise Refusal("--runs names no folder: leave it out for the default one")
     if command := context.invoked_subcommand:
         if typed.engine and command not in ("presets", "run"):
             raise Refusal("--engine and its options say where a preset runs; they mean nothing to this command")
-        if preset or resume or typed._replace(assignments=(), runs=None, engine=None) != RunOptions():
+        if preset or resume or typed._replace(assignments=(), runs=None, engine={}) != NOTHING_TYPED:
             where = "give them after it: `ddptui run NAME …`" if command == "run" else "they mean nothing to a command"
             raise Refusal(f"--preset and its options run a preset or the console; {where}")
         return
     if resume and (preset or typed.assignments or typed.repeats or typed.engine):
         raise Refusal("--resume keeps the run's own settings: leave out --preset, --set, --repeats and --engine")
-    request = PresetRequest(preset, typed.assignments, typed.repeats, typed.engine, retry=not typed.no_retry)
-    sys.exit(begin(request, resume, typed))
+    sys.exit(begin(preset, resume, typed))
 
 
 for commands in GROUPS.values():

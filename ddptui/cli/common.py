@@ -19,9 +19,18 @@ USAGE_ERROR = 2
 INTERRUPTED = 130  # as a shell reports SIGINT: 128 + 2
 ENGINES = ("local", "join", "slurm")  # EngineName in config/engine.py, whose import would slow down every command
 
+
+def _named(context: click.Context, parameter: click.Parameter, folder: str | None) -> str | None:
+    """The folder, which has a name. Raises Refusal."""
+    if folder == "":
+        raise Refusal("--runs names no folder: leave it out for the default one")
+    return folder
+
+
 RUNS_OPTION = click.option(
     "--runs",
     metavar="DIR",
+    callback=_named,
     help="Folder of runs (default: DDPTUI_RUNS, or your data folder).",
     shell_complete=folders,
 )
@@ -92,19 +101,22 @@ class Whole(click.IntRange):
 class RunOptions(NamedTuple):
     """The options of a run that have been typed. engine: by key of [engine]; runs: the folder of runs."""
 
-    no_ui: bool = False
-    as_json: bool = False
-    assignments: tuple[str, ...] = ()
-    repeats: int | None = None
-    no_retry: bool = False
-    theme: str | None = None
-    refresh: float | None = None
-    runs: str | None = None
-    engine: dict[str, Any] | None = None
+    no_ui: bool
+    as_json: bool
+    assignments: tuple[str, ...]
+    repeats: int | None
+    no_retry: bool
+    theme: str | None
+    refresh: float | None
+    runs: str | None
+    engine: dict[str, Any]
 
     @property
     def asks_for_headless(self) -> bool:
         return self.no_ui or self.as_json
+
+
+NOTHING_TYPED = RunOptions(False, False, (), None, False, None, None, None, {})
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -41,18 +41,17 @@ def run(obj: dict[str, Any], /, name: str | None, **options: Any) -> None:
     if not name:
         raise Refusal(WHICH)
     typed = taken(options)
-    before = obj["assignments"], obj["engine"], obj["runs"]  # `ddptui --set KEY=VALUE run NAME`
-    typed = typed._replace(runs=typed.runs or before[2])
-    request = PresetRequest(
-        name, before[0] + typed.assignments, typed.repeats, before[1] | (typed.engine or {}), retry=not typed.no_retry
+    typed = typed._replace(  # `ddptui --set KEY=VALUE run NAME`
+        runs=obj["runs"] if typed.runs is None else typed.runs,
+        assignments=obj["assignments"] + typed.assignments,
+        engine=obj["engine"] | typed.engine,
     )
-    sys.exit(begin(request, None, typed))
+    sys.exit(begin(name, None, typed))
 
 
-def begin(request: PresetRequest, resume: str | None, typed: RunOptions) -> int:
+def begin(preset: str | None, resume: str | None, typed: RunOptions) -> int:
     """Run a preset or resume a run; without either, open the console. Returns the exit code. Raises Refusal."""
-    if typed.runs == "":
-        raise Refusal("--runs names no folder: leave it out for the default one")
+    request = PresetRequest(preset, typed.assignments, typed.repeats, typed.engine, retry=not typed.no_retry)
     settings = load_settings()
     if not typed.asks_for_headless and sys.stdout.isatty():
         return open_console(request, resume, typed, settings)

@@ -319,7 +319,18 @@ SURROUNDINGS = {
     "no locale": Case(("--preset", PRESET), "unknown key", {PRESET: "\"für wén\" = 1"},
                       {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}),
 }  # fmt: skip
-CASES = FILES | PRESETS | DELAYS | FLAGS | RUNS | PROJECTIONS | SURROUNDINGS
+SETTINGS = "home/.config/ddptui/config.toml"
+CONFIG = {
+    "settings that are no TOML": run(says="config.toml: is not valid TOML", files={SETTINGS: "theme = "}),
+    "an unknown setting": run(says="them: unknown key; did you mean 'theme'?", files={SETTINGS: "them = 1"}),
+    "a theme that nobody has": Case(("--no-ui",), "did you mean 'nord'?", {SETTINGS: 'theme = "nrod"'}),
+    "a key that is a number": Case(("show", "x"), "keys.play: expected a key", {SETTINGS: "[keys]\nplay = 1"}),
+    "settings to show": Case(("config",), "refresh: expected a number from 0.2", {SETTINGS: "refresh = true"}),
+    "settings for a training that is watched": Case(
+        ("watch", "--no-ui", "--", "true"), 'columns[0]: no column "x"', {SETTINGS: 'columns = ["x"]'}
+    ),
+}
+CASES = FILES | PRESETS | DELAYS | FLAGS | RUNS | PROJECTIONS | SURROUNDINGS | CONFIG
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> None:

@@ -90,6 +90,8 @@ COMMANDS = {
     "option": (f"--{EVIL}",),
     "command": (EVIL,),
     "theme": ("--theme", EVIL, "--no-ui"),
+    "run": ("run", EVIL),
+    "runs as JSON": ("runs", "--json"),
 }
 
 
