@@ -156,10 +156,10 @@ def themes(context: click.Context, parameter: click.Parameter, incomplete: str) 
 
 
 def strategies(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Strategies that send."""
+    """Strategies that average."""
     from ddptui.config.strategies import STRATEGIES
 
-    return _plain((name for name, facts in STRATEGIES.items() if facts.sends), incomplete)
+    return _plain((name for name in STRATEGIES if name != "none"), incomplete)
 
 
 def column_keys(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
