@@ -14,22 +14,13 @@ import click
 
 from ddptui import __version__
 from ddptui.cli import door
-from ddptui.cli.common import (
-    INTERRUPTED,
-    NOTHING_TYPED,
-    USAGE_ERROR,
-    InSections,
-    Refusal,
-    handle,
-    os_error_line,
-    run_options,
-    taken,
-)
+from ddptui.cli.common import INTERRUPTED, USAGE_ERROR, Refusal, handle, os_error_line
 from ddptui.cli.completion import VARIABLE, complete, completion, presets_and_files, run_names
 from ddptui.cli.config import config
 from ddptui.cli.init import init
 from ddptui.cli.inspect import columns, compare, presets, project, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
+from ddptui.cli.options import NOTHING_TYPED, InSections, run_options, taken
 from ddptui.cli.run import begin, run
 from ddptui.cli.trash import delete, restore
 from ddptui.cli.watch import attach, watch

@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddptui.cli.common import (
-    RUNS_OPTION,
-    SET_OPTION,
-    InSections,
-    PresetRequest,
-    Refusal,
-    engine_options,
-    given,
-    load_preset,
-    load_settings,
-    refusing,
-)
+from ddptui.cli.common import PresetRequest, Refusal, load_preset, load_settings, refusing
 from ddptui.cli.completion import column_keys, files, presets_and_files, run_names, strategies
+from ddptui.cli.options import RUNS_OPTION, SET_OPTION, InSections, engine_options, given
 
 if TYPE_CHECKING:
     from ddptui.analysis.results import Results

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from ddptui.cli.common import RUNS_OPTION, PresetRequest, Refusal, interruptible, load_preset, refusing
+from ddptui.cli.common import PresetRequest, Refusal, interruptible, load_preset, refusing
 from ddptui.cli.completion import presets_and_files, strategies
+from ddptui.cli.options import RUNS_OPTION
 
 SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 

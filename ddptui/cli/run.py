@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddptui.cli.common import (
-    InSections,
-    PresetRequest,
-    Refusal,
-    RunOptions,
-    interruptible,
-    load_preset,
-    load_settings,
-    refusing,
-    run_options,
-    taken,
-)
+from ddptui.cli.common import PresetRequest, Refusal, interruptible, load_preset, load_settings, refusing
 from ddptui.cli.completion import presets_and_files
+from ddptui.cli.options import InSections, RunOptions, run_options, taken
 
 if TYPE_CHECKING:
     from ddptui.config.preset import Preset

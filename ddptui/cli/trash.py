@@ -4,8 +4,9 @@ from typing import Any
 
 import click
 
-from ddptui.cli.common import RUNS_OPTION, Refusal, refusing
+from ddptui.cli.common import Refusal, refusing
 from ddptui.cli.completion import run_names
+from ddptui.cli.options import RUNS_OPTION
 
 
 @click.command()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from ddptui.cli.common import RUNS_OPTION, SET_OPTION, Refusal, interruptible, load_settings, overrides_of, refusing
+from ddptui.cli.common import Refusal, interruptible, load_settings, overrides_of, refusing
 from ddptui.cli.completion import files, run_names
+from ddptui.cli.options import RUNS_OPTION, SET_OPTION
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddptui import __version__
-from ddptui.cli import common, inspect, machine, main
+from ddptui.cli import inspect, machine, main, options
 from ddptui.config.engine import EngineName
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
@@ -264,7 +264,7 @@ EVERY_OPTION = {
 
 
 def test_run_takes_what_the_option_preset_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[object] = []
+    begun: list[tuple[Preset, Path, dict[str, object]]] = []
 
     def begin(preset: Preset, runs: Path, **how: object) -> int:
         begun.append((preset, runs, how))
@@ -284,7 +284,7 @@ def test_run_takes_what_the_option_preset_takes(tmp_path: Path, monkeypatch: pyt
         result = ddptui(*typed)
         assert result.exit_code == 0, result.output
     assert begun == [begun[0]] * 4
-    [(preset, runs, how)] = begun[:1]  # type: ignore[misc]
+    preset, runs, how = begun[0]
     assert (preset.repeats, preset.trials[0].epochs, preset.engine.name, preset.engine.nodes) == (2, 1, "join", 2)
     assert (runs, how) == (tmp_path / "elsewhere", {"as_json": True, "retries": 0, "usual": ()})
 
@@ -532,7 +532,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, two: tuple[str, str]
 
 def test_the_choices_which_the_command_line_spells_out_are_those_that_there_are() -> None:
     """It may not import them, since it must start fast."""
-    assert get_args(EngineName) == common.ENGINES
+    assert get_args(EngineName) == options.ENGINES
     assert get_args(Scaling) == inspect.SCALINGS
     assert set(inspect.PAGE_FORMATS) == set(formats.FORMATS)
     assert set(inspect.FORMATS) == {"table", "trace", *table.FORMATS, *formats.FORMATS}
