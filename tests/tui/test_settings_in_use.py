@@ -12,9 +12,11 @@ from ddptui.store.outcomes import results_of
 from ddptui.tui import start as program
 from ddptui.tui.app import Console
 from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.comparison import Comparison
 from tests.support.builders import journal, two_trials, write_run
 from tests.tui.opened import Opened, opened, toasts, until
+from tests.tui.recordings import moment_s, playback
 
 
 def test_a_theme_that_is_chosen_on_a_screen_is_written_into_the_file(tmp_path: Path) -> None:
@@ -74,6 +76,27 @@ def test_columns_of_the_settings_stay_in_sight_where_the_preset_names_none(
             assert dropped not in table.shown
 
     asyncio.run(session())
+
+
+def test_columns_of_the_settings_stay_in_sight_while_a_run_goes_on(tmp_path: Path) -> None:
+    told = playback()
+    told.seek(moment_s(told, "late", 60))
+
+    async def session(columns: tuple[str, ...]) -> list[str]:
+        screen = RunScreen(told)
+        app = Opened(tmp_path / "runs", screen)
+        app.settings = Settings(columns=columns)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await app.mounted
+            screen.tick()
+            await pilot.press("2")
+            table = screen.query_one(Comparison)
+            await until(pilot, lambda: table.shown)
+            return table.shown
+
+    without, with_it = (asyncio.run(session(columns)) for columns in ((), ("launch",)))
+    assert "launch" not in without
+    assert "launch" in with_it
 
 
 @pytest.mark.parametrize(
