@@ -257,6 +257,14 @@ def preset_given_to_run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Pre
     return given[0]
 
 
+def write_settings(folder: Path, text: str) -> Path:
+    """This user's settings."""
+    file = folder / "config" / "ddptui" / "config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
 EVERY_OPTION = {
     "--repeats": "2", "--set": "epochs=1", "--no-retry": None, "--engine": "join", "--nodes": "2", "--json": None,
     "--runs": "elsewhere",
@@ -274,6 +282,7 @@ def test_run_takes_what_the_option_preset_takes(tmp_path: Path, monkeypatch: pyt
     words = [word for pair in EVERY_OPTION.items() for word in pair if word]
     before = ("--set", "epochs=1", "--engine", "join", "--nodes", "2", "--runs", "elsewhere")
     after = ("--repeats", "2", "--no-retry", "--json")
+    write_settings(tmp_path, 'columns = ["startup"]')
     path = str(write_preset(tmp_path, "repeats = 3\n" + TINY))
     for typed in (
         ("--preset", path, *words),
@@ -286,7 +295,7 @@ def test_run_takes_what_the_option_preset_takes(tmp_path: Path, monkeypatch: pyt
     assert begun == [begun[0]] * 4
     preset, runs, how = begun[0]
     assert (preset.repeats, preset.trials[0].epochs, preset.engine.name, preset.engine.nodes) == (2, 1, "join", 2)
-    assert (runs, how) == (tmp_path / "elsewhere", {"as_json": True, "retries": 0, "usual": ()})
+    assert (runs, how) == (tmp_path / "elsewhere", {"as_json": True, "retries": 0, "usual": ("startup",)})
 
 
 def test_run_has_every_option_that_the_program_has_for_a_preset() -> None:
@@ -577,8 +586,7 @@ def test_the_settings_are_told_with_their_file(tmp_path: Path, monkeypatch: pyte
         "columns  none          default",
         "keys     none          default",
     ]
-    file.parent.mkdir(parents=True)
-    file.write_text('theme = "nord"\n[keys]\nplay = "a"\n')
+    write_settings(tmp_path, 'theme = "nord"\n[keys]\nplay = "a"\n')
     monkeypatch.setenv("TEXTUAL_THEME", "dracula")
     first, _, theme, *_, keys = ddptui("config").stdout.splitlines()
     assert (first, theme.split(maxsplit=2)) == (str(file), ["theme", "dracula", "environment: TEXTUAL_THEME"])
@@ -588,8 +596,6 @@ def test_the_settings_are_told_with_their_file(tmp_path: Path, monkeypatch: pyte
 def test_the_columns_of_the_settings_are_kept_where_a_preset_names_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "config" / "ddptui" / "config.toml"
-    file.parent.mkdir(parents=True)
     write_run(tmp_path / "runs", two_trials(), journal("a"), journal("b", step_ms=20))
     write_run(tmp_path / "others", two_trials(columns=["samples"]), journal("a"), journal("b", step_ms=20))
 
@@ -598,7 +604,7 @@ def test_the_columns_of_the_settings_are_kept_where_a_preset_names_none(
 
     monkeypatch.setenv("COLUMNS", "40")
     assert "start s" not in header("runs")
-    file.write_text('columns = ["startup"]')
+    write_settings(tmp_path, 'columns = ["startup"]')
     assert "start s" in header("runs")
     assert "start s" not in header("others")
     assert "samples/s" in header("others")
