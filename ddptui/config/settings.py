@@ -25,7 +25,7 @@ class SettingsError(ValueError):
 
 class Settings(msgspec.Struct, frozen=True):
     """What the user has set. theme: None means one for the terminal's background. refresh: screen refreshes per second;
-    None means the default. columns: keys of columns to show where a preset names none. keys: by action, its keys."""
+    None means the default. columns: keys of columns to keep in sight. keys: by action, its keys."""
 
     theme: str | None = None
     refresh: float | None = None

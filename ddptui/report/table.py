@@ -27,14 +27,14 @@ STYLES = {"failed": RED, "skipped": DIM}  # of a trial's row, by its status
 
 
 def text(results: Results, preset: Preset, width: int, *, color: bool = False, usual: Sequence[str] = ()) -> str:
-    """The table and its notes; no line of the table is wider than `width`. usual: keys of the columns to keep longest
-    where the preset names none."""
+    """The table and its notes; no line of the table is wider than `width`. usual: keys of the columns that
+    the user wants seen of every preset."""
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
     blocks = [
         paragraph(preset.title, width),
         paragraph(" ".join(answer(results, preset)), width),
-        tables.as_text(_table(results, preset, preset.columns or usual), width, color=color),
+        tables.as_text(_table(results, preset, usual), width, color=color),
         matrices(results, width),
         note_lines(results, preset),
     ]
@@ -49,17 +49,17 @@ def markdown(results: Results, preset: Preset) -> str:
     blocks = [
         [f"## {preset.title}"],
         [" ".join(answer(results, preset))],
-        tables.as_markdown(_table(results, preset, preset.columns)),
+        tables.as_markdown(_table(results, preset)),
         ["```text", *drawn, "```"] if drawn else [],
         [f"- {line}" for line in note_lines(results, preset)],
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if any(lines)) + "\n"
 
 
-def _table(results: Results, preset: Preset, asked_for: Sequence[str]) -> Table:
+def _table(results: Results, preset: Preset, usual: Sequence[str] = ()) -> Table:
     rows = rows_of(results, preset)
     styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
-    return Table(columns_of(rows, asked_for), styles, AT_LEAST)
+    return Table(columns_of(rows, preset.columns, usual), styles, AT_LEAST)
 
 
 def as_json(results: Results, preset: Preset) -> str:

@@ -56,10 +56,11 @@ def test_a_theme_that_cannot_be_kept_is_told_and_stays_for_the_session(tmp_path:
     [
         ((), (), "train", "startup"),
         (("startup",), (), "startup", "samples"),
-        (("startup",), ("samples",), "samples", "startup"),
+        (("startup",), ("samples",), "startup", "step"),
+        (("startup", "overlap", "step"), ("samples",), "samples", "overlap"),
     ],
 )
-def test_columns_of_the_settings_stay_in_sight_where_the_preset_names_none(
+def test_columns_of_the_settings_stay_in_sight_beside_those_of_the_preset(
     columns: tuple[str, ...], named: tuple[str, ...], shown: str, dropped: str, tmp_path: Path
 ) -> None:
     preset = two_trials(columns=[*named])

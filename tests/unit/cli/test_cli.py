@@ -593,7 +593,7 @@ def test_the_settings_are_told_with_their_file(tmp_path: Path, monkeypatch: pyte
     assert keys.split() == ["keys.play", "a", "file"]
 
 
-def test_the_columns_of_the_settings_are_kept_where_a_preset_names_none(
+def test_the_columns_of_the_settings_are_kept_after_those_of_the_preset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_run(tmp_path / "runs", two_trials(), journal("a"), journal("b", step_ms=20))
@@ -602,7 +602,7 @@ def test_the_columns_of_the_settings_are_kept_where_a_preset_names_none(
     def header(runs: str) -> str:
         return next(line for line in ddptui("show", "last", "--runs", runs).stdout.splitlines() if "train s" in line)
 
-    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("COLUMNS", "32")
     assert "start s" not in header("runs")
     write_settings(tmp_path, 'columns = ["startup"]')
     assert "start s" in header("runs")
