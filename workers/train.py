@@ -1,5 +1,6 @@
 """The loop that every rank runs: data, forward, backward, aggregate, optimizer."""
 
+import sys
 from contextlib import nullcontext
 
 import msgspec
@@ -23,6 +24,8 @@ from workers.training.loader import first_epoch, make_loader, on_device
 from workers.training.models import compiled, input_shape, make_model, memory_format, set_dtype, with_sync_batchnorm
 from workers.training.optimizer import autocast, make_optimizer, make_scaler, optimize
 
+UNTIL_STOPPED = sys.maxsize  # steps
+
 
 def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock: Clock | None = None) -> nn.Module:
     """Train one rank's replica of the model, and report its progress. Returns the bare model."""
@@ -44,7 +47,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
     loader = make_loader(trial, data.train, share, device)
     optimizer = make_optimizer(trial, model)
     scaler = make_scaler(trial, device)
-    steps = trial.steps or trial.epochs * len(share)
+    steps = trial.steps or trial.epochs * len(share) or UNTIL_STOPPED
 
     # The instruments, which watch from outside, and the faults, which break on purpose.
     clock = clock or clock_of(device)  # in `dp` it is given: its replicas share it
@@ -53,7 +56,8 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
     me.reporter.position = tap.position
     faults = Faults(trial.fault, me.rank)
     batches = first_epoch(loader)
-    progress.ready(steps, parameters=sum(parameter.numel() for parameter in model.parameters()), start_ns=me.start_ns)
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    progress.ready(None if steps == UNTIL_STOPPED else steps, parameters=numbers, start_ns=me.start_ns)
 
     for step in range(steps):
         epoch, batch = divmod(step, len(share))
@@ -108,6 +112,8 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
         progress.step(record, clock)
         if trial.hash_every and (step + 1) % trial.hash_every == 0:
             progress.fingerprint(fingerprint(model, me.rank, step))
+        if step == window[-1] and is_stopped(me, step):
+            break
 
     delays.end()
     tap.close()
@@ -134,6 +140,11 @@ def samples_per_update(step: int, window: range, share: Share, trial: Trial) -> 
 def mean_loss(total: Tensor, labels: Tensor) -> Tensor:
     """The mean loss of this rank's own samples; 0 if it has none."""
     return total.detach() / max(1, len(labels))
+
+
+def is_stopped(me: Rank, step: int) -> bool:
+    """Whether the console wants no step after this one. It names the last step ahead, so that all ranks end with it."""
+    return me.reporter.last_step is not None and step >= me.reporter.last_step
 
 
 def take_new_delays(me: Rank) -> None:

@@ -25,17 +25,21 @@ END_S: dict[StartKind, float] = {"warm": 0.3, "cold": 1.7}
 
 
 class Estimate(NamedTuple):
-    """A duration in s."""
+    """A duration in s; infinite: until the user stops it."""
 
     s: float
     at_least: bool = False  # it is a lower bound, since of some trial only the start-up is known
 
     def __str__(self) -> str:
+        if self.s == math.inf:
+            return "until you stop it"
         return f"at least {_rounded(self.s, math.floor)}" if self.at_least else f"~{_rounded(self.s, round)}"
 
 
 def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
     """The estimate for a whole run of a preset. past: earlier results, newest first. None: nothing similar was run."""
+    if any(trial.trains_until_stopped for trial in preset.trials):
+        return Estimate(math.inf)
     launches = [_launch(trial, preset, past) for trial in preset.trials]
     known = [launch for launch in launches if launch is not None]
     if not known:
@@ -107,7 +111,7 @@ def _steps(trial: Trial, then: Trial, steps_then: float) -> float | None:
     """How many steps the trial will make. None: not known."""
     if trial.steps is not None:
         return trial.steps
-    if then.steps is not None:
+    if then.steps is not None or not then.epochs:
         return None  # that run was cut short: how many steps an epoch has is not known
     return steps_then * then.batch_size / then.epochs * trial.epochs / trial.batch_size
 

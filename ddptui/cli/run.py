@@ -54,6 +54,7 @@ def begin(preset: str | None, resume: str | None, typed: RunOptions) -> int:
 
 def run_headless(request: PresetRequest, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
     """Run a preset, or launch what is missing in a run; progress goes to stderr, the comparison to stdout."""
+    from ddptui.config.parser import PresetError
     from ddptui.run import headless
     from ddptui.run.lab import RETRIES
     from ddptui.store.runs import runs_folder
@@ -63,10 +64,11 @@ def run_headless(request: PresetRequest, resume: str | None, typed: RunOptions, 
 
     def work() -> int:
         folder = runs_folder(typed.runs)
-        if resume:
-            run, preset = _resumable(resume, folder)
-            return headless.resume(preset, run, as_json=as_json, retries=retries, usual=usual)
-        return headless.run(load_preset(request), folder, as_json=as_json, retries=retries, usual=usual)
+        with refusing(PresetError):
+            if resume:
+                run, preset = _resumable(resume, folder)
+                return headless.resume(preset, run, as_json=as_json, retries=retries, usual=usual)
+            return headless.run(load_preset(request), folder, as_json=as_json, retries=retries, usual=usual)
 
     return interruptible(work)
 

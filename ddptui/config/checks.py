@@ -114,6 +114,8 @@ def check_trial(trial: Trial) -> None:
         raise TrialError("world_size", "launch = 'single' is one rank; choose another launch mode for more")
     if trial.steps is not None and trial.steps <= trial.warmup_steps:
         raise TrialError("steps", f"{trial.steps} steps leave none after {trial.warmup_steps} warm-up steps")
+    if trial.trains_until_stopped and trial.instruments == "off":
+        raise TrialError("epochs", "0 trains until you stop it, but without instruments no rank reports before its end")
     if trial.steps is not None and trial.hash_every is not None and trial.hash_every > trial.steps:
         raise TrialError("hash_every", f"every {trial.hash_every} of {trial.steps} steps: it would never happen")
     if trial.batch_size < trial.world_size and trial.primitives is None:

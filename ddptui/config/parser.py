@@ -28,6 +28,8 @@ MOST_TRIALS = 1000
 MOST_REPEATS = 1000
 MOST_NAMED = 8  # trials that an error lists
 MOST_IN_NAME = 64  # characters
+CORES = "cores"  # as a world_size: a rank for each core of the host that reads the preset
+FEWEST_RANKS = 2  # for fewer cores, too: one rank has nobody to wait for
 NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_.+-]+")
 TRIAL_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.+-]{{0,{MOST_IN_NAME - 1}}}")  # it names a folder
 
@@ -36,10 +38,10 @@ class PresetError(ValueError):
     """A preset cannot be used. One line: the file, the key's path, what is wrong, and the nearest valid spelling."""
 
 
-def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset:
-    """Build a preset from the tables of its file. Raises TrialError."""
+def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: int = FEWEST_RANKS) -> Preset:
+    """Build a preset from the tables of its file. cores: of the host. Raises TrialError."""
     _check_shape(table)
-    table = _override(table, overrides)
+    table = _count_cores(_override(table, overrides), cores)
     if table.get("kind") == "command":
         table = table | {"defaults": {"launch": COMMAND} | table.get("defaults", {})}
     trials = tuple(_expand(table, set(overrides)))
@@ -160,6 +162,21 @@ def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any
     return {key: value for key, value in laid_over.items() if value not in ({}, [])}
 
 
+def _count_cores(table: dict[str, Any], cores: int) -> dict[str, Any]:
+    """Put numbers of ranks in place of `cores`."""
+
+    def counted(world_size: Any) -> Any:
+        return max(cores, FEWEST_RANKS) if world_size == CORES else world_size
+
+    def fields(of: dict[str, Any]) -> dict[str, Any]:
+        return of | {key: counted(of[key]) for key in ("world_size",) if key in of}
+
+    laid_over = table | {"defaults": fields(table.get("defaults", {})), "trial": [*map(fields, table.get("trial", ()))]}
+    if sizes := table.get("matrix", {}).get("world_size"):
+        laid_over["matrix"] = table["matrix"] | {"world_size": list(dict.fromkeys(map(counted, sizes)))}
+    return laid_over
+
+
 def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
     """The product of the matrix, then the trials that are listed."""
     defaults = table.get("defaults", {})
@@ -213,6 +230,8 @@ def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:
     """The choices of a field that has a list of them, with the nearest spelling."""
     last = re.sub(r"\[\d+\]$", "", path.rpartition(".")[2])
     value = values.get(key)
+    if key == "world_size" and isinstance(value, str):
+        return f'; "{CORES}" means one for each core of this host'
     if (item := re.match(r"\w+\[(\d+)\]", path)) and isinstance(value, list):
         value = value[int(item[1])]
     if isinstance(value, dict):  # of a bottleneck, or a fault

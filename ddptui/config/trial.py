@@ -109,7 +109,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     start: Annotated[StartKind, About(
         "cold: each launch imports torch anew; warm: ranks are forked from a process that has", affects_time=False
     )] = "warm"
-    world_size: Annotated[int, Meta(ge=1, le=1024), About("number of ranks", column="ranks", affects_wire=True)] = 2
+    world_size: Annotated[int, Meta(ge=1, le=1024), About(
+        'number of ranks; "cores": one for each core of the host, two at least', column="ranks", affects_wire=True)] = 2
     strategy: Annotated[StrategyName | None, About(
         "how the ranks average; each has its own file in workers/aggregate/", work=TRAIN, column="strategy"
     )] = "all_reduce"
@@ -184,7 +185,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     classes: Annotated[int, Meta(ge=2), About("random data: number of classes", work=TRAIN)] = 10
     batch_size: Annotated[Positive, About(
         "global batch of a step, divided among the ranks", work=TRAIN, column="batch", affects_time=False)] = 64
-    epochs: Annotated[Positive, About("passes over the data", work=TRAIN, column="length", affects_time=False)] = 3
+    epochs: Annotated[Count, About(
+        "passes over the data; 0: train until you stop it", work=TRAIN, column="length", affects_time=False)] = 3
     steps: Annotated[Positive | None, About(
         "number of steps, instead of epochs; of a command, those that are watched",
         work=("train", "watch"), column="length", affects_time=False)] = None
@@ -235,6 +237,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def ranks(self) -> int:
         """The number of ranks; 0: a command starts as many as it will."""
         return 0 if self.launch == COMMAND else self.world_size
+
+    @property
+    def trains_until_stopped(self) -> bool:
+        """Whether only the user ends it."""
+        return self.steps is None and self.epochs == 0
 
 
 TRIAL_FIELDS = {field.name: field for field in msgspec.structs.fields(Trial)}

@@ -20,13 +20,10 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
     """Which rank holds the others up right now; or how the launch starts or ended."""
     live, world_size = watched.live, watched.world_size(preset)
     if live.status != "running":
-        return _ended(live, preset)
-    if not live.step:
-        if live.notice and not live.ranks:  # it waits for nodes, or in a queue
-            return live.notice
-        if not world_size:
-            return "starting: no rank has computed a gradient yet"
-        return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
+        return " · ".join(filter(None, [_ended(live, preset), _of_trial(watched, preset)]))
+    if not live.step or watched.shown is not watched:
+        before = _of_trial(watched.before, preset) if watched.before else ""
+        return " · ".join(filter(None, [_starting(live, world_size), before]))
     if still := _standing_still(live, states, world_size, now_ns):
         finding = ""  # it would be about steps that are over
     elif watched.mismatch:
@@ -34,6 +31,23 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
     else:
         finding = _verdict(watched.judgement, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
     return " · ".join(filter(None, [still, _by_hand(live), finding]))
+
+
+def _starting(live: Live, world_size: int) -> str:
+    if live.notice and not live.ranks:  # it waits for nodes, or in a queue
+        return live.notice
+    if live.step:
+        return "warming up"
+    if not world_size:
+        return "starting: no rank has computed a gradient yet"
+    return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
+
+
+def _of_trial(ended: RunMonitor, preset: Preset) -> str:
+    """The verdict on the last two seconds of a launch that has ended well; else empty."""
+    if ended.live.status != "ok" or not ended.judgement or not ended.are_clocks_known:
+        return ""
+    return f"{ended.live.trial}: {_verdict(ended.judgement, ended.world_size(preset))}"
 
 
 def refusal(refused: Refused) -> str:
@@ -105,6 +119,12 @@ def steps(live: Live) -> str:
         return f"step {live.step}"
     number, share = live.epoch
     return f"step {live.step} · {share:.0%} of epoch {number}"
+
+
+def part_done(preset: Preset, live: Live) -> float:
+    """The part of a run's launches that is over, with the steps of the running one."""
+    of_launch = min(1.0, live.step / live.steps) if live.status == "running" and live.steps else 0.0
+    return min(1.0, (live.finished + of_launch) / max(1, launches(preset, live)))
 
 
 def launches(preset: Preset, live: Live) -> int:

@@ -4,6 +4,8 @@ from collections import deque
 from collections.abc import Iterable
 from math import inf
 
+import msgspec
+
 from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.disturbance import of_reading, takes_cores
@@ -37,6 +39,7 @@ class RunMonitor:
         self.mismatch: str | None = None  # how the ranks' operations differ, if they do
         self.judgement: WaitAnalysis | None = None  # of the last two seconds, or of a few long steps
         self.apart: ClockSpread | None = None  # how far apart the ranks' clocks may be, if they have several
+        self.before: RunMonitor | None = None  # as it was when the launch before had ended, if that had steps to show
         self._next = 0  # step to be joined
         self._judged_ns = 0
 
@@ -45,6 +48,12 @@ class RunMonitor:
         """The rank that holds the others up right now; None if no rank stands out."""
         culprit = self.judgement.culprit if self.judgement else None
         return culprit.rank if culprit else None
+
+    @property
+    def shown(self) -> "RunMonitor":
+        """What panes draw steps and losses of: while a launch starts, of the one before."""
+        is_starting = self.live.status == "running" and not self.joined
+        return self.before if self.before is not None and is_starting else self
 
     @property
     def last(self) -> list[AlignedStep]:
@@ -70,11 +79,9 @@ class RunMonitor:
     def add(self, messages: Iterable[Message]) -> None:
         """Apply messages, in order."""
         for message in messages:
-            fold(self.live, [message])
             if isinstance(message, Launched):
-                self.joined.clear()
-                self.mismatch = self.judgement = self.apart = None
-                self._next = self._judged_ns = 0
+                self._begin()
+            fold(self.live, [message])
 
     def look(self, now_ns: int) -> None:
         """Bring up to date what the panes show."""
@@ -89,6 +96,17 @@ class RunMonitor:
         load = self.live.load
         disturbed = load is not None and takes_cores(of_reading(load))
         return analyze_aligned(AlignedSteps(recent(list(self.joined), _ended, FEWEST_STEPS), {}), disturbed=disturbed)
+
+    def _begin(self) -> None:
+        """Forget the launch before, but for how it looked at its end."""
+        self._join()
+        if self.joined:
+            self.before = RunMonitor()
+            self.before.live, self.before.joined = msgspec.structs.replace(self.live), self.joined
+            self.before.judgement, self.before.apart = self.judgement, self.apart
+        self.joined = deque(maxlen=MOST_RECENT)
+        self.mismatch = self.judgement = self.apart = None
+        self._next = self._judged_ns = 0
 
     def _join(self) -> None:
         """Align the steps that have come since the last look."""

@@ -33,7 +33,9 @@ def facts(preset: Preset) -> list[Fact]:
 
 
 def length(trial: Trial) -> str:
-    """How long a trial trains: 3 epochs, 100 steps."""
+    """How long a trial trains: 3 epochs, 100 steps, until stopped."""
+    if trial.trains_until_stopped:
+        return "until stopped"
     return count(trial.steps, "step") if trial.steps is not None else count(trial.epochs, "epoch")
 
 

@@ -14,6 +14,7 @@ from ddptui.analysis.disturbance import busy_now
 from ddptui.analysis.extent import shortfall
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.host.load import LoadMeter, descendants
 from ddptui.host.machine import describe
@@ -36,7 +37,8 @@ EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 def run(preset: Preset, runs: Path, *, as_json: bool, retries: int, usual: Sequence[str] = ()) -> int:
     """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. retries:
-    as lab.run_preset has them. usual: as table.text has them."""
+    as lab.run_preset has them. usual: as table.text has them. Raises PresetError for a trial that would never end."""
+    _check_ends(preset)
     narrator = Narrator(preset, sys.stderr)
     run = Run.create(runs, preset, describe())
     narrator.print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
@@ -45,13 +47,22 @@ def run(preset: Preset, runs: Path, *, as_json: bool, retries: int, usual: Seque
 
 
 def resume(preset: Preset, run: Run, *, as_json: bool, retries: int, usual: Sequence[str] = ()) -> int:
-    """Launch what is missing in a run, as `run` would have. Raises RunError if another console holds the run."""
+    """Launch what is missing in a run, as `run` would have. Raises RunError if another console holds the run, and
+    PresetError as `run` does."""
+    _check_ends(preset)
     with run.held():
         outcomes = finished(outcomes_of(run, preset))
         narrator = Narrator(preset, sys.stderr, outcomes)
         for line in resumption(preset, outcomes, run.note_resumption(describe())):
             narrator.print(line)
         return _launches(preset, run, narrator, outcomes, as_json=as_json, retries=retries, usual=usual)
+
+
+def _check_ends(preset: Preset) -> None:
+    for trial in preset.trials:
+        if trial.trains_until_stopped:
+            remedy = "run it in the console, or give it an end, such as --set steps=200"
+            raise PresetError(f"trial {trial.name} trains until you stop it: {remedy}")
 
 
 def _launches(

@@ -42,7 +42,6 @@ POLL_MS = 100  # longest wait for a message before processes and requests are lo
 ALIVE_EVERY_S = 5.0
 RETRIES = 2  # of a repeat that other programs disturbed
 Supervisor = LaunchSupervisor | WatchSupervisor
-LAST_WORDS_S = 5.0  # after a stop, how long ranks that have finished training may take to send their results
 
 
 class Controls:
@@ -78,9 +77,9 @@ class Controls:
         self._injections.clear()
         self._skip.clear()
 
-    def cuts_short(self, *, trained: bool) -> bool:
-        """Whether this launch must end now. One that has finished training gets a moment to send its results."""
-        return self.end() is not None and not (trained and time.monotonic() - self._ended_at < LAST_WORDS_S)
+    def waited_s(self) -> float:
+        """How long ago a skip or a stop was requested last."""
+        return time.monotonic() - self._ended_at
 
     def end(self) -> Literal["skipped", "interrupted"] | None:
         """The status with which this launch must end; None if it may go on."""
@@ -210,7 +209,7 @@ def _follow(
     """All messages of a launch while it runs. Returns whether a user's skip or stop ended it."""
     alive_sent, phase = 0.0, (False, False)
     while not supervisor.is_over():
-        if controls.cuts_short(trained=supervisor.has_trained()):
+        if controls.end() and controls.waited_s() >= supervisor.grace_s():
             return True
         yield from _receive(supervisor, probes, hub)
         yield from _notices(launch, supervisor)

@@ -1,8 +1,9 @@
 """Supervises one launch until it ends or has failed: a rank died, hangs, or never connected."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from math import inf
+from math import ceil, inf
 
 import psutil
 
@@ -16,8 +17,9 @@ from ddptui.engines.base import LAUNCHER_LOG, Launch
 from ddptui.engines.hub import Hub
 from ddptui.host import machine
 from ddptui.store.journal import RepeatJournal
+from ddptui.text.units import S
 from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Ready, Shown, Step, Timed
-from ddptui.wire.records import Ended, Stop
+from ddptui.wire.records import Ended, LastStep, Stop
 
 LOOK_EVERY_S = 0.25  # between two looks at the processes: each reads files in /proc, too slow for every message
 CONSOLE_PAUSE_S = 3.0  # a look this late means that the console itself stood still (suspended, swapped out)
@@ -28,6 +30,12 @@ LAUNCHER_EXIT_S = 20.0  # after the last rank is done, for the launcher to exit
 DRAIN_S = 5.0  # to read the last messages; a second is enough, unless strangers flood the hub
 ON_THEIR_WAY_MS = 200  # for libzmq's thread, on a busy host, to read what ranks had written when they ended
 START_S = 180.0  # for one more rank to connect, or for those connected to be ready
+LAST_WORDS_S = 5.0  # after a stop, how long ranks that have finished training may take to send their results
+AHEAD_S = 1.0  # the last step of a training until it is stopped lies so far ahead: all ranks must know of it in time
+FEWEST_AHEAD = 2  # steps, where they take longer than that
+PACE_OVER = 20  # steps
+SHORTEST_S = 1e-4  # that a step may take: ranks on other hosts say how long theirs took
+MOST_GRACE_S = 60.0
 
 
 def drained(
@@ -61,7 +69,11 @@ class LaunchSupervisor:
         self._stall: Stall | None = None
         self._suspected_ns: int | None = None  # since when a stall has been suspected
         self._killed_before = machine.oom_kills()
-        self._steps: dict[int, int] = {}  # by rank, how many it will make
+        self._ready: set[int] = set()
+        self._steps: dict[int, int] = {}  # by rank, how many it will make, where that is known
+        self._recent: dict[int, deque[Step]] = {}  # by rank, the last steps
+        self._last_step: int | None = None  # of a training that the user has stopped
+        self._grace_s = LAST_WORDS_S
         self._trained: set[int] = set()
         self._done: set[int] = set()
         self._failed: list[Failed] = []
@@ -84,12 +96,14 @@ class LaunchSupervisor:
                 case Hello():
                     self._last_connected = time.monotonic()
                     self._launcher.add_rank(message)
-                case Ready(steps=int(steps)):
-                    self._steps[message.rank] = steps
-                    if steps <= self._trial.warmup_steps and self._trial.primitives is None:
-                        self._too_short = f"all of its {steps} steps are warm-up steps: nothing was measured"
-                case Step() if message.step + 1 == self._steps.get(message.rank):
-                    self._trained.add(message.rank)
+                case Ready():
+                    self._ready.add(message.rank)
+                    if message.steps is not None:
+                        self._expect(message.rank, message.steps)
+                case Step():
+                    self._recent.setdefault(message.rank, deque(maxlen=PACE_OVER)).append(message)
+                    if message.step + 1 == self._steps.get(message.rank):
+                        self._trained.add(message.rank)
                 case Shown() | Timed() if message.place + 1 == self._steps.get(message.rank):
                     self._trained.add(message.rank)
                 case Done():
@@ -113,11 +127,27 @@ class LaunchSupervisor:
 
     def all_ready(self) -> bool:
         """Whether every rank is about to make its first step, or has made it."""
-        return len(self._steps) == len(self._ranks)
+        return len(self._ready) == len(self._ranks)
 
     def has_trained(self) -> bool:
         """Whether every rank has made its last step."""
         return len(self._trained | self._done) == len(self._ranks)
+
+    def grace_s(self) -> float:
+        """How long the ranks may take to end by themselves, now that the user wants an end. Ranks that train until they
+        are stopped receive their last step. It lies ahead: a rank that made one more would wait for the others."""
+        if self._last_step is None and self._trial.trains_until_stopped and len(self._recent) == len(self._ranks):
+            self._end_training()
+        return self._grace_s if self._last_step is not None or self.has_trained() else 0.0
+
+    def _end_training(self) -> None:
+        step_s = [(steps[-1].end_ns - steps[0].begin_ns) / S / len(steps) for steps in self._recent.values()]
+        made = [steps[-1].step for steps in self._recent.values()]
+        self._last_step = max(made) + max(FEWEST_AHEAD, ceil(AHEAD_S / max(min(step_s), SHORTEST_S)))
+        # a rank that averages with no other may be far behind
+        to_go_s = max((self._last_step - step) * s for step, s in zip(made, step_s, strict=True))
+        self._grace_s = min(LAST_WORDS_S + 2 * to_go_s, MOST_GRACE_S)
+        self._hub.send(LastStep(step=self._last_step))
 
     def is_over(self) -> bool:
         """Whether the launcher has exited, or a deadline after a failure has passed."""
@@ -131,6 +161,11 @@ class LaunchSupervisor:
         """How the launch ended, and why, if it failed."""
         error = self._why_failed()
         return Ended(at_ns=time.monotonic_ns(), status="ok" if error is None else "failed", error=error)
+
+    def _expect(self, rank: int, steps: int) -> None:
+        self._steps[rank] = steps
+        if steps <= self._trial.warmup_steps and self._trial.primitives is None:
+            self._too_short = f"all of its {steps} steps are warm-up steps: nothing was measured"
 
     def _why_failed(self) -> str | None:
         if self._stall is not None:

@@ -9,7 +9,7 @@ from ddptui.config.trial import Trial
 from ddptui.diagnosis import failure
 from ddptui.engines.base import LAUNCHER_LOG, Launch
 from ddptui.engines.hub import Hub
-from ddptui.run.supervisor import CONSOLE_PAUSE_S, drained
+from ddptui.run.supervisor import CONSOLE_PAUSE_S, LAST_WORDS_S, drained
 from ddptui.store.journal import RepeatJournal
 from ddptui.text.words import count, ending
 from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Step
@@ -73,6 +73,10 @@ class WatchSupervisor:
     def has_trained(self) -> bool:
         """Whether every rank has said that it sees no more steps."""
         return 0 < self._hub.world_size == len(self._done)
+
+    def grace_s(self) -> float:
+        """How long the ranks may take to send what they have seen, now that the user wants an end."""
+        return LAST_WORDS_S if self.has_trained() else 0.0
 
     def is_over(self) -> bool:
         """Whether the command has ended, or as many steps were watched as were asked for; elsewhere, whether its ranks

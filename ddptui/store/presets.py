@@ -14,6 +14,7 @@ from ddptui.config.fields import meaningless
 from ddptui.config.parser import PresetError, make_engine, parse
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
+from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
 from ddptui.store.toml_file import TomlFileError, read_table
 from ddptui.text.door import brief
@@ -69,6 +70,7 @@ def write_new(path: Path, text: str) -> None:
         raise PresetError(f"{path}: cannot be written: {error.strerror}; {remedy}") from None
 
 
+FIRST_PRESET = "quickstart"
 FIRST_GROUPS = ("start here", "primitives", "launch modes", "collectives", "strategies", "bottlenecks", "mistakes")
 
 
@@ -93,9 +95,10 @@ def all_presets() -> tuple[list[Preset], list[BrokenPreset]]:
     return sorted(presets, key=lambda preset: _order(preset, preset.name in users)), broken
 
 
-def _order(preset: Preset, is_own: bool) -> tuple[int, str, bool, str]:
+def _order(preset: Preset, is_own: bool) -> tuple[int, str, bool, bool, str]:
     group = preset.group.lower()
-    return (FIRST_GROUPS.index(group) if group in FIRST_GROUPS else len(FIRST_GROUPS), group, is_own, preset.name)
+    place = FIRST_GROUPS.index(group) if group in FIRST_GROUPS else len(FIRST_GROUPS)
+    return place, group, is_own, preset.name != FIRST_PRESET, preset.name
 
 
 def describe_size(preset: Preset) -> str:
@@ -148,7 +151,7 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dic
     except TomlFileError as error:
         raise PresetError(str(error)) from None
     try:
-        preset = parse(path.stem, table, overrides or {})
+        preset = parse(path.stem, table, overrides or {}, machine.available_cores())
         if engine:
             base = preset.engine if engine.get("name", preset.engine.name) == preset.engine.name else LOCAL
             preset = msgspec.structs.replace(preset, engine=make_engine(msgspec.to_builtins(base) | engine))

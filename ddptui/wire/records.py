@@ -29,7 +29,13 @@ class Probe(Tagged, frozen=True, kw_only=True):
     number: int
 
 
-ConsoleMessage = Stop | Alive | SetBottleneck | Probe
+class LastStep(Tagged, frozen=True, kw_only=True):
+    """To a rank that trains until it is stopped: its last step; of steps whose gradients add up, the last one is."""
+
+    step: int
+
+
+ConsoleMessage = Stop | Alive | SetBottleneck | Probe | LastStep
 
 
 # In a journal only.

@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from ddptui.config.trial import Bottleneck
 from ddptui.engines.local.warm import WarmParent
 from ddptui.live.state import Live
 from ddptui.report import table
@@ -22,7 +24,7 @@ from ddptui.wire.messages import Step
 from ddptui.wire.records import Message
 from tests.support.builders import launched
 from tests.support.runner import ENOUGH_S, family, survivors
-from tests.support.sessions import ends, follow, launches, session_of, trial
+from tests.support.sessions import TINY, ends, follow, launches, session_of, trial
 
 
 @pytest.fixture
@@ -148,3 +150,30 @@ def test_an_internal_error_names_its_kind_and_keeps_its_traceback(
         assert 'raise ValueError("no such thing")' in kept
     else:
         assert session.error.endswith(f"cannot be written to {path}: {os.strerror(errno.EISDIR)}")
+
+
+UNTIL_STOPPED = {"epochs": 0, "launch": "spawn", "batch_size": 128}
+
+
+@pytest.mark.parametrize("fields", [{"strategy": "all_reduce"}, {"strategy": "ddp", "every": 3}, {"strategy": "none"}])
+@pytest.mark.parametrize("end", ["stop", "skip"])
+def test_a_training_until_it_is_stopped_ends_well_and_all_ranks_with_the_same_step(
+    end: str, fields: dict[str, Any], warm: WarmParent, tmp_path: Path
+) -> None:
+    def by_hand(live: Live) -> None:
+        if live.step > 20:
+            inject()
+        if live.step > 40:
+            stop()
+
+    delay = Bottleneck(at="data", ranks=(0,), sleep_ms=5)
+    with session_of(warm, tmp_path, trial("p", None, ranks=(1,), **UNTIL_STOPPED, **fields)) as session:
+        inject, stop = once(lambda: session.controls.inject((delay,))), once(getattr(session.controls, end))
+        heard = follow(session, by_hand)
+    assert ends(heard) == ["ok"]
+    assert session.results.status == "ok"
+    last = {rank: max(m.step for m in heard if isinstance(m, Step) and m.rank == rank) for rank in (0, 1)}
+    assert last[0] == last[1] > 40
+    [repeat] = session.results.trials[0].repeats
+    assert repeat.steps + TINY["warmup_steps"] == last[0] + 1
+    assert fields["strategy"] == "none" or repeat.in_sync

@@ -19,7 +19,7 @@ from tests.support.runner import ENOUGH_S
 TINY: dict[str, Any] = {"model": "mlp", "width": 16, "depth": 1, "warmup_steps": 2, "threads": 1}
 
 
-def trial(name: str, steps: int, ranks: tuple[int, ...] = (0,), **fields: Any) -> dict[str, Any]:
+def trial(name: str, steps: int | None, ranks: tuple[int, ...] = (0,), **fields: Any) -> dict[str, Any]:
     """Its steps take 8 ms at least: a console has time to see them."""
     pace = {"at": "data", "ranks": list(ranks), "sleep_ms": 8}
     return {"name": name, "launch": "single", "steps": steps, "bottleneck": [pace], **TINY, **fields}

@@ -102,7 +102,7 @@ def test_a_preset_is_shown_with_its_text_its_trials_and_its_commands() -> None:
             assert words in seen(app)
         assert command(lab) == "ddptui run quickstart --no-ui"
         assert "workers.single" in seen(app)
-        await pilot.press(*"jjjjj")
+        await pilot.press(*"jjjjjj")
         assert command(lab) == "ddptui run launch-modes --no-ui"
         await until(pilot, lambda: "five ways" in seen(app))
         await pilot.press("g")
@@ -143,7 +143,7 @@ def test_the_filter_finds_names_titles_and_groups_and_goes_again() -> None:
 
 def test_enter_runs_what_the_cursor_is_on(started: Started) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await pilot.press(*"jjjjj", "enter")
+        await pilot.press(*"jjjjjj", "enter")
         await until(pilot, lambda: started)
 
     play(scenario)
@@ -528,7 +528,7 @@ def test_ones_own_presets_come_last_in_their_group(own: Path) -> None:
         assert lab.query_one(PresetList).chosen == "quickstart"
         await choose(pilot, lab, "a-first")
         await pilot.press("k")
-        assert lab.query_one(PresetList).chosen == "quickstart"
+        assert lab.query_one(PresetList).chosen == "playground"
 
     play(scenario)
 

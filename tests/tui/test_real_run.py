@@ -14,7 +14,6 @@ from ddptui.engines.local.warm import WarmParent
 from ddptui.store.runs import Run, all_runs
 from ddptui.tui.app import Console
 from ddptui.tui.screens.export import ExportDialog
-from ddptui.tui.screens.inject import Inject
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.wire.messages import Step
@@ -38,7 +37,7 @@ name = "one"
 name = "two"
 strategy = "all_reduce"
 """
-TINY_ONE, LONG_ONE = ("slash", *"a-tiny", "enter"), ("slash", *"a-long", "enter")  # filtered for
+TINY_ONE, LONG_ONE, ENDLESS = (("slash", *name, "enter") for name in ("a-tiny", "a-long", "a-play"))  # filtered for
 
 
 @pytest.fixture
@@ -47,6 +46,7 @@ def runs(tmp_path: Path, home: Path) -> Path:
     presets.mkdir(parents=True)
     (presets / "a-tiny-one.toml").write_text(TINY, encoding="utf-8")
     (presets / "a-long-one.toml").write_text(TINY.replace("steps = 60", "steps = 6000"), encoding="utf-8")
+    (presets / "a-playground.toml").write_text(TINY.replace("steps = 60", "epochs = 0"), encoding="utf-8")
     return tmp_path / "runs"
 
 
@@ -124,13 +124,11 @@ def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken
             await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.watched.live.step > 20)
             screen = app.screen
             assert isinstance(screen, RunScreen)
-            await pilot.press("b")
-            assert isinstance(app.screen, Inject)
-            await pilot.press("enter")
+            await pilot.press("down", "b")
             # All of it: on a busy machine rank 1 can be late, and be named, before the delay has reached it.
-            shown = ("injected by hand: aggregate 20 ms on 1", "waiting for rank 1")
+            shown = ("injected by hand: backward 20 ms on 1", "waiting for rank 1")
             await until(pilot, lambda: screen.watched.culprit == 1 and all(words in seen(app) for words in shown))
-            await pilot.press("b", "ctrl+o")
+            await pilot.press("b")
             await until(pilot, lambda: screen.watched.live.injected == ())
             taken_out = screen.watched.live.step
             await until(pilot, lambda: screen.watched.live.step > taken_out + 100)
@@ -154,6 +152,25 @@ def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken
     assert not any(afterwards[50:])  # on a busy machine it takes a rank some steps to hear of it
     assert afterwards == sorted(afterwards, reverse=True)
     assert [message.trial for message in told if isinstance(message, Launched)] == ["one", "two"]
+
+
+def test_a_training_without_an_end_is_ended_by_enter_and_shows_its_results(runs: Path, warm: WarmParent) -> None:
+    async def check() -> None:
+        async with console(runs, warm) as (app, pilot):
+            await pilot.press(*ENDLESS)
+            await pilot.press("enter")
+            for trial, key in (("one", "s"), ("two", "enter")):
+                await until(pilot, lambda trial=trial: isinstance(app.screen, RunScreen) and at_work(app.screen, trial))
+                await pilot.press(key)
+            await until(pilot, lambda: isinstance(app.screen, ResultScreen))
+            [(_, _, results)] = app.finished
+            assert results.status == "ok"
+            assert [(trial.name, trial.status) for trial in results.trials] == [("one", "ok"), ("two", "ok")]
+
+    def at_work(screen: RunScreen, trial: str) -> bool:
+        return screen.watched.live.trial == trial and screen.watched.live.step > 20
+
+    asyncio.run(check())
 
 
 def test_quitting_in_the_middle_asks_and_leaves_no_rank(runs: Path, warm: WarmParent) -> None:

@@ -19,12 +19,13 @@ from ddptui.live import rank_states
 from ddptui.live.state import Live
 from ddptui.run import playback as playback_module
 from ddptui.run.playback import Playback
+from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
-from ddptui.tui.screens.dialogs import Confirm, HelpScreen, LettingGo
-from ddptui.tui.screens.inject import Inject
+from ddptui.tui.screens.dialogs import Confirm, HelpScreen, LettingGo, SavePreset
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.widgets.delay_bar import DelayBar
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.rank_table import RankTable
@@ -162,46 +163,108 @@ def test_holding_holds_the_picture_and_not_the_run(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
-def test_a_delay_is_put_in_and_taken_out(tmp_path: Path) -> None:
+def sent(screen: RunScreen) -> list[tuple[Bottleneck, ...]]:
+    assert screen.feed.controls is not None
+    return [*screen.feed.controls.injections()]
+
+
+def delay(at: str = "backward", rank: int = 0, ms: float = 20) -> Bottleneck:
+    return Bottleneck(at=at, ranks=(rank,), sleep_ms=ms)  # type: ignore[arg-type]
+
+
+NARROW, WIDE = (80, 24), (120, 40)
+DELAYS: dict[str, tuple[list[str], list[tuple[Bottleneck, ...]]]] = {
+    "in and out": (["b", "b"], [(delay(),), ()]),
+    "another rank": (["down", "b"], [(delay(rank=1),)]),
+    "no further than the ranks": (["2", "down", "down", "down", "up", "b"], [(delay(),)]),
+    "another place": (["w", "b", "w", "b"], [(delay("aggregate"),), (delay("aggregate"), delay("data"))]),
+    "longer and shorter": (["+", "+", "-", "b"], [(delay(ms=50),)]),
+    "longer while it is in": (["b", "+", "-", "-"], [(delay(ms=ms),) for ms in (20, 50, 20, 10)]),
+    "two ranks": (["b", "down", "b"], [(delay(),), (delay(), delay(rank=1))]),
+    "all out": (["b", "down", "b", "B", "B"], [(delay(),), (delay(), delay(rank=1)), ()]),
+    "from another pane": (["2", "down", "b"], [(delay(rank=1),)]),
+}
+
+
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+@pytest.mark.parametrize(("keys", "put_in"), DELAYS.values(), ids=[*DELAYS])
+def test_single_keys_put_delays_in_and_take_them_out(
+    keys: list[str], put_in: list[tuple[Bottleneck, ...]], size: tuple[int, int], tmp_path: Path
+) -> None:
     async def check() -> None:
         screen = live("none", 30)
-        async with opened(tmp_path, screen) as (app, pilot):
+        async with opened(tmp_path, screen, size) as (_, pilot):
             screen.tick()
-            await pilot.press("b")
-            assert isinstance(app.screen, Inject)
-            await pilot.press("enter")
-            await pilot.pause()
-            put_in = Bottleneck(at="aggregate", ranks=(1,), sleep_ms=20)
-            assert list(screen.feed.controls.injections()) == [(put_in,)]  # type: ignore[union-attr]
-            screen.watched.live.injected = (put_in,)
-            await pilot.press("b", "ctrl+o")
-            await pilot.pause()
-            assert list(screen.feed.controls.injections()) == [()]  # type: ignore[union-attr]
-            await pilot.press("b", "escape")
-            await pilot.pause()
-            assert list(screen.feed.controls.injections()) == []  # type: ignore[union-attr]
+            await pilot.press(*keys)
+            assert sent(screen) == put_in
 
     asyncio.run(check())
 
 
-@pytest.mark.parametrize(
-    ("ranks", "ms", "why"),
-    [("7", "20", "no rank 7"), ("1", "soon", "not a number"), ("", "5", "names no rank"), ("1", "-5", "0 or more")],
-)
-def test_a_delay_that_cannot_be_is_refused_with_the_reason(ranks: str, ms: str, why: str, tmp_path: Path) -> None:
-    async def check() -> str:
+def test_a_click_on_a_part_of_the_bar_presses_its_key(tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = live("none", 30)
+        async with opened(tmp_path, screen, NARROW) as (_, pilot):
+            screen.tick()
+            await pilot.pause()
+            bar = screen.query_one(DelayBar)
+            for part in ("rank 0", "backward", "+", "put in"):
+                text = str(bar.render())
+                await pilot.click(DelayBar, offset=(1 + text.index(part), 0))
+            assert sent(screen) == [(delay("aggregate", rank=1, ms=50),)]
+            assert "take out" in str(bar.render())
+
+    asyncio.run(check())
+
+
+def test_the_delays_of_the_trial_itself_can_be_taken_out_and_changed(tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = live("late", 30)
+        [own] = screen.feed.preset.trials[1].bottleneck
+        async with opened(tmp_path, screen) as (_, pilot):
+            screen.tick()
+            while own.at not in str(screen.query_one(DelayBar).render()).partition("now")[0]:
+                await pilot.press("w")
+            await pilot.press(*["down"] * own.ranks[0], "+", "b")
+            assert [[each.sleep_ms > own.sleep_ms for each in delays] for delays in sent(screen)] == [[True], []]
+
+    asyncio.run(check())
+
+
+def test_the_bar_is_there_only_while_ranks_run(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def check() -> None:
+        screen = live("killed", 30, clock)
+        async with opened(tmp_path, screen) as (_, pilot):
+            await pilot.pause()
+            assert screen.query_one(DelayBar).display
+            clock.passes(1000)
+            screen.tick()
+            screen.tick()  # that it is over is seen once all has been told
+            await pilot.pause()
+            assert not screen.query_one(DelayBar).display
+        replayed = replay("late", 30)
+        async with opened(tmp_path, replayed):
+            assert not replayed.query_one(DelayBar).display
+
+    asyncio.run(check())
+
+
+def test_what_was_set_up_is_saved_as_a_preset(tmp_path: Path) -> None:
+    async def check() -> None:
         screen = live("none", 30)
         async with opened(tmp_path, screen) as (app, pilot):
             screen.tick()
-            await pilot.press("b")
-            app.screen.query_one("#ranks").value = ranks  # type: ignore[attr-defined]
-            app.screen.query_one("#ms").value = ms  # type: ignore[attr-defined]
+            await pilot.press("b", "down", "w", "b", "ctrl+s")
+            await until(pilot, lambda: isinstance(app.screen, SavePreset))
             await pilot.press("enter")
-            await pilot.pause()
-            assert isinstance(app.screen, Inject)
-            return seen(app)
+            await until(pilot, lambda: app.screen is screen and toasts(app))
+            saved = load(f"{screen.feed.preset.name}-mine")
+            delays = [trial.bottleneck for trial in screen.feed.preset.trials]
+            assert [trial.bottleneck for trial in saved.trials] == [(delay(), delay("aggregate", rank=1)), *delays[1:]]
 
-    assert why in asyncio.run(check())
+    asyncio.run(check())
 
 
 async def confirm(pilot: Pilot[int], key: str, answer: str) -> None:
@@ -295,7 +358,7 @@ def test_help_says_what_the_bindings_say(tmp_path: Path) -> None:
             return text
 
     of_run, of_replay = asyncio.run(check(live("none", 30))), asyncio.run(check(replay("none", 30)))
-    assert "Put a delay in, or take it out, while the trial runs" in of_run
+    assert "Put the chosen delay into the chosen rank, or take it out" in of_run
     assert "◀ late: the others wait for it." in of_run
     assert "Put a delay in" not in of_replay
     assert "Replay faster" in of_replay
@@ -467,7 +530,7 @@ class EndsWell(ToldAsItGoes):
         return msgspec.structs.replace(super().results, status="ok")
 
 
-@pytest.mark.parametrize(("key", "dialog"), [("b", Inject), ("x", Confirm), ("question_mark", HelpScreen)])
+@pytest.mark.parametrize(("key", "dialog"), [("x", Confirm), ("question_mark", HelpScreen)])
 def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
     key: str, dialog: type[Screen[object]], tmp_path: Path
 ) -> None:
@@ -496,25 +559,17 @@ def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
     asyncio.run(check())
 
 
-@pytest.mark.parametrize("ends", [True, False])
-def test_an_injection_that_comes_too_late_is_not_lost_silently(ends: bool, tmp_path: Path) -> None:
-    """The run, or only its trial, ends while the dialog is open."""
-    clock = Clock()
+def test_a_delay_that_comes_too_late_is_not_lost_silently(tmp_path: Path) -> None:
+    """The launch ends, and the next one has not begun."""
 
     async def check() -> None:
-        told = playback(clock)
-        told.seek(moment_s(told, "none", 30))
-        screen = RunScreen(EndsWell(told))
+        screen = live("none", 30)
         async with opened(tmp_path, screen) as (app, pilot):
             screen.tick()
+            screen.watched.live.status = "ok"
             await pilot.press("b")
-            await until(pilot, lambda: isinstance(app.screen, Inject) and app.screen.focused)
-            clock.passes(1000 if ends else moment_s(told, "late", 10) - moment_s(told, "none", 30))
-            screen.tick()
-            screen.tick()
-            await pilot.press("enter")
-            await until(pilot, lambda: any("none has ended" in toast for toast in toasts(app)))
-            assert list(screen.feed.controls.injections()) == []  # type: ignore[union-attr]
+            assert sent(screen) == []
+            assert any("none has ended" in toast for toast in toasts(app))
 
     asyncio.run(check())
 

@@ -18,7 +18,6 @@ from ddptui.tui.app import Console
 from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, SavePreset
 from ddptui.tui.screens.export import FORMATS, ExportDialog
-from ddptui.tui.screens.inject import Inject
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
@@ -43,11 +42,6 @@ def compare() -> CompareScreen:
     return CompareScreen(comparison(result().results, result().results))
 
 
-def inject() -> Inject:
-    trial = Run(RECORDED).preset().trials[-1]
-    return Inject(trial, trial.bottleneck, trial.world_size)
-
-
 SCREENS: dict[str, Callable[[], Screen[object]]] = {
     "lab": Lab,
     "run": lambda: RunScreen(playback()),
@@ -59,7 +53,6 @@ SCREENS: dict[str, Callable[[], Screen[object]]] = {
     "columns": lambda: ColumnsDialog([Filled("trial", ["a"], left=True, key="trial")], ["trial"]),
     "save": lambda: SavePreset("mine"),
     "export": lambda: ExportDialog("run", "csv", FORMATS),
-    "inject": inject,
     "help": lambda: HelpScreen(Screen()),
     "palette": CommandPalette,
 }

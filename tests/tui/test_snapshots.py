@@ -111,8 +111,14 @@ def test_run_failed(snap_compare: Snap, tmp_path: Path) -> None:
     assert pictured(snap_compare, tmp_path, RunScreen(told), MIDDLE, DARK)
 
 
-def test_inject(snap_compare: Snap, tmp_path: Path) -> None:
-    assert pictured(snap_compare, tmp_path, RunScreen(ToldAsItGoes(at("late", 70))), MIDDLE, DARK, "b")
+@pytest.mark.parametrize("size", [SMALL, MIDDLE])
+def test_delay(snap_compare: Snap, tmp_path: Path, size: tuple[int, int]) -> None:
+    assert pictured(snap_compare, tmp_path, RunScreen(ToldAsItGoes(at("late", 70))), size, DARK, "b", "down", "w")
+
+
+@pytest.mark.parametrize("theme", [DARK, LIGHT])
+def test_the_last_picture_stays_while_the_next_trial_starts(snap_compare: Snap, tmp_path: Path, theme: str) -> None:
+    assert pictured(snap_compare, tmp_path, RunScreen(ToldAsItGoes(at("late", 0))), MIDDLE, theme)
 
 
 def test_help(snap_compare: Snap, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import zmq
 from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, use_keys
 from ddptui.wire.limits import MOST_A_STEP, MOST_BYTES_A_FRAME, MOST_OF_AN_ERROR
 from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position, RankMessage, Step
-from ddptui.wire.records import Alive, ConsoleMessage, Probe, SetBottleneck, Stop
+from ddptui.wire.records import Alive, ConsoleMessage, LastStep, Probe, SetBottleneck, Stop
 
 from .heartbeat import GpuMeter, ProcessMeter, heartbeat
 
@@ -59,6 +59,7 @@ class Reporter:
         self._given_up = False
         self._failed = False  # the device: deferred messages never become known then
         self.command: SetBottleneck | None = None  # the console's newest, until the loop takes it: between two steps
+        self.last_step: int | None = None  # of a training until it is stopped: known once the console has sent it
         self.position: Callable[[], Position] = Position  # where the rank is
         self.before_sending: Callable[[], object] = list  # called by the thread: it may still queue messages
         self.meter = GpuMeter(torch.device("cpu"))  # of its device, once that is known
@@ -214,6 +215,8 @@ class Reporter:
                 self._stop(f"stopped by the console: {why}")
             case SetBottleneck() as command:
                 self.command = command
+            case LastStep(step=step):
+                self.last_step = step
 
     def _call(self, deferred: Deferred) -> Sequence[RankMessage] | None:
         """What a deferred message has become; nothing once the device has failed."""

@@ -134,13 +134,15 @@ class Following(LabScreen):
         return next((trial for trial in self.feed.preset.trials if trial.name == self.watched.live.trial), None)
 
     def place(self) -> str:
-        """Return the preset, and which trial and repeat of it: `quickstart ▸ ddp (2 of 2) ▸ repeat 1 of 3`."""
+        """Return the preset, and of several trials and repeats, which: `quickstart ▸ ddp (2 of 2) ▸ repeat 1 of 3`."""
         preset, trial = self.feed.preset, self.trial_under_way()
         if trial is None:
             return preset.name
         if preset.kind == "command" and len(preset.trials) == 1:
             return f"{preset.name}: {shlex.join(trial.command)}"
-        where = f"{preset.name} ▸ {trial.name} ({preset.trials.index(trial) + 1} of {len(preset.trials)})"
+        where = preset.name
+        if len(preset.trials) > 1:
+            where += f" ▸ {trial.name} ({preset.trials.index(trial) + 1} of {len(preset.trials)})"
         return where + (f" ▸ repeat {self.watched.live.repeat} of {preset.repeats}" if preset.repeats > 1 else "")
 
     def progress(self, feed: Session | Playback, now_ns: int, *parts: str) -> str:

@@ -3,21 +3,25 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import work
+import msgspec
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import ScreenResume
-from textual.widgets import Static
+from textual.widgets import DataTable, Static
 
+from ddptui.config.delays import USUAL_MS, Delays, delay_of, next_length, sites, still_to_come, with_delay, without
+from ddptui.config.trial import Site, Trial
 from ddptui.live import headline, rank_states
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.tui.screens.base import ZOOM_KEY
+from ddptui.tui.screens.dialogs import save_as_own
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Following
-from ddptui.tui.screens.inject import Inject, can_still_come
 from ddptui.tui.widgets.comparison import Comparison
-from ddptui.tui.widgets.frame import TitleBar
+from ddptui.tui.widgets.delay_bar import Chosen, DelayBar
+from ddptui.tui.widgets.frame import RunBar, TitleBar
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes, Picture
 from ddptui.tui.widgets.rank_table import RankTable
@@ -30,7 +34,14 @@ class RunScreen(Following):
     CSS_PATH = "run.tcss"
     PURPOSE = "A run as it goes: ranks, arrivals, timeline, loss, and the table so far."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("b", "inject", "Inject", tooltip="Put a delay in, or take it out, while the trial runs"),
+        Binding("b", "delay", "Delay", tooltip="Put the chosen delay into the chosen rank, or take it out"),
+        Binding("B", "no_delays", "All delays out", show=False),
+        Binding("w", "where", "Where", show=False, tooltip="Where in a step the delay is"),
+        Binding("plus,equals_sign", "longer(1)", "Longer", key_display="+", show=False, tooltip="A longer delay"),
+        Binding("minus", "longer(-1)", "Shorter", show=False, tooltip="A shorter delay"),
+        Binding("down", "rank(1)", "Next rank", show=False),
+        Binding("up", "rank(-1)", "Rank before", show=False),
+        Binding("ctrl+s", "save", "Save as mine", show=False, tooltip="Save the preset with these delays as your own"),
         Binding("space", "hold", "Hold", tooltip="Hold the picture while the run goes on; a replay stands still"),
         *RUN_KEYS,
         Binding("left", "seek(-5)", "Seek", key_display="← →", tooltip="Replay: go 5 s back"),
@@ -43,7 +54,7 @@ class RunScreen(Following):
         *BACK_KEYS,
         *(Binding(str(n), f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(TITLES.items(), 1)),
     ]
-    RUN_ACTIONS = (*Following.RUN_ACTIONS, "inject")
+    RUN_ACTIONS = (*Following.RUN_ACTIONS, "delay", "no_delays", "where", "longer", "rank", "save")
     REPLAY_ACTIONS = (*Following.REPLAY_ACTIONS, "step")
 
     feed: Session | Playback
@@ -51,6 +62,9 @@ class RunScreen(Following):
     def __init__(self, feed: Session | Playback) -> None:
         super().__init__(feed)
         self.held = False
+        self._site: Site = "backward"  # of the delay that is put in next
+        self._sleep_ms: float = USUAL_MS
+        self._sent: tuple[tuple[str | None, int], Delays] | None = None  # to which launch; no message says so yet
         self._results_due = False  # they wait for a dialog to close, whose answer would be lost with this screen
         self._picture: Picture | None = None  # the last one that was drawn
 
@@ -62,8 +76,10 @@ class RunScreen(Following):
         }
 
     def compose_content(self) -> ComposeResult:
+        yield RunBar()
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
+        yield DelayBar()
         yield Panes()
 
     def on_mount(self) -> None:
@@ -96,6 +112,18 @@ class RunScreen(Following):
         parts = ["held: space goes on" if self.held else "", headline.steps(self.watched.live)]
         self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, *parts))
         self.query_one(Panes).draw(picture, self.feed)
+        if isinstance(self.feed, Session):
+            live, preset = self.watched.live, self.feed.preset
+            launches = headline.launches(preset, live)
+            self.query_one(RunBar).show(headline.part_done(preset, live) if launches > 1 else None)
+            self._show_delay()
+
+    def _show_delay(self) -> None:
+        bar, trial = self.query_one(DelayBar), self.trial_under_way()
+        bar.display = self.goes_on
+        if trial is not None:
+            rank = self.query_one(RankTable).rank
+            bar.show(Chosen(rank, self._site_in(trial), self._sleep_ms), self._delays(trial))
 
     def _look(self) -> Picture:
         now_ns = self.ended_ns or self.feed.now_ns()
@@ -116,7 +144,7 @@ class RunScreen(Following):
             case "hold":
                 return not self.is_over
             case "results":
-                return not self.goes_on
+                return not self.goes_on or self._is_until_stopped()
             case _:
                 return super().check_action(action, parameters)
 
@@ -127,31 +155,105 @@ class RunScreen(Following):
             self.held = not self.held
             self._draw_now()
 
-    @work
-    async def action_inject(self) -> None:
-        """Ask for delays, and send them to the ranks of this launch, if it still runs then."""
-        trial, live = self.trial_under_way(), self.watched.live
-        if trial is None or not isinstance(self.feed, Session):
-            return
-        launch = live.trial, live.repeat  # by the time the user has answered, another one may be under way
-        delays = trial.bottleneck if live.injected is None else live.injected  # injected ones replace the preset's
-        wanted = await self.app.push_screen_wait(
-            Inject(trial, can_still_come(delays), self.watched.world_size(self.feed.preset))
-        )
-        if wanted is None:
-            return
+    def _site_in(self, trial: Trial) -> Site:
+        possible = sites(trial)
+        return self._site if self._site in possible else possible[-1]
+
+    def _delays(self, trial: Trial) -> Delays:
+        """Return the delays that the ranks have, or will have once they receive what was sent."""
         live = self.watched.live
-        if self.goes_on and live.status == "running" and (live.trial, live.repeat) == launch:
-            self.feed.controls.inject(wanted)
+        if self._sent is not None and self._sent[0] == (live.trial, live.repeat):
+            return self._sent[1]
+        return still_to_come(trial.bottleneck if live.injected is None else live.injected)
+
+    def _send(self, trial: Trial, delays: Delays) -> None:
+        live = self.watched.live
+        if isinstance(self.feed, Session) and self.goes_on and live.status == "running":
+            self._sent = (live.trial, live.repeat), delays
+            self.feed.controls.inject(delays)
+            self._show_delay()
         else:
-            self.app.notify(f"Trial {trial.name} has ended.", title="Not injected", severity="warning", markup=False)
+            self.notify(f"Trial {trial.name} has ended.", title="No delay", severity="warning", markup=False)
+
+    def action_delay(self) -> None:
+        trial, rank = self.trial_under_way(), self.query_one(RankTable).rank
+        if trial is None or rank is None:
+            return
+        delays, at = self._delays(trial), self._site_in(trial)
+        if delay_of(delays, rank, at):
+            self._send(trial, without(delays, rank, at))
+        else:
+            self._send(trial, with_delay(delays, rank, at, self._sleep_ms))
+
+    def action_no_delays(self) -> None:
+        trial = self.trial_under_way()
+        if trial is not None and self._delays(trial):
+            self._send(trial, ())
+
+    def action_where(self) -> None:
+        if (trial := self.trial_under_way()) is not None:
+            possible = sites(trial)
+            self._site = possible[(possible.index(self._site_in(trial)) + 1) % len(possible)]
+            self._choose_length(trial)
+
+    def action_rank(self, by: int) -> None:
+        """Choose the next rank or the one before, as the table of ranks does where it has the focus."""
+        ranks = self.query_one(RankTable)
+        ranks.move_cursor(row=ranks.cursor_row + by)
+        self._show_delay()
+
+    def action_other_rank(self) -> None:
+        """Choose the next rank; after the last one comes the first."""
+        ranks = self.query_one(RankTable)
+        self.action_rank(1 if ranks.cursor_row + 1 < ranks.row_count else -ranks.cursor_row)
+
+    @on(DataTable.RowHighlighted, "#ranks")
+    def _choose_rank(self) -> None:
+        if (trial := self.trial_under_way()) is not None:
+            self._choose_length(trial)
+
+    def _choose_length(self, trial: Trial) -> None:
+        """Show the delay that the chosen rank has there, if any: the keys then change that one."""
+        rank = self.query_one(RankTable).rank
+        if rank is not None and (delay := delay_of(self._delays(trial), rank, self._site_in(trial))):
+            self._sleep_ms = delay.sleep_ms
+        if self.goes_on:
+            self._show_delay()
+
+    def action_longer(self, by: int) -> None:
+        """Choose another length; a rank that has the delay gets the new one at once."""
+        self._sleep_ms = next_length(self._sleep_ms, by)
+        trial, rank = self.trial_under_way(), self.query_one(RankTable).rank
+        if trial is None or rank is None:
+            return
+        delays, at = self._delays(trial), self._site_in(trial)
+        if delay_of(delays, rank, at):
+            self._send(trial, with_delay(delays, rank, at, self._sleep_ms))
+        self._show_delay()
+
+    @work
+    async def action_save(self) -> None:
+        """Save the preset; its trial under way with the delays that its ranks have now."""
+        trial, preset = self.trial_under_way(), self.feed.preset
+        if trial is not None:
+            others = tuple(each for each in trial.bottleneck if each not in still_to_come(trial.bottleneck))
+            changed = msgspec.structs.replace(trial, bottleneck=(*others, *self._delays(trial)))
+            trials = tuple(changed if each is trial else each for each in preset.trials)
+            await save_as_own(self.app, msgspec.structs.replace(preset, trials=trials))
+
+    def _is_until_stopped(self) -> bool:
+        trial = self.trial_under_way()
+        return isinstance(self.feed, Session) and trial is not None and trial.trains_until_stopped
 
     def on_data_table_row_selected(self) -> None:
         if self.check_action("results", ()):  # a table takes enter for itself
             self.action_results()
 
     def action_results(self) -> None:
-        if isinstance(self.feed, Session):
+        if isinstance(self.feed, Session) and self.goes_on:
+            self.feed.controls.stop()
+            self.notify("The training ends; its results come in a second or two.", timeout=3)
+        elif isinstance(self.feed, Session):
             self.console_app.show_results(self.feed)
         else:
             self.console_app.open_run(self.feed.run)  # all of it, wherever the replay is

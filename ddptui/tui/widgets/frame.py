@@ -40,6 +40,26 @@ class TitleBar(Widget):
         return Content.assemble((where, "bold"), space, (how, "$text-muted"))
 
 
+class RunBar(Widget):
+    """How much of a run is over, all its launches together. Hidden where there is one launch only."""
+
+    DEFAULT_CSS = "RunBar { height: 1; padding: 0 1; color: $text-muted; display: none; }"
+    _part: float | None = None
+
+    def show(self, part: float | None) -> None:
+        """Set the part that is over, from 0 to 1. None: there is nothing to sum up."""
+        if part != self._part:
+            self._part, self.display = part, part is not None
+            self.refresh()
+
+    def render(self) -> Content:
+        part = self._part or 0.0
+        percent = f" {part:4.0%} of the run"
+        cells = max(0, self.size.width - len(percent))
+        over = round(part * cells)
+        return Content.assemble(("━" * over, "$text-primary"), "─" * (cells - over), percent)
+
+
 class PaneBar(Widget):
     """Lists the panes with their keys. Hidden where all panes have room; the screens' styles show it. A click on a pane
     presses its key."""

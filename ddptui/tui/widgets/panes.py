@@ -34,6 +34,7 @@ TITLES = {
     "so-far": "So far",
     "log": "Log",
 }
+OF_STEPS = ("arrivals", "timeline", "loss")  # while the next trial starts, they keep the picture of the last one
 CHART_EVERY_NS = 1e9  # a curve changes slowly, and costs as much as all else
 BESIDE = {"so-far": " · 6: log", "log": " · 5: so far"}  # they share a place in the grid
 MOST_CURVES = 8  # beside the mean
@@ -123,20 +124,23 @@ class Panes(Container):
 
     def draw_pane(self, pane: Widget, picture: Picture, feed: Session | Playback) -> None:
         """Draw one pane, whether it shows or not."""
-        watched = picture.watched
+        watched, shown = picture.watched, picture.watched.shown
+        if pane.id in OF_STEPS and (shown is not watched) != pane.has_class("-before"):
+            pane.set_class(shown is not watched, "-before")
+            pane.border_subtitle = f"the trial before: {shown.live.trial}" if shown is not watched else ""
         match pane:
             case RankTable():
                 pane.show(watched, picture.states, watched.world_size(feed.preset))
             case Arrivals():
-                pane.show(summary(watched.last), watched.culprit)
+                pane.show(summary(shown.last), shown.culprit)
             case Timeline():
-                pane.show(watched.last)
+                pane.show(shown.last)
             case LineChart():
-                live = watched.live
+                live = shown.live
                 moment = (live.trial, live.repeat, live.status, bool(live.step), int(picture.now_ns / CHART_EVERY_NS))
                 if moment != self._charted:
                     self._charted = moment
-                    pane.show(losses(watched))
+                    pane.show(losses(shown))
             case Comparison():
                 pane.show(feed.results, feed.preset)
             case RankLog():

@@ -164,3 +164,9 @@ def test_in_round_words(s: float, words: str) -> None:
 @pytest.mark.parametrize(("s", "words"), [(19.0, "at least 15 s"), (119.0, "at least 1 min")])
 def test_a_lower_bound_says_so_and_is_rounded_down(s: float, words: str) -> None:
     assert str(Estimate(s, at_least=True)) == words
+
+
+def test_what_trains_until_it_is_stopped_has_no_end() -> None:
+    endless = one_trial(epochs=0)
+    assert str(estimate(endless, [])) == str(estimate(endless, [ran(one_trial())])) == "until you stop it"
+    assert estimate(one_trial(), [ran(endless)]) == Estimate(STARTUP_S + END_S["warm"], at_least=True)

@@ -227,6 +227,9 @@ FLAGS = {
     "a preset that is there already": Case(
         ("init", "t.py"), "t.toml: is there already; remove it, or write another one", {"t.py": "", "t.toml": ""}
     ),
+    "no end": Case(
+        ("--preset", "playground", "--no-ui"), "trial playground trains until you stop it: run it in the console"
+    ),
     "no preset": Case(("--no-ui",), "which preset? `ddptui presets` lists them"),
     "an unknown command": Case(("shwo",), "did you mean 'show'?"),
     "an unknown option": Case(("--no-iu",), "--no-ui"),

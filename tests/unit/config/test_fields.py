@@ -58,5 +58,5 @@ def test_the_listing_has_every_field_with_its_default_and_description(tmp_path: 
     listed = ddptui(tmp_path, "presets", "--fields")
     assert (listed.returncode, listed.stderr) == (0, "")
     assert listed.stdout == fields.listing()
-    assert "world_size = 2  (integer, 1 to 1,024)\n    number of ranks\n" in listed.stdout
+    assert 'world_size = 2  (integer, 1 to 1,024)\n    number of ranks; "cores": ' in listed.stdout
     assert all(f"\n{name}" in listed.stdout for name in TRIAL_FIELDS)

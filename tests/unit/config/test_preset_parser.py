@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.parser import PresetError
+from ddptui.config.parser import PresetError, parse
 from ddptui.config.preset import Preset
+from ddptui.config.trial import TrialError
 from ddptui.host.folders import lab_root
 from ddptui.store.presets import as_toml, find, load, preset_paths
 from tests.support.builders import preset_of, write_preset
@@ -315,7 +316,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         ["defaults.epochs: expected an integer, got 1.5"],
     ),
     "wrong type in the matrix": ("[matrix]\nepochs = ['3']", ['matrix.epochs: expected an integer, got "3"']),
-    "too small": ("[[trial]]\nepochs = 0", ["trial[0].epochs: expected an integer of 1 or more"]),
+    "too small": ("[[trial]]\nwidth = 0", ["trial[0].width: expected an integer of 1 or more"]),
     "launch mode": ("[[trial]]\nlaunch = 'spwan'", ["trial[0].launch", "single, dp, process", "did you mean 'spawn'?"]),
     "strategy": ("[defaults]\nstrategy = 'allreduce'\n[[trial]]", ["defaults.strategy", "did you mean 'all_reduce'?"]),
     "dataset": ("[[trial]]\ndataset = 'mnits'", ["trial[0].dataset", "did you mean 'mnist'?"]),
@@ -471,3 +472,20 @@ def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str | bytes, 
     assert "\n" not in message
     for fragment in fragments:
         assert fragment in message
+
+
+@pytest.mark.parametrize(("cores", "ranks"), [(1, 2), (2, 2), (5, 5)])
+def test_as_many_ranks_as_the_host_has_cores_but_two_at_least(cores: int, ranks: int) -> None:
+    table = {
+        "defaults": {"world_size": "cores"},
+        "matrix": {"world_size": [2, "cores"], "seed": [1]},
+        "trial": [{"name": "a"}, {"name": "b", "world_size": 3}, {"name": "c", "world_size": "cores"}],
+    }
+    sizes = [trial.world_size for trial in parse("made", table, {}, cores).trials]
+    assert sizes == [*dict.fromkeys([2, ranks]), ranks, 3, ranks]
+    assert parse("made", {"trial": [{"name": "a"}]}, {"world_size": "cores"}, cores).trials[0].world_size == ranks
+
+
+def test_another_word_for_a_number_of_ranks_is_refused_with_the_one_that_there_is() -> None:
+    with pytest.raises(TrialError, match='got "all"; "cores" means one for each core of this host'):
+        parse("made", {"trial": [{"name": "a", "world_size": "all"}]}, {})

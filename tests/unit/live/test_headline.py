@@ -184,3 +184,22 @@ def test_ranks_that_do_different_things_are_told_so_in_place_of_a_verdict() -> N
     words = said(*before, odd)
     assert words.startswith("ranks call different operations: ")
     assert "waiting for" not in words
+
+
+def two(*messages: Message) -> str:
+    monitor = RunMonitor()
+    for message in messages:
+        monitor.add([message])
+        monitor.look(getattr(message, "end_ns", 0) + 10**9)
+    preset = preset_of({"trial": [{"name": "a", "world_size": 2}, {"name": "b", "world_size": 2}]})
+    return headline.sentence(monitor, {}, preset, 0)
+
+
+def test_the_verdict_on_a_trial_stays_until_the_next_one_has_one() -> None:
+    late = "a: Rank 1 holds everyone up: "
+    told = [*trained_together(20), ended()]
+    assert two(*told).startswith(f"done · {late}")
+    assert two(*told, launched("b")).startswith(f"starting: 0 of 2 ranks connected · {late}")
+    assert late not in two(*told, launched("b"), *trained_together(0)[1:])
+    failed = two(*told[:-1], ended("failed", "killed"), launched("b"))
+    assert failed == "starting: 0 of 2 ranks connected"

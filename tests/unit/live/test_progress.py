@@ -123,3 +123,19 @@ def test_when_all_is_over_nothing_is_left() -> None:
 )
 def test_time_is_shown_as_on_a_stopwatch(seconds: float, shown: str) -> None:
     assert headline.clock(seconds) == shown
+
+
+def test_how_much_of_a_run_is_over() -> None:
+    preset = preset_of({"repeats": 2, "trial": [{"name": "a", "world_size": 2}, {"name": "b", "world_size": 2}]})
+
+    def part(*messages: Message) -> float:
+        return headline.part_done(preset, fold(Live(), messages))
+
+    assert part() == 0.0
+    assert part(launched("a"), hello(0), hello(1)) == 0.0
+    half = [launched("a"), *(hello(rank) for rank in (0, 1)), *(ready(rank, steps=4) for rank in (0, 1))]
+    half += [step(number, rank) for number in (0, 1) for rank in (0, 1)]
+    assert part(*half) == 0.5 / 4
+    assert part(*half, ended()) == 1 / 4
+    assert part(*half, ended("skipped")) == 1 / 3  # its second repeat is spared
+    assert part(*half, ended(), *[launched("b"), ended()] * 3) == 1.0

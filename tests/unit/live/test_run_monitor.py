@@ -5,8 +5,9 @@ import msgspec
 from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.live.monitor import LAST_STEPS, RunMonitor
 from ddptui.live.state import RECENT_NS
+from ddptui.wire.messages import Step
 from ddptui.wire.records import Message
-from tests.support.builders import hello, launched
+from tests.support.builders import ended, hello, journal, launched
 from tests.support.traces import USUAL_MS, delayed, trace, works_of
 
 
@@ -91,3 +92,32 @@ def test_what_is_long_over_is_not_judged_any_more() -> None:
     assert now.culprit is None
     first = min(own.step.begin_ns for own in now.aligned.steps[0].ranks.values())
     assert told[0][-1].end_ns - first < 1.1 * RECENT_NS
+
+
+def test_what_is_drawn_while_a_launch_starts_is_the_one_before() -> None:
+    monitor = RunMonitor()
+    first = [*journal("a")]
+    monitor.add(first)
+    monitor.look(0)
+    assert monitor.shown is monitor
+    steps, losses = monitor.last, {rank: state.losses.points for rank, state in monitor.live.ranks.items()}
+    assert steps
+    assert all(losses.values())
+    second = [*journal("b")]
+    begins = next(place for place, message in enumerate(second) if isinstance(message, Step) and not message.warmup)
+    monitor.add(second[:begins])
+    monitor.look(0)
+    assert monitor.last == []
+    assert monitor.shown.last == steps
+    assert monitor.shown.live.trial == "a"
+    assert {rank: state.losses.points for rank, state in monitor.shown.live.ranks.items()} == losses
+    monitor.add(second[begins:-1])
+    monitor.look(0)
+    assert monitor.shown is monitor
+
+
+def test_a_launch_without_steps_leaves_the_picture_of_the_one_before_it() -> None:
+    monitor = RunMonitor()
+    monitor.add([*journal("a"), launched("b"), ended("failed"), launched("c")])
+    assert monitor.shown.live.trial == "a"
+    assert monitor.shown.before is None

@@ -38,3 +38,9 @@ def test_delays_and_lengths_are_spelled_out() -> None:
     cells = {fact.header: fact.cells for fact in facts(preset_of({"trial": trials}))}
     assert cells["bottleneck"] == ("aggregate 10 ms on 1", "–")
     assert cells["length"] == ("9 steps", "1 epoch")
+
+
+def test_a_training_without_an_end_says_so() -> None:
+    trials = [{"name": "a", "epochs": 0}, {"name": "b", "steps": 9}]
+    cells = {fact.header: fact.cells for fact in facts(preset_of({"trial": trials}))}
+    assert cells["length"] == ("until stopped", "9 steps")

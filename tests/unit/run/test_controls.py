@@ -6,7 +6,7 @@ import pytest
 
 from ddptui.config.trial import Bottleneck
 from ddptui.run import lab
-from ddptui.run.lab import LAST_WORDS_S, Controls
+from ddptui.run.lab import Controls
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
 
@@ -21,7 +21,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_nothing_is_wanted_at_first() -> None:
     controls = Controls()
     assert controls.end() is None
-    assert not controls.cuts_short(trained=False)
     assert list(controls.injections()) == []
 
 
@@ -52,10 +51,8 @@ def test_a_stop_is_for_all_that_is_to_come() -> None:
 
 
 @pytest.mark.parametrize("wish", ["skip", "stop"])
-def test_a_launch_that_has_trained_may_say_how_it_went(wish: str, clock: SimpleNamespace) -> None:
+def test_it_is_known_since_when_an_end_is_wanted(wish: str, clock: SimpleNamespace) -> None:
     controls = Controls()
     getattr(controls, wish)()
-    assert controls.cuts_short(trained=False)
-    assert not controls.cuts_short(trained=True)
-    clock.now += LAST_WORDS_S + 0.1
-    assert controls.cuts_short(trained=True)
+    clock.now += 2.5
+    assert controls.waited_s() == 2.5

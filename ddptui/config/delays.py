@@ -1,0 +1,60 @@
+"""Delays by hand, while a trial runs: each is of one rank, at one site. Pure."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ddptui.config.checks import check_bottleneck
+from ddptui.config.trial import Bottleneck, Site, Trial, TrialError, choices
+
+TOO_LATE = "start"  # a running rank has already started
+LINK = "link"  # no delay, and made before the ranks start
+# A minute at most: torch waits longer than that for a late rank; only for the delays of a preset it waits longer still
+LENGTHS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000)
+USUAL_MS = 20
+
+Delays = tuple[Bottleneck, ...]
+
+
+def sites(trial: Trial) -> list[Site]:
+    """Where the running ranks of a trial can be delayed."""
+    return [at for at in choices("at") if at not in (TOO_LATE, LINK) and _is_possible(trial, at)]  # type: ignore[misc]
+
+
+def _is_possible(trial: Trial, at: str) -> bool:
+    try:
+        check_bottleneck(trial, Bottleneck(at=at, ranks=(0,), sleep_ms=USUAL_MS), "")  # type: ignore[arg-type]
+    except TrialError:
+        return False
+    return True
+
+
+def still_to_come(bottlenecks: Sequence[Bottleneck]) -> Delays:
+    """The delays that a running rank has yet to meet. Slow links are no delays: they stay as they are."""
+    return tuple(delay for delay in bottlenecks if delay.at not in (TOO_LATE, LINK))
+
+
+def delay_of(delays: Sequence[Bottleneck], rank: int, at: str) -> Bottleneck | None:
+    """The delay that a rank has at a site."""
+    return next((delay for delay in delays if delay.at == at and rank in delay.ranks), None)
+
+
+def without(delays: Sequence[Bottleneck], rank: int, at: str) -> Delays:
+    """These delays, but none of this rank at this site. Other ranks keep theirs."""
+    kept = []
+    for delay in delays:
+        ranks = tuple(other for other in delay.ranks if delay.at != at or other != rank)
+        if ranks:
+            kept.append(msgspec.structs.replace(delay, ranks=ranks))
+    return tuple(kept)
+
+
+def with_delay(delays: Sequence[Bottleneck], rank: int, at: Site, sleep_ms: float) -> Delays:
+    """These delays, and one of this rank at this site, in place of the one that it has there."""
+    return (*without(delays, rank, at), Bottleneck(at=at, ranks=(rank,), sleep_ms=sleep_ms))
+
+
+def next_length(sleep_ms: float, by: int) -> float:
+    """The next longer (by = 1) or shorter (-1) of LENGTHS_MS; the same where there is none."""
+    others = [ms for ms in LENGTHS_MS if (ms > sleep_ms if by > 0 else ms < sleep_ms)]
+    return min(others, key=lambda ms: abs(ms - sleep_ms), default=sleep_ms)

@@ -1,0 +1,57 @@
+"""The line of a run that trains: which delay its keys, or a click, put into a rank."""
+
+from typing import NamedTuple
+
+from textual.content import Content
+from textual.style import Style
+from textual.widget import Widget
+
+from ddptui.config.delays import Delays, delay_of
+from ddptui.config.trial import Site
+from ddptui.config.trial_text import describe_bottleneck
+from ddptui.text.units import MS, S, seconds
+
+
+class Chosen(NamedTuple):
+    """The delay that is put in next. rank: None before there is one."""
+
+    rank: int | None
+    at: Site
+    sleep_ms: float
+
+
+class DelayBar(Widget):
+    """Shows the chosen delay, whether its rank has it, and the keys that change it. A click on a part does the same."""
+
+    DEFAULT_CSS = "DelayBar { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; display: none; }"
+    _shown: tuple[Chosen, Delays] | None = None
+
+    def show(self, chosen: Chosen, delays: Delays) -> None:
+        """Show the chosen delay. `delays`: those that the ranks have."""
+        if (chosen, delays) != self._shown:
+            self._shown = chosen, delays
+            self.refresh()
+
+    def render(self) -> Content:
+        if self._shown is None:
+            return Content()
+        chosen, delays = self._shown
+        if chosen.rank is None:
+            return Content.styled("b delays a rank, once there is one", "dim")
+        has_it = delay_of(delays, chosen.rank, chosen.at) is not None
+        length = seconds(chosen.sleep_ms * MS / S)
+        parts = [
+            _part("b", "take out" if has_it else "put in", "delay"),
+            _part("↑↓", f"rank {chosen.rank}", "other_rank"),
+            _part("w", chosen.at, "where"),
+            Content.assemble(_part("-", "", "longer(-1)"), _part("+", length, "longer(1)")),
+        ]
+        if delays:
+            parts += [Content.styled(f"now: {describe_bottleneck(delays)}", "bold"), _part("B", "all out", "no_delays")]
+        return Content("   ").join([Content("Delay"), *parts])
+
+
+def _part(key: str, what: str, action: str) -> Content:
+    """A key and what it is for, which a click presses."""
+    part = Content.assemble((key, "bold $footer-key-foreground"), f" {what}" if what else " ")
+    return part.stylize(Style.from_meta({"@click": f"screen.{action}"}))
