@@ -230,6 +230,7 @@ FLAGS = {
     "no end": Case(
         ("--preset", "playground", "--no-ui"), "trial playground trains until you stop it: run it in the console"
     ),
+    "no end, of run": Case(("run", "playground"), "trial playground trains until you stop it: run it in the console"),
     "no preset": Case(("--no-ui",), "which preset? `ddptui presets` lists them"),
     "an unknown command": Case(("shwo",), "did you mean 'show'?"),
     "an unknown option": Case(("--no-iu",), "--no-ui"),
