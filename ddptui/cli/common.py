@@ -1,4 +1,4 @@
-"""What several commands share: options, the request for a preset, refusals, and work that an interrupt may end."""
+"""What several commands share: the request for a preset, refusals, and work that an interrupt may end."""
 
 import errno
 import signal
@@ -11,38 +11,10 @@ import click
 
 if TYPE_CHECKING:
     from ddptui.config.preset import Preset
+    from ddptui.config.settings import Settings
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # as a shell reports SIGINT: 128 + 2
-ENGINES = ("local", "join", "slurm")  # EngineName in config/engine.py, whose import would slow down every command
-
-RUNS_OPTION = click.option("--runs", metavar="DIR", help="Folder of runs (default: DDPTUI_RUNS, or your data folder).")
-SET_OPTION = click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="Override a trial field.")
-
-
-def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say where ranks run; their keys are the fields of config.engine.EngineOptions."""
-    for option in (
-        click.option("--sbatch", "options", metavar="OPTION", multiple=True, help="Slurm: another option for sbatch."),
-        click.option("--time", help="Slurm: time limit of a job."),
-        click.option("--gres", help="Slurm: generic resources per node, e.g. gpu:2."),
-        click.option("--account", help="Slurm: account to charge."),
-        click.option("--partition", help="Slurm: partition to submit to."),
-        click.option("--tasks", type=click.Choice(("rank", "node", "array")), help="Slurm: what one task runs."),
-        click.option("--shared", metavar="DIR", help="A folder that all nodes share, for init_method=file."),
-        click.option("--port", type=int, help="Port on which the console listens for nodes."),
-        click.option("--interface", metavar="NAME", help="Network interface by which nodes reach the console."),
-        click.option("--nodes", type=int, help="Number of nodes."),
-        click.option("--engine", type=click.Choice(ENGINES), help="Where ranks run: here, on nodes that join, Slurm."),
-    ):
-        command = option(command)
-    return command
-
-
-def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The engine options that were typed, by their key in a preset's [engine]."""
-    typed = {key: value for key, value in options.items() if value not in (None, ())}
-    return {"name" if key == "engine" else key: value for key, value in typed.items()}
 
 
 class PresetRequest(NamedTuple):
@@ -96,6 +68,15 @@ def overrides_of(assignments: tuple[str, ...]) -> dict[str, Any]:
         if times > 1:
             raise TrialError(key, f"is given {times} times: leave one")
     return dict(overrides)
+
+
+def load_settings() -> "Settings":
+    """The user's settings. Raises Refusal."""
+    from ddptui.config.settings import SettingsError
+    from ddptui.store.settings import load
+
+    with refusing(SettingsError):
+        return load()
 
 
 def load_preset(request: PresetRequest, *, to_be_started: bool = True) -> "Preset":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ddptui.cli.common import Refusal, refusing
+from ddptui.cli.completion import files
 from ddptui.cli.watch import OF_COMMAND
 
 if TYPE_CHECKING:
@@ -21,7 +22,13 @@ EXAMPLES = "`ddptui init train.py`, or a whole command: `ddptui init -- torchrun
 
 @click.command(context_settings=OF_COMMAND)
 @click.option("--name", help="The preset's name, and its file's (default: the script's).")
-@click.argument("words", metavar="TRAIN.PY [ARGUMENTS] | -- COMMAND", nargs=-1, type=click.UNPROCESSED)
+@click.argument(
+    "words",
+    metavar="TRAIN.PY [ARGUMENTS] | -- COMMAND",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=files,
+)
 def init(words: tuple[str, ...], name: str | None) -> None:
     """Write a preset for a training of your own.
 
@@ -39,7 +46,7 @@ def init(words: tuple[str, ...], name: str | None) -> None:
         file = file_name(name_of(launched.command) if name is None else name)
         write_new(Path(file), preset_text(file, launched))
     click.echo(f"{file} is written. It launches the training {REPEATS} times, each to its end:")
-    click.echo(f"  ddptui --preset {file}")
+    click.echo(f"  ddptui run {file}")
     click.echo("To watch one launch, without the preset:")
     click.echo(f"  ddptui watch -- {shlex.join(launched.command)}")
 

@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddptui.cli.common import (
-    RUNS_OPTION,
-    SET_OPTION,
-    PresetRequest,
-    Refusal,
-    engine_options,
-    given,
-    load_preset,
-    refusing,
-)
+from ddptui.cli.common import PresetRequest, Refusal, load_preset, load_settings, refusing
+from ddptui.cli.completion import column_keys, files, presets_and_files, run_names, strategies
+from ddptui.cli.options import RUNS_OPTION, SET_OPTION, InSections, engine_options, given
 
 if TYPE_CHECKING:
     from ddptui.analysis.results import Results
@@ -32,8 +25,8 @@ SCALINGS = ("weak", "strong")
 SCALING_HELP = "weak: each rank keeps its batch; strong: all ranks share it."
 
 
-@click.command()
-@click.argument("name", required=False)
+@click.command(cls=InSections)
+@click.argument("name", required=False, shell_complete=presets_and_files)
 @click.option("--fields", is_flag=True, help="List the fields of a trial instead.")
 @SET_OPTION
 @engine_options
@@ -71,7 +64,7 @@ def presets(
 
 
 @click.command()
-@click.argument("name", metavar="[KEY]", required=False)
+@click.argument("name", metavar="[KEY]", required=False, shell_complete=column_keys)
 def columns(name: str | None) -> None:
     """Explain the columns of the tables, or one of them.
 
@@ -85,9 +78,10 @@ def columns(name: str | None) -> None:
 
 @click.command()
 @click.option("--trash", is_flag=True, help="List the deleted runs instead, those deleted last first.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @RUNS_OPTION
 @click.pass_obj
-def runs(obj: dict[str, Any], /, trash: bool, runs: str | None) -> None:
+def runs(obj: dict[str, Any], /, trash: bool, as_json: bool, runs: str | None) -> None:
     """List the runs, newest first."""
     from ddptui.run import listing
     from ddptui.store.runs import all_runs, runs_folder
@@ -96,19 +90,23 @@ def runs(obj: dict[str, Any], /, trash: bool, runs: str | None) -> None:
     folder = runs_folder(runs or obj["runs"])
     if folder.exists() and not folder.is_dir():
         raise Refusal(f"{folder}: is no folder; name the folder of runs with --runs")
-    click.echo(listing.every_deleted(deleted(folder)) if trash else listing.every_run(all_runs(folder)), nl=False)
+    if trash:
+        listed = (listing.every_deleted_as_json if as_json else listing.every_deleted)(deleted(folder))
+    else:
+        listed = (listing.every_run_as_json if as_json else listing.every_run)(all_runs(folder))
+    click.echo(listed, nl=False)
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=run_names)
 @click.option("--format", "format", type=click.Choice(FORMATS), default="table", show_default=True)
 @RUNS_OPTION
 @click.pass_obj
 def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
     """Print a run's table, its page, or its timeline.
 
-    RUN is a run's name, the start of its name, its folder, or `last`. `--format html` prints one file for a browser,
-    `--format svg` a picture, `--format trace` the timeline, for ui.perfetto.dev.
+    RUN is a run's name, the start of its name, its folder, the name of a preset (its last run), or `last`. `--format
+    html` prints one file for a browser, `--format svg` a picture, `--format trace` the timeline, for ui.perfetto.dev.
     """
     from ddptui.report import table
     from ddptui.report.trace import trace
@@ -116,6 +114,7 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
     from ddptui.store.outcomes import results_of
     from ddptui.store.runs import RunError, find_run, runs_folder
 
+    settings = load_settings()
     with refusing(RunError):
         recorded = find_run(runs_folder(runs or obj["runs"]), run)
         preset = recorded.preset()
@@ -126,7 +125,7 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
         results = results_of(recorded, preset)
         if format in PAGE_FORMATS:
             return _show_page(recorded, preset, results, format)
-    text = as_table(results, preset) if format == "table" else table.FORMATS[format](results, preset)
+    text = as_table(results, preset, settings.columns) if format == "table" else table.FORMATS[format](results, preset)
     click.echo(text, nl=False)
 
 
@@ -139,8 +138,8 @@ def _show_page(recorded: "Run", preset: "Preset", results: "Results", format: st
 
 
 @click.command()
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=run_names)
+@click.argument("b", shell_complete=run_names)
 @click.option("--match", metavar="A=B", multiple=True, help="Compare trial A with trial B; A=: with none.")
 @click.option("--format", "format", type=click.Choice(COMPARISON_FORMATS), default="table", show_default=True)
 @RUNS_OPTION
@@ -173,15 +172,24 @@ def compare(obj: dict[str, Any], a: str, b: str, match: tuple[str, ...], format:
 
 
 @click.command()
-@click.argument("run")
+@click.argument("run", shell_complete=run_names)
 @click.option("--trial", metavar="NAME", help="The measured trial (default: the baseline).")
 @click.option("--ranks", default="2..4096", show_default=True, help="2..4096 doubles; 2,4,8 is a list.")
-@click.option("--network", metavar="RUN", help="A run of primitives that measured the network.")
+@click.option(
+    "--network", metavar="RUN", help="A run of primitives that measured the network.", shell_complete=run_names
+)
 @click.option("--alpha", type=float, metavar="US", help="State the network: µs a message.")
 @click.option("--gbps", type=float, help="State the network: 1e9 bits a second.")
 @click.option("--scaling", type=click.Choice(SCALINGS), default="weak", show_default=True, help=SCALING_HELP)
 @click.option("--cores", type=int, metavar="N", help="All ranks share one host of N cores.")
-@click.option("--strategy", "strategies", metavar="NAME", multiple=True, help="Project only this strategy.")
+@click.option(
+    "--strategy",
+    "strategies",
+    metavar="NAME",
+    multiple=True,
+    help="Project only this strategy.",
+    shell_complete=strategies,
+)
 @click.option("--format", "format", type=click.Choice(PROJECTION_FORMATS), default="table", show_default=True)
 @RUNS_OPTION
 @click.pass_obj
@@ -204,8 +212,8 @@ def project(obj: dict[str, Any], /, run: str, format: str, runs: str | None, **o
 
 
 @click.command()
-@click.argument("a", metavar="A|RUN")
-@click.argument("b", metavar="[B]", required=False)
+@click.argument("a", metavar="A|RUN", shell_complete=run_names)
+@click.argument("b", metavar="[B]", required=False, shell_complete=files)
 @RUNS_OPTION
 @click.pass_obj
 def verify(obj: dict[str, Any], a: str, b: str | None, runs: str | None) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
-from ddptui.cli.common import RUNS_OPTION, PresetRequest, Refusal, interruptible, load_preset, refusing
+from ddptui.cli.common import PresetRequest, Refusal, interruptible, load_preset, refusing
+from ddptui.cli.completion import presets_and_files, strategies
+from ddptui.cli.options import RUNS_OPTION
 
 SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 
@@ -26,7 +28,14 @@ def doctor(obj: dict[str, Any]) -> None:
 
 @click.command()
 @click.option("--launch", "modes", type=click.Choice(SELFTEST_MODES), multiple=True, help="Test only this launch mode.")
-@click.option("--strategy", "strategies", metavar="NAME", multiple=True, help="Test only this strategy.")
+@click.option(
+    "--strategy",
+    "strategies",
+    metavar="NAME",
+    multiple=True,
+    help="Test only this strategy.",
+    shell_complete=strategies,
+)
 @RUNS_OPTION
 @click.pass_obj
 def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | None) -> None:
@@ -73,7 +82,7 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=presets_and_files)
 @click.option("--kind", type=click.Choice(("trainjob", "pytorchjob", "dlc")), required=True, help="Kind of job.")
 @click.option("--nodes", type=int, default=2, show_default=True, help="Number of pods that join.")
 @click.option("--image", required=True, help="The container's image; it must contain ddptui.")

@@ -4,11 +4,13 @@ from typing import Any
 
 import click
 
-from ddptui.cli.common import RUNS_OPTION, Refusal, refusing
+from ddptui.cli.common import Refusal, refusing
+from ddptui.cli.completion import run_names
+from ddptui.cli.options import RUNS_OPTION
 
 
 @click.command()
-@click.argument("names", metavar="RUN…", nargs=-1)
+@click.argument("names", metavar="RUN…", nargs=-1, shell_complete=run_names)
 @click.option("--empty-trash", is_flag=True, help="Delete for good what is in the trash.")
 @RUNS_OPTION
 @click.pass_obj

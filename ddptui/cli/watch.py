@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from ddptui.cli.common import RUNS_OPTION, SET_OPTION, Refusal, interruptible, overrides_of, refusing
+from ddptui.cli.common import Refusal, interruptible, load_settings, overrides_of, refusing
+from ddptui.cli.completion import files, run_names
+from ddptui.cli.options import RUNS_OPTION, SET_OPTION
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +49,7 @@ EVERY_OPTION = click.option(
 @SET_OPTION
 @RUNS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="With --no-ui: results.json on stderr, instead of the report.")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
 @click.pass_context
 def watch(
     context: click.Context,
@@ -67,7 +69,10 @@ def watch(
     runs: str | None,
     as_json: bool,
 ) -> None:
-    """Watch a training of your own, without a change to it: ddptui watch -- torchrun --nproc_per_node=2 train.py"""
+    """Watch a training of your own, without a change to it.
+
+    COMMAND is what starts it: ddptui watch -- torchrun --nproc_per_node=2 train.py
+    """
     from ddptui.engines.local.foreign import Terms
     from ddptui.store.runs import runs_folder
 
@@ -88,7 +93,7 @@ def watch(
 
 
 @click.command()
-@click.argument("name", metavar="RUN")
+@click.argument("name", metavar="RUN", shell_complete=run_names)
 @STEPS_OPTION
 @SKIP_OPTION
 @EVERY_OPTION
@@ -106,9 +111,10 @@ def attach(
     runs: str | None,
     as_json: bool,
 ) -> None:
-    """Watch a training again that was left running, or whose console has ended.
+    """Watch a training again that was left running.
 
-    RUN is the run in which it was watched before. What is seen from now on becomes a run of its own.
+    RUN is the run in which it was watched before, also by a console that has ended. What is seen from now on becomes a
+    run of its own.
     """
     from ddptui.config.watched import preset_of
     from ddptui.engines.local.foreign import Terms
@@ -127,14 +133,15 @@ def attach(
 
 def _open(preset: "Preset", runs: "Path", terms: "Terms", *, headless: bool, as_json: bool) -> int:
     """Watch, on a screen or without one. Returns the exit code."""
+    settings = load_settings()
     if not headless:
         from ddptui.tui.start import start
 
-        return start(runs, preset, drawn_a_second=None, theme=None, terms=terms)
+        return start(runs, preset, settings=settings, terms=terms)
     from ddptui.run import watch as here
 
     watch_here = here.watch if terms.in_terminal else here.look_on
-    return interruptible(lambda: watch_here(preset, runs, terms, as_json=as_json))
+    return interruptible(lambda: watch_here(preset, runs, terms, as_json=as_json, usual=settings.columns))
 
 
 def _preset(

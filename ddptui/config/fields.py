@@ -18,6 +18,30 @@ FIELDS = {
     name: next(fact for fact in _ANNOTATIONS[name].__metadata__ if isinstance(fact, About)) for name in TRIAL_FIELDS
 }
 
+# What tables and the form call fields that have another name, in words; and those fields.
+SHOWN_AS: dict[str, tuple[str, tuple[str, ...]]] = {
+    column: (words, tuple(name for name, facts in FIELDS.items() if facts.column == column))
+    for column, words in {
+        "ranks": "the number of ranks",
+        "averages": "what is averaged, or how often,",
+        "data": "the data set",
+        "batch": "the global batch",
+        "length": "the length of training",
+        "by": "the operator of a reduction",
+        "sizes": "a limit of the message sizes",
+        "calls": "the number of calls",
+    }.items()
+}
+
+
+def misnamed(word: str) -> str:
+    """What to write instead of a word that tables show, but no field has: the number of ranks is world_size; empty for
+    any other word."""
+    if word not in SHOWN_AS:
+        return ""
+    words, fields = SHOWN_AS[word]
+    return f"no such field; {words} is {' or '.join(fields)}"
+
 
 def work_of(launch: str, primitives: str | None) -> str:
     """The kind of work that a trial is."""

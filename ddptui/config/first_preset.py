@@ -27,7 +27,7 @@ COMMENT = re.compile(r"#.*")
 
 TEXT = """\
 # Written by `ddptui init`. Each trial launches a training of yours, watched as it is: the script does not change.
-# To run it, in this folder:  ddptui --preset {file}
+# To run it, in this folder:  ddptui run {file}
 # To see what it launches:    ddptui presets {file}
 # A line that begins with # and no space is an example: remove the #, and put in values of your own.
 

@@ -11,10 +11,11 @@ import msgspec
 
 from ddptui.config.columns import MEANINGS
 from ddptui.config.engine import EngineName, EngineOptions
-from ddptui.config.fields import meaningless, meaningless_at_work, work_of
+from ddptui.config.fields import SHOWN_AS, meaningless, meaningless_at_work, misnamed, work_of
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset, PresetKind, Reference
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
+from ddptui.config.trial_text import literal
 from ddptui.config.trial_values import explain, make_trial
 from ddptui.text.words import did_you_mean, printable
 
@@ -137,13 +138,21 @@ def _check_keys(table: Any, known: Iterable[str], before: str) -> None:
         raise TrialError(before.rstrip("."), f"expected a table, got {_kind(type(table))}")
     for key in table:
         if key not in known:
-            raise TrialError(f"{before}{key}", f"unknown key{_nearest(key, known)}")
+            why = misnamed(key) if known is TRIAL_FIELDS else ""
+            raise TrialError(f"{before}{key}", why or f"unknown key{_nearest(key, known)}")
 
 
 def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     """Put overrides (--set) over the defaults, and over other tables that name the same field."""
     if "name" in overrides:
         raise TrialError("--set name", "every trial has a name of its own")
+    if "repeats" in overrides:
+        raise TrialError("--set repeats", f"is no field of a trial: --repeats {literal(overrides['repeats'])}")
+    for key, value in overrides.items():
+        if why := misnamed(key):
+            fields = SHOWN_AS[key][1]
+            typed = literal(value, bare=True)
+            raise TrialError(f"--set {key}", f"{why}: {' or '.join(f'--set {field}={typed}' for field in fields)}")
     _check_fields(overrides, "--set ")
     matrix = {key: [overrides[key]] if key in overrides else tried for key, tried in table.get("matrix", {}).items()}
     trials = [

@@ -63,7 +63,7 @@ def render(preset: str, options: Options) -> str:
         secret: dict[str, Value] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}}
         secret |= {"type": "Opaque", "stringData": {KEY: options.ticket}}
         documents.insert(0, secret)  # first: the pods refer to it
-    console = f"ddptui --preset {shlex.quote(preset)} --engine join --nodes {options.nodes}"
+    console = f"ddptui run {shlex.quote(preset)} --engine join --nodes {options.nodes}"
     comments = [f"# {options.nodes} {'pod' if options.nodes == 1 else 'pods'} that join a run. It waits for them in"]
     comments.append(f"#     {console}")
     if options.ticket is None:

@@ -202,11 +202,14 @@ AT_LEAST = 2  # columns that are shown however narrow it gets: the trial and its
 UNEQUAL_WORK = {"speedup": 97, "samples": 96}  # worth more than times, where trials do different work in a step
 ALL_RIGHT = {"mean": 75}  # as the accuracy, which stands before it; a wrong average comes first
 ASKED_FOR = 98  # worth of the columns that a preset wants seen: only the trial and its time come before
+USUAL = 97  # of those that the user wants seen of every preset
 
 
-def columns_of(rows: Sequence[Row], asked_for: Iterable[str] = ()) -> list[Filled]:
-    """Every column with the cells of these trials. asked_for: keys of columns that are dropped last."""
+def columns_of(rows: Sequence[Row], asked_for: Iterable[str] = (), usual: Iterable[str] = ()) -> list[Filled]:
+    """Every column with the cells of these trials. asked_for: keys of columns that are dropped last; usual: of those
+    that are dropped just before."""
     worth = UNEQUAL_WORK if len({row.trial.batch_size for row in rows}) > 1 else {}
     worth = worth | (ALL_RIGHT if {_average(row) for row in rows} <= {NOTHING, RIGHT} else {})
-    worth |= {key: ASKED_FOR for key in asked_for if key not in ("trial", "train")}
+    wanted = {**dict.fromkeys(usual, USUAL), **dict.fromkeys(asked_for, ASKED_FOR)}
+    worth |= {key: value for key, value in wanted.items() if key not in ("trial", "train")}
     return [column._replace(worth=worth.get(column.key, column.worth)) for column in fill(COLUMNS, rows)]

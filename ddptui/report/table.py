@@ -1,6 +1,6 @@
 """The comparison as terminal text, Markdown, CSV and JSON."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -26,14 +26,15 @@ WIDE = 100  # cells of matrices in Markdown, where no terminal gives the width
 STYLES = {"failed": RED, "skipped": DIM}  # of a trial's row, by its status
 
 
-def text(results: Results, preset: Preset, width: int, *, color: bool = False) -> str:
-    """The table and its notes; no line of the table is wider than `width`."""
+def text(results: Results, preset: Preset, width: int, *, color: bool = False, usual: Sequence[str] = ()) -> str:
+    """The table and its notes; no line of the table is wider than `width`. usual: keys of the columns that
+    the user wants seen of every preset."""
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
     blocks = [
         paragraph(preset.title, width),
         paragraph(" ".join(answer(results, preset)), width),
-        tables.as_text(_table(results, preset), width, color=color),
+        tables.as_text(_table(results, preset, usual), width, color=color),
         matrices(results, width),
         note_lines(results, preset),
     ]
@@ -55,10 +56,10 @@ def markdown(results: Results, preset: Preset) -> str:
     return "\n\n".join("\n".join(lines) for lines in blocks if any(lines)) + "\n"
 
 
-def _table(results: Results, preset: Preset) -> Table:
+def _table(results: Results, preset: Preset, usual: Sequence[str] = ()) -> Table:
     rows = rows_of(results, preset)
     styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
-    return Table(columns_of(rows, preset.columns), styles, AT_LEAST)
+    return Table(columns_of(rows, preset.columns, usual), styles, AT_LEAST)
 
 
 def as_json(results: Results, preset: Preset) -> str:

@@ -73,7 +73,7 @@ def _how_to_join(engine: EngineOptions, typed: str) -> list[str]:
     options = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in given)
     return [
         "With the console, which fills in NODE_0 (the first node's address) and the ports:",
-        f"  on this machine:  ddptui --preset {typed} --engine join {options}",
+        f"  on this machine:  ddptui run {typed} --engine join {options}",
         "  on each node:     ddptui join TICKET    (the console prints where the ticket is)",
         "Without the console: type the lines above in a checkout of ddptui on each node.",
         "",

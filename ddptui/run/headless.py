@@ -3,6 +3,7 @@
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, TextIO
@@ -34,18 +35,18 @@ REDRAW_EVERY_S = 0.25  # a terminal over ssh keeps up with this
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 
-def run(preset: Preset, runs: Path, *, as_json: bool, retries: int) -> int:
+def run(preset: Preset, runs: Path, *, as_json: bool, retries: int, usual: Sequence[str] = ()) -> int:
     """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. retries:
-    as lab.run_preset has them. Raises PresetError for a trial that would never end."""
+    as lab.run_preset has them. usual: as table.text has them. Raises PresetError for a trial that would never end."""
     _check_ends(preset)
     narrator = Narrator(preset, sys.stderr)
     run = Run.create(runs, preset, describe())
     narrator.print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
     with run.held():
-        return _launches(preset, run, narrator, NO_OUTCOMES, as_json=as_json, retries=retries)
+        return _launches(preset, run, narrator, NO_OUTCOMES, as_json=as_json, retries=retries, usual=usual)
 
 
-def resume(preset: Preset, run: Run, *, as_json: bool, retries: int) -> int:
+def resume(preset: Preset, run: Run, *, as_json: bool, retries: int, usual: Sequence[str] = ()) -> int:
     """Launch what is missing in a run, as `run` would have. Raises RunError if another console holds the run, and
     PresetError as `run` does."""
     _check_ends(preset)
@@ -54,7 +55,7 @@ def resume(preset: Preset, run: Run, *, as_json: bool, retries: int) -> int:
         narrator = Narrator(preset, sys.stderr, outcomes)
         for line in resumption(preset, outcomes, run.note_resumption(describe())):
             narrator.print(line)
-        return _launches(preset, run, narrator, outcomes, as_json=as_json, retries=retries)
+        return _launches(preset, run, narrator, outcomes, as_json=as_json, retries=retries, usual=usual)
 
 
 def _check_ends(preset: Preset) -> None:
@@ -65,7 +66,14 @@ def _check_ends(preset: Preset) -> None:
 
 
 def _launches(
-    preset: Preset, run: Run, narrator: "Narrator", outcomes: Outcomes, *, as_json: bool, retries: int
+    preset: Preset,
+    run: Run,
+    narrator: "Narrator",
+    outcomes: Outcomes,
+    *,
+    as_json: bool,
+    retries: int,
+    usual: Sequence[str],
 ) -> int:
     """Launch what `outcomes` lacks, to the end or to an interrupt, and print the results. Returns the exit code."""
     running_results = RunningResults(preset, run.name, run.environment(), outcomes)
@@ -99,7 +107,7 @@ def _launches(
         narrator.print(missing)
     if run.is_there():
         narrator.print(f"kept in {run.folder}")
-    show(table.as_json(results, preset) if as_json else as_table(results, preset))
+    show(table.as_json(results, preset) if as_json else as_table(results, preset, usual))
     return EXIT_CODES["failed" if stopped else results.status]
 
 

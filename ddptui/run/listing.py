@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from ddptui.store.overview import overview
+import msgspec
+
+from ddptui.store.overview import overview, record
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.store.trash import Deleted
+from ddptui.text.door import ascii_json
 from ddptui.text.words import printable
 
 
@@ -25,8 +28,13 @@ def every_preset() -> str:
 def every_run(runs: Sequence[Run]) -> str:
     """Name and status of each run; of one that cannot be read, why."""
     if not runs:
-        return "no runs yet: `ddptui --preset quickstart --no-ui`\n"
+        return "no runs yet: `ddptui run quickstart`\n"
     return _columns([(run.name, printable(_status(run))) for run in runs])
+
+
+def every_run_as_json(runs: Sequence[Run]) -> str:
+    """The runs as a list of JSON, newest first."""
+    return _json([record(run) for run in runs])
 
 
 def _status(run: Run) -> str:
@@ -40,6 +48,16 @@ def every_deleted(trash: Sequence[Deleted]) -> str:
     if not trash:
         return "the trash is empty\n"
     return _columns([(each.run.name, f"deleted {each.when:%Y-%m-%d %H:%M}") for each in trash])
+
+
+def every_deleted_as_json(trash: Sequence[Deleted]) -> str:
+    """The runs in the trash as a list of JSON, those deleted last first."""
+    deleted = [(each, each.when.isoformat(timespec="seconds")) for each in trash]
+    return _json([{"name": each.run.name, "folder": str(each.run.folder), "deleted": when} for each, when in deleted])
+
+
+def _json(listed: object) -> str:
+    return ascii_json(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode()) + "\n"
 
 
 def _columns(runs: Sequence[tuple[str, str]]) -> str:

@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
@@ -23,9 +24,9 @@ def show(text: str) -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (else Python reports the same error again at exit)
 
 
-def as_table(results: Results, preset: Preset) -> str:
-    """The table for stdout: as wide as the terminal, and in color if that shows it."""
-    return wrapped(table.text(results, preset, width(), color=_takes_color()))
+def as_table(results: Results, preset: Preset, usual: Sequence[str]) -> str:
+    """The table for stdout: as wide as the terminal, and in color if that shows it. usual: as table.text has them."""
+    return wrapped(table.text(results, preset, width(), color=_takes_color(), usual=usual))
 
 
 def comparison(compared: Comparison) -> str:

@@ -26,19 +26,19 @@ from ddptui.wire.connection import HUB, KEYS, TOKEN
 from ddptui.wire.records import Ended, Message, Notice, Refused
 
 
-def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool) -> int:
+def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool, usual: Sequence[str] = ()) -> int:
     """Run a preset's only command in this terminal, and watch it. Returns the command's own exit code; 2 if it could
-    not be started."""
-    _follow(preset, runs, terms, lab.Controls(), as_json=as_json)
+    not be started. usual: as table.text has them."""
+    _follow(preset, runs, terms, lab.Controls(), as_json=as_json, usual=usual)
     return exit_code_of(terms.launch) if terms.launch is not None else 2
 
 
-def look_on(preset: Preset, runs: Path, terms: Terms, *, as_json: bool) -> int:
+def look_on(preset: Preset, runs: Path, terms: Terms, *, as_json: bool, usual: Sequence[str] = ()) -> int:
     """Watch a training that this process has not started, until it ends, or Ctrl-C. Returns the exit code: 0 if all
     went well."""
     controls = lab.Controls()
     with stopping_at_interrupt(controls):
-        results = _follow(preset, runs, terms, controls, as_json=as_json)
+        results = _follow(preset, runs, terms, controls, as_json=as_json, usual=usual)
     return EXIT_CODES[results.status]
 
 
@@ -57,7 +57,9 @@ def exit_code_of(launch: ForeignLaunch) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _follow(preset: Preset, runs: Path, terms: Terms, controls: lab.Controls, *, as_json: bool) -> Results:
+def _follow(
+    preset: Preset, runs: Path, terms: Terms, controls: lab.Controls, *, as_json: bool, usual: Sequence[str]
+) -> Results:
     """Watch to the end; then print the report."""
     run = Run.create(runs, preset, describe())
     results = RunningResults(preset, run.name, run.environment())
@@ -74,7 +76,7 @@ def _follow(preset: Preset, runs: Path, terms: Terms, controls: lab.Controls, *,
     if as_json:
         say(table.as_json(results.results, preset))
     elif any(trial.repeats for trial in results.results.trials):
-        say(f"\n{table.text(results.results, preset, width())}")
+        say(f"\n{table.text(results.results, preset, width(), usual=usual)}")
     tell(f"kept in {run.folder}")
     return results.results
 

@@ -6,7 +6,9 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from ddptui.analysis.extent import repeats_done, shortfall, trials_done
+import msgspec
+
+from ddptui.analysis.extent import finished, repeats_done, shortfall, trials_done
 from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
@@ -44,21 +46,93 @@ def overview(run: Run) -> Overview:
     """A run's line, from its preset and results.json; of its journals only the sizes are looked at."""
     began = started_at(run.name)
     when = NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
+    preset, results, status, problem, damage = _contents(run)
+    if preset is None:
+        return Overview(run, when, printable(run.name), status, problem=problem)
+    title = printable(preset.name)
+    if results is None:
+        return Overview(run, when, title, status, str(len(preset.trials)), damage=damage)
+    trials = ", ".join(filter(None, [trials_done(results), repeats_done(results)]))
+    return Overview(run, when, title, status, trials, *_times(results, preset), shortfall=shortfall(results))
+
+
+class TrialRecord(msgspec.Struct, frozen=True):
+    """A trial in `ddptui runs --json`."""
+
+    name: str
+    status: str | None  # None: it has no results yet
+    repeats: int = 0  # that ended well
+    train_time_s: float | None = None  # their median
+
+
+class RunRecord(msgspec.Struct, frozen=True):
+    """A run in `ddptui runs --json`. Scripts read these keys: add, never rename. docs/report.md explains them."""
+
+    name: str
+    folder: str
+    started: str | None  # local time, ISO 8601; None: the folder's name does not say it
+    status: str  # as in results.json; "unreadable": problem says why
+    under_way: bool  # a console has it open
+    preset: str | None
+    repeats: int | None  # of each trial, as the preset asks for
+    baseline: str | None
+    fastest: str | None  # the trial with the shortest train time
+    trials: list[TrialRecord]
+    problem: str | None  # what cannot be read, and why
+
+
+def record(run: Run) -> RunRecord:
+    """A run for scripts, from the same files as its line."""
+    began = started_at(run.name)
+    started = began.isoformat() if began else None
+    preset, results, status, problem, damage = _contents(run)
+    known = {trial.name: trial for trial in results.trials} if results else {}
+    times = _train_times(results) if results else {}
+    trials = [
+        TrialRecord(name, known[name].status, finished(known[name]), times.get(name))
+        if name in known
+        else TrialRecord(name, None)
+        for name in (trial.name for trial in (preset.trials if preset else ()))
+    ]
+    return RunRecord(
+        name=run.name,
+        folder=str(run.folder.absolute()),
+        started=started,
+        status="unreadable" if problem or damage else status,
+        under_way=run.is_held(),
+        preset=preset.name if preset else None,
+        repeats=preset.repeats if preset else None,
+        baseline=preset.baseline if preset else None,
+        fastest=_fastest(times),
+        trials=trials,
+        problem=problem or damage,
+    )
+
+
+class _Contents(NamedTuple):
+    """What can be read of a run. preset: None if the run cannot be opened. results: None if there are none, or they are
+    damaged. problem, damage: as in Overview."""
+
+    preset: Preset | None
+    results: ResultsOutline | None
+    status: str
+    problem: str | None = None
+    damage: str | None = None
+
+
+def _contents(run: Run) -> _Contents:
     try:
         preset = run.preset()
         run.journals(preset)
     except RunError as error:
-        return Overview(run, when, printable(run.name), "cannot be read", problem=printable(str(error)))
-    title = printable(preset.name)
+        return _Contents(None, None, "cannot be read", problem=printable(str(error)))
     try:
         results = run.results(ResultsOutline)
     except FileNotFoundError:
-        return Overview(run, when, title, "interrupted", str(len(preset.trials)))
+        return _Contents(preset, None, "interrupted")
     except RunError as error:
-        damage = printable(str(error))
-        return Overview(run, when, title, "results.json cannot be read", str(len(preset.trials)), damage=damage)
-    trials = ", ".join(filter(None, [trials_done(results), repeats_done(results)]))
-    return Overview(run, when, title, results.status, trials, *_times(results, preset), shortfall=shortfall(results))
+        return _Contents(preset, None, "results.json cannot be read", damage=printable(str(error)))
+    return _Contents(preset, results, results.status)
 
 
 def started_at(name: str) -> datetime | None:
@@ -72,12 +146,21 @@ def started_at(name: str) -> datetime | None:
 
 def _times(results: ResultsOutline, preset: Preset) -> tuple[str, str]:
     """The baseline's train time; the fastest trial with its time."""
-    times = {trial.name: trial.summary.train_time_s.median for trial in results.trials if trial.summary}
-    if not times:
+    times = _train_times(results)
+    fastest = _fastest(times)
+    if fastest is None:
         return NOTHING, NOTHING
-    fastest = min(times, key=lambda name: times[name])
     baseline = f"{times[preset.baseline]:.2f}" if preset.baseline in times else NOTHING
     return baseline, f"{times[fastest]:.2f} {printable(fastest)}"
+
+
+def _train_times(results: ResultsOutline) -> dict[str, float]:
+    """The train time in s of each trial that has one."""
+    return {trial.name: trial.summary.train_time_s.median for trial in results.trials if trial.summary}
+
+
+def _fastest(times: dict[str, float]) -> str | None:
+    return min(times, key=lambda name: times[name], default=None)
 
 
 MOST_RUNS = 30  # whose figures are read

@@ -13,10 +13,10 @@ from ddptui.config.engine import LOCAL
 from ddptui.config.fields import meaningless
 from ddptui.config.parser import PresetError, make_engine, parse
 from ddptui.config.preset import Preset
-from ddptui.config.toml import read_toml
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
 from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
+from ddptui.store.toml_file import TomlFileError, read_table
 from ddptui.text.door import brief
 from ddptui.text.words import count, did_you_mean, remedy_of
 
@@ -106,9 +106,6 @@ def describe_size(preset: Preset) -> str:
     return f"{count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}"
 
 
-MOST_BYTES = 2**20  # of a preset's file
-
-
 def folders() -> list[Path]:
     """The folders that are searched for presets, in this order: the project's, the user's, the lab's own.
 
@@ -150,15 +147,9 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dic
     """Read a preset. overrides (--set) replace fields of every trial, engine those of [engine]. Raises PresetError."""
     path = find(name_or_file)
     try:
-        table = read_toml(_text_of(path))
-    except PresetError:
-        raise
-    except OSError as error:
-        raise PresetError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise PresetError(f"{path}: is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError, and what absurd numbers and nests raise
-        raise PresetError(f"{path}: is not valid TOML: {error}") from None
+        table = read_table(path, "a preset")
+    except TomlFileError as error:
+        raise PresetError(str(error)) from None
     try:
         preset = parse(path.stem, table, overrides or {}, machine.available_cores())
         if engine:
@@ -167,20 +158,6 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dic
         return preset
     except TrialError as error:
         raise PresetError(f"{path}: {error}") from None
-
-
-def _text_of(path: Path) -> str:
-    """The text of a preset's file, without a byte-order mark. Raises OSError, PresetError."""
-    content: bytes | None = None
-    if path.is_file():
-        # not blocking: some files of /proc, which call themselves plain, would wait for news
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    if content is None:
-        raise PresetError(f"{path}: is not a plain file: replace it with one, or remove it")
-    if len(content) > MOST_BYTES:
-        raise PresetError(f"{path}: is not a preset: it is larger than {MOST_BYTES >> 20} MB")
-    return content.decode("utf-8-sig").replace("\r\n", "\n")  # of Windows
 
 
 def as_toml(preset: Preset) -> str:

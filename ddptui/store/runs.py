@@ -21,13 +21,14 @@ from ddptui.host.folders import expanded, user_data
 from ddptui.store.environment import TOO_DEEP, problem_of, what_matters
 from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
 from ddptui.store.lock import LOCK, lock, opened
-from ddptui.store.presets import as_toml, load
+from ddptui.store.presets import as_toml, load, preset_paths
 from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
 JOURNAL = "messages.jsonl"  # in a repeat's folder
 DISTURBED = "disturbed"  # ends the name of a repeat's folder that was set aside
 STAMP_FORMAT = "%Y%m%d-%H%M%S"  # what a run's name begins with: the local time of its start
+LISTS = "`ddptui runs` lists them"
 MOST_BYTES = 64 * 2**20  # of results.json or environment.json: the results of 90,000 ranks
 
 Read = TypeVar("Read")
@@ -250,16 +251,33 @@ def _is_run(folder: Path) -> bool:
 
 
 def find_run(runs: Path, name: str) -> Run:
-    """A run by its folder, its name, the start of its name, or `last`. Raises RunError."""
+    """A run by its folder, its name, the start of its name, or `last`; by its preset, the last one. Raises RunError."""
     if _is_run(Path(name)):
         return Run(Path(name).absolute())
     known = all_runs(runs)
     fitting = known[:1] if name == "last" else [run for run in known if run.name == name]
     fitting = fitting or [run for run in known if run.name.startswith(name)]
+    if not fitting:
+        fitting = list(itertools.islice((run for run in known if _is_of(run, name)), 1))
     if len(fitting) == 1:
         return fitting[0]
-    what = f"{len(fitting)} runs begin with {name!r}" if fitting else f"no run {name!r}"
-    raise RunError(f"{what} in {runs}; `ddptui runs` lists them")
+    if fitting:
+        raise RunError(f"{len(fitting)} runs begin with {name!r} in {runs}; {LISTS}")
+    why = f"no name begins so, and no preset of a run; {LISTS}"
+    if not known:
+        why = "there is none yet; `ddptui run quickstart` makes one"
+    with suppress(OSError):  # there is no home to look for presets in
+        if name in preset_paths():
+            why = f"this preset has not been run yet; `ddptui run {name}`"
+    raise RunError(f"no run {name!r} in {runs}: {why}")
+
+
+def _is_of(run: Run, preset: str) -> bool:
+    """Whether a preset of this name was run, as far as can be read."""
+    try:
+        return bool(run.environment().get("preset") == preset)
+    except RunError:
+        return False
 
 
 @contextmanager

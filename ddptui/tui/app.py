@@ -20,16 +20,18 @@ from textual.events import Event
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.signal import Signal
+from textual.theme import Theme
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.config.settings import NO_SETTINGS, Settings, SettingsError
 from ddptui.config.start import needs_warm_parent
 from ddptui.host.machine import describe
+from ddptui.store import settings as settings_file
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
 from ddptui.text.door import brief
 from ddptui.text.words import printable
-from ddptui.tui import settings
 from ddptui.tui.background import in_background
 from ddptui.tui.door import Door
 from ddptui.tui.keyboard import Keyboard, Typed
@@ -105,10 +107,12 @@ class Console(App[int]):
         retry: bool = False,  # repeats that other programs disturb are launched again
         terms: "Terms | None" = None,  # on which the first preset's command is watched
         refresh_s: float = 0.25,  # between two updates of a run's screen: 10 Hz would take a quarter of a core
+        settings: Settings = NO_SETTINGS,  # the user's
     ) -> None:
         super().__init__()
         self.runs = runs
         self.refresh_s = refresh_s
+        self.settings = settings
         self.session: Session | None = None
         self.leaving = False
         self.run_ended_signal: Signal[Run] = Signal(self, "run ended")
@@ -126,7 +130,7 @@ class Console(App[int]):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed. The ranks must end, too
             loop.add_signal_handler(number, self._end, 128 + number)
-        self.theme_changed_signal.subscribe(self, lambda theme: settings.save(settings.Settings(theme=theme.name)))
+        self.theme_changed_signal.subscribe(self, self._keep_theme)
         self.screen_change_signal.subscribe(self, lambda _: self._check.cancel_unless_on(self._full_screen()))
         if self._first is not None:
             self.run_preset(self._first)
@@ -135,6 +139,12 @@ class Console(App[int]):
             self.push_screen(Lab())  # the resumption is checked, which some screen must show
             self.resume(run, lambda: preset)
         self._keyboard.settle(self._keyboard.way())  # what is typed before the first screen has opened belongs to it
+
+    def _keep_theme(self, theme: Theme) -> None:
+        try:
+            settings_file.save_theme(theme.name)
+        except SettingsError as error:
+            self.complain("For this session only", printable(str(error)))
 
     async def on_event(self, event: Event) -> None:
         """Act on keys one after the other. Textual calls this for each event, also for keys that come back unused."""

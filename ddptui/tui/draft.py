@@ -78,7 +78,7 @@ def validate(draft: Draft) -> Validation:
 
 def command_line(draft: Draft) -> str:
     """Return the command that runs the draft without the console."""
-    words = ["ddptui", "--preset", draft.name]
+    words = ["ddptui", "run", draft.name]
     for key, value in draft.changes.items():
         words += ["--repeats", value] if key == REPEATS else ["--set", f"{key}={value}"]
     return shlex.join([*words, "--no-ui"])

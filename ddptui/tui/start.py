@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddptui.config.preset import Preset
+from ddptui.config.settings import Settings
 from ddptui.engines.local.warm import WarmParent
+from ddptui.store import settings as settings_file
 from ddptui.store.runs import Run
 from ddptui.text.words import printable
 from ddptui.tui.app import Console
 from ddptui.tui.screens.base import EndedRun
-from ddptui.tui.settings import first_theme
 from ddptui.wire.records import Notice
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ NICENESS = 10  # the ranks, at 0, get the cores first
 # gc's thresholds: new objects before a collection, which takes about 10 ms; and after how many collections it includes
 # the survivors of the last ones, and all objects.
 THRESHOLDS = 50_000, 1, 1_000
-REFRESHES_PER_S = 4.0
-REFRESHES_PER_S_OVER_SSH = 2.0  # every picture goes over the network
 
 
 def start(
@@ -34,8 +33,9 @@ def start(
     preset: Preset | None,
     begun: tuple[Run, Preset] | None = None,
     *,
-    drawn_a_second: float | None,
-    theme: str | None,
+    settings: Settings,
+    refreshes_per_s: float | None = None,
+    theme: str | None = None,
     retry: bool = True,
     terms: "Terms | None" = None,
 ) -> int:
@@ -45,12 +45,21 @@ def start(
     threads.submit(os.getpid).result()  # starts the thread now: it, and what it starts, must not inherit our niceness
     be_nice()
     collect_seldom()
-    rate = drawn_a_second or (REFRESHES_PER_S_OVER_SSH if "SSH_CONNECTION" in os.environ else REFRESHES_PER_S)
+    rate, _ = settings_file.refreshes_per_s(settings, refreshes_per_s)
     warm = WarmParent(nice=NICENESS)
     app = Console(
-        runs, preset, begun, threads=threads, warm=warm, watch_load=True, retry=retry, terms=terms, refresh_s=1 / rate
+        runs,
+        preset,
+        begun,
+        threads=threads,
+        warm=warm,
+        watch_load=True,
+        retry=retry,
+        terms=terms,
+        refresh_s=1 / rate,
+        settings=settings,
     )
-    app.theme = first_theme(theme, app.available_themes)
+    app.theme = settings_file.theme(settings, theme).value
     unread: list[str] = []
     try:
         app.run()
@@ -68,7 +77,7 @@ def start(
     ended = each_once(app.finished)
     if ended:
         about = ["", *places(ended), *left_running(ended[0].run, terms), ""]
-        show(as_table(ended[0].results, ended[0].preset) + wrapped("\n".join(about)))
+        show(as_table(ended[0].results, ended[0].preset, settings.columns) + wrapped("\n".join(about)))
     for text in unread:
         print(printable(text), file=sys.stderr)
     worst = max((EXIT_CODES[run.results.status] for run in ended), default=0)

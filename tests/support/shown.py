@@ -19,8 +19,11 @@ PROMPT = re.compile(r"(?:(?P<host>[\w-]+) )?\$ (?P<command>.+)")
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COLUMNS = "120"  # of the terminal that the pages show
 # These start no ranks, need no run, and end within two seconds.
-QUICK = re.compile(r"ddptui (presets|columns|manifest|place)\b|ddptui place$|--preset gpu-")
-NO_RUN = re.compile(r"ddptui (presets|columns|manifest|place|doctor|selftest)\b")
+QUICK = re.compile(r"ddptui (presets|columns|manifest|place|config)\b|ddptui place$|(--preset|run) gpu-")
+NO_RUN = re.compile(r"ddptui (presets|columns|manifest|place|config|doctor|selftest)\b")
+LAUNCHES = re.compile(r"--preset|ddptui run\b")
+# Variables that change what is printed
+SET_FOR_SOMETHING = ("DDPTUI_", "XDG_", "OMP_", "PYTHON", "SSH_CONNECTION", "TEXTUAL_", "COLORFGBG")
 # An address of this machine, but none of a page's own hosts, and none that every machine has.
 ADDRESS = re.compile(r"\b(?!127\.|10\.97\.|0\.)\d{1,3}(?:\.\d{1,3}){3}\b")
 
@@ -48,7 +51,7 @@ class Shown(NamedTuple):
     @property
     def needs_run(self) -> bool:
         """Whether it reads a run that a command before it has left."""
-        return NO_RUN.search(self.command) is None and "--preset" not in self.command
+        return NO_RUN.search(self.command) is None and LAUNCHES.search(self.command) is None
 
 
 class Printed(NamedTuple):
@@ -86,9 +89,7 @@ def _commands(page: str, content: str, block: re.Match[str]) -> list[Shown]:
 
 def environment(home: Path) -> dict[str, str]:
     """A new user's: nothing is set for ddptui, and its runs and settings are below `home`."""
-    kept = {
-        key: value for key, value in os.environ.items() if not key.startswith(("DDPTUI_", "XDG_", "OMP_", "PYTHON"))
-    }
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(SET_FOR_SOMETHING)}
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return kept | {"HOME": str(home), "PATH": path, "COLUMNS": COLUMNS, "LC_ALL": "C.UTF-8"}
 
@@ -119,9 +120,9 @@ def without_machine(text: str, home: Path) -> str:
 
 def lacking(shown: Shown) -> str | None:
     """What this machine lacks to print what is shown, or has too much; None: nothing."""
-    if "--preset gpu-" in shown.command and not gpus.surely_none():
+    if re.search(r"(--preset|run) gpu-", shown.command) and not gpus.surely_none():
         return "this machine may have a GPU, and the page shows what one without says"
-    return links.problem() if "--preset slow-link" in shown.command else None
+    return links.problem() if re.search(r"(--preset|run) slow-link", shown.command) else None
 
 
 class Reader:

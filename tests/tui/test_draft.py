@@ -50,14 +50,14 @@ def test_a_change_speaks_to_all_trials(mixed: str) -> None:
 def test_the_command_line_says_the_same(mixed: str) -> None:
     draft = Draft(mixed, {"model": "mlp", "bottleneck": drafts.bottleneck("forward", "0, 1", "2.5"), "repeats": "3"})
     words = shlex.split(drafts.command_line(draft))
-    assert words[:3] == ["ddptui", "--preset", mixed]
+    assert words[:3] == ["ddptui", "run", mixed]
     assert words[-3:] == ["--repeats", "3", "--no-ui"]
     overrides = dict(parse_assignment(word) for place, word in enumerate(words) if words[place - 1] == "--set")
     assert load(mixed, overrides).trials == drafts.preset(draft).trials
 
 
 def test_only_what_was_changed_is_on_the_command_line() -> None:
-    assert drafts.command_line(Draft("quickstart")) == "ddptui --preset quickstart --no-ui"
+    assert drafts.command_line(Draft("quickstart")) == "ddptui run quickstart --no-ui"
 
 
 def test_a_bottleneck_is_put_in_everywhere_and_taken_out_everywhere(mixed: str) -> None:

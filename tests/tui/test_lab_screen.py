@@ -100,10 +100,10 @@ def test_a_preset_is_shown_with_its_text_its_trials_and_its_commands() -> None:
             "not run here yet",
         ):
             assert words in seen(app)
-        assert command(lab) == "ddptui --preset quickstart --no-ui"
+        assert command(lab) == "ddptui run quickstart --no-ui"
         assert "workers.single" in seen(app)
         await pilot.press(*"jjjjjj")
-        assert command(lab) == "ddptui --preset launch-modes --no-ui"
+        assert command(lab) == "ddptui run launch-modes --no-ui"
         await until(pilot, lambda: "five ways" in seen(app))
         await pilot.press("g")
         assert "quickstart" in command(lab)
@@ -224,7 +224,7 @@ def test_what_the_form_has_no_field_for_is_said_with_where_to_say_it(
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: toasts(app))
-        assert "start the console again with `ddptui --preset quickstart --set …`" in toasts(app)[0]
+        assert "start the console again with `ddptui run quickstart --set …`" in toasts(app)[0]
 
     play(scenario)
     assert not started
@@ -270,7 +270,7 @@ def test_a_refusal_is_said_at_once_and_enter_points_to_it(started: Started) -> N
         await pilot.pause()
         assert reason(lab) == ""
         assert field(lab, "length").text is None
-        assert command(lab) == "ddptui --preset quickstart --no-ui"
+        assert command(lab) == "ddptui run quickstart --no-ui"
 
     play(scenario)
 
@@ -288,10 +288,10 @@ def test_every_preset_keeps_its_own_changes() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await answer(pilot, lab, "repeats", "7")
         await choose(pilot, lab, "who-waits")
-        assert command(lab) == "ddptui --preset who-waits --no-ui"
+        assert command(lab) == "ddptui run who-waits --no-ui"
         assert field(lab, "repeats").text is None
         await choose(pilot, lab, "quickstart")
-        assert command(lab) == "ddptui --preset quickstart --repeats 7 --no-ui"
+        assert command(lab) == "ddptui run quickstart --repeats 7 --no-ui"
         assert field(lab, "repeats").text == "7"
 
     play(scenario)

@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.signal import Signal
 
 from ddptui.config.preset import Preset
+from ddptui.config.settings import Settings
 from ddptui.tui.widgets.footer import Keys
 from ddptui.tui.widgets.frame import TitleBar, TooSmall
 
@@ -45,6 +46,7 @@ class ConsoleApp(Protocol):
 
     runs: Path  # the folder of runs
     refresh_s: float  # between two updates of a screen that follows a run
+    settings: Settings  # the user's
     session: "Session | None"  # the run that is under way
     watch_load: bool  # look at what else this host does, while no run is under way
     leaving: bool  # the app is about to exit

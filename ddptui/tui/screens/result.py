@@ -66,6 +66,7 @@ class ResultScreen(ExportableRun):
         self.query_one(TitleBar).show(
             f"{self.preset.name} ▸ result", f"{self.run.name}  {self.results.status}, {extent(self.results)}"
         )
+        self._table.usual = self.console_app.settings.columns
         self._table.show(self.results, self.preset)
         self._table.choose(shown_first(self.results, self._said))
         self._show_chosen()

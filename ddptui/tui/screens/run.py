@@ -96,6 +96,9 @@ class RunScreen(Following):
         yield DelayBar()
         yield Panes(numbered=not is_replay)
 
+    def on_mount(self) -> None:
+        self.query_one(Comparison).usual = self.console_app.settings.columns
+
     def tick(self) -> None:
         super().tick()
         self._show_due_results()

@@ -34,6 +34,7 @@ class Comparison(FittedTable):
         super().__init__(id=id, classes=classes)
         self._growing = growing
         self._of: tuple[Results, Preset] | None = None
+        self.usual: Sequence[str] = ()  # keys of columns that the user wants seen of every preset
         self._wanted: Collection[str] | None = None  # columns; None: as many as fit
         self._sorted_by: str | None = None  # None: in the preset's order
         self._reversed = False
@@ -88,7 +89,7 @@ class Comparison(FittedTable):
         return [row for row in rows if not (self._growing and row.result.status == "skipped")]
 
     def _columns(self, rows: list[Row]) -> list[Filled]:
-        return columns_of(rows, self._of[1].columns) if self._of else []
+        return columns_of(rows, self._of[1].columns, self.usual) if self._of else []
 
     def _marked(self, column: Filled, rows: list[Row]) -> Filled:
         if column.key == "trial" and self._of and len(self._of[0].trials) > 1:

@@ -230,6 +230,7 @@ FLAGS = {
     "no end": Case(
         ("--preset", "playground", "--no-ui"), "trial playground trains until you stop it: run it in the console"
     ),
+    "no end, of run": Case(("run", "playground"), "trial playground trains until you stop it: run it in the console"),
     "no preset": Case(("--no-ui",), "which preset? `ddptui presets` lists them"),
     "an unknown command": Case(("shwo",), "did you mean 'show'?"),
     "an unknown option": Case(("--no-iu",), "--no-ui"),
@@ -322,7 +323,18 @@ SURROUNDINGS = {
     "no locale": Case(("--preset", PRESET), "unknown key", {PRESET: "\"für wén\" = 1"},
                       {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}),
 }  # fmt: skip
-CASES = FILES | PRESETS | DELAYS | FLAGS | RUNS | PROJECTIONS | SURROUNDINGS
+SETTINGS = "home/.config/ddptui/config.toml"
+CONFIG = {
+    "settings that are no TOML": run(says="config.toml: is not valid TOML", files={SETTINGS: "theme = "}),
+    "an unknown setting": run(says="them: unknown key; did you mean 'theme'?", files={SETTINGS: "them = 1"}),
+    "a theme that nobody has": Case(("--no-ui",), "did you mean 'nord'?", {SETTINGS: 'theme = "nrod"'}),
+    "a key that is a number": Case(("show", "x"), "keys.play: expected a key", {SETTINGS: "[keys]\nplay = 1"}),
+    "settings to show": Case(("config",), "refresh: expected a number from 0.2", {SETTINGS: "refresh = true"}),
+    "settings for a training that is watched": Case(
+        ("watch", "--no-ui", "--", "true"), 'columns[0]: no column "x"', {SETTINGS: 'columns = ["x"]'}
+    ),
+}
+CASES = FILES | PRESETS | DELAYS | FLAGS | RUNS | PROJECTIONS | SURROUNDINGS | CONFIG
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> None:

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -14,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddptui import __version__
-from ddptui.cli import common, inspect, machine, main
+from ddptui.cli import inspect, machine, main, options
 from ddptui.config.engine import EngineName
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
@@ -73,7 +74,15 @@ def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     ("arguments", "fragment"),
     [
         ((), "which preset? `ddptui presets` lists them"),
-        (("quickstart",), "no command 'quickstart'; to run a preset: `ddptui --preset quickstart`; `ddptui --help`"),
+        (("quickstart",), "no command 'quickstart'; to run this preset: `ddptui run quickstart`"),
+        (("run",), "which preset? `ddptui presets` lists them; then `ddptui run NAME`"),
+        (("run", "quickstrat"), "no preset 'quickstrat'; did you mean 'quickstart'?"),
+        (("run", "quickstart", "--runs", ""), "--runs names no folder"),
+        (("show", "last", "--runs", ""), "--runs names no folder"),
+        (("run", "quickstart", "--set", "ranks=4"), "the number of ranks is world_size: --set world_size=4"),
+        (("mine.toml",), "no command 'mine.toml'; to run this preset: `ddptui run mine.toml`"),
+        (("quickstrat",), "no command 'quickstrat'; did you mean 'quickstart'? `ddptui run NAME` runs a preset"),
+        (("xyz",), "no command 'xyz'; `ddptui --help` lists the commands; `ddptui run NAME` runs a preset"),
         (("shw", "last"), "no command 'shw'; did you mean 'show'?"),
         (("presets", "--fields", "x"), "--fields lists all fields, of no preset: leave out x"),
         (("--preset", "quickstart", "--set", "amp=off"), "one of bf16, fp16; a [[trial]] that leaves it out has none"),
@@ -162,10 +171,13 @@ def on_a_terminal(*words: str, keys: bool = True) -> subprocess.CompletedProcess
         (("--preset", "quickstart"), False, "the console wants a terminal to read keys from"),
         (("--theme", "dracul"), True, "--theme dracul: not one of "),
         (("--preset", "quickstar"), True, "did you mean 'quickstart'?"),
-        (("--repeats", "2"), True, "name it with --preset"),
-        (("--set", "epochs=1"), True, "name it with --preset"),
+        (("--repeats", "2"), True, "name it, as in `ddptui run NAME"),
+        (("--set", "epochs=1"), True, "name it, as in `ddptui run NAME"),
         (("--refresh", "0"), True, "'--refresh'"),
         (("--theme", "nord", "presets"), True, "they mean nothing to a command"),
+        (("--theme", "nord", "run", "quickstart"), True, "give them after it: `ddptui run NAME …`"),
+        (("run", "quickstart", "--theme", "dracul"), True, "--theme dracul: not one of "),
+        (("run", "quickstart"), False, "the console wants a terminal to read keys from"),
     ],
 )
 def test_the_console_does_not_open_for_bad_input(words: tuple[str, ...], keys: bool, why: str) -> None:
@@ -235,7 +247,7 @@ def preset_given_to_run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Pre
     """The preset with which a run would begin."""
     given: list[Preset] = []
 
-    def begin(preset: Preset, runs: Path, *, as_json: bool, retries: int) -> int:
+    def begin(preset: Preset, runs: Path, *, as_json: bool, retries: int, usual: Sequence[str]) -> int:
         given.append(preset)
         return 0
 
@@ -243,6 +255,54 @@ def preset_given_to_run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Pre
     result = ddptui("--no-ui", *arguments)
     assert result.exit_code == 0, result.output
     return given[0]
+
+
+def write_settings(folder: Path, text: str) -> Path:
+    """This user's settings."""
+    file = folder / "config" / "ddptui" / "config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+EVERY_OPTION = {
+    "--repeats": "2", "--set": "epochs=1", "--no-retry": None, "--engine": "join", "--nodes": "2", "--json": None,
+    "--runs": "elsewhere",
+}  # fmt: skip
+
+
+def test_run_takes_what_the_option_preset_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[Preset, Path, dict[str, object]]] = []
+
+    def begin(preset: Preset, runs: Path, **how: object) -> int:
+        begun.append((preset, runs, how))
+        return 0
+
+    monkeypatch.setattr("ddptui.run.headless.run", begin)
+    words = [word for pair in EVERY_OPTION.items() for word in pair if word]
+    before = ("--set", "epochs=1", "--engine", "join", "--nodes", "2", "--runs", "elsewhere")
+    after = ("--repeats", "2", "--no-retry", "--json")
+    write_settings(tmp_path, 'columns = ["startup"]')
+    path = str(write_preset(tmp_path, "repeats = 3\n" + TINY))
+    for typed in (
+        ("--preset", path, *words),
+        ("run", path, *words),
+        ("run", *words, path),
+        (*before, "run", path, *after),
+    ):
+        result = ddptui(*typed)
+        assert result.exit_code == 0, result.output
+    assert begun == [begun[0]] * 4
+    preset, runs, how = begun[0]
+    assert (preset.repeats, preset.trials[0].epochs, preset.engine.name, preset.engine.nodes) == (2, 1, "join", 2)
+    assert (runs, how) == (tmp_path / "elsewhere", {"as_json": True, "retries": 0, "usual": ("startup",)})
+
+
+def test_run_has_every_option_that_the_program_has_for_a_preset() -> None:
+    own = {"--preset", "--resume", "--version"}
+    options = {option for parameter in main.params for option in parameter.opts} - own
+    assert options == {option for each in main.commands["run"].params for option in each.opts} - {"name"}
+    assert {*EVERY_OPTION} < options
 
 
 def with_data(folder: Path) -> Path:
@@ -319,7 +379,7 @@ def test_a_preset_that_wants_an_unknown_column_is_refused(tmp_path: Path) -> Non
 def test_without_runs_the_list_says_how_to_make_one(tmp_path: Path) -> None:
     result = ddptui("runs")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == "no runs yet: `ddptui --preset quickstart --no-ui`\n"
+    assert result.stdout == "no runs yet: `ddptui run quickstart`\n"
 
 
 @pytest.fixture
@@ -334,6 +394,41 @@ def test_the_runs_are_listed_with_their_outcomes(run: Run, monkeypatch: pytest.M
     assert ddptui("runs", "--runs", "runs").stdout == expected
     monkeypatch.setenv("DDPTUI_RUNS", "runs")
     assert ddptui("runs").stdout == expected
+
+
+def test_the_runs_are_listed_as_json(run: Run) -> None:
+    [told] = json.loads(ddptui("runs", "--runs", "runs", "--json").stdout)
+    keys = "name folder started status under_way preset repeats baseline fastest trials problem"
+    assert [*told] == keys.split()  # a promise, as those of results.json
+    assert (told["name"], told["folder"], told["status"]) == (run.name, str(run.folder), "failed")
+    assert told["trials"][1] == {"name": "b", "status": "failed", "repeats": 1, "train_time_s": pytest.approx(0.06)}
+    assert json.loads(ddptui("runs", "--runs", "nowhere", "--json").stdout) == []
+    assert json.loads(ddptui("runs", "--runs", "runs", "--json", "--trash").stdout) == []
+    ddptui("delete", "last", "--runs", "runs")
+    [deleted] = json.loads(ddptui("runs", "--runs", "runs", "--json", "--trash").stdout)
+    assert [*deleted] == ["name", "folder", "deleted"]
+    assert deleted["name"] == run.name
+
+
+@pytest.mark.parametrize(
+    "command", [("show",), ("compare", "last"), ("verify",), ("project",), ("delete",), ("attach",)]
+)
+def test_every_command_that_takes_a_run_takes_the_name_of_its_preset(command: tuple[str, ...], run: Run) -> None:
+    result = ddptui(*command, "made", "--runs", "runs")
+    assert "no run 'made'" not in result.output
+    assert "no run 'nothing'" in ddptui(*command, "nothing", "--runs", "runs").output
+
+
+def test_a_run_is_resumed_by_the_name_of_its_preset(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    resumed: list[Path] = []
+
+    def resume(preset: Preset, run: Run, **_: object) -> int:
+        resumed.append(run.folder)
+        return 0
+
+    monkeypatch.setattr("ddptui.run.headless.resume", resume)
+    assert ddptui("--resume", "made", "--runs", "runs", "--no-ui").exit_code == 0
+    assert resumed == [run.folder]
 
 
 def test_a_deleted_run_is_brought_back_and_only_an_emptied_trash_is_gone(run: Run) -> None:
@@ -457,7 +552,7 @@ def test_trials_of_other_names_are_matched_by_hand(two: tuple[str, str]) -> None
 
 def test_the_choices_which_the_command_line_spells_out_are_those_that_there_are() -> None:
     """It may not import them, since it must start fast."""
-    assert get_args(EngineName) == common.ENGINES
+    assert get_args(EngineName) == options.ENGINES
     assert get_args(Scaling) == inspect.SCALINGS
     assert set(inspect.PAGE_FORMATS) == set(formats.FORMATS)
     assert set(inspect.FORMATS) == {"table", "trace", *table.FORMATS, *formats.FORMATS}
@@ -472,6 +567,58 @@ def test_the_version_and_the_help_are_told() -> None:
         result = ddptui(*arguments)
         assert result.exit_code == 0
         assert result.stdout.startswith("Usage: ")
+
+
+def test_the_commands_are_listed_in_groups_the_daily_ones_first_each_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = ddptui("--help").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Every day:", "Presets:", "Runs:", "Machines:", "This program:", "Options:", "Where ranks run:"]
+    listed = lines[lines.index("Every day:") : lines.index("Options:")]
+    commands = [line.split()[0] for line in listed if line.startswith("  ")]
+    assert commands[:5] == ["run", "watch", "runs", "show", "compare"]
+    assert sorted(commands) == sorted(main.commands)
+    assert not [line for line in listed if line.endswith("...")]
+    assert all(line.endswith(".") for line in listed if line.startswith("  "))
+
+
+def test_the_settings_are_told_with_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("COLORFGBG", "TEXTUAL_THEME", "SSH_CONNECTION"):
+        monkeypatch.delenv(variable, raising=False)
+    file = tmp_path / "config" / "ddptui" / "config.toml"
+    assert ddptui("config").stdout.splitlines() == [
+        f"{file} (not there: write it to change a setting)",
+        "",
+        "theme    textual-dark  default",
+        "refresh  4 a second    default",
+        "columns  none          default",
+        "keys     none          default",
+    ]
+    write_settings(tmp_path, 'theme = "nord"\n[keys]\nplay = "a"\n')
+    monkeypatch.setenv("TEXTUAL_THEME", "dracula")
+    first, _, theme, *_, keys = ddptui("config").stdout.splitlines()
+    assert (first, theme.split(maxsplit=2)) == (str(file), ["theme", "dracula", "environment: TEXTUAL_THEME"])
+    assert keys.split() == ["keys.play", "a", "file"]
+
+
+def test_the_columns_of_the_settings_are_kept_after_those_of_the_preset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "runs", two_trials(), journal("a"), journal("b", step_ms=20))
+    write_run(tmp_path / "others", two_trials(columns=["samples"]), journal("a"), journal("b", step_ms=20))
+
+    def header(runs: str) -> str:
+        return next(line for line in ddptui("show", "last", "--runs", runs).stdout.splitlines() if "train s" in line)
+
+    monkeypatch.setenv("COLUMNS", "32")
+    assert "start s" not in header("runs")
+    write_settings(tmp_path, 'columns = ["startup"]')
+    assert "start s" in header("runs")
+    assert "start s" not in header("others")
+    assert "samples/s" in header("others")
 
 
 def test_the_package_can_be_run() -> None:

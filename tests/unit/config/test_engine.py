@@ -146,7 +146,7 @@ def test_options_of_an_engine_where_they_mean_nothing(tmp_path: Path, words: tup
 def test_nodes_print_the_lines_to_type_on_each(tmp_path: Path) -> None:
     shown = ddptui(tmp_path, "presets", "quickstart", "--nodes", "2", "--set", "launch=process")
     assert shown.returncode == 0
-    assert "ddptui --preset quickstart --set launch=process --engine join --nodes 2\n" in shown.stdout
+    assert "ddptui run quickstart --set launch=process --engine join --nodes 2\n" in shown.stdout
     assert shown.stdout.count("NODE_RANK=1") == 3
     assert "python -m workers.process" in shown.stdout
     of_torchrun = ddptui(tmp_path, "presets", "quickstart", "--nodes", "2", "--set", "launch=launch").stdout

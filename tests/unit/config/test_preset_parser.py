@@ -177,7 +177,16 @@ def test_an_override_that_is_false_or_zero_still_counts() -> None:
 
 @pytest.mark.parametrize(
     ("key", "hint"),
-    [("epoch", "did you mean 'epochs'?"), ("name", "a name of its own"), ("zzz", "--set zzz: unknown key")],
+    [
+        ("epoch", "did you mean 'epochs'?"),
+        ("name", "a name of its own"),
+        ("zzz", "--set zzz: unknown key"),
+        ("ranks", "--set ranks: no such field; the number of ranks is world_size: --set world_size=1"),
+        ("data", "--set data: no such field; the data set is dataset: --set dataset=1"),
+        ("batch", "--set batch: no such field; the global batch is batch_size: --set batch_size=1"),
+        ("length", "the length of training is epochs or steps: --set epochs=1 or --set steps=1"),
+        ("repeats", "--set repeats: is no field of a trial: --repeats 1"),
+    ],
 )
 def test_an_override_of_no_field_is_refused(tmp_path: Path, key: str, hint: str) -> None:
     path = write_preset(tmp_path, MINE)
@@ -296,6 +305,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "one trial, not a list": ("[trial]", ["trial: expected a list, got a table"]),
     "a trial that is no table": ("trial = [1]", ["trial[0]: expected a table, got a whole number"]),
     "unknown default": ("[defaults]\nworld_sise = 2", ["defaults.world_sise: unknown key; did you mean 'world_size'?"]),
+    "a column's name": ("[[trial]]\nranks = 2", ["trial[0].ranks: no such field; the number of ranks is world_size"]),
     "unknown field": ("[[trial]]\n[[trial]]\nepoch = 2", ["trial[1].epoch: unknown key; did you mean 'epochs'?"]),
     "unknown matrix key": ("[matrix]\nstrategie = ['ddp']", ["matrix.strategie", "did you mean 'strategy'?"]),
     "matrix without a list": ("[matrix]\nepochs = 1", ["matrix.epochs: expected a list of values to try"]),

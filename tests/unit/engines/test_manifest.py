@@ -154,7 +154,7 @@ def test_a_ticket_comes_in_a_secret_before_the_job(kind: KindName) -> None:
 
 def test_without_a_ticket_the_command_that_makes_the_secret_is_said() -> None:
     text = render("scaling", WHOLE["trainjob"])
-    assert "#     ddptui --preset scaling --engine join --nodes 3\n" in text
+    assert "#     ddptui run scaling --engine join --nodes 3\n" in text
     assert "#     kubectl create secret generic ddptui-ticket --from-file=ticket=TICKET_FILE\n" in text
     assert "kubectl" not in render("scaling", msgspec.structs.replace(WHOLE["trainjob"], ticket=TICKET))
 

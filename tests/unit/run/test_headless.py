@@ -175,9 +175,10 @@ def test_the_exit_codes_are_as_promised() -> None:
     assert EXIT_CODES == {"ok": 0, "failed": 1, "interrupted": 130}
 
 
-def test_what_is_missing_at_the_end_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def told_by_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four launches, the last one skipped, of which no process is started."""
+
     def run_preset(*_: object, results: RunningResults, retries: int) -> Iterator[Message]:  # the lab is the seam
         for messages in (journal("a"), journal("b"), journal("a", 2), [*journal("b", 2)[:-3], ended("skipped")]):
             for message in messages:
@@ -185,7 +186,25 @@ def test_what_is_missing_at_the_end_is_counted(
                 yield message
 
     monkeypatch.setattr(lab, "run_preset", run_preset)
+
+
+@pytest.mark.usefixtures("told_by_the_lab")
+def test_what_is_missing_at_the_end_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert headless.run(two_trials(), tmp_path, as_json=False, retries=0) == 0
     *_, missing, kept = capsys.readouterr().err.splitlines()
     assert missing == "3 of 4 repeats finished"
     assert kept.startswith("kept in ")
+
+
+@pytest.mark.usefixtures("told_by_the_lab")
+@pytest.mark.parametrize(("usual", "is_shown"), [((), False), (("startup",), True)])
+def test_columns_of_the_users_settings_are_kept_longest(
+    usual: tuple[str, ...],
+    is_shown: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    headless.run(two_trials(), tmp_path, as_json=False, retries=0, usual=usual)
+    assert ("start s" in capsys.readouterr().out) is is_shown

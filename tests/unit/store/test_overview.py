@@ -10,7 +10,7 @@ import pytest
 
 from ddptui.run.listing import every_run
 from ddptui.store.outcomes import results_of
-from ddptui.store.overview import overview, recent_runs
+from ddptui.store.overview import TrialRecord, overview, recent_runs, record
 from ddptui.store.runs import JOURNAL, Run, RunError
 from tests.support.builders import ended, failure, journal, two_trials, write_run
 
@@ -70,6 +70,38 @@ def test_of_results_of_an_older_version_repeats_are_not_counted(tmp_path: Path) 
 def test_a_run_without_results_was_interrupted(tmp_path: Path) -> None:
     line = overview(Run.create(tmp_path, two_trials(), {}))
     assert (line.status, line.trials, line.fastest, line.problem) == ("interrupted", "2", "–", None)
+
+
+def test_a_run_is_recorded_for_scripts_with_the_same_figures(tmp_path: Path) -> None:
+    run = Run(a_run(tmp_path).folder.rename(tmp_path / "20261121-193818-made"))
+    told = record(run)
+    assert (told.name, told.folder, told.started) == (run.name, str(run.folder), "2026-11-21T19:38:18")
+    assert (told.status, told.preset, told.repeats, told.baseline, told.fastest) == ("interrupted", "made", 2, "a", "b")
+    assert told.trials == [TrialRecord("a", "ok", 1, 0.6), TrialRecord("b", "ok", 1, 0.3)]
+    assert (told.under_way, told.problem) == (False, None)
+    with run.held():
+        assert record(run).under_way
+
+
+def test_of_a_run_without_results_its_preset_is_recorded(tmp_path: Path) -> None:
+    told = record(Run.create(tmp_path, two_trials(), {}))
+    assert (told.status, told.trials, told.fastest) == (
+        "interrupted",
+        [TrialRecord("a", None), TrialRecord("b", None)],
+        None,
+    )
+
+
+def test_what_cannot_be_read_is_recorded_with_the_reason(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    (run.folder / "results.json").write_text("{")
+    told = record(run)
+    assert (told.status, told.preset, [trial.status for trial in told.trials]) == ("unreadable", "made", [None, None])
+    assert "results.json: cannot be read" in str(told.problem)
+    (run.folder / "preset.toml").write_text("tittle = 1")
+    told = record(run)
+    assert (told.status, told.preset, told.trials) == ("unreadable", None, [])
+    assert "did you mean 'title'?" in str(told.problem)
 
 
 def put(path: Path, content: bytes | Callable[[Path], None]) -> None:

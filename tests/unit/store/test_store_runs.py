@@ -421,16 +421,48 @@ def test_a_run_is_found_by_its_folder(runs: Path, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("20300102", "2 runs begin with '20300102'"), ("1999", "no run '1999'"), ("20300103", "no run '20300103'")],
+    [
+        ("20300102", "2 runs begin with '20300102' in {}; `ddptui runs` lists them"),
+        ("1999", "no run '1999' in {}: no name begins so, and no preset of a run; `ddptui runs` lists them"),
+        ("20300103", "no run '20300103' in {}: no name begins so, and no preset of a run; `ddptui runs` lists them"),
+        ("quickstart", "no run 'quickstart' in {}: this preset has not been run yet; `ddptui run quickstart`"),
+        ("None", "no run 'None' in {}: no name begins so, and no preset of a run; `ddptui runs` lists them"),
+    ],
 )
 def test_a_run_that_cannot_be_told_is_refused(runs: Path, name: str, message: str) -> None:
     with pytest.raises(RunError) as refusal:
         find_run(runs, name)
-    assert str(refusal.value) == f"{message} in {runs}; `ddptui runs` lists them"
+    assert str(refusal.value) == message.format(runs)
+
+
+def of_preset(run: Path, preset: str) -> None:
+    (run / "environment.json").write_text(json.dumps({"preset": preset}))
+
+
+def test_the_name_of_a_preset_is_its_last_run(runs: Path) -> None:
+    for name in ("20300101-000000-a", "20300102-000000-a"):
+        of_preset(runs / name, "who-waits")
+    of_preset(runs / "20300102-000000-b", "quickstart")
+    assert find_run(runs, "who-waits").name == "20300102-000000-a"
+    assert find_run(runs, "quickstart").name == "20300102-000000-b"
+
+
+def test_a_name_and_the_start_of_one_come_before_a_preset(runs: Path) -> None:
+    of_preset(runs / "20300102-000000-b", "20300101")
+    assert find_run(runs, "20300101").name == "20300101-000000-a"
+    of_preset(runs / "20300102-000000-b", "last")
+    of_preset(runs / "20300102-000000-a", "last")
+    assert find_run(runs, "last").name == "20300102-000000-b"
+
+
+def test_a_run_whose_environment_is_spoilt_does_not_hide_the_last_of_a_preset(runs: Path) -> None:
+    of_preset(runs / "20300101-000000-a", "who-waits")
+    (runs / "20300102-000000-b" / "environment.json").write_text("{")
+    assert find_run(runs, "who-waits").name == "20300101-000000-a"
 
 
 def test_where_there_are_no_runs_there_is_no_last(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no run 'last'"):
+    with pytest.raises(RunError, match=r"no run 'last' in .*: there is none yet; `ddptui run quickstart` makes one"):
         find_run(tmp_path, "last")
 
 

@@ -1,0 +1,179 @@
+"""Completion of the command line in a shell, by click: the script for the shell, and the words that it is offered.
+
+Nothing is printed where a list cannot be made: the shell shows a line that is being typed.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    ZshComplete,
+    add_completion_class,
+    get_completion_class,
+    shell_complete,
+)
+
+PROGRAM, VARIABLE = "ddptui", "_DDPTUI_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+RUN_NAME = re.compile(r"\d{8}-\d{6}-(?P<preset>.+?)(?:\.\d+)?")
+UNSAFE = re.compile(r"[^\w.+,:=/@%^-]")  # a shell might do more with it than insert it
+
+Items = list[CompletionItem[str]]
+
+
+def complete(program: click.Command, instruction: str) -> int:
+    """Print what a shell asks for in the variable `_DDPTUI_COMPLETE`; returns the exit code."""
+    try:
+        return shell_complete(program, {}, PROGRAM, VARIABLE, instruction)
+    except Exception:
+        return 1
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print a shell's script that completes commands.
+
+    \b
+    bash: add to ~/.bashrc   eval "$(ddptui completion bash)"
+    zsh:  add to ~/.zshrc    eval "$(ddptui completion zsh)", below compinit
+    fish: ddptui completion fish > ~/.config/fish/completions/ddptui.fish
+    """
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(context.find_root().command, {}, PROGRAM, VARIABLE).source(), nl=False)
+
+
+@add_completion_class
+class Bash(BashComplete):
+    """Bash breaks a word at each `=`: `--set launch=sp` reaches a program as four words, and only the last of them is
+    replaced."""
+
+    source_template = """\
+%(complete_func)s() {
+    local type value
+    COMPREPLY=()
+    while IFS=, read -r type value; do
+        case $type in
+            dir) compopt -o dirnames ;;
+            file) compopt -o default ;;
+            plain)
+                COMPREPLY+=("$value")
+                [[ $value == *= ]] && compopt -o nospace ;;
+        esac
+    done < <(IFS=$'\\n'; env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD="$COMP_CWORD" %(complete_var)s=bash_complete "$1")
+}
+
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+    _before = ""  # what bash has split off the value
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """The words before the one at the cursor, and that one, each as it was typed."""
+        args, last = super().get_completion_args()
+        words: list[str] = []
+        for word in [*args, last]:
+            joins = bool(words) and word and (word.startswith("=") or words[-1].endswith("="))
+            words = [*words[:-1], words[-1] + word] if joins else [*words, word]
+        *args, whole = words
+        before = whole.removesuffix("" if last == "=" else last)
+        self._before = before.partition("=")[2] if before.startswith("--") else before  # --set=launch=sp
+        return args, whole
+
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """The part of the word that bash replaces."""
+        return f"{item.type},{item.value.removeprefix(self._before)}"
+
+
+@add_completion_class
+class Zsh(ZshComplete):
+    """Zsh puts a space after a word, unless the script says otherwise: after `world_size=` comes the value."""
+
+    source_template = ZshComplete.source_template.replace(
+        "compadd -U -V unsorted -a completions",
+        """local -a fields values
+        fields=(${(M)completions:#*=})
+        values=(${completions:#*=})
+        (( $#fields )) && compadd -U -S '' -V unsorted -a fields
+        (( $#values )) && compadd -U -V unsorted -a values""",
+    )
+
+
+def _plain(values: Iterable[str], incomplete: str) -> Items:
+    return [CompletionItem(value) for value in values if value.startswith(incomplete) and not UNSAFE.search(value)]
+
+
+def presets_and_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Names of presets, and files of presets in this folder; files alone once a path is typed."""
+    from ddptui.store.presets import preset_paths
+
+    if "/" in incomplete:
+        return files(context, parameter, incomplete)
+    here = sorted(path.name for path in Path().glob("*.toml"))
+    return _plain([*preset_paths(), *(here if incomplete else [])], incomplete)
+
+
+def run_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """`last`, presets that have been run, and names of runs, newest first."""
+    from ddptui.store.runs import all_runs, runs_folder
+
+    if "/" in incomplete:
+        return folders(context, parameter, incomplete)
+    given = next((found.params["runs"] for found in _upwards(context) if found.params.get("runs")), None)
+    names = [run.name for run in all_runs(runs_folder(given))]
+    presets = dict.fromkeys(found["preset"] for name in names if (found := RUN_NAME.fullmatch(name)))
+    return _plain(["last", *presets, *names] if names else [], incomplete)
+
+
+def _upwards(context: click.Context) -> Iterable[click.Context]:
+    yield context
+    if context.parent is not None:
+        yield from _upwards(context.parent)
+
+
+def assignments(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Fields of a trial; after `=`, the values of a field that has a list of them."""
+    from ddptui.config.trial import TRIAL_FIELDS, choices
+
+    field, equals, _ = incomplete.partition("=")
+    if not equals:
+        return _plain((f"{name}=" for name in TRIAL_FIELDS if name != "name"), incomplete)
+    is_flag = field in TRIAL_FIELDS and isinstance(TRIAL_FIELDS[field].default, bool)
+    values = ("true", "false") if is_flag else choices(field)
+    return _plain((f"{field}={value}" for value in values), incomplete)
+
+
+def themes(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """The console's themes."""
+    from ddptui.config.settings import THEMES
+
+    return _plain(THEMES, incomplete)
+
+
+def strategies(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Strategies that average."""
+    from ddptui.config.strategies import STRATEGIES
+
+    return _plain((name for name in STRATEGIES if name != "none"), incomplete)
+
+
+def column_keys(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """Keys of the columns that compare trials."""
+    from ddptui.config.columns import MEANINGS
+
+    return _plain(MEANINGS, incomplete)
+
+
+def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """The shell's own completion of files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def folders(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
+    """The shell's own completion of folders."""
+    return [CompletionItem(incomplete, type="dir")]

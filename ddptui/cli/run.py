@@ -1,0 +1,116 @@
+"""`ddptui run`: a preset in the console or headless; `begin` also finishes an interrupted run."""
+
+import gc
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ddptui.cli.common import PresetRequest, Refusal, interruptible, load_preset, load_settings, refusing
+from ddptui.cli.completion import presets_and_files
+from ddptui.cli.options import InSections, RunOptions, run_options, taken
+
+if TYPE_CHECKING:
+    from ddptui.config.preset import Preset
+    from ddptui.config.settings import Settings
+    from ddptui.store.runs import Run
+
+WHICH = "which preset? `ddptui presets` lists them; then `ddptui run NAME`"
+
+
+@click.command(cls=InSections)
+@click.argument("name", metavar="NAME_OR_FILE", required=False, shell_complete=presets_and_files)
+@run_options
+@click.pass_obj
+def run(obj: dict[str, Any], /, name: str | None, **options: Any) -> None:
+    """Run a preset, in the console or headless.
+
+    On a terminal the console opens with it; with --no-ui or --json, or in a pipe, it runs headless.
+    """
+    if not name:
+        raise Refusal(WHICH)
+    typed = taken(options)
+    typed = typed._replace(  # `ddptui --set KEY=VALUE run NAME`
+        runs=obj["runs"] if typed.runs is None else typed.runs,
+        assignments=obj["assignments"] + typed.assignments,
+        engine=obj["engine"] | typed.engine,
+    )
+    sys.exit(begin(name, None, typed))
+
+
+def begin(preset: str | None, resume: str | None, typed: RunOptions) -> int:
+    """Run a preset or resume a run; without either, open the console. Returns the exit code. Raises Refusal."""
+    request = PresetRequest(preset, typed.assignments, typed.repeats, typed.engine, retry=not typed.no_retry)
+    settings = load_settings()
+    if not typed.asks_for_headless and sys.stdout.isatty():
+        return open_console(request, resume, typed, settings)
+    if typed.theme or typed.refresh:
+        raise Refusal("--theme and --refresh are for the console's screens: leave them out when running headless")
+    if not resume and request.name is None:
+        raise Refusal(WHICH)
+    return run_headless(request, resume, typed, settings)
+
+
+def run_headless(request: PresetRequest, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
+    """Run a preset, or launch what is missing in a run; progress goes to stderr, the comparison to stdout."""
+    from ddptui.config.parser import PresetError
+    from ddptui.run import headless
+    from ddptui.run.lab import RETRIES
+    from ddptui.store.runs import runs_folder
+
+    retries = RETRIES if request.retry else 0
+    as_json, usual = typed.as_json, settings.columns
+
+    def work() -> int:
+        folder = runs_folder(typed.runs)
+        with refusing(PresetError):
+            if resume:
+                run, preset = _resumable(resume, folder)
+                return headless.resume(preset, run, as_json=as_json, retries=retries, usual=usual)
+            return headless.run(load_preset(request), folder, as_json=as_json, retries=retries, usual=usual)
+
+    return interruptible(work)
+
+
+def open_console(request: PresetRequest, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
+    """Open the console's screens: on a preset, on a run to resume, or on the start screen. Raises Refusal."""
+    gc.disable()  # until the first screen is drawn: collecting while all is being built takes a tenth of the start
+    from ddptui.config.settings import THEMES
+    from ddptui.host.folders import user_config
+    from ddptui.store.runs import RunError, runs_folder
+
+    if not sys.stdin.isatty():
+        raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")
+    if typed.theme is not None and typed.theme not in THEMES:
+        raise Refusal(f"--theme {typed.theme}: not one of {', '.join(THEMES)}")
+    if request.name is None and (request.assignments or request.repeats or request.engine):
+        raise Refusal("--set, --repeats and --engine change a preset: name it, as in `ddptui run NAME --set KEY=VALUE`")
+    user_config("presets")  # raises where there is no home, before a screen would
+    folder = runs_folder(typed.runs)
+    preset = load_preset(request) if request.name is not None else None
+    with refusing(RunError):
+        resumed = _resumable(resume, folder) if resume is not None else None
+
+    from ddptui.tui.start import start
+
+    return start(
+        folder,
+        preset,
+        resumed,
+        settings=settings,
+        refreshes_per_s=typed.refresh,
+        theme=typed.theme,
+        retry=request.retry,
+    )
+
+
+def _resumable(name: str, runs: Path) -> "tuple[Run, Preset]":
+    """A run and its preset, if that can be started here. Raises RunError, Refusal."""
+    from ddptui.config.parser import PresetError
+    from ddptui.engines.preflight import prepare
+    from ddptui.store.runs import find_run
+
+    run = find_run(runs, name)
+    with refusing(PresetError):
+        return run, prepare(run.preset())

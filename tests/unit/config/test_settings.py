@@ -1,0 +1,52 @@
+"""The user's settings: what is accepted, and how the rest is refused."""
+
+import pytest
+
+from ddptui.config.settings import NO_SETTINGS, THEMES, Settings, SettingsError, parse
+from ddptui.config.toml import read_toml
+
+
+def test_all_of_them_are_read() -> None:
+    text = 'theme = "nord"\nrefresh = 8\ncolumns = ["startup", "sync"]\n[keys]\nplay = "a"\nnext = ["n", "down"]\n'
+    keys = {"play": ("a",), "next": ("n", "down")}
+    assert parse(read_toml(text)) == Settings("nord", 8.0, ("startup", "sync"), keys)
+    assert parse({}) == NO_SETTINGS == Settings(None, None, (), {})
+
+
+def test_the_themes_are_textuals() -> None:
+    from textual.theme import BUILTIN_THEMES
+
+    assert tuple(sorted(BUILTIN_THEMES)) == THEMES
+
+
+REMEDY = "; correct it, or remove it for the default"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('them = "nord"', "them: unknown key; did you mean 'theme'?"),
+        ("zzz = 1", "zzz: unknown key; there are theme, refresh, columns, keys"),
+        ('theme = "nrod"', "theme: no theme \"nrod\"; did you mean 'nord'?"),
+        ("theme = 5", f'theme: expected the name of a theme, as "nord", got 5{REMEDY}'),
+        ('refresh = "fast"', f'refresh: expected a number from 0.2 to 30, in refreshes a second, got "fast"{REMEDY}'),
+        ("refresh = 0", "refresh: expected a number from 0.2 to 30"),
+        ("refresh = 31", "refresh: expected a number from 0.2 to 30"),
+        ("refresh = nan", "refresh: expected a number from 0.2 to 30"),
+        ("refresh = true", "refresh: expected a number from 0.2 to 30"),
+        ('columns = "startup"', f'columns: expected a list of keys of columns, as ["startup"], got "startup"{REMEDY}'),
+        ('columns = ["sync", "startpu"]', "columns[1]: no column \"startpu\"; did you mean 'startup'?"),
+        ("columns = [3]", "columns[0]: no column 3; `ddptui columns` lists them"),
+        ('keys = "a"', 'keys: expected a table of actions, each with its key, got "a"'),
+        ("[keys]\nplay = 1", f'keys.play: expected a key, as "x", or a list of keys, got 1{REMEDY}'),
+        ('[keys]\nplay = ["a", 1]', "keys.play: expected a key"),
+        ("[keys]\nplay = []", "keys.play: expected a key"),
+        ('[keys]\nplay = ""', "keys.play: expected a key"),
+        ('[keys.play]\nkey = "a"', "keys.play: expected a key"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_key_and_what_to_do(text: str, message: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        parse(read_toml(text))
+    assert str(refused.value).startswith(message)
+    assert "\n" not in str(refused.value)
