@@ -23,6 +23,7 @@ TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list, "e
 TABLES_OF_A_TRIAL = {"bottleneck": Bottleneck.__struct_fields__, "fault": Fault.__struct_fields__}
 # Fields whose bare values would be unclear in a trial's name. Others keep theirs: runs and baselines depend on them.
 NAMED = ("share_gpu", "channels_last", "compile", "clip_norm", "num_workers", "pin_memory")
+BOTTLENECK = "bottleneck"
 MOST_TRIALS = 1000
 MOST_REPEATS = 1000
 MOST_NAMED = 8  # trials that an error lists
@@ -38,10 +39,8 @@ class PresetError(ValueError):
 def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset:
     """Build a preset from the tables of its file. Raises TrialError."""
     _check_shape(table)
+    trials = _trials(table, overrides)
     table = _override(table, overrides)
-    if table.get("kind") == "command":
-        table = table | {"defaults": {"launch": COMMAND} | table.get("defaults", {})}
-    trials = tuple(_expand(table, set(overrides)))
     names = [trial.name for trial in trials]
     if not trials:
         raise TrialError("", "has no trial: give it a [matrix] or a [[trial]]")
@@ -70,6 +69,17 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any]) -> Preset
         columns=tuple(_columns(table.get("columns", []), kind)),
         engine=make_engine(table.get("engine", {})),
     )
+
+
+def left_as_it_is(trials: Iterable[Trial], bottleneck: Any) -> dict[str, str]:
+    """Why a trial cannot have a bottleneck of `--set`, and is left as it is: by name, of those that cannot."""
+    reasons = {}
+    for trial in trials:
+        try:
+            make_trial(msgspec.to_builtins(trial) | {BOTTLENECK: bottleneck})
+        except TrialError as error:
+            reasons[trial.name] = error.why
+    return reasons
 
 
 def make_engine(table: dict[str, Any]) -> EngineOptions:
@@ -151,9 +161,35 @@ def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any
     return {key: value for key, value in laid_over.items() if value not in ({}, [])}
 
 
-def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
+Point = tuple[dict[str, Any], str, dict[str, Any]]  # a trial's own fields, their path in the file, the defaults
+
+
+def _trials(table: dict[str, Any], overrides: dict[str, Any]) -> tuple[Trial, ...]:
+    """The trials. An overriding bottleneck goes to those that can have it; the others are left as they are."""
+    made: list[Trial | TrialError] = []
+    for point in _points(_override(table, overrides)):
+        try:
+            made.append(_make(*point, {*overrides}))
+        except TrialError as error:
+            if not error.key.startswith(f"--set {BOTTLENECK}") or BOTTLENECK in table.get("matrix", {}):
+                raise  # a matrix of bottlenecks has become one of this bottleneck: there is nothing to go back to
+            made.append(error)
+    trials = tuple(each for each in made if isinstance(each, Trial))
+    if len(trials) == len(made):
+        return trials
+    if not trials:
+        raise next(each for each in made if isinstance(each, TrialError))
+    others = {key: value for key, value in overrides.items() if key != BOTTLENECK}
+    left = _points(_override(table, others))
+    return tuple(
+        each if isinstance(each, Trial) else _make(*point, {*others}) for each, point in zip(made, left, strict=True)
+    )
+
+
+def _points(table: dict[str, Any]) -> Iterable[Point]:
     """The product of the matrix, then the trials that are listed."""
-    defaults = table.get("defaults", {})
+    of_kind = {"launch": COMMAND} if table.get("kind") == "command" else {}
+    defaults = of_kind | table.get("defaults", {})
     matrix = table.get("matrix", {})
     if (size := math.prod(map(len, matrix.values()))) > MOST_TRIALS:
         raise TrialError("matrix", f"makes {size} trials; {MOST_TRIALS} are the most")
@@ -162,9 +198,9 @@ def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
     if matrix:
         for values in itertools.product(*matrix.values()):
             point = dict(zip(matrix, values, strict=True))
-            yield _make({"name": _name_of(point)} | point, "matrix", defaults, overridden)
+            yield {"name": _name_of(point)} | point, "matrix", defaults
     for index, trial in enumerate(table.get("trial", ())):
-        yield _make({"name": str(index + 1)} | trial, f"trial[{index}]", defaults, overridden)
+        yield {"name": str(index + 1)} | trial, f"trial[{index}]", defaults
 
 
 def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overridden: set[str]) -> Trial:

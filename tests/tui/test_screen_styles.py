@@ -16,7 +16,7 @@ from ddptui.store.runs import Run
 from ddptui.text.tables import Filled
 from ddptui.tui.app import Console
 from ddptui.tui.screens.compare import CompareScreen
-from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, SavePreset
+from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, NamePreset
 from ddptui.tui.screens.export import FORMATS, ExportDialog
 from ddptui.tui.screens.inject import Inject
 from ddptui.tui.screens.lab import Lab
@@ -57,7 +57,7 @@ SCREENS: dict[str, Callable[[], Screen[object]]] = {
     "primitives": lambda: PrimitivesScreen(primitive_recordings.over()),
     "question": lambda: Confirm("Stop the run?"),
     "columns": lambda: ColumnsDialog([Filled("trial", ["a"], left=True, key="trial")], ["trial"]),
-    "save": lambda: SavePreset("mine"),
+    "save": lambda: NamePreset("Save as your own preset, named", "mine", "Save"),
     "export": lambda: ExportDialog("run", "csv", FORMATS),
     "inject": inject,
     "help": lambda: HelpScreen(Screen()),

@@ -14,7 +14,7 @@ from textual.widgets import Button, Input, Label, Select, Static
 from ddptui.config.trial import Bottleneck, Trial, TrialError, choices
 from ddptui.config.trial_text import describe_bottleneck, parse_assignment
 from ddptui.config.trial_values import make_trial
-from ddptui.tui.draft import LINK, bottleneck
+from ddptui.tui.injected import LINK, REST, value
 from ddptui.tui.screens.dialogs import Dialog
 
 TOO_LATE = "start"  # a running rank has already started
@@ -39,7 +39,8 @@ def with_delay(
     the preset loader would: one line, without the field's path."""
     if at == LINK:
         raise TrialError("", "at: the links are made before the ranks start; a slow one goes into the preset")
-    _, wanted = parse_assignment(f"bottleneck={bottleneck(at, ranks, sleep_ms)}")
+    line = {"at": at, "ranks": ranks, "amount": sleep_ms, REST: ""}
+    _, wanted = parse_assignment(f"bottleneck={value('bottleneck', [line])}")
     try:
         [new] = make_trial({**msgspec.to_builtins(trial), "bottleneck": wanted}).bottleneck
     except TrialError as error:
