@@ -56,7 +56,7 @@ def test_a_preset_with_all_that_a_file_can_have_comes_back(tmp_path: Path, monke
     file = tmp_path / "all.toml"
     file.write_text(
         'title = "All"\ngroup = "Mine"\nabout = """\nTwo\n\nlines\\\\n"""\nbaseline = "ring-2"\nrepeats = 2\n'
-        'columns = ["train", "step_ms"]\n[engine]\nname = "slurm"\nnodes = 2\n'
+        'columns = ["train", "step"]\n[engine]\nname = "slurm"\nnodes = 2\n'
         '[matrix]\nstrategy = ["flat", "ring"]\nworld_size = [2, 4]\n'
         '[[reference]]\ntrial = "flat-2"\ntrain_time_s = 1.5\nsource = "a paper"\n'
         '[[defaults.bottleneck]]\nat = "backward"\nranks = [1]\nsleep_ms = 20\n'
@@ -64,7 +64,7 @@ def test_a_preset_with_all_that_a_file_can_have_comes_back(tmp_path: Path, monke
         encoding="utf-8",
     )
     made = drafts.preset(Draft(str(file), {"lr": "0.5"}))
-    assert (len(made.trials), len(made.references), made.columns, made.engine.nodes) == (4, 1, ("train", "step_ms"), "2")
+    assert (len(made.trials), len(made.references), made.columns, made.engine.nodes) == (4, 1, ("train", "step"), 2)
     assert saved(made) == made
     assert {len(trial.bottleneck) for trial in made.trials} == {2}
 

@@ -218,6 +218,8 @@ class InjectedFields(Vertical):
             if is_some and not self._lines:
                 self._replace_lines(self._usual)
             self.set_class(is_some, "-some")
+            if is_some:
+                self.call_after_refresh(self._lines[-1].scroll_visible, animate=False)
 
     def _replace_lines(self, wanted: Sequence[Line]) -> None:
         if [line.line for line in self._lines] != [*wanted]:
