@@ -74,11 +74,6 @@ def discard(name: str) -> None:
     _move(path_of(name), folders()[1] / TRASH / stamp / f"{name}.toml")
 
 
-def can_bring_back() -> bool:
-    """Whether a preset is in the trash."""
-    return bool(_deleted())
-
-
 def bring_back() -> str:
     """Move the preset that was deleted last back to the others. Returns its name. Raises PresetError.
 

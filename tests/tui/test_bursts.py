@@ -19,7 +19,7 @@ from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
-from ddptui.tui.widgets.fields import InjectedFields, Field
+from ddptui.tui.widgets.fields import Field, InjectedFields
 from tests.tui import primitive_recordings
 from tests.tui.opened import Opened, opened, until
 from tests.tui.recordings import RECORDED, ToldAsItGoes, moment_s, playback

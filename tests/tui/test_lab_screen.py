@@ -21,7 +21,7 @@ from ddptui.tui.app import Console
 from ddptui.tui.screens import lab
 from ddptui.tui.screens.dialogs import Confirm, NamePreset
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.fields import InjectedFields, Field
+from ddptui.tui.widgets.fields import Field, InjectedFields
 from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns
 from ddptui.tui.widgets.tables import TrialTable
 from ddptui.tui.widgets.trial_form import TrialForm
@@ -213,9 +213,7 @@ def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, monkeyp
     links._tried.cache_clear()
 
 
-def test_a_field_that_would_help_is_said_to_be_in_the_form(
-    started: Started, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_field_that_would_help_is_said_to_be_in_the_form(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(preset: Preset) -> Preset:
         raise PresetError("one: device: there is no GPU, or `--set device=cpu`")
 

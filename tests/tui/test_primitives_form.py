@@ -12,7 +12,7 @@ from ddptui.store.presets import load
 from ddptui.tui.app import Console
 from ddptui.tui.groups import common
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.fields import InjectedFields, Field
+from ddptui.tui.widgets.fields import Field, InjectedFields
 from ddptui.tui.widgets.lists import PresetList
 from tests.tui.opened import opened, seen, until
 

@@ -27,7 +27,9 @@ CHANGES = {
     "seed": str(2**62),
     "reduce_ops": drafts.listed("reduce_ops", "sum, max"),
     "min_bytes": "2048",
-    "bottleneck": value("bottleneck", [{"at": "data", "ranks": "0,1", "amount": "2.5", REST: "every=2 jitter=uniform"}]),
+    "bottleneck": value(
+        "bottleneck", [{"at": "data", "ranks": "0,1", "amount": "2.5", REST: "every=2 jitter=uniform"}]
+    ),
     "fault": value("fault", [{"kind": "raise", "rank": "0", "step": "3"}]),
 }
 

@@ -33,6 +33,7 @@ class Field(Horizontal):
         self.answer = answer
         self.label = label
         self._as_it_is = ""
+        self._marked = label
 
     def on_mount(self) -> None:
         if isinstance(self.answer, Select):
@@ -77,7 +78,10 @@ class Field(Horizontal):
         self.set_class(changed, "-changed")
         self.set_class(wrong, "-wrong")
         sign = WRONG if wrong else CHANGED if changed else " "
-        self.query_one(Static).update(Content(f"{sign} {self.label}"))
+        marked = f"{sign} {self.label}"
+        if marked != self._marked:  # an update lays the screen out anew
+            self._marked = marked
+            self.query_one(Static).update(Content(marked))
 
     def _name_first_choice(self, expanded: bool) -> None:
         assert isinstance(self.answer, Select)

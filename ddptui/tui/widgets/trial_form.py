@@ -52,7 +52,7 @@ class GroupTitle(Static, can_focus=True):
         group: str
 
     def __init__(self, group: str) -> None:
-        super().__init__(markup=False)
+        super().__init__(f"{FOLDED} {group}", markup=False)
         self.group = group
 
     def show(self, *, unfolded: bool, changed: bool, wrong: bool) -> None:
@@ -60,7 +60,7 @@ class GroupTitle(Static, can_focus=True):
         self.set_class(changed, "-changed")
         self.set_class(wrong, "-wrong")
         sign = f" {WRONG}" if wrong else f" {CHANGED}" if changed else ""
-        self.update(Content(f"{UNFOLDED if unfolded else FOLDED} {self.group}{sign}"))
+        self.update(Content(f"{UNFOLDED if unfolded else FOLDED} {self.group}{sign}"), layout=False)
 
     def action_unfold(self) -> None:
         self.post_message(self.Toggled(self.group))

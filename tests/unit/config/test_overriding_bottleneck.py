@@ -31,7 +31,10 @@ def test_those_that_can_have_it_have_it_and_it_is_known_why_the_others_cannot() 
 
 def test_one_that_cannot_have_it_keeps_its_own() -> None:
     made = preset({"bottleneck": LATE, "epochs": 7}, ONE | {"bottleneck": [OWN]}, TWO | {"bottleneck": [OWN]})
-    assert [trial.bottleneck for trial in made.trials] == [(Bottleneck(at="forward", ranks=(0,), sleep_ms=2),), (DELAY,)]
+    assert [trial.bottleneck for trial in made.trials] == [
+        (Bottleneck(at="forward", ranks=(0,), sleep_ms=2),),
+        (DELAY,),
+    ]
     assert {trial.epochs for trial in made.trials} == {7}
 
 
@@ -54,7 +57,10 @@ def test_another_change_that_is_refused_is_not_taken_for_the_bottleneck() -> Non
 
 def test_of_a_matrix_those_points_have_it_that_can() -> None:
     made = parse("p", {"matrix": {"world_size": [1, 2]}}, {"bottleneck": LATE})
-    assert [(trial.name, trial.bottleneck) for trial in made.trials] == [("world_size-1", ()), ("world_size-2", (DELAY,))]
+    assert [(trial.name, trial.bottleneck) for trial in made.trials] == [
+        ("world_size-1", ()),
+        ("world_size-2", (DELAY,)),
+    ]
 
 
 def test_a_matrix_of_bottlenecks_has_nothing_to_go_back_to() -> None:

@@ -33,11 +33,9 @@ def test_only_those_in_the_users_folder_are_his(own: Path, tmp_path: Path) -> No
 
 
 def test_the_last_one_deleted_comes_back_first_as_it_was(own: Path) -> None:
-    assert not own_presets.can_bring_back()
     own_presets.discard("one")
     own_presets.discard("two")
     assert own_presets.own_names() == set()
-    assert own_presets.can_bring_back()
     assert [own_presets.bring_back(), own_presets.bring_back()] == ["two", "one"]
     assert (own / "one.toml").read_text(encoding="utf-8") == TEXT
     assert [*(own / own_presets.TRASH).iterdir()] == []
