@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
+from textual.widget import AwaitMount
 from textual.widgets import Button, Input, Select, Static
 
 from ddptui.config.trial import choices
@@ -216,24 +217,27 @@ class InjectedFields(Vertical):
         self._choice.point_to()
 
     @on(Select.Changed)
-    def _show_lines(self, event: Select.Changed) -> None:
+    async def _show_lines(self, event: Select.Changed) -> None:
         if event.select is self._choice.answer:
             is_some = self._choice.text == SOME
-            if is_some and not self._lines:
-                self._replace_lines(self._usual)
             self.set_class(is_some, "-some")
-            if is_some:
+            if is_some and not self._lines:
+                await self._replace_lines(self._usual)
+            if is_some and self._lines:  # another preset may be shown by now
                 self.call_after_refresh(self._lines[-1].scroll_visible, animate=False)
 
-    def _replace_lines(self, wanted: Sequence[Line]) -> None:
-        if [line.line for line in self._lines] != [*wanted]:
-            for line in self._lines:
-                line.remove()
-            self._lines = [InjectedLine(self._key, line) for line in wanted]
-            self.query_one("#lines").mount(*self._lines)
+    def _replace_lines(self, wanted: Sequence[Line]) -> AwaitMount:
+        if [line.line for line in self._lines] == [*wanted]:
+            return self.query_one("#lines").mount()
+        for line in self._lines:
+            line.remove()
+        self._lines = [InjectedLine(self._key, line) for line in wanted]
+        return self.query_one("#lines").mount(*self._lines)
 
     @on(InjectedLine.Another)
     async def _add(self, event: InjectedLine.Another) -> None:
+        if event.line not in self._lines:  # it has been removed
+            return
         place = self._lines.index(event.line)
         line = InjectedLine(self._key, event.line.line)
         self._lines.insert(place + 1, line)
@@ -243,6 +247,8 @@ class InjectedFields(Vertical):
 
     @on(InjectedLine.Removed)
     async def _remove(self, event: InjectedLine.Removed) -> None:
+        if event.line not in self._lines:  # a second click
+            return
         place = self._lines.index(event.line)
         self._lines.remove(event.line)
         if self._lines:
