@@ -149,15 +149,9 @@ class TrialForm(Vertical):
 
     @property
     def changes(self) -> dict[str, str]:
-        """The new value of each changed field."""
-        texts = {key: self._text(key) for key in ORDER}
-        return {key: text for key, text in texts.items() if text is not None}
-
-    def _text(self, key: str) -> str | None:
-        if key not in self._fields:
-            return self._changes.get(key)
-        text = self._fields[key].text
-        return drafts.listed(key, text) if text is not None and drafts.is_typed_list(key) else text
+        """The new value of each changed field. One that is not made yet has not been changed."""
+        texts = {key: self._fields[key].text for key in ORDER if key in self._fields}
+        return {key: _value(key, text) for key, text in texts.items() if text is not None}
 
     def show(self, preset: Preset | None, changes: dict[str, str]) -> None:
         """Show the changes of a preset. `preset`: without them; None: it cannot be read."""
@@ -276,6 +270,10 @@ def _meaning(node: Widget) -> str:
         if isinstance(line, InjectedLine):
             return line.about(node)
     return about(node.id or "")
+
+
+def _value(key: str, text: str) -> str:
+    return drafts.listed(key, text) if drafts.is_typed_list(key) else text
 
 
 def _field(key: str) -> Field | InjectedFields:
