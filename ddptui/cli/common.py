@@ -83,13 +83,18 @@ def load_preset(request: PresetRequest, *, to_be_started: bool = True) -> "Prese
     """The preset, checked for the place where its ranks will run. Raises Refusal."""
     import msgspec
 
-    from ddptui.config.parser import PresetError
+    from ddptui.config.parser import BOTTLENECK, PresetError, left_as_it_is
     from ddptui.config.trial import TrialError
     from ddptui.engines.preflight import prepare
     from ddptui.store.presets import load
+    from ddptui.text.words import printable
 
     try:
-        preset = load(request.name or "", overrides_of(request.assignments), request.engine)
+        overrides = overrides_of(request.assignments)
+        preset = load(request.name or "", overrides, request.engine)
+        if BOTTLENECK in overrides:
+            for trial, why in left_as_it_is(preset.trials, overrides[BOTTLENECK]).items():
+                click.echo(printable(f"trial {trial} is left without that bottleneck: {why}"), err=True)
         preset = msgspec.structs.replace(preset, repeats=request.repeats or preset.repeats)
         return prepare(preset, to_be_started=to_be_started)
     except TrialError as error:

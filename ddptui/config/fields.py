@@ -31,7 +31,7 @@ SHOWN_AS: dict[str, tuple[str, tuple[str, ...]]] = {
         "sizes": "a limit of the message sizes",
         "calls": "the number of calls",
     }.items()
-}
+} | {"sync_bn": ("BatchNorm over the global batch", ("sync_batchnorm",))}
 
 
 def misnamed(word: str) -> str:

@@ -24,6 +24,7 @@ TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list, "e
 TABLES_OF_A_TRIAL = {"bottleneck": Bottleneck.__struct_fields__, "fault": Fault.__struct_fields__}
 # Fields whose bare values would be unclear in a trial's name. Others keep theirs: runs and baselines depend on them.
 NAMED = ("share_gpu", "channels_last", "compile", "clip_norm", "num_workers", "pin_memory")
+BOTTLENECK = "bottleneck"
 MOST_TRIALS = 1000
 MOST_REPEATS = 1000
 MOST_NAMED = 8  # trials that an error lists
@@ -41,10 +42,9 @@ class PresetError(ValueError):
 def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: int = FEWEST_RANKS) -> Preset:
     """Build a preset from the tables of its file. cores: of the host. Raises TrialError."""
     _check_shape(table)
-    table = _count_cores(_override(table, overrides), cores)
-    if table.get("kind") == "command":
-        table = table | {"defaults": {"launch": COMMAND} | table.get("defaults", {})}
-    trials = tuple(_expand(table, set(overrides)))
+    table, overrides = _count_cores(table, cores), _with_ranks(overrides, cores)
+    trials = _trials(table, overrides)
+    table = _override(table, overrides)
     names = [trial.name for trial in trials]
     if not trials:
         raise TrialError("", "has no trial: give it a [matrix] or a [[trial]]")
@@ -73,6 +73,17 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
         columns=tuple(_columns(table.get("columns", []), kind)),
         engine=make_engine(table.get("engine", {})),
     )
+
+
+def left_as_it_is(trials: Iterable[Trial], bottleneck: Any) -> dict[str, str]:
+    """Why a trial cannot have a bottleneck of `--set`, and is left as it is: by name, of those that cannot."""
+    reasons = {}
+    for trial in trials:
+        try:
+            make_trial(msgspec.to_builtins(trial) | {BOTTLENECK: bottleneck})
+        except TrialError as error:
+            reasons[trial.name] = error.why
+    return reasons
 
 
 def make_engine(table: dict[str, Any]) -> EngineOptions:
@@ -164,22 +175,47 @@ def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any
 
 def _count_cores(table: dict[str, Any], cores: int) -> dict[str, Any]:
     """Put numbers of ranks in place of `cores`."""
-
-    def counted(world_size: Any) -> Any:
-        return max(cores, FEWEST_RANKS) if world_size == CORES else world_size
-
-    def fields(of: dict[str, Any]) -> dict[str, Any]:
-        return of | {key: counted(of[key]) for key in ("world_size",) if key in of}
-
-    laid_over = table | {"defaults": fields(table.get("defaults", {})), "trial": [*map(fields, table.get("trial", ()))]}
+    trials = [_with_ranks(trial, cores) for trial in table.get("trial", ())]
+    laid_over = table | {"defaults": _with_ranks(table.get("defaults", {}), cores), "trial": trials}
     if sizes := table.get("matrix", {}).get("world_size"):
-        laid_over["matrix"] = table["matrix"] | {"world_size": list(dict.fromkeys(map(counted, sizes)))}
+        ranks = dict.fromkeys(_with_ranks({"world_size": size}, cores)["world_size"] for size in sizes)
+        laid_over["matrix"] = table["matrix"] | {"world_size": [*ranks]}
     return laid_over
 
 
-def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
+def _with_ranks(fields: dict[str, Any], cores: int) -> dict[str, Any]:
+    return fields | {"world_size": max(cores, FEWEST_RANKS)} if fields.get("world_size") == CORES else fields
+
+
+Point = tuple[dict[str, Any], str, dict[str, Any]]  # a trial's own fields, their path in the file, the defaults
+
+
+def _trials(table: dict[str, Any], overrides: dict[str, Any]) -> tuple[Trial, ...]:
+    """The trials. An overriding bottleneck goes to those that can have it; the others are left as they are."""
+    made: list[Trial | TrialError] = []
+    for point in _points(_override(table, overrides)):
+        try:
+            made.append(_make(*point, {*overrides}))
+        except TrialError as error:
+            if not error.key.startswith(f"--set {BOTTLENECK}") or BOTTLENECK in table.get("matrix", {}):
+                raise  # a matrix of bottlenecks has become one of this bottleneck: there is nothing to go back to
+            made.append(error)
+    trials = tuple(each for each in made if isinstance(each, Trial))
+    if len(trials) == len(made):
+        return trials
+    if not trials:
+        raise next(each for each in made if isinstance(each, TrialError))
+    others = {key: value for key, value in overrides.items() if key != BOTTLENECK}
+    left = _points(_override(table, others))
+    return tuple(
+        each if isinstance(each, Trial) else _make(*point, {*others}) for each, point in zip(made, left, strict=True)
+    )
+
+
+def _points(table: dict[str, Any]) -> Iterable[Point]:
     """The product of the matrix, then the trials that are listed."""
-    defaults = table.get("defaults", {})
+    of_kind = {"launch": COMMAND} if table.get("kind") == "command" else {}
+    defaults = of_kind | table.get("defaults", {})
     matrix = table.get("matrix", {})
     if (size := math.prod(map(len, matrix.values()))) > MOST_TRIALS:
         raise TrialError("matrix", f"makes {size} trials; {MOST_TRIALS} are the most")
@@ -188,9 +224,9 @@ def _expand(table: dict[str, Any], overridden: set[str]) -> Iterable[Trial]:
     if matrix:
         for values in itertools.product(*matrix.values()):
             point = dict(zip(matrix, values, strict=True))
-            yield _make({"name": _name_of(point)} | point, "matrix", defaults, overridden)
+            yield {"name": _name_of(point)} | point, "matrix", defaults
     for index, trial in enumerate(table.get("trial", ())):
-        yield _make({"name": str(index + 1)} | trial, f"trial[{index}]", defaults, overridden)
+        yield {"name": str(index + 1)} | trial, f"trial[{index}]", defaults
 
 
 def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overridden: set[str]) -> Trial:

@@ -1,7 +1,6 @@
 """Presets on disk: those that are shipped, and the user's."""
 
 import os
-import re
 import stat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,38 +18,6 @@ from ddptui.host.folders import lab_root, user_config
 from ddptui.store.toml_file import TomlFileError, read_table
 from ddptui.text.door import brief
 from ddptui.text.words import count, did_you_mean, remedy_of
-
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-
-
-def user_preset_path(name: str) -> Path:
-    """Where a user's preset of this name is stored."""
-    return folders()[1] / f"{name}.toml"
-
-
-def suggested_name(name: str) -> str:
-    """A name for a changed preset: the same for a user's own, which it replaces; `NAME-mine` for a shipped one."""
-    return name if user_preset_path(name).is_file() else f"{name}-mine"
-
-
-def name_problem(name: str) -> str:
-    """Why a user's preset cannot have this name; empty if it can."""
-    if not NAME.fullmatch(name):
-        return "a name has small letters, digits, - and _, and begins with a letter or a digit"
-    taken = preset_paths().get(name)
-    if taken is not None and taken.parent != folders()[1]:
-        return f"{taken} has this name"
-    return ""
-
-
-def save(preset: Preset, name: str) -> None:
-    """Write a preset to the user's folder, over any earlier one. Raises PresetError."""
-    path = user_preset_path(name)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(as_toml(preset), encoding="utf-8")
-    except OSError as error:
-        raise PresetError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def write_new(path: Path, text: str) -> None:

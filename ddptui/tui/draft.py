@@ -5,33 +5,26 @@ A change is the text that `--set KEY=VALUE` takes, so the form and the command l
 
 import re
 import shlex
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from ddptui.config.parser import MOST_REPEATS, PresetError
+from ddptui.config.fields import kind
+from ddptui.config.parser import BOTTLENECK, MOST_REPEATS, PresetError, left_as_it_is
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.config.trial_text import describe_bottleneck, parse_assignment
+from ddptui.config.trial_text import describe_bottleneck, describe_fault, parse_assignment
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import find, load
 from ddptui.text.units import NOTHING
-from ddptui.text.words import printable
+from ddptui.tui.groups import REPEATS, label
+from ddptui.tui.injected import KINDS, number_or_text, quoted
 
-LENGTH = "length"  # epochs or steps, as the preset counts
-REPEATS = "repeats"  # a change like any other here; on the command line an option of its own
 VARIES = "varies"
-NO_BOTTLENECK = "[]"
-LINK = "link"  # the one bottleneck that is no delay
-# Labels of the form that are shorter than the field's name.
-LABELS = {"world_size": "ranks", "dataset": "data", "sleep_ms": "ms", "mbit": "Mbit/s"}
 ALL = "all"
-LISTS = ("operations", "reduce_ops")  # fields that are typed as words separated by commas
-OF_TRAINING = ("launch", "world_size", "strategy", "average", "model", "dataset", LENGTH, REPEATS, "bottleneck")
-OF_SEEING = ("launch", "world_size", "operations", "reduce_ops", "root", REPEATS)
-OF_COMMAND = (REPEATS, "bottleneck")
-OF_MEASURING = ("launch", "world_size", "operations", "root", "max_bytes", "iterations", "cadence", REPEATS)
+ALL_IF_NONE = ("operations", "reduce_ops")
 LONGEST_QUOTE = 20  # characters of a wrong value that an error repeats
 
 
@@ -64,16 +57,19 @@ class Validation(NamedTuple):
     preset: Preset | None  # with the changes, if valid
     prepared: Preset | None  # the same, if it can run here
     reason: str  # why not, in one line
+    left: Mapping[str, str] = {}  # why trials are left without the bottleneck, by name
 
 
 def validate(draft: Draft) -> Validation:
     """Check whether a draft could run now, without the slow checks."""
-    made = None
+    made, left = None, dict[str, str]()
     try:
         made = preset(draft)
-        return Validation(made, prepare(made, to_be_started=False), "")
+        if BOTTLENECK in draft.changes:
+            left = left_as_it_is(made.trials, parse_assignment(f"{BOTTLENECK}={draft.changes[BOTTLENECK]}")[1])
+        return Validation(made, prepare(made, to_be_started=False), "", left)
     except PresetError as error:
-        return Validation(made, None, str(error))
+        return Validation(made, None, str(error), left)
 
 
 def command_line(draft: Draft) -> str:
@@ -92,54 +88,27 @@ def as_it_is(preset: Preset, field: str) -> str:
     return values.pop() if len(values) == 1 else VARIES
 
 
-def fields(preset: Preset) -> tuple[str, ...]:
-    """Return the fields of the form: those that matter to these trials and are worth changing."""
-    if preset.kind == "training":
-        return OF_TRAINING
-    if preset.kind == "command":
-        return OF_COMMAND
-    return OF_SEEING if all(trial.primitives == "see" for trial in preset.trials) else OF_MEASURING
+def is_typed_list(field: str) -> bool:
+    """Whether a field is a list that is typed as words: with commas between them, or as a shell takes them."""
+    return field != REPEATS and field not in KINDS and kind(field).startswith("list of ")
 
 
-def listed(words: str) -> str:
-    """Return the value of one of LISTS: `reduce, gather` becomes `["reduce", "gather"]`. A list stays as it is."""
+def listed(field: str, words: str) -> str:
+    """Return the value of a list: `reduce, gather` becomes `["reduce", "gather"]`. A list stays as it is."""
     if words.lstrip().startswith("["):
         return words
-    names = [word.strip() for word in words.split(",") if word.strip()]
-    return f"[{', '.join(msgspec.json.encode(printable(name)).decode() for name in names)}]"
+    if _is_of_shell_words(field):
+        with suppress(ValueError):  # a quotation that does not end: refused, as text is no list
+            return f"[{', '.join(map(quoted, shlex.split(words)))}]"
+        return words
+    spelled = number_or_text if "integer" in kind(field) else quoted
+    return f"[{', '.join(spelled(word.strip()) for word in words.split(',') if word.strip())}]"
 
 
-def unlisted(value: str) -> str:
+def unlisted(field: str, value: str) -> str:
     """Return the words of a list; the inverse of `listed`."""
-    names = parse_assignment(f"names={value}")[1]
-    return ", ".join(map(str, names)) if isinstance(names, list) else value
-
-
-def length_field(preset: Preset) -> str:
-    """Return the field that sets how long the trials train: epochs mean nothing where a trial counts steps."""
-    return "steps" if any(trial.steps is not None for trial in preset.trials) else "epochs"
-
-
-def bottleneck(at: str, ranks: str, amount: str) -> str:
-    """Return the value of `bottleneck` for one delay in ms, or for slow links in Mbit/s."""
-    listed = ", ".join(_number_or_text(rank) for rank in ranks.split(",") if rank.strip())
-    return f'[{{at = "{at}", ranks = [{listed}], {amount_field(at)} = {_number_or_text(amount)}}}]'
-
-
-def bottleneck_fields(value: str) -> tuple[str, str, str]:
-    """Return site, ranks and amount of a `bottleneck`; the inverse of `bottleneck`."""
-    fields: dict[str, Any] = parse_assignment(f"bottleneck={value}")[1][0]
-    return fields["at"], ",".join(map(str, fields["ranks"])), str(fields[amount_field(fields["at"])])
-
-
-def amount_field(at: str) -> str:
-    """Return the field that holds the amount of a bottleneck at this site."""
-    return "mbit" if at == LINK else "sleep_ms"
-
-
-def label(field: str) -> str:
-    """Return what the form calls a field."""
-    return LABELS.get(field, field)
+    items = parse_assignment(f"{field}={value}")[1]
+    return _words(field, items) if isinstance(items, list) else value
 
 
 def at_fault(draft: Draft, reason: str) -> str | None:
@@ -163,16 +132,21 @@ def _in_words_of_the_form(why: str, draft: Draft) -> str:
 
 
 def _shown(trial: Trial, field: str) -> str:
-    if field == "bottleneck":
-        return describe_bottleneck(trial.bottleneck)
     value = getattr(trial, field)
+    if field == BOTTLENECK:
+        return describe_bottleneck(value)
+    if field == "fault":
+        return describe_fault(value)
     if isinstance(value, tuple):
-        return ", ".join(value) or ALL
+        return _words(field, value) or (ALL if field in ALL_IF_NONE else NOTHING)
+    if isinstance(value, bool):
+        return str(value).lower()
     return NOTHING if value is None else str(value)
 
 
-def _number_or_text(text: str) -> str:
-    """Return a number as it is, and all else as a TOML string, so that the loader's error names the place."""
-    value = parse_assignment(f"number={text.strip()}")[1]
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return text.strip() if is_number else msgspec.json.encode(printable(text.strip())).decode()
+def _words(field: str, items: Iterable[object]) -> str:
+    return shlex.join(map(str, items)) if _is_of_shell_words(field) else ", ".join(map(str, items))
+
+
+def _is_of_shell_words(field: str) -> bool:
+    return kind(field) == "list of text"

@@ -77,5 +77,4 @@ def prepare_draft(preset: Preset) -> Preset:
     except PresetError as error:
         if "--set" not in str(error):
             raise
-        console = f"`ddptui run {preset.name} --set …`"  # for a field that the form lacks
-        raise PresetError(f"{error}; for what the form lacks, start the console again with {console}") from None
+        raise PresetError(f"{error}; e opens the form, which has that field, too") from None

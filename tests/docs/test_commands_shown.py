@@ -132,7 +132,7 @@ def test_a_command_stands_where_it_is_run() -> None:
     hidden = re.compile(r"^```(?!console)\w*\n[^`]*^(\$ )?ddptui ", re.MULTILINE)
     assert [page for page in PAGES if hidden.search((REPO / page).read_text(encoding="utf-8"))] == []
     assert hidden.search("```sh\nddptui runs\n```\n")
-    assert {"ddptui presets", "ddptui --preset quickstart --no-ui"} <= {each.command for each in HERE}
+    assert {"ddptui presets", "ddptui run quickstart --no-ui"} <= {each.command for each in HERE}
 
 
 @pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md"])

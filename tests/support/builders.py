@@ -35,8 +35,10 @@ from ddptui.wire.messages import (
 )
 from ddptui.wire.records import (
     Alive,
+    ConsoleMessage,
     Ended,
     Injection,
+    LastStep,
     Launched,
     Load,
     Message,
@@ -237,7 +239,7 @@ def one_of_each() -> list[Message]:
     return [launched(), hello(), ready(), *steps, *seen, *told, failed(), ended("failed", "no")]
 
 
-def one_of_each_to_a_rank() -> list[Stop | Alive | Probe | SetBottleneck]:
+def one_of_each_to_a_rank() -> list[ConsoleMessage]:
     late = Bottleneck(at="aggregate", ranks=(0, 1), sleep_ms=2.5, per="call", to_step=9, jitter="uniform")
     return [
         Stop(why="enough"),
@@ -245,6 +247,7 @@ def one_of_each_to_a_rank() -> list[Stop | Alive | Probe | SetBottleneck]:
         Probe(number=3),
         SetBottleneck(bottleneck=(late,)),
         SetBottleneck(bottleneck=()),
+        LastStep(step=17),
     ]
 
 

@@ -10,7 +10,9 @@ from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import parse_assignment
 from ddptui.store.presets import load
 from ddptui.tui import draft as drafts
+from ddptui.tui import injected
 from ddptui.tui.draft import Draft
+from ddptui.tui.injected import NOTHING_IN, REST
 from tests.support.builders import write_preset
 
 MIXED = """
@@ -32,6 +34,10 @@ sleep_ms = 5
 MATRIX = 'defaults = {launch = "spawn"}\nmatrix = {strategy = ["flat", "ring"], world_size = [1, 2]}\n'
 
 
+def delay(at: str, ranks: str, amount: str, rest: str = "") -> str:
+    return injected.value("bottleneck", [{"at": at, "ranks": ranks, "amount": amount, REST: rest}])
+
+
 @pytest.fixture
 def mixed(tmp_path: Path) -> str:
     return str(write_preset(tmp_path, MIXED))
@@ -48,7 +54,7 @@ def test_a_change_speaks_to_all_trials(mixed: str) -> None:
 
 
 def test_the_command_line_says_the_same(mixed: str) -> None:
-    draft = Draft(mixed, {"model": "mlp", "bottleneck": drafts.bottleneck("forward", "0, 1", "2.5"), "repeats": "3"})
+    draft = Draft(mixed, {"model": "mlp", "bottleneck": delay("forward", "0, 1", "2.5"), "repeats": "3"})
     words = shlex.split(drafts.command_line(draft))
     assert words[:3] == ["ddptui", "run", mixed]
     assert words[-3:] == ["--repeats", "3", "--no-ui"]
@@ -61,23 +67,28 @@ def test_only_what_was_changed_is_on_the_command_line() -> None:
 
 
 def test_a_bottleneck_is_put_in_everywhere_and_taken_out_everywhere(mixed: str) -> None:
-    put_in = drafts.preset(Draft(mixed, {"bottleneck": drafts.bottleneck("aggregate", "1", "10")}))
+    put_in = drafts.preset(Draft(mixed, {"bottleneck": delay("aggregate", "1", "10")}))
     assert {trial.bottleneck for trial in put_in.trials} == {(Bottleneck(at="aggregate", ranks=(1,), sleep_ms=10),)}
-    taken_out = drafts.preset(Draft(mixed, {"bottleneck": drafts.NO_BOTTLENECK}))
+    taken_out = drafts.preset(Draft(mixed, {"bottleneck": NOTHING_IN}))
     assert {trial.bottleneck for trial in taken_out.trials} == {()}
 
 
 def test_slow_links_are_put_in_with_what_they_let_through(mixed: str) -> None:
-    put_in = drafts.preset(Draft(mixed, {"launch": "spawn", "bottleneck": drafts.bottleneck("link", "0, 1", "2.5")}))
+    put_in = drafts.preset(Draft(mixed, {"launch": "spawn", "bottleneck": delay("link", "0, 1", "2.5")}))
     assert {trial.bottleneck for trial in put_in.trials} == {(Bottleneck(at="link", ranks=(0, 1), mbit=2.5),)}
-    refused = Draft(mixed, {"launch": "spawn", "bottleneck": drafts.bottleneck("link", "1", "fast")})
+    refused = Draft(mixed, {"launch": "spawn", "bottleneck": delay("link", "1", "fast")})
     with pytest.raises(PresetError, match=r"^bottleneck, Mbit/s: \"fast\" is not a number"):
         drafts.preset(refused)
 
 
-def test_the_fields_of_a_bottleneck_come_back() -> None:
-    assert drafts.bottleneck_fields(drafts.bottleneck("link", "0, 1", "2.5")) == ("link", "0,1", "2.5")
-    assert drafts.bottleneck_fields(drafts.bottleneck("aggregate", "0, 1", "2.5")) == ("aggregate", "0,1", "2.5")
+def test_the_lines_of_bottlenecks_and_faults_come_back() -> None:
+    bottlenecks = [
+        {"at": "link", "ranks": "0,1", "amount": "2.5", REST: ""},
+        {"at": "aggregate", "ranks": "0,1", "amount": "2.5", REST: "per=call every=2 jitter=uniform"},
+    ]
+    assert injected.lines("bottleneck", injected.value("bottleneck", bottlenecks)) == bottlenecks
+    faults = [{"kind": "kill", "rank": "1", "step": "5"}, {"kind": "skip", "rank": "0", "step": "7"}]
+    assert injected.lines("fault", injected.value("fault", faults)) == faults
 
 
 @pytest.mark.parametrize(
@@ -93,14 +104,14 @@ def test_the_fields_of_a_bottleneck_come_back() -> None:
         ({"repeats": "9" * 5000}, "repeats: expected 1 to 1000"),
         ({"repeats": "²"}, "repeats: expected 1 to 1000"),
         (
-            {"bottleneck": drafts.bottleneck("aggregate", "one", "10")},
+            {"bottleneck": delay("aggregate", "one", "10")},
             'bottleneck, ranks: expected an integer, got "one"',
         ),
-        ({"bottleneck": drafts.bottleneck("aggregate", "", "10")}, "names no rank"),
-        ({"bottleneck": drafts.bottleneck("aggregate", "1", "")}, 'bottleneck, ms: "" is not a number'),
-        ({"bottleneck": drafts.bottleneck("aggregate", "1", "nan")}, "bottleneck, ms: expected a number of 0 or more"),
-        ({"bottleneck": drafts.bottleneck("aggregate", "9", "1")}, "bottleneck, ranks: no rank 9"),
-        ({"bottleneck": drafts.bottleneck("aggregate", "1", '"')}, "is not a number"),
+        ({"bottleneck": delay("aggregate", "", "10")}, "names no rank"),
+        ({"bottleneck": delay("aggregate", "1", "")}, 'bottleneck, ms: "" is not a number'),
+        ({"bottleneck": delay("aggregate", "1", "nan")}, "bottleneck, ms: expected a number of 0 or more"),
+        ({"bottleneck": delay("aggregate", "9", "1")}, "bottleneck, ranks: no rank 9"),
+        ({"bottleneck": delay("aggregate", "1", '"')}, "is not a number"),
     ],
 )
 def test_a_change_that_cannot_be_is_refused_in_one_line(mixed: str, changes: dict[str, str], words: str) -> None:
@@ -114,7 +125,7 @@ def test_a_change_that_cannot_be_is_refused_in_one_line(mixed: str, changes: dic
 
 
 def test_what_is_refused_of_a_delay_is_not_taken_for_the_number_of_ranks(mixed: str) -> None:
-    draft = Draft(mixed, {"world_size": "2", "bottleneck": drafts.bottleneck("aggregate", "9", "1")})
+    draft = Draft(mixed, {"world_size": "2", "bottleneck": delay("aggregate", "9", "1")})
     assert drafts.at_fault(draft, drafts.validate(draft).reason) == "bottleneck"
 
 
@@ -150,8 +161,3 @@ def test_a_preset_that_is_gone_is_said_to_be_gone(tmp_path: Path) -> None:
 )
 def test_a_field_says_what_the_trials_have(mixed: str, field: str, shown: str) -> None:
     assert drafts.as_it_is(load(mixed), field) == shown
-
-
-def test_where_steps_are_counted_epochs_are_not_asked_for(mixed: str) -> None:
-    assert drafts.length_field(load(mixed)) == "epochs"
-    assert drafts.length_field(load(mixed, {"steps": 9})) == "steps"

@@ -19,9 +19,9 @@ from ddptui.store.runs import Run
 from ddptui.tui import launch_check
 from ddptui.tui.app import Console
 from ddptui.tui.screens import lab
-from ddptui.tui.screens.dialogs import Confirm, SavePreset
+from ddptui.tui.screens.dialogs import Confirm, NamePreset
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.fields import BottleneckFields, Field
+from ddptui.tui.widgets.fields import Field, InjectedFields
 from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns
 from ddptui.tui.widgets.tables import TrialTable
 from ddptui.tui.widgets.trial_form import TrialForm
@@ -59,7 +59,7 @@ def play(scenario: Scenario, runs: Path = Path("no-such-folder"), size: tuple[in
         async with opened(runs, size=size) as (app, pilot):
             lab = app.screen
             assert isinstance(lab, Lab)
-            await until(pilot, lambda: "torch" in seen(app) and lab.query(BottleneckFields))
+            await until(pilot, lambda: "torch" in seen(app) and lab.query(InjectedFields))
             await pilot.pause()
             await scenario(app, pilot, lab)
 
@@ -213,9 +213,7 @@ def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, monkeyp
     links._tried.cache_clear()
 
 
-def test_what_the_form_has_no_field_for_is_said_with_where_to_say_it(
-    started: Started, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_field_that_would_help_is_said_to_be_in_the_form(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(preset: Preset) -> Preset:
         raise PresetError("one: device: there is no GPU, or `--set device=cpu`")
 
@@ -224,7 +222,7 @@ def test_what_the_form_has_no_field_for_is_said_with_where_to_say_it(
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: toasts(app))
-        assert "start the console again with `ddptui run quickstart --set …`" in toasts(app)[0]
+        assert "e opens the form, which has that field, too" in toasts(app)[0]
 
     play(scenario)
     assert not started
@@ -245,7 +243,7 @@ def test_a_change_is_shown_run_and_copied(started: Started) -> None:
         assert "--repeats 4" in command(lab)
         assert "4 repeats" in seen(app)
         assert reason(lab) == ""
-        await pilot.press("f5", "escape", "c")
+        await pilot.press("f5", "escape", "y")
         await until(pilot, lambda: started)
         assert app.clipboard == command(lab)
 
@@ -257,19 +255,19 @@ def test_a_change_is_shown_run_and_copied(started: Started) -> None:
 
 def test_a_refusal_is_said_at_once_and_enter_points_to_it(started: Started) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await answer(pilot, lab, "length", "many")
+        await answer(pilot, lab, "epochs", "many")
         assert 'epochs: expected an integer, got "many"' in reason(lab)
-        assert field(lab, "length").has_class("-wrong")
+        assert field(lab, "epochs").has_class("-wrong")
         assert "Trials without the changes" in seen(app)
         await pilot.press("enter")
         await pilot.pause()
         assert not started
         assert not toasts(app)  # it is beside the form
-        assert field(lab, "length").answer.has_focus
+        assert field(lab, "epochs").answer.has_focus
         await pilot.press("ctrl+r")
         await pilot.pause()
         assert reason(lab) == ""
-        assert field(lab, "length").text is None
+        assert field(lab, "epochs").text is None
         assert command(lab) == "ddptui run quickstart --no-ui"
 
     play(scenario)
@@ -301,7 +299,8 @@ def test_the_form_asks_for_steps_where_steps_are_counted() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, "ddp-by-hand")
         assert "  steps " in seen(app)
-        await answer(pilot, lab, "length", "30")
+        assert not field(lab, "epochs").display
+        await answer(pilot, lab, "steps", "30")
         assert "--set steps=30" in command(lab)
 
     play(scenario)
@@ -315,9 +314,9 @@ def test_a_changed_preset_is_saved_as_ones_own(own: Path) -> None:
         await pilot.pause()
         assert app.screen is lab  # what cannot be is not kept
         await pilot.press("ctrl+r")
-        await answer(pilot, lab, "length", "2")
+        await answer(pilot, lab, "epochs", "2")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, SavePreset))
+        await until(pilot, lambda: isinstance(app.screen, NamePreset))
         assert app.screen.query_one(Input).value == "quickstart-mine"
         app.screen.query_one(Input).value = "No Name"
         await pilot.press("enter")
@@ -344,7 +343,7 @@ def test_nothing_is_replaced_unasked(own: Path) -> None:
         await answer(pilot, lab, "repeats", "9")
         for key, repeats in (("n", 1), ("y", 9)):
             await pilot.press("ctrl+s")
-            await until(pilot, lambda: isinstance(app.screen, SavePreset))
+            await until(pilot, lambda: isinstance(app.screen, NamePreset))
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, Confirm))
             await pilot.press(key)
@@ -361,7 +360,7 @@ def test_where_nothing_can_be_written_that_is_said(own: Path) -> None:
 
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, SavePreset))
+        await until(pilot, lambda: isinstance(app.screen, NamePreset))
         await pilot.press("enter")
         await until(pilot, lambda: toasts(app))
         assert "cannot be written" in toasts(app)[0]

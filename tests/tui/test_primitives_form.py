@@ -8,10 +8,11 @@ import pytest
 from textual.pilot import Pilot
 
 from ddptui.config.preset import Preset
+from ddptui.store.presets import load
 from ddptui.tui.app import Console
-from ddptui.tui.draft import OF_MEASURING, OF_SEEING, OF_TRAINING
+from ddptui.tui.groups import common
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.fields import BottleneckFields, Field
+from ddptui.tui.widgets.fields import Field, InjectedFields
 from ddptui.tui.widgets.lists import PresetList
 from tests.tui.opened import opened, seen, until
 
@@ -23,7 +24,7 @@ def play(scenario: Scenario) -> None:
         async with opened(Path("no-such-folder")) as (app, pilot):
             lab = app.screen
             assert isinstance(lab, Lab)
-            await until(pilot, lambda: "torch" in seen(app) and lab.query(BottleneckFields))
+            await until(pilot, lambda: "torch" in seen(app) and lab.query(InjectedFields))
             await scenario(app, pilot, lab)
 
     asyncio.run(played())
@@ -31,7 +32,7 @@ def play(scenario: Scenario) -> None:
 
 def asked(lab: Lab) -> set[str]:
     fields = {field.id or "" for field in lab.query("#fields > Field") if field.display}
-    return fields | {"bottleneck" for field in lab.query(BottleneckFields) if field.display}
+    return fields | {"bottleneck" for field in lab.query(InjectedFields) if field.display}
 
 
 async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
@@ -41,13 +42,9 @@ async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
 
 def test_the_form_goes_with_the_preset() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        for name, fields in (
-            ("primitives-see", OF_SEEING),
-            ("primitives-measure", OF_MEASURING),
-            ("quickstart", OF_TRAINING),
-        ):
+        for name in ("primitives-see", "primitives-measure", "quickstart", "ddp-by-hand"):
             await choose(pilot, lab, name)
-            assert asked(lab) == {*fields}, name
+            assert asked(lab) == common(load(name)), name
 
     play(scenario)
 

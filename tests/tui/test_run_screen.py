@@ -22,7 +22,7 @@ from ddptui.run.playback import Playback
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
-from ddptui.tui.screens.dialogs import Confirm, HelpScreen, LettingGo, SavePreset
+from ddptui.tui.screens.dialogs import Confirm, HelpScreen, LettingGo, NamePreset
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.delay_bar import DelayBar
@@ -257,7 +257,7 @@ def test_what_was_set_up_is_saved_as_a_preset(tmp_path: Path) -> None:
         async with opened(tmp_path, screen) as (app, pilot):
             screen.tick()
             await pilot.press("b", "down", "w", "b", "ctrl+s")
-            await until(pilot, lambda: isinstance(app.screen, SavePreset))
+            await until(pilot, lambda: isinstance(app.screen, NamePreset))
             await pilot.press("enter")
             await until(pilot, lambda: app.screen is screen and toasts(app))
             saved = load(f"{screen.feed.preset.name}-mine")

@@ -17,7 +17,7 @@ from ddptui.text.tables import Filled
 from ddptui.tui.app import Console
 from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.curves import CurvesScreen
-from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, SavePreset
+from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, NamePreset
 from ddptui.tui.screens.export import FORMATS, ExportDialog
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.match import MatchDialog
@@ -64,7 +64,7 @@ SCREENS: dict[str, Callable[[], Screen[object]]] = {
     "primitives": lambda: PrimitivesScreen(primitive_recordings.over()),
     "question": lambda: Confirm("Stop the run?"),
     "columns": lambda: ColumnsDialog([Filled("trial", ["a"], left=True, key="trial")], ["trial"]),
-    "save": lambda: SavePreset("mine"),
+    "save": lambda: NamePreset("Save as your own preset, named", "mine", "Save"),
     "export": lambda: ExportDialog("run", "csv", FORMATS),
     "match": match,
     "help": lambda: HelpScreen(Screen()),

@@ -1,6 +1,7 @@
 """Small dialogs: a question, the columns of a table, the name of a preset to save, what keys do and columns show."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rich.table import Table
@@ -17,7 +18,7 @@ from textual.widgets.option_list import Option
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
-from ddptui.store import presets
+from ddptui.store import own_presets
 from ddptui.text.tables import Filled
 from ddptui.text.words import printable
 from ddptui.tui.widgets.lists import Chooser
@@ -139,49 +140,81 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
         self.dismiss(self._shown)
 
 
-class SavePreset(Dialog[str | None]):
-    """Dismissed with a valid name."""
+class NamePreset(Dialog[str | None]):
+    """Dismissed with a valid name for one of the user's own presets."""
 
-    def __init__(self, usual: str) -> None:
+    def __init__(self, question: str, usual: str, yes: str) -> None:
         super().__init__()
-        self._usual = usual
+        self._question, self._usual, self._yes = question, usual, yes
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static("Save as your own preset, named", markup=False)
+            yield Static(self._question, markup=False)
             yield Input(self._usual, compact=True)
             yield Static(id="why", markup=False)
             with Horizontal(classes="buttons"):
                 yield Button("Cancel (esc)", id="no", action="screen.dismiss(None)", compact=True)
-                yield Button("Save (enter)", id="yes", variant="primary", compact=True)
+                yield Button(f"{self._yes} (enter)", id="yes", variant="primary", compact=True)
 
     @on(Input.Changed)
     def _show_refusal(self, event: Input.Changed) -> None:
-        self.query_one("#why", Static).update(Content(presets.name_problem(event.value.strip())))
+        self.query_one("#why", Static).update(Content(own_presets.name_problem(event.value.strip())))
 
     @on(Input.Submitted)
     @on(Button.Pressed, "#yes")
     def _answer(self) -> None:
         name = self.query_one(Input).value.strip()
-        if not presets.name_problem(name):  # else the dialog stays, and shows why
+        if not own_presets.name_problem(name):  # else the dialog stays, and shows why
             self.dismiss(name)
 
 
 async def save_as_own(app: App[object], preset: Preset) -> str | None:
     """Ask for a name, and again before a preset is replaced; then save. Return the name, or None if not saved."""
-    name = await app.push_screen_wait(SavePreset(presets.suggested_name(preset.name)))
-    if name is None:
+    dialog = NamePreset("Save as your own preset, named", own_presets.suggested_name(preset.name), "Save")
+    name = await _free_name(app, dialog, "There is a preset {}. Replace it?")
+    if name is None or not _done(app, "Not saved", partial(own_presets.save, preset, name)):
         return None
-    question = f"There is a preset {name}. Replace it?"
-    if presets.user_preset_path(name).exists() and not await app.push_screen_wait(Confirm(question, yes="Replace")):
-        return None
-    try:
-        presets.save(preset, name)
-    except PresetError as error:
-        app.notify(printable(str(error)), title="Not saved", severity="error", timeout=8, markup=False)
-        return None
-    app.notify(printable(str(presets.user_preset_path(name))), title=f"Saved as {name}", markup=False)
+    app.notify(printable(str(own_presets.path_of(name))), title=f"Saved as {name}", markup=False)
     return name
+
+
+async def rename_own(app: App[object], name: str) -> str | None:
+    """Ask for another name of one of the user's presets. Return the name, or None if it keeps the one that it has."""
+    dialog = NamePreset(f"Rename the preset {printable(name)}", name, "Rename")
+    new = await _free_name(app, dialog, "There is a preset {}. Move it to the trash?", but=name)
+    if new in (None, name) or not _done(app, "Not renamed", partial(own_presets.rename, name, new)):
+        return None
+    app.notify(printable(str(own_presets.path_of(new))), title=f"Renamed to {new}", markup=False)
+    return new
+
+
+async def delete_own(app: App[object], name: str) -> bool:
+    """Ask, then move one of the user's presets to the trash. Return whether it is there."""
+    question = f"Delete your preset {printable(name)}? u brings back what was deleted last."
+    if not await app.push_screen_wait(Confirm(question, yes="Delete")):
+        return False
+    if not _done(app, "Not deleted", partial(own_presets.discard, name)):
+        return False
+    app.notify("In the trash. u brings back what was deleted last.", title=printable(name), markup=False)
+    return True
+
+
+async def _free_name(app: App[object], dialog: NamePreset, question: str, but: str = "") -> str | None:
+    """Ask for a name, and again if a preset other than `but` has it."""
+    name = await app.push_screen_wait(dialog)
+    if name is None or name == but or not own_presets.path_of(name).exists():
+        return name
+    return name if await app.push_screen_wait(Confirm(question.format(name), yes="Replace")) else None
+
+
+def _done(app: App[object], failed: str, change: Callable[[], object]) -> bool:
+    """Change the files of presets, and notify if that fails. Return whether it did not."""
+    try:
+        change()
+    except PresetError as error:
+        app.notify(printable(str(error)), title=failed, severity="error", timeout=8, markup=False)
+        return False
+    return True
 
 
 EVERYWHERE = (

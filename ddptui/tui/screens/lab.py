@@ -18,19 +18,20 @@ from ddptui.analysis.cautions import MOST_OTHER_LOAD
 from ddptui.analysis.disturbance import busy_now
 from ddptui.analysis.estimate import estimate
 from ddptui.config.engine import links_of
+from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.engines.local import links
 from ddptui.engines.preflight import torchvision_models
 from ddptui.host import machine
 from ddptui.host.load import LoadMeter, descendants
-from ddptui.store import overview
+from ddptui.store import overview, own_presets
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.background import in_background
 from ddptui.tui.launch_check import prepare_draft
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.screens.dialogs import save_as_own
+from ddptui.tui.screens.dialogs import delete_own, rename_own, save_as_own
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns
 from ddptui.tui.widgets.tables import TrialTable
@@ -55,8 +56,11 @@ class Lab(LabScreen):
         Binding("i", "read", "Read"),
         Binding("escape", "back", "Back"),
         Binding("r", "app.runs", "Runs"),
-        Binding("c", "copy", "Copy the command line", show=False),
+        Binding("y", "copy", "Copy the command line", show=False),
         Binding("ctrl+s", "save", "Save the changed preset as my own", show=False),
+        Binding("f2", "rename", "Rename my preset", show=False),
+        Binding("d", "delete", "Delete my preset", show=False),
+        Binding("u", "undo", "Bring back the preset deleted last", show=False),
         Binding("ctrl+r", "reset", "Take all changes back", show=False),
     ]
 
@@ -129,7 +133,7 @@ class Lab(LabScreen):
         presets, broken = all_presets()
         self._presets = {preset.name: preset for preset in presets}
         self._broken = {file.name: file.why for file in broken}
-        self._list.fill(presets, broken)
+        self._list.fill(presets, broken, own_presets.own_names())
 
     def _show_estimates(self) -> None:
         notes = {name: str(estimate(preset, self._past.results) or "–") for name, preset in self._presets.items()}
@@ -163,7 +167,8 @@ class Lab(LabScreen):
     def _validate(self) -> None:
         self._validation = validation = drafts.validate(self._draft)  # without slow checks
         reason, prepared = validation.reason, validation.prepared
-        self._form.show_reason(reason, drafts.at_fault(self._draft, reason) if reason else None)
+        at_fault = drafts.at_fault(self._draft, reason) if reason else None
+        self._form.show_verdict(validation.preset, reason, at_fault)
         self._show_trials()
         if prepared is not None and not links.is_tried() and any(map(links_of, prepared.trials)):
             self._try_links()
@@ -181,7 +186,7 @@ class Lab(LabScreen):
         if preset:
             what = f"{describe_size(preset)}, {estimate(preset, self._past.results) or UNKNOWN}"
         title = f"Trials · {what}" if preset else "Trials without the changes" if shown else "Trials"
-        table.show(shown, title)
+        table.show(shown, title, self._validation.left)
         brief = Content.assemble((printable(shown.title if shown else name), "bold"), "\n", printable(what))
         self.query_one("#brief", Static).update(brief)
         self._show_command()
@@ -204,7 +209,7 @@ class Lab(LabScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable letter keys in the form, whose fields take them, and ways to the view that shows."""
         if self.has_class("-form"):
-            return action not in ("filter", "edit", "read", "runs", "copy")
+            return action not in ("filter", "edit", "read", "runs", "copy", "delete", "undo")
         return not (action == "read" and self.has_class("-text")) and not (action == "back" and self.has_class("-list"))
 
     def action_run(self) -> None:
@@ -266,6 +271,45 @@ class Lab(LabScreen):
             self._refuse()
         elif (saved := await save_as_own(self.app, preset)) is not None:
             self._changes.pop(name, None)
-            self._list_presets()
-            self._show_estimates()
-            self._list.choose(saved)
+            self._list_again(saved)
+
+    def _list_again(self, name: str | None) -> None:
+        """List the presets anew, with the cursor on this one."""
+        self._list_presets()
+        self._show_estimates()
+        if name is not None:
+            self._list.choose(name)
+
+    def _chosen_own(self, what: str) -> str | None:
+        """Return the preset under the cursor, or notify that it is not the user's own, and None."""
+        name = self._list.chosen
+        if name is not None and (why := own_presets.why_not_own(name)):
+            self.notify(f"{printable(why)}: it cannot be {what}.", severity="warning", markup=False)
+            return None
+        return name
+
+    @work
+    async def action_rename(self) -> None:
+        self._sync_draft()
+        name = self._chosen_own("renamed")
+        if name is not None and (new := await rename_own(self.app, name)) is not None:
+            if (changes := self._changes.pop(name, None)) is not None:
+                self._changes[new] = changes
+            self._list_again(new)
+
+    @work
+    async def action_delete(self) -> None:
+        name = self._chosen_own("deleted")
+        if name is not None and await delete_own(self.app, name):
+            beside = self._list.beside
+            self._changes.pop(name, None)
+            self._list_again(beside)
+
+    def action_undo(self) -> None:
+        try:
+            name = own_presets.bring_back()
+        except PresetError as error:
+            self.notify(printable(str(error)), title="Not brought back", severity="warning", markup=False)
+        else:
+            self._list_again(name)
+            self.notify("Back from the trash.", title=printable(name), markup=False)

@@ -1,14 +1,18 @@
-"""The fields of a form: a line with a label and an answer, and the fields of a bottleneck."""
+"""The fields of a form: a line with a label and an answer, and the fields of bottlenecks and of faults."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Input, Select, Static
+from textual.message import Message
+from textual.widget import AwaitMount
+from textual.widgets import Button, Input, Select, Static
 
 from ddptui.config.trial import choices
-from ddptui.tui.draft import LINK, NO_BOTTLENECK, bottleneck, bottleneck_fields
+from ddptui.tui.injected import KINDS, LINK, NOTHING_IN, REST, Line, lines, value
 
 CHANGED, WRONG = "*", "!"
 
@@ -30,6 +34,7 @@ class Field(Horizontal):
         self.answer = answer
         self.label = label
         self._as_it_is = ""
+        self._marked = label
 
     def on_mount(self) -> None:
         if isinstance(self.answer, Select):
@@ -64,13 +69,20 @@ class Field(Horizontal):
             self.answer.set_options((choice, choice) for choice in choices)
             self.answer.value = chosen
 
+    def point_to(self) -> None:
+        """Focus the answer."""
+        self.answer.focus()
+
     def mark(self, *, wrong: bool) -> None:
         """Mark the label of an answer that was changed, or is wrong."""
         changed = self.text is not None
         self.set_class(changed, "-changed")
         self.set_class(wrong, "-wrong")
         sign = WRONG if wrong else CHANGED if changed else " "
-        self.query_one(Static).update(Content(f"{sign} {self.label}"))
+        marked = f"{sign} {self.label}"
+        if marked != self._marked:  # an update lays the screen out anew
+            self._marked = marked
+            self.query_one(Static).update(Content(marked))
 
     def _name_first_choice(self, expanded: bool) -> None:
         assert isinstance(self.answer, Select)
@@ -79,53 +91,180 @@ class Field(Horizontal):
 
 
 NONE, SOME = "none", "put in"
-USUAL = ("aggregate", "1", "10")  # site, ranks, ms
-FIELDS = ("at", "ranks", "amount")
-OF_A_DELAY, OF_A_LINK = "for ms", "Mbit/s"
 
 
-class BottleneckFields(Vertical):
-    """Asks whether there is a bottleneck, and only then where, on which ranks and how much."""
+class InjectedLine(Vertical):
+    """The fields of one bottleneck, or of one fault, with buttons for another one and for taking this one out."""
 
     DEFAULT_CSS = """
-    BottleneckFields { height: auto; }
-    BottleneckFields > #delay { height: 1; display: none; }
-    BottleneckFields.-some > #delay { display: block; }
-    #delay > Field > Static { width: auto; padding-right: 1; }
-    #delay > Field { margin-left: 2; }
+    InjectedLine { height: auto; }
+    InjectedLine > Horizontal { height: 1; padding-left: 2; }
+    InjectedLine Field > Static { width: auto; padding-right: 1; }
+    InjectedLine Field { margin-right: 2; }
+    InjectedLine Button { margin-right: 1; }
     """
 
+    @dataclass
+    class Another(Message):
+        """A line like this one is wanted below it."""
+
+        line: "InjectedLine"
+
+    @dataclass
+    class Removed(Message):
+        """This line is to go."""
+
+        line: "InjectedLine"
+
+    def __init__(self, field: str, line: Line) -> None:
+        super().__init__()
+        self._kind, self._first = KINDS[field], line
+        self._fields = {key: _part(key, label, line[key]) for key, label in self._kind.labels.items()}
+
     def compose(self) -> ComposeResult:
-        yield Field("bottleneck", Select.from_values([NONE, SOME], compact=True), id="bottleneck")
-        sites = Select.from_values(choices("at"), value=USUAL[0], allow_blank=False, compact=True)
-        with Horizontal(id="delay"):
-            yield Field("at", sites, id="at")
-            yield Field("on ranks", Input(USUAL[1], compact=True, select_on_focus=False), id="ranks")
-            yield Field(OF_A_DELAY, Input(USUAL[2], compact=True, select_on_focus=False), id="amount")
+        with Horizontal():
+            yield from (field for key, field in self._fields.items() if key != REST)
+        with Horizontal():
+            yield from (field for key, field in self._fields.items() if key == REST)
+            yield Button("+ another", id="another", compact=True)
+            yield Button("− remove", id="remove", compact=True)
+
+    def on_mount(self) -> None:
+        self._name_amount()
+
+    @property
+    def line(self) -> Line:
+        """The texts in the fields."""
+        return {key: field.text or self._unanswered(key, field) for key, field in self._fields.items()}
+
+    def _unanswered(self, key: str, field: Field) -> str:
+        return self._first[key] if isinstance(field.answer, Select) else ""  # a Select has no value until it is mounted
+
+    def point_to(self) -> None:
+        """Focus the first field."""
+        next(iter(self._fields.values())).point_to()
+
+    def about(self, field: Field) -> str:
+        """Return a sentence about one of the fields."""
+        return self._kind.abouts[field.id or ""]
+
+    @on(Select.Changed, "#at Select")
+    def _name_amount(self) -> None:
+        if "at" in self._fields and self.is_mounted:
+            unit = LINK_UNIT if self._fields["at"].text == LINK else self._kind.labels["amount"]
+            self._fields["amount"].query_one(Static).update(Content(unit))
+
+    @on(Button.Pressed, "#another")
+    def _add(self, event: Button.Pressed) -> None:
+        event.stop()
+        self.post_message(self.Another(self))
+
+    @on(Button.Pressed, "#remove")
+    def _remove(self, event: Button.Pressed) -> None:
+        event.stop()
+        self.post_message(self.Removed(self))
+
+
+LINK_UNIT = "Mbit/s"
+
+
+class InjectedFields(Vertical):
+    """Asks whether there are bottlenecks, or faults, and only then which: a line each."""
+
+    DEFAULT_CSS = """
+    InjectedFields { height: auto; }
+    InjectedFields > #lines { height: auto; display: none; }
+    InjectedFields.-some > #lines { display: block; }
+    """
+
+    @dataclass
+    class Changed(Message):
+        """A line was added or removed."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._key = key
+        self._lines: list[InjectedLine] = []  # queries also find lines that are being removed
+        self._usual: list[Line] = [KINDS[key].usual]
+        self._choice = Field(key, Select.from_values([NONE, SOME], compact=True), id=key)
+
+    def compose(self) -> ComposeResult:
+        yield self._choice
+        yield Vertical(id="lines")
 
     @property
     def text(self) -> str | None:
-        """Return the value of `bottleneck` for the command line; None: it is not changed."""
-        choice = self._field("bottleneck").text
+        """The value for the command line; None: it is not changed."""
+        choice = self._choice.text
         if choice == SOME:
-            return bottleneck(*(self._field(name).text or "" for name in FIELDS))
-        return NO_BOTTLENECK if choice == NONE else None
+            return value(self._key, [line.line for line in self._lines] or self._usual)
+        return NOTHING_IN if choice == NONE else None
 
-    def show(self, text: str | None, as_it_is: str) -> None:
-        """Show a value without posting that it has changed."""
-        is_some = text not in (None, NO_BOTTLENECK)
-        self._field("bottleneck").show(None if text is None else SOME if is_some else NONE, as_it_is)
-        if text is not None and is_some:
-            for name, part in zip(FIELDS, bottleneck_fields(text), strict=True):
-                self._field(name).show(part, "")
+    def show(self, text: str | None, as_it_is: str, usual: list[Line]) -> None:
+        """Show a value without posting that it has changed. `usual`: what the lines begin with, once one is put in."""
+        self._usual = usual
+        is_some = text not in (None, NOTHING_IN)
+        self._choice.show(None if text is None else SOME if is_some else NONE, as_it_is)
+        self._replace_lines(lines(self._key, text or NOTHING_IN) if is_some else [])
+        self.set_class(is_some, "-some")
 
     def mark(self, *, wrong: bool) -> None:
-        """Show whether the bottleneck was changed, and whether it is refused."""
-        field = self._field("bottleneck")
-        field.mark(wrong=wrong)
-        self.set_class(field.text == SOME, "-some")
-        unit = OF_A_LINK if self._field("at").text == LINK else OF_A_DELAY
-        self._field("amount").query_one(Static).update(Content(unit))
+        """Mark the label of a value that was changed, or is wrong."""
+        self._choice.mark(wrong=wrong)
 
-    def _field(self, name: str) -> Field:
-        return self.query_one(f"#{name}", Field)
+    def point_to(self) -> None:
+        """Focus the first field."""
+        self._choice.point_to()
+
+    @on(Select.Changed)
+    async def _show_lines(self, event: Select.Changed) -> None:
+        if event.select is self._choice.answer:
+            is_some = self._choice.text == SOME
+            self.set_class(is_some, "-some")
+            if is_some and not self._lines:
+                await self._replace_lines(self._usual)
+            if is_some and self._lines:  # another preset may be shown by now
+                self.call_after_refresh(self._lines[-1].scroll_visible, animate=False)
+
+    def _replace_lines(self, wanted: Sequence[Line]) -> AwaitMount:
+        if [line.line for line in self._lines] == [*wanted]:
+            return self.query_one("#lines").mount()
+        for line in self._lines:
+            line.remove()
+        self._lines = [InjectedLine(self._key, line) for line in wanted]
+        return self.query_one("#lines").mount(*self._lines)
+
+    @on(InjectedLine.Another)
+    async def _add(self, event: InjectedLine.Another) -> None:
+        if event.line not in self._lines:  # it has been removed
+            return
+        place = self._lines.index(event.line)
+        line = InjectedLine(self._key, event.line.line)
+        self._lines.insert(place + 1, line)
+        await self.query_one("#lines").mount(line, after=event.line)
+        line.point_to()
+        self.post_message(self.Changed())
+
+    @on(InjectedLine.Removed)
+    async def _remove(self, event: InjectedLine.Removed) -> None:
+        if event.line not in self._lines:  # a second click
+            return
+        place = self._lines.index(event.line)
+        self._lines.remove(event.line)
+        if self._lines:
+            self._lines[max(0, place - 1)].point_to()
+            self.post_message(self.Changed())
+        else:  # none is left
+            self._choice.answer.focus()
+            self._choice.answer.value = NONE
+        await event.line.remove()
+
+
+def _part(key: str, label: str, text: str) -> Field:
+    options = choices(key) if key in ("at", "kind") else ()
+    answer: Input | Select[str] = (
+        Select.from_values(options, value=text, allow_blank=False, compact=True)
+        if options
+        else Input(text, compact=True, select_on_focus=False)
+    )
+    return Field(label, answer, id=key)

@@ -139,6 +139,7 @@ class PresetList(Vertical):
     _broken: Sequence[BrokenPreset] = ()
     _notes: Mapping[str, str] = {}
     _changed: Collection[str] = ()
+    _own: Collection[str] = ()
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="name, title or group", compact=True)
@@ -149,9 +150,9 @@ class PresetList(Vertical):
         """Return the name of the preset under the cursor."""
         return self._chooser.chosen
 
-    def fill(self, presets: Sequence[Preset], broken: Sequence[BrokenPreset]) -> None:
-        """List these presets, and the files that cannot be read."""
-        self._presets, self._broken = presets, broken
+    def fill(self, presets: Sequence[Preset], broken: Sequence[BrokenPreset], own: Collection[str]) -> None:
+        """List these presets, and the files that cannot be read. `own`: the names of those that are the user's."""
+        self._presets, self._broken, self._own = presets, broken, own
         self._list()
 
     def show_notes(self, notes: Mapping[str, str], changed: Collection[str]) -> None:
@@ -159,6 +160,15 @@ class PresetList(Vertical):
         if (notes, changed) != (self._notes, self._changed):
             self._notes, self._changed = dict(notes), list(changed)
             self._list()
+
+    @property
+    def beside(self) -> str | None:
+        """Return the name of the preset below the cursor, or above it if there is none."""
+        options, place = self._chooser.options, self._chooser.highlighted
+        if place is None:
+            return None
+        ways = [*options[place + 1 :], *reversed(options[:place])]
+        return next((option.id for option in ways if option.id is not None), None)
 
     def choose(self, name: str) -> None:
         """Put the cursor on a preset, and show all presets."""
@@ -202,10 +212,16 @@ class PresetList(Vertical):
             yield from (Option(self._line(preset), preset.name) for preset in members)
         if broken := [file.name for file in self._broken if _fits(words, file.name)]:
             yield Option(Content.styled("Cannot be read", "bold"), disabled=True)
-            yield from (Option(Content.assemble("  ! ", (printable(name), "$text-error")), name) for name in broken)
+            signs = {name: " (own)" if name in self._own else "" for name in broken}
+            yield from (
+                Option(Content.assemble("  ! ", (printable(name), "$text-error"), (sign, "dim")), name)
+                for name, sign in signs.items()
+            )
 
     def _line(self, preset: Preset) -> TwoEnds:
-        name = Content(f"  {printable(preset.name)}{' (changed)' if preset.name in self._changed else ''}")
+        signs = {"own": preset.name in self._own, "changed": preset.name in self._changed}
+        said = ", ".join(sign for sign, holds in signs.items() if holds)
+        name = Content(f"  {printable(preset.name)}{f' ({said})' if said else ''}")
         note, title = self._notes.get(preset.name, ""), printable(preset.title)
         return TwoEnds(name, Content.styled(note, "dim"), Content.styled(title, "dim"), TITLES_BEGIN)
 

@@ -127,6 +127,9 @@ class FittedTable(LabTable):
         self.refill()
 
 
+LEFT = "bottleneck refused"
+
+
 class TrialTable(LabTable):
     """Shows a row for each trial, and a column for each field that tells them apart."""
 
@@ -138,14 +141,18 @@ class TrialTable(LabTable):
         """The trial under the cursor."""
         return self._trials.get(self.chosen or "")
 
-    def show(self, preset: Preset | None, title: str) -> None:
-        """Show the trials of a preset under a title; None: no trials, since the preset cannot be read."""
+    def show(self, preset: Preset | None, title: str, left: Mapping[str, str]) -> None:
+        """Show the trials of a preset under a title; None: no trials, since the preset cannot be read. `left`: why
+        trials are left without the bottleneck that was put in, by name."""
         self.border_title, self.border_subtitle = title, ""
         self._trials = {trial.name: trial for trial in preset.trials} if preset else {}
         if preset is None:
             return self.fill([], [])
         shown = facts(preset)
         columns = [Filled(fact.header, [*map(printable, fact.cells)], left=True, key=fact.header) for fact in shown]
+        if left:
+            why = [printable(left.get(name, "")) for name in self._trials]
+            columns.insert(1, Filled(LEFT, why, left=True, key=LEFT))
         self.fill(columns, [*self._trials])
         if len(preset.trials) > 1:
             apart = ", ".join(fact.header for fact in shown[1:] if fact.differs)

@@ -65,7 +65,7 @@ class CommandLine(TextPane):
     """Shows the command that runs the draft without the console, and the one that starts the chosen trial."""
 
     BORDER_TITLE = "Command"
-    BORDER_SUBTITLE = "c copies the first"
+    BORDER_SUBTITLE = "y copies the first"
 
     def show(self, draft: Draft, trial: Trial | None) -> None:
         """Show the commands. `trial`: the one under the cursor, if it can start."""

@@ -1,0 +1,104 @@
+"""The user's own presets: saved, renamed, deleted and brought back. A deleted one lies in a trash beside the others."""
+
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ddptui.config.parser import PresetError
+from ddptui.config.preset import Preset
+from ddptui.host.folders import lab_root
+from ddptui.store.presets import as_toml, folders, preset_paths
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+TRASH = ".ddptui-trash"  # in the folder of the user's presets, as in a folder of runs
+STAMP_FORMAT = "%Y%m%d-%H%M%S.%f"  # of a deletion, in UTC: deletions sorted by name are in order
+
+
+def path_of(name: str) -> Path:
+    """Where a user's preset of this name is stored."""
+    return folders()[1] / f"{name}.toml"
+
+
+def own_names() -> set[str]:
+    """The names of the presets that are the user's own."""
+    return {name for name, path in preset_paths().items() if path.parent == folders()[1]}
+
+
+def why_not_own(name: str) -> str:
+    """Why a preset is not the user's to rename or delete; empty if it is."""
+    path = preset_paths().get(name)
+    if path is None:
+        return f"{name} is gone"
+    if path.parent == folders()[1]:
+        return ""
+    shipped = path.parent.resolve() == (lab_root() / "presets").resolve()
+    return f"{name} is shipped with ddptui" if shipped else f"{name} is the project's: {path}"
+
+
+def suggested_name(name: str) -> str:
+    """A name for a changed preset: the same for a user's own, which it replaces; `NAME-mine` for a shipped one."""
+    return name if path_of(name).is_file() else f"{name}-mine"
+
+
+def name_problem(name: str) -> str:
+    """Why a user's preset cannot have this name; empty if it can."""
+    if not NAME.fullmatch(name):
+        return "a name has small letters, digits, - and _, and begins with a letter or a digit"
+    taken = preset_paths().get(name)
+    if taken is not None and taken.parent != folders()[1]:
+        return f"{taken} has this name"
+    return ""
+
+
+def save(preset: Preset, name: str) -> None:
+    """Write a preset to the user's folder, over any earlier one. Raises PresetError."""
+    path = path_of(name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(as_toml(preset), encoding="utf-8")
+    except OSError as error:
+        raise PresetError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def rename(name: str, new: str) -> None:
+    """Give one of the user's presets another name. One that has it already goes to the trash. Raises PresetError."""
+    if path_of(new).exists():
+        discard(new)
+    _move(path_of(name), path_of(new))
+
+
+def discard(name: str) -> None:
+    """Move one of the user's presets to the trash. Raises PresetError."""
+    stamp = datetime.now(UTC).strftime(STAMP_FORMAT)
+    _move(path_of(name), folders()[1] / TRASH / stamp / f"{name}.toml")
+
+
+def bring_back() -> str:
+    """Move the preset that was deleted last back to the others. Returns its name. Raises PresetError.
+
+    It gets another name if there is a preset of its name by now.
+    """
+    deleted = _deleted()
+    if not deleted:
+        raise PresetError(f"{folders()[1] / TRASH}: no preset is in the trash")
+    path, taken = deleted[-1], preset_paths()
+    name, number = path.stem, 2
+    while name in taken or path_of(name).exists():
+        name, number = f"{path.stem}-{number}", number + 1
+    _move(path, path_of(name))
+    path.parent.rmdir()
+    return name
+
+
+def _deleted() -> list[Path]:
+    """The presets in the trash, those deleted first first."""
+    return sorted((folders()[1] / TRASH).glob("*/*.toml"))
+
+
+def _move(path: Path, to: Path) -> None:
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(path, to)
+    except OSError as error:
+        raise PresetError(f"{path}: cannot be moved to {to}: {error.strerror}") from None

@@ -1,0 +1,111 @@
+"""Bottlenecks and faults as a form shows them: a line of texts each. Their value is what `--set` takes."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ddptui.config.preset import Preset
+from ddptui.config.trial_text import literal, parse_assignment
+from ddptui.text.words import printable
+
+LINK = "link"  # the one bottleneck that is no delay
+NOTHING_IN = "[]"  # the value of a field without bottlenecks or faults
+REST = "rest"  # further fields, as words KEY=VALUE
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+Line = Mapping[str, str]  # by part
+
+
+class Kind(NamedTuple):
+    """What a line consists of: parts with a label, what a new one begins with, and a sentence."""
+
+    labels: Mapping[str, str]
+    usual: Line
+    abouts: Mapping[str, str]
+
+
+KINDS = {
+    "bottleneck": Kind(
+        {"at": "at", "ranks": "on ranks", "amount": "for ms", REST: "and"},
+        {"at": "aggregate", "ranks": "1", "amount": "10", REST: ""},
+        {
+            "at": "where a rank is delayed: as it starts, while it fetches data, after forward or backward, before a "
+            "collective; or a slow link",
+            "ranks": "the ranks, with commas between them: 0,2",
+            "amount": "milliseconds of a delay; of a link, how many Mbit/s it lets through",
+            REST: "further words: every=2 from_step=10 to_step=20 jitter=uniform (or exponential) per=call",
+        },
+    ),
+    "fault": Kind(
+        {"kind": "kind", "rank": "on rank", "step": "in step"},
+        {"kind": "kill", "rank": "1", "step": "5"},
+        {
+            "kind": "what happens to the rank, between its forward and its backward",
+            "rank": "the rank that it happens to",
+            "step": "the step in which it happens, once; steps count from 0",
+        },
+    ),
+}
+
+
+def amount_field(at: str) -> str:
+    """Return the field that holds the amount of a bottleneck at this site."""
+    return "mbit" if at == LINK else "sleep_ms"
+
+
+def value(field: str, lines: Iterable[Line]) -> str:
+    """Return the value of a field with a bottleneck, or a fault, for each line."""
+    tables = (_bottleneck(line) if field == "bottleneck" else _fault(line) for line in lines)
+    return f"[{', '.join('{' + ', '.join(table) + '}' for table in tables)}]"
+
+
+def lines(field: str, value: str) -> list[Line]:
+    """Return the lines of a value; the inverse of `value`."""
+    tables: list[dict[str, Any]] = parse_assignment(f"{field}={value}")[1]
+    return [_line(field, table) for table in tables]
+
+
+def usual_lines(field: str, preset: Preset | None) -> list[Line]:
+    """Return what the lines begin with: what the trials have that have any, if they agree on it."""
+    values = {getattr(trial, field) for trial in preset.trials} - {()} if preset else set()
+    if len(values) != 1:
+        return [KINDS[field].usual]
+    return [_line(field, msgspec.to_builtins(each)) for each in values.pop()]
+
+
+def number_or_text(text: str) -> str:
+    """Return a number as it is, and all else as a TOML string, so that the loader's error names the place."""
+    value = parse_assignment(f"number={text.strip()}")[1]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return text.strip() if is_number else quoted(text.strip())
+
+
+def quoted(text: str) -> str:
+    """Return a text as a TOML string."""
+    return msgspec.json.encode(printable(text)).decode()
+
+
+def _line(field: str, table: Mapping[str, Any]) -> Line:
+    if field == "fault":
+        return {key: str(table[key]) for key in KINDS[field].labels}
+    amount = amount_field(table["at"])
+    shown = {"at": table["at"], "ranks": ",".join(map(str, table["ranks"])), "amount": str(table.get(amount, ""))}
+    rest = {key: value for key, value in table.items() if key not in ("at", "ranks", amount)}
+    return shown | {REST: " ".join(f"{key}={literal(value, bare=True)}" for key, value in rest.items())}
+
+
+def _bottleneck(line: Line) -> list[str]:
+    ranks = ", ".join(number_or_text(rank) for rank in line["ranks"].split(",") if rank.strip())
+    amount = f"{amount_field(line['at'])} = {number_or_text(line['amount'])}"
+    return [f'at = "{line["at"]}"', f"ranks = [{ranks}]", amount, *map(_assignment, line[REST].split())]
+
+
+def _fault(line: Line) -> list[str]:
+    return [f'kind = "{line["kind"]}"', *(f"{key} = {number_or_text(line[key])}" for key in ("rank", "step"))]
+
+
+def _assignment(word: str) -> str:
+    key, _, value = word.partition("=")
+    return f"{key if BARE_KEY.fullmatch(key) else quoted(key)} = {number_or_text(value)}"

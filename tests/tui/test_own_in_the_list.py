@@ -1,0 +1,162 @@
+"""The Lab's list: one's own presets are marked, renamed, deleted, and brought back."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from ddptui.tui.app import Console
+from ddptui.tui.screens.dialogs import Confirm, NamePreset
+from ddptui.tui.screens.lab import Lab
+from ddptui.tui.widgets.fields import Field, InjectedFields
+from ddptui.tui.widgets.lists import PresetList
+from tests.tui.opened import opened, seen, toasts, until
+
+Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
+TEXT = 'title = "Mine"  # my words\ngroup = "Start here"\n[[trial]]\nname = "a"\n'
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where one's own presets are: one and two."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "config" / "ddptui" / "presets"
+    folder.mkdir(parents=True)
+    for name in ("one", "two"):
+        (folder / f"{name}.toml").write_text(TEXT, encoding="utf-8")
+    return folder
+
+
+def play(scenario: Scenario, size: tuple[int, int] = (120, 40)) -> None:
+    async def played() -> None:
+        async with opened(Path("no-such-folder"), size=size) as (app, pilot):
+            lab = app.screen
+            assert isinstance(lab, Lab)
+            await until(pilot, lambda: "torch" in seen(app) and lab.query(InjectedFields))
+            await pilot.pause()
+            await scenario(app, pilot, lab)
+
+    asyncio.run(played())
+
+
+async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
+    lab.query_one(PresetList).choose(name)
+    await pilot.pause()
+
+
+async def in_dialog(app: Console, pilot: Pilot[int], lab: Lab, kind: type, *keys: str) -> None:
+    """Press keys in a dialog that opens, and wait until all that follows is done."""
+    await until(pilot, lambda: isinstance(app.screen, kind))
+    await pilot.press(*keys)
+    await until(pilot, lambda: not isinstance(app.screen, kind))
+    if app.screen is lab:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+
+
+@pytest.mark.parametrize("size", [(60, 16), (120, 40)])
+def test_ones_own_are_marked_and_so_are_those_with_changes(own: Path, size: tuple[int, int]) -> None:
+    (own / "broken.toml").write_text("[", encoding="utf-8")
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        assert "  one (own)" in seen(app)
+        assert "quickstart (own" not in seen(app)
+        await choose(pilot, lab, "one")
+        lab.query_one("#repeats", Field).answer.value = "5"
+        await until(pilot, lambda: "one (own, changed)" in seen(app))
+        await choose(pilot, lab, "broken")
+        assert "! broken (own)" in seen(app)
+
+    play(scenario, size)
+
+
+def test_one_is_deleted_after_a_question_and_comes_back(own: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "one")
+        await pilot.press("d")
+        await in_dialog(app, pilot, lab, Confirm, "n")
+        assert (own / "one.toml").is_file()
+        await pilot.press("d")
+        await in_dialog(app, pilot, lab, Confirm, "y")
+        assert not (own / "one.toml").exists()
+        assert lab.query_one(PresetList).chosen == "two"
+        assert "u brings back" in toasts(app)[-1]
+        await pilot.press("u")
+        await until(pilot, lambda: lab.query_one(PresetList).chosen == "one")
+        assert (own / "one.toml").read_text(encoding="utf-8") == TEXT
+        await pilot.press("u")
+        await until(pilot, lambda: "no preset is in the trash" in toasts(app)[-1])
+
+    play(scenario)
+
+
+def test_a_shipped_one_stays(own: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
+        await pilot.press("d", "f2")
+        await until(pilot, lambda: len(toasts(app)) == 2)
+        assert app.screen is lab
+        assert toasts(app) == [
+            "quickstart is shipped with ddptui: it cannot be deleted.",
+            "quickstart is shipped with ddptui: it cannot be renamed.",
+        ]
+
+    play(scenario)
+
+
+def test_one_is_renamed_with_its_unsaved_changes(own: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "one")
+        lab.query_one("#repeats", Field).answer.value = "5"
+        await pilot.press("f2")
+        await until(pilot, lambda: isinstance(app.screen, NamePreset))
+        typed = app.screen.query_one(Input)
+        assert typed.value == "one"
+        typed.value = "quickstart"
+        await pilot.press("enter")
+        assert "has this name" in seen(app).replace("\n", "")
+        typed.value = "three"
+        await in_dialog(app, pilot, lab, NamePreset, "enter")
+        assert (own / "three.toml").read_text(encoding="utf-8") == TEXT
+        assert not (own / "one.toml").exists()
+        assert lab.query_one(PresetList).chosen == "three"
+        assert "three (own, changed)" in seen(app)
+        await pilot.press("f2")
+        await in_dialog(app, pilot, lab, NamePreset, "enter")  # the name that it has
+        assert (own / "three.toml").is_file()
+
+    play(scenario)
+
+
+def test_a_name_that_another_one_has_is_asked_about(own: Path) -> None:
+    (own / "two.toml").write_text(TEXT.replace("Mine", "Other"), encoding="utf-8")
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "one")
+        for key, is_left in (("n", True), ("y", False)):
+            await pilot.press("f2")
+            await until(pilot, lambda: isinstance(app.screen, NamePreset))
+            app.screen.query_one(Input).value = "two"
+            await in_dialog(app, pilot, lab, NamePreset, "enter")
+            await in_dialog(app, pilot, lab, Confirm, key)
+            assert (own / "one.toml").exists() == is_left
+        await pilot.press("u")
+        await until(pilot, lambda: lab.query_one(PresetList).chosen == "two-2")
+        assert "Other" in (own / "two-2.toml").read_text(encoding="utf-8")
+
+    play(scenario)
+
+
+def test_letters_typed_into_the_form_or_the_filter_delete_nothing(own: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "one")
+        await pilot.press("slash", *"du", "escape", "e", "d", "u")
+        await pilot.pause()
+        assert app.screen is lab
+        assert not toasts(app)
+        assert (own / "one.toml").is_file()
+
+    play(scenario)

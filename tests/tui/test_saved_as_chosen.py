@@ -1,0 +1,87 @@
+"""What the form makes of a preset is what is saved, whatever the preset and the field."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ddptui.config.preset import Preset
+from ddptui.store import own_presets
+from ddptui.store.presets import load, preset_paths
+from ddptui.tui import draft as drafts
+from ddptui.tui.draft import Draft
+from ddptui.tui.injected import NOTHING_IN, REST, lines, usual_lines, value
+
+SHIPPED = [*preset_paths()]
+# One of each kind of answer: a number, a list of choices, a boolean, words, a text, nothing where something was.
+CHANGES = {
+    "repeats": "4",
+    "world_size": "4",
+    "launch": "process",
+    "strategy": "ring",
+    "model": "mlp",
+    "steps": "40",
+    "lr": "1e-05",
+    "channels_last": "true",
+    "data_dir": 'a "folder" of data',
+    "seed": str(2**62),
+    "reduce_ops": drafts.listed("reduce_ops", "sum, max"),
+    "min_bytes": "2048",
+    "bottleneck": value(
+        "bottleneck", [{"at": "data", "ranks": "0,1", "amount": "2.5", REST: "every=2 jitter=uniform"}]
+    ),
+    "fault": value("fault", [{"kind": "raise", "rank": "0", "step": "3"}]),
+}
+
+
+def saved(preset: Preset) -> Preset:
+    """Return the preset as it is loaded after it was saved, under the name that it had."""
+    own_presets.save(preset, "kept")
+    return msgspec.structs.replace(load(str(own_presets.path_of("kept"))), name=preset.name)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_was_chosen_is_what_is_loaded(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert saved(load(name)) == load(name)
+    possible = 0
+    for key, text in {**CHANGES, "no bottleneck": NOTHING_IN}.items():
+        made = drafts.validate(Draft(name, {key if key in CHANGES else "bottleneck": text})).preset
+        if made is not None:
+            possible += made != load(name)
+            assert saved(made) == made, key
+    assert possible >= 3, "hardly any change was possible"
+
+
+def test_a_preset_with_all_that_a_file_can_have_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file = tmp_path / "all.toml"
+    file.write_text(
+        'title = "All"\ngroup = "Mine"\nabout = """\nTwo\n\nlines\\\\n"""\nbaseline = "ring-2"\nrepeats = 2\n'
+        'columns = ["train", "step"]\n[engine]\nname = "slurm"\nnodes = 2\n'
+        '[matrix]\nstrategy = ["flat", "ring"]\nworld_size = [2, 4]\n'
+        '[[reference]]\ntrial = "flat-2"\ntrain_time_s = 1.5\nsource = "a paper"\n'
+        '[[defaults.bottleneck]]\nat = "backward"\nranks = [1]\nsleep_ms = 20\n'
+        '[[defaults.bottleneck]]\nat = "data"\nranks = [0]\nsleep_ms = 5\njitter = "exponential"\n',
+        encoding="utf-8",
+    )
+    made = drafts.preset(Draft(str(file), {"lr": "0.5"}))
+    assert (len(made.trials), len(made.references), made.columns, made.engine.nodes) == (4, 1, ("train", "step"), 2)
+    assert saved(made) == made
+    assert {len(trial.bottleneck) for trial in made.trials} == {2}
+
+
+def test_two_delays_of_a_preset_stay_two_when_one_is_changed(tmp_path: Path) -> None:
+    file = tmp_path / "two.toml"
+    file.write_text(
+        '[[trial]]\nname = "a"\n[[trial]]\nname = "b"\n'
+        '[[trial.bottleneck]]\nat = "backward"\nranks = [1]\nsleep_ms = 20\nfrom_step = 5\n'
+        '[[trial.bottleneck]]\nat = "data"\nranks = [0]\nsleep_ms = 5\n',
+        encoding="utf-8",
+    )
+    preset = load(str(file))
+    begun = usual_lines("bottleneck", preset)
+    text = value("bottleneck", begun)
+    assert lines("bottleneck", text) == begun
+    made = drafts.preset(Draft(str(file), {"bottleneck": text}))
+    assert {trial.bottleneck for trial in made.trials} == {preset.trials[1].bottleneck}

@@ -1,0 +1,70 @@
+"""The user's own presets: renamed, deleted, brought back; those of others are left alone."""
+
+from pathlib import Path
+
+import pytest
+
+from ddptui.config.parser import PresetError
+from ddptui.store import own_presets
+from ddptui.store.presets import load, preset_paths
+
+TEXT = 'title = "Mine"  # my words\n[[trial]]\nname = "a"\n'
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "config" / "ddptui" / "presets"
+    folder.mkdir(parents=True)
+    for name in ("one", "two"):
+        (folder / f"{name}.toml").write_text(TEXT, encoding="utf-8")
+    return folder
+
+
+def test_only_those_in_the_users_folder_are_his(own: Path, tmp_path: Path) -> None:
+    (tmp_path / "presets").mkdir()
+    (tmp_path / "presets" / "ours.toml").write_text(TEXT, encoding="utf-8")
+    assert own_presets.own_names() == {"one", "two"}
+    assert own_presets.why_not_own("one") == ""
+    assert own_presets.why_not_own("quickstart") == "quickstart is shipped with ddptui"
+    assert own_presets.why_not_own("ours") == "ours is the project's: presets/ours.toml"
+    assert own_presets.why_not_own("nowhere") == "nowhere is gone"
+
+
+def test_the_last_one_deleted_comes_back_first_as_it_was(own: Path) -> None:
+    own_presets.discard("one")
+    own_presets.discard("two")
+    assert own_presets.own_names() == set()
+    assert [own_presets.bring_back(), own_presets.bring_back()] == ["two", "one"]
+    assert (own / "one.toml").read_text(encoding="utf-8") == TEXT
+    assert [*(own / own_presets.TRASH).iterdir()] == []
+    with pytest.raises(PresetError, match="no preset is in the trash"):
+        own_presets.bring_back()
+
+
+def test_what_is_in_the_trash_is_no_preset(own: Path) -> None:
+    own_presets.discard("one")
+    assert "one" not in preset_paths()
+
+
+def test_one_that_comes_back_takes_no_other_ones_place(own: Path) -> None:
+    own_presets.discard("one")
+    (own / "one.toml").write_text("new", encoding="utf-8")
+    assert own_presets.bring_back() == "one-2"
+    assert (own / "one.toml").read_text(encoding="utf-8") == "new"
+    assert load("one-2").title == "Mine"
+
+
+def test_a_renamed_one_keeps_its_text_and_one_in_its_way_can_be_brought_back(own: Path) -> None:
+    (own / "two.toml").write_text("other", encoding="utf-8")
+    own_presets.rename("one", "two")
+    assert own_presets.own_names() == {"two"}
+    assert (own / "two.toml").read_text(encoding="utf-8") == TEXT
+    assert own_presets.bring_back() == "two-2"
+    assert (own / "two-2.toml").read_text(encoding="utf-8") == "other"
+
+
+def test_what_cannot_be_moved_is_said(own: Path) -> None:
+    with pytest.raises(PresetError, match=r"gone.toml: cannot be moved to .*: No such file"):
+        own_presets.discard("gone")
