@@ -6,13 +6,20 @@ from ddptui.cli.common import load_settings
 
 
 @click.command()
-def config() -> None:
+@click.option("--keys", is_flag=True, help="List the console's keys instead, with their names in [keys].")
+def config(keys: bool) -> None:
     """Show your settings, and where each comes from.
 
     They stand in one file, config.toml; this command says where. Options of the command line come before it.
     """
+    from ddptui.config.keys import KEYS
     from ddptui.store import settings
 
+    if keys:
+        chosen = load_settings().keys
+        for name, (usual, meaning) in KEYS.items():
+            click.echo(f"{name:10}  {' '.join(chosen.get(name, (usual,))):6}  {meaning}")
+        return
     path = settings.path()
     found = settings.in_force(load_settings())
     click.echo(f"{path}{'' if path.exists() else ' (not there: write it to change a setting)'}\n")

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from ddptui.config.columns import MEANINGS
+from ddptui.config.keys import KEYS, problem
 from ddptui.text.words import did_you_mean
 
 # Textual's themes. Spelled out: only the screens may import Textual. A test compares them.
@@ -80,7 +81,15 @@ def _columns(value: object) -> Iterable[str]:
 def _keys(value: object) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict):
         raise _expected("keys", "a table of actions, each with its key", value)
-    return {action: _keys_of(action, keys) for action, keys in value.items()}
+    for action in value:
+        if action not in KEYS:
+            hint = did_you_mean(action, KEYS, "`ddptui config --keys` lists them")
+            raise SettingsError(f"keys.{action}: no such action; {hint}")
+    chosen = {action: _keys_of(action, keys) for action, keys in value.items()}
+    if wrong := problem(chosen):
+        action, why = wrong
+        raise SettingsError(f"keys.{action}: {why}")
+    return chosen
 
 
 def _keys_of(action: str, value: object) -> tuple[str, ...]:

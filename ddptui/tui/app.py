@@ -35,6 +35,7 @@ from ddptui.text.words import printable
 from ddptui.tui.background import in_background
 from ddptui.tui.door import Door
 from ddptui.tui.keyboard import Keyboard, Typed
+from ddptui.tui.keys import bound, keymap
 from ddptui.tui.launch_check import LaunchCheck, prepare_resumption
 from ddptui.tui.screens.base import ConsoleApp, EndedRun
 from ddptui.tui.screens.lab import Lab
@@ -88,8 +89,9 @@ class Console(App[int]):
     CSS_PATH = Path(__file__).with_name("app.tcss")
     COMMANDS = App.COMMANDS | {stored_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,f1", "help", "Help", key_display="?"),
-        Binding("q", "leave", "Quit", show=False),  # some terminals keep ctrl+q for themselves, VS Code's for one
+        bound("help", "help", "Help"),
+        Binding("f1", "help", "Help", show=False),
+        bound("quit", "leave", "Quit", show=False),  # some terminals keep ctrl+q for themselves, VS Code's for one
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
         # Before the screens' own escape, and disabled while nothing is checked.
         Binding("escape", "cancel_check", "Cancel the check", show=False, priority=True),
@@ -127,6 +129,7 @@ class Console(App[int]):
         self._threads = threads or ThreadPoolExecutor(1, "lab")  # one: at most one run at a time
 
     def on_mount(self) -> None:
+        self.set_keymap(keymap(self.settings.keys))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed. The ranks must end, too
             loop.add_signal_handler(number, self._end, 128 + number)

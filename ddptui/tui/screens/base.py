@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.events import ScreenResume
 from textual.geometry import Size
 from textual.screen import Screen
@@ -13,6 +12,7 @@ from textual.signal import Signal
 
 from ddptui.config.preset import Preset
 from ddptui.config.settings import Settings
+from ddptui.tui.keys import bound
 from ddptui.tui.widgets.footer import Keys
 from ddptui.tui.widgets.frame import TitleBar, TooSmall
 
@@ -27,9 +27,9 @@ HEIGHTS = ((54, "-high"), (34, "-tall"), (22, "-short"), (16, "-short -low"), (0
 
 CHOSEN = ".pane.-chosen"
 SENT = "Sent to the terminal's clipboard"
-ZOOM_KEY = Binding("z", "zoom", "Zoom", show=False, tooltip="The chosen pane on the whole screen, and back")
-CURVES_KEY = Binding(
-    "C", "curves", "Curves", show=False, tooltip="The losses or the step times of all trials in one chart"
+ZOOM_KEY = bound("zoom", "zoom", "Zoom", show=False, tooltip="The chosen pane on the whole screen, and back")
+CURVES_KEY = bound(
+    "curves", "curves", "Curves", show=False, tooltip="The losses or the step times of all trials in one chart"
 )
 
 

@@ -14,6 +14,7 @@ from ddptui.report.run_diff.matching import Matches, pairs, suggested
 from ddptui.report.run_diff.render import ELSE, FORMATS, in_words
 from ddptui.text.tables import telling
 from ddptui.tui.background import in_background
+from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import CURVES_KEY, ZOOM_KEY, EndedRun
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.export import Exportable
@@ -41,9 +42,9 @@ class CompareScreen(Exportable):
     PURPOSE = "Whether B was faster or slower than A. No difference is seen where chance may explain it."
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
-        Binding("m", "match", "Match", tooltip="Which trial of A is compared with which one of B"),
+        bound("match", "match", "Match", tooltip="Which trial of A is compared with which one of B"),
         CURVES_KEY,
-        Binding("x", "export", "Export"),
+        bound("export", "export", "Export"),
         ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
     ]

@@ -24,6 +24,7 @@ from ddptui.store.runs import Run, RunError
 from ddptui.text.drawing import series_kind
 from ddptui.text.words import count, printable
 from ddptui.tui.background import in_background
+from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import ZOOM_KEY, EndedRun, LabScreen
 from ddptui.tui.widgets.canvas import SERIES_COLORS
 from ddptui.tui.widgets.frame import TitleBar
@@ -53,14 +54,14 @@ class CurvesScreen(LabScreen):
         " figure beside a trial is that of the table."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f", "figure", "Figure", tooltip="The loss, or the time of a step"),
+        bound("figure", "figure", "Figure", tooltip="The loss, or the time of a step"),
         Binding("space", "put", "In, out", tooltip="Put the trial under the cursor in, or take it out"),
-        Binding("X", "across", "x axis", show=False, tooltip="Steps, or seconds since the first step began"),
-        Binding("L", "log_scale", "Log scale", show=False, tooltip="The figure on a logarithmic scale, and back"),
+        bound("axis", "across", "x axis", show=False, tooltip="Steps, or seconds since the first step began"),
+        bound("log_scale", "log_scale", "Log scale", show=False, tooltip="The figure on a logarithmic scale, and back"),
         Binding("enter", "only", "Only this", show=False, tooltip="Take all others out, or put all in", priority=True),
         ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
-        Binding("C", "app.pop_screen", "Back", show=False),
+        bound("curves", "app.pop_screen", "Back", show=False),
     ]
     SPARE_KEYS = ("across", "log_scale", "only", "zoom")
     _chart = query_one(LineChart)

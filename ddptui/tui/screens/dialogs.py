@@ -21,6 +21,7 @@ from ddptui.config.preset import Preset
 from ddptui.store import own_presets
 from ddptui.text.tables import Filled
 from ddptui.text.words import printable
+from ddptui.tui.keys import bound
 from ddptui.tui.widgets.lists import Chooser
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) ->
 
 
 AROUND_COLUMNS = 12  # lines of the screen that are not for the list of columns
-COLUMN_KEYS = "space show or hide  enter done  f as many as fit  esc cancel"
+COLUMN_KEYS = "space show or hide  enter done  ctrl+r as many as fit  esc cancel"
 
 
 class ColumnsDialog(Dialog[Collection[str] | None]):
@@ -102,7 +103,7 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "show_or_hide", "Show or hide", show=False),
         Binding("enter", "done", "Done", show=False, priority=True),  # the list takes enter for itself
-        Binding("f", "dismiss(())", "As many as fit", show=False),
+        bound("reset", "dismiss(())", "As many as fit", show=False),
     ]
 
     def __init__(self, offered: Sequence[Filled], shown: Collection[str]) -> None:

@@ -16,6 +16,7 @@ from ddptui.report.notes import damage
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.text.units import S, seconds
+from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import may_stop
 from ddptui.wire.records import Ended, Launched, Message, Refused
@@ -24,12 +25,12 @@ ERROR_LINES = 4  # of a failed launch, in its alarm; the log has more
 
 # Keys that the screens have in common. Each screen puts them in the order of its footer.
 RUN_KEYS = (
-    Binding("s", "skip", "Skip", tooltip="End this trial, and go on to the next"),
-    Binding("x", "stop", "Stop", tooltip="Stop the run; what is finished is kept"),
+    bound("skip", "skip", "Skip", tooltip="End this trial, and go on to the next"),
+    bound("stop", "stop", "Stop", tooltip="Stop the run; what is finished is kept"),
 )
 REPLAY_KEYS = (
-    Binding("plus,equals_sign", "faster(1)", "Faster", key_display="+", tooltip="Replay faster"),
-    Binding("minus", "faster(-1)", "Slower", show=False, tooltip="Replay slower"),
+    bound("more", "faster(1)", "Faster", tooltip="Replay faster"),
+    bound("less", "faster(-1)", "Slower", show=False, tooltip="Replay slower"),
 )
 BACK_KEYS = (  # at any time one of them does something: see `check_action`
     Binding("escape", "back", "Back", tooltip="Back to the screen before"),

@@ -29,6 +29,7 @@ from ddptui.store.presets import all_presets, describe_size
 from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.background import in_background
+from ddptui.tui.keys import bound
 from ddptui.tui.launch_check import prepare_draft
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import delete_own, rename_own, save_as_own
@@ -51,17 +52,17 @@ class Lab(LabScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "run", "Run"),
         Binding("f5", "run", "Run", show=False),
-        Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("e", "edit", "Change"),
-        Binding("i", "read", "Read"),
+        bound("filter", "filter", "Filter"),
+        bound("edit", "edit", "Change"),
+        bound("read", "read", "Read"),
         Binding("escape", "back", "Back"),
-        Binding("r", "app.runs", "Runs"),
-        Binding("y", "copy", "Copy the command line", show=False),
-        Binding("ctrl+s", "save", "Save the changed preset as my own", show=False),
-        Binding("f2", "rename", "Rename my preset", show=False),
-        Binding("d", "delete", "Delete my preset", show=False),
-        Binding("u", "undo", "Bring back the preset deleted last", show=False),
-        Binding("ctrl+r", "reset", "Take all changes back", show=False),
+        bound("runs", "app.runs", "Runs"),
+        bound("copy", "copy", "Copy the command line", show=False),
+        bound("save", "save", "Save the changed preset as my own", show=False),
+        bound("rename", "rename", "Rename my preset", show=False),
+        bound("delete", "delete", "Delete my preset", show=False),
+        bound("undo", "undo", "Bring back the preset deleted last", show=False),
+        bound("reset", "reset", "Take all changes back", show=False),
     ]
 
     _list, _form = query_one(PresetList), query_one(TrialForm)

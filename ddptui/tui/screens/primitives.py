@@ -25,6 +25,7 @@ from ddptui.report.primitives.plot import What
 from ddptui.report.sentences import what_became
 from ddptui.text.words import printable
 from ddptui.tui.background import in_background
+from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.export import ExportableRun
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Feed, Following
@@ -53,20 +54,22 @@ class PrimitivesScreen(Following, ExportableRun):
     PURPOSE = "What each primitive does to every rank's buffers: guess, then look. Or how long it takes, size by size."
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_KEYS,
-        Binding("x", "export", "Export"),
-        Binding("v", "replay", "Replay"),
+        bound("export", "export", "Export"),
+        bound("replay", "replay", "Replay"),
         *REPLAY_KEYS,
-        Binding("less_than_sign", "seek(-5)", "Seek back", key_display="<", show=False, tooltip="Replay: 5 s back"),
-        Binding("greater_than_sign", "seek(5)", "Seek", key_display=">", show=False, tooltip="Replay: 5 s on"),
-        Binding("H", "hold", "Hold", show=False, tooltip="The replay stands still, and goes on"),
+        bound("seek_back", "seek(-5)", "Seek back", show=False, tooltip="Replay: 5 s back"),
+        bound("seek", "seek(5)", "Seek", show=False, tooltip="Replay: 5 s on"),
+        bound("hold", "hold", "Hold", show=False, tooltip="The replay stands still, and goes on"),
         *BACK_KEYS,
         Binding("space", "reveal", "Look", tooltip="The buffers after the call, and before it again"),
-        Binding("right,n", "step(1)", "Next", key_display="→", tooltip="The next primitive"),
-        Binding("left,p", "step(-1)", "Before", key_display="←", show=False, tooltip="The primitive before"),
-        Binding("a", "play", "Play", tooltip="Go on by itself, one step a second, and stop"),
-        Binding("y", "figure", "Plot", tooltip="Draw the time, or the bus bandwidth"),
+        Binding("right", "step(1)", "Next", key_display="→", tooltip="The next primitive"),
+        bound("next", "step(1)", "Next", show=False, tooltip="The next primitive"),
+        Binding("left", "step(-1)", "Before", key_display="←", show=False, tooltip="The primitive before"),
+        bound("before", "step(-1)", "Before", show=False, tooltip="The primitive before"),
+        bound("play", "play", "Play", tooltip="Go on by itself, one step a second, and stop"),
+        bound("figure", "figure", "Plot", tooltip="Draw the time, or the bus bandwidth"),
         Binding("space", "mark", "Draw", tooltip="Keep this one in the plot, whichever is chosen, or take it out"),
-        Binding("t", "trial(0)", "Trial", tooltip="The next trial"),
+        bound("trial", "trial(0)", "Trial", tooltip="The next trial"),
         *(Binding(str(n), f"trial({n})", "Trial by its number", show=False) for n in range(1, MOST_TRIALS + 1)),
     ]
     REPLAY_ACTIONS = (*Following.REPLAY_ACTIONS, "hold")

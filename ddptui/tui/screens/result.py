@@ -16,6 +16,7 @@ from ddptui.report import table
 from ddptui.report.answers import answer
 from ddptui.report.notes import shown_first
 from ddptui.store.runs import Run
+from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import CURVES_KEY, ZOOM_KEY, EndedRun
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog
@@ -32,18 +33,22 @@ class ResultScreen(ExportableRun):
     CSS_PATH = "result.tcss"
     PURPOSE = "The trials of a run side by side. The row under the cursor is the trial that the other panes speak of."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "sort", "Sort"),
-        Binding("c", "columns", "Columns"),
-        Binding("d", "difference", "Difference", show=False, tooltip="Times as differences to the baseline, and back"),
-        Binding("y", "copy_row", "Copy the row", show=False),
-        Binding("x", "export", "Export"),
-        Binding("v", "replay", "Replay"),
+        bound("sort", "sort", "Sort"),
+        bound("columns", "columns", "Columns"),
+        bound(
+            "figure", "difference", "Difference", show=False, tooltip="Times as differences to the baseline, and back"
+        ),
+        bound("copy", "copy_row", "Copy the row", show=False),
+        bound("export", "export", "Export"),
+        bound("replay", "replay", "Replay"),
         CURVES_KEY,
-        Binding("O", "reverse", "Sort the other way round", show=False),
-        Binding("Y", "copy_table", "Copy the table as Markdown", show=False),
+        bound("reverse", "reverse", "Sort the other way round", show=False),
+        bound("copy_all", "copy_table", "Copy the table as Markdown", show=False),
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
-        Binding("n,down,j", "trial(1)", "Next", key_display="n", show=False, tooltip="The next trial, from every pane"),
-        Binding("p,up,k", "trial(-1)", "Before", key_display="p", show=False, tooltip="The trial before"),
+        bound("next", "trial(1)", "Next", show=False, tooltip="The next trial, from every pane"),
+        bound("before", "trial(-1)", "Before", show=False, tooltip="The trial before"),
+        bound("down", "trial(1)", "Next", "down", show=False, tooltip="The next trial, from every pane"),
+        bound("up", "trial(-1)", "Before", "up", show=False, tooltip="The trial before"),
         ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
     ]

@@ -16,6 +16,7 @@ from ddptui.config.trial import Site, Trial
 from ddptui.live import headline, rank_states
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
+from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import ZOOM_KEY
 from ddptui.tui.screens.dialogs import save_as_own
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Following
@@ -39,26 +40,25 @@ class RunScreen(Following):
     CSS_PATH = "run.tcss"
     PURPOSE = "A run as it goes: ranks, arrivals, timeline, loss, and the table so far."
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("b", "delay", "Delay", tooltip="Put the chosen delay into the chosen rank, or take it out"),
-        Binding("B", "no_delays", "All delays out", show=False),
-        Binding("w", "where", "Where", show=False, tooltip="Where in a step the delay is"),
-        Binding("plus,equals_sign", "longer(1)", "Longer", key_display="+", show=False, tooltip="A longer delay"),
-        Binding("minus", "longer(-1)", "Shorter", show=False, tooltip="A shorter delay"),
+        bound("delay", "delay", "Delay", tooltip="Put the chosen delay into the chosen rank, or take it out"),
+        bound("no_delays", "no_delays", "All delays out", show=False),
+        bound("where", "where", "Where", show=False, tooltip="Where in a step the delay is"),
+        bound("more", "longer(1)", "Longer", show=False, tooltip="A longer delay"),
+        bound("less", "longer(-1)", "Shorter", show=False, tooltip="A shorter delay"),
         Binding("down", "rank(1)", "Next rank", show=False),
         Binding("up", "rank(-1)", "Rank before", show=False),
-        Binding("ctrl+s", "save", "Save as mine", show=False, tooltip="Save the preset with these delays as your own"),
+        bound("save", "save", "Save as mine", show=False, tooltip="Save the preset with these delays as your own"),
         Binding("space", "hold", "Hold", tooltip="Hold the picture while the run goes on; a replay stands still"),
         *RUN_KEYS,
-        *(
-            Binding(key, f"step({by})", "Step", False, ". ,", tooltip=STEP)
-            for key, by in (("full_stop", 1), ("comma", -1))
-        ),
-        *(Binding(key, f"launch({by})", "Trial", False, "n p", tooltip=TRIAL) for key, by in (("n", 1), ("p", -1))),
+        bound("step", "step(1)", "Step", show=False, tooltip=STEP),
+        bound("step_back", "step(-1)", "Step back", show=False, tooltip=STEP),
+        bound("next", "launch(1)", "Trial", show=False, tooltip=TRIAL),
+        bound("before", "launch(-1)", "Trial before", show=False, tooltip=TRIAL),
         Binding("left", "seek(-5)", "Seek", key_display="← →", tooltip="Replay: go 5 s back"),
         Binding("right", "seek(5)", "Seek", show=False, tooltip="Replay: go 5 s on"),
         *REPLAY_KEYS,
         Binding("enter", "results", "Results", tooltip="The results, once the run is over"),
-        Binding("L", "log_scale", "Log scale", show=False, tooltip="The loss on a logarithmic scale, and back"),
+        bound("log_scale", "log_scale", "Log scale", show=False, tooltip="The loss on a logarithmic scale, and back"),
         ZOOM_KEY,
         *BACK_KEYS,
         *(Binding(str(n), f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(TITLES.items(), 1)),

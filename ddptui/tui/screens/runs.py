@@ -22,6 +22,7 @@ from ddptui.store.runs import Run, RunError, all_runs
 from ddptui.store.trash import Moved, deleted, discard, restore
 from ddptui.text.words import count, printable
 from ddptui.tui.background import in_background
+from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.dialogs import Confirm
@@ -42,14 +43,14 @@ class RunsScreen(LabScreen):
         "all of them."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", key_display="/", show=False),
+        bound("filter", "filter", "Filter", show=False),
         Binding("space", "mark", "Mark a run, to compare or delete it", show=False),
-        Binding("c", "compare", "Compare", tooltip="Two runs side by side: mark one of them with space first"),
-        Binding("d", "delete", "Delete", tooltip="Move the marked runs, or the chosen one, to the trash"),
-        Binding("u", "undo", "Undo", tooltip="Bring back what was deleted last"),
-        Binding("v", "replay", "Replay"),
-        Binding("R", "resume", "Resume", tooltip="Launch what is missing in a run that was interrupted"),
-        Binding("r", "refresh", "Read the folder again", show=False),
+        bound("compare", "compare", "Compare", tooltip="Two runs side by side: mark one of them with space first"),
+        bound("delete", "delete", "Delete", tooltip="Move the marked runs, or the chosen one, to the trash"),
+        bound("undo", "undo", "Undo", tooltip="Bring back what was deleted last"),
+        bound("replay", "replay", "Replay"),
+        bound("resume", "resume", "Resume", tooltip="Launch what is missing in a run that was interrupted"),
+        bound("runs", "refresh", "Read the folder again", show=False),
         Binding("escape", "back", "Back"),
     ]
     _table = query_one(RunTable)

@@ -24,6 +24,7 @@ from ddptui.store.overview import RecentRun
 from ddptui.store.presets import BrokenPreset
 from ddptui.store.runs import Run
 from ddptui.text.words import printable
+from ddptui.tui.keys import bound
 
 TITLES_BEGIN = 34  # column of the list of presets
 FEWEST_COLUMNS = 24  # in which more than the beginning of a title can be read
@@ -34,7 +35,8 @@ UNKNOWN = ("?", "$text-error")  # a status that a newer ddptui has written
 def _line_keys(*actions: str) -> list[BindingType]:
     """Bind j k g G to these four actions: each kind of Textual widget names them differently."""
     descriptions = ("One line down", "One line up", "To the start", "To the end")
-    return [Binding(*key, show=False) for key in zip("jkgG", actions, descriptions, strict=True)]
+    means = ("down", "up", "first", "last")
+    return [bound(*each, show=False) for each in zip(means, actions, descriptions, strict=True)]
 
 
 SCROLL_KEYS = _line_keys("scroll_down", "scroll_up", "scroll_home", "scroll_end")
@@ -112,7 +114,7 @@ class PresetChooser(Chooser):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "screen.run", "Run"),
-        Binding("right,l", "screen.read", "Read what it is about", show=False),
+        bound("right", "screen.read", "Read what it is about", "right", show=False),
     ]
 
 

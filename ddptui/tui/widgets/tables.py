@@ -19,6 +19,7 @@ from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.store.overview import Overview
 from ddptui.text.tables import Column, Filled, fill, telling
 from ddptui.text.words import printable
+from ddptui.tui.keys import bound
 from ddptui.tui.widgets.lists import ROW_KEYS
 
 Styles = Mapping[str, Style]
@@ -40,8 +41,8 @@ class LabTable(DataTable[Text]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *ROW_KEYS,
-        Binding("h", "cursor_left", "Scroll left", show=False),
-        Binding("l", "cursor_right", "Scroll right", show=False),
+        bound("left", "cursor_left", "Scroll left", show=False),
+        bound("right", "cursor_right", "Scroll right", show=False),
     ]
 
     explained: Sequence[tuple[str, str]] = ()  # the headers of the columns on the screen, with what they show

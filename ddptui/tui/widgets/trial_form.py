@@ -25,6 +25,7 @@ from ddptui.tui import draft as drafts
 from ddptui.tui.draft import as_it_is
 from ddptui.tui.groups import COMMON, GROUPS, ORDER, REPEATS, about, common, group_of, label, meaningful
 from ddptui.tui.injected import KINDS, usual_lines
+from ddptui.tui.keys import bound
 from ddptui.tui.widgets.fields import CHANGED, WRONG, Field, InjectedFields, InjectedLine
 
 FOLDED, UNFOLDED = "▸", "▾"
@@ -88,8 +89,8 @@ class TrialForm(Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f5", "screen.run", "Run"),
-        Binding("ctrl+r", "screen.reset", "Reset"),
-        Binding("ctrl+s", "screen.save", "Save as mine"),
+        bound("reset", "screen.reset", "Reset"),
+        bound("save", "screen.save", "Save as mine"),
         Binding("enter", "app.focus_next", "Next field", show=False),
         Binding("escape", "screen.back", "Back"),
     ]

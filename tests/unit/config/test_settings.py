@@ -7,8 +7,8 @@ from ddptui.config.toml import read_toml
 
 
 def test_all_of_them_are_read() -> None:
-    text = 'theme = "nord"\nrefresh = 8\ncolumns = ["startup", "sync"]\n[keys]\nplay = "a"\nnext = ["n", "down"]\n'
-    keys = {"play": ("a",), "next": ("n", "down")}
+    text = 'theme = "nord"\nrefresh = 8\ncolumns = ["startup", "sync"]\n[keys]\nplay = "a"\nnext = ["n", "ctrl+n"]\n'
+    keys = {"play": ("a",), "next": ("n", "ctrl+n")}
     assert parse(read_toml(text)) == Settings("nord", 8.0, ("startup", "sync"), keys)
     assert parse({}) == NO_SETTINGS == Settings(None, None, (), {})
 
@@ -37,6 +37,14 @@ REMEDY = "; correct it, or remove it for the default"
         ('columns = "startup"', f'columns: expected a list of keys of columns, as ["startup"], got "startup"{REMEDY}'),
         ('columns = ["sync", "startpu"]', "columns[1]: no column \"startpu\"; did you mean 'startup'?"),
         ("columns = [3]", "columns[0]: no column 3; `ddptui columns` lists them"),
+        ('[keys]\nplya = "a"', "keys.plya: no such action; did you mean 'play'?"),
+        ('[keys]\nzzz = "a"', "keys.zzz: no such action; `ddptui config --keys` lists them"),
+        (
+            '[keys]\nplay = "b"',
+            "keys.play: 'b' is the key for 'delay': choose another one, or give that one another key",
+        ),
+        ('[keys]\nplay = "5"', "keys.play: '5' has a meaning of its own: choose another one"),
+        ('[keys]\nplay = "two words"', "keys.play: 'two words' is no key"),
         ('keys = "a"', 'keys: expected a table of actions, each with its key, got "a"'),
         ("[keys]\nplay = 1", f'keys.play: expected a key, as "x", or a list of keys, got 1{REMEDY}'),
         ('[keys]\nplay = ["a", 1]', "keys.play: expected a key"),

@@ -82,7 +82,7 @@ def test_a_folder_or_a_pipe_in_its_place_is_refused(file: Path) -> None:
         ("# mine\n\nrefresh = 2", '# mine\n\ntheme = "nord"\nrefresh = 2'),
         ("# the rate\nrefresh = 2  # slow\n", 'theme = "nord"\n# the rate\nrefresh = 2  # slow\n'),
         ('# of keys\n[keys]\nplay = "a"', 'theme = "nord"\n# of keys\n[keys]\nplay = "a"'),
-        ('[keys]\ntheme = "t"\n', 'theme = "nord"\n[keys]\ntheme = "t"\n'),
+        ('[keys]\ntrial = "%"\n', 'theme = "nord"\n[keys]\ntrial = "%"\n'),
     ],
 )
 def test_a_theme_is_written_and_all_other_lines_stay(file: Path, before: str, after: str) -> None:
