@@ -14,6 +14,11 @@ def bound(means: str, action: str, description: str, *others: str, show: bool = 
     return Binding(_listed([usual, *others]), action, description, show, display, tooltip=tooltip, id=means)
 
 
+def shown(means: str, chosen: Mapping[str, tuple[str, ...]]) -> str:
+    """Return the key with this meaning, as texts on a screen name it. `chosen`: the user's own keys."""
+    return chosen[means][0] if means in chosen else KEYS[means].usual
+
+
 def keymap(chosen: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """Return the keys that a user has chosen as Textual wants them."""
     return {means: _listed(keys) for means, keys in chosen.items()}

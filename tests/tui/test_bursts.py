@@ -93,7 +93,7 @@ def test_a_dialog_gets_its_answer_and_the_screen_below_the_rest(tmp_path: Path) 
         assert isinstance(screen.feed, Session)
         controls = screen.feed.controls
         async with opened(tmp_path, screen) as (app, pilot):
-            send(app, "xn+bxy")
+            send(app, "Sn+bSy")
             await until(pilot, lambda: controls.end() == "interrupted")
             [delays] = controls.injections()
             assert delays[-1].sleep_ms == 50

@@ -131,7 +131,9 @@ def test_what_is_refused_of_a_delay_is_not_taken_for_the_number_of_ranks(mixed: 
 
 def test_what_is_wrong_in_the_file_is_said_in_the_files_words(tmp_path: Path) -> None:
     path = str(write_preset(tmp_path, 'trial = [{name = "a", world_size = "two"}]'))
-    assert drafts.validate(Draft(path, {"epochs": "2"})).reason == 'trial[0].world_size: expected an integer, got "two"'
+    assert drafts.validate(Draft(path, {"epochs": "2"})).reason == (
+        'trial[0].world_size: expected an integer, got "two"; "cores" means one for each core of this host'
+    )
 
 
 def test_a_matrix_is_narrowed_down_and_its_trials_may_meet(tmp_path: Path) -> None:

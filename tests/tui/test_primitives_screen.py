@@ -256,7 +256,7 @@ def test_a_table_the_model_and_a_plot_of_the_chosen_one() -> None:
         for words in ("median", "busbw", "#wrong", "64 KB", "ring: 2(p−1)α", "α ", "time over size", "a all_reduce"):
             assert words in text, words
         assert column(screen, "calls") == ["20"] * 4
-        await pilot.press("y")
+        await pilot.press("f")
         assert "bus bandwidth, GB/s over size" in seen(app)
 
     play(scenario, PrimitivesScreen(over()))
@@ -405,7 +405,7 @@ def test_stopping_asks_and_skipping_does_not() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         controls = screen.feed.controls  # type: ignore[union-attr]
         assert controls is not None
-        await pilot.press("x")
+        await pilot.press("S")
         assert isinstance(app.screen, Confirm)
         await pilot.press("escape")
         assert controls.end() is None
@@ -570,7 +570,7 @@ def test_on_a_small_terminal_the_footer_has_all_that_one_needs(key: str) -> None
         await pilot.press(key)
         await pilot.pause()
         footer = seen(app).splitlines()[-1]
-        for words in ("x Export", "v Replay", "esc Back", "→ Next", "space Look" if key == "1" else "y Plot"):
+        for words in ("x Export", "v Replay", "esc Back", "n Next", "space Look" if key == "1" else "f Plot"):
             assert words in footer
 
     play(scenario, PrimitivesScreen(over()), (80, 24))
@@ -583,7 +583,7 @@ def test_any_size_will_do(size: tuple[int, int], key: str) -> None:
         await pilot.press(key, "space", "n")
         await pilot.resize_terminal(*size)
         await pilot.pause()
-        await pilot.press("p", "space", "y")
+        await pilot.press("p", "space", "f")
         if size[0] >= 60:
             assert screen.query_one("#grid" if key == "1" else "#plot").region.area
 
@@ -600,7 +600,7 @@ def test_a_run_without_anything_in_it_can_be_looked_at() -> None:
 
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         assert "see was not reached" in seen(app)
-        await pilot.press("space", "n", "2", "space", "y", "t", "a")
+        await pilot.press("space", "n", "2", "space", "f", "t", "a")
 
     play(scenario, PrimitivesScreen(over()._replace(results=nothing)))
 

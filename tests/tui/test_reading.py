@@ -59,7 +59,7 @@ def test_no_screen_reads_a_run_itself(runs: Path, reads: list[str]) -> None:
     async def scenario() -> None:
         async with opened(runs, RunsScreen()) as (app, pilot):
             await until(pilot, lambda: "2 runs" in seen(app))
-            await pilot.press("space", "down", "c")
+            await pilot.press("space", "down", "=")
             await until(pilot, lambda: isinstance(app.screen, CompareScreen))
             await pilot.press("escape", "enter")
             await until(pilot, lambda: isinstance(app.screen, ResultScreen))
@@ -67,7 +67,7 @@ def test_no_screen_reads_a_run_itself(runs: Path, reads: list[str]) -> None:
             await until(pilot, lambda: isinstance(app.screen, RunScreen))
             screen = app.screen
             assert isinstance(screen, RunScreen)
-            await pilot.press("full_stop", *["right"] * 9, "left", "full_stop", *["right"] * 9, "6")
+            await pilot.press("full_stop", *["right"] * 9, "left", "full_stop", *["right"] * 9, *["tab"] * 5)
             await until(pilot, lambda: screen.watched.live.finished == 2 and "what rank 0 printed" in seen(app))
             await pilot.press("ctrl+p", *"run: 2030")
             await until(pilot, lambda: "20300102-000000-b" in seen(app))

@@ -134,7 +134,7 @@ def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken
             await until(pilot, lambda: screen.watched.live.step > taken_out + 100)
             await pilot.press("s")
             await until(pilot, lambda: screen.watched.live.trial == "two")
-            await pilot.press("x", "y")
+            await pilot.press("S", "y")
             await until(pilot, lambda: app.session is None)
 
     asyncio.run(check())

@@ -412,13 +412,13 @@ def test_differences_to_the_baseline_are_drawn_and_taken_back(tmp_path: Path) ->
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         bars = screen.query_one(TimeBars)
         assert bars.border_title == "2 Where the time went"
-        await pilot.press("up", "up", "d")
+        await pilot.press("up", "up", "f")
         await pilot.pause()
         assert bars.border_title == "2 Where the time went, against the baseline"
         assert "▸ slow" in seen(app)
         assert "+0.90 s = " in seen(app)
         assert "│ 0.00 s ◆" in seen(app)
-        await pilot.press("d")
+        await pilot.press("f")
         await pilot.pause()
         assert bars.border_title == "2 Where the time went"
         assert "│ 0.00 s ◆" not in seen(app)
@@ -429,7 +429,7 @@ def test_differences_to_the_baseline_are_drawn_and_taken_back(tmp_path: Path) ->
 def test_where_the_bars_have_no_room_d_shows_them(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         assert "Where the time went" not in seen(app).split("│")[-1]
-        await pilot.press("d")
+        await pilot.press("f")
         await until(pilot, lambda: "2 Where the time went, against the baseline" in seen(app))
         assert "▸ " in seen(app)
 
@@ -546,7 +546,7 @@ def test_columns_are_chosen_and_given_back(tmp_path: Path) -> None:
         await pilot.press("c", "space", "escape")
         await pilot.pause()
         assert "trial" in table.shown
-        await pilot.press("c", "f")
+        await pilot.press("c", "ctrl+r")
         await pilot.pause()
         assert table.shown == fitting
 

@@ -280,7 +280,7 @@ def test_stopping_asks_once_and_skipping_does_not(tmp_path: Path) -> None:
         async with opened(tmp_path, screen) as (app, pilot):
             controls = screen.feed.controls
             assert controls is not None
-            await confirm(pilot, "x", "escape")
+            await confirm(pilot, "S", "escape")
             assert controls.end() is None
             await pilot.press("s")
             assert controls.end() == "skipped"
@@ -302,7 +302,7 @@ def test_a_training_of_the_users_own_is_ended_only_if_that_is_wanted(
         assert isinstance(screen.feed, ToldAsItGoes)
         screen.feed.terms = Terms(outlives=True)
         async with opened(tmp_path, screen) as (app, pilot):
-            await pilot.press("x")
+            await pilot.press("S")
             await until(pilot, lambda: isinstance(app.screen, LettingGo))
             await pilot.press(answer)
             await until(pilot, lambda: app.screen is screen)
@@ -530,7 +530,7 @@ class EndsWell(ToldAsItGoes):
         return msgspec.structs.replace(super().results, status="ok")
 
 
-@pytest.mark.parametrize(("key", "dialog"), [("x", Confirm), ("question_mark", HelpScreen)])
+@pytest.mark.parametrize(("key", "dialog"), [("S", Confirm), ("question_mark", HelpScreen)])
 def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
     key: str, dialog: type[Screen[object]], tmp_path: Path
 ) -> None:

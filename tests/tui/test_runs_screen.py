@@ -97,7 +97,7 @@ def test_without_a_run_it_says_what_to_do(tmp_path: Path, there: bool, size: tup
 
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         assert "No runs yet in" in seen(app)
-        await pilot.press("enter", "v", "c", "d", "space", "G", "r")
+        await pilot.press("enter", "v", "=", "d", "space", "G", "r")
         await until(pilot, lambda: screen._complete)
         assert app.screen is screen
 
@@ -129,7 +129,7 @@ def test_a_run_that_cannot_be_read_is_listed_and_says_why(three: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         assert len(listed(screen)) == 3
         assert "cannot be read" in seen(app)
-        await pilot.press("enter", "v", "space", "down", "c")  # it can be marked, to be deleted
+        await pilot.press("enter", "v", "space", "down", "=")  # it can be marked, to be deleted
         await until(pilot, lambda: len(toasts(app)) == 3)
         assert app.screen is screen
         assert all("preset.toml" in toast for toast in toasts(app))
@@ -242,11 +242,11 @@ def test_a_new_reading_leaves_the_list_and_the_cursor_as_they_are(three: Path, m
 
 def test_any_number_is_marked_and_two_are_compared(three: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
-        await pilot.press("space", "down", "space", "down", "space", "c")
+        await pilot.press("space", "down", "space", "down", "space", "=")
         await until(pilot, lambda: toasts(app))
         assert toasts(app) == ["3 runs are marked: leave two."]
         assert len(marked(screen)) == 3
-        await pilot.press("space", "c")
+        await pilot.press("space", "=")
         await until(pilot, lambda: isinstance(app.screen, CompareScreen))
 
     play(three, scenario)
@@ -267,7 +267,7 @@ def test_a_marked_run_shows_whatever_the_filter_is(three: Path) -> None:
     play(three, scenario)
 
 
-@pytest.mark.parametrize("keys", [["space", "down", "space", "down", "c"], ["space", "down", "c"]])
+@pytest.mark.parametrize("keys", [["space", "down", "space", "down", "="], ["space", "down", "="]])
 def test_the_marked_ones_or_the_chosen_one_are_compared_the_older_first(three: Path, keys: list[str]) -> None:
     a_run(three, "20260104-120000-made", defaults={"epochs": 1})
 
@@ -318,7 +318,7 @@ def test_a_training_is_not_compared_with_primitives(three: Path) -> None:
     Run(write_run(three, preset).folder.rename(three / "20260104-120000-made"))
 
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
-        await pilot.press("space", "down", "c")
+        await pilot.press("space", "down", "=")
         await until(pilot, lambda: toasts(app))
         [toast] = toasts(app)
         assert "20260104-120000-made ran primitives, the other run trained" in toast
@@ -329,7 +329,7 @@ def test_a_training_is_not_compared_with_primitives(three: Path) -> None:
 
 def test_a_run_is_not_compared_with_itself(three: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
-        await pilot.press("c", "space", "c")
+        await pilot.press("=", "space", "=")
         await app.workers.wait_for_complete()
         assert app.screen is screen
         assert len(toasts(app)) == 2

@@ -133,7 +133,7 @@ def test_result(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme
 @pytest.mark.parametrize(("size", "theme"), [(SMALL, DARK), (MIDDLE, LIGHT)])
 def test_result_with_differences(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
     """The cursor of the matrix is where rank 1 meets itself."""
-    assert pictured(snap_compare, tmp_path, result(), size, theme, "d", "5", "down")
+    assert pictured(snap_compare, tmp_path, result(), size, theme, "f", "5", "down")
 
 
 @pytest.mark.parametrize("key", ["question_mark", "c"])

@@ -94,7 +94,7 @@ async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) ->
 
 
 AROUND_COLUMNS = 12  # lines of the screen that are not for the list of columns
-COLUMN_KEYS = "space show or hide  enter done  ctrl+r as many as fit  esc cancel"
+COLUMN_KEYS = "space show or hide  enter done  ctrl+r as fit  esc cancel"
 
 
 class ColumnsDialog(Dialog[Collection[str] | None]):

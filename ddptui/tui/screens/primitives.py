@@ -63,7 +63,7 @@ class PrimitivesScreen(Following, ExportableRun):
         *BACK_KEYS,
         Binding("space", "reveal", "Look", tooltip="The buffers after the call, and before it again"),
         Binding("right", "step(1)", "Next", key_display="→", tooltip="The next primitive"),
-        bound("next", "step(1)", "Next", show=False, tooltip="The next primitive"),
+        bound("next", "step(1)", "Next", tooltip="The next primitive"),
         Binding("left", "step(-1)", "Before", key_display="←", show=False, tooltip="The primitive before"),
         bound("before", "step(-1)", "Before", show=False, tooltip="The primitive before"),
         bound("play", "play", "Play", tooltip="Go on by itself, one step a second, and stop"),

@@ -93,7 +93,7 @@ class RunScreen(Following):
         yield ReplayBar() if is_replay else RunBar()
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
-        yield DelayBar()
+        yield DelayBar(self.console_app.settings.keys)
         yield Panes(numbered=not is_replay)
 
     def on_mount(self) -> None:

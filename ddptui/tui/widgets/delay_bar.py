@@ -1,5 +1,6 @@
 """The line of a run that trains: which delay its keys, or a click, put into a rank."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from textual.content import Content
@@ -10,6 +11,7 @@ from ddptui.config.delays import Delays, delay_of
 from ddptui.config.trial import Site
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.text.units import MS, S, seconds
+from ddptui.tui.keys import shown
 
 
 class Chosen(NamedTuple):
@@ -26,6 +28,11 @@ class DelayBar(Widget):
     DEFAULT_CSS = "DelayBar { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; display: none; }"
     _shown: tuple[Chosen, Delays] | None = None
 
+    def __init__(self, keys: Mapping[str, tuple[str, ...]]) -> None:
+        """`keys`: the user's own."""
+        super().__init__()
+        self._keys = keys
+
     def show(self, chosen: Chosen, delays: Delays) -> None:
         """Show the chosen delay. `delays`: those that the ranks have."""
         if (chosen, delays) != self._shown:
@@ -37,21 +44,27 @@ class DelayBar(Widget):
             return Content()
         chosen, delays = self._shown
         if chosen.rank is None:
-            return Content.styled("b delays a rank, once there is one", "dim")
+            return Content.styled(f"{shown('delay', self._keys)} delays a rank, once there is one", "dim")
         has_it = delay_of(delays, chosen.rank, chosen.at) is not None
         length = seconds(chosen.sleep_ms * MS / S)
         parts = [
-            _part("b", "take out" if has_it else "put in", "delay"),
-            _part("↑↓", f"rank {chosen.rank}", "other_rank"),
-            _part("w", chosen.at, "where"),
-            Content.assemble(_part("-", "", "longer(-1)"), _part("+", length, "longer(1)")),
+            self._part("delay", "take out" if has_it else "put in", "delay"),
+            _clickable("↑↓", f"rank {chosen.rank}", "other_rank"),
+            self._part("where", chosen.at, "where"),
+            Content.assemble(self._part("less", "", "longer(-1)"), self._part("more", length, "longer(1)")),
         ]
         if delays:
-            parts += [Content.styled(f"now: {describe_bottleneck(delays)}", "bold"), _part("B", "all out", "no_delays")]
+            parts += [
+                Content.styled(f"now: {describe_bottleneck(delays)}", "bold"),
+                self._part("no_delays", "all out", "no_delays"),
+            ]
         return Content("   ").join([Content("Delay"), *parts])
 
+    def _part(self, means: str, what: str, action: str) -> Content:
+        return _clickable(shown(means, self._keys), what, action)
 
-def _part(key: str, what: str, action: str) -> Content:
+
+def _clickable(key: str, what: str, action: str) -> Content:
     """A key and what it is for, which a click presses."""
     part = Content.assemble((key, "bold $footer-key-foreground"), f" {what}" if what else " ")
     return part.stylize(Style.from_meta({"@click": f"screen.{action}"}))
