@@ -17,6 +17,7 @@ from ddptui.run.playback import Playback
 from ddptui.store import presets
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
+from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
@@ -125,6 +126,13 @@ def test_help(snap_compare: Snap, tmp_path: Path) -> None:
     assert pictured(snap_compare, tmp_path, screen, MIDDLE, DARK, "question_mark")
 
 
+@pytest.mark.parametrize(("size", "theme"), [(SMALL, DARK), (MIDDLE, DARK), (LARGE, LIGHT)])
+def test_form(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+    """A group is unfolded; a field of it has the focus."""
+    keys = ["e", *["tab"] * 12, "enter", "tab"]
+    assert pictured(snap_compare, tmp_path, None, size, theme, *keys)
+
+
 @pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_result(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
     assert pictured(snap_compare, tmp_path, result(), size, theme, "down")
@@ -188,6 +196,24 @@ def test_compare(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], them
     a = run_with(trials, run="20260101-120000-quickstart")
     b = run_with(trials | {"all_reduce": (260, 266), "ring": (1, 2)}, run="20260102-120000-quickstart")
     assert pictured(snap_compare, tmp_path, compare_screen(a, b), size, theme)
+
+
+@pytest.mark.parametrize(("size", "theme"), [(SMALL, DARK), (MIDDLE, LIGHT)])
+def test_trials_matched_by_hand(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+    a, b = run_with({"spawn": (100, 104), "ddp": (120, 122)}), run_with({"process": (100, 104), "ddp": (90, 92)})
+    assert pictured(snap_compare, tmp_path, compare_screen(a, b), size, theme, "m")
+
+
+@pytest.mark.parametrize(("size", "theme"), [(SMALL, DARK), (MIDDLE, LIGHT)])
+@pytest.mark.parametrize("figure", ["loss", "step time"])
+def test_curves(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str, figure: str) -> None:
+    keys = ["f"] if figure == "step time" else []
+    assert pictured(snap_compare, tmp_path, CurvesScreen({"": result().ended}), size, theme, *keys)
+
+
+@pytest.mark.parametrize("size", [SMALL, MIDDLE])
+def test_replay(snap_compare: Snap, tmp_path: Path, size: tuple[int, int]) -> None:
+    assert pictured(snap_compare, tmp_path, RunScreen(at("late", 70)), size, DARK, "full_stop")
 
 
 def test_compare_primitives(snap_compare: Snap, tmp_path: Path) -> None:
