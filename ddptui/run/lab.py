@@ -48,14 +48,15 @@ class Controls:
     """What a user asks of a running run, from any thread. The lab reads it between messages."""
 
     def __init__(self) -> None:
-        self._injections: deque[tuple[Bottleneck, ...]] = deque()
+        self._injections: deque[tuple[int, tuple[Bottleneck, ...]]] = deque()
         self._skip = threading.Event()
         self._stop = threading.Event()
         self._ended_at = 0.0  # when a skip or a stop was last requested
 
-    def inject(self, bottleneck: tuple[Bottleneck, ...]) -> None:
-        """Give the ranks these delays, in place of those that they have."""
-        self._injections.append(bottleneck)
+    def inject(self, bottleneck: tuple[Bottleneck, ...], launched_ns: int) -> None:
+        """Give the ranks these delays, in place of those that they have. launched_ns: of the launch that is meant: another
+        one may be under way by the time that the lab reads this."""
+        self._injections.append((launched_ns, bottleneck))
 
     def skip(self) -> None:
         """End this launch, leave out the trial's other repeats, and go on to the next trial."""
@@ -67,14 +68,15 @@ class Controls:
         self._ended_at = time.monotonic()
         self._stop.set()
 
-    def injections(self) -> Iterator[tuple[Bottleneck, ...]]:
-        """The injections to send now; each is yielded once."""
+    def injections(self, launched_ns: int) -> Iterator[tuple[Bottleneck, ...]]:
+        """The injections to send now to this launch; each is yielded once. Those for others are dropped."""
         while self._injections:
-            yield self._injections.popleft()
+            meant_ns, bottleneck = self._injections.popleft()
+            if meant_ns == launched_ns:
+                yield bottleneck
 
     def begin(self) -> None:
-        """Drop what was requested of the launch before; a stop stays."""
-        self._injections.clear()
+        """Drop the skip of the launch before; a stop stays."""
         self._skip.clear()
 
     def waited_s(self) -> float:
@@ -181,7 +183,7 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             supervisor.clocks.add(launched)
             # the load of other hosts cannot be read from here
             meter = LoadMeter(launch.processes, MOST_OTHER_LOAD) if engine.is_local else None
-            cut_short = yield from _follow(supervisor, refusals, Probes(launched.clock), launch, meter, hub, controls)
+            cut_short = yield from _follow(launched, supervisor, refusals, launch, meter, hub, controls)
         except BaseException as interrupt:  # also of a reader that closes this generator: no rank may stay
             if trial.launch == COMMAND:
                 hub.send(Stop(why="no longer watched"))
@@ -198,16 +200,16 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
 
 
 def _follow(
+    launched: Launched,
     supervisor: Supervisor,
     refusals: "_RefusalReports",
-    probes: Probes,
     launch: Launch,
     meter: LoadMeter | None,
     hub: Hub,
     controls: Controls,
 ) -> Generator[Message, None, bool]:
     """All messages of a launch while it runs. Returns whether a user's skip or stop ended it."""
-    alive_sent, phase = 0.0, (False, False)
+    alive_sent, phase, probes = 0.0, (False, False), Probes(launched.clock)
     while not supervisor.is_over():
         if controls.end() and controls.waited_s() >= supervisor.grace_s():
             return True
@@ -221,7 +223,7 @@ def _follow(
             hub.send(Alive())  # ranks end themselves when the console falls silent
         yield from refusals.new(only_first=True)
         if supervisor.all_here():  # an injection waits until then, or it would miss the ranks still to come
-            yield from _inject(hub, controls)
+            yield from _inject(hub, controls, launched.at_ns)
     return False
 
 
@@ -240,9 +242,9 @@ def _receive(supervisor: Supervisor, probes: Probes, hub: Hub) -> Iterator[Messa
         hub.send(probe, [rank])
 
 
-def _inject(hub: Hub, controls: Controls) -> Iterator[Injection]:
+def _inject(hub: Hub, controls: Controls, launched_ns: int) -> Iterator[Injection]:
     """Send all ranks the delays that a user asked for; workers/instruments/delays.py puts them in."""
-    for bottleneck in controls.injections():
+    for bottleneck in controls.injections(launched_ns):
         now_ns = time.monotonic_ns()
         hub.send(SetBottleneck(bottleneck=bottleneck))
         yield Injection(at_ns=now_ns, bottleneck=bottleneck)

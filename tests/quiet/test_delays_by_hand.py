@@ -73,10 +73,10 @@ def run(warm: WarmParent, request: pytest.FixtureRequest, tmp_path_factory: pyte
 
     def by_hand(live: Live) -> None:
         if not done and live.step >= ENOUGH_STEPS:
-            session.controls.inject((LATE,))
+            session.controls.inject((LATE,), live.launched_ns)
             done.append(live.step)
         elif len(done) == 1 and len(with_the_delay(live)) >= ENOUGH_STEPS:
-            session.controls.inject(())
+            session.controls.inject((), live.launched_ns)
             done.append(live.step)
 
     mode = MODES[request.param]

@@ -161,14 +161,14 @@ def test_a_training_until_it_is_stopped_ends_well_and_all_ranks_with_the_same_st
     end: str, fields: dict[str, Any], warm: WarmParent, tmp_path: Path
 ) -> None:
     def by_hand(live: Live) -> None:
-        if live.step > 20:
-            inject()
+        if live.step > 20 and live.injected is None:
+            session.controls.inject((delay,), live.launched_ns)
         if live.step > 40:
             stop()
 
     delay = Bottleneck(at="data", ranks=(0,), sleep_ms=5)
     with session_of(warm, tmp_path, trial("p", None, ranks=(1,), **UNTIL_STOPPED, **fields)) as session:
-        inject, stop = once(lambda: session.controls.inject((delay,))), once(getattr(session.controls, end))
+        stop = once(getattr(session.controls, end))
         heard = follow(session, by_hand)
     assert ends(heard) == ["ok"]
     assert session.results.status == "ok"

@@ -165,7 +165,7 @@ def test_holding_holds_the_picture_and_not_the_run(tmp_path: Path) -> None:
 
 def sent(screen: RunScreen) -> list[tuple[Bottleneck, ...]]:
     assert screen.feed.controls is not None
-    return [*screen.feed.controls.injections()]
+    return [*screen.feed.controls.injections(screen.watched.live.launched_ns)]
 
 
 def delay(at: str = "backward", rank: int = 0, ms: float = 20) -> Bottleneck:

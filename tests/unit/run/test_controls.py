@@ -21,25 +21,26 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_nothing_is_wanted_at_first() -> None:
     controls = Controls()
     assert controls.end() is None
-    assert list(controls.injections()) == []
+    assert list(controls.injections(1)) == []
 
 
 def test_what_is_to_be_sent_is_sent_once_and_in_order() -> None:
     controls = Controls()
-    controls.inject((LATE,))
-    controls.inject(())
-    assert list(controls.injections()) == [(LATE,), ()]
-    assert list(controls.injections()) == []
+    controls.inject((LATE,), 1)
+    controls.inject((), 1)
+    assert list(controls.injections(1)) == [(LATE,), ()]
+    assert list(controls.injections(1)) == []
 
 
 def test_a_launch_that_begins_knows_nothing_of_skips_and_delays_for_the_one_before() -> None:
     controls = Controls()
-    controls.inject((LATE,))
     controls.skip()
     assert controls.end() == "skipped"
     controls.begin()
+    controls.inject((LATE,), 1)  # a screen may not have heard yet of the launch that begins
     assert controls.end() is None
-    assert list(controls.injections()) == []
+    assert list(controls.injections(2)) == []
+    assert list(controls.injections(1)) == []
 
 
 def test_a_stop_is_for_all_that_is_to_come() -> None:

@@ -1,0 +1,132 @@
+"""Delays by hand while a run trains: keys choose a rank, a site and a length, put that delay in and take it out."""
+
+import msgspec
+from textual import on, work
+from textual.binding import Binding
+from textual.widgets import DataTable
+
+from ddptui.config.delays import USUAL_MS, Delays, delay_of, next_length, sites, still_to_come, with_delay, without
+from ddptui.config.trial import Site, Trial
+from ddptui.run.session import Session
+from ddptui.tui.keys import bound
+from ddptui.tui.screens.dialogs import save_as_own
+from ddptui.tui.screens.following import Feed, Following
+from ddptui.tui.widgets.delay_bar import Chosen, DelayBar
+from ddptui.tui.widgets.rank_table import RankTable
+
+DELAY_KEYS = (
+    bound("delay", "delay", "Delay", tooltip="Put the chosen delay into the chosen rank, or take it out"),
+    bound("no_delays", "no_delays", "All delays out", show=False),
+    bound("where", "where", "Where", show=False, tooltip="Where in a step the delay is"),
+    bound("more", "longer(1)", "Longer", show=False, tooltip="A longer delay"),
+    bound("less", "longer(-1)", "Shorter", show=False, tooltip="A shorter delay"),
+    Binding("down", "rank(1)", "Next rank", show=False),
+    Binding("up", "rank(-1)", "Rank before", show=False),
+    bound("save", "save", "Save as mine", show=False, tooltip="Save the preset with these delays as your own"),
+)
+
+
+class Delaying(Following):
+    """Acts on the keys of delays. A subclass has a DelayBar, and a RankTable, whose cursor chooses the rank."""
+
+    RUN_ACTIONS = (*Following.RUN_ACTIONS, "delay", "no_delays", "where", "longer", "rank", "save")
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__(feed)
+        self._site: Site = "backward"  # of the delay that is put in next
+        self._sleep_ms: float = USUAL_MS
+        self._sent: tuple[int, Delays] | None = None  # with the launch's moment; no message says so yet
+
+    def show_delay(self) -> None:
+        """Show the chosen delay, and those that the ranks have."""
+        bar, trial = self.query_one(DelayBar), self.trial_under_way()
+        bar.display = self.goes_on
+        if trial is not None:
+            rank = self.query_one(RankTable).rank
+            bar.show(Chosen(rank, self._site_in(trial), self._sleep_ms), self._delays(trial))
+
+    def _site_in(self, trial: Trial) -> Site:
+        possible = sites(trial)
+        return self._site if self._site in possible else possible[-1]
+
+    def _delays(self, trial: Trial) -> Delays:
+        """Return the delays that the ranks have, or will have once they receive what was sent."""
+        live = self.watched.live
+        if self._sent is not None and self._sent[0] == live.launched_ns:
+            return self._sent[1]
+        return still_to_come(trial.bottleneck if live.injected is None else live.injected)
+
+    def _send(self, trial: Trial, delays: Delays) -> None:
+        live = self.watched.live
+        if isinstance(self.feed, Session) and self.goes_on and live.status == "running":
+            self._sent = live.launched_ns, delays
+            self.feed.controls.inject(delays, live.launched_ns)
+            self.show_delay()
+        else:
+            self.notify(f"Trial {trial.name} has ended.", title="No delay", severity="warning", markup=False)
+
+    def action_delay(self) -> None:
+        trial, rank = self.trial_under_way(), self.query_one(RankTable).rank
+        if trial is None or rank is None:
+            return
+        delays, at = self._delays(trial), self._site_in(trial)
+        if delay_of(delays, rank, at):
+            self._send(trial, without(delays, rank, at))
+        else:
+            self._send(trial, with_delay(delays, rank, at, self._sleep_ms))
+
+    def action_no_delays(self) -> None:
+        trial = self.trial_under_way()
+        if trial is not None and self._delays(trial):
+            self._send(trial, ())
+
+    def action_where(self) -> None:
+        if (trial := self.trial_under_way()) is not None:
+            possible = sites(trial)
+            self._site = possible[(possible.index(self._site_in(trial)) + 1) % len(possible)]
+            self._choose_length(trial)
+
+    def action_rank(self, by: int) -> None:
+        """Choose the next rank or the one before, as the table of ranks does where it has the focus."""
+        ranks = self.query_one(RankTable)
+        ranks.move_cursor(row=ranks.cursor_row + by)
+        self.show_delay()
+
+    def action_other_rank(self) -> None:
+        """Choose the next rank; after the last one comes the first."""
+        ranks = self.query_one(RankTable)
+        self.action_rank(1 if ranks.cursor_row + 1 < ranks.row_count else -ranks.cursor_row)
+
+    @on(DataTable.RowHighlighted, "#ranks")
+    def _choose_rank(self) -> None:
+        if (trial := self.trial_under_way()) is not None:
+            self._choose_length(trial)
+
+    def _choose_length(self, trial: Trial) -> None:
+        """Show the delay that the chosen rank has there, if any: the keys then change that one."""
+        rank = self.query_one(RankTable).rank
+        if rank is not None and (delay := delay_of(self._delays(trial), rank, self._site_in(trial))):
+            self._sleep_ms = delay.sleep_ms
+        if self.goes_on:
+            self.show_delay()
+
+    def action_longer(self, by: int) -> None:
+        """Choose another length; a rank that has the delay gets the new one at once."""
+        self._sleep_ms = next_length(self._sleep_ms, by)
+        trial, rank = self.trial_under_way(), self.query_one(RankTable).rank
+        if trial is None or rank is None:
+            return
+        delays, at = self._delays(trial), self._site_in(trial)
+        if delay_of(delays, rank, at):
+            self._send(trial, with_delay(delays, rank, at, self._sleep_ms))
+        self.show_delay()
+
+    @work
+    async def action_save(self) -> None:
+        """Save the preset; its trial under way with the delays that its ranks have now."""
+        trial, preset = self.trial_under_way(), self.feed.preset
+        if trial is not None:
+            others = tuple(each for each in trial.bottleneck if each not in still_to_come(trial.bottleneck))
+            changed = msgspec.structs.replace(trial, bottleneck=(*others, *self._delays(trial)))
+            trials = tuple(changed if each is trial else each for each in preset.trials)
+            await save_as_own(self.app, msgspec.structs.replace(preset, trials=trials))
