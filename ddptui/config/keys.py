@@ -64,8 +64,8 @@ KEYS = {
 }
 # Screens use these for themselves, or Textual does.
 MOVES = r"up|down|left|right|home|end|page(up|down)|(shift\+)?tab"
-TAKEN = re.compile(rf"[0-9]|escape|enter|space|f1|f5|ctrl\+[cpq]|{MOVES}")
-KEY = re.compile(r"\S|((ctrl|alt|shift)\+)*([a-z]|f[1-9][0-9]?|[a-z_]{2,})")
+TAKEN = re.compile(rf"[0-9]|escape|enter|space|f1|f5|ctrl\+[cpqhijm]|{MOVES}")  # ctrl+i is tab in a terminal, say
+KEY = re.compile(r"\S|((ctrl|alt|shift)\+)+[a-z0-9]|f[1-9][0-9]?|insert|delete|backspace")
 
 
 def problem(chosen: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:

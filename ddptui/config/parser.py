@@ -177,9 +177,11 @@ def _count_cores(table: dict[str, Any], cores: int) -> dict[str, Any]:
     """Put numbers of ranks in place of `cores`."""
     trials = [_with_ranks(trial, cores) for trial in table.get("trial", ())]
     laid_over = table | {"defaults": _with_ranks(table.get("defaults", {}), cores), "trial": trials}
-    if sizes := table.get("matrix", {}).get("world_size"):
-        ranks = dict.fromkeys(_with_ranks({"world_size": size}, cores)["world_size"] for size in sizes)
-        laid_over["matrix"] = table["matrix"] | {"world_size": [*ranks]}
+    sizes = table.get("matrix", {}).get("world_size", [])
+    if CORES in sizes:
+        ranks = _with_ranks({"world_size": CORES}, cores)["world_size"]
+        counted = [ranks if size == CORES else size for size in sizes if size != CORES or ranks not in sizes]
+        laid_over["matrix"] = table["matrix"] | {"world_size": counted}
     return laid_over
 
 

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext
+from math import inf
 from typing import Literal
 
 import msgspec
@@ -51,22 +52,28 @@ class Controls:
         self._injections: deque[tuple[int, tuple[Bottleneck, ...]]] = deque()
         self._skip = threading.Event()
         self._stop = threading.Event()
-        self._ended_at = 0.0  # when a skip or a stop was last requested
+        self._ended_at: float | None = None  # when an end of this launch was requested first
+        self.patience_s = inf  # how long ranks may take to end by themselves then, at most
 
     def inject(self, bottleneck: tuple[Bottleneck, ...], launched_ns: int) -> None:
-        """Give the ranks these delays, in place of those that they have. launched_ns: of the launch that is meant: another
+        """Give the ranks these delays, in place of those that they have. launched_ns: the launch that is meant. Another
         one may be under way by the time that the lab reads this."""
         self._injections.append((launched_ns, bottleneck))
 
     def skip(self) -> None:
         """End this launch, leave out the trial's other repeats, and go on to the next trial."""
-        self._ended_at = time.monotonic()
+        self._note_end()
         self._skip.set()
 
-    def stop(self) -> None:
-        """End this launch, and the run."""
-        self._ended_at = time.monotonic()
+    def stop(self, within_s: float = inf) -> None:
+        """End this launch, and the run. within_s: how long that may take, before the ranks are killed."""
+        self._note_end()
+        self.patience_s = min(self.patience_s, within_s)
         self._stop.set()
+
+    def _note_end(self) -> None:
+        if self._ended_at is None:
+            self._ended_at = time.monotonic()
 
     def injections(self, launched_ns: int) -> Iterator[tuple[Bottleneck, ...]]:
         """The injections to send now to this launch; each is yielded once. Those for others are dropped."""
@@ -78,10 +85,11 @@ class Controls:
     def begin(self) -> None:
         """Drop the skip of the launch before; a stop stays."""
         self._skip.clear()
+        self._ended_at = None
 
     def waited_s(self) -> float:
-        """How long ago a skip or a stop was requested last."""
-        return time.monotonic() - self._ended_at
+        """How long ago an end of this launch was requested."""
+        return time.monotonic() - self._ended_at if self._ended_at is not None else 0.0
 
     def end(self) -> Literal["skipped", "interrupted"] | None:
         """The status with which this launch must end; None if it may go on."""
@@ -111,13 +119,15 @@ def run_preset(
         nullcontext(warm) if warm else closing(WarmParent()) as parent,
         closing(engine_for(preset.engine, run, parent, terms)) as engine,
     ):
+        skipped: set[str] = set()  # also those that train until they are skipped, whose launch is a good one
         for number in range(1, preset.repeats + 1):
             for trial in preset.trials:
                 if (trial.name, number) in results.outcomes or controls.end() == "interrupted":
                     continue
-                if not _is_given_up(trial, results.outcomes):
+                if trial.name not in skipped and not _is_given_up(trial, results.outcomes):
                     calm = yield from _repeat(trial, number, run, engine, controls, results, retries)
                     retries = retries if calm else 0  # a machine that stays busy must not take thrice the time
+                    skipped |= {trial.name} if controls.end() == "skipped" else set()
 
 
 def _is_given_up(trial: Trial, outcomes: Outcomes) -> bool:
@@ -209,10 +219,12 @@ def _follow(
     controls: Controls,
 ) -> Generator[Message, None, bool]:
     """All messages of a launch while it runs. Returns whether a user's skip or stop ended it."""
-    alive_sent, phase, probes = 0.0, (False, False), Probes(launched.clock)
+    alive_sent, injected, phase, probes = 0.0, 0.0, (False, False), Probes(launched.clock)
     while not supervisor.is_over():
-        if controls.end() and controls.waited_s() >= supervisor.grace_s():
-            return True
+        if controls.end():
+            grace_s = supervisor.grace_s(changed_s_ago=time.monotonic() - injected)
+            if controls.waited_s() >= min(grace_s, controls.patience_s):
+                return True
         yield from _receive(supervisor, probes, hub)
         yield from _notices(launch, supervisor)
         before, phase = phase, (supervisor.all_ready(), supervisor.has_trained())
@@ -223,7 +235,9 @@ def _follow(
             hub.send(Alive())  # ranks end themselves when the console falls silent
         yield from refusals.new(only_first=True)
         if supervisor.all_here():  # an injection waits until then, or it would miss the ranks still to come
-            yield from _inject(hub, controls, launched.at_ns)
+            for injection in _inject(hub, controls, launched.at_ns):
+                injected = time.monotonic()
+                yield injection
     return False
 
 

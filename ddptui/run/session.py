@@ -19,6 +19,7 @@ from ddptui.store.runs import Run, RunError
 from ddptui.wire.records import Message
 
 ERROR_LOG = "internal-error.log"  # in the run's folder
+CLOSING_S = 3.0  # that ranks have to end by themselves, where they train until they are stopped
 
 
 class Session:
@@ -67,7 +68,7 @@ class Session:
 
     def close(self) -> None:
         """Stop the run if it still goes on, and wait until all its ranks have ended."""
-        self.controls.stop()
+        self.controls.stop(within_s=CLOSING_S)
         wait([self.work])
 
     def _follow(self) -> None:

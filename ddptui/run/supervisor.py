@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from math import ceil, inf
+from statistics import mean
 
 import psutil
 
@@ -32,10 +33,11 @@ ON_THEIR_WAY_MS = 200  # for libzmq's thread, on a busy host, to read what ranks
 START_S = 180.0  # for one more rank to connect, or for those connected to be ready
 LAST_WORDS_S = 5.0  # after a stop, how long ranks that have finished training may take to send their results
 AHEAD_S = 1.0  # the last step of a training until it is stopped lies so far ahead: all ranks must know of it in time
+SETTLED_S = 1.0  # after a change of delays, until the pace shows it
 FEWEST_AHEAD = 2  # steps, where they take longer than that
-PACE_OVER = 20  # steps
+PACE_OVER = 8  # steps
 SHORTEST_S = 1e-4  # that a step may take: ranks on other hosts say how long theirs took
-MOST_GRACE_S = 60.0
+MOST_GRACE_S = 180.0
 
 
 def drained(
@@ -133,20 +135,29 @@ class LaunchSupervisor:
         """Whether every rank has made its last step."""
         return len(self._trained | self._done) == len(self._ranks)
 
-    def grace_s(self) -> float:
+    def grace_s(self, changed_s_ago: float) -> float:
         """How long the ranks may take to end by themselves, now that the user wants an end. Ranks that train until they
-        are stopped receive their last step. It lies ahead: a rank that made one more would wait for the others."""
+        are stopped receive their last step. It lies ahead: a rank that made one more would wait for the others.
+        changed_s_ago: when their delays were changed last; how far ahead goes by the pace of steps made since then."""
         if self._last_step is None and self._trial.trains_until_stopped and len(self._recent) == len(self._ranks):
+            if changed_s_ago < SETTLED_S:
+                return inf
             self._end_training()
         return self._grace_s if self._last_step is not None or self.has_trained() else 0.0
 
     def _end_training(self) -> None:
-        step_s = [(steps[-1].end_ns - steps[0].begin_ns) / S / len(steps) for steps in self._recent.values()]
+        if self._trial.strategy in (None, "none"):  # no rank waits for another one
+            self._last_step = 0
+            self._hub.send(LastStep(step=0))
+            return
+        steps_s = [[(step.end_ns - step.begin_ns) / S for step in steps] for steps in self._recent.values()]
+        # The slowest rank sets the pace; a delay that was just taken out must not count, or the last step is too near.
+        pace_s = min(max(mean(own) for own in steps_s), max(own[-1] for own in steps_s))
         made = [steps[-1].step for steps in self._recent.values()]
-        self._last_step = max(made) + max(FEWEST_AHEAD, ceil(AHEAD_S / max(min(step_s), SHORTEST_S)))
-        # a rank that averages with no other may be far behind
-        to_go_s = max((self._last_step - step) * s for step, s in zip(made, step_s, strict=True))
-        self._grace_s = min(LAST_WORDS_S + 2 * to_go_s, MOST_GRACE_S)
+        alone = self._trial.every - 1  # steps that a rank makes without the others
+        self._last_step = max(made) + alone + max(FEWEST_AHEAD, ceil(AHEAD_S / max(pace_s, SHORTEST_S)))
+        to_go = self._last_step + alone - min(made)
+        self._grace_s = min(LAST_WORDS_S + to_go * max(map(max, steps_s)), MOST_GRACE_S)
         self._hub.send(LastStep(step=self._last_step))
 
     def is_over(self) -> bool:

@@ -1,21 +1,31 @@
 """Binds keys to actions by what they mean; ddptui/config/keys.py has the table."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from textual.app import App
 from textual.binding import Binding
 
 from ddptui.config.keys import KEYS
+from ddptui.config.settings import NO_SETTINGS
 
 
-def bound(means: str, action: str, description: str, *others: str, show: bool = True, tooltip: str = "") -> Binding:
-    """Bind the key with this meaning, which the user may have changed, and other keys, which stay: arrows, say."""
+def bound(means: str, action: str, description: str, *, show: bool = True, tooltip: str = "") -> Binding:
+    """Bind the key with this meaning, which the user may have changed."""
     usual = KEYS[means].usual
     display = usual if len(usual) == 1 else None
-    return Binding(_listed([usual, *others]), action, description, show, display, tooltip=tooltip, id=means)
+    return Binding(_listed([usual]), action, description, show, display, tooltip=tooltip, id=means)
 
 
-def shown(means: str, chosen: Mapping[str, tuple[str, ...]]) -> str:
-    """Return the key with this meaning, as texts on a screen name it. `chosen`: the user's own keys."""
+def moves(means: str, action: str, description: str, *, tooltip: str = "") -> list[Binding]:
+    """Bind an arrow key (up, down, left or right), and the letter that means the same."""
+    letter = bound(means, action, description, show=False, tooltip=tooltip)
+    return [Binding(means, action, description, show=False, tooltip=tooltip), letter]
+
+
+def name_of(means: str, app: App[Any]) -> str:
+    """Return the key with this meaning, as texts on a screen name it."""
+    chosen: Mapping[str, tuple[str, ...]] = getattr(app, "settings", NO_SETTINGS).keys
     return chosen[means][0] if means in chosen else KEYS[means].usual
 
 

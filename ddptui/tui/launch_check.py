@@ -77,4 +77,4 @@ def prepare_draft(preset: Preset) -> Preset:
     except PresetError as error:
         if "--set" not in str(error):
             raise
-        raise PresetError(f"{error}; e opens the form, which has that field, too") from None
+        raise PresetError(f"{error}; the form has that field, too") from None

@@ -16,7 +16,9 @@ from ddptui.config.settings import Settings
 from ddptui.tui import screens, widgets
 from ddptui.tui.app import Console
 from ddptui.tui.keys import keymap
+from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.widgets.lists import PresetChooser
 from tests.tui.opened import opened, seen, until
 from tests.tui.recordings import ToldAsItGoes, moment_s, playback
 
@@ -96,5 +98,36 @@ def test_the_console_takes_them_from_the_settings(tmp_path: Path) -> None:
             await until(pilot, lambda: "Filter" in seen(app))
             await pilot.press("%")
             await until(pilot, lambda: "filter by name" in seen(app))
+
+    asyncio.run(check())
+
+
+def test_an_arrow_stays_when_the_letter_beside_it_changes(tmp_path: Path) -> None:
+    async def check() -> None:
+        app = Console(tmp_path, settings=Settings(keys={"down": ("%",), "right": ("&",)}))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await until(pilot, lambda: isinstance(app.screen, Lab) and app.screen.has_class("-list"))
+            await until(pilot, lambda: app.screen.query(PresetChooser))
+            chooser = app.screen.query_one(PresetChooser)
+            await until(pilot, lambda: chooser.highlighted is not None)
+            first = chooser.highlighted
+            assert first is not None
+            await pilot.press("down", "%", "j")
+            assert chooser.highlighted is not None
+            assert chooser.highlighted == first + 2
+            await pilot.press("right")
+            assert app.screen.has_class("-text")
+
+    asyncio.run(check())
+
+
+def test_texts_name_the_users_keys(tmp_path: Path) -> None:
+    async def check() -> None:
+        app = Console(tmp_path, settings=Settings(keys={"help": ("%",), "quit": ("&",), "copy": ("ctrl+y",)}))
+        async with app.run_test() as pilot:
+            await until(pilot, lambda: "ctrl+y copies the first" in seen(app))
+            await pilot.press("%")
+            await until(pilot, lambda: "% f1" in seen(app))
+            assert "& ctrl+q" in seen(app)
 
     asyncio.run(check())

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +23,7 @@ NORMAL = {  # mean and standard deviation of the pixels of the training set, on 
     "fashion_mnist": (0.2860, 0.3530),
     "cifar10": (0.4734, 0.2516),
 }
+MOST_ORDERS = 1000  # so that the rank's last message stays short, however long it trains
 RESIZED_AT_ONCE = 4096  # images: float copies of all would take four times their memory
 
 
@@ -67,7 +69,7 @@ class Share(DistributedSampler[list[int]]):
         super().__init__(dataset, num_replicas=world_size, rank=rank, seed=seed)
         self._samples = len(dataset)
         self._batch_size = batch_size
-        self.orders: list[str] = []  # a short hash of each epoch's order so far
+        self.orders = deque[str](maxlen=MOST_ORDERS)  # a short hash of each epoch's order, of the last ones
 
     def __len__(self) -> int:
         return math.ceil(self._samples / self._batch_size)

@@ -1,6 +1,6 @@
 """Small dialogs: a question, the columns of a table, the name of a preset to save, what keys do and columns show."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -21,7 +21,7 @@ from ddptui.config.preset import Preset
 from ddptui.store import own_presets
 from ddptui.text.tables import Filled
 from ddptui.text.words import printable
-from ddptui.tui.keys import bound
+from ddptui.tui.keys import bound, name_of
 from ddptui.tui.widgets.lists import Chooser
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) ->
 
 
 AROUND_COLUMNS = 12  # lines of the screen that are not for the list of columns
-COLUMN_KEYS = "space show or hide  enter done  ctrl+r as fit  esc cancel"
+COLUMN_KEYS = "space show or hide  enter done  {} as fit  esc cancel"
 
 
 class ColumnsDialog(Dialog[Collection[str] | None]):
@@ -117,7 +117,7 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
             dialog.border_title = "Columns"
             yield Chooser(*(Option(self._line(key), key) for key in self._headers), markup=False)
             yield Static(id="about", markup=False)
-            yield Static(COLUMN_KEYS, classes="keys")
+            yield Static(COLUMN_KEYS.format(name_of("reset", self.app)), classes="keys", markup=False)
 
     def on_resize(self) -> None:
         # In cells: Textual works out the dialog's own height as if a share of the screen were no limit.
@@ -219,10 +219,10 @@ def _done(app: App[object], failed: str, change: Callable[[], object]) -> bool:
 
 
 EVERYWHERE = (
-    ("? f1", "Help", ""),
+    ("{help} f1", "Help", ""),
     ("ctrl+p", "Command palette", "presets, runs, views, exports, themes"),
     ("tab shift+tab", "Next pane, pane before", ""),
-    ("q ctrl+q", "Quit", "asks while something runs"),
+    ("{quit} ctrl+q", "Quit", "asks while something runs"),
 )
 OF_ALL_SCREENS = ("app.focus_next", "app.focus_previous", "screen.copy_text")  # Textual's own; not worth a line each
 KEYS_WIDTH = 16
@@ -238,10 +238,14 @@ class HelpScreen(Dialog[None]):
         super().__init__()
         self._of = of
 
+    def _everywhere(self) -> Iterator[tuple[str, str, str]]:
+        keys = {means: name_of(means, self.app) for means in ("help", "quit")}
+        return ((names.format(**keys), *effect) for names, *effect in EVERYWHERE)  # type: ignore[misc]
+
     def compose(self) -> ComposeResult:
         lines = [Content(getattr(self._of, "PURPOSE", "")), Content("")]
         lines += [Content.styled("This screen", "bold"), *map(_line, _keys_of(self._of, self._of)), Content("")]
-        lines += [Content.styled("Everywhere", "bold"), *map(_line, EVERYWHERE), Content("")]
+        lines += [Content.styled("Everywhere", "bold"), *map(_line, self._everywhere()), Content("")]
         focused = self._of.focused
         if focused is not None and (keys := _keys_of(self._of, focused)):
             titles = [node.border_title for node in focused.ancestors_with_self if isinstance(node, Widget)]

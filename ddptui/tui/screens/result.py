@@ -16,7 +16,7 @@ from ddptui.report import table
 from ddptui.report.answers import answer
 from ddptui.report.notes import shown_first
 from ddptui.store.runs import Run
-from ddptui.tui.keys import bound
+from ddptui.tui.keys import bound, moves, name_of
 from ddptui.tui.screens.base import CURVES_KEY, ZOOM_KEY, EndedRun
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog
@@ -47,8 +47,8 @@ class ResultScreen(ExportableRun):
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
         bound("next", "trial(1)", "Next", show=False, tooltip="The next trial, from every pane"),
         bound("before", "trial(-1)", "Before", show=False, tooltip="The trial before"),
-        bound("down", "trial(1)", "Next", "down", show=False, tooltip="The next trial, from every pane"),
-        bound("up", "trial(-1)", "Before", "up", show=False, tooltip="The trial before"),
+        *moves("down", "trial(1)", "Next", tooltip="The next trial, from every pane"),
+        *moves("up", "trial(-1)", "Before", tooltip="The trial before"),
         ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
     ]
@@ -127,7 +127,10 @@ class ResultScreen(ExportableRun):
         self.copy("\t".join(self._table.row_as_text()), "The row, a tab between two cells.")
 
     def action_copy_table(self) -> None:
-        self.copy(table.markdown(self.results, self.preset), "The table as Markdown; x writes it to a file.")
+        self.copy(
+            table.markdown(self.results, self.preset),
+            f"The table as Markdown; {name_of('export', self.app)} writes it to a file.",
+        )
 
     @property
     def explained(self) -> dict[str, Sequence[tuple[str, str]]]:

@@ -79,7 +79,7 @@ class RunScreen(Delaying):
         yield ReplayBar() if is_replay else RunBar()
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
-        yield DelayBar(self.console_app.settings.keys)
+        yield DelayBar()
         yield Panes(numbered=not is_replay)
 
     def on_mount(self) -> None:
@@ -164,7 +164,7 @@ class RunScreen(Delaying):
     def action_results(self) -> None:
         if isinstance(self.feed, Session) and self.goes_on:
             self.feed.controls.stop()
-            self.notify("The training ends; its results come in a second or two.", timeout=3)
+            self.notify("The training ends with one of its next steps; then its results show.", timeout=3)
         elif isinstance(self.feed, Session):
             self.console_app.show_results(self.feed)
         else:

@@ -22,7 +22,7 @@ from ddptui.store.runs import Run, RunError, all_runs
 from ddptui.store.trash import Moved, deleted, discard, restore
 from ddptui.text.words import count, printable
 from ddptui.tui.background import in_background
-from ddptui.tui.keys import bound
+from ddptui.tui.keys import bound, name_of
 from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.dialogs import Confirm
@@ -215,7 +215,7 @@ class RunsScreen(LabScreen):
         if session is not None and session.run.folder in [run.folder for run in runs]:
             self.notify(f"{session.run.name} is under way: stop it first.", severity="warning", markup=False)
             return
-        if await self.app.push_screen_wait(Confirm(_question(runs), yes="Delete")):
+        if await self.app.push_screen_wait(Confirm(_question(runs, name_of("undo", self.app)), yes="Delete")):
             moved = await self._move(lambda: discard(self.console_app.runs, runs), "Not deleted")
             gone = {run.name for run in moved.runs}
             # The cursor stays in its place: on its run, or on the one that has moved up.
@@ -226,7 +226,9 @@ class RunsScreen(LabScreen):
             self._table.move_cursor(row=row)
             if gone:
                 self.notify(
-                    "In the trash. u brings back what was deleted last.", title=_names(moved.runs), markup=False
+                    f"In the trash. {name_of('undo', self.app)} brings back what was deleted last.",
+                    title=_names(moved.runs),
+                    markup=False,
                 )
             self.action_refresh()  # the scan under way may have read the runs where they were
 
@@ -259,9 +261,9 @@ def _compared(*runs: Run) -> tuple[EndedRun, EndedRun, Comparison]:
     return a, b, comparison(a.results, b.results)
 
 
-def _question(runs: Sequence[Run]) -> str:
+def _question(runs: Sequence[Run], undo: str) -> str:
     what = f"Delete {_names(runs)}" if len(runs) == 1 else f"Delete {len(runs)} marked runs: {_names(runs)}"
-    return f"{what}? u brings back what was deleted last; `ddptui delete --empty-trash` deletes it for good."
+    return f"{what}? {undo} brings back what was deleted last; `ddptui delete --empty-trash` deletes it for good."
 
 
 def _names(runs: Sequence[Run]) -> str:

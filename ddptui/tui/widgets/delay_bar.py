@@ -1,6 +1,5 @@
 """The line of a run that trains: which delay its keys, or a click, put into a rank."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from textual.content import Content
@@ -11,7 +10,7 @@ from ddptui.config.delays import Delays, delay_of
 from ddptui.config.trial import Site
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.text.units import MS, S, seconds
-from ddptui.tui.keys import shown
+from ddptui.tui.keys import name_of
 
 
 class Chosen(NamedTuple):
@@ -28,11 +27,6 @@ class DelayBar(Widget):
     DEFAULT_CSS = "DelayBar { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; display: none; }"
     _shown: tuple[Chosen, Delays] | None = None
 
-    def __init__(self, keys: Mapping[str, tuple[str, ...]]) -> None:
-        """`keys`: the user's own."""
-        super().__init__()
-        self._keys = keys
-
     def show(self, chosen: Chosen, delays: Delays) -> None:
         """Show the chosen delay. `delays`: those that the ranks have."""
         if (chosen, delays) != self._shown:
@@ -44,7 +38,7 @@ class DelayBar(Widget):
             return Content()
         chosen, delays = self._shown
         if chosen.rank is None:
-            return Content.styled(f"{shown('delay', self._keys)} delays a rank, once there is one", "dim")
+            return Content.styled(f"{name_of('delay', self.app)} delays a rank, once there is one", "dim")
         has_it = delay_of(delays, chosen.rank, chosen.at) is not None
         length = seconds(chosen.sleep_ms * MS / S)
         parts = [
@@ -61,7 +55,7 @@ class DelayBar(Widget):
         return Content("   ").join([Content("Delay"), *parts])
 
     def _part(self, means: str, what: str, action: str) -> Content:
-        return _clickable(shown(means, self._keys), what, action)
+        return _clickable(name_of(means, self.app), what, action)
 
 
 def _clickable(key: str, what: str, action: str) -> Content:

@@ -24,7 +24,7 @@ from ddptui.store.overview import RecentRun
 from ddptui.store.presets import BrokenPreset
 from ddptui.store.runs import Run
 from ddptui.text.words import printable
-from ddptui.tui.keys import bound
+from ddptui.tui.keys import bound, moves
 
 TITLES_BEGIN = 34  # column of the list of presets
 FEWEST_COLUMNS = 24  # in which more than the beginning of a title can be read
@@ -114,7 +114,7 @@ class PresetChooser(Chooser):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "screen.run", "Run"),
-        bound("right", "screen.read", "Read what it is about", "right", show=False),
+        *moves("right", "screen.read", "Read what it is about"),
     ]
 
 

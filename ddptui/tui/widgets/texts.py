@@ -18,6 +18,7 @@ from ddptui.engines import command
 from ddptui.host.machine import available_cores
 from ddptui.text.words import printable
 from ddptui.tui.draft import Draft, command_line
+from ddptui.tui.keys import name_of
 from ddptui.tui.widgets.lists import SCROLL_KEYS
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class CommandLine(TextPane):
     """Shows the command that runs the draft without the console, and the one that starts the chosen trial."""
 
     BORDER_TITLE = "Command"
-    BORDER_SUBTITLE = "y copies the first"
+
+    def on_mount(self) -> None:
+        self.border_subtitle = Content(f"{name_of('copy', self.app)} copies the first")
 
     def show(self, draft: Draft, trial: Trial | None) -> None:
         """Show the commands. `trial`: the one under the cursor, if it can start."""

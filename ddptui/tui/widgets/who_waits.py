@@ -13,7 +13,7 @@ from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
 from ddptui.report.matrix import ITSELF, MOST_ROWS, Grid, describe, grid, largest
 from ddptui.text.drawing import Line, Span
 from ddptui.text.units import NOTHING
-from ddptui.tui.keys import bound
+from ddptui.tui.keys import moves
 from ddptui.tui.widgets.canvas import Canvas
 
 ROOM_FOR_LABELS = 12  # cells: two numbers of four digits
@@ -28,10 +28,10 @@ class WhoWaits(Canvas, can_focus=True):
     WhoWaits:focus > .canvas--cursor { color: $block-cursor-foreground; background: $block-cursor-background; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        bound("up", "move(-1, 0)", "Rank above", "up", show=False),
-        bound("down", "move(1, 0)", "Rank below", "down", show=False),
-        bound("left", "move(0, -1)", "Rank on the left", "left", show=False),
-        bound("right", "move(0, 1)", "Rank on the right", "right", show=False),
+        *moves("up", "move(-1, 0)", "Rank above"),
+        *moves("down", "move(1, 0)", "Rank below"),
+        *moves("left", "move(0, -1)", "Rank on the left"),
+        *moves("right", "move(0, 1)", "Rank on the right"),
     ]
     _trial: TrialResult | None = None
     _matrix: WaitMatrix | None = None  # None: nothing is known, or the widget has no size yet

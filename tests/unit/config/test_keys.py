@@ -18,7 +18,7 @@ def test_every_key_is_one_that_could_be_chosen(name: str) -> None:
     assert KEYS[name].meaning
 
 
-@pytest.mark.parametrize("key", ["%", "ä", "ctrl+n", "ctrl+shift+n", "f6", "f12", "insert", "less_than_sign"])
+@pytest.mark.parametrize("key", ["%", "ä", "ctrl+n", "ctrl+shift+n", "f6", "f12", "insert"])
 def test_any_other_key_may_be_chosen(key: str) -> None:
     assert problem({"delay": (key,)}) is None
 
@@ -35,6 +35,9 @@ def test_two_meanings_may_swap_their_keys() -> None:
         ("x", "'x' is the key for 'export': choose another one, or give that one another key, too"),
         ("5", "'5' has a meaning of its own: choose another one"),
         ("ctrl+q", "'ctrl+q' has a meaning of its own: choose another one"),
+        ("ctrl+i", "'ctrl+i' has a meaning of its own: choose another one"),
+        ("banana", '\'banana\' is no key: a sign, as "x", or a name, as "ctrl+x" or "f6"'),
+        ("question_mark", '\'question_mark\' is no key: a sign, as "x", or a name, as "ctrl+x" or "f6"'),
         ("two words", '\'two words\' is no key: a sign, as "x", or a name, as "ctrl+x" or "f6"'),
         (" ", '\' \' is no key: a sign, as "x", or a name, as "ctrl+x" or "f6"'),
         ("a,b", '\'a,b\' is no key: a sign, as "x", or a name, as "ctrl+x" or "f6"'),

@@ -489,3 +489,9 @@ def test_as_many_ranks_as_the_host_has_cores_but_two_at_least(cores: int, ranks:
 def test_another_word_for_a_number_of_ranks_is_refused_with_the_one_that_there_is() -> None:
     with pytest.raises(TrialError, match='got "all"; "cores" means one for each core of this host'):
         parse("made", {"trial": [{"name": "a", "world_size": "all"}]}, {})
+
+
+@pytest.mark.parametrize("sizes", [[[2]], [{"a": 1}], [2, 2]])
+def test_other_sizes_of_a_matrix_are_checked_as_any_value(sizes: list[Any]) -> None:
+    with pytest.raises(TrialError):
+        parse("made", {"matrix": {"world_size": sizes}}, {})
