@@ -9,8 +9,7 @@ from ddptui.config.trial import Bottleneck, Site, Trial, TrialError, choices
 
 TOO_LATE = "start"  # a running rank has already started
 LINK = "link"  # no delay, and made before the ranks start
-# A minute at most: torch waits longer than that for a late rank; only for the delays of a preset it waits longer still
-LENGTHS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000)
+LENGTHS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)  # a rank that sleeps cannot be woken
 USUAL_MS = 20
 
 Delays = tuple[Bottleneck, ...]

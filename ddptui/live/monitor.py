@@ -86,7 +86,7 @@ class RunMonitor:
     def look(self, now_ns: int) -> None:
         """Bring up to date what the panes show."""
         self._join()
-        if self.live.status == "running" and now_ns - self._judged_ns >= JUDGE_EVERY_NS:
+        if self.live.status == "running" and self.joined and now_ns - self._judged_ns >= JUDGE_EVERY_NS:
             self._judged_ns = now_ns
             self.judgement = self.judge()
 

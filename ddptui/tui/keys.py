@@ -5,6 +5,8 @@ from typing import Any
 
 from textual.app import App
 from textual.binding import Binding
+from textual.content import Content
+from textual.style import Style
 
 from ddptui.config.keys import KEYS
 from ddptui.config.settings import NO_SETTINGS
@@ -27,6 +29,12 @@ def name_of(means: str, app: App[Any]) -> str:
     """Return the key with this meaning, as texts on a screen name it."""
     chosen: Mapping[str, tuple[str, ...]] = getattr(app, "settings", NO_SETTINGS).keys
     return chosen[means][0] if means in chosen else KEYS[means].usual
+
+
+def clickable(key: str, what: str, action: str) -> Content:
+    """Return a key and what it is for; a click on it does what the screen's action does."""
+    part = Content.assemble((key, "bold $footer-key-foreground"), f" {what}" if what else " ")
+    return part.stylize(Style.from_meta({"@click": f"screen.{action}"}))
 
 
 def keymap(chosen: Mapping[str, tuple[str, ...]]) -> dict[str, str]:

@@ -29,7 +29,7 @@ DELAY_KEYS = (
 class Delaying(Following):
     """Acts on the keys of delays. A subclass has a DelayBar, and a RankTable, whose cursor chooses the rank."""
 
-    RUN_ACTIONS = (*Following.RUN_ACTIONS, "delay", "no_delays", "where", "longer", "rank", "save")
+    RUN_ACTIONS = (*Following.RUN_ACTIONS, "delay", "no_delays", "where", "longer", "rank", "other_rank")
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)

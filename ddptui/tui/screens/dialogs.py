@@ -11,6 +11,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.events import Click
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
@@ -21,7 +22,7 @@ from ddptui.config.preset import Preset
 from ddptui.store import own_presets
 from ddptui.text.tables import Filled
 from ddptui.text.words import printable
-from ddptui.tui.keys import bound, name_of
+from ddptui.tui.keys import bound, clickable, name_of
 from ddptui.tui.widgets.lists import Chooser
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ class Dialog(ModalScreen[Answer]):
 
     CSS_PATH = "dialogs.tcss"  # relative to the file of the subclass: all dialogs live in this folder
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel", show=False)]
+
+    def on_click(self, event: Click) -> None:
+        """A click beside the dialog cancels it."""
+        if event.widget is self:
+            self.dismiss(None)
 
 
 class Confirm(Dialog[bool]):
@@ -94,7 +100,6 @@ async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) ->
 
 
 AROUND_COLUMNS = 12  # lines of the screen that are not for the list of columns
-COLUMN_KEYS = "space show or hide  enter done  {} as fit  esc cancel"
 
 
 class ColumnsDialog(Dialog[Collection[str] | None]):
@@ -117,7 +122,13 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
             dialog.border_title = "Columns"
             yield Chooser(*(Option(self._line(key), key) for key in self._headers), markup=False)
             yield Static(id="about", markup=False)
-            yield Static(COLUMN_KEYS.format(name_of("reset", self.app)), classes="keys", markup=False)
+            parts = (
+                clickable("space", "show or hide", "show_or_hide"),
+                clickable("enter", "done", "done"),
+                clickable(name_of("reset", self.app), "as fit", "dismiss(())"),
+                clickable("esc", "cancel", "dismiss(None)"),
+            )
+            yield Static(Content("  ").join(parts), classes="keys")
 
     def on_resize(self) -> None:
         # In cells: Textual works out the dialog's own height as if a share of the screen were no limit.
@@ -130,6 +141,7 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
     def _line(self, key: str) -> str:
         return f"{'✓' if key in self._shown else ' '} {self._headers[key]}"
 
+    @on(Chooser.OptionSelected)  # by a click: enter is taken
     def action_show_or_hide(self) -> None:
         columns = self.query_one(Chooser)
         option = columns.highlighted_option
@@ -232,7 +244,11 @@ class HelpScreen(Dialog[None]):
     """Shows the keys that do something now: on the screen below, everywhere, and in the focused pane; then what the
     screen explains besides, such as its columns."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1,q", "dismiss(None)", "Close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("help", "dismiss(None)", "Close", show=False),
+        bound("quit", "dismiss(None)", "Close", show=False),
+        Binding("f1", "dismiss(None)", "Close", show=False),
+    ]
 
     def __init__(self, of: Screen[object]) -> None:
         super().__init__()
@@ -253,7 +269,10 @@ class HelpScreen(Dialog[None]):
             lines += [Content.styled(f"In the pane {title}", "bold"), *map(_line, keys)]
         explained: Mapping[str, Sequence[tuple[str, str]]] = getattr(self._of, "explained", {})
         with VerticalScroll(classes="dialog") as pane:
-            pane.border_title, pane.border_subtitle = " · ".join(["Keys", *explained]), "esc closes"
+            pane.border_title, pane.border_subtitle = (
+                " · ".join(["Keys", *explained]),
+                "esc, or a click beside it, closes",
+            )
             yield Static(Content("\n").join(lines))
             for heading, entries in explained.items():
                 yield Static(Content.styled(heading, "bold"), classes="heading")

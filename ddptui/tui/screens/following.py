@@ -179,7 +179,7 @@ class Following(LabScreen):
     def action_skip(self) -> None:
         if isinstance(self.feed, Session):
             self.feed.controls.skip()
-            self.notify("Going on to the next trial.", timeout=3)
+            self.notify("This trial ends.", timeout=3)
 
     @work
     async def action_stop(self) -> None:

@@ -15,12 +15,12 @@ from ddptui.report.run_diff.matching import Matches, matched_twice, settings_apa
 from ddptui.report.run_diff.pairs import Pair
 from ddptui.text.drawing import shorten
 from ddptui.text.words import listed
+from ddptui.tui.keys import clickable
 from ddptui.tui.screens.dialogs import Dialog
 from ddptui.tui.widgets.lists import Chooser
 
 AROUND_TRIALS = 11  # lines of the screen that are not for the list
 WIDEST = 24  # cells of a name
-KEYS = "← → another trial of B  enter compare  esc cancel"
 
 
 class MatchDialog(Dialog[Matches | None]):
@@ -44,7 +44,12 @@ class MatchDialog(Dialog[Matches | None]):
             dialog.border_title = "Match trials: A | B"
             yield Chooser(*(Option("", name) for name in self._a), markup=False)
             yield Static(id="about", markup=False)
-            yield Static(KEYS, classes="keys")
+            parts = (
+                clickable("← →", "another trial of B", "turn(1)"),
+                clickable("enter", "compare", "done"),
+                clickable("esc", "cancel", "dismiss(None)"),
+            )
+            yield Static(Content("  ").join(parts), classes="keys")
 
     def on_mount(self) -> None:
         self._show()

@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.events import ScreenResume
 from textual.widgets import Static
 
+from ddptui.config.trial import Trial
 from ddptui.live import headline, rank_states
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
@@ -47,7 +48,7 @@ class RunScreen(Delaying):
         Binding("left", "seek(-5)", "Seek", key_display="← →", tooltip="Replay: go 5 s back"),
         Binding("right", "seek(5)", "Seek", show=False, tooltip="Replay: go 5 s on"),
         *REPLAY_KEYS,
-        Binding("enter", "results", "Results", tooltip="The results, once the run is over"),
+        Binding("enter", "results", "Results", tooltip="The results; a training without an end, it ends first"),
         bound("log_scale", "log_scale", "Log scale", show=False, tooltip="The loss on a logarithmic scale, and back"),
         ZOOM_KEY,
         *BACK_KEYS,
@@ -56,7 +57,7 @@ class RunScreen(Delaying):
         Binding("tab", "next_pane(1)", "Next pane", show=False, system=True),  # also one that has no room beside others
         Binding("shift+tab", "next_pane(-1)", "Pane before", show=False, system=True),
     ]
-    SPARE_KEYS = ("step(1)", "launch(1)")
+    SPARE_KEYS = ("faster(-1)", "step(1)", "launch(1)")
     REPLAY_ACTIONS = (*Delaying.REPLAY_ACTIONS, "step", "launch", "tenth")
 
     feed: Session | Playback
@@ -64,6 +65,7 @@ class RunScreen(Delaying):
     def __init__(self, feed: Session | Playback) -> None:
         super().__init__(feed)
         self.held = False
+        self._trial: Trial | None = None  # when the keys were looked at last: they depend on it
         self._results_due = False  # they wait for a dialog to close, whose answer would be lost with this screen
         self._picture: Picture | None = None  # the last one that was drawn
 
@@ -112,6 +114,9 @@ class RunScreen(Delaying):
         parts = ["held: space goes on" if self.held else "", headline.steps(self.watched.live)]
         self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, *parts))
         self.query_one(Panes).draw(picture, self.feed)
+        if (trial := self.trial_under_way()) is not self._trial:
+            self._trial = trial
+            self.refresh_bindings()
         if isinstance(self.feed, Playback):
             course = self.feed.course
             self.query_one(ReplayBar).show(course.share(picture.now_ns), course.first_shares, self.pace())
@@ -158,13 +163,17 @@ class RunScreen(Delaying):
         return isinstance(self.feed, Session) and trial is not None and trial.trains_until_stopped
 
     def on_data_table_row_selected(self) -> None:
-        if self.check_action("results", ()):  # a table takes enter for itself
+        # A table takes enter for itself. But a click on a row, which posts the same, must not end a training.
+        if not self.goes_on and self.check_action("results", ()):
             self.action_results()
 
     def action_results(self) -> None:
         if isinstance(self.feed, Session) and self.goes_on:
-            self.feed.controls.stop()
-            self.notify("The training ends with one of its next steps; then its results show.", timeout=3)
+            live, controls = self.watched.live, self.feed.controls
+            is_last = headline.launches(self.feed.preset, live) - live.finished <= 1
+            (controls.stop if is_last else controls.skip)()
+            then = "its results show" if is_last else "the next trial follows"
+            self.notify(f"The training ends with one of its next steps; then {then}.", timeout=3)
         elif isinstance(self.feed, Session):
             self.console_app.show_results(self.feed)
         else:

@@ -44,15 +44,24 @@ class RunsScreen(LabScreen):
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("filter", "filter", "Filter", show=False),
-        Binding("space", "mark", "Mark a run, to compare or delete it", show=False),
-        bound("compare", "compare", "Compare", tooltip="Two runs side by side: mark one of them with space first"),
-        bound("delete", "delete", "Delete", tooltip="Move the marked runs, or the chosen one, to the trash"),
-        bound("undo", "undo", "Undo", tooltip="Bring back what was deleted last"),
-        bound("replay", "replay", "Replay"),
-        bound("resume", "resume", "Resume", tooltip="Launch what is missing in a run that was interrupted"),
+        Binding("space", "mark", "Mark", tooltip="Mark a run, to compare or delete it, or take the mark off"),
+        bound(
+            "compare",
+            "compare",
+            "Compare",
+            show=False,
+            tooltip="Two runs side by side: mark one of them with space first",
+        ),
+        bound(
+            "delete", "delete", "Delete", show=False, tooltip="Move the marked runs, or the chosen one, to the trash"
+        ),
+        bound("undo", "undo", "Undo", show=False, tooltip="Bring back what was deleted last"),
+        bound("replay", "replay", "Replay", show=False),
+        bound("resume", "resume", "Resume", show=False, tooltip="Launch what is missing in a run that was interrupted"),
         bound("runs", "refresh", "Read the folder again", show=False),
         Binding("escape", "back", "Back"),
     ]
+    SPARE_KEYS = ("compare", "delete", "replay", "undo", "resume")
     _table = query_one(RunTable)
 
     def __init__(self) -> None:

@@ -3,14 +3,13 @@
 from typing import NamedTuple
 
 from textual.content import Content
-from textual.style import Style
 from textual.widget import Widget
 
 from ddptui.config.delays import Delays, delay_of
 from ddptui.config.trial import Site
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.text.units import MS, S, seconds
-from ddptui.tui.keys import name_of
+from ddptui.tui.keys import clickable, name_of
 
 
 class Chosen(NamedTuple):
@@ -43,22 +42,17 @@ class DelayBar(Widget):
         length = seconds(chosen.sleep_ms * MS / S)
         parts = [
             self._part("delay", "take out" if has_it else "put in", "delay"),
-            _clickable("↑↓", f"rank {chosen.rank}", "other_rank"),
+            clickable("↑↓", f"rank {chosen.rank}", "other_rank"),
             self._part("where", chosen.at, "where"),
             Content.assemble(self._part("less", "", "longer(-1)"), self._part("more", length, "longer(1)")),
         ]
-        if delays:
+        if delays:  # the last part may be cut off, and the sentence above has it, too
             parts += [
+                self._part("no_delays", "none", "no_delays"),
+                self._part("save", "save", "save"),
                 Content.styled(f"now: {describe_bottleneck(delays)}", "bold"),
-                self._part("no_delays", "all out", "no_delays"),
             ]
-        return Content("   ").join([Content("Delay"), *parts])
+        return Content("  ").join(parts)
 
     def _part(self, means: str, what: str, action: str) -> Content:
-        return _clickable(name_of(means, self.app), what, action)
-
-
-def _clickable(key: str, what: str, action: str) -> Content:
-    """A key and what it is for, which a click presses."""
-    part = Content.assemble((key, "bold $footer-key-foreground"), f" {what}" if what else " ")
-    return part.stylize(Style.from_meta({"@click": f"screen.{action}"}))
+        return clickable(name_of(means, self.app), what, action)
