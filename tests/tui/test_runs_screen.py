@@ -428,7 +428,7 @@ def test_the_first_and_the_last_run_are_a_key_away_and_the_keys_are_shown(three:
         await pilot.press("home")
         assert table.chosen == "20260103-120000-made"
         footer = seen(app).splitlines()[-1]
-        assert all(words in footer for words in ("Open", "v Replay", "d Delete", "esc Back", "? Help"))
+        assert all(words in footer for words in ("= Compare", "v Replay", "d Delete", "esc Back", "? Help"))
         assert "baseline s" in seen(app)
         shown = {binding.binding.action for binding in screen.active_bindings.values() if binding.binding.show}
         assert len(shown - {"command_palette"}) <= 6, shown

@@ -166,7 +166,7 @@ class RunTable(LabTable):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"run-table--problem"}
     DEFAULT_CSS = "RunTable > .run-table--problem { color: $text-error; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select_cursor", "Open"),
+        Binding("enter", "select_cursor", "Open", show=False),
         Binding("home", "scroll_top", "First row", show=False),
         Binding("end", "scroll_bottom", "Last row", show=False),
     ]
