@@ -16,6 +16,7 @@ from ddptui.tui.app import Console
 from ddptui.tui.screens.export import ExportDialog
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Injection, Launched, Message
 from tests.support.runner import ENOUGH_S
@@ -161,6 +162,10 @@ def test_a_training_without_an_end_is_ended_by_enter_and_shows_its_results(runs:
             await pilot.press("enter")
             for trial, key in (("one", "s"), ("two", "enter")):
                 await until(pilot, lambda trial=trial: isinstance(app.screen, RunScreen) and at_work(app.screen, trial))
+                for _ in range(2):  # a click on a rank chooses it, and no more
+                    await pilot.click(RankTable, offset=(10, 1))
+                assert app.session is not None
+                assert app.session.controls.end() is None
                 await pilot.press(key)
             await until(pilot, lambda: isinstance(app.screen, ResultScreen))
             [(_, _, results)] = app.finished

@@ -559,6 +559,22 @@ def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
     asyncio.run(check())
 
 
+def test_a_replay_saves_the_delays_of_its_moment(tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = replay("late", 30)
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.tick()
+            screen.watched.live.injected = (delay(rank=1),)
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: isinstance(app.screen, NamePreset))
+            await pilot.press("enter")
+            await until(pilot, lambda: app.screen is screen and toasts(app))
+            trials = {trial.name: trial.bottleneck for trial in load(f"{screen.feed.preset.name}-mine").trials}
+            assert trials["late"] == (delay(rank=1),)
+
+    asyncio.run(check())
+
+
 def test_a_delay_that_comes_too_late_is_not_lost_silently(tmp_path: Path) -> None:
     """The launch ends, and the next one has not begun."""
 
