@@ -39,6 +39,8 @@ def every_run_as_json(runs: Sequence[Run]) -> str:
 
 def _status(run: Run) -> str:
     """The status, and what is missing; or why it cannot be read."""
+    if run.is_held():
+        return "under way"
     line = overview(run)
     return line.why or "  ".join(filter(None, [line.status, line.shortfall]))
 

@@ -396,6 +396,11 @@ def test_the_runs_are_listed_with_their_outcomes(run: Run, monkeypatch: pytest.M
     assert ddptui("runs").stdout == expected
 
 
+def test_a_run_that_a_console_has_open_is_under_way(run: Run) -> None:
+    with run.held():
+        assert ddptui("runs", "--runs", "runs").stdout == f"{run.name}  under way\n"
+
+
 def test_the_runs_are_listed_as_json(run: Run) -> None:
     [told] = json.loads(ddptui("runs", "--runs", "runs", "--json").stdout)
     keys = "name folder started status under_way preset repeats baseline fastest trials problem"
