@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -87,12 +88,13 @@ def bring_back() -> str:
     while name in taken or path_of(name).exists():
         name, number = f"{path.stem}-{number}", number + 1
     _move(path, path_of(name))
-    path.parent.rmdir()
+    with suppress(OSError):  # another file lies there
+        path.parent.rmdir()
     return name
 
 
 def _deleted() -> list[Path]:
-    """The presets in the trash, those deleted first first."""
+    """The presets in the trash, oldest first."""
     return sorted((folders()[1] / TRASH).glob("*/*.toml"))
 
 

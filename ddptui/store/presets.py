@@ -90,6 +90,27 @@ def preset_paths() -> dict[str, Path]:
     return paths
 
 
+class FileState(NamedTuple):
+    """Where a preset's file is, and which version of it: all zero if it cannot be found."""
+
+    path: Path
+    inode: int = 0
+    written_ns: int = 0
+    bytes: int = 0
+
+
+def file_states() -> dict[str, FileState]:
+    """The state of every preset's file, by name; it changes when the file is written again."""
+    states = {}
+    for name, path in preset_paths().items():
+        try:
+            found = path.stat()
+            states[name] = FileState(path, found.st_ino, found.st_mtime_ns, found.st_size)
+        except OSError:  # a link that leads nowhere
+            states[name] = FileState(path)
+    return states
+
+
 def find(name_or_file: str) -> Path:
     """The file of a preset. Raises PresetError."""
     path = Path(name_or_file)

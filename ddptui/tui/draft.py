@@ -19,8 +19,8 @@ from ddptui.config.trial_text import describe_bottleneck, describe_fault, parse_
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import find, load
 from ddptui.text.units import NOTHING
+from ddptui.tui.form_lines import KINDS, NOTHING_IN, REST, number_or_text, quoted, repeated
 from ddptui.tui.groups import REPEATS, label
-from ddptui.tui.injected import KINDS, number_or_text, quoted
 
 VARIES = "varies"
 ALL = "all"
@@ -37,6 +37,9 @@ class Draft(msgspec.Struct, frozen=True):
 
 def preset(draft: Draft) -> Preset:
     """Return the preset with the changes. Raises PresetError: one line, without the preset's file."""
+    if word := repeated(draft.changes.get(BOTTLENECK, NOTHING_IN)):
+        place, key = KINDS[BOTTLENECK].labels[REST], word.partition("=")[0]
+        raise PresetError(f"{BOTTLENECK}, {place}: {key} is given twice: remove {word[:LONGEST_QUOTE]}")
     assignments = dict(parse_assignment(f"{key}={value}") for key, value in draft.changes.items() if key != REPEATS)
     try:
         loaded = load(draft.name, assignments)

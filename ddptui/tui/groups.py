@@ -27,10 +27,6 @@ GROUPS = {
     "Faults": ("fault",),
     "Checks": ("hash_every", "instruments", "save"),
 }  # fmt: skip
-LEFT_OUT = {
-    "name": "every trial has a name of its own",
-    "primitives": "it makes a preset of another kind, whose other fields mean something else",
-}
 ORDER = (*COMMON, *(key for keys in GROUPS.values() for key in keys))  # of the changes on the command line
 # Labels that are shorter than the field's name.
 LABELS = {

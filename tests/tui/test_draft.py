@@ -10,9 +10,9 @@ from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import parse_assignment
 from ddptui.store.presets import load
 from ddptui.tui import draft as drafts
-from ddptui.tui import injected
+from ddptui.tui import form_lines
 from ddptui.tui.draft import Draft
-from ddptui.tui.injected import NOTHING_IN, REST
+from ddptui.tui.form_lines import NOTHING_IN, REST
 from tests.support.builders import write_preset
 
 MIXED = """
@@ -35,7 +35,7 @@ MATRIX = 'defaults = {launch = "spawn"}\nmatrix = {strategy = ["flat", "ring"], 
 
 
 def delay(at: str, ranks: str, amount: str, rest: str = "") -> str:
-    return injected.value("bottleneck", [{"at": at, "ranks": ranks, "amount": amount, REST: rest}])
+    return form_lines.value("bottleneck", [{"at": at, "ranks": ranks, "amount": amount, REST: rest}])
 
 
 @pytest.fixture
@@ -86,9 +86,61 @@ def test_the_lines_of_bottlenecks_and_faults_come_back() -> None:
         {"at": "link", "ranks": "0,1", "amount": "2.5", REST: ""},
         {"at": "aggregate", "ranks": "0,1", "amount": "2.5", REST: "per=call every=2 jitter=uniform"},
     ]
-    assert injected.lines("bottleneck", injected.value("bottleneck", bottlenecks)) == bottlenecks
+    assert form_lines.lines("bottleneck", form_lines.value("bottleneck", bottlenecks)) == bottlenecks
     faults = [{"kind": "kill", "rank": "1", "step": "5"}, {"kind": "skip", "rank": "0", "step": "7"}]
-    assert injected.lines("fault", injected.value("fault", faults)) == faults
+    assert form_lines.lines("fault", form_lines.value("fault", faults)) == faults
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"at": "aggregate", "ranks": "1", "amount": "10", REST: "every=2 every=3"},
+        {"at": "aggregate", "ranks": "1", "amount": "10", REST: "sleep_ms=3 ranks=1 at=link every"},
+        {"at": "link", "ranks": "1", "amount": "10", REST: "mbit=3 a=b=c a=d"},
+        {"at": "aggregate", "ranks": "0,1 # one", "amount": "10 # ms", REST: "every=2#steps # per=true"},
+        {"at": "aggregate", "ranks": "0x" + "f" * 6000, "amount": "9" * 6000, REST: "every=\" x=] y={ z=' =3 ="},
+    ],
+)
+def test_a_line_comes_back_whatever_is_typed(line: dict[str, str]) -> None:
+    [again] = form_lines.lines("bottleneck", form_lines.value("bottleneck", [line]))
+    assert again[REST].replace("every= ", "every ").split() == [
+        word if "=" in word else f"{word}=" for word in line[REST].split()
+    ]
+    assert {**again, REST: ""} == {**line, REST: ""}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[", "1", "true", "every=2", '"text"', "[1]", "[[]]", "[{}]", '[{at = "link"}]', '[{at = 1, ranks = [1]}]',
+        '[{at = "link", ranks = 1}]', '[{kind = "kill"}]', f"[{'[' * 5000}", "[" * 400 + "]" * 400, "{}", "[{at",
+        f'[{{at = "link", ranks = [0x{"f" * 6000}]}}]', f'[{{at = "link", ranks = [], x = {"[" * 90}{"]" * 90}}}]',
+        f'[{{kind = 0x{"f" * 6000}, rank = 1, step = 1}}]', '[{at = "data", ranks = [1], sleep_ms = 1, sleep_ms = 2}]',
+        form_lines.value("bottleneck", [{"at": "data", "ranks": "1", "amount": "1", REST: f"x=a{'.a' * 20}"}]),
+    ],
+    ids=lambda text: text[:30],
+)  # fmt: skip
+def test_no_text_is_too_strange_for_lines(text: str) -> None:
+    for field in form_lines.KINDS:
+        assert len(form_lines.lines(field, text)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("rest", "key", "word"),
+    [
+        ("every=2 every=3", "every", "every=3"),
+        ("sleep_ms=3", "sleep_ms", "sleep_ms=3"),
+        ("ranks=1", "ranks", "ranks=1"),
+        ("at=link", "at", "at=link"),
+        ("jitter=uniform every jitter=none", "jitter", "jitter=none"),
+    ],
+)
+def test_a_repeated_key_is_named(mixed: str, rest: str, key: str, word: str) -> None:
+    draft = Draft(mixed, {"bottleneck": delay("aggregate", "1", "10", rest)})
+    judged = drafts.validate(draft)
+    assert judged.preset is None
+    assert judged.reason == f"bottleneck, and: {key} is given twice: remove {word}"
+    assert drafts.at_fault(draft, judged.reason) == "bottleneck"
 
 
 @pytest.mark.parametrize(

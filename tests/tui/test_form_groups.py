@@ -12,7 +12,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck
 from ddptui.store.presets import load
 from ddptui.tui.app import Console
-from ddptui.tui.groups import COMMON, GROUPS, LABELS, LEFT_OUT, ORDER, REPEATS, meaningful
+from ddptui.tui.groups import COMMON, GROUPS, LABELS, ORDER, REPEATS, meaningful
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.fields import Field, InjectedFields, InjectedLine
 from ddptui.tui.widgets.lists import PresetList
@@ -22,6 +22,10 @@ from tests.tui.opened import opened, seen, until
 
 Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
 SIZES = [(60, 16), (80, 24), (120, 40)]
+LEFT_OUT = {
+    "name": "every trial has a name of its own",
+    "primitives": "it makes a preset of another kind, whose other fields mean something else",
+}
 TWO_DELAYS = """
 title = "Two delays"
 [[trial]]
@@ -103,7 +107,6 @@ def reasons(lab: Lab) -> dict[str, str]:
 
 def test_every_field_of_a_trial_is_in_one_place_or_left_out_for_a_reason() -> None:
     assert sorted([*ORDER, *LEFT_OUT]) == sorted([*TRIAL_FIELDS, REPEATS])
-    assert all(LEFT_OUT.values())
 
 
 def test_labels_have_room_and_are_told_apart() -> None:
@@ -362,5 +365,25 @@ def test_the_form_itself_is_never_a_stop_of_the_tab_key() -> None:
         form = lab.query_one(TrialForm)
         assert {*meaningful(load("quickstart"))} > {"lr"}
         assert not [each for each in form.query("#all, #fields, #titles, Group") if each.can_focus]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "rest", ["every=2 every=3", "sleep_ms=3", "ranks=1", "at=link", "every=2#3", f"x=a{'.a' * 20}"]
+)
+def test_a_bottleneck_that_cannot_be_is_there_when_one_comes_back(rest: str, two_delays: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await answer(pilot, lab, "bottleneck", "put in")
+        await until(pilot, lambda: lab.query("#rest"))
+        await answer(pilot, lab, "rest", rest)
+        why = str(lab.query_one("#reason", Static).content)
+        assert why.startswith("! bottleneck")
+        await choose(pilot, lab, "two-delays")
+        await choose(pilot, lab, "quickstart")
+        await until(pilot, lambda: lab.query("#rest"))
+        if "." not in rest:  # of words with so many dots only the usual line comes back
+            assert field(lab, "rest").answer.value == rest
+            assert str(lab.query_one("#reason", Static).content) == why
 
     play(scenario)

@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import Button, Input, Select, Static
 
+from ddptui.store.presets import load
 from ddptui.tui.app import Console
 from ddptui.tui.screens.dialogs import Confirm, NamePreset
 from ddptui.tui.screens.lab import Lab
+from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.fields import Field, InjectedFields
-from ddptui.tui.widgets.lists import PresetList
+from ddptui.tui.widgets.lists import PresetChooser, PresetList
+from ddptui.tui.widgets.texts import About
 from tests.tui.opened import opened, seen, toasts, until
+from tests.tui.recordings import ToldAsItGoes, moment_s, playback
 
 Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
 TEXT = 'title = "Mine"  # my words\ngroup = "Start here"\n[[trial]]\nname = "a"\n'
@@ -45,6 +49,10 @@ def play(scenario: Scenario, size: tuple[int, int] = (120, 40)) -> None:
 async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
     lab.query_one(PresetList).choose(name)
     await pilot.pause()
+
+
+def options(lab: Lab) -> set[str | None]:
+    return {option.id for option in lab.query_one(PresetChooser).options}
 
 
 async def in_dialog(app: Console, pilot: Pilot[int], lab: Lab, kind: type, *keys: str) -> None:
@@ -148,6 +156,98 @@ def test_a_name_that_another_one_has_is_asked_about(own: Path) -> None:
         assert "Other" in (own / "two-2.toml").read_text(encoding="utf-8")
 
     play(scenario)
+
+
+@pytest.mark.parametrize("key", ["f2", "ctrl+s"])
+def test_changes_of_a_replaced_one_go_with_it(own: Path, key: str) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "two")
+        lab.query_one("#repeats", Field).answer.value = "7"
+        await until(pilot, lambda: "two (own, changed)" in seen(app))
+        await choose(pilot, lab, "one")
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(app.screen, NamePreset))
+        app.screen.query_one(Input).value = "two"
+        await in_dialog(app, pilot, lab, NamePreset, "enter")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        question = str(app.screen.query_one(Static).content)
+        assert question.startswith("There is a preset two. Replace it?")  # as the button says
+        assert question.endswith("goes to the trash.") == (key == "f2")
+        assert str(app.screen.query_one("#yes", Button).label) == "Replace (y)"
+        await in_dialog(app, pilot, lab, Confirm, "y")
+        assert lab.query_one(PresetList).chosen == "two"
+        assert lab.query_one("#repeats", Field).answer.value == ""
+        assert "two (own)" in seen(app)
+
+    play(scenario)
+
+
+async def save_on_the_run_screen(app: Console, pilot: Pilot[int], lab: Lab, name: str, *answers: str) -> None:
+    """Open a run, save its preset as one's own, and go back to the Lab."""
+    told = playback()
+    told.seek(moment_s(told, "none", 30))
+    screen = RunScreen(ToldAsItGoes(told))
+    await app.push_screen(screen)
+    screen.tick()
+    await pilot.press("ctrl+s")
+    await until(pilot, lambda: isinstance(app.screen, NamePreset))
+    app.screen.query_one(Input).value = name
+    await pilot.press("enter")
+    if answers:
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press(*answers)
+    await until(pilot, lambda: app.screen is screen and toasts(app))
+    app.pop_screen()
+    await until(pilot, lambda: app.screen is lab)
+
+
+def test_one_saved_on_the_run_screen_is_listed_deleted_and_brought_back(own: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        presets = lab.query_one(PresetList)
+        await choose(pilot, lab, "two")
+        await save_on_the_run_screen(app, pilot, lab, "watched")
+        await until(pilot, lambda: "watched" in options(lab))
+        assert presets.chosen == "two"
+        await choose(pilot, lab, "watched")
+        assert "watched (own)" in seen(app)
+        await pilot.press("d")
+        await in_dialog(app, pilot, lab, Confirm, "y")
+        assert "watched" not in options(lab)
+        assert not (own / "watched.toml").exists()
+        await pilot.press("u")
+        await until(pilot, lambda: presets.chosen == "watched")
+        assert (own / "watched.toml").is_file()
+
+    play(scenario)
+
+
+def test_one_replaced_on_the_run_screen_is_shown_as_it_is_now(own: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "two")
+        lab.query_one("#repeats", Field).answer.value = "7"
+        await until(pilot, lambda: "two (own, changed)" in seen(app))
+        await save_on_the_run_screen(app, pilot, lab, "two", "y")
+        await until(pilot, lambda: "two (own)" in seen(app))
+        await until(pilot, lambda: lab.query_one("#repeats", Field).answer.value == "")
+        assert lab.query_one(PresetList).chosen == "two"
+        assert str(lab.query_one(About).border_title) == load("two").title
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("size", [(60, 16), (120, 40)])
+def test_in_the_form_letters_are_the_fields(own: Path, size: tuple[int, int]) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await until(pilot, lambda: " r Runs" in seen(app))
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.focused, Select) and " r Runs" not in seen(app))
+        await pilot.press("r")
+        await pilot.pause()
+        assert app.screen is lab
+        await pilot.press("escape", "r")
+        await until(pilot, lambda: app.screen is not lab)
+
+    play(scenario, size)
 
 
 def test_letters_typed_into_the_form_or_the_filter_delete_nothing(own: Path) -> None:

@@ -10,7 +10,7 @@ from ddptui.store import own_presets
 from ddptui.store.presets import load, preset_paths
 from ddptui.tui import draft as drafts
 from ddptui.tui.draft import Draft
-from ddptui.tui.injected import NOTHING_IN, REST, lines, usual_lines, value
+from ddptui.tui.form_lines import NOTHING_IN, REST, lines, usual_lines, value
 
 SHIPPED = [*preset_paths()]
 # One of each kind of answer: a number, a list of choices, a boolean, words, a text, nothing where something was.

@@ -194,7 +194,7 @@ async def save_as_own(app: App[object], preset: Preset) -> str | None:
 async def rename_own(app: App[object], name: str) -> str | None:
     """Ask for another name of one of the user's presets. Return the name, or None if it keeps the one that it has."""
     dialog = NamePreset(f"Rename the preset {printable(name)}", name, "Rename")
-    new = await _free_name(app, dialog, "There is a preset {}. Move it to the trash?", but=name)
+    new = await _free_name(app, dialog, "There is a preset {}. Replace it? The old one goes to the trash.", but=name)
     if new in (None, name) or not _done(app, "Not renamed", partial(own_presets.rename, name, new)):
         return None
     app.notify(printable(str(own_presets.path_of(new))), title=f"Renamed to {new}", markup=False)

@@ -25,7 +25,7 @@ from ddptui.engines.preflight import torchvision_models
 from ddptui.host import machine
 from ddptui.host.load import LoadMeter, descendants
 from ddptui.store import overview, own_presets
-from ddptui.store.presets import all_presets, describe_size
+from ddptui.store.presets import FileState, all_presets, describe_size, file_states
 from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.background import in_background
@@ -56,7 +56,7 @@ class Lab(LabScreen):
         bound("edit", "edit", "Change"),
         bound("read", "read", "Read"),
         Binding("escape", "back", "Back"),
-        bound("runs", "app.runs", "Runs"),
+        bound("runs", "runs", "Runs"),
         bound("copy", "copy", "Copy the command line", show=False),
         bound("save", "save", "Save the changed preset as my own", show=False),
         bound("rename", "rename", "Rename my preset", show=False),
@@ -71,6 +71,7 @@ class Lab(LabScreen):
         super().__init__(classes="-list")
         self._presets: dict[str, Preset] = {}
         self._broken: dict[str, str] = {}
+        self._files: dict[str, FileState] = {}  # by preset, as they were listed
         self._changes: dict[str, dict[str, str]] = {}  # by preset; neither saved nor taken back
         self._past = overview.RecentRuns([], [])
         self._machine = self._busy = ""  # in short; and what else it does
@@ -112,6 +113,7 @@ class Lab(LabScreen):
         self._show_title()
         self._form.offer_models(models)
         self.query_one(RecentRuns).show(past.lines)
+        self._list_if_changed()
         self._show_estimates()
         self._show_trials()
 
@@ -130,7 +132,17 @@ class Lab(LabScreen):
     def _show_title(self) -> None:
         self.query_one(TitleBar).show("ddptui", f"⚠ {self._busy}" if self._busy else self._machine)
 
+    def _list_if_changed(self) -> None:
+        """List the presets again if their files have changed: the Run screen saves presets, too."""
+        before, now = self._files, file_states()
+        if now != before:
+            for name in own_presets.own_names():
+                if before.get(name) != now.get(name):
+                    self._changes.pop(name, None)  # they were made to what was in the file before
+            self._list_presets()
+
     def _list_presets(self) -> None:
+        self._files = file_states()  # first: a file that is written while they are read is read again
         presets, broken = all_presets()
         self._presets = {preset.name: preset for preset in presets}
         self._broken = {file.name: file.why for file in broken}
@@ -234,6 +246,9 @@ class Lab(LabScreen):
     def action_filter(self) -> None:
         self._go("list", self._list.filter)
 
+    def action_runs(self) -> None:
+        self.console_app.action_runs()
+
     def action_edit(self) -> None:
         self._go("form", partial(self._form.point_to, None))
 
@@ -271,7 +286,8 @@ class Lab(LabScreen):
         if preset is None:
             self._refuse()
         elif (saved := await save_as_own(self.app, preset)) is not None:
-            self._changes.pop(name, None)
+            for each in (name, saved):  # those of a preset that was replaced go with it
+                self._changes.pop(each, None)
             self._list_again(saved)
 
     def _list_again(self, name: str | None) -> None:
@@ -294,8 +310,7 @@ class Lab(LabScreen):
         self._sync_draft()
         name = self._chosen_own("renamed")
         if name is not None and (new := await rename_own(self.app, name)) is not None:
-            if (changes := self._changes.pop(name, None)) is not None:
-                self._changes[new] = changes
+            self._changes[new] = self._changes.pop(name, {})  # those of a preset that was replaced go with it
             self._list_again(new)
 
     @work

@@ -12,7 +12,7 @@ from textual.widget import AwaitMount
 from textual.widgets import Button, Input, Select, Static
 
 from ddptui.config.trial import choices
-from ddptui.tui.injected import KINDS, LINK, NOTHING_IN, REST, Line, lines, value
+from ddptui.tui.form_lines import KINDS, LINK, NOTHING_IN, REST, Line, lines, value
 
 CHANGED, WRONG = "*", "!"
 
@@ -205,7 +205,7 @@ class InjectedFields(Vertical):
         self._usual = usual
         is_some = text not in (None, NOTHING_IN)
         self._choice.show(None if text is None else SOME if is_some else NONE, as_it_is)
-        self._replace_lines(lines(self._key, text or NOTHING_IN) if is_some else [])
+        self._replace_lines(lines(self._key, text or NOTHING_IN) or usual if is_some else [])
         self.set_class(is_some, "-some")
 
     def mark(self, *, wrong: bool) -> None:

@@ -23,8 +23,8 @@ from ddptui.text.units import NOTHING
 from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.draft import as_it_is
+from ddptui.tui.form_lines import KINDS, usual_lines
 from ddptui.tui.groups import COMMON, GROUPS, ORDER, REPEATS, about, common, group_of, label, meaningful
-from ddptui.tui.injected import KINDS, usual_lines
 from ddptui.tui.keys import bound
 from ddptui.tui.widgets.fields import CHANGED, WRONG, Field, InjectedFields, InjectedLine
 

@@ -6,7 +6,7 @@ import pytest
 
 from ddptui.config.parser import PresetError
 from ddptui.store import own_presets
-from ddptui.store.presets import load, preset_paths
+from ddptui.store.presets import file_states, load, preset_paths
 
 TEXT = 'title = "Mine"  # my words\n[[trial]]\nname = "a"\n'
 
@@ -43,6 +43,14 @@ def test_the_last_one_deleted_comes_back_first_as_it_was(own: Path) -> None:
         own_presets.bring_back()
 
 
+def test_another_file_in_the_trash_keeps_none_from_coming_back(own: Path) -> None:
+    own_presets.discard("one")
+    [stamp] = (own / own_presets.TRASH).iterdir()
+    (stamp / "notes.txt").write_text("mine", encoding="utf-8")
+    assert own_presets.bring_back() == "one"
+    assert [*stamp.iterdir()] == [stamp / "notes.txt"]
+
+
 def test_what_is_in_the_trash_is_no_preset(own: Path) -> None:
     own_presets.discard("one")
     assert "one" not in preset_paths()
@@ -68,3 +76,13 @@ def test_a_renamed_one_keeps_its_text_and_one_in_its_way_can_be_brought_back(own
 def test_what_cannot_be_moved_is_said(own: Path) -> None:
     with pytest.raises(PresetError, match=r"gone.toml: cannot be moved to .*: No such file"):
         own_presets.discard("gone")
+
+
+def test_a_file_that_was_written_again_has_another_state(own: Path) -> None:
+    (own / "nowhere.toml").symlink_to("gone.toml")
+    before = file_states()
+    assert before == file_states()
+    (own / "two.toml").write_text(TEXT.replace("Mine", "Ours"), encoding="utf-8")
+    own_presets.rename("one", "three")
+    after = file_states()
+    assert {name for name in before | after if before.get(name) != after.get(name)} == {"one", "two", "three"}

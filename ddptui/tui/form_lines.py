@@ -1,8 +1,8 @@
-"""Bottlenecks and faults as a form shows them: a line of texts each. Their value is what `--set` takes."""
+"""The form's lines of bottlenecks and faults: a line of texts for each. Their value is what `--set` takes."""
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
@@ -14,8 +14,27 @@ LINK = "link"  # the one bottleneck that is no delay
 NOTHING_IN = "[]"  # the value of a field without bottlenecks or faults
 REST = "rest"  # further fields, as words KEY=VALUE
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+LONGEST_NUMBER = 64  # characters. Python cannot print integers of more than 4300 digits
 
 Line = Mapping[str, str]  # by part
+
+
+class BottleneckTable(TypedDict):
+    """What a bottleneck needs to become a line."""
+
+    at: str
+    ranks: list[Any]
+
+
+class FaultTable(TypedDict):
+    """What a fault needs to become a line."""
+
+    kind: Any
+    rank: Any
+    step: Any
+
+
+SHAPES = {"bottleneck": list[BottleneckTable], "fault": list[FaultTable]}
 
 
 class Kind(NamedTuple):
@@ -62,9 +81,16 @@ def value(field: str, lines: Iterable[Line]) -> str:
 
 
 def lines(field: str, value: str) -> list[Line]:
-    """Return the lines of a value; the inverse of `value`."""
-    tables: list[dict[str, Any]] = parse_assignment(f"{field}={value}")[1]
-    return [_line(field, table) for table in tables]
+    """Return the lines of a value; the inverse of `value`. A text that is no such value has no lines."""
+    try:
+        return [_line(field, table) for table in _tables(field, value)]
+    except (ValueError, RecursionError):  # a number, or a list of lists, that Python cannot print
+        return []
+
+
+def repeated(value: str) -> str | None:
+    """Return a word with a key that its bottleneck has already: `every=3` after `every=2`. None: there is none."""
+    return next((key for table in _tables("bottleneck", value) for key in table if _is_again(key)), None)
 
 
 def usual_lines(field: str, preset: Preset | None) -> list[Line]:
@@ -77,14 +103,26 @@ def usual_lines(field: str, preset: Preset | None) -> list[Line]:
 
 def number_or_text(text: str) -> str:
     """Return a number as it is, and all else as a TOML string, so that the loader's error names the place."""
-    value = parse_assignment(f"number={text.strip()}")[1]
+    text = text.strip()
+    may_be = len(text) <= LONGEST_NUMBER and "#" not in text  # a comment would hide what follows in the line
+    value = parse_assignment(f"number={text}")[1] if may_be else text
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return text.strip() if is_number else quoted(text.strip())
+    return text if is_number else quoted(text)
 
 
 def quoted(text: str) -> str:
     """Return a text as a TOML string."""
     return msgspec.json.encode(printable(text)).decode()
+
+
+def _tables(field: str, value: str) -> list[dict[str, Any]]:
+    """Return the tables of a value; none if one of them lacks what a line needs."""
+    tables: list[dict[str, Any]] = parse_assignment(f"{field}={value}")[1]
+    try:
+        msgspec.convert(tables, SHAPES[field])
+    except msgspec.ValidationError:
+        return []
+    return tables
 
 
 def _line(field: str, table: Mapping[str, Any]) -> Line:
@@ -93,19 +131,30 @@ def _line(field: str, table: Mapping[str, Any]) -> Line:
     amount = amount_field(table["at"])
     shown = {"at": table["at"], "ranks": ",".join(map(str, table["ranks"])), "amount": str(table.get(amount, ""))}
     rest = {key: value for key, value in table.items() if key not in ("at", "ranks", amount)}
-    return shown | {REST: " ".join(f"{key}={literal(value, bare=True)}" for key, value in rest.items())}
+    return shown | {REST: " ".join(_word(*item) for item in rest.items())}
+
+
+def _word(key: str, value: object) -> str:
+    return key if _is_again(key) else f"{key}={value if isinstance(value, str) else literal(value)}"
+
+
+def _is_again(key: str) -> bool:
+    return "=" in key  # as no key of a word has
 
 
 def _bottleneck(line: Line) -> list[str]:
     ranks = ", ".join(number_or_text(rank) for rank in line["ranks"].split(",") if rank.strip())
-    amount = f"{amount_field(line['at'])} = {number_or_text(line['amount'])}"
-    return [f'at = "{line["at"]}"', f"ranks = [{ranks}]", amount, *map(_assignment, line[REST].split())]
+    amount = number_or_text(line["amount"])
+    table = {"at": quoted(line["at"]), "ranks": f"[{ranks}]", amount_field(line["at"]): amount}
+    for word in line[REST].split():
+        key, _, value = word.partition("=")
+        spelled = key if BARE_KEY.fullmatch(key) else quoted(key)
+        if spelled in table:  # TOML has no repeated keys: the whole word becomes one, and so comes back in the form
+            table[quoted(f"{key}={value}")] = quoted("")
+        else:
+            table[spelled] = number_or_text(value)
+    return [f"{key} = {value}" for key, value in table.items()]
 
 
 def _fault(line: Line) -> list[str]:
     return [f'kind = "{line["kind"]}"', *(f"{key} = {number_or_text(line[key])}" for key in ("rank", "step"))]
-
-
-def _assignment(word: str) -> str:
-    key, _, value = word.partition("=")
-    return f"{key if BARE_KEY.fullmatch(key) else quoted(key)} = {number_or_text(value)}"
