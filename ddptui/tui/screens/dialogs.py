@@ -203,12 +203,13 @@ async def rename_own(app: App[object], name: str) -> str | None:
 
 async def delete_own(app: App[object], name: str) -> bool:
     """Ask, then move one of the user's presets to the trash. Return whether it is there."""
-    question = f"Delete your preset {printable(name)}? u brings back what was deleted last."
+    undo = name_of("undo", app)
+    question = f"Delete your preset {printable(name)}? {undo} brings back what was deleted last."
     if not await app.push_screen_wait(Confirm(question, yes="Delete")):
         return False
     if not _done(app, "Not deleted", partial(own_presets.discard, name)):
         return False
-    app.notify("In the trash. u brings back what was deleted last.", title=printable(name), markup=False)
+    app.notify(f"In the trash. {undo} brings back what was deleted last.", title=printable(name), markup=False)
     return True
 
 

@@ -59,12 +59,13 @@ class Lab(LabScreen):
         bound("runs", "runs", "Runs"),
         bound("copy", "copy", "Copy the command line", show=False),
         bound("save", "save", "Save the changed preset as my own", show=False),
-        bound("rename", "rename", "Rename my preset", show=False),
-        bound("delete", "delete", "Delete my preset", show=False),
-        bound("undo", "undo", "Bring back the preset deleted last", show=False),
+        bound("rename", "rename", "Rename", show=False, tooltip="Rename a preset of your own"),
+        bound("delete", "delete", "Delete", show=False, tooltip="Move a preset of your own to the trash"),
+        bound("undo", "undo", "Undo", show=False, tooltip="Bring back the preset that was deleted last"),
         bound("reset", "reset", "Take all changes back", show=False),
     ]
 
+    SPARE_KEYS = ("delete", "undo", "rename")
     _list, _form = query_one(PresetList), query_one(TrialForm)
 
     def __init__(self) -> None:
