@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test test-all lint bench soak clean
 
 demo: .venv/installed
-	$(BIN)/ddptui --preset quickstart
+	$(BIN)/ddptui run quickstart
 
 # Bytecode is kept, whatever the environment says: else each console, and each worker of pytest, compiles for seconds.
 test test-all bench soak: export PYTHONDONTWRITEBYTECODE =

@@ -104,6 +104,7 @@ class RunOptions(NamedTuple):
 
     @property
     def asks_for_headless(self) -> bool:
+        """Whether the run is to go without the console's screens, as --no-ui and --json say."""
         return self.no_ui or self.as_json
 
 

@@ -1,7 +1,7 @@
 """What a trial's fields say of themselves: their documentation, and where each of them means something."""
 
 import textwrap
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -41,6 +41,15 @@ def misnamed(word: str) -> str:
         return ""
     words, fields = SHOWN_AS[word]
     return f"no such field; {words} is {' or '.join(fields)}"
+
+
+def takes(name: str, value: Any) -> bool:
+    """Whether a field by itself takes a value."""
+    try:
+        msgspec.convert(value, _ANNOTATIONS[name])
+    except msgspec.ValidationError:
+        return False
+    return not choices(name) or value in choices(name)
 
 
 def work_of(launch: str, primitives: str | None) -> str:

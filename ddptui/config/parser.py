@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, get_args
@@ -11,7 +12,7 @@ import msgspec
 
 from ddptui.config.columns import MEANINGS
 from ddptui.config.engine import EngineName, EngineOptions
-from ddptui.config.fields import SHOWN_AS, meaningless, meaningless_at_work, misnamed, work_of
+from ddptui.config.fields import SHOWN_AS, meaningless, meaningless_at_work, misnamed, takes, work_of
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset, PresetKind, Reference
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
@@ -158,12 +159,13 @@ def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any
     if "name" in overrides:
         raise TrialError("--set name", "every trial has a name of its own")
     if "repeats" in overrides:
-        raise TrialError("--set repeats", f"is no field of a trial: --repeats {literal(overrides['repeats'])}")
+        typed = overrides["repeats"]
+        number = typed if type(typed) is int and 1 <= typed <= MOST_REPEATS else "N"
+        raise TrialError("--set repeats", f"is no field of a trial: --repeats {number}")
     for key, value in overrides.items():
         if why := misnamed(key):
-            fields = SHOWN_AS[key][1]
-            typed = literal(value, bare=True)
-            raise TrialError(f"--set {key}", f"{why}: {' or '.join(f'--set {field}={typed}' for field in fields)}")
+            better = " or ".join(f"--set {field}={_typed_for(field, value)}" for field in SHOWN_AS[key][1])
+            raise TrialError(f"--set {key}", f"{why}: {better}")
     _check_fields(overrides, "--set ")
     matrix = {key: [overrides[key]] if key in overrides else tried for key, tried in table.get("matrix", {}).items()}
     trials = [
@@ -171,6 +173,12 @@ def _override(table: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any
     ]
     laid_over = table | {"defaults": table.get("defaults", {}) | overrides, "matrix": matrix, "trial": trials}
     return {key: value for key, value in laid_over.items() if value not in ({}, [])}
+
+
+def _typed_for(field: str, value: Any) -> str:
+    """The value as a shell takes it, if it is plain and the field takes it; else dots."""
+    typed = literal(value, bare=True)
+    return typed if takes(field, value) and shlex.quote(typed) == typed else "…"
 
 
 def _count_cores(table: dict[str, Any], cores: int) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+NOT_PLAIN = "it is a pipe, a socket or a device, not a plain file"
+
 
 def open_plain(path: Path, most_bytes: int) -> BinaryIO:
     """Open a plain file of at most so many bytes for reading; never blocks. Raises OSError, which says what it is."""
@@ -25,8 +27,11 @@ def open_plain(path: Path, most_bytes: int) -> BinaryIO:
 
 def read_plain(path: Path, most_bytes: int) -> bytes:
     """The content of a plain file. Raises OSError, also if it grows beyond the limit meanwhile."""
+    content: bytes | None = None
     with open_plain(path, most_bytes) as file:
         content = file.read(most_bytes + 1)
+    if content is None:  # some files of /proc, which call themselves plain, wait for news
+        raise OSError(errno.EINVAL, NOT_PLAIN, str(path))
     if len(content) > most_bytes:
         raise _too_large(path, most_bytes)
     return content
@@ -41,7 +46,7 @@ def _check_plain(path: Path, status: os.stat_result, most_bytes: int) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is a pipe, a socket or a device, not a plain file", str(path))
+        raise OSError(errno.EINVAL, NOT_PLAIN, str(path))
     if status.st_size > most_bytes:
         raise _too_large(path, most_bytes)
 

@@ -130,7 +130,8 @@ class Course:
 
     def share(self, moment_ns: int) -> float:
         """Return how much of the run is over at a moment, 0 to 1."""
-        return (moment_ns - self.begin_ns) / max(1, self.end_ns - self.begin_ns)
+        whole_ns = max(0, self.end_ns - self.begin_ns)
+        return min(max(0, moment_ns - self.begin_ns), whole_ns) / max(1, whole_ns)  # a spoilt journal's may lie outside
 
     def idle(self, moment_ns: int) -> Idle | None:
         """Return the idle time in which a moment lies, if it does. Its end does not belong to it."""

@@ -263,7 +263,7 @@ def find_run(runs: Path, name: str) -> Run:
         return fitting[0]
     if fitting:
         raise RunError(f"{len(fitting)} runs begin with {name!r} in {runs}; {LISTS}")
-    why = f"no name begins so, and no preset of a run; {LISTS}"
+    why = f"no run's name begins with it, and no preset of that name was run; {LISTS}"
     if not known:
         why = "there is none yet; `ddptui run quickstart` makes one"
     with suppress(OSError):  # there is no home to look for presets in

@@ -1,10 +1,11 @@
 """Reads TOML files that may not be what they should: presets and the settings."""
 
-import os
+import errno
 from pathlib import Path
 from typing import Any
 
 from ddptui.config.toml import read_toml
+from ddptui.host.files import read_plain
 
 MOST_BYTES = 2**20
 
@@ -16,26 +17,19 @@ class TomlFileError(ValueError):
 def read_table(path: Path, what: str) -> dict[str, Any]:
     """The tables of a TOML file. what: what it should be, in words: a preset. Raises TomlFileError."""
     try:
-        return read_toml(_text_of(path, what))
-    except TomlFileError:
-        raise
+        text = read_plain(path, MOST_BYTES).decode("utf-8-sig")  # without a byte-order mark
+        return read_toml(text.replace("\r\n", "\n"))  # of Windows
     except OSError as error:
-        raise TomlFileError(f"{path}: cannot be read: {error.strerror}") from None
+        raise TomlFileError(f"{path}: {_why_not(error, what)}") from None
     except UnicodeDecodeError as error:
         raise TomlFileError(f"{path}: is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
     except (ValueError, RecursionError) as error:  # TOMLDecodeError, and what absurd numbers and nests raise
         raise TomlFileError(f"{path}: is not valid TOML: {error}") from None
 
 
-def _text_of(path: Path, what: str) -> str:
-    """The text of a file, without a byte-order mark. Raises OSError, TomlFileError."""
-    content: bytes | None = None
-    if path.is_file():
-        # not blocking: some files of /proc, which call themselves plain, would wait for news
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    if content is None:
-        raise TomlFileError(f"{path}: is not a plain file: replace it with one, or remove it")
-    if len(content) > MOST_BYTES:
-        raise TomlFileError(f"{path}: is not {what}: it is larger than {MOST_BYTES >> 20} MB")
-    return content.decode("utf-8-sig").replace("\r\n", "\n")  # of Windows
+def _why_not(error: OSError, what: str) -> str:
+    """Why a file cannot be read, and what to do."""
+    if error.errno == errno.EFBIG:
+        return f"is not {what}: {error.strerror}"
+    remedy = ": replace it with one, or remove it" if error.errno in (errno.EISDIR, errno.EINVAL) else ""
+    return f"cannot be read: {error.strerror}{remedy}"

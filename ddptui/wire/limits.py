@@ -11,6 +11,7 @@ MOST_OF_AN_ERROR = 16_384  # characters
 # The bounds are far wider than any rank needs: they keep a hostile or broken peer from filling disk and screen. No name
 # can move a terminal's cursor; an error can, so text/words.py escapes it where it is shown.
 Count = Annotated[int, Meta(ge=0, le=2**62)]  # ns, bytes, pids, too
+Moment = Annotated[int, Meta(ge=-(2**62), le=2**62)]  # ns on some clock, or from one clock to another
 RankNumber = Annotated[int, Meta(ge=0, lt=1024)]
 Number = Annotated[float, Meta(ge=-1.7e308, le=1.7e308)]  # finite: JSON has no other
 _INVISIBLE = r"\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"

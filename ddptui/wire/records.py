@@ -3,7 +3,7 @@
 from typing import Literal
 
 from ddptui.config.trial import Bottleneck, StartKind
-from ddptui.wire.limits import Name, Tagged
+from ddptui.wire.limits import Count, Moment, Name, Tagged
 from ddptui.wire.messages import RankMessage
 
 
@@ -44,7 +44,7 @@ ConsoleMessage = Stop | Alive | SetBottleneck | Probe | LastStep
 class Load(Tagged, frozen=True, kw_only=True):
     """How busy this host was until a moment, written twice a second."""
 
-    at_ns: int
+    at_ns: Moment
     busy: float  # cores, mean
     own: float  # of these, by the launch and the console
     s: float = 1.0  # over this time
@@ -57,8 +57,8 @@ class Launched(Tagged, frozen=True, kw_only=True):
     """A repeat of a trial was started: the first line of its journal."""
 
     trial: str
-    repeat: int
-    at_ns: int
+    repeat: Count
+    at_ns: Moment
     command: tuple[str, ...]
     start: StartKind = "cold"  # warm: ranks were forked from a process that has imported torch
     start_why: str = ""  # why it was cold, where the trial does not ask for it
@@ -70,7 +70,7 @@ class Launched(Tagged, frozen=True, kw_only=True):
 class Notice(Tagged, frozen=True, kw_only=True):
     """What a launch on other hosts waits for: nodes that are to join, or a job in a queue."""
 
-    at_ns: int
+    at_ns: Moment
     text: str
 
 
@@ -79,31 +79,31 @@ class Offset(Tagged, frozen=True, kw_only=True):
 
     rank: int
     clock: str
-    at_ns: int  # by the console's clock
-    offset_ns: int
-    error_ns: int
+    at_ns: Moment  # by the console's clock
+    offset_ns: Moment
+    error_ns: Count
 
 
 class Refused(Tagged, frozen=True, kw_only=True):
     """Frames or messages were refused, because no rank of this launch may send them. Written with the first one, and
     at the end if there were more."""
 
-    at_ns: int
-    count: int
+    at_ns: Moment
+    count: Count
     why: str  # of the first one
 
 
 class Injection(Tagged, frozen=True, kw_only=True):
     """The console has sent the ranks these delays, in place of all others; each rank applies them at its next step."""
 
-    at_ns: int
+    at_ns: Moment
     bottleneck: tuple[Bottleneck, ...]
 
 
 class Ended(Tagged, frozen=True, kw_only=True):
     """A repeat is over: the last line of its journal."""
 
-    at_ns: int
+    at_ns: Moment
     status: Literal["ok", "failed", "interrupted", "skipped"]  # skipped: the user went on to the next trial
     error: str | None = None
 

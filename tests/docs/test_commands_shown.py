@@ -144,6 +144,11 @@ def test_the_readme_names_every_command() -> None:
     assert unnamed(named_in((REPO / "README.md").read_text(encoding="utf-8")), main.commands) == []
 
 
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "Makefile"])
+def test_a_preset_is_run_by_the_command_run(page: str) -> None:
+    assert not re.search(r"ddptui --preset\b", (REPO / page).read_text(encoding="utf-8"))
+
+
 SYNOPSIS = """
     ddptui --preset NAME --no-ui   headless; --json: results.json
         --repeats N   launches

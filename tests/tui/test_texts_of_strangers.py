@@ -8,17 +8,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from textual.app import App, ComposeResult
 from textual.screen import Screen
 
-from ddptui.store.runs import Run
+from ddptui.analysis.results import ConfidenceInterval, Culprit
+from ddptui.run.playback import Playback
+from ddptui.store.runs import JOURNAL, Run
+from ddptui.text.words import printable
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.lab import Lab
+from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.texts import About
-from tests.support.builders import failure, journal, results_for, two_trials, write_preset, write_run
+from ddptui.wire.messages import Hello, Ready
+from ddptui.wire.records import Launched
+from tests.support.builders import (
+    ended,
+    failure,
+    journal,
+    results_for,
+    two_trials,
+    write_preset,
+    write_run,
+)
+from tests.tui import primitive_recordings
 from tests.tui.opened import opened, seen, toasts, until
+from tests.tui.recordings import ToldAsItGoes
 
 EVIL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\u202e[/]"
 LINK = "[click](https://example.org) ![x](http://a/b) <b>html</b> <!-- [/] -->"
@@ -59,13 +77,64 @@ def test_no_control_character_reaches_the_terminal(screen: Callable[[Path], Scre
             await until(pilot, lambda: "PWN" in seen(app))
             if screen is lab:
                 await pilot.press("G")
-            app.complain(EVIL, EVIL)  # type: ignore[attr-defined]
+            app.complain(EVIL, EVIL)
             await until(pilot, lambda: toasts(app))
             await until(pilot, lambda: seen(app).count("PWN") > 1)
             assert [char for char in seen(app) if not char.isprintable() and char != "\n"] == []
             await pilot.press("question_mark")
             await pilot.pause()
             assert [char for char in seen(app) if not char.isprintable() and char != "\n"] == []
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("name", ["[/b]", EVIL])
+def test_a_trial_of_a_journal_is_no_markup(name: str, tmp_path: Path) -> None:
+    preset = two_trials()
+    starting = [message for message in journal("b") if isinstance(message, Launched | Hello | Ready)]
+    run = write_run(tmp_path / "runs", preset, journal("a"), [*starting, ended("failed", "no step")])
+    path = run.repeat_folder("a", 1) / JOURNAL
+    path.write_text(path.read_text().replace('"trial":"a"', f'"trial":{json.dumps(name)}'))
+
+    async def check() -> None:
+        screen = RunScreen(Playback(run, preset))
+        async with opened(tmp_path, screen) as (app, pilot):
+            await pilot.press("space", "p", "full_stop")
+            screen.tick()
+            await pilot.press("n")  # to b, whose ranks are ready, but have made no step
+            screen.tick()
+            await pilot.pause()
+            assert f"the trial before: {printable(name)}" in seen(app)
+            assert [char for char in seen(app) if not char.isprintable() and char != "\n"] == []
+
+    asyncio.run(check())
+
+
+def test_a_phase_of_a_run_is_no_markup(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "runs")
+    found = results_for(run.preset(), journal("a"))
+    excess = ConfidenceInterval(estimate=1.0, low=1.0, high=1.0)
+    culprit = Culprit(rank=0, phase="[/b]", share=1.0, wait_caused_s=1.0, excess_s=excess)
+    assert found.trials[0].summary
+    found.trials[0] = replace(found.trials[0], summary=replace(found.trials[0].summary, culprit=culprit))
+
+    async def check() -> None:
+        async with opened(tmp_path, ResultScreen(*EndedRun(run, run.preset(), found)), (200, 50)) as (app, pilot):
+            await until(pilot, lambda: "rank 0 is late, in [/b]" in seen(app))
+
+    asyncio.run(check())
+
+
+def test_a_preset_of_primitives_is_no_markup(tmp_path: Path) -> None:
+    feed = ToldAsItGoes(primitive_recordings.playback())
+    feed.preset = replace(feed.preset, name="[/b]")
+
+    async def check() -> None:
+        screen = PrimitivesScreen(feed)
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.announce_end("failed")
+            await until(pilot, lambda: toasts(app))
+            assert [(toast.message, toast.markup) for toast in app._notifications] == [("[/b]: failed", False)]
 
     asyncio.run(check())
 

@@ -146,7 +146,7 @@ class PrimitivesScreen(Following, ExportableRun):
             title.show(self.place(), self.progress(feed, feed.now_ns(), self.pace(), under_way, calls))
 
     def announce_end(self, status: str) -> None:
-        self.notify(f"{self.feed.preset.name}: {status}", title="The run has ended", timeout=5)
+        self.notify(f"{printable(self.feed.preset.name)}: {status}", title="The run has ended", timeout=5, markup=False)
 
     @work
     async def _find_answer(self) -> None:

@@ -7,6 +7,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
+from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Log
 
@@ -18,6 +19,7 @@ from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.journal import LogTail
 from ddptui.text.drawing import series_kind
+from ddptui.text.words import printable
 from ddptui.tui.background import in_background
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.frame import PaneBar
@@ -141,7 +143,8 @@ class Panes(Container):
         watched, shown = picture.watched, picture.watched.shown
         if pane.id in OF_STEPS and (shown is not watched) != pane.has_class("-before"):
             pane.set_class(shown is not watched, "-before")
-            pane.border_subtitle = f"the trial before: {shown.live.trial}" if shown is not watched else ""
+            before = f"the trial before: {shown.live.trial}" if shown is not watched else ""
+            pane.border_subtitle = Content(printable(before))  # a journal's text is no markup
         match pane:
             case RankTable():
                 pane.show(watched, picture.states, watched.world_size(feed.preset))

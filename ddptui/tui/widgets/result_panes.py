@@ -2,11 +2,13 @@
 
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.content import Content
 from textual.widget import Widget
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.notes import in_short
+from ddptui.text.words import printable
 from ddptui.tui.widgets.comparison import Comparison, Verdict
 from ddptui.tui.widgets.tables import RankDetail
 from ddptui.tui.widgets.time_bars import TimeBars
@@ -51,7 +53,7 @@ class ResultPanes(Container):
         self.query_one(TimeBars).show(results, chosen)
         verdict, finding = self.query_one(Verdict), in_short(trial)
         verdict.show(results, preset, chosen)
-        verdict.border_title = f"{_title('verdict')}: {finding}" if finding else _title("verdict")
+        verdict.border_title = Content(": ".join(filter(None, [_title("verdict"), printable(finding)])))
         self.query_one(WhoWaits).show(trial)
         self.query_one(RankDetail).show(trial)
         self.make_room()

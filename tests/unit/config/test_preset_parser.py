@@ -182,7 +182,7 @@ def test_an_override_that_is_false_or_zero_still_counts() -> None:
         ("name", "a name of its own"),
         ("zzz", "--set zzz: unknown key"),
         ("ranks", "--set ranks: no such field; the number of ranks is world_size: --set world_size=1"),
-        ("data", "--set data: no such field; the data set is dataset: --set dataset=1"),
+        ("data", "--set data: no such field; the data set is dataset: --set dataset=…"),
         ("batch", "--set batch: no such field; the global batch is batch_size: --set batch_size=1"),
         ("length", "the length of training is epochs or steps: --set epochs=1 or --set steps=1"),
         ("repeats", "--set repeats: is no field of a trial: --repeats 1"),
@@ -194,6 +194,27 @@ def test_an_override_of_no_field_is_refused(tmp_path: Path, key: str, hint: str)
         load(str(path), {key: 1})
     assert str(refusal.value).startswith(f"{path}: --set {key}: ")
     assert hint in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "hint"),
+    [
+        ("length", "3 epochs", ": --set epochs=… or --set steps=…"),
+        ("length", [3], ": --set epochs=… or --set steps=…"),
+        ("length", 0, ": --set epochs=0 or --set steps=…"),
+        ("averages", "parameters", ": --set average=parameters or --set every=…"),
+        ("calls", 2.5, ": --set iterations=… or --set cell_s=2.5"),
+        ("data", "mnist", ": --set dataset=mnist"),
+        ("data", "my photos", ": --set dataset=…"),
+        ("sync_bn", True, ": --set sync_batchnorm=true"),
+        ("repeats", "3 times", ": --repeats N"),
+        ("repeats", 0, ": --repeats N"),
+    ],
+)
+def test_a_hint_repeats_a_value_only_if_it_fits(key: str, value: Any, hint: str) -> None:
+    with pytest.raises(TrialError) as refusal:
+        parse("mine", {"trial": [{}]}, {key: value})
+    assert str(refusal.value).endswith(hint)
 
 
 # The text that is kept with a run

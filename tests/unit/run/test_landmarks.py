@@ -11,6 +11,7 @@ from ddptui.run.landmarks import Course, Landmarks, Survey
 from ddptui.wire.records import Message
 from tests.support.builders import MS, ended, failed, hello, journal, launched, offset, ready, shown, step
 
+FAR = 10**400  # no float is as large
 BEGIN: list[Message] = [launched(), hello(0), hello(1)]
 
 
@@ -129,6 +130,15 @@ def test_a_launch_counts_from_its_first_step(moment: int, number: int) -> None:
 
 def test_of_a_trial_the_first_launch_is_meant() -> None:
     assert (COURSE.of_trial("a"), COURSE.of_trial("b"), COURSE.of_trial("c")) == (0, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("end_ns", "moment_ns", "share"),
+    [(100, FAR, 1), (100, -FAR, 0), (FAR, FAR, 1), (FAR, 5, 0), (-FAR, 5, 0), (100, 25, 0.25)],
+    ids=["after it", "before it", "its end", "its begin", "after an end before its begin", "in it"],
+)
+def test_a_moment_outside_the_run_is_at_its_begin_or_end(end_ns: int, moment_ns: int, share: float) -> None:
+    assert Course(0, end_ns, [launch("a", moment_ns, moment_ns)]).first_shares == [share]
 
 
 def test_a_run_without_launches_has_no_place_to_go_to() -> None:

@@ -1,5 +1,6 @@
 """A journal that was cut off, or spoilt, is read as far as it goes: never an error."""
 
+import json
 import os
 
 import msgspec
@@ -14,7 +15,7 @@ from ddptui.store.journal import LONGEST_MESSAGE
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run, RunError
 from ddptui.text.words import count
-from ddptui.wire.records import Message
+from ddptui.wire.records import Ended, Launched, Load, Message, Offset
 from tests.support.builders import journal, one_of_each, preset_of, write_run
 
 JOURNAL = [*one_of_each()[:-1], *journal("a")]
@@ -109,6 +110,20 @@ def test_a_line_nested_or_long_without_end_is_damage_like_any_other(run: Run, li
     number = len(JOURNAL) + 1
     what = f"line {number} cannot be read; {count(lost, 'line is', 'lines are')} missing"
     assert [what in note for note in unread] == [True] * bool(lost)
+
+
+@pytest.mark.parametrize("moment_ns", [10**400, -(10**400), 2**62 + 1], ids=["far", "long ago", "just beyond"])
+@pytest.mark.parametrize("of", [Launched, Load, Offset, Ended])
+def test_a_moment_beyond_all_clocks_is_damage_like_any_other(
+    run: Run, of: type[Launched | Load | Offset | Ended], moment_ns: int
+) -> None:
+    place = next(place for place, message in enumerate(JOURNAL) if isinstance(message, of))
+    before, spoilt, after = JOURNAL[:place], msgspec.to_builtins(JOURNAL[place]) | {"at_ns": moment_ns}, JOURNAL[place:]
+    lines = [*map(msgspec.json.encode, before), json.dumps(spoilt).encode(), *map(msgspec.json.encode, after)]
+    assert reread(run, b"".join(line + b"\n" for line in lines)) == before
+    unread: list[str] = []
+    assert list(run.messages("a", 1, unread)) == before
+    assert [f"line {place + 1} cannot be read" in note for note in unread] == [True]
 
 
 def test_a_journal_that_becomes_a_pipe_ends_its_replay(run: Run) -> None:

@@ -66,11 +66,32 @@ def test_what_is_wrong_with_it_is_said_in_one_line(file: Path, content: str | by
 
 def test_a_folder_or_a_pipe_in_its_place_is_refused(file: Path) -> None:
     file.mkdir(parents=True)
-    with pytest.raises(SettingsError, match=r"config\.toml: is not a plain file: replace it with one, or remove it"):
+    with pytest.raises(SettingsError, match=r"config\.toml: cannot be read: it is a folder, not a file: replace it"):
         load()
     file.rmdir()
     os.mkfifo(file)
-    with pytest.raises(SettingsError, match=r"config\.toml: is not a plain file"):
+    with pytest.raises(SettingsError, match=r"config\.toml: cannot be read: it is a pipe, a socket or a device, not"):
+        load()
+
+
+def test_a_link_to_nowhere_in_its_place_is_no_pipe(file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    file.symlink_to("nowhere")
+    with pytest.raises(SettingsError, match=r"config\.toml: cannot be read: No such file or directory"):
+        load()
+
+
+def test_a_pipe_that_replaces_it_at_the_last_moment_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(file, "refresh = 2")
+    really_open = os.open
+
+    def opened_late(path: Path, flags: int) -> int:
+        file.unlink()
+        os.mkfifo(file)
+        return really_open(path, flags)
+
+    monkeypatch.setattr(os, "open", opened_late)
+    with pytest.raises(SettingsError, match="a pipe, a socket or a device, not a plain file: replace it with one"):
         load()
 
 

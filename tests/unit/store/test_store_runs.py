@@ -419,14 +419,17 @@ def test_a_run_is_found_by_its_folder(runs: Path, tmp_path: Path, monkeypatch: p
     assert found.preset().name == "preset"  # it has no environment.json to tell more
 
 
+UNKNOWN = "no run's name begins with it, and no preset of that name was run; `ddptui runs` lists them"
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("20300102", "2 runs begin with '20300102' in {}; `ddptui runs` lists them"),
-        ("1999", "no run '1999' in {}: no name begins so, and no preset of a run; `ddptui runs` lists them"),
-        ("20300103", "no run '20300103' in {}: no name begins so, and no preset of a run; `ddptui runs` lists them"),
+        ("1999", f"no run '1999' in {{}}: {UNKNOWN}"),
+        ("20300103", f"no run '20300103' in {{}}: {UNKNOWN}"),
         ("quickstart", "no run 'quickstart' in {}: this preset has not been run yet; `ddptui run quickstart`"),
-        ("None", "no run 'None' in {}: no name begins so, and no preset of a run; `ddptui runs` lists them"),
+        ("None", f"no run 'None' in {{}}: {UNKNOWN}"),
     ],
 )
 def test_a_run_that_cannot_be_told_is_refused(runs: Path, name: str, message: str) -> None:
