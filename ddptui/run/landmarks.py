@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ddptui.analysis.clock_sync import Clocks
 from ddptui.wire.messages import Failed, Hello, Ready, Shown, Step, Timed
-from ddptui.wire.records import Ended, Launched, Message
+from ddptui.wire.records import Ended, Injection, Launched, Message
 
 OWN_CLOCK = ""  # the console's, also that of ranks on its host
 MOST_APART = 10_000  # steps that a rank may be ahead of another one; of more, the oldest are forgotten
@@ -27,6 +27,7 @@ class Landmarks(NamedTuple):
     end_ns: int  # the last message
     steps_ns: Sequence[int]  # all ranks had finished a step; ascending
     marks: Sequence[Launched | Ended] = ()
+    changes_ns: Sequence[int] = ()  # delays were put in or taken out by hand
 
 
 class Idle(NamedTuple):
@@ -49,6 +50,7 @@ class Survey:
         self._ready: dict[int, int] = {}  # by rank
         self._over: list[tuple[int | None, int]] = []  # sender and moment of each failure, and of the end
         self._marks: list[Launched | Ended] = []
+        self._changes: list[int] = []  # by the console's clock
 
     def add(self, message: Message) -> None:
         """Take the launch's next message."""
@@ -65,6 +67,8 @@ class Survey:
                 self._ready[message.rank] = message.at_ns
             case Failed():
                 self._over.append((message.rank, message.at_ns))
+            case Injection():
+                self._changes.append(message.at_ns)
             case Launched() | Ended():
                 self._marks.append(message)
                 if isinstance(message, Ended):
@@ -79,7 +83,8 @@ class Survey:
         # Without such a step there is to see that ranks were ready and stood still, or that they failed before.
         first_ns = steps_ns[0] if steps_ns else max(ready_ns) if ready_ns else min(over_ns, default=end_ns)
         trial = next((mark.trial for mark in self._marks if isinstance(mark, Launched)), "")
-        return Landmarks(trial, min(first_ns, end_ns), end_ns, steps_ns, self._marks)
+        changes_ns = [to_console(None, at_ns) for at_ns in self._changes]
+        return Landmarks(trial, min(first_ns, end_ns), end_ns, steps_ns, self._marks, changes_ns)
 
     def _finished(self, rank: int, step: int, end_ns: int) -> None:
         if rank not in self._ranks:
@@ -126,6 +131,7 @@ class Course:
         self.launches = launches
         self.firsts_ns = [launch.first_ns for launch in launches]
         self.first_shares = [self.share(first_ns) for first_ns in self.firsts_ns]
+        self.change_shares = [self.share(at_ns) for launch in launches for at_ns in launch.changes_ns]
         self._idle = list(_idle(begin_ns, launches))
 
     def share(self, moment_ns: int) -> float:

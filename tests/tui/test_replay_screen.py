@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from ddptui.run.playback import Playback
@@ -20,7 +21,7 @@ from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.frame import PaneBar
 from ddptui.tui.widgets.panes import TITLES, Panes
-from ddptui.tui.widgets.replay_bar import ReplayBar
+from ddptui.tui.widgets.replay_bar import PACE, PERCENT, ReplayBar
 from tests.tui import primitive_recordings
 from tests.tui.opened import opened, seen, toasts, until
 from tests.tui.recordings import RECORDED, Clock, ToldAsItGoes, playback
@@ -267,3 +268,22 @@ def test_the_bar_takes_one_line(tmp_path: Path, size: tuple[int, int]) -> None:
         assert "late (2 of 3)" in seen(app).splitlines()[0]
 
     play(tmp_path, scenario, size)
+
+
+def test_the_bar_shows_where_delays_were_changed() -> None:
+    bar = ReplayBar()
+
+    class Shown(App[None]):
+        def compose(self) -> ComposeResult:
+            yield bar
+
+    async def check() -> None:
+        app = Shown()
+        async with app.run_test(size=(80, 24)) as pilot:
+            bar.show(0.5, [0.0], [0.25, 0.75], "replay × 1")
+            await pilot.pause()
+            line = str(bar.render())
+            cells = bar.size.width - PERCENT - PACE
+            assert [at for at, sign in enumerate(line[:cells]) if sign == "b"] == [int(cells * 0.25), int(cells * 0.75)]
+
+    asyncio.run(check())

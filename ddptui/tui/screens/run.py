@@ -119,7 +119,8 @@ class RunScreen(Delaying):
             self.refresh_bindings()
         if isinstance(self.feed, Playback):
             course = self.feed.course
-            self.query_one(ReplayBar).show(course.share(picture.now_ns), course.first_shares, self.pace())
+            share = course.share(picture.now_ns)
+            self.query_one(ReplayBar).show(share, course.first_shares, course.change_shares, self.pace())
         if isinstance(self.feed, Session):
             live, preset = self.watched.live, self.feed.preset
             launches = headline.launches(preset, live)

@@ -8,7 +8,7 @@ import pytest
 from ddptui.analysis.clock_sync import Clocks
 from ddptui.run import landmarks
 from ddptui.run.landmarks import Course, Landmarks, Survey
-from ddptui.wire.records import Message
+from ddptui.wire.records import Injection, Message
 from tests.support.builders import MS, ended, failed, hello, journal, launched, offset, ready, shown, step
 
 FAR = 10**400  # no float is as large
@@ -145,3 +145,11 @@ def test_a_run_without_launches_has_no_place_to_go_to() -> None:
     empty = Course(0, 0, [])
     assert (empty.step(0, 1), empty.advance(0, 5), empty.back(0, 5), empty.launch(0)) == (0, (5, 0), -5, -1)
     assert empty.share(0) == 0
+
+
+def test_changes_by_hand_are_noted_with_their_moments() -> None:
+    changed = [Injection(at_ns=at_ms * MS, bottleneck=()) for at_ms in (3_150, 3_300)]
+    found = noted([*journal()[:-1], *changed, journal()[-1]])
+    assert list(found.changes_ns) == [3_150 * MS, 3_300 * MS]
+    course = Course(3_000 * MS, 4_000 * MS, [found])
+    assert course.change_shares == [0.15, 0.3]
