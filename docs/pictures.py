@@ -23,7 +23,6 @@ from ddptui.engines.local.foreign import Terms
 from ddptui.host.machine import describe
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
-from ddptui.run.timeline import Timeline
 from ddptui.store.outcomes import results_of
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
@@ -31,7 +30,6 @@ from ddptui.text.units import S
 from ddptui.tui.app import Console
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.wire.records import Launched
 from docs.moving import Frame, moving
 
 HERE = Path(__file__).parent
@@ -87,7 +85,7 @@ async def picture_of_watching(run: Run) -> str:
     app = Console(run.folder.parent)
     async with app.run_test(size=SIZE) as pilot:
         await app.push_screen(screen)
-        begin_ns, end_ns = launch_ns(run, preset.trials[0].name)
+        begin_ns, end_ns = launch_ns(told, preset.trials[0].name)
         told.go_to(begin_ns + round(SEEN * (end_ns - begin_ns)))
         screen.tick()
         await pilot.pause()
@@ -103,7 +101,7 @@ async def pictures(run: Run, trial: str, runs: Path) -> list[str]:
     app = Console(runs)
     async with app.run_test(size=SIZE) as pilot:
         await app.push_screen(screen)
-        begin_ns, end_ns = launch_ns(run, trial)
+        begin_ns, end_ns = launch_ns(told, trial)
         for moment_ns in range(begin_ns, end_ns, int(FRAME_S * told.speed * S)):
             told.go_to(moment_ns)
             screen.tick()
@@ -114,16 +112,11 @@ async def pictures(run: Run, trial: str, runs: Path) -> list[str]:
         return [*taken, app.export_screenshot(title="ddptui", simplify=True)]
 
 
-def launch_ns(run: Run, trial: str) -> tuple[int, int]:
-    """When the first launch of a trial began and ended, in console time."""
-    moments: list[int] = []
-    is_meant = False
-    for at_ns, message in Timeline(run, run.preset(), []):
-        if isinstance(message, Launched):
-            is_meant = (message.trial, message.repeat) == (trial, 1)
-        if is_meant:
-            moments.append(at_ns)
-    return moments[0], moments[-1]
+def launch_ns(told: Playback, trial: str) -> tuple[int, int]:
+    """When the first launch of a trial had made its first step, and when it ended, in console time."""
+    number = told.course.of_trial(trial)
+    assert number is not None
+    return told.course.launches[number].first_ns, told.course.launches[number].end_ns
 
 
 if __name__ == "__main__":
