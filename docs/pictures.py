@@ -113,10 +113,11 @@ async def pictures(run: Run, trial: str, runs: Path) -> list[str]:
 
 
 def launch_ns(told: Playback, trial: str) -> tuple[int, int]:
-    """When the first launch of a trial had made its first step, and when it ended, in console time."""
+    """When the first launch of a trial had warmed up, and when it ended, in console time."""
     number = told.course.of_trial(trial)
     assert number is not None
-    return told.course.launches[number].first_ns, told.course.launches[number].end_ns
+    launch = told.course.launches[number]
+    return launch.steps_ns[len(launch.steps_ns) // 20], launch.end_ns
 
 
 if __name__ == "__main__":
