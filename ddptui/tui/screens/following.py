@@ -29,7 +29,7 @@ RUN_KEYS = (
     bound("stop", "stop", "Stop", tooltip="Stop the run; what is finished is kept"),
 )
 REPLAY_KEYS = (
-    bound("more", "faster(1)", "Faster", tooltip="Replay faster"),
+    bound("more", "faster(1)", "Faster", show=False, tooltip="Replay faster"),
     bound("less", "faster(-1)", "Slower", show=False, tooltip="Replay slower"),
 )
 BACK_KEYS = (  # at any time one of them does something: see `check_action`

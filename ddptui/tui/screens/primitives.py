@@ -72,6 +72,7 @@ class PrimitivesScreen(Following, ExportableRun):
         bound("trial", "trial(0)", "Trial", tooltip="The next trial"),
         *(Binding(str(n), f"trial({n})", "Trial by its number", show=False) for n in range(1, MOST_TRIALS + 1)),
     ]
+    SPARE_KEYS = ("faster(1)", "faster(-1)")
     REPLAY_ACTIONS = (*Following.REPLAY_ACTIONS, "hold")
 
     _list = query_one(PrimitiveList)

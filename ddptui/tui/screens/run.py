@@ -45,7 +45,7 @@ class RunScreen(Delaying):
         bound("step_back", "step(-1)", "Step back", show=False, tooltip=STEP),
         bound("next", "launch(1)", "Trial", show=False, tooltip=TRIAL),
         bound("before", "launch(-1)", "Trial before", show=False, tooltip=TRIAL),
-        Binding("left", "seek(-5)", "Seek", key_display="← →", tooltip="Replay: go 5 s back"),
+        Binding("left", "seek(-5)", "Seek", show=False, key_display="← →", tooltip="Replay: go 5 s back"),
         Binding("right", "seek(5)", "Seek", show=False, tooltip="Replay: go 5 s on"),
         *REPLAY_KEYS,
         Binding("enter", "results", "Results", tooltip="The results; a training without an end, it ends first"),
@@ -57,7 +57,7 @@ class RunScreen(Delaying):
         Binding("tab", "next_pane(1)", "Next pane", show=False, system=True),  # also one that has no room beside others
         Binding("shift+tab", "next_pane(-1)", "Pane before", show=False, system=True),
     ]
-    SPARE_KEYS = ("faster(-1)", "step(1)", "launch(1)")
+    SPARE_KEYS = ("faster(1)", "faster(-1)", "seek(-5)", "step(1)", "launch(1)")
     REPLAY_ACTIONS = (*Delaying.REPLAY_ACTIONS, "step", "launch", "tenth")
 
     feed: Session | Playback
