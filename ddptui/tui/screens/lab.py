@@ -150,9 +150,15 @@ class Lab(LabScreen):
         self._list.fill(presets, broken, own_presets.own_names())
 
     def _show_estimates(self) -> None:
-        notes = {name: str(estimate(preset, self._past.results) or "–") for name, preset in self._presets.items()}
+        notes = {name: self._note(preset) for name, preset in self._presets.items()}
         changed = [name for name, changes in self._changes.items() if changes]
         self._list.show_notes(notes, changed)
+
+    def _note(self, preset: Preset) -> str:
+        """Return how long a preset takes, in few cells: its title stands beside that."""
+        if any(trial.trains_until_stopped for trial in preset.trials):
+            return "no end"
+        return str(estimate(preset, self._past.results) or "–")
 
     @on(PresetList.Chosen)
     def _show(self, chosen: PresetList.Chosen) -> None:
