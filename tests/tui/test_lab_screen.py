@@ -547,6 +547,7 @@ def test_what_else_keeps_this_machine_busy_is_said_before_a_run_and_as_it_starts
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lab, "LOOK_EVERY_S", 0.6)
+    monkeypatch.setattr(lab, "descendants", list)  # the busy processes are of this one, and shall be strangers to it
 
     async def played() -> None:
         async with opened(Path("no-such-folder"), watch_load=True) as (app, pilot):

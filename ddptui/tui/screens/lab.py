@@ -122,12 +122,12 @@ class Lab(LabScreen):
     async def _look_at_load(self) -> None:
         """Say which other program will disturb a run that is started now."""
         if not self.is_active:
+            self._meter = None  # its next reading would include a run, whose ranks have ended by then
             return
         if self._meter is None:
             self._meter = await in_background(partial(LoadMeter, descendants, MOST_OTHER_LOAD))
         for load in await in_background(self._meter.read):
-            # A longer reading includes a run that was under way, whose ranks have ended.
-            self._busy = busy_now(load) if load.s < 2 * LOOK_EVERY_S else ""
+            self._busy = busy_now(load)
             self._show_title()
 
     def _show_title(self) -> None:
