@@ -38,7 +38,7 @@ class Estimate(NamedTuple):
 
 def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
     """The estimate for a whole run of a preset. past: earlier results, newest first. None: nothing similar was run."""
-    if any(trial.trains_until_stopped for trial in preset.trials):
+    if preset.has_no_end:
         return Estimate(math.inf)
     launches = [_launch(trial, preset, past) for trial in preset.trials]
     known = [launch for launch in launches if launch is not None]

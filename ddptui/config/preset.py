@@ -41,6 +41,11 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
         """The baseline."""
         return next(trial for trial in self.trials if trial.name == self.baseline)
 
+    @property
+    def has_no_end(self) -> bool:
+        """Whether a trial trains until the user stops it."""
+        return any(trial.trains_until_stopped for trial in self.trials)
+
 
 OF_SLURM = ("tasks", *OF_SBATCH, "options")
 OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")

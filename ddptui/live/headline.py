@@ -136,7 +136,7 @@ def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
     """Seconds until the run ends; None if that is not known yet."""
     if live.began_ns is None or live.status == "interrupted":
         return None
-    if any(trial.trains_until_stopped for trial in preset.trials):
+    if preset.has_no_end:
         return None
     to_come = launches(preset, live) - live.finished
     finished = live.finished - live.resumed  # of this session, as began_ns is

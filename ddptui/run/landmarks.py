@@ -8,13 +8,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ddptui.analysis.clock_sync import Clocks
+from ddptui.analysis.clock_sync import FAR_NS, Clocks
 from ddptui.wire.messages import Failed, Hello, Ready, Shown, Step, Timed
 from ddptui.wire.records import Ended, Injection, Launched, Message
 
 OWN_CLOCK = ""  # the console's, also that of ranks on its host
 MOST_APART = 10_000  # steps that a rank may be ahead of another one; of more, the oldest are forgotten
-FAR_NS = 2**62  # no moment of an intact journal is further away
 
 ToConsole = Callable[[int | None, int], int]  # a sender's moment by its own clock, in ns, by the console's
 

@@ -10,10 +10,9 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.host.folders import lab_root
 from ddptui.store.presets import as_toml, folders, preset_paths
+from ddptui.store.trash import STAMP_FORMAT, TRASH
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-TRASH = ".ddptui-trash"  # in the folder of the user's presets, as in a folder of runs
-STAMP_FORMAT = "%Y%m%d-%H%M%S.%f"  # of a deletion, in UTC: deletions sorted by name are in order
 
 
 def path_of(name: str) -> Path:

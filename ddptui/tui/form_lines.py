@@ -6,11 +6,11 @@ from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
+from ddptui.config.delays import LINK
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import literal, parse_assignment
 from ddptui.text.words import printable
 
-LINK = "link"  # the one bottleneck that is no delay
 NOTHING_IN = "[]"  # the value of a field without bottlenecks or faults
 REST = "rest"  # further fields, as words KEY=VALUE
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

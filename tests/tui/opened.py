@@ -1,7 +1,7 @@
 """The console with one of its screens open, and what is to be seen of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from textual.theme import BUILTIN_THEMES
 
 from ddptui.tui.app import Console
 from ddptui.tui.screens.lab import Lab
+from ddptui.tui.widgets.fields import InjectedFields
 
 FEW = ("textual-dark", "textual-light", "ansi-dark")
 OTHERS = [theme for theme in BUILTIN_THEMES if theme not in FEW]
@@ -45,6 +46,23 @@ async def opened(
         await app.mounted
         await pilot.pause()
         yield app, pilot
+
+
+Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
+
+
+def play_in_lab(scenario: Scenario, size: tuple[int, int] = (120, 40), *, runs: Path = Path("no-such-folder")) -> None:
+    """Open the Lab. The scenario begins when everything is there, the fields of the form, too."""
+
+    async def played() -> None:
+        async with opened(runs, size=size) as (app, pilot):
+            lab = app.screen
+            assert isinstance(lab, Lab)
+            await until(pilot, lambda: "torch" in seen(app) and lab.query(InjectedFields))
+            await pilot.pause()
+            await scenario(app, pilot, lab)
+
+    asyncio.run(played())
 
 
 async def until(pilot: Pilot[Any], happened: Callable[[], object]) -> None:

@@ -1,7 +1,5 @@
 """The form has every field of a trial: the common ones at once, the others in groups that unfold; and bottlenecks."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
@@ -14,13 +12,12 @@ from ddptui.store.presets import load
 from ddptui.tui.app import Console
 from ddptui.tui.groups import COMMON, GROUPS, LABELS, ORDER, REPEATS, meaningful
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.fields import Field, InjectedFields, InjectedLine
+from ddptui.tui.widgets.fields import Field, InjectedLine
 from ddptui.tui.widgets.lists import PresetList
 from ddptui.tui.widgets.tables import LEFT, TrialTable
 from ddptui.tui.widgets.trial_form import Group, GroupTitle, TrialForm
-from tests.tui.opened import opened, seen, until
+from tests.tui.opened import play_in_lab, seen, until
 
-Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
 SIZES = [(60, 16), (80, 24), (120, 40)]
 LEFT_OUT = {
     "name": "every trial has a name of its own",
@@ -43,18 +40,6 @@ at = "data"
 ranks = [0]
 sleep_ms = 5
 """
-
-
-def play(scenario: Scenario, size: tuple[int, int] = (120, 40)) -> None:
-    async def played() -> None:
-        async with opened(Path("no-such-folder"), size=size) as (app, pilot):
-            lab = app.screen
-            assert isinstance(lab, Lab)
-            await until(pilot, lambda: "torch" in seen(app) and lab.query(InjectedFields))
-            await pilot.pause()
-            await scenario(app, pilot, lab)
-
-    asyncio.run(played())
 
 
 @pytest.fixture
@@ -123,7 +108,7 @@ def test_a_group_is_made_only_when_it_is_first_unfolded() -> None:
         assert [group.group for group in lab.query(Group) if group.children] == ["Optimizer"]
         assert {each.id for each in lab.query("Group Field").results(Field)} == {*GROUPS["Optimizer"]}
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -148,7 +133,7 @@ def test_a_group_is_unfolded_filled_in_and_folded_by_keyboard(size: tuple[int, i
         assert "--set lr=0.125" in command(lab)
         assert not field(lab, "lr").region.height
 
-    play(scenario, size)
+    play_in_lab(scenario, size)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -178,7 +163,7 @@ def test_a_group_is_unfolded_and_filled_in_with_the_mouse(size: tuple[int, int])
         await pilot.click(title(lab, "Model"))
         await until(pilot, lambda: not field(lab, "compile").region.height)
 
-    play(scenario, size)
+    play_in_lab(scenario, size)
 
 
 def test_the_change_in_a_folded_group_is_marked_and_stays_with_its_preset() -> None:
@@ -192,7 +177,7 @@ def test_the_change_in_a_folded_group_is_marked_and_stays_with_its_preset() -> N
         assert field(lab, "batch_size").text == "32"
         assert "▾ Data *" in seen(app)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_what_a_refusal_is_about_is_unfolded_by_enter() -> None:
@@ -206,7 +191,7 @@ def test_what_a_refusal_is_about_is_unfolded_by_enter() -> None:
         assert "▾ Devices !" in seen(app)
         assert 'threads: expected an integer, got "many"' in seen(app)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_only_groups_and_fields_that_mean_something_are_offered() -> None:
@@ -226,7 +211,7 @@ def test_only_groups_and_fields_that_mean_something_are_offered() -> None:
         await unfold(pilot, lab, "Sizes")
         assert field(lab, "composites").display
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_each_field_has_an_answer_of_its_kind() -> None:
@@ -237,7 +222,7 @@ def test_each_field_has_an_answer_of_its_kind() -> None:
         assert {"amp", "compile", "device", "mistake", "launch", "fault", "optimizer"} <= chosen
         assert not {"lr", "shape", "operations", "composites", "data_dir", "command", "epochs"} & chosen
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_words_with_commas_and_words_of_a_shell_become_lists() -> None:
@@ -251,7 +236,7 @@ def test_words_with_commas_and_words_of_a_shell_become_lists() -> None:
         await choose(pilot, lab, "quickstart")
         assert field(lab, "shape").text == "1, 28, 28"
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def made(lab: Lab) -> Preset:
@@ -278,7 +263,7 @@ def test_a_bottleneck_goes_to_the_trials_that_can_have_it_and_the_table_says_why
         await answer(pilot, lab, "bottleneck", "none")
         assert reasons(lab) == {}
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 @pytest.mark.parametrize("name", ["launch-modes", "primitives-see", "bottleneck-where", "slow-link", "who-waits"])
@@ -290,7 +275,7 @@ def test_every_kind_of_preset_takes_a_bottleneck(name: str) -> None:
             await answer(pilot, lab, "at", "link")
         assert any(trial.bottleneck for trial in made(lab).trials)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_two_delays_of_a_preset_are_two_lines_of_the_form(two_delays: Path) -> None:
@@ -306,7 +291,7 @@ def test_two_delays_of_a_preset_are_two_lines_of_the_form(two_delays: Path) -> N
         assert first == Bottleneck(at="backward", ranks=(1,), sleep_ms=30, from_step=5)
         assert second == load(str(two_delays)).trials[1].bottleneck[1]
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -338,7 +323,7 @@ def test_lines_are_added_and_removed_by_keyboard(size: tuple[int, int]) -> None:
         assert field(lab, "bottleneck").text == "none"
         assert "--set 'bottleneck=[]'" in command(lab)
 
-    play(scenario, size)
+    play_in_lab(scenario, size)
 
 
 def test_a_fault_is_put_in_with_the_mouse() -> None:
@@ -357,7 +342,7 @@ def test_a_fault_is_put_in_with_the_mouse() -> None:
         await pilot.click("#another")
         await until(pilot, lambda: len(made(lab).trials[0].fault) == 2)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_the_form_itself_is_never_a_stop_of_the_tab_key() -> None:
@@ -366,7 +351,7 @@ def test_the_form_itself_is_never_a_stop_of_the_tab_key() -> None:
         assert {*meaningful(load("quickstart"))} > {"lr"}
         assert not [each for each in form.query("#all, #fields, #titles, Group") if each.can_focus]
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 @pytest.mark.parametrize(
@@ -386,4 +371,4 @@ def test_a_bottleneck_that_cannot_be_is_there_when_one_comes_back(rest: str, two
             assert field(lab, "rest").answer.value == rest
             assert str(lab.query_one("#reason", Static).content) == why
 
-    play(scenario)
+    play_in_lab(scenario)

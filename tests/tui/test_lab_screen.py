@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -21,15 +21,14 @@ from ddptui.tui.app import Console
 from ddptui.tui.screens import lab
 from ddptui.tui.screens.dialogs import Confirm, NamePreset
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.fields import Field, InjectedFields
+from ddptui.tui.widgets.fields import Field
 from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns
 from ddptui.tui.widgets.tables import TrialTable
 from ddptui.tui.widgets.trial_form import TrialForm
 from tests.support.builders import journal, two_trials, write_run
 from tests.support.load import busy_processes
-from tests.tui.opened import each_theme, opened, seen, toasts, until
+from tests.tui.opened import each_theme, opened, play_in_lab, seen, toasts, until
 
-Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
 NASTY = 'title = "[/b] \\u001b[31m"\ngroup = "[link"\nabout = "[/] \\u001b]0;x\\u0007"\n[[trial]]\nname = "a"\n'
 
 
@@ -50,20 +49,6 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "config" / "ddptui" / "presets"
-
-
-def play(scenario: Scenario, runs: Path = Path("no-such-folder"), size: tuple[int, int] = (120, 40)) -> None:
-    """Begins when everything is there."""
-
-    async def played() -> None:
-        async with opened(runs, size=size) as (app, pilot):
-            lab = app.screen
-            assert isinstance(lab, Lab)
-            await until(pilot, lambda: "torch" in seen(app) and lab.query(InjectedFields))
-            await pilot.pause()
-            await scenario(app, pilot, lab)
-
-    asyncio.run(played())
 
 
 def field(lab: Lab, key: str) -> Field:
@@ -108,7 +93,7 @@ def test_a_preset_is_shown_with_its_text_its_trials_and_its_commands() -> None:
         await pilot.press("g")
         assert "quickstart" in command(lab)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_the_command_is_the_highlighted_trials() -> None:
@@ -118,7 +103,7 @@ def test_the_command_is_the_highlighted_trials() -> None:
         assert "trial ddp:" in seen(app)
         assert "strategy=ddp" in seen(app)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_the_filter_finds_names_titles_and_groups_and_goes_again() -> None:
@@ -138,7 +123,7 @@ def test_the_filter_finds_names_titles_and_groups_and_goes_again() -> None:
         await pilot.press("escape", "slash", *"Launch")
         assert lab.query_one(PresetChooser).option_count > 2
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_enter_runs_what_the_cursor_is_on(started: Started) -> None:
@@ -146,7 +131,7 @@ def test_enter_runs_what_the_cursor_is_on(started: Started) -> None:
         await pilot.press(*"jjjjjj", "enter")
         await until(pilot, lambda: started)
 
-    play(scenario)
+    play_in_lab(scenario)
     assert [preset.name for preset in started] == ["launch-modes"]
 
 
@@ -160,7 +145,7 @@ def test_keys_may_be_faster_than_messages(started: Started) -> None:
         assert last is not None
         assert started[0].name == last.id
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_what_takes_long_before_a_start_leaves_the_screen_alive(
@@ -183,7 +168,7 @@ def test_what_takes_long_before_a_start_leaves_the_screen_alive(
         woken.set()
         await until(pilot, lambda: started)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 SLOW = 'title = "t"\n[[trial]]\nname = "a"\nbottleneck = [{ at = "link", ranks = [1], mbit = 10 }]\n'
@@ -209,7 +194,7 @@ def test_whether_links_can_be_slow_is_tried_beside_the_screen(own: Path, monkeyp
         await until(pilot, lambda: reason(lab))
         assert "no rights for a slow link" in reason(lab)
 
-    play(scenario)
+    play_in_lab(scenario)
     links._tried.cache_clear()
 
 
@@ -224,7 +209,7 @@ def test_a_field_that_would_help_is_said_to_be_in_the_form(started: Started, mon
         await until(pilot, lambda: toasts(app))
         assert "the form has that field, too" in toasts(app)[0]
 
-    play(scenario)
+    play_in_lab(scenario)
     assert not started
 
 
@@ -247,7 +232,7 @@ def test_a_change_is_shown_run_and_copied(started: Started) -> None:
         await until(pilot, lambda: started)
         assert app.clipboard == command(lab)
 
-    play(scenario)
+    play_in_lab(scenario)
     (preset,) = started
     assert preset.repeats == 4
     assert {trial.bottleneck[0].sleep_ms for trial in preset.trials} == {25}
@@ -270,7 +255,7 @@ def test_a_refusal_is_said_at_once_and_enter_points_to_it(started: Started) -> N
         assert field(lab, "epochs").text is None
         assert command(lab) == "ddptui run quickstart --no-ui"
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_a_model_of_torchvision_can_be_chosen() -> None:
@@ -279,7 +264,7 @@ def test_a_model_of_torchvision_can_be_chosen() -> None:
         assert reason(lab) == ""
         assert "--set model=resnet18" in command(lab)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_every_preset_keeps_its_own_changes() -> None:
@@ -292,7 +277,7 @@ def test_every_preset_keeps_its_own_changes() -> None:
         assert command(lab) == "ddptui run quickstart --repeats 7 --no-ui"
         assert field(lab, "repeats").text == "7"
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_the_form_asks_for_steps_where_steps_are_counted() -> None:
@@ -303,7 +288,7 @@ def test_the_form_asks_for_steps_where_steps_are_counted() -> None:
         await answer(pilot, lab, "steps", "30")
         assert "--set steps=30" in command(lab)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_a_changed_preset_is_saved_as_ones_own(own: Path) -> None:
@@ -331,7 +316,7 @@ def test_a_changed_preset_is_saved_as_ones_own(own: Path) -> None:
         assert "(changed)" not in seen(app)
         assert toasts(app) == [str(own / "quickstart-mine.toml")]
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_nothing_is_replaced_unasked(own: Path) -> None:
@@ -351,7 +336,7 @@ def test_nothing_is_replaced_unasked(own: Path) -> None:
             await app.workers.wait_for_complete()
             assert load(str(own / "quick.toml")).repeats == repeats
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_where_nothing_can_be_written_that_is_said(own: Path) -> None:
@@ -365,7 +350,7 @@ def test_where_nothing_can_be_written_that_is_said(own: Path) -> None:
         await until(pilot, lambda: toasts(app))
         assert "cannot be written" in toasts(app)[0]
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> None:
@@ -388,7 +373,7 @@ def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> N
         await until(pilot, lambda: seen(app).count("[/b] \\x1b[31m") == 2)
         assert "\x1b" not in seen(app)
 
-    play(scenario)
+    play_in_lab(scenario)
     assert not started
 
 
@@ -401,7 +386,7 @@ def test_where_the_reason_is_not_seen_it_is_said_once_however_often_somebody_tri
         await pilot.press("enter", "enter", "enter")
         assert ["wrong: unknown key" in words for words in toasts(app)] == [True]
 
-    play(scenario, size=(80, 24))
+    play_in_lab(scenario, size=(80, 24))
     assert not started
 
 
@@ -425,7 +410,7 @@ def test_recent_runs_are_listed_timed_and_opened(tmp_path: Path, monkeypatch: py
         await pilot.pause()
         assert [run.name for run in asked] == [run.name]
 
-    play(scenario, tmp_path)
+    play_in_lab(scenario, runs=tmp_path)
 
 
 def test_runs_that_were_made_meanwhile_are_there_on_coming_back(tmp_path: Path) -> None:
@@ -438,7 +423,7 @@ def test_runs_that_were_made_meanwhile_are_there_on_coming_back(tmp_path: Path) 
         app.pop_screen()
         await until(pilot, lambda: lab.query_one(RecentRuns).runs)
 
-    play(scenario, tmp_path)
+    play_in_lab(scenario, runs=tmp_path)
 
 
 RARE_SIZES = [pytest.param(size, marks=pytest.mark.rare) for size in ((120, 40), (120, 24), (80, 50))]
@@ -453,7 +438,7 @@ def test_all_that_has_the_focus_can_be_seen_at_every_size(size: tuple[int, int])
             await pilot.press(key)
             await until(pilot, lambda words=words: words in seen(app) and app.focused and app.focused.region.height)
 
-    play(scenario, size=size)
+    play_in_lab(scenario, size=size)
 
 
 def test_at_80_by_24_there_is_one_pane_at_a_time() -> None:
@@ -466,7 +451,7 @@ def test_at_80_by_24_there_is_one_pane_at_a_time() -> None:
         await pilot.press("escape")
         await until(pilot, lambda: "Last runs" in seen(app))
 
-    play(scenario, size=(80, 24))
+    play_in_lab(scenario, size=(80, 24))
 
 
 def test_the_footer_has_six_keys_at_most() -> None:
@@ -477,7 +462,7 @@ def test_the_footer_has_six_keys_at_most() -> None:
             shown = {binding.binding.action for binding in lab.active_bindings.values() if binding.binding.show}
             assert len(shown - {"command_palette"}) <= 6, shown
 
-    play(scenario, size=(80, 24))
+    play_in_lab(scenario, size=(80, 24))
 
 
 def test_no_size_breaks_it() -> None:
@@ -488,7 +473,7 @@ def test_no_size_breaks_it() -> None:
             await pilot.pause()
         assert "quickstart" in seen(app)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 @each_theme
@@ -500,7 +485,7 @@ def test_no_theme_breaks_it(themes: Iterable[str]) -> None:
             await pilot.pause()
         assert "quickstart" in seen(app)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_in_an_open_list_what_the_preset_has_is_told_from_the_choice_of_the_same_name() -> None:
@@ -516,7 +501,7 @@ def test_in_an_open_list_what_the_preset_has_is_told_from_the_choice_of_the_same
         await pilot.press("escape")
         assert select.prompt == "gradients"
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_ones_own_presets_come_last_in_their_group(own: Path) -> None:
@@ -529,7 +514,7 @@ def test_ones_own_presets_come_last_in_their_group(own: Path) -> None:
         await pilot.press("k")
         assert lab.query_one(PresetList).chosen == "playground"
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_a_select_still_says_what_the_preset_has() -> None:
@@ -540,7 +525,7 @@ def test_a_select_still_says_what_the_preset_has() -> None:
         await choose(pilot, lab, "who-waits")
         assert field(lab, "model").answer.prompt == load("who-waits").trials[0].model  # type: ignore[union-attr]
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_what_else_keeps_this_machine_busy_is_said_before_a_run_and_as_it_starts(

@@ -24,8 +24,8 @@ from tests.tui.recordings import ToldAsItGoes, moment_s, playback
 
 
 def bindings() -> Iterator[tuple[str, str, Binding]]:
-    """Each binding of a screen or a widget of ours, with its class and its key; those of questions are the initials of
-    their buttons."""
+    """Each binding of a screen or a widget of ours, with its class and its key. Dialogs are left out: their letters are
+    the initials of their buttons."""
     for room in (screens, widgets):
         for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
             for thing in vars(importlib.import_module(module.name)).values():

@@ -1,7 +1,5 @@
 """The Lab's list: one's own presets are marked, renamed, deleted, and brought back."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
@@ -13,13 +11,12 @@ from ddptui.tui.app import Console
 from ddptui.tui.screens.dialogs import Confirm, NamePreset
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.fields import Field, InjectedFields
+from ddptui.tui.widgets.fields import Field
 from ddptui.tui.widgets.lists import PresetChooser, PresetList
 from ddptui.tui.widgets.texts import About
-from tests.tui.opened import opened, seen, toasts, until
+from tests.tui.opened import play_in_lab, seen, toasts, until
 from tests.tui.recordings import ToldAsItGoes, moment_s, playback
 
-Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
 TEXT = 'title = "Mine"  # my words\ngroup = "Start here"\n[[trial]]\nname = "a"\n'
 
 
@@ -32,18 +29,6 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("one", "two"):
         (folder / f"{name}.toml").write_text(TEXT, encoding="utf-8")
     return folder
-
-
-def play(scenario: Scenario, size: tuple[int, int] = (120, 40)) -> None:
-    async def played() -> None:
-        async with opened(Path("no-such-folder"), size=size) as (app, pilot):
-            lab = app.screen
-            assert isinstance(lab, Lab)
-            await until(pilot, lambda: "torch" in seen(app) and lab.query(InjectedFields))
-            await pilot.pause()
-            await scenario(app, pilot, lab)
-
-    asyncio.run(played())
 
 
 async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
@@ -78,7 +63,7 @@ def test_ones_own_are_marked_and_so_are_those_with_changes(own: Path, size: tupl
         await choose(pilot, lab, "broken")
         assert "! broken (own)" in seen(app)
 
-    play(scenario, size)
+    play_in_lab(scenario, size)
 
 
 def test_one_is_deleted_after_a_question_and_comes_back(own: Path) -> None:
@@ -98,7 +83,7 @@ def test_one_is_deleted_after_a_question_and_comes_back(own: Path) -> None:
         await pilot.press("u")
         await until(pilot, lambda: "no preset is in the trash" in toasts(app)[-1])
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_a_shipped_one_stays(own: Path) -> None:
@@ -112,7 +97,7 @@ def test_a_shipped_one_stays(own: Path) -> None:
             "quickstart is shipped with ddptui: it cannot be renamed.",
         ]
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_one_is_renamed_with_its_unsaved_changes(own: Path) -> None:
@@ -136,7 +121,7 @@ def test_one_is_renamed_with_its_unsaved_changes(own: Path) -> None:
         await in_dialog(app, pilot, lab, NamePreset, "enter")  # the name that it has
         assert (own / "three.toml").is_file()
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_a_name_that_another_one_has_is_asked_about(own: Path) -> None:
@@ -155,7 +140,7 @@ def test_a_name_that_another_one_has_is_asked_about(own: Path) -> None:
         await until(pilot, lambda: lab.query_one(PresetList).chosen == "two-2")
         assert "Other" in (own / "two-2.toml").read_text(encoding="utf-8")
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 @pytest.mark.parametrize("key", ["f2", "ctrl+s"])
@@ -179,7 +164,7 @@ def test_changes_of_a_replaced_one_go_with_it(own: Path, key: str) -> None:
         assert lab.query_one("#repeats", Field).answer.value == ""
         assert "two (own)" in seen(app)
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 async def save_on_the_run_screen(app: Console, pilot: Pilot[int], lab: Lab, name: str, *answers: str) -> None:
@@ -218,7 +203,7 @@ def test_one_saved_on_the_run_screen_is_listed_deleted_and_brought_back(own: Pat
         await until(pilot, lambda: presets.chosen == "watched")
         assert (own / "watched.toml").is_file()
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_one_replaced_on_the_run_screen_is_shown_as_it_is_now(own: Path) -> None:
@@ -232,7 +217,7 @@ def test_one_replaced_on_the_run_screen_is_shown_as_it_is_now(own: Path) -> None
         assert lab.query_one(PresetList).chosen == "two"
         assert str(lab.query_one(About).border_title) == load("two").title
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 @pytest.mark.parametrize("size", [(60, 16), (120, 40)])
@@ -247,7 +232,7 @@ def test_in_the_form_letters_are_the_fields(own: Path, size: tuple[int, int]) ->
         await pilot.press("escape", "r")
         await until(pilot, lambda: app.screen is not lab)
 
-    play(scenario, size)
+    play_in_lab(scenario, size)
 
 
 def test_letters_typed_into_the_form_or_the_filter_delete_nothing(own: Path) -> None:
@@ -259,4 +244,4 @@ def test_letters_typed_into_the_form_or_the_filter_delete_nothing(own: Path) -> 
         assert not toasts(app)
         assert (own / "one.toml").is_file()
 
-    play(scenario)
+    play_in_lab(scenario)

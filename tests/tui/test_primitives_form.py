@@ -1,9 +1,5 @@
 """The Lab with presets of primitives: it asks for what means something to them, and for nothing else."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from pathlib import Path
-
 import pytest
 from textual.pilot import Pilot
 
@@ -14,20 +10,7 @@ from ddptui.tui.groups import common
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.fields import Field, InjectedFields
 from ddptui.tui.widgets.lists import PresetList
-from tests.tui.opened import opened, seen, until
-
-Scenario = Callable[[Console, Pilot[int], Lab], Coroutine[None, None, None]]
-
-
-def play(scenario: Scenario) -> None:
-    async def played() -> None:
-        async with opened(Path("no-such-folder")) as (app, pilot):
-            lab = app.screen
-            assert isinstance(lab, Lab)
-            await until(pilot, lambda: "torch" in seen(app) and lab.query(InjectedFields))
-            await scenario(app, pilot, lab)
-
-    asyncio.run(played())
+from tests.tui.opened import play_in_lab, seen
 
 
 def asked(lab: Lab) -> set[str]:
@@ -46,7 +29,7 @@ def test_the_form_goes_with_the_preset() -> None:
             await choose(pilot, lab, name)
             assert asked(lab) == common(load(name)), name
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_what_is_typed_is_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +48,7 @@ def test_what_is_typed_is_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
         await choose(pilot, lab, "primitives-see")
         assert lab.query_one("#operations", Field).text == "reduce, gather"
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_calls_can_be_pipelined_but_not_those_that_cannot_be_in_flight() -> None:
@@ -80,7 +63,7 @@ def test_calls_can_be_pipelined_but_not_those_that_cannot_be_in_flight() -> None
         assert lab._validation.prepared is None
         assert "send_recv with cadence = 'pipelined'" in lab._validation.reason
 
-    play(scenario)
+    play_in_lab(scenario)
 
 
 def test_what_was_changed_of_one_preset_is_no_change_of_another() -> None:
@@ -92,4 +75,4 @@ def test_what_was_changed_of_one_preset_is_no_change_of_another() -> None:
         assert "--set" not in seen(app).split("Command")[-1].split("trial ")[0]
         assert lab._validation.prepared is not None
 
-    play(scenario)
+    play_in_lab(scenario)

@@ -156,7 +156,7 @@ class Lab(LabScreen):
 
     def _note(self, preset: Preset) -> str:
         """Return how long a preset takes, in few cells: its title stands beside that."""
-        if any(trial.trains_until_stopped for trial in preset.trials):
+        if preset.has_no_end:
             return "no end"
         return str(estimate(preset, self._past.results) or "–")
 
