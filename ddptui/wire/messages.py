@@ -61,6 +61,13 @@ class HelloOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
     rank: int
 
 
+class Nccl(msgspec.Struct, frozen=True, array_like=True):
+    """The NCCL through which a rank's group communicates."""
+
+    version: Name  # 2.28.9
+    implementation: Word  # torch's class around it: ProcessGroupNCCL, or since torch 2.14 ProcessGroupNCCL2
+
+
 class Ready(Tagged, frozen=True, kw_only=True):
     """A rank has its model and data."""
 
@@ -69,6 +76,9 @@ class Ready(Tagged, frozen=True, kw_only=True):
     steps: Count | None  # that it will make; None: not known, of a training that is watched
     parameters: Count  # numbers in the model
     start_ns: Count = 0  # length of its injected delay at the start
+    flops: Number | None = None  # floating-point operations of forward and backward for one sample; None: not counted
+    precision: Word = ""  # the type in which a GPU makes most of them: float64, float32, tf32, fp16, bf16
+    nccl: Nccl | None = None  # None: another backend, or no group
 
 
 class Collective(msgspec.Struct, frozen=True, array_like=True):
@@ -153,6 +163,9 @@ class Gpu(msgspec.Struct, frozen=True, array_like=True):
     total_bytes: Count | None = None
     watts: Number | None = None
     celsius: Number | None = None
+    sm_mhz: Number | None = None  # the clock of its processors
+    held_back: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()  # why that is lower than it might be
+    joules: Number | None = None  # spent since its driver was loaded
 
 
 class Heartbeat(Tagged, frozen=True, kw_only=True):
@@ -163,6 +176,7 @@ class Heartbeat(Tagged, frozen=True, kw_only=True):
     cpu_percent: Number | None  # of one core; None: not a number
     rss_bytes: Count
     gpu_bytes: Count | None = None  # GPU memory that the rank's own tensors take
+    gpu_reserved_bytes: Count | None = None  # what torch holds for them, used or not
     gpu: Gpu | None = None
     dropped: Count = 0  # messages that found a full queue
     position: Position = Position()
@@ -266,6 +280,7 @@ class Done(Tagged, frozen=True, kw_only=True):
     bottleneck_ns: Count
     sub_batch: Count | None = None  # dp: the most samples that this replica saw in a step
     peak_gpu_bytes: Count | None = None
+    peak_gpu_reserved_bytes: Count | None = None
     checkpoint: Annotated[str, Meta(max_length=8192)] | None = None  # a path: shown nowhere
     dropped: Count = 0
 
