@@ -5,7 +5,7 @@ Goal: at most 1.05 times with 8 samples a step, 1.03 with 128. (The floor, below
 two ranks train block after block, now with instruments, now without, the order turned each round; a step takes as long
 as on the slower rank. Medians of the rounds' ratios.
 
-torch DDP shows Python its collectives only through a communication hook in Python (torch 2.15 has other hooks). So the
+torch DDP shows Python its collectives only through a communication hook in Python (torch 2.14 has other hooks). So the
 same ranks also train under `ddp` with torch's own hook, without instruments: no instruments cost less than that.
 Goal with 8 samples: at most 1.03 times this.
 

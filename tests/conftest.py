@@ -16,6 +16,7 @@ from tests.support.descendants import descendants
 GRACE_S = 10  # for processes that are on their way out
 GARBAGE = 20_000  # objects; Python's own 700 suits a process with fewer objects than torch and Textual make
 PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # in their command lines
+TORCHS_OWN = ("torch/_inductor/compile_worker",)  # in torch 2.8, which keeps them as long as the process lives
 
 # Two threads of torch spin for each other: a step takes ten times as long where other tests want the cores as well.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -102,8 +103,8 @@ def leaves_nothing_behind() -> Iterator[None]:
 
 
 def _is_shared(process: psutil.Process) -> bool:
-    """Whether it serves more than one test: multiprocessing's own helpers, too."""
+    """Whether it serves more than one test: multiprocessing's and torch's own helpers, too."""
     try:
-        return process.pid in _shared or any(name in " ".join(process.cmdline()) for name in PYTHONS_OWN)
+        return process.pid in _shared or any(name in " ".join(process.cmdline()) for name in PYTHONS_OWN + TORCHS_OWN)
     except psutil.NoSuchProcess:
         return True

@@ -1,6 +1,6 @@
 """Explains errors of torch, CUDA and NCCL in one line each, with a remedy. Pure.
 
-Patterns match the messages of torch 2.6 to 2.15 and NCCL 2.19 to 2.28. To add an error, add an entry to KNOWN_ERRORS.
+Patterns match the messages of torch 2.8 to 2.15 and NCCL 2.19 to 2.28. To add an error, add an entry to KNOWN_ERRORS.
 """
 
 import re

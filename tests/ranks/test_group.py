@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from ddptui.config.trial import Trial
+from tests.support.torches import NAMED_THREADS
 from workers import process, spawn
 from workers.aggregate import strategy_of
 from workers.instruments.delays import RankDelays
@@ -36,6 +37,7 @@ def test_launchers_with_one_process_id_do_not_meet_at_one_file(monkeypatch: pyte
     assert one.init_method != other.init_method
 
 
+@NAMED_THREADS
 @pytest.mark.skipif(not TASKS.exists(), reason="only Linux names the threads of native code")
 @pytest.mark.parametrize("strategy", ["all_reduce", "bucketed", "ddp", "ddp_fp16", "ddp_powersgd"])
 def test_no_thread_of_the_group_is_left(strategy: str) -> None:

@@ -27,6 +27,7 @@ from ddptui.config.trial import Trial
 from ddptui.wire.messages import RankMessage, Step
 from tests.support.builders import done
 from tests.support.simulated_gpu import Gpu, simulated
+from tests.support.torches import COLLECTIVES_OF_META
 from workers import train as module
 from workers.aggregate import strategy_of
 from workers.instruments import hooks
@@ -241,18 +242,21 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@COLLECTIVES_OF_META
 @pytest.mark.usefixtures("way", "made_up")
 @pytest.mark.parametrize("strategy", ON_META)
 def test_of_a_device_without_memory_nothing_is_read(strategy: str, gpu: Gpu, loop: Loop) -> None:
     check(gpu, *loop(trial_of(strategy)))
 
 
+@COLLECTIVES_OF_META
 @pytest.mark.usefixtures("made_up")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_nor_with_any_option(options: dict[str, Any], gpu: Gpu, loop: Loop) -> None:
     check(gpu, *loop(trial_of("all_reduce", **options)))
 
 
+@COLLECTIVES_OF_META
 @pytest.mark.usefixtures("made_up")
 def test_nor_where_the_samples_are_on_the_device(gpu: Gpu, loop: Loop) -> None:
     check(gpu, *loop(trial_of("all_reduce"), data=META))
@@ -314,6 +318,7 @@ def test_a_value_read_in_the_loop_is_noticed(loop: Loop, monkeypatch: pytest.Mon
     assert watched.waits == ["aten._local_scalar_dense.default"] * STEPS
 
 
+@COLLECTIVES_OF_META
 @pytest.mark.usefixtures("made_up")
 def test_of_a_device_without_memory_it_fails(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[str] = []
@@ -328,6 +333,7 @@ def test_of_a_device_without_memory_it_fails(loop: Loop, monkeypatch: pytest.Mon
     assert len(refused) == STEPS
 
 
+@COLLECTIVES_OF_META
 @pytest.mark.usefixtures("made_up")
 @pytest.mark.parametrize(
     "wait",

@@ -1,6 +1,6 @@
 """Attaches a tap to torch.distributed, and detaches it again. There are two ways, which record the same.
 
-Process groups that take hooks (torch 2.15's do) report every call, also those that torch DDP makes in C++. Elsewhere
+Process groups that take hooks (from torch 2.14 on) report every call, also those that torch DDP makes in C++. Elsewhere
 the public functions are wrapped, and the one by which DDP's forward sends its buffers, however many there are; DDP gets
 a communication hook. In both cases `Work.wait` is wrapped: there Python waits for what it has issued.
 

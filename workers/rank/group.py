@@ -9,7 +9,6 @@ import tempfile
 from datetime import timedelta
 from typing import NamedTuple
 
-import torch
 import torch.distributed as dist
 
 from ddptui.config.trial import PATIENCE, Trial
@@ -84,15 +83,9 @@ def join_group(me: Rank, rendezvous: Rendezvous) -> None:
         rank=me.rank,
         world_size=me.world_size,
         timeout=timeout,
-        device_id=me.device if backend == "nccl" and takes_device() else None,
+        # torch's newer implementation of NCCL, nccl2, would go by the rank's number else
+        device_id=me.device if backend == "nccl" else None,
     )
-
-
-def takes_device() -> bool:
-    """Whether to tell NCCL its GPU at the start: else torch's newer implementation, nccl2, goes by the rank's number.
-    But told, torch 2.6 and 2.7 connect without blocking, and NCCL 2.26 then hangs now and again."""
-    major, minor = map(int, torch.__version__.split(".")[:2])
-    return (major, minor) >= (2, 8)
 
 
 def join_over_mpi(me: Rank, timeout: timedelta) -> None:
