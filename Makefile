@@ -2,18 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-all lint bench soak clean
+.PHONY: demo test test-all test-gpu lint bench soak clean
 
 demo: .venv/installed
 	$(BIN)/ddptui run quickstart
 
 # Bytecode is kept, whatever the environment says: else each console, and each worker of pytest, compiles for seconds.
-test test-all bench soak: export PYTHONDONTWRITEBYTECODE =
+test test-all test-gpu bench soak: export PYTHONDONTWRITEBYTECODE =
 
 # What measures, or looks at the whole machine, runs alone. Of all else four files run at a time, on two cores, too: their
 # tests wait for processes and for the clock.
-QUIET := tests/quiet
-BESIDE := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore=$(QUIET)
+QUIET := tests/quiet tests/gpu
+BESIDE := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(QUIET))
 
 test: lint
 	$(BESIDE) -m "not rare"
@@ -23,6 +23,10 @@ test: lint
 test-all: test
 	$(BESIDE) -m rare
 	$(BIN)/python -m pytest -m rare $(QUIET)
+
+# What `ddptui doctor --gpu-report` checks, as tests. Skipped without a GPU; some ten minutes with one.
+test-gpu: .venv/installed
+	$(BIN)/python -m pytest tests/gpu
 
 lint: .venv/installed
 	$(BIN)/ruff check .

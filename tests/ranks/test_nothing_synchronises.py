@@ -30,7 +30,7 @@ from tests.support.simulated_gpu import Gpu, simulated
 from workers import train as module
 from workers.aggregate import strategy_of
 from workers.instruments import hooks
-from workers.instruments.clock import Clock, clock_of
+from workers.instruments.clock import Clock
 from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
@@ -363,36 +363,3 @@ def test_a_copy_for_which_the_host_waits_is_noticed(copy: Callable[[], Tensor], 
     with Watched(META) as watched:
         copy()
     assert bool(watched.waits) == waits
-
-
-# On a machine that has one
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
-@pytest.mark.parametrize("amp", [None, "bf16", "fp16"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_on_a_gpu_torch_itself_refuses_whatever_waits(
-    strategy: str, amp: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    device = torch.device("cuda", 0)
-    torch.cuda.set_device(device)
-    dist.init_process_group("nccl", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    ear = Ear()
-    trial = trial_of(strategy, world_size=1, amp=amp, clip_norm=1.0)
-    me = Rank(trial, 0, 1, device, ear, RankDelays((), 0, seed=0, warmup_steps=0))
-    edges = Edges(
-        trial,
-        ear,
-        lambda: torch.cuda.set_sync_debug_mode("error"),
-        lambda: torch.cuda.set_sync_debug_mode("default"),
-        after=AGREE_FIRST,
-    )
-    try:
-        module.train(me, strategy_of(trial), edges)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-        leave_group()
-    assert type(clock_of(device)).__name__ == "CudaClock"
-    torch.cuda.synchronize()
-    assert [message.step for message in ear.steps()] == list(range(STEPS))

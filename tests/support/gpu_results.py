@@ -1,4 +1,5 @@
-"""Results of trials on GPUs, made by hand: all as expected, unless a test changes it."""
+"""Results of trials on GPUs, made by hand: all as expected, unless a test changes it. And the GPU report's presets as
+they run on the CPU."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +20,8 @@ from ddptui.analysis.results import (
     StepMs,
     TrialResult,
 )
-from ddptui.doctor.gpu_report.check import Recorded
+from ddptui.doctor.gpu_report.check import Observed, Recorded
+from ddptui.doctor.gpu_report.plans import Plan
 from ddptui.wire.messages import Ready
 from ddptui.wire.records import Message
 from tests.support.builders import ready, step, tied
@@ -85,3 +87,16 @@ def delayed(rank: int, at: str, injected_s: float, found_s: float) -> RepeatResu
         excess_s=ConfidenceInterval(estimate=found_s, low=found_s, high=found_s),
     )  # fmt: skip
     return gpu_repeat(culprit=culprit, injected=[Injected(rank=rank, at=at, fired=10, s=injected_s)])
+
+
+def on_the_cpu(plan: Plan, trials: tuple[str, ...] = (), **changes: Any) -> Plan:
+    """The plan as it runs without GPUs, with other fields (None: as the preset has it), and only these trials."""
+    fields = plan.set | {"device": "cpu", "share_gpu": False} | changes
+    given = {key: value for key, value in fields.items() if value is not None}
+    return msgspec.structs.replace(plan, set=given, trials=trials or plan.trials)
+
+
+def missed(observed: Observed) -> list[str]:
+    """What was not as expected, of which there is something."""
+    assert not observed.ok
+    return [part.removeprefix("✗ ") for part in observed.text.split("; ") if part.startswith("✗ ")]
