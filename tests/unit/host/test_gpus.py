@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from ddptui.host import gpus, machine
+from ddptui.host.gpu_links import GpuLinks, Links
 from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.host.machine import describe, gpus_of
 
@@ -77,6 +78,9 @@ def test_instances_of_a_gpu_are_not_counted() -> None:
 # NVML
 
 
+SILENT = ("memory", "rates", "mig", "power", "clock", "reasons", "old reasons", "driver", "cuda")
+
+
 class NotSupported(Exception):
     pass
 
@@ -123,6 +127,23 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetMigMode(self, index: int) -> object:
         return self._say("mig", [index, index])
 
+    def nvmlDeviceGetEnforcedPowerLimit(self, _: int) -> object:
+        return self._say("power", 700_000)
+
+    def nvmlDeviceGetMaxClockInfo(self, _: int, kind: int) -> object:
+        return self._say("clock", 1980 if kind == gpus.SM_CLOCK else 2619)
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, index: int) -> object:
+        return self._say("reasons", 0x4 | 0x8 | 0x40 if index else 0x1)
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, _: int) -> object:
+        return self._say("old reasons", 0x20)
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, *_: int) -> object:
+        if "topology" in self.silent:
+            raise ValueError("what no release was seen to raise")
+        return 50
+
     def nvmlSystemGetDriverVersion(self) -> object:
         return self._say("driver", "550.54")
 
@@ -130,10 +151,10 @@ class FakeNvml(ModuleType):
         return self._say("cuda", self.version)
 
 
-def told_by(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> Driver | None:
+def told_by(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch, *, with_links: bool = False) -> Driver | None:
     monkeypatch.setattr(gpus, "surely_none", lambda: False)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    told = gpus.ask()
+    told = gpus.ask(with_links=with_links)
     assert nvml.open == 0  # and it is let go of
     return told
 
@@ -142,12 +163,28 @@ def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch)
     told = told_by(FakeNvml(), monkeypatch)
     assert told is not None
     assert (told.version, told.cuda) == ("550.54", (12, 4))
-    assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, is_cut=False)
+    assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, power_limit_w=700, most_sm_mhz=1980)
     assert told.gpus[1].is_cut
+    assert told.gpus[1].held_back == ("far too hot",)  # a power cap is everyday, and the slowdown stands for its cause
+
+
+def test_older_drivers_tell_by_another_name_why_clocks_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = told_by(FakeNvml(silent=("reasons",)), monkeypatch)
+    assert told is not None
+    assert told.gpus[0].held_back == ("too hot",)
+
+
+def test_what_connects_gpus_is_asked_for_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, plain = (told_by(FakeNvml(), monkeypatch, with_links=wanted) for wanted in (True, False))
+    assert told is not None
+    assert plain is not None
+    assert (told.links, plain.links) == (Links((GpuLinks(), GpuLinks()), {(0, 1): "SYS"}), Links())
+    failing = told_by(FakeNvml(silent=("topology",)), monkeypatch, with_links=True)
+    assert failing == plain  # and all else is told
 
 
 def test_what_a_gpu_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = told_by(FakeNvml(silent=("memory", "rates", "mig", "driver", "cuda")), monkeypatch)
+    told = told_by(FakeNvml(silent=SILENT), monkeypatch)
     assert told is not None
     assert told == Driver("?", None, (Gpu("NVIDIA H100", UUIDS[0]), Gpu("NVIDIA H100", UUIDS[1])))
 
