@@ -124,6 +124,14 @@ def count(driver: Driver | None, variables: Mapping[str, str] = os.environ) -> i
     return len(seen(visible, [gpu.uuid for gpu in driver.gpus]))
 
 
+def whole(driver: Driver, variables: Mapping[str, str] = os.environ) -> list[int]:
+    """The numbers of the GPUs that ranks will see, in this order. Empty if some are cut into instances (MIG), between
+    which there are no links, or if NVML says nothing of links."""
+    numbers = seen(variables.get(VISIBLE), [gpu.uuid for gpu in driver.gpus])
+    is_known = len(driver.links.gpus) == len(driver.gpus)
+    return numbers if is_known and not any(driver.gpus[number].is_cut for number in numbers) else []
+
+
 def is_empty(visible: str | None) -> bool:
     """Whether VISIBLE hides every GPU, whatever there is: its first entry names none."""
     first = "0" if visible is None else visible.split(",")[0].strip()

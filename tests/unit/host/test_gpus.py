@@ -1,15 +1,19 @@
 """Which GPUs a rank will see: as CUDA reads CUDA_VISIBLE_DEVICES, and as NVML tells; NVML is faked, there is no GPU."""
 
+import json
 import sys
 from collections.abc import Sequence
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ddptui.host import gpus, machine
-from ddptui.host.gpu_links import GpuLinks, Links
+from ddptui.host.gpu_links import GpuLinks, Links, Pcie
 from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.host.machine import describe, gpus_of
+from ddptui.store.environment import problem_of
+from tests.support.gpu_boxes import box, bridged_3090s
 
 GB = 2**30
 UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44"]
@@ -275,7 +279,63 @@ def test_a_run_keeps_what_gpus_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpus_of(None) == {}
     assert gpus_of(Driver("550.54", None, (Gpu("H100", UUIDS[0], None),)))["gpus"] == ["H100"]
     monkeypatch.setenv(gpus.VISIBLE, "1")
-    monkeypatch.setattr(gpus, "ask", lambda: FOUR)
+    monkeypatch.setattr(gpus, "ask", lambda **_: FOUR)
     kept = describe()
     assert kept["gpus"] == ["H100, 80 GB"] * 4
     assert (kept["gpu_driver"], kept["gpus_visible"]) == ("550.54 (CUDA 12.4)", "1")
+    assert not LINKS & set(kept)  # of which this NVML says nothing
+
+
+LINKS = {"gpu_pcie", "gpu_numa", "gpu_links", "gpu_link_peak_gb_s"}
+
+
+def linked(links: Links, **changes: Any) -> Driver:
+    gpus = tuple(Gpu("H100", uuid, 80 * GB, **changes) for uuid in UUIDS[: len(links.gpus)])
+    return Driver("550.54", (12, 4), gpus, links)
+
+
+@pytest.mark.parametrize(
+    ("visible", "peaks"),
+    [
+        (None, {"2": 56.248, "3": 31.508}),
+        ("0,1", {"2": 56.248}),
+        ("1,2,3", {"2": 31.508}),  # the first two of them have no bridge
+        ("2,3,1", {"2": 56.248, "3": 31.508}),
+        ("3", None),
+        ("", None),
+    ],
+)
+def test_a_run_keeps_what_connects_its_gpus(
+    visible: str | None, peaks: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(gpus.VISIBLE, raising=False)
+    if visible is not None:
+        monkeypatch.setenv(gpus.VISIBLE, visible)
+    kept = gpus_of(linked(bridged_3090s(4)))
+    assert {key: kept[key] for key in LINKS & set(kept)} == {
+        "gpu_pcie": ["4.0 x16"] * 4,
+        "gpu_numa": [0, 0, 1, 1],
+        "gpu_links": ["NV4: 0-1, 2-3", "PHB: 0-2, 0-3, 1-2, 1-3"],
+        **({"gpu_link_peak_gb_s": peaks} if peaks else {}),
+    }
+    assert problem_of(json.loads(json.dumps(kept))) == ""
+
+
+def test_between_instances_of_gpus_no_peak_is_known() -> None:
+    assert "gpu_link_peak_gb_s" in gpus_of(linked(bridged_3090s()))
+    assert "gpu_link_peak_gb_s" not in gpus_of(linked(bridged_3090s(), is_cut=True))
+
+
+def test_one_gpu_has_a_slot_but_nothing_that_connects_it() -> None:
+    assert LINKS & set(gpus_of(linked(box(1, Pcie(5, 16))))) == {"gpu_pcie", "gpu_numa"}
+
+
+@pytest.mark.parametrize("package", ["nvidia-nccl-cu12", "nvidia-nccl-cu13", None])
+def test_the_package_of_nccl_is_named_where_there_are_gpus(
+    package: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "installed", lambda name: "2.28.9" if name == package else None)
+    monkeypatch.setattr(gpus, "ask", lambda **_: None)
+    assert "nccl" not in describe()["packages"]
+    monkeypatch.setattr(gpus, "ask", lambda **_: FOUR)
+    assert describe()["packages"].get("nccl") == (package and "2.28.9")
