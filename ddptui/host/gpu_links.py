@@ -39,7 +39,7 @@ class Pcie(NamedTuple):
 
 
 class NvLinks(NamedTuple):
-    """The active NVLinks of one GPU."""
+    """The active NVLinks of one GPU; without an argument none."""
 
     to_switches: int = 0
     to_gpus: Mapping[str, int] = {}  # by bus id
@@ -48,13 +48,13 @@ class NvLinks(NamedTuple):
 
 
 class GpuLinks(NamedTuple):
-    """What connects one GPU. None: it does not say, or has none."""
+    """What connects one GPU. None: NVML or the kernel do not say."""
 
     bus_id: str | None = None
     numa_node: int | None = None
     pcie: Pcie | None = None  # the most that it and its slot can do
     pcie_now: Pcie | None = None  # less while it is idle, by NVIDIA's manual of nvidia-smi
-    nvlinks: NvLinks | None = None
+    nvlinks: NvLinks = NvLinks()
 
 
 class Links(NamedTuple):
@@ -113,7 +113,7 @@ def _pcie(nvml: Any, handle: Any, which: str) -> Pcie | None:
     return Pcie(generation, width) if generation and width else None
 
 
-def _nvlinks(nvml: Any, handle: Any, devices: Path) -> NvLinks | None:
+def _nvlinks(nvml: Any, handle: Any, devices: Path) -> NvLinks:
     active: list[int] = []
     for link in range(MOST_NVLINKS):
         state = answer(nvml, "nvmlDeviceGetNvLinkState", handle, link)
@@ -121,7 +121,7 @@ def _nvlinks(nvml: Any, handle: Any, devices: Path) -> NvLinks | None:
             break
         active += [link] if state else []
     if not active:
-        return None
+        return NvLinks()
     ends = Counter(filter(None, (_other_end(nvml, handle, link, devices) for link in active)))
     switches = ends.pop(SWITCH, 0)
     version = answer(nvml, "nvmlDeviceGetNvLinkVersion", handle, active[0])

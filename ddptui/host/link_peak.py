@@ -16,7 +16,7 @@ Bandwidths are in GB/s of 1e9 bytes, in one direction, as data sheets give them:
 from collections.abc import Sequence
 from itertools import combinations
 
-from ddptui.host.gpu_links import GpuLinks, Links, NvLinks, Pcie
+from ddptui.host.gpu_links import GpuLinks, Links, Pcie
 from ddptui.text.words import count
 
 # A lane's transfers a second, in 1e9, by PCIe's generation, and how many of the bits are data: 8b/10b, then 128b/130b
@@ -36,7 +36,7 @@ def peak_gb_s(group: Sequence[GpuLinks]) -> float | None:
     """The most that each GPU of a group can send to the others. None: it is not known, or the GPU is alone."""
     if len(group) < 2:
         return None
-    bounds = [_nvlinks_gb_s(gpu, group) if _is_connected(group) else gpu.pcie and pcie_gb_s(gpu.pcie) for gpu in group]
+    bounds = [_nvlinks_gb_s(gpu, group) if is_connected(group) else gpu.pcie and pcie_gb_s(gpu.pcie) for gpu in group]
     known = [bound for bound in bounds if bound is not None]
     return min(known) if len(known) == len(group) else None
 
@@ -54,10 +54,21 @@ def peaks_gb_s(gpus: Sequence[GpuLinks]) -> dict[str, float | None]:
     return peaks
 
 
+def is_connected(group: Sequence[GpuLinks]) -> bool:
+    """Whether NVLinks lead from each GPU to each other, be it through others of the group."""
+    reached, waiting = {0}, [0]
+    while waiting:
+        here = group[waiting.pop()]
+        found = {place for place, gpu in enumerate(group) if nvlinks_between(here, gpu)} - reached
+        reached |= found
+        waiting += found
+    return len(reached) == len(group)
+
+
 def nvlinks_between(a: GpuLinks, b: GpuLinks) -> int:
     """How many NVLinks connect two GPUs; through NVSwitches, as many as each has, as `nvidia-smi topo -m` counts."""
-    links_a, links_b = a.nvlinks or NvLinks(), b.nvlinks or NvLinks()
-    return links_a.to_gpus.get(b.bus_id or "", 0) + min(links_a.to_switches, links_b.to_switches)
+    direct = a.nvlinks.to_gpus.get(b.bus_id or "", 0)
+    return direct + min(a.nvlinks.to_switches, b.nvlinks.to_switches)
 
 
 def connections(links: Links, numbers: Sequence[int]) -> list[str]:
@@ -94,22 +105,10 @@ def numa_nodes(links: Links, numbers: Sequence[int]) -> str:
 
 def _nvlinks_gb_s(gpu: GpuLinks, group: Sequence[GpuLinks]) -> float | None:
     """All NVLinks of a GPU that lead to others of the group."""
-    links = gpu.nvlinks or NvLinks()
-    others = [other for other in group if other is not gpu]
-    switched = links.to_switches if any(other.nvlinks and other.nvlinks.to_switches for other in others) else 0
+    links, others = gpu.nvlinks, [other for other in group if other is not gpu]
+    switched = links.to_switches if any(other.nvlinks.to_switches for other in others) else 0
     direct = sum(links.to_gpus.get(other.bus_id or "", 0) for other in others)
     return None if links.gb_s is None else (switched + direct) * links.gb_s
-
-
-def _is_connected(group: Sequence[GpuLinks]) -> bool:
-    """Whether NVLinks lead from each GPU to each other, be it through others of the group."""
-    reached, waiting = {0}, [0]
-    while waiting:
-        here = group[waiting.pop()]
-        found = {place for place, gpu in enumerate(group) if nvlinks_between(here, gpu)} - reached
-        reached |= found
-        waiting += found
-    return len(reached) == len(group)
 
 
 def _named(pairs: Sequence[str], gpus: int) -> str:

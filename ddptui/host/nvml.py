@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from ddptui.text.words import printable
+
 
 def answer(nvml: Any, function: str, *arguments: Any) -> Any:
     """The result of a function of NVML; None where this GPU, this driver, or this release of the library lacks it."""
@@ -12,5 +14,5 @@ def answer(nvml: Any, function: str, *arguments: Any) -> Any:
 
 
 def text(answered: str | bytes) -> str:
-    """A name that NVML returned: some releases of the library return bytes."""
-    return answered.decode("utf-8", "replace") if isinstance(answered, bytes) else answered
+    """A name that NVML returned, to be printed: some releases of the library return bytes."""
+    return printable(answered.decode("utf-8", "replace") if isinstance(answered, bytes) else answered)

@@ -20,7 +20,7 @@ def address(gpu: int) -> str:
 def box(gpus: int, pcie: Pcie, nvlinks: Mapping[int, NvLinks] = {}, level: str = "SYS") -> Links:
     """So many GPUs, the second half of them on another NUMA node."""
     made = [
-        GpuLinks(address(gpu), int(gpu >= gpus / 2), pcie, pcie._replace(generation=1), nvlinks.get(gpu))
+        GpuLinks(address(gpu), int(gpu >= gpus / 2), pcie, pcie._replace(generation=1), nvlinks.get(gpu, NvLinks()))
         for gpu in range(gpus)
     ]
     return Links(tuple(made), {(a, b): level for b in range(gpus) for a in range(b)})

@@ -97,7 +97,7 @@ def devices(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def nvlinks(nvml: Nvml, devices: Path) -> NvLinks | None:
+def nvlinks(nvml: Nvml, devices: Path) -> NvLinks:
     return read(nvml, [0, 1], devices).gpus[0].nvlinks
 
 
@@ -113,7 +113,7 @@ def test_pcie_numa_and_what_is_between_two_gpus(devices: Path) -> None:
 def test_links_that_are_up_are_counted_by_what_they_lead_to(devices: Path) -> None:
     ends = [(2, SWITCH), (2, SWITCH), None, (0, address(1).upper()), (1, "00000000:03:00.0")]
     assert nvlinks(Nvml({0: ends}), devices) == NvLinks(2, {address(1): 1}, 25.0, "4.0")
-    assert nvlinks(Nvml({0: [None, None]}), devices) is None
+    assert nvlinks(Nvml({0: [None, None]}), devices) == NvLinks()
 
 
 @pytest.mark.parametrize("kind", [UNKNOWN, None])
@@ -134,9 +134,7 @@ def test_what_a_virtual_machine_hides_is_taken_for_a_switch(kind: int | None, de
     ],
 )
 def test_the_speed_is_that_of_data_sheets(mb_s: dict[Any, int], gb_s: float | None, devices: Path) -> None:
-    found = nvlinks(Nvml({0: [(2, SWITCH)]}, mb_s), devices)
-    assert found is not None
-    assert found.gb_s == gb_s
+    assert nvlinks(Nvml({0: [(2, SWITCH)]}, mb_s), devices).gb_s == gb_s
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ class FakeNvml(ModuleType):
         return index
 
     def nvmlDeviceGetName(self, _: int) -> bytes:
-        return b"NVIDIA H100"
+        return b"NVIDIA\x1b[31m H100" if self.number == 1 else b"NVIDIA H100"
 
     def nvmlDeviceGetUUID(self, index: int) -> str:
         return UUIDS[index]
@@ -170,6 +170,13 @@ def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch)
     assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, power_limit_w=700, most_sm_mhz=1980)
     assert told.gpus[1].is_cut
     assert told.gpus[1].held_back == ("far too hot",)  # a power cap is everyday, and the slowdown stands for its cause
+
+
+def test_a_name_with_control_characters_is_made_printable(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = told_by(FakeNvml(number=1), monkeypatch)
+    assert told is not None
+    assert "\x1b" not in told.gpus[0].name
+    assert "NVIDIA" in told.gpus[0].name
 
 
 def test_older_drivers_tell_by_another_name_why_clocks_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
