@@ -9,7 +9,7 @@ from ddptui.host.gpu_links import GpuLinks, Links
 from ddptui.host.gpus import VISIBLE, Build, Driver, Gpu
 from ddptui.host.link_peak import connections, is_connected, numa_nodes, pcie_gb_s, peak_gb_s
 from ddptui.text.units import GB, digits
-from ddptui.text.words import OLDER, listed
+from ddptui.text.words import OLDER, count, listed
 
 UNKNOWN = GpuLinks()
 BUSY_PERCENT, BUSY_GB = 10, 2  # more than an idle GPU shows: the driver itself takes up to one GB
@@ -50,6 +50,7 @@ def gpu_finding(index: int, gpu: Gpu, hidden_by: str | None, links: GpuLinks = U
         f"at most {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else "",
         f"at most {gpu.most_sm_mhz} MHz" if gpu.most_sm_mhz else "",
         f"PCIe {links.pcie}{_narrower(links)}" if links.pcie else "",
+        _nvlinks(links),
         f"NUMA node {links.numa_node}" if links.numa_node is not None else "",
         "cut into instances (MIG)" if gpu.is_cut else "",
     )
@@ -79,6 +80,14 @@ def _narrower(links: GpuLinks) -> str:
     """How many lanes are in use, if fewer than could be: (x8 now)."""
     now, most = links.pcie_now, links.pcie
     return f" (x{now.width} now)" if now and most and now.width < most.width else ""
+
+
+def _nvlinks(links: GpuLinks) -> str:
+    """As in "18 NVLinks 4.0 of 25.0 GB/s"; empty if none is active."""
+    to_switches, to_gpus, gb_s, version = links.nvlinks
+    active = to_switches + sum(to_gpus.values())
+    speed = f" of {digits(gb_s)} GB/s" if gb_s else ""
+    return f"{count(active, 'NVLink')}{version and f' {version}'}{speed}" if active else ""
 
 
 def _remedies(gpu: Gpu, links: GpuLinks) -> Iterator[str]:

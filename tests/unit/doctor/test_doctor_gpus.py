@@ -132,6 +132,18 @@ def test_a_gpu_has_a_slot_a_node_and_limits() -> None:
     assert doctor.gpu_finding(0, gpu._replace(most_sm_mhz=None), None).text.endswith("busy, at most 700 W")
 
 
+@pytest.mark.parametrize(
+    ("nvlinks", "text"),
+    [
+        (NvLinks(18, {}, 25.0, "4.0"), "18 NVLinks 4.0 of 25.0 GB/s"),
+        (NvLinks(0, {"a": 1, "b": 2}, 14.062), "3 NVLinks of 14.1 GB/s"),
+        (NvLinks(1), "1 NVLink"),
+    ],
+)
+def test_its_nvlinks_are_counted(nvlinks: NvLinks, text: str) -> None:
+    assert doctor.gpu_finding(0, H100, None, GpuLinks(nvlinks=nvlinks)).text.endswith(f"0 % busy, {text}")
+
+
 @pytest.mark.parametrize(("busy", "is_wrong"), [(None, False), (0, False), (10, False), (95, True)])
 def test_a_link_that_is_narrow_while_its_gpu_works_is_mended(busy: int | None, is_wrong: bool) -> None:
     narrow = IN_SLOT._replace(pcie_now=Pcie(4, 8))
