@@ -20,7 +20,7 @@ SM_CLOCK = 1  # nvml.h: NVML_CLOCK_SM
 MW_PER_W = 1000
 # Why clocks are lower than they should be: nvmlClocksEventReasonSwThermalSlowdown and its kin in nvml.h. HwSlowdown,
 # 0x8, is left out: it stands for the last two, but a change of clocks may raise it alone.
-SLOWDOWNS = {0x20: "too hot", 0x40: "far too hot", 0x80: "power brake"}
+SLOWDOWNS = {0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}  # in the words of heartbeats
 
 
 class Gpu(NamedTuple):

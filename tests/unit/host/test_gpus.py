@@ -169,7 +169,8 @@ def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch)
     assert (told.version, told.cuda) == ("550.54", (12, 4))
     assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, power_limit_w=700, most_sm_mhz=1980)
     assert told.gpus[1].is_cut
-    assert told.gpus[1].held_back == ("far too hot",)  # a power cap is everyday, and the slowdown stands for its cause
+    # A power cap is everyday, and the slowdown stands for its cause.
+    assert told.gpus[1].held_back == ("heat (hardware)",)
 
 
 def test_a_name_with_control_characters_is_made_printable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +183,7 @@ def test_a_name_with_control_characters_is_made_printable(monkeypatch: pytest.Mo
 def test_older_drivers_tell_by_another_name_why_clocks_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
     told = told_by(FakeNvml(silent=("reasons",)), monkeypatch)
     assert told is not None
-    assert told.gpus[0].held_back == ("too hot",)
+    assert told.gpus[0].held_back == ("heat",)
 
 
 def test_what_connects_gpus_is_asked_for_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
