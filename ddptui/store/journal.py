@@ -6,7 +6,7 @@ import os
 import shlex
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
@@ -15,6 +15,7 @@ import msgspec
 
 from ddptui.host.files import open_plain
 from ddptui.text.words import count, printable
+from ddptui.wire.connection import flight_record
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.records import Ended, Message
 
@@ -99,6 +100,10 @@ class RepeatJournal:
     def log(self, name: str) -> str:
         """The end of one of the repeat's logs; empty if there is none."""
         return tail(self.folder / name)
+
+    def flight_records(self, ranks: Iterable[int]) -> list[int]:
+        """Which of these ranks have left what torch's flight recorder held."""
+        return [rank for rank in ranks if (self.folder / flight_record(rank)).is_file()]
 
     def close(self) -> None:
         """Write that the repeat was interrupted, unless it has ended. Raises RunLost."""
