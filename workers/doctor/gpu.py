@@ -26,7 +26,7 @@ def facts() -> dict[str, Any]:
         "nccl_implementations": [name for name in classes if has_nccl and hasattr(dist.distributed_c10d, name)],
         "group_hooks": hasattr(dist.ProcessGroup, "register_pre_hook"),
         "gpus": [torch.cuda.get_device_name(gpu) for gpu in gpus],
-        "capabilities": [torch.cuda.get_device_capability(gpu) for gpu in gpus],
+        "capabilities": [".".join(map(str, torch.cuda.get_device_capability(gpu))) for gpu in gpus],
     }
 
 

@@ -39,7 +39,7 @@ class Workbench(Bench):
         self.facts = facts
         self.log: list[str] = []  # the last lines of what the current check has started
         self._folder = folder
-        self._recorded: dict[bytes, Recorded] = {}
+        self._ended: dict[bytes, Recorded | Impossible | Failure] = {}  # by plan
 
     def perform(self, check: Check) -> Result:
         """Run a check. Never raises for what it finds."""
@@ -66,11 +66,17 @@ class Workbench(Bench):
 
     def run(self, plan: Plan, within_s: float) -> Recorded:
         """Run a preset, unless it has been run already. Raises Impossible if it is refused, Failure if it has left no
-        results."""
+        results, or has not come to its end."""
         key = msgspec.json.encode(plan)
-        if key not in self._recorded:
-            self._recorded[key] = self._run(plan, within_s)
-        return self._recorded[key]
+        if key not in self._ended:
+            try:
+                self._ended[key] = self._run(plan, within_s)
+            except (Impossible, Failure) as why:
+                self._ended[key] = why
+        ended = self._ended[key]
+        if isinstance(ended, Recorded):
+            return ended
+        raise ended
 
     def _run(self, plan: Plan, within_s: float) -> Recorded:
         runs = self._folder / f"runs-{len(list(self._folder.iterdir()))}"
@@ -87,7 +93,7 @@ class Workbench(Bench):
         self.log = last_lines(tail(errors))
         run = next(iter(all_runs(runs)), None)
         if code is None:
-            raise Failure(f"not over after {within_s / 60:g} min: stopped; {(self.log or ['it printed nothing'])[-1]}")
+            raise Failure(f"not over after {within_s / 60:g} min: stopped")
         if run is None:
             refusal = (self.log or [f"ended with exit code {code}"])[-1]
             raise Impossible(refusal.removeprefix("Error: "))

@@ -54,7 +54,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     expected: str
     run: Callable[[Bench, float], Observed]  # within so many s. Raises Impossible, Failure
     gpus: int = 1  # that it needs
-    minutes: float = 2.0  # at most
+    minutes: float = 3.0  # at most
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

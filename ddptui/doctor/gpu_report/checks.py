@@ -116,6 +116,7 @@ CHECKS = (
         question="ResNet-50 in float32, bf16 and fp16",
         expected="losses within 10 %",
         run=of_preset(plans.AMP, verdicts.short_types),
+        minutes=5,
     ),
     Check(
         name="figures",
@@ -128,7 +129,7 @@ CHECKS = (
         question="the same through torch.compile",
         expected="ends well",
         run=compiled,
-        minutes=4,
+        minutes=5,
     ),
     Check(
         name="cost-of-looking",
@@ -147,7 +148,6 @@ CHECKS = (
         question="whether anything in the training loop waits for the GPU, by torch's own check",
         expected="nothing, under every strategy, in float32, bf16 and fp16",
         run=of_probe("synchronising", probes.nothing_waits),
-        minutes=3,
     ),
     Check(
         name="two ranks, one GPU",

@@ -16,10 +16,9 @@ def versions_known(facts: Mapping[str, Any]) -> Observed:
     """Whether torch's CUDA sees a GPU, and NCCL is there."""
     how = "process groups take hooks" if facts["group_hooks"] else "torch's functions are wrapped (no group hooks)"
     nccl = f"NCCL {facts['nccl']} ({listed(facts['nccl_implementations'])})" if facts["nccl"] else "no NCCL"
-    capabilities = listed(sorted({f"{major}.{minor}" for major, minor in facts["capabilities"]}))
-    seen = f"{count(len(facts['capabilities']), 'GPU')} of compute capability {capabilities}"
+    seen = f"{count(len(facts['gpus']), 'GPU')} of compute capability {listed(sorted(set(facts['capabilities'])))}"
     text = f"torch {facts['torch']}, CUDA {facts['cuda']}, cuDNN {facts['cudnn']}, {nccl}; {seen}; {how}"
-    return Observed(bool(facts["nccl"] and facts["capabilities"]), text)
+    return Observed(bool(facts["nccl"] and facts["gpus"]), text)
 
 
 def marks_inside(answer: Mapping[str, Any]) -> Observed:

@@ -43,10 +43,14 @@ def before(check: Check) -> list[str]:
 
 def after(result: Result, names: Mapping[str, str]) -> list[str]:
     """The lines printed when a check is over."""
-    took = f", {duration(result.took_s)}" if result.took_s else ""
+    took = f", {_took(result)}" if result.took_s else ""
     label = "  observed  " if result.verdict != "not run" else "  because   "
     observed = _wrapped(label, without_names(result.observed, names))
     return [*observed, f"  {MARKS[result.verdict]} {result.verdict}{took}"]
+
+
+def _took(result: Result) -> str:
+    return duration(result.took_s) if result.took_s >= 1 else "under 1 s"
 
 
 def _wrapped(begin: str, text: str) -> list[str]:
@@ -73,7 +77,12 @@ def machine_of(environment: Mapping[str, Any], facts: Mapping[str, Any]) -> dict
 
 
 def _in_a_line(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    match value:
+        case dict():
+            return ", ".join(f"{key}: {_in_a_line(part)}" for key, part in value.items())
+        case list() | tuple():
+            return ", ".join(map(_in_a_line, value))
+    return str(value)
 
 
 def markdown(report: Report) -> str:
@@ -100,7 +109,7 @@ def _checks(report: Report) -> list[str]:
             "expected": [result.expected for result in results],
             "observed": [result.observed for result in results],
             "verdict": [f"{MARKS[result.verdict]} {result.verdict}" for result in results],
-            "took": [duration(result.took_s) for result in results],
+            "took": [_took(result) for result in results],
         },
     )
 

@@ -55,8 +55,8 @@ def losses_alike(results: Results, tolerance: float = LOSS_TOLERANCE) -> Observe
     if not known or len(known) < len(losses):
         return Observed(False, "a loss is not finite")
     low, high = min(known), max(known)
-    text = f"loss of the first steps {digits(low, 4)}" + (f" to {digits(high, 4)}" if high > low else "")
-    return Observed(high - low <= tolerance * abs(high), text)
+    span = " to ".join(dict.fromkeys((digits(low, 4), digits(high, 4))))
+    return Observed(high - low <= tolerance * abs(high), f"loss of the first steps {span}")
 
 
 def in_sync(results: Results) -> Observed:

@@ -8,7 +8,7 @@ from ddptui.doctor.gpu_report import probes
 
 FACTS = {
     "torch": "2.14.1", "cuda": "13.0", "cudnn": 91200, "nccl": "2.28.9", "nccl_implementations": ["ProcessGroupNCCL"],
-    "group_hooks": True, "gpus": ["H100"], "capabilities": [[9, 0]],
+    "group_hooks": True, "gpus": ["H100"], "capabilities": ["9.0"],
 }  # fmt: skip
 
 

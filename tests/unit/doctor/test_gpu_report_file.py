@@ -30,7 +30,7 @@ def test_the_file_has_the_machine_a_table_and_the_logs_of_what_failed() -> None:
     assert "| cpu | a \\| b |" in text
     assert "| clock | what time it is | noon | noon | ✓ ok | 2.00 s |" in text
     assert "| \\<b\\>one\\</b\\> \\| o'clock | ✗ NOT AS EXPECTED |" in text
-    assert "| needs 2 GPUs | – not run |" in text
+    assert "| needs 2 GPUs | – not run | under 1 s |" in text
     assert "### clock\n\n```text\nwent wrong\nin …/y.py\n```\n" in text
     assert "Interrupted" not in text
 
@@ -103,8 +103,8 @@ def test_of_the_machine_only_what_is_meant_for_strangers() -> None:
     told = machine_of(environment, {"cuda": "13.0", "group_hooks": True, "torch": "2.14"})
     assert told == {
         "ddptui": "0.1", "python": "3.12", "cpu": "EPYC", "cores": "16", "memory": "16 GB", "torch": "2.14",
-        "gpus": '["H100, 80 GB"]', "gpu_links": '{"0-1":"NV18"}', "torch's cuda": "13.0",
-        "torch's group_hooks": "true",
+        "gpus": "H100, 80 GB", "gpu_links": "0-1: NV18", "torch's cuda": "13.0",
+        "torch's group_hooks": "True",
     }  # fmt: skip
 
 
