@@ -64,7 +64,14 @@ def test_what_looking_and_pinning_cost(workbench: Workbench) -> None:
     alike = msgspec.structs.replace(plans.PINNING, vary={"pageable": {}, "page-locked": {}})  # there is none on the CPU
     pinned = workbench.run(on_the_cpu(alike, epochs=5, width=64), ENOUGH_S)
     as_expected(pinned)
-    assert "a step of one-process-pageable" in verdicts.pinning(pinned).text
+    assert "a step of one-process-pageable" in verdicts.pair(verdicts.MOST_FOR_PINNING)(pinned).text
+
+
+def test_faults(workbench: Workbench) -> None:
+    plan = on_the_cpu(plans.FAULTS, trials=("sound", "kill", "hang"), stall_s=5.0)
+    ok, text = verdicts.faults(workbench.run(plan, ENOUGH_S))
+    assert ok, text
+    assert "hang failed: rank 1 has not arrived" in text
 
 
 def test_a_trial_that_fails_brings_the_end_of_its_logs(workbench: Workbench) -> None:

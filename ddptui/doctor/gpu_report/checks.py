@@ -141,7 +141,13 @@ CHECKS = (
         name="pin_memory",
         question="the same training with pageable and with page-locked memory",
         expected="losses alike within 1 %; a step with page-locked memory at most 1.2 × as long",
-        run=of_preset(plans.PINNING, verdicts.pinning),
+        run=of_preset(plans.PINNING, verdicts.pair(verdicts.MOST_FOR_PINNING)),
+    ),
+    Check(
+        name="nvtx",
+        question="the same training without and with ranges for Nsight Systems",
+        expected="losses alike within 1 %; at most twice as long a step with them",
+        run=of_preset(plans.RANGES, verdicts.pair(verdicts.MOST_FOR_LOOKING)),
     ),
     Check(
         name="synchronisation",
@@ -160,9 +166,31 @@ CHECKS = (
     Check(
         name="primitives-measure",
         question="what a call costs between two GPUs over NCCL, from 1 KB to 64 MB, isend/irecv as well",
-        expected="every value right, a time for every size",
-        run=of_preset(plans.PRIMITIVES, verdicts.primitives),
+        expected="every value right, a time for every size, busbw at most what the GPUs can send",
+        run=of_preset(plans.PRIMITIVES, verdicts.primitives_of_two),
         gpus=2,
+    ),
+    Check(
+        name="strategies, two GPUs",
+        question="every exact strategy between two GPUs over NCCL, ring as well",
+        expected="losses alike within 1 %, in sync, averages right, over nccl",
+        run=of_preset(plans.STRATEGIES_OF_TWO, verdicts.over("nccl")),
+        gpus=2,
+    ),
+    Check(
+        name="batchnorm",
+        question="SyncBatchNorm between two GPUs",
+        expected="losses alike within 1 %, in sync, averages right, over nccl",
+        run=of_preset(plans.BATCHNORM, verdicts.over("nccl")),
+        gpus=2,
+    ),
+    Check(
+        name="faults",
+        question="a rank of two that dies, stops, hangs or is out of step, over NCCL",
+        expected="each is stopped and named (rank 1), but for a mismatch; a stalled one leaves torch's flight record",
+        run=of_preset(plans.FAULTS, verdicts.faults),
+        gpus=2,
+        minutes=5,
     ),
     Check(
         name="dp-vs-ddp",

@@ -75,6 +75,19 @@ PINNING = Plan(
 SPLIT = Plan(
     preset="dp-vs-ddp", set={"dataset": "random", "download": False, "shape": [3, 32, 32], "samples": 2560, "steps": 33}
 )
+STRATEGIES_OF_TWO = Plan(preset="strategies", set=ON_GPU)
+FAULTS = Plan(
+    preset="faults", set={**ON_GPU, "world_size": 2}, trials=("sound", "kill", "mismatch", "stop", "hang", "skip")
+)
+BATCHNORM = Plan(
+    preset="batchnorm", set={**ON_GPU, "sync_batchnorm": True, "save": False}, trials=("ddp", "all_reduce")
+)
+RANGES = Plan(
+    preset="gpu-quickstart",
+    set={"epochs": 60},
+    trials=("group-of-one",),
+    vary={"without": {"nvtx": False}, "with": {"nvtx": True}},
+)
 PRIMITIVES = Plan(preset="primitives-measure", set={**ON_GPU, "iterations": 20}, trials=("ranks-2",))
 
 
@@ -91,6 +104,6 @@ def overlap(newer: bool) -> Plan:
 
 PLANS = (
     QUICKSTART, DELAYS, STRATEGIES, STRATEGIES_SHARED, PRIMITIVES_SHARED, AMP, COMPILED, LOOKING, PINNING, SPLIT,
-    PRIMITIVES,
+    PRIMITIVES, STRATEGIES_OF_TWO, FAULTS, BATCHNORM, RANGES,
     *(make(newer) for make in (backends, overlap) for newer in (False, True)),
 )  # fmt: skip

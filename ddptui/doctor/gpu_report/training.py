@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ddptui.analysis.results import RepeatResult, Results
+from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.doctor.gpu_report.check import Observed, Recorded
 from ddptui.text.units import US, S, digits, percent, seconds
 from ddptui.text.words import count, listed
@@ -31,14 +31,19 @@ def repeats(results: Results) -> Iterator[tuple[str, RepeatResult]]:
 
 def ended_well(results: Results) -> Observed:
     """Whether every trial has ended well and has figures."""
-    failed = [f"{trial.name} {trial.status}: {trial.error}" for trial in results.trials if trial.status != "ok"]
+    failed = [f"{trial.name} {trial.status}: {reason(trial)}" for trial in results.trials if trial.status != "ok"]
     failed += [f"{trial.name} has no figures" for trial in results.trials if trial.status == "ok" and not _has(trial)]
     well = f"{len(results.trials) - len(failed)} of {count(len(results.trials), 'trial')} ended well"
     return Observed(not failed, "; ".join([well, *failed]))
 
 
-def _has(trial: object) -> bool:
-    return bool(getattr(trial, "repeats", None) or getattr(trial, "primitives", None))
+def _has(trial: TrialResult) -> bool:
+    return bool(trial.repeats or trial.primitives)
+
+
+def reason(trial: TrialResult) -> str:
+    """Why a trial failed, in a line: what follows is from its logs."""
+    return (trial.error or "").partition("\n")[0]
 
 
 def on_gpus(results: Results) -> Observed:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
+from ddptui.analysis.results import TrialResult
 from ddptui.doctor.gpu_report import figures, training
 from ddptui.doctor.gpu_report.check import Observed, Recorded, together
-from ddptui.doctor.gpu_report.primitives import primitives_right
+from ddptui.doctor.gpu_report.primitives import primitives_right, within_link_peak
 from ddptui.doctor.gpu_report.training import LOSS_TOLERANCE, Site, repeats
 
 Evaluate = Callable[[Recorded], Observed]
@@ -56,9 +57,14 @@ def over(backend: str) -> Evaluate:
     return evaluate
 
 
-def primitives(recorded: Recorded) -> Observed:
-    """primitives-measure: each value, and a time for each size."""
-    return together([training.ended_well(recorded.results), primitives_right(recorded.results)])
+def primitives(recorded: Recorded, *more: Observed) -> Observed:
+    """primitives-measure: each value, and a time for each size; and more."""
+    return together([training.ended_well(recorded.results), primitives_right(recorded.results), *more])
+
+
+def primitives_of_two(recorded: Recorded) -> Observed:
+    """primitives-measure between two GPUs: no operation sends more than their links can."""
+    return primitives(recorded, within_link_peak(recorded.results))
 
 
 def gpu_figures(recorded: Recorded) -> Observed:
@@ -76,10 +82,14 @@ def looking(recorded: Recorded) -> Observed:
     return trained(recorded, training.costs_at_most(recorded.results, "unseen", "seen", MOST_FOR_LOOKING))
 
 
-def pinning(recorded: Recorded) -> Observed:
-    """The same training with pageable and with page-locked memory."""
-    names = [trial.name for trial in recorded.results.trials]
-    return trained_alike(recorded, training.costs_at_most(recorded.results, names[0], names[1], MOST_FOR_PINNING))
+def pair(most: float) -> Evaluate:
+    """Two trials that learned the same. A step of the second takes at most so many times as long as of the first."""
+
+    def evaluate(recorded: Recorded) -> Observed:
+        first, second = (trial.name for trial in recorded.results.trials)
+        return trained_alike(recorded, training.costs_at_most(recorded.results, first, second, most))
+
+    return evaluate
 
 
 def backends(implementation: str) -> Evaluate:
@@ -104,6 +114,27 @@ def overlap(recorded: Recorded) -> Observed:
     ]
     hides = {name: name != "flat" for name in pairs}
     return trained(recorded, *training.overlaps(recorded.results, hides, MOST_HIDDEN_BY_FLAT), *costs)
+
+
+FAULTY_RANK = "rank 1"  # of the preset `faults`
+UNNAMED = {"mismatch"}  # NCCL compares no sizes: which rank is behind may stay unknown
+STALLED = {"stop", "hang", "skip"}
+FLIGHT_RECORDS = ".flight.json"  # in the reason of a launch that stalled
+
+
+def faults(recorded: Recorded) -> Observed:
+    """faults: each faulty trial is stopped and names its rank; a stalled one leaves torch's flight record."""
+    return together(map(_fault, recorded.results.trials))
+
+
+def _fault(trial: TrialResult) -> Observed:
+    if trial.name == "sound":
+        return Observed(trial.status == "ok", f"sound: {trial.status}")
+    why = training.reason(trial)
+    named = FAULTY_RANK in why or trial.name in UNNAMED
+    kept = FLIGHT_RECORDS in (trial.error or "") or trial.name not in STALLED
+    text = f"{trial.name} {trial.status}: {why}" + ("" if kept else " (no flight record)")
+    return Observed(trial.status == "failed" and named and kept, text)
 
 
 def split(recorded: Recorded) -> Observed:

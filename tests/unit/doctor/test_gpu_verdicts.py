@@ -206,7 +206,7 @@ def test_figures_that_are_missing_or_cannot_be(changes: dict[str, Any], said: st
 
 @pytest.mark.parametrize(
     ("judge", "cheap", "dear", "most"),
-    [(verdicts.looking, "unseen", "seen", 2.0), (verdicts.pinning, "pageable", "page-locked", 1.2)],
+    [(verdicts.looking, "unseen", "seen", 2.0), (verdicts.pair(1.2), "pageable", "page-locked", 1.2)],
 )
 def test_what_may_cost_so_much(judge: Callable[[Recorded], Observed], cheap: str, dear: str, most: float) -> None:
     def taking(factor: float) -> Recorded:
@@ -256,7 +256,7 @@ def test_halves() -> None:
 # Primitives
 
 
-def measured(**changes: Any) -> Recorded:
+def measured(environment: dict[str, Any] | None = None, **changes: Any) -> Recorded:
     time = TimeUs(min=1.0, median=2.0, mean=2.0, p90=3.0, p99=4.0)
     cell = Cell(
         operation="broadcast", composite=False, reduce_op=None, bytes=1024, calls=5, time_us=time, cv=0.1,
@@ -264,7 +264,9 @@ def measured(**changes: Any) -> Recorded:
     )  # fmt: skip
     result = PrimitivesResult(ranks=2, cadence="back_to_back", backend="nccl", cells=[cell])
     changed = msgspec.structs.replace(result, cells=[cell, msgspec.structs.replace(cell, **changes)])
-    return gpu_recorded([gpu_trial("ranks-2", None, status="ok", error=None, primitives=[changed])])
+    trials = [gpu_trial("ranks-2", None, status="ok", error=None, primitives=[changed])]
+    results, messages = gpu_recorded(trials)
+    return Recorded(msgspec.structs.replace(results, environment=environment or {}), messages)
 
 
 def test_primitives() -> None:
@@ -277,3 +279,37 @@ def test_primitives() -> None:
     nothing = PrimitivesResult(ranks=2, cadence="back_to_back", backend="nccl")
     empty = gpu_recorded([gpu_trial("ranks-2", None, status="ok", primitives=[nothing])])
     red(verdicts.primitives(empty), "nothing was measured")
+
+
+def test_no_operation_sends_more_than_links_can() -> None:
+    links = {"gpu_link_peak_gb_s": {"2": 450.0}}
+    ok, text = verdicts.primitives_of_two(measured(links, busbw_gb_s=405.0))
+    assert ok
+    assert "busbw up to 90% of what the GPUs can send, of broadcast" in text
+    red(verdicts.primitives_of_two(measured(links, busbw_gb_s=460.0)), "busbw up to 102%")
+    red(verdicts.primitives_of_two(measured()), "how much the GPUs can send to each other is not known")
+    red(verdicts.primitives_of_two(measured(links, wrong=1)), "wrong: broadcast")
+
+
+# Faults
+
+
+KEPT = "\ntorch's record of the last collectives of rank 0: trial-hang/repeat-1/*.flight.json"
+
+
+def faulty(name: str, error: str | None) -> Observed:
+    sound = gpu_trial("sound", gpu_repeat())
+    faulty = gpu_trial(name, gpu_repeat() if error is None else None, error=error)
+    return verdicts.faults(gpu_recorded([sound, faulty]))
+
+
+def test_faults() -> None:
+    ok, text = faulty("hang", f"rank 1 has not arrived{KEPT}")
+    assert ok
+    assert text == "sound: ok; hang failed: rank 1 has not arrived"
+    assert faulty("kill", "rank 1 killed by SIGKILL").ok
+    assert faulty("mismatch", "no progress for 8 s").ok
+    red(faulty("hang", "rank 1 has not arrived"), "hang failed: rank 1 has not arrived (no flight record)")
+    red(faulty("kill", "rank 0 killed by SIGKILL"), "kill failed: rank 0")
+    red(faulty("mismatch", None), "mismatch ok")
+    red(verdicts.faults(gpu_recorded({"sound": None})), "sound: failed")
