@@ -28,7 +28,7 @@ def as_expected(recorded: Recorded) -> None:
 
 
 def test_the_quickstart(workbench: Workbench) -> None:
-    plan = on_the_cpu(plans.QUICKSTART, epochs=20, width=64)
+    plan = on_the_cpu(plans.QUICKSTART, pin_memory=False, epochs=20, width=64)
     recorded = workbench.run(plan, ENOUGH_S)
     as_expected(recorded)
     assert training.every_step_told(recorded).ok
@@ -62,7 +62,7 @@ def test_what_looking_and_pinning_cost(workbench: Workbench) -> None:
     assert training.costs_at_most(looked.results, "unseen", "seen", factor=10.0).ok
     assert not training.costs_at_most(looked.results, "unseen", "seen", factor=0.01).ok
     alike = msgspec.structs.replace(plans.PINNING, vary={"pageable": {}, "page-locked": {}})  # there is none on the CPU
-    pinned = workbench.run(on_the_cpu(alike, epochs=5, width=64), ENOUGH_S)
+    pinned = workbench.run(on_the_cpu(alike, pin_memory=False, epochs=5, width=64), ENOUGH_S)
     as_expected(pinned)
     assert "a step of one-process-pageable" in verdicts.pair(verdicts.MOST_FOR_PINNING)(pinned).text
 
