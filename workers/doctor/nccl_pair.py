@@ -21,7 +21,7 @@ from workers.primitives.numbers import Scrambled, wrong_elements
 from workers.primitives.point_to_point import IsendIrecv
 from workers.primitives.primitive import Setting
 from workers.rank import guard
-from workers.rank.group import host_store, leave_group
+from workers.rank.group import host_store, leave_group, takes_device
 from workers.rank.node import LOCALHOST
 
 RANKS = 2
@@ -82,7 +82,14 @@ def _run_rank(rank: int, port: int) -> None:
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
     store = dist.TCPStore(LOCALHOST, port, is_master=False, timeout=TIMEOUT)
-    dist.init_process_group("nccl", store=store, rank=rank, world_size=RANKS, timeout=TIMEOUT)
+    dist.init_process_group(
+        "nccl",
+        store=store,
+        rank=rank,
+        world_size=RANKS,
+        timeout=TIMEOUT,
+        device_id=device if takes_device() else None,
+    )
     store.set(f"report-{rank}", msgspec.json.encode(report_of(rank, device, clock_of(device))).decode())
     dist.barrier()
     leave_group()
