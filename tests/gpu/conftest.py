@@ -33,6 +33,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Print what was expected and observed."""
     if performed := config.stash.get(PERFORMED, []):
         terminalreporter.section("what GPUs were expected to do, and did")
-        for check, result in performed:
-            terminalreporter.write_line("\n".join([*before(check), *after(result, {}), *result.log]))
+        for number, (check, result) in enumerate(performed, start=1):
+            lines = [*before(check, number, len(performed)), *after(result, {}), *result.log]
+            terminalreporter.write_line("\n".join(lines))
         terminalreporter.write_line(summary([result for _, result in performed]))

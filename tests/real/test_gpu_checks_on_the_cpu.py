@@ -1,6 +1,9 @@
 """The presets of the GPU report run here on the CPU, shortened: what does not concern GPUs comes out as expected, so
 what runs them and what judges them fit together; and what a CPU cannot give is missed."""
 
+import platform
+import re
+import sys
 from pathlib import Path
 
 import msgspec
@@ -10,6 +13,9 @@ from ddptui.doctor.gpu_report import plans, training, verdicts
 from ddptui.doctor.gpu_report.bench import Workbench, of_preset
 from ddptui.doctor.gpu_report.check import Check, Recorded
 from ddptui.doctor.gpu_report.plans import Plan
+from ddptui.doctor.gpu_report.privacy import own_names
+from ddptui.doctor.gpu_report.report import Report, markdown
+from ddptui.host.folders import lab_root
 from tests.support.gpu_results import missed, on_the_cpu
 
 ENOUGH_S = 300
@@ -81,8 +87,12 @@ def test_a_trial_that_fails_brings_the_end_of_its_logs(workbench: Workbench) -> 
     result = workbench.perform(check)
     assert result.verdict == "NOT AS EXPECTED"
     assert "flat failed: " in result.observed
-    assert any("rank-1.log" in line for line in result.log)
-    assert any("Traceback" in line or "Error" in line for line in result.log)
+    assert "flat, rank-1.log:" in result.log
+    assert any("Error" in line for line in result.log)
+    text = markdown(Report(machine={}, results=(result,), names=own_names(), checks=1))
+    for private in (str(lab_root()), str(Path.home()), platform.node(), sys.prefix):
+        assert private not in text
+    assert not re.search(r"(?<![\w.…])/\w+/\w", text)
 
 
 def test_a_run_that_hangs_is_stopped_and_told_as_such(tmp_path: Path) -> None:
@@ -90,4 +100,6 @@ def test_a_run_that_hangs_is_stopped_and_told_as_such(tmp_path: Path) -> None:
     check = Check(name="a", question="b", expected="c", run=of_preset(plan, verdicts.trained), minutes=0.1)
     result = Workbench(tmp_path, 1, {}).perform(check)
     assert result.verdict == "NOT AS EXPECTED"
-    assert result.observed.startswith("not over after 0.1 min: stopped")
+    assert result.observed == "not over after 0.1 min: stopped"
+    assert "flat, rank-0.log:" in result.log
+    assert any(line.startswith("rank 0  epoch") for line in result.log)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from ddptui.store.journal import tail
 from ddptui.store.presets import as_toml
 from ddptui.store.runs import Run, RunError, all_runs
 from ddptui.text.words import count, first_line
+from ddptui.wire.records import Ended
 
 PROBE = "workers.doctor.gpu"
 STOP_S = 15.0  # for a console to stop its ranks once it has been asked to
@@ -81,28 +83,28 @@ class Workbench(Bench):
     def _run(self, plan: Plan, within_s: float) -> Recorded:
         runs = self._folder / f"runs-{len(list(self._folder.iterdir()))}"
         runs.mkdir()
-        try:
-            preset = runs / f"{plan.preset}.toml"
-            preset.write_text(as_toml(planned(plan)), encoding="utf-8")
-        except PresetError as why:
-            raise Impossible(str(why)) from None
-        errors = runs / "stderr"
-        code = run_within(
-            ["run", str(preset), "--no-ui", "--no-retry", "--runs", str(runs)], errors, plan.env, within_s
-        )
-        self.log = last_lines(tail(errors))
+        preset, errors = write(plan, runs), runs / "stderr"
+        command = ["run", str(preset), "--no-ui", "--no-retry", "--runs", str(runs)]
+        code = run_within(command, errors, plan.env, within_s)
         run = next(iter(all_runs(runs)), None)
+        self.log = last_lines(tail(errors))
+        refusal = (self.log or [f"ended with exit code {code}"])[-1].removeprefix("Error: ")
+        self.log += logs_of_unfinished(run) if run else []
         if code is None:
             raise Failure(f"not over after {within_s / 60:g} min: stopped")
         if run is None:
-            refusal = (self.log or [f"ended with exit code {code}"])[-1]
-            raise Impossible(refusal.removeprefix("Error: "))
-        try:
-            recorded = read(run)
-        except (OSError, RunError) as error:
-            raise Failure(f"its results cannot be read: {first_line(error)}") from None
-        self.log += logs_of_failed(run, recorded.results)
-        return recorded
+            raise Impossible(refusal)
+        return read(run)
+
+
+def write(plan: Plan, folder: Path) -> Path:
+    """The file of a plan's preset. Raises Impossible if a field no longer fits."""
+    path = folder / f"{plan.preset}.toml"
+    try:
+        path.write_text(as_toml(planned(plan)), encoding="utf-8")
+    except PresetError as why:
+        raise Impossible(str(why)) from None
+    return path
 
 
 def run_within(words: Sequence[str], errors: Path, variables: Mapping[str, str], within_s: float) -> int | None:
@@ -139,19 +141,30 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def read(run: Run) -> Recorded:
-    """What a run has left. Raises OSError, RunError."""
-    results = run.results(Results)
-    return Recorded(results, {trial.name: list(run.messages(trial.name, 1)) for trial in results.trials})
+    """What a run has left. Raises Failure."""
+    try:
+        results = run.results(Results)
+        return Recorded(results, {trial.name: list(run.messages(trial.name, 1)) for trial in results.trials})
+    except (OSError, RunError) as error:
+        raise Failure(f"its results cannot be read: {first_line(error)}") from None
 
 
-def logs_of_failed(run: Run, results: Results) -> list[str]:
-    """The last lines of each log of the trials that failed."""
+def logs_of_unfinished(run: Run) -> list[str]:
+    """The last lines of each log of the launches that did not end well."""
     lines: list[str] = []
-    for trial in results.trials:
-        if trial.status == "failed":
-            for path in sorted(run.repeat_folder(trial.name, 1).glob("*.log")):
-                lines += [f"{trial.name}, {path.name}:", *last_lines(tail(path))]
+    for folder in sorted(run.folder.glob("trial-*/repeat-1")):
+        trial = folder.parent.name.removeprefix("trial-")
+        for path in [] if ended_well(run, trial) else sorted(folder.glob("*.log")):
+            lines += [f"{trial}, {path.name}:", *last_lines(tail(path))]
     return lines
+
+
+def ended_well(run: Run, trial: str) -> bool:
+    """Whether a trial's launch came to its end without a failure."""
+    with suppress(RunError):
+        last = deque(run.messages(trial, 1), maxlen=1)
+        return bool(last) and isinstance(last[0], Ended) and last[0].status == "ok"
+    return False
 
 
 def last_lines(text: str) -> list[str]:

@@ -40,10 +40,16 @@ def with_nccl(implementation: str, plan: Plan, evaluate: verdicts.Evaluate) -> C
     return run
 
 
-def between_two_gpus(implementation: str) -> list[Check]:
-    """The checks over one of torch's implementations of NCCL."""
+def by_nccl(implementation: str) -> list[Check]:
+    """The checks of one of torch's implementations of NCCL."""
     newer = implementation == NEWER
     return [
+        Check(
+            name=f"group of one, {implementation}",
+            question="four strategies with one rank, by this class of torch",
+            expected="losses alike within 1 %, averages right, over nccl; this class named",
+            run=with_nccl(implementation, plans.alone(newer), verdicts.by_nccl(implementation)),
+        ),
         Check(
             name=f"gpu-backends, {implementation}",
             question="gloo and NCCL between two GPUs",
@@ -161,8 +167,8 @@ CHECKS = (
         expected="sums right; a wait of 20 ± 2 ms where 20 ms were put in; isend/irecv of 64 MB right",
         run=of_probe("nccl_pair", probes.pair_right),
     ),
-    *between_two_gpus(STOCK),
-    *between_two_gpus(NEWER),
+    *by_nccl(STOCK),
+    *by_nccl(NEWER),
     Check(
         name="primitives-measure",
         question="what a call costs between two GPUs over NCCL, from 1 KB to 64 MB, isend/irecv as well",

@@ -32,6 +32,7 @@ def report(file: str) -> int:
     expected. Raises NoReport, KeyboardInterrupt; after an interrupt the file holds what was finished."""
     facts = gpu_facts()
     path = reserved(file)
+    print(f"{len(CHECKS)} checks, some ten minutes; Ctrl-C keeps what is finished", flush=True)
     with tempfile.TemporaryDirectory(prefix="ddptui-gpu-report-", ignore_cleanup_errors=True) as folder:
         bench = Workbench(Path(folder), len(facts["gpus"]), facts)
         results = checked(bench, CHECKS, machine_of(describe(), facts), path)
@@ -85,8 +86,8 @@ def checked(bench: Workbench, checks: Sequence[Check], machine: Mapping[str, str
         path.write_text(markdown(content), encoding="utf-8")
 
     try:
-        for check in checks:
-            print(*before(check), sep="\n", flush=True)
+        for number, check in enumerate(checks, start=1):
+            print(*before(check, number, len(checks)), sep="\n", flush=True)
             results.append(bench.perform(check))
             print(*after(results[-1], names), sep="\n", flush=True)
             write(interrupted=len(results) < len(checks))  # a console that is killed leaves what was finished

@@ -91,8 +91,14 @@ RANGES = Plan(
 PRIMITIVES = Plan(preset="primitives-measure", set={**ON_GPU, "iterations": 20}, trials=("ranks-2",))
 
 
+def alone(newer: bool) -> Plan:
+    """A few strategies with one rank over NCCL, by torch's newer implementation or by the stock one."""
+    trials = ("ddp", "bucketed", "flat", "all_reduce")
+    return Plan(preset="strategies", set=ALONE, trials=trials, env={NCCL2: str(int(newer))})
+
+
 def backends(newer: bool) -> Plan:
-    """gloo and NCCL between two GPUs, NCCL by torch's newer implementation or by the stock one."""
+    """gloo and NCCL between two GPUs, likewise."""
     return Plan(preset="gpu-backends", set={"epochs": 10}, env={NCCL2: str(int(newer))})
 
 
@@ -105,5 +111,5 @@ def overlap(newer: bool) -> Plan:
 PLANS = (
     QUICKSTART, DELAYS, STRATEGIES, STRATEGIES_SHARED, PRIMITIVES_SHARED, AMP, COMPILED, LOOKING, PINNING, SPLIT,
     PRIMITIVES, STRATEGIES_OF_TWO, FAULTS, BATCHNORM, RANGES,
-    *(make(newer) for make in (backends, overlap) for newer in (False, True)),
+    *(make(newer) for make in (alone, backends, overlap) for newer in (False, True)),
 )  # fmt: skip

@@ -36,9 +36,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool = False
 
 
-def before(check: Check) -> list[str]:
-    """The lines printed before a check is run: what it tries, and what is expected."""
-    return [*_wrapped(f"{check.name}: ", check.question), *_wrapped("  expected  ", check.expected)]
+def before(check: Check, number: int, of: int) -> list[str]:
+    """The lines printed before a check is run: its number, what it tries, and what is expected."""
+    return [*_wrapped(f"[{number}/{of}] {check.name}: ", check.question), *_wrapped("  expected  ", check.expected)]
 
 
 def after(result: Result, names: Mapping[str, str]) -> list[str]:

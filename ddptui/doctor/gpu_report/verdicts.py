@@ -106,6 +106,15 @@ def backends(implementation: str) -> Evaluate:
     return evaluate
 
 
+def by_nccl(implementation: str) -> Evaluate:
+    """All trials learned the same, over NCCL by this class of torch."""
+
+    def evaluate(recorded: Recorded) -> Observed:
+        return together([over("nccl")(recorded), *figures.nccl_named(recorded.results, implementation)])
+
+    return evaluate
+
+
 def overlap(recorded: Recorded) -> Observed:
     """overlap, with instruments and without: what backward hides, and that looking takes nothing of it."""
     pairs = [name.removesuffix("-seen") for name, _ in repeats(recorded.results) if name.endswith("-seen")]

@@ -133,9 +133,10 @@ def test_a_file_that_cannot_be_written_is_refused_at_once(doctor: Callable[..., 
 def test_each_check_is_printed_and_the_file_holds_all(doctor: Callable[..., Result]) -> None:
     done = doctor([check(fine), check(fine, "second", gpus=2)], "mine.md")
     assert done.exit_code == 0
-    assert "made-up: a question\n  expected  an answer\n  observed  an answer\n  ✓ ok" in done.stdout
+    assert "[1/2] made-up: a question\n  expected  an answer\n  observed  an answer\n  ✓ ok" in done.stdout
     assert (
-        "second: a question\n  expected  an answer\n  because   needs 2 GPUs; torch sees 1\n  – not run" in done.stdout
+        "[2/2] second: a question\n  expected  an answer\n  because   needs 2 GPUs; torch sees 1\n  – not run"
+        in done.stdout
     )
     text = Path("mine.md").read_text()
     assert "1 as expected, 0 not, 1 not run" in text

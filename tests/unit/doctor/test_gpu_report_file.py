@@ -109,7 +109,7 @@ def test_of_the_machine_only_what_is_meant_for_strangers() -> None:
 
 
 def test_what_is_printed_before_and_after_a_check() -> None:
-    assert before(CHECK) == ["clock: what time it is", "  expected  noon"]
+    assert before(CHECK, 3, 9) == ["[3/9] clock: what time it is", "  expected  noon"]
     assert after(RESULTS[0], NAMES) == ["  observed  noon", "  ✓ ok, 2.00 s"]
     assert after(RESULTS[2], NAMES) == ["  because   needs 2 GPUs", "  – not run"]
     long = result_of(CHECK, "NOT AS EXPECTED", "alice " + "word " * 30, 1.0)

@@ -55,7 +55,13 @@ def test_what_was_observed_is_printed_at_the_end(performed: bool) -> None:
     terminal: Any = Terminal()
     conftest.pytest_terminal_summary(terminal, config)
     printed = "\n".join(terminal.lines)
-    lines = ["clock: q", "  expected  noon", "  observed  midnight", "  ✗ NOT AS EXPECTED, 2.00 s", "the log's end"]
+    lines = [
+        "[1/1] clock: q",
+        "  expected  noon",
+        "  observed  midnight",
+        "  ✗ NOT AS EXPECTED, 2.00 s",
+        "the log's end",
+    ]
     assert ("\n".join(lines) in printed) == performed
     assert ("1 check, 2.00 s: 0 as expected, 1 not, 0 not run" in printed) == performed
     assert bool(printed) == performed

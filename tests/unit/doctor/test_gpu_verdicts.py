@@ -174,6 +174,14 @@ def test_gloo_and_nccl_between_two_gpus() -> None:
     red(judge(backends(gpu_repeat(nccl=msgspec.structs.replace(NCCL, version="")), over_gloo)), "nccl: NCCL")
 
 
+def test_one_of_torchs_implementations_of_nccl() -> None:
+    ok, text = verdicts.by_nccl("ProcessGroupNCCL")(pair())
+    assert ok
+    assert "b: NCCL 2.28.9, ProcessGroupNCCL" in text
+    red(verdicts.by_nccl("ProcessGroupNCCL2")(pair()), "b: NCCL 2.28.9, ProcessGroupNCCL")
+    red(verdicts.by_nccl("ProcessGroupNCCL")(pair(backend="gloo", nccl=None)), "b over gloo")
+
+
 # Figures of a GPU
 
 
