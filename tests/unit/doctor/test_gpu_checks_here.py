@@ -1,4 +1,4 @@
-"""The checks of the GPU report that depend on what else a machine has: a compiler, torch's NCCL, the doctor's findings."""
+"""The checks of the GPU report that depend on what else there is: a compiler, torch's NCCL, the doctor's findings."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -52,13 +52,8 @@ def test_without_a_compiler_nothing_is_compiled(bench: Workbench, monkeypatch: p
     assert outcome(bench, checks.compiled) == ("not run", "no C++ compiler")
 
 
-@pytest.mark.parametrize(
-    ("fatal", "expected"),
-    [(False, ("ok", "2 findings; 1 to mend; disk: full")), (True, ("NOT AS EXPECTED", "2 findings; 1 to mend; disk: full"))],
-)  # fmt: skip
-def test_what_the_doctor_finds(
-    fatal: bool, expected: tuple[str, str], bench: Workbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("fatal", "verdict"), [(False, "ok"), (True, "NOT AS EXPECTED")])
+def test_what_the_doctor_finds(fatal: bool, verdict: str, bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [Finding("python", "3.12"), Finding("disk", "full", "delete runs", fatal=fatal)]
     monkeypatch.setattr(checks, "groups", lambda runs: {"Group": (("what", lambda: found),)})
-    assert outcome(bench, checks.doctor) == expected
+    assert outcome(bench, checks.doctor) == (verdict, "2 findings; 1 to mend; disk: full")
