@@ -68,6 +68,13 @@ class Nccl(msgspec.Struct, frozen=True, array_like=True):
     implementation: Word  # torch's class around it: ProcessGroupNCCL, or since torch 2.14 ProcessGroupNCCL2
 
 
+class OwnGpu(msgspec.Struct, frozen=True, array_like=True):
+    """A GPU that a rank computes on. Empty: CUDA does not tell."""
+
+    name: Name  # NVIDIA H100 80GB HBM3
+    uuid: Word  # the same for ranks that share it
+
+
 class Ready(Tagged, frozen=True, kw_only=True):
     """A rank has its model and data."""
 
@@ -79,6 +86,7 @@ class Ready(Tagged, frozen=True, kw_only=True):
     flops: Number | None = None  # floating-point operations of forward and backward for one sample; None: not counted
     precision: Word = ""  # the type in which a GPU makes most of them: float64, float32, tf32, fp16, bf16
     nccl: Nccl | None = None  # None: another backend, or no group
+    gpus: Annotated[tuple[OwnGpu, ...], Meta(max_length=64)] = ()  # one for gpus_per_rank = 1; none: it is on the CPU
 
 
 class Collective(msgspec.Struct, frozen=True, array_like=True):
