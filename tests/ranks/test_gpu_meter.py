@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from ddptui.host.nvml import CLOCK_REASONS, held_back
 from ddptui.wire.messages import Gpu
 from workers.instruments import heartbeat
-from workers.instruments.heartbeat import REASONS, GpuMeter, ProcessMeter, held_back
+from workers.instruments.heartbeat import GpuMeter, ProcessMeter
 from workers.instruments.reporter import Reporter
 from workers.rank.device import CPU
 
@@ -148,7 +149,7 @@ def test_the_bits_are_those_of_nvmls_header() -> None:
         "DisplayClockSetting": "display clocks",
     }
     bits = {getattr(pynvml, f"nvmlClocksThrottleReason{name}"): word for name, word in named.items()}
-    assert bits == REASONS
+    assert bits == CLOCK_REASONS
     assert pynvml.NVML_CLOCK_SM == SM
 
 

@@ -9,23 +9,12 @@ from typing import Any, TypeVar
 
 import torch
 
+from ddptui.host.nvml import clock_reasons, held_back
 from ddptui.wire.messages import Gpu, Heartbeat, Position
 
 T = TypeVar("T")
 UUID_PREFIXES = ("GPU", "MIG")  # NVML puts one before a UUID: a whole GPU, or a part of one
 MW_PER_W = MJ_PER_J = 1000
-# Bits of nvmlClocksEventReasons, by nvml.h. An idle GPU (1) is not held back. The last two also set HW_SLOWDOWN.
-HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE = 0x08, 0x40, 0x80
-REASONS = {
-    0x02: "application clocks",  # that its user has set
-    0x04: "power cap",
-    HW_SLOWDOWN: "hardware slowdown",
-    0x10: "sync boost",  # another GPU of its group is slower
-    0x20: "heat",
-    HW_THERMAL: "heat (hardware)",
-    POWER_BRAKE: "power brake",  # the power supply's
-    0x100: "display clocks",
-}
 
 
 class GpuMeter:
@@ -137,24 +126,9 @@ def figures(nvml: Any, handle: Any) -> Gpu:
         watts=value_or_none(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / MW_PER_W),
         celsius=value_or_none(lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),
         sm_mhz=value_or_none(lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))),
-        held_back=held_back(clock_reasons(nvml, handle)),
+        held_back=value_or_none(lambda: held_back(clock_reasons(nvml, handle))) or (),
         joules=value_or_none(lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / MJ_PER_J),
     )
-
-
-def clock_reasons(nvml: Any, handle: Any) -> int:
-    """Why the GPU's clock is lower than it might be, as NVML's bits; 0 where NVML does not give them."""
-    reasons = value_or_none(lambda: int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)))
-    if reasons is None:  # drivers before 535 have it by its older name alone
-        reasons = value_or_none(lambda: int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)))
-    return reasons or 0
-
-
-def held_back(reasons: int) -> tuple[str, ...]:
-    """NVML's bits in words. Bits that are not known here are left out."""
-    if reasons & (HW_THERMAL | POWER_BRAKE):
-        reasons &= ~HW_SLOWDOWN
-    return tuple(word for bit, word in REASONS.items() if reasons & bit)
 
 
 def value_or_none(read: Callable[[], T]) -> T | None:
