@@ -1,6 +1,7 @@
 """What a rank tells of its GPUs and of its NCCL; CUDA and NCCL are made up."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from workers.instruments.delays import RankDelays
 from workers.instruments.gpu import nccl_in_use, own_gpus
 from workers.instruments.reporter import Reporter
 from workers.rank.device import CPU
-from workers.rank.group import Rendezvous, host_store, join_group, leave_group
+from workers.rank.group import Rendezvous, join_group, leave_group
 from workers.rank.process import Rank
 from workers.replicas.progress import ReplicaProgress
 from workers.replicas.replicas import ReplicaState
@@ -98,10 +99,9 @@ def test_a_torch_that_does_not_tell_ends_no_rank(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def gloo() -> Iterator[None]:
+def gloo(tmp_path: Path) -> Iterator[None]:
     me = Rank(Trial(world_size=1), 0, 1, CPU, Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
-    store = host_store()
-    join_group(me, Rendezvous(store.host, store.port))
+    join_group(me, Rendezvous(init_method=f"file://{tmp_path / 'meeting'}"))
     yield
     leave_group()
 
