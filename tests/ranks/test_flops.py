@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 from torchvision import models as torchvision_models
 
 from ddptui.config.trial import Trial
@@ -23,7 +24,7 @@ from workers.rank.process import Rank
 from workers.training import flops
 from workers.training.data import Data, Samples
 from workers.training.flops import Work, allows_tf32, count_batch, count_work, without_data
-from workers.training.models import Layers, make_model, mlp
+from workers.training.models import Layers, input_shape, make_model, mlp
 
 REPO = Path(__file__).parents[2]
 GPU = torch.device("cuda", 0)
@@ -102,6 +103,17 @@ def test_torchvisions_models_make_the_operations_that_it_publishes(name: str) ->
         model = torchvision_models.get_model(name, weights=None)
     expected = 2 * N * (3 * published - math.prod(PUBLISHED[name]))
     assert total(model, 3, 224, 224) == pytest.approx(expected, rel=0.005)
+
+
+@pytest.mark.parametrize("name", ["net", "mlp", "resnet18", "mobilenet_v2"])
+def test_the_count_without_data_is_that_of_a_real_step(name: str) -> None:
+    trial = Trial(model=name, width=8, depth=2)
+    shape = input_shape(trial) or (1, 8, 8)
+    model = make_model(trial, shape, 10)
+    with FlopCounterMode(display=False, custom_mapping=flops.CORRECTED) as counter:
+        labels = torch.zeros(N, dtype=torch.long)
+        nn.functional.cross_entropy(model(torch.randn(N, *shape)), labels, reduction="sum").backward()
+    assert total(model, *shape) == counter.get_total_flops()
 
 
 def test_it_is_said_of_one_sample(capability: Any) -> None:
