@@ -4,10 +4,10 @@ Dense: datasheets that print figures with 2:4 sparsity are halved. float64 is th
 fp16 and bf16 are those with float32 sums, which is how torch multiplies; GeForce cards sum in float16 twice as fast.
 
 Sources: NVIDIA's datasheets of V100, T4, A100, A10, A40, RTX A6000, L4, L40S, H100, H200, GH200 and HGX B200, and its
-whitepapers on GA102, Ada and Hopper. Each figure was compared with two of: the tables of Lightning
-(fabric/utilities/throughput.py), torchtitan (tools/utils.py) and Stas Bekman's "Machine Learning Engineering"; vendors'
-copies of the datasheets. Where they disagree, or one was missing, the figure is left out: so for H100 NVL and RTX 6000
-Ada but one or two, and for float32 on B200 (75 or 80).
+whitepapers on GA102, Ada and Hopper, as vendors' copies of the datasheets have them, and the tables of Lightning
+(fabric/utilities/throughput.py), torchtitan (tools/utils.py) and Stas Bekman's "Machine Learning Engineering". Where
+these disagree, or none has a figure, it is left out: so all but one or two of H100 NVL and RTX 6000 Ada, and float32 on
+B200 (75 or 80).
 """
 
 import re
