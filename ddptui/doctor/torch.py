@@ -112,7 +112,7 @@ def _meetings(child: Child, backends: Sequence[str], gpu: bool) -> Iterator[Find
             yield Finding("nccl", f"a sum on the first GPU failed: {why}", remedy)
         else:
             summed = f"summed on the first GPU in {answer['sum_s'] * 1000:.1f} ms"
-            yield Finding("nccl", f"{answer['version']} by {answer['implementation']}, {summed}")
+            yield Finding("nccl", f"{answer['nccl']}, {summed}")
 
 
 def gloo_remedy(interface: str | None) -> str:

@@ -7,6 +7,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from ddptui.wire.messages import Nccl
+from workers.instruments.gpu import nccl_in_use
 from workers.rank import guard
 from workers.rank.group import host_store, leave_group
 from workers.rank.node import LOCALHOST
@@ -37,25 +39,18 @@ def _run_rank(rank: int, port: int) -> None:
     leave_group()
 
 
-def meet_over_nccl() -> tuple[float, str]:
-    """Sum with one rank, in this process, on the first GPU. Returns the time of the sum in s, and torch's class around
-    NCCL: ProcessGroupNCCL, or the newer ProcessGroupNCCL2."""
+def meet_over_nccl() -> tuple[float, Nccl | None]:
+    """Sum with one rank, in this process, on the first GPU. Returns the time of the sum in s, and the NCCL that did it.
+    None: torch does not say."""
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, timeout=TIMEOUT)
     try:
         begin = time.monotonic()
         _sum_is_right(torch.ones(1000, device=device), expected=1.0)
-        sum_s = time.monotonic() - begin
-        return sum_s, implementation(device)
+        return time.monotonic() - begin, nccl_in_use(device)
     finally:
         leave_group()
-
-
-def implementation(device: torch.device) -> str:
-    """The class that carries out the collectives of this process's group on a device."""
-    assert dist.group.WORLD is not None
-    return type(dist.group.WORLD._get_backend(device)).__name__
 
 
 def _sum_is_right(tensor: torch.Tensor, expected: float) -> None:

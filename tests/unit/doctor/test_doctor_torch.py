@@ -73,7 +73,7 @@ class Told(Child):
         self._answers: dict[str, Any] = {
             "versions": versions | {"gpu_build": "13.2"},
             "gpus": {"gpus": [["H200", 139 * GB]], "why_none": ""},
-            "nccl": {"sum_s": 0.001, "version": "2.28.9", "implementation": "ProcessGroupNCCL2"},
+            "nccl": {"sum_s": 0.001, "nccl": "2.28.9 by ProcessGroupNCCL2"},
         }
         self._answers |= sums | answers
 
