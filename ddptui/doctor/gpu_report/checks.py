@@ -48,7 +48,7 @@ def by_nccl(implementation: str) -> list[Check]:
             name=f"group of one, {implementation}",
             question="four strategies with one rank, by this class of torch",
             expected="losses alike within 1 %, averages right, over nccl; this class named",
-            run=with_nccl(implementation, plans.alone(newer), verdicts.by_nccl(implementation)),
+            run=with_nccl(implementation, plans.alone(newer), verdicts.over("nccl", implementation)),
         ),
         Check(
             name=f"gpu-backends, {implementation}",
@@ -122,12 +122,12 @@ CHECKS = (
         question="ResNet-50 in float32, bf16 and fp16",
         expected="losses within 10 %",
         run=of_preset(plans.AMP, verdicts.short_types),
-        minutes=5,
+        minutes=6,
     ),
     Check(
         name="figures",
         question="TFLOP/s, MFU, joules, clocks and memory of the same run",
-        expected="all reported; MFU above 0 and at most 100 %; no more memory taken than reserved",
+        expected="all reported, MFU where the GPU's peak is known and at most 100 %; memory taken at most that reserved",
         run=of_preset(plans.AMP, verdicts.gpu_figures),
     ),
     Check(

@@ -58,7 +58,7 @@ PRIMITIVES_SHARED = Plan(
 )
 AMP = Plan(
     preset="gpu-amp",
-    set={"steps": 120},  # some seconds: a GPU's clock and energy are read once a second
+    set={"steps": 160},  # some seconds: a GPU's clock and energy are read once a second
     trials=("float32", "bf16", "fp16", "bf16-channels-last"),
 )
 COMPILED = msgspec.structs.replace(AMP, trials=("bf16-compiled",))

@@ -46,13 +46,14 @@ def delays(recorded: Recorded) -> Observed:
     return trained(recorded, *training.delays_found(recorded.results, sites))
 
 
-def over(backend: str) -> Evaluate:
-    """All trials learned the same, over this backend."""
+def over(backend: str, implementation: str | None = None) -> Evaluate:
+    """All trials learned the same, over this backend; and, if that is asked for, NCCL by this class of torch."""
 
     def evaluate(recorded: Recorded) -> Observed:
         others = {name: repeat.backend for name, repeat in repeats(recorded.results) if repeat.backend != backend}
         text = ", ".join(f"{name} over {other}" for name, other in others.items())
-        return trained_alike(recorded, Observed(not others, text or f"over {backend}"))
+        named = figures.nccl_named(recorded.results, implementation) if implementation else []
+        return trained_alike(recorded, Observed(not others, text or f"over {backend}"), *named)
 
     return evaluate
 
@@ -69,7 +70,7 @@ def primitives_of_two(recorded: Recorded) -> Observed:
 
 def gpu_figures(recorded: Recorded) -> Observed:
     """What the GPU did, in figures."""
-    return together([training.ended_well(recorded.results), *figures.figures_told(recorded.results)])
+    return together([training.ended_well(recorded.results), *figures.figures_told(recorded)])
 
 
 def short_types(recorded: Recorded) -> Observed:
@@ -102,15 +103,6 @@ def backends(implementation: str) -> Evaluate:
             training.backends_are(recorded.results, expected),
             *figures.nccl_named(recorded.results, implementation),
         )
-
-    return evaluate
-
-
-def by_nccl(implementation: str) -> Evaluate:
-    """All trials learned the same, over NCCL by this class of torch."""
-
-    def evaluate(recorded: Recorded) -> Observed:
-        return together([over("nccl")(recorded), *figures.nccl_named(recorded.results, implementation)])
 
     return evaluate
 

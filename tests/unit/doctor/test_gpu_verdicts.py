@@ -10,7 +10,9 @@ from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
 from ddptui.analysis.results import InSync, Loss, RepeatResult
 from ddptui.doctor.gpu_report import verdicts
 from ddptui.doctor.gpu_report.check import Observed, Recorded, together
-from tests.support.builders import tied
+from ddptui.wire.messages import OwnGpu
+from tests.support.builders import done, preset_of, ready, results_for, tied, with_done
+from tests.support.gpu_launches import H100, gpu_launch
 from tests.support.gpu_results import (
     NCCL,
     RIGHT,
@@ -175,20 +177,31 @@ def test_gloo_and_nccl_between_two_gpus() -> None:
 
 
 def test_one_of_torchs_implementations_of_nccl() -> None:
-    ok, text = verdicts.by_nccl("ProcessGroupNCCL")(pair())
+    ok, text = verdicts.over("nccl", "ProcessGroupNCCL")(pair())
     assert ok
     assert "b: NCCL 2.28.9, ProcessGroupNCCL" in text
-    red(verdicts.by_nccl("ProcessGroupNCCL2")(pair()), "b: NCCL 2.28.9, ProcessGroupNCCL")
-    red(verdicts.by_nccl("ProcessGroupNCCL")(pair(backend="gloo", nccl=None)), "b over gloo")
+    red(verdicts.over("nccl", "ProcessGroupNCCL2")(pair()), "b: NCCL 2.28.9, ProcessGroupNCCL")
+    red(verdicts.over("nccl", "ProcessGroupNCCL")(pair(backend="gloo", nccl=None)), "b over gloo")
 
 
 # Figures of a GPU
 
 
+def figured(name: str = H100, **changes: Any) -> Recorded:
+    """A trial of four seconds on GPUs of this name."""
+    told = msgspec.structs.replace(ready(), gpus=(OwnGpu(name, "GPU-1"),), precision="bf16")
+    return gpu_recorded({"b": gpu_repeat(**({"train_time_s": 4.0} | changes))}, [told])
+
+
 def test_figures_that_are_told() -> None:
-    ok, text = verdicts.gpu_figures(pair())
+    ok, text = verdicts.gpu_figures(figured())
     assert ok
-    assert "a: 400 TFLOP/s, MFU 40%, 12.5 J a step, 1980 MHz and 1980 MHz, 1 GB of 2 GB reserved" in text
+    assert "b: 400 TFLOP/s, MFU 40%, 12.5 J a step, 1980 MHz and 1980 MHz, 1 GB of 2 GB reserved" in text
+    unknown = verdicts.gpu_figures(figured("NVIDIA Unheard Of", mfu=None))
+    assert unknown.ok
+    assert "MFU –" in unknown.text
+    short = {"train_time_s": 2.9, "joules_a_step": None, "ranks": [gpu_rank(sm_mhz=None)]}
+    assert verdicts.gpu_figures(figured(**short)).ok  # there may have been one heartbeat, or none
 
 
 @pytest.mark.parametrize(
@@ -196,7 +209,7 @@ def test_figures_that_are_told() -> None:
     [
         ({"tflops": None}, "b: no TFLOP/s"),
         ({"tflops": 0.0}, "b: no TFLOP/s"),
-        ({"mfu": None}, "b: no MFU"),
+        ({"mfu": None}, "b: no MFU, although the peak is known"),
         ({"mfu": 1.2}, "b: MFU 120%"),
         ({"mfu": 0.0}, "b: MFU 0%"),
         ({"joules_a_step": None}, "b: no joules a step"),
@@ -206,7 +219,22 @@ def test_figures_that_are_told() -> None:
     ],
 )
 def test_figures_that_are_missing_or_cannot_be(changes: dict[str, Any], said: str) -> None:
-    red(verdicts.gpu_figures(pair(**changes)), said)
+    red(verdicts.gpu_figures(figured(**changes)), said)
+
+
+def test_a_rank_that_names_no_gpu() -> None:
+    results, _ = figured()
+    red(verdicts.gpu_figures(Recorded(results, {"b": [ready()]})), "b: a rank names no GPU")
+    red(verdicts.gpu_figures(Recorded(results, {"b": []})), "b: a rank names no GPU")
+
+
+def test_figures_as_the_analysis_makes_them_of_a_launch() -> None:
+    preset = preset_of({"trial": [{"name": "a"}]})
+    messages = with_done(gpu_launch(uuids=[["a"]]), done(peak_gpu_bytes=2**30, peak_gpu_reserved_bytes=2**31))
+    recorded = Recorded(results_for(preset, messages), {"a": messages})
+    ok, text = verdicts.gpu_figures(recorded)
+    assert ok
+    assert "MHz" in text
 
 
 # Times
