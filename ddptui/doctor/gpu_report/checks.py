@@ -127,7 +127,7 @@ CHECKS = (
     Check(
         name="figures",
         question="TFLOP/s, MFU, joules, clocks and memory of the same run",
-        expected="all reported, MFU where the GPU's peak is known and at most 100 %; memory taken at most that reserved",
+        expected="all reported, MFU where the peak is known, and at most 100 %; memory taken at most that reserved",
         run=of_preset(plans.AMP, verdicts.gpu_figures),
     ),
     Check(
