@@ -15,7 +15,7 @@ from ddptui.doctor.gpu_report.report import Report, after, before, machine_of, m
 from ddptui.doctor.torch import gpus_finding
 from ddptui.engines.preflight_gpus import ELSEWHERE
 from ddptui.host import gpus
-from ddptui.host.folders import expanded
+from ddptui.host.folders import TemporaryFolder, expanded
 from ddptui.host.gpus import VISIBLE
 from ddptui.host.machine import describe
 from ddptui.host.rank_side import Child, NoAnswer
@@ -33,9 +33,12 @@ def report(file: str) -> int:
     facts = gpu_facts()
     path = reserved(file)
     print(f"{len(CHECKS)} checks, some ten minutes; Ctrl-C keeps what is finished", flush=True)
-    with tempfile.TemporaryDirectory(prefix="ddptui-gpu-report-", ignore_cleanup_errors=True) as folder:
-        bench = Workbench(Path(folder), len(facts["gpus"]), facts)
+    folder = TemporaryFolder("ddptui-gpu-report", Path(tempfile.gettempdir()))
+    try:
+        bench = Workbench(folder.path, len(facts["gpus"]), facts)
         results = checked(bench, CHECKS, machine_of(describe(), facts), path)
+    finally:
+        folder.remove()
     print(f"\n{summary(results)}\nwritten to {path}; it names no host, user, path or address", flush=True)
     return 1 if any(result.verdict == "NOT AS EXPECTED" for result in results) else 0
 
