@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ddptui.analysis.results import RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.text.tables import Column
-from ddptui.text.units import NOTHING, SIZES, digits, percent, seconds, size
+from ddptui.text.units import NOTHING, digits, percent, seconds, size, size_unit
 from ddptui.text.words import printable
 
 MOST_PEAKS = 4  # that a cell lists one by one
@@ -21,11 +21,10 @@ def memory(ranks: Sequence[RankResult]) -> str:
     held = peaks(ranks)
     if not held:
         return ""
-    unit = size(max(held)).split()[1]
-    in_unit = 1024 ** SIZES.index(unit)
+    bytes_in_unit, unit = size_unit(max(held))
     if len(held) > MOST_PEAKS:
-        return f"{digits(min(held) / in_unit)}…{digits(max(held) / in_unit)} {unit}"
-    return f"{'+'.join(digits(peak / in_unit) for peak in held)} {unit}"
+        return f"{digits(min(held) / bytes_in_unit)}…{digits(max(held) / bytes_in_unit)} {unit}"
+    return f"{'+'.join(digits(peak / bytes_in_unit) for peak in held)} {unit}"
 
 
 def output_device(ranks: Sequence[RankResult]) -> str:
