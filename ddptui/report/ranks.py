@@ -16,9 +16,13 @@ def peaks(ranks: Sequence[RankResult]) -> list[int]:
     return [rank.peak_gpu_bytes for rank in ranks if rank.peak_gpu_bytes is not None]
 
 
-def memory(ranks: Sequence[RankResult]) -> str:
-    """The peaks in one unit: 1.92+1.21 GB; of many ranks the least and the most; empty without a GPU."""
-    held = peaks(ranks)
+def reserved_peaks(ranks: Sequence[RankResult]) -> list[int]:
+    """The most that torch held for them, likewise."""
+    return [rank.peak_gpu_reserved_bytes for rank in ranks if rank.peak_gpu_reserved_bytes is not None]
+
+
+def memory(held: Sequence[int]) -> str:
+    """Peaks in one unit: 1.92+1.21 GB; of many ranks the least and the most; empty without a GPU."""
     if not held:
         return ""
     bytes_in_unit, unit = size_unit(max(held))
@@ -81,6 +85,12 @@ def _number(value: int | None) -> str:
     return NOTHING if value is None else str(value)
 
 
+def held_back(rank: RankResult) -> str:
+    """Why its GPU's clock was lower than it might be, and in what part of the time, as in "heat 40%, power cap 12%"."""
+    reasons = sorted(rank.held_back.items(), key=lambda reason: -reason[1])
+    return ", ".join(f"{printable(why)} {percent(part)}" for why, part in reasons) or NOTHING
+
+
 # Of a table with a line for each rank of one repeat.
 RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     Column("rank", lambda rank: str(rank.rank), about="The rank's number; ranks count from 0."),
@@ -133,6 +143,25 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
         "gpu mem.",
         lambda rank: size(rank.peak_gpu_bytes),
         about="The most GPU memory that its tensors took; empty without a GPU.",
+    ),
+    Column(
+        "reserved",
+        lambda rank: size(rank.peak_gpu_reserved_bytes),
+        about="The most GPU memory that torch held for its tensors, used or not; empty without a GPU.",
+    ),
+    Column("MHz", lambda rank: digits(rank.sm_mhz), about="The median clock of its GPU; empty if it is not reported."),
+    Column("TFLOP/s", lambda rank: digits(rank.tflops), about="10^12 operations a second; empty if none are counted."),
+    Column(
+        "MFU %",
+        lambda rank: NOTHING if rank.mfu is None else f"{100 * rank.mfu:.1f}",
+        about="TFLOP/s in percent of what its GPU can do in that precision; empty where this peak is not known.",
+    ),
+    Column("J/step", lambda rank: digits(rank.joules_a_step), about="Joules of its GPU in a step; empty like MHz."),
+    Column(
+        "held back",
+        held_back,
+        left=True,
+        about="Why its GPU's clock was lower than it might be, and in what part of the time; empty if it never was.",
     ),
     Column("device", lambda rank: printable(rank.device), left=True, about="The device that it trained on."),
     Column("pid", lambda rank: str(rank.pid), about="Its process."),
