@@ -23,6 +23,7 @@ from ddptui.analysis.figures import (
     wait_figures,
 )
 from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.nccl_log import with_log
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Loss, RepeatResult
 from ddptui.analysis.thinning import extrapolate
@@ -175,6 +176,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         warnings=cautions_for(evidence),
         ranks=[rank_result(log, rank, aligned, analysis) for rank in measured],
     )
+    result = replace(result, nccl=with_log(result.nccl, log.nccl))
     if log.thinned.stride > 1:
         kept = {step.step for of_rank in measured.values() for step in of_rank}  # their numbers
         result = extrapolate(result, len(kept), analysis.train_ns if analysis else None)

@@ -185,7 +185,7 @@ COLUMNS = (
     ),
     Column(
         "held back",
-        11,
+        13,
         68,
         _held_back,
         "Why this clock is lower than it might be, as heat or a power cap; shown once one is.",
