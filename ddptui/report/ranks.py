@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+from ddptui.analysis.counted import counted
 from ddptui.analysis.results import RankResult, Results, TrialResult
+from ddptui.analysis.throttling import Kind, worst_held_back
 from ddptui.config.preset import Preset
+from ddptui.report import nccl
 from ddptui.text.tables import Column
 from ddptui.text.units import NOTHING, digits, percent, seconds, size, size_unit
 from ddptui.text.words import printable
@@ -43,15 +46,16 @@ def output_device(ranks: Sequence[RankResult]) -> str:
 
 
 def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[str]]:
-    """Why a group got its backend, where the trial left that open, and the trials that share the reason; no trials, if
-    all do."""
+    """Why a group got its backend, where the trial left that open, and which NCCL it was, with the trials of which both
+    are true; no trials, if it is true of all."""
     left_open = {trial.name for trial in preset.trials if trial.backend == "auto"}
     groups = {trial.name: repeat for trial in trials for repeat in trial.repeats[-1:] if repeat.backend}
     reasons: dict[str, list[str]] = {}
     for name, repeat in groups.items():
-        if name in left_open and repeat.backend_why:
-            reason = f"backend {printable(repeat.backend or '')}: {printable(repeat.backend_why)}"
-            reasons.setdefault(reason, []).append(name)
+        why = printable(repeat.backend_why) if name in left_open else ""
+        words = "; ".join(filter(None, [why, nccl.describe(repeat.nccl) if repeat.nccl else ""]))
+        if words:
+            reasons.setdefault(f"backend {printable(repeat.backend or '')}: {words}", []).append(name)
     if len(reasons) == 1 and len({repeat.backend for repeat in groups.values()}) == 1:
         return {reason: [] for reason in reasons}
     return reasons
@@ -67,6 +71,26 @@ def unexpected(results: Results) -> dict[str, list[str]]:
                 names = reasons.setdefault(f"on the {kind}: {printable(rank.device_why)}", [])
                 names += [trial.name] if trial.name not in names else []
     return reasons
+
+
+# What helps a GPU whose clock is held back, by the kind of reason.
+REMEDIES: dict[Kind, str] = {
+    "heat": "look at its fans and at what is near it",
+    "power": "raise its power limit (`nvidia-smi -pl`), or compare only runs with the same one",
+    "hardware": "`nvidia-smi -q -d PERFORMANCE` says whether its power supply or its cooling is the reason",
+}
+
+
+def slowed(trials: Sequence[TrialResult]) -> str:
+    """That heat or power held back a GPU: the rank and the trial where this was worst, and what to do; empty: none."""
+    worst = [(held, trial.name) for trial in trials if (held := worst_held_back(counted(trial.repeats)))]
+    if not worst:
+        return ""
+    held, name = max(worst, key=lambda each: each[0].part)
+    clock = f", median clock {held.sm_mhz:.0f} MHz" if held.sm_mhz is not None else ""
+    where = f"rank {held.rank}" + (f" of {name}" if len(trials) > 1 else "")
+    finding = f"the GPU of {where} was held back {held.part:.0%} of the time ({printable(held.why)}{clock})"
+    return f"{finding}, so its steps may take longer than they could: {REMEDIES[held.kind]}"
 
 
 def _waited_for(rank: RankResult) -> str:

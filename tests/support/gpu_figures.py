@@ -4,7 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ddptui.analysis.results import NcclUse, RankResult, RepeatResult, Results
+from ddptui.analysis.cautions import Caution
+from ddptui.analysis.results import NcclUse, RankResult, RepeatResult, Results, TrialResult
 
 GB = 2**30
 NCCL = NcclUse(
@@ -37,10 +38,12 @@ OF_RANKS: tuple[dict[str, Any], ...] = (
 
 def on_gpus(results: Results, **of_repeats: Any) -> Results:
     """The results with these figures in every repeat. of_repeats: figures of a repeat that are to be others."""
-    trials = [
-        replace(trial, repeats=[_on_gpus(repeat, of_repeats) for repeat in trial.repeats]) for trial in results.trials
-    ]
-    return replace(results, trials=trials)
+    return replace(results, trials=[_trial(trial, of_repeats) for trial in results.trials])
+
+
+def _trial(trial: TrialResult, changes: dict[str, Any]) -> TrialResult:
+    summary = trial.summary and replace(trial.summary, warnings=[*trial.summary.warnings, Caution.HELD_BACK])
+    return replace(trial, repeats=[_on_gpus(repeat, changes) for repeat in trial.repeats], summary=summary)
 
 
 def _on_gpus(repeat: RepeatResult, changes: dict[str, Any]) -> RepeatResult:

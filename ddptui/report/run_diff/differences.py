@@ -17,7 +17,11 @@ from ddptui.text.words import count
 
 # Of the environment: other in every run, or compared elsewhere.
 NOT_COMPARED = {"load_before", "watched", "started", "preset", "executable", "packages"}
-SLOW_DOWN = {Caution.OTHER_LOAD, Caution.OVERSUBSCRIBED}  # the others tell of figures that deceive, not of slower ones
+SLOW_DOWN = {
+    Caution.OTHER_LOAD,
+    Caution.OVERSUBSCRIBED,
+    Caution.HELD_BACK,
+}  # the others tell of figures that deceive, not of slower ones
 
 
 class Difference(NamedTuple):
