@@ -12,14 +12,14 @@ from ddptui.config.trial import Trial
 from workers.aggregate.strategy import Strategy, gradients_of
 from workers.instruments.clock import Clock, clock_of
 from workers.instruments.progress import Progress
-from workers.instruments.records import PhaseTimer, StepRecord
+from workers.instruments.records import StepRecord
 from workers.rank.faults import Faults
 from workers.rank.process import Rank
 from workers.replicas.replicas import replicate_over_devices
 from workers.training.audit import audit
 from workers.training.data import Share, load
 from workers.training.evaluate import evaluate, fingerprint
-from workers.training.instruments import make_progress, make_tap
+from workers.training.instruments import make_progress, make_tap, make_timer
 from workers.training.loader import first_epoch, make_loader, on_device
 from workers.training.models import compiled, input_shape, make_model, memory_format, set_dtype, with_sync_batchnorm
 from workers.training.optimizer import autocast, make_optimizer, make_scaler, optimize
@@ -67,9 +67,10 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
             batches = iter(loader)
         window = accumulation_window(step, trial.every, len(share), steps)
         averages = step == window[-1] and not faults.skips(step)
+        updates = trial.average == "parameters" or step == window[-1]
         take_new_delays(me)
         delays.begin(step)
-        timer = PhaseTimer(clock, step)
+        timer = make_timer(trial, clock, step, averages=averages, updates=updates)
         tap.begin(timer)
 
         inputs, labels = on_device(trial, next(batches), device)
@@ -99,7 +100,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
             timer.end("aggregate")
 
         # Averaged parameters come after each rank's own step, in every step; averaged gradients before a common one.
-        if trial.average == "parameters" or step == window[-1]:
+        if updates:
             optimize(scaler, optimizer, trial, model)
             timer.end("optimizer")
 

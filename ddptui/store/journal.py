@@ -6,7 +6,7 @@ import os
 import shlex
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
@@ -16,6 +16,7 @@ import msgspec
 from ddptui.analysis.nccl_log import nccl_log
 from ddptui.host.files import open_plain
 from ddptui.text.words import count, printable
+from ddptui.wire.connection import flight_record
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.records import Ended, Message, NcclLog
 
@@ -108,6 +109,10 @@ class RepeatJournal:
         lines = (line for name in names[:MOST_LOGS] for line in head(self.folder / name).splitlines())
         if said := nccl_log(lines, time.monotonic_ns()):
             yield said
+
+    def flight_records(self, ranks: Iterable[int]) -> list[int]:
+        """Which of these ranks have left what torch's flight recorder held."""
+        return [rank for rank in ranks if (self.folder / flight_record(rank)).is_file()]
 
     def close(self) -> None:
         """Write that the repeat was interrupted, unless it has ended. Raises RunLost."""

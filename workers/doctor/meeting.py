@@ -37,17 +37,25 @@ def _run_rank(rank: int, port: int) -> None:
     leave_group()
 
 
-def meet_over_nccl() -> float:
-    """Sum with one rank, in this process, on the first GPU. Returns the time of the sum in s."""
+def meet_over_nccl() -> tuple[float, str]:
+    """Sum with one rank, in this process, on the first GPU. Returns the time of the sum in s, and torch's class around
+    NCCL: ProcessGroupNCCL, or the newer ProcessGroupNCCL2."""
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, timeout=TIMEOUT)
     try:
         begin = time.monotonic()
         _sum_is_right(torch.ones(1000, device=device), expected=1.0)
-        return time.monotonic() - begin
+        sum_s = time.monotonic() - begin
+        return sum_s, implementation(device)
     finally:
         leave_group()
+
+
+def implementation(device: torch.device) -> str:
+    """The class that carries out the collectives of this process's group on a device."""
+    assert dist.group.WORLD is not None
+    return type(dist.group.WORLD._get_backend(device)).__name__
 
 
 def _sum_is_right(tensor: torch.Tensor, expected: float) -> None:

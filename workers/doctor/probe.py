@@ -64,7 +64,9 @@ def nccl() -> dict[str, Any]:
 
     from workers.doctor.meeting import meet_over_nccl
 
-    return {"sum_s": meet_over_nccl(), "version": ".".join(str(part) for part in torch.cuda.nccl.version())}
+    sum_s, implementation = meet_over_nccl()
+    version = ".".join(str(part) for part in torch.cuda.nccl.version())
+    return {"sum_s": sum_s, "version": version, "implementation": implementation}
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ COLUMNS = (
         5,
         71,
         _meter(lambda rank: rank.gpu.busy_percent),
-        "How busy its GPU is.",
+        "How busy its GPU is. Waiting in NCCL counts as busy, too: see the waits.",
         lambda rank: rank.gpu.busy_percent,
     ),
     Column(

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -70,6 +71,15 @@ def test_a_page_opens_with_the_trial_of_the_answer_and_prints_it_beside_the_base
     page = formats.page(Told([]), preset, results_for(preset, *told))
     assert re.findall(r"<option value=\"\d\" selected>(.*?)<", page) == ["c"]
     assert re.findall(r"data-prints>\n<h3>(\w+)", page) == ["a", "c"]
+
+
+def test_what_a_gpu_can_send_is_spelled_out_in_the_environment() -> None:
+    run, preset, results = a_run()
+    environment = {"gpu_links": ["NV18 between all 8"], "gpu_link_peak_gb_s": {"2": 450.0, "9": None}}
+    told = Found(formats.page(run, preset, msgspec.structs.replace(results, environment=environment))).text
+    assert "most that a GPU can send, of 2 GPUs and more" in told
+    assert "450 GB/s" in told
+    assert "NV18 between all 8" in told
 
 
 def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:

@@ -119,6 +119,29 @@ def test_an_operation_that_could_not_be_done_says_why_once() -> None:
     assert "line 3" not in shown
 
 
+def on_gpus(environment: dict[str, Any], **launch: Any) -> tuple[Results, Preset]:
+    """A run on two GPUs in which an all_reduce of 64 MB reaches 66 GB/s."""
+    timed = result([cell("all_reduce", 64 * MB, 1000.0), cell("local_sum", MB, 10.0)], **{"backend": "nccl"} | launch)
+    results, preset = of_primitives({"a": [timed]})
+    return msgspec.structs.replace(results, environment=environment), preset
+
+
+BRIDGED: dict[str, Any] = {"gpu_link_peak_gb_s": {"2": 100.0}}
+
+
+def test_bus_bandwidth_is_a_part_of_what_connects_the_gpus() -> None:
+    shown = markdown(*on_gpus(BRIDGED))
+    [row] = rows_of(shown, "#### all_reduce: all tensors as one to all")
+    assert (row["busbw"], row["of peak"]) == ("66.4", "66%")
+    assert "of peak: busbw as a part of 100 GB/s, what a GPU's links" in shown
+    assert "of peak" not in rows_of(shown, "#### local_sum: a rank adds one tensor to another, alone: no wire")[0]
+
+
+@pytest.mark.parametrize(("environment", "launch"), [({}, {}), (BRIDGED, {"backend": "gloo"})])
+def test_without_a_peak_nothing_is_said_of_it(environment: dict[str, Any], launch: dict[str, Any]) -> None:
+    assert "peak" not in markdown(*on_gpus(environment, **launch))
+
+
 # What deserves a word
 
 
