@@ -19,10 +19,12 @@ from workers.replicas.replicas import replicate_over_devices
 from workers.training.audit import audit
 from workers.training.data import Share, load
 from workers.training.evaluate import evaluate, fingerprint
+from workers.training.flops import count_work
 from workers.training.instruments import make_progress, make_tap, make_timer
 from workers.training.loader import first_epoch, make_loader, on_device
 from workers.training.models import compiled, input_shape, make_model, memory_format, set_dtype, with_sync_batchnorm
 from workers.training.optimizer import autocast, make_optimizer, make_scaler, optimize
+from workers.training.ready import ready
 
 UNTIL_STOPPED = sys.maxsize  # steps
 
@@ -36,6 +38,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
     torch.manual_seed(trial.seed)  # the same on every rank, so that all start from the same parameters
     data = load(trial, input_shape(trial), device)
     model = make_model(trial, data.shape, data.classes).to(device).to(memory_format=memory_format(trial))
+    work = count_work(me, model, data)
     if trial.sync_batchnorm:
         model = with_sync_batchnorm(model)
     network = strategy.prepare(replicate_over_devices(me, model))
@@ -56,8 +59,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
     me.reporter.position = tap.position
     faults = Faults(trial.fault, me.rank)
     batches = first_epoch(loader)
-    numbers = sum(parameter.numel() for parameter in model.parameters())
-    progress.ready(None if steps == UNTIL_STOPPED else steps, parameters=numbers, start_ns=me.start_ns)
+    progress.ready(ready(me, None if steps == UNTIL_STOPPED else steps, model, work))
 
     for step in range(steps):
         epoch, batch = divmod(step, len(share))

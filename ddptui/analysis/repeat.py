@@ -22,6 +22,7 @@ from ddptui.analysis.figures import (
     step_ms,
     wait_figures,
 )
+from ddptui.analysis.gpu_work import repeat_gpu_figures
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.nccl_log import with_log
 from ddptui.analysis.primitives.results import PrimitivesResult
@@ -148,6 +149,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         clocks_known=log.clocks_known or not instrumented,  # without steps, no times of two hosts are compared
         waits_hidden=analysis is not None and analysis.withheld,
     )
+    ranks = [rank_result(log, rank, aligned, analysis) for rank in measured]
     result = RepeatResult(
         backend=hello.backend,
         backend_why=hello.backend_why,
@@ -174,7 +176,8 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         changes=[change_of_delays(log, index, stretch) for index, stretch in enumerate(stretches[1:])],
         refused=log.refused,
         warnings=cautions_for(evidence),
-        ranks=[rank_result(log, rank, aligned, analysis) for rank in measured],
+        **repeat_gpu_figures(log, ranks),
+        ranks=ranks,
     )
     result = replace(result, nccl=with_log(result.nccl, log.nccl))
     if log.thinned.stride > 1:

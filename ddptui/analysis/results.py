@@ -180,7 +180,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     peak_gpu_bytes: int | None = None  # the most GPU memory that its tensors took
     peak_gpu_reserved_bytes: int | None = None  # the most that torch held for them, used or not
     tflops: float | None = None  # 10^12 floating-point operations a second, over all measured steps; None: not counted
-    mfu: float | None = None  # the part of what its GPU can do in that precision; None: its peak is not known
+    mfu: float | None = None  # the part of what its GPUs can do in that precision; None: their peak is not known
     sm_mhz: float | None = None  # the median clock of its GPU's processors
     held_back: dict[str, float] = {}  # why that was lower than it might be, and in what part of the time
     joules_a_step: float | None = None  # of its GPU, whoever used it
@@ -226,9 +226,9 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     in_sync: InSync
     sync_checks: list[Check] = []
     averaging: Averaging | None = None  # None: there is no process group
-    tflops: float | None = None  # as of a rank, their mean; so is mfu
-    mfu: float | None = None
-    joules_a_step: float | None = None  # of all GPUs together, each once
+    tflops: float | None = None  # as of a rank, their mean
+    mfu: float | None = None  # of all GPUs together, each once
+    joules_a_step: float | None = None  # likewise
     reshuffled: bool | None = None  # every epoch had an order of its own; None: there was one epoch
     ranks: list[RankResult]
 

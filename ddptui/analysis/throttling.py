@@ -5,9 +5,15 @@ from typing import Literal, NamedTuple
 
 from ddptui.analysis.results import RepeatResult
 
-Kind = Literal["heat", "power", "hardware"]
-# How the reasons begin for which a GPU is slower than others of its kind. That its user set a clock is none of them.
-KINDS: dict[str, Kind] = {"heat": "heat", "power cap": "power", "power brake": "hardware", "hardware": "hardware"}
+Kind = Literal["heat", "power", "supply"]
+# The reasons that make a GPU slower than others of its kind, in the words of ddptui/host/nvml.py. The others are no
+# surprise: a clock that its user has set, a group of GPUs at one pace; or they tell nothing ("hardware slowdown").
+KINDS: dict[str, Kind] = {
+    "heat": "heat",
+    "heat (hardware)": "heat",
+    "power cap": "power",
+    "power brake": "supply",
+}
 
 
 class HeldBack(NamedTuple):
@@ -27,11 +33,6 @@ def worst_held_back(repeats: Iterable[RepeatResult]) -> HeldBack | None:
         for repeat in repeats
         for rank in repeat.ranks
         for why, part in rank.held_back.items()
-        if (kind := kind_of(why))
+        if (kind := KINDS.get(why))
     )
     return max(found, key=lambda held: held.part, default=None)
-
-
-def kind_of(why: str) -> Kind | None:
-    """What kind of reason this is; None: neither heat nor power."""
-    return next((kind for begin, kind in KINDS.items() if why.startswith(begin)), None)

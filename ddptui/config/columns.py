@@ -31,8 +31,8 @@ MEANINGS: dict[str, str] = {
     "samples": f"Samples of all ranks per second of train time, {OF_REPEATS}.",
     "tflops": "10^12 floating-point operations per second that a rank made in its measured steps, as counted for "
     f"forward and backward: mean over ranks, {OF_REPEATS}; empty where they are not counted.",
-    "mfu": "TFLOP/s in percent of what the rank's GPU can do in that precision (model FLOPs utilization), likewise; "
-    "empty where this peak is not known.",
+    "mfu": "The TFLOP/s of all ranks in percent of what their GPUs can do in that precision (model FLOPs "
+    f"utilization), each GPU counted once; {OF_REPEATS}; empty where this peak is not known.",
     "energy": f"Joules a step of all GPUs together, whoever used them, {OF_REPEATS}; empty where the driver does not "
     "count them.",
     "step": f"Milliseconds per step: median over all measured steps of all ranks, then {OF_REPEATS}; "

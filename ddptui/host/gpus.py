@@ -11,16 +11,14 @@ from typing import Any, NamedTuple
 
 from ddptui.host import gpu_links
 from ddptui.host.gpu_links import Links
-from ddptui.host.nvml import answer, text
+from ddptui.host.nvml import HEAT, HW_HEAT, POWER_BRAKE, answer, clock_reasons, held_back, text
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # NVIDIA's, through WSL, AMD's
 NUMBER = re.compile(r"[+-]?\d+")  # the number at the beginning of an entry of VISIBLE, as strtoul reads it
 SM_CLOCK = 1  # nvml.h: NVML_CLOCK_SM
 MW_PER_W = 1000
-# Why clocks are lower than they should be: nvmlClocksEventReasonSwThermalSlowdown and its kin in nvml.h. HwSlowdown,
-# 0x8, is left out: it stands for the last two, but a change of clocks may raise it alone.
-SLOWDOWNS = {0x20: "heat", 0x40: "heat (hardware)", 0x80: "power brake"}  # in the words of heartbeats
+SLOWDOWNS = HEAT | HW_HEAT | POWER_BRAKE  # of the reasons for a clock, those that are no one's intention
 
 
 class Gpu(NamedTuple):
@@ -87,7 +85,6 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
     rates = answer(nvml, "nvmlDeviceGetUtilizationRates", handle)
     cut = answer(nvml, "nvmlDeviceGetMigMode", handle)  # the current mode, and that after the next reset
     limit = answer(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle)
-    reasons = _clock_reasons(nvml, handle)
     return Gpu(
         name=text(nvml.nvmlDeviceGetName(handle)),
         uuid=text(nvml.nvmlDeviceGetUUID(handle)),
@@ -97,7 +94,7 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
         is_cut=bool(cut and cut[0]),
         power_limit_w=limit and limit / MW_PER_W,
         most_sm_mhz=answer(nvml, "nvmlDeviceGetMaxClockInfo", handle, SM_CLOCK),
-        held_back=tuple(words for bit, words in SLOWDOWNS.items() if reasons & bit),
+        held_back=held_back(clock_reasons(nvml, handle) & SLOWDOWNS),
     )
 
 
@@ -106,12 +103,6 @@ def _links(nvml: Any, handles: Sequence[Any]) -> Links:
         return gpu_links.read(nvml, handles)
     except Exception:  # a release of the library that differs from what is known: all else is still worth telling
         return Links()
-
-
-def _clock_reasons(nvml: Any, handle: Any) -> int:
-    """Bits that say why the clocks are as they are; 0: NVML does not say. Older drivers know the second name."""
-    names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-    return next((int(reasons) for name in names if (reasons := answer(nvml, name, handle)) is not None), 0)
 
 
 def count(driver: Driver | None, variables: Mapping[str, str] = os.environ) -> int | None:

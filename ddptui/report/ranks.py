@@ -77,7 +77,7 @@ def unexpected(results: Results) -> dict[str, list[str]]:
 REMEDIES: dict[Kind, str] = {
     "heat": "look at its fans and at what is near it",
     "power": "raise its power limit (`nvidia-smi -pl`), or compare only runs with the same one",
-    "hardware": "`nvidia-smi -q -d PERFORMANCE` says whether its power supply or its cooling is the reason",
+    "supply": "look at the host's power supply, which asked for that",
 }
 
 

@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
-from ddptui.wire.messages import RankMessage, Step
+from ddptui.wire.messages import RankMessage, Ready, Step
 from tests.support.builders import done
 from tests.support.simulated_gpu import Gpu, simulated
 from workers import train as module
@@ -165,8 +165,8 @@ class Edges(Progress):
         super().__init__(0, 0, ear)
         self._calls = {after: begin, trial.steps: end}
 
-    def ready(self, steps: int, parameters: int, start_ns: int) -> None:
-        super().ready(steps, parameters, start_ns)
+    def ready(self, message: Ready) -> None:
+        super().ready(message)
         self._calls.get(0, int)()
 
     def step(self, mark: StepRecord, clock: Clock) -> None:

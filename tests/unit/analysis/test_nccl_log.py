@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.nccl_log import (
     ALGORITHMS,
     LONGEST_LINE,
@@ -22,9 +21,12 @@ from ddptui.analysis.nccl_log import (
     read,
     with_log,
 )
+from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import NcclUse
 from ddptui.store.journal import LOG_HEAD, MOST_LOGS, RepeatJournal
+from ddptui.wire.messages import Nccl, Ready
 from ddptui.wire.records import NcclLog
+from tests.support.builders import journal
 
 TWO_HOSTS = """\
 [0] a:11:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0
@@ -166,10 +168,14 @@ def test_what_ranks_told_is_completed_by_the_log() -> None:
     assert with_log(None, SAID) is None
 
 
-def test_a_launch_keeps_what_its_journal_has_of_it() -> None:
-    log = LaunchLog()
-    log.add(SAID)
-    assert log.nccl == SAID
+def test_results_made_from_a_journal_have_both() -> None:
+    told = Nccl(version=USE.version, implementation=USE.implementation)
+    messages = [msgspec.structs.replace(each, nccl=told) if isinstance(each, Ready) else each for each in journal()]
+    for said in ([], [SAID]):
+        found = outcome_of_messages([*messages[:-1], *said, messages[-1]])
+        assert found is not None
+        assert found.result is not None
+        assert found.result.nccl == with_log(USE, SAID if said else None)
 
 
 @pytest.fixture
