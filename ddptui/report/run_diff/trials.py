@@ -128,7 +128,7 @@ COLUMNS: tuple[Column[Pair], ...] = (
     ),
     Column("loss", _both("loss", ".3f"), 90, about="The loss at the end in A → in B, the median over repeats."),
     Column("TFLOP/s", _both("tflops", ".1f"), 88, about="TFLOP/s a rank in A → in B, as in each run's own table."),
-    Column("MFU", _both("mfu", ".1%"), 89, about="The part of what a rank's GPU can do, in A → in B."),
+    Column("MFU", _both("mfu", ".1%"), 89, about="The MFU of all GPUs in A → in B, as in each run's own table."),
     Column("J/step", _both("joules_a_step", ".1f"), 87, about="Joules a step of all GPUs in A → in B."),
 )
 
