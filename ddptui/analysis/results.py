@@ -149,7 +149,7 @@ class NcclUse(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     implementation: str  # torch's class around it
     channels: int | None = None  # of collectives
-    transports: list[str] = []  # P2P/CUMEM, SHM/direct/direct, NET/IB/0: what connects the ranks
+    transports: list[str] = []  # P2P/CUMEM, SHM/direct/direct, NET/IB/GDRDMA: what connects ranks, most pairs first
     algorithms: list[str] = []  # RING/SIMPLE, TREE/LL: what it chose for some call, the most frequent first
 
 
