@@ -21,9 +21,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
-from ddptui.analysis.results import NcclUse
 from ddptui.wire.records import NcclLog
 
 MARK = "NCCL INFO "  # after the host, process, thread and GPU, which are of no interest
@@ -44,6 +44,16 @@ NET = re.compile(PAIR + r" \[(?:send|receive)\] via NET/([^/]{1,40})/\d{1,4}(?:\
 COLLNET = re.compile(r"CollNet \d{2,4}/\d{1,3} : \d{1,7} \[(?:send|receive)\] via COLLNET/")
 CHOICE = re.compile(r"(?:[A-Za-z]{2,20}: )?\d{1,20} Bytes -> Algo (\w{1,20}) proto (\w{1,10})\b")
 SCHEDULED = re.compile(r"[A-Za-z]{2,20} \[([A-Za-z ]{2,20})\]: \d{1,20} Bytes -> ")
+
+
+class NcclUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The NCCL of a launch. From channels on, what its log says, with NCCL_DEBUG=INFO; None or empty: it does not."""
+
+    version: str
+    implementation: str  # torch's class around it
+    channels: int | None = None  # of collectives
+    transports: list[str] = []  # P2P/CUMEM, SHM/direct/direct, NET/IB/GDRDMA: what connects ranks, most pairs first
+    algorithms: list[str] = []  # RING/SIMPLE, TREE/LL: what it chose for some call, the most frequent first
 
 
 class Findings(NamedTuple):

@@ -22,9 +22,8 @@ from ddptui.analysis.figures import (
     step_ms,
     wait_figures,
 )
-from ddptui.analysis.gpu_work import repeat_gpu_figures
+from ddptui.analysis.gpu_work import nccl_use, repeat_gpu_figures
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.nccl_log import with_log
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Loss, RepeatResult
 from ddptui.analysis.thinning import extrapolate
@@ -96,7 +95,7 @@ def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
         status=status,
         error=error,
         result=result,
-        primitives=log.primitives.result(hello, took_s) if hello and log.primitives.places else None,
+        primitives=log.primitives.result(hello, took_s, nccl_use(log)) if hello and log.primitives.places else None,
     )
 
 
@@ -179,7 +178,6 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         **repeat_gpu_figures(log, ranks),
         ranks=ranks,
     )
-    result = replace(result, nccl=with_log(result.nccl, log.nccl))
     if log.thinned.stride > 1:
         kept = {step.step for of_rank in measured.values() for step in of_rank}  # their numbers
         result = extrapolate(result, len(kept), analysis.train_ns if analysis else None)

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ddptui.analysis.results import NcclUse, TrialResult
+from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.results import TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.text.words import count, listed, printable

@@ -17,12 +17,12 @@ from ddptui.analysis.nccl_log import (
     MOST_KINDS,
     PROTOCOLS,
     SCHEDULERS,
+    NcclUse,
     nccl_log,
     read,
     with_log,
 )
 from ddptui.analysis.repeat import outcome_of_messages
-from ddptui.analysis.results import NcclUse
 from ddptui.store.journal import LOG_HEAD, MOST_LOGS, RepeatJournal
 from ddptui.wire.messages import Nccl, Ready
 from ddptui.wire.records import NcclLog
