@@ -12,7 +12,8 @@ from typing import Any
 from ddptui.analysis.gpu_peaks import peak_tflops
 from ddptui.analysis.gpu_readings import GpuReading, held_back, median_mhz, watts
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.results import NcclUse, RankResult
+from ddptui.analysis.nccl_log import NcclUse, with_log
+from ddptui.analysis.results import RankResult
 from ddptui.text.units import S
 from ddptui.wire.messages import Ready, Trained
 
@@ -90,6 +91,7 @@ def joules_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
 
 
 def nccl_use(log: LaunchLog) -> NcclUse | None:
-    """The NCCL of the ranks' group, by the first rank that reports one."""
-    told = (ready.nccl for _, ready in sorted(log.ready.items()) if ready.nccl)
-    return next((NcclUse(version=nccl.version, implementation=nccl.implementation) for nccl in told), None)
+    """The NCCL of the ranks' group, by the first rank that reports one, with what its log says."""
+    reported = (ready.nccl for _, ready in sorted(log.ready.items()) if ready.nccl)
+    uses = (NcclUse(version=nccl.version, implementation=nccl.implementation) for nccl in reported)
+    return with_log(next(uses, None), log.nccl)

@@ -22,7 +22,7 @@ from ddptui.analysis.figures import (
     step_ms,
     wait_figures,
 )
-from ddptui.analysis.gpu_work import repeat_gpu_figures
+from ddptui.analysis.gpu_work import nccl_use, repeat_gpu_figures
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Loss, RepeatResult
@@ -95,7 +95,7 @@ def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
         status=status,
         error=error,
         result=result,
-        primitives=log.primitives.result(hello, took_s) if hello and log.primitives.places else None,
+        primitives=log.primitives.result(hello, took_s, nccl_use(log)) if hello and log.primitives.places else None,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from ddptui.analysis.cautions import Caution
+from ddptui.analysis.nccl_log import NcclUse
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.preset import PresetKind
 from ddptui.config.trial import StartKind
@@ -141,16 +142,6 @@ class OtherLoad(msgspec.Struct, frozen=True, kw_only=True):
     stolen: float  # of these, those that a hypervisor gave to other machines
     by: str = ""  # the process that was the busiest for longest; empty: none was found
     idle: float = 0.0  # cores that no program used
-
-
-class NcclUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The NCCL of a launch. From channels on, what its log says, with NCCL_DEBUG=INFO; None or empty: it does not."""
-
-    version: str
-    implementation: str  # torch's class around it
-    channels: int | None = None  # of collectives
-    transports: list[str] = []  # P2P/CUMEM, SHM/direct/direct, NET/IB/0: what connects the ranks
-    algorithms: list[str] = []  # RING/SIMPLE, TREE/LL: what it chose for some call, the most frequent first
 
 
 class RankResult(msgspec.Struct, frozen=True, kw_only=True):

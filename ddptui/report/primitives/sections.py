@@ -22,6 +22,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.primitives import Cadence
 from ddptui.config.trial import Trial
+from ddptui.report import nccl
 from ddptui.report.notes import damage, missing_repeats
 from ddptui.report.primitives import grid, tables
 from ddptui.report.primitives.meaning import how_long, why
@@ -126,6 +127,8 @@ def failures(results: Results) -> list[str]:
 
 def _of_trial(result: PrimitivesResult, trial: Trial, repeats: int, peak_gb_s: float | None) -> Iterator[Block]:
     yield Heading(f"{trial.name}: {result.ranks} ranks, {result.backend}", 3)
+    if result.nccl:
+        yield Notes([nccl.describe(result.nccl)])
     for view in result.views:
         yield Heading(grid.heading(view), 4)
         yield Drawing(partial(grid.grid, view))

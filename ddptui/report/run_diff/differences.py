@@ -17,7 +17,8 @@ from ddptui.text.words import count
 
 # Of the environment: other in every run, compared elsewhere, or (the peak) following from what connects the GPUs.
 NOT_COMPARED = {"load_before", "watched", "started", "preset", "executable", "packages", "gpu_link_peak_gb_s"}
-SLOW_DOWN = {Caution.OTHER_LOAD, Caution.OVERSUBSCRIBED}  # the others tell of figures that deceive, not of slower ones
+# The other cautions tell of figures that deceive, not of slower ones.
+SLOW_DOWN = {Caution.OTHER_LOAD, Caution.OVERSUBSCRIBED, Caution.HELD_BACK}
 
 
 class Difference(NamedTuple):

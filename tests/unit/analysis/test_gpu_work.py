@@ -8,8 +8,9 @@ import pytest
 
 from ddptui.analysis import gpu_readings
 from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.nccl_log import NcclUse
 from ddptui.analysis.repeat import outcome_of_messages
-from ddptui.analysis.results import NcclUse, RankResult, RepeatResult
+from ddptui.analysis.results import RankResult, RepeatResult
 from ddptui.store.outcomes import results_of
 from ddptui.wire.messages import Done, Gpu, Hello, Step, Trained
 from ddptui.wire.records import Message

@@ -19,6 +19,7 @@ from ddptui.report.run_diff import comparison
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from tests.support.builders import failure, journal, preset_of, results_for, two_trials, write_run
+from tests.support.gpu_figures import on_gpus
 from tests.support.measured_cells import SIZES, cells, of_primitives, result, view
 from tests.tui.recordings import RECORDED
 from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps, repeated
@@ -182,3 +183,18 @@ def test_the_command_line_prints_both(tmp_path: Path) -> None:
     ]
     assert shown[0].startswith("<!doctype html>\n")
     assert shown[1].startswith("<svg ")
+
+
+OF_GPUS = {"gpu mem.", "reserved", "TFLOP/s", "MFU %", "J/step"}  # in the table of trials and in that of ranks
+
+
+def test_what_gpus_did_is_in_the_tables_and_the_notes_of_a_page(page: str) -> None:
+    run = Run(RECORDED)
+    preset = run.preset()
+    on_them = formats.page(run, preset, on_gpus(results_of(run, preset)))
+    headers = {re.sub(r"<.*?>", "", header).strip() for header in re.findall(r"<th.*?>(.*?)</th>", on_them, re.DOTALL)}
+    assert headers >= {*OF_GPUS, "MHz", "held back"}
+    assert "power cap 40%, heat 2%" in on_them
+    assert "(ProcessGroupNCCL), P2P/CUMEM, mostly ring with protocol Simple" in on_them
+    assert "was held back 40% of the time" in on_them
+    assert not [word for word in (*OF_GPUS, "held back", "ProcessGroupNCCL") if word in page]

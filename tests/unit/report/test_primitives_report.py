@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ddptui.analysis.nccl_log import NcclUse
 from ddptui.analysis.primitives.results import BufferView, PrimitivesResult, RankView
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
@@ -140,6 +141,13 @@ def test_bus_bandwidth_is_a_part_of_what_connects_the_gpus() -> None:
 @pytest.mark.parametrize(("environment", "launch"), [({}, {}), (BRIDGED, {"backend": "gloo"})])
 def test_without_a_peak_nothing_is_said_of_it(environment: dict[str, Any], launch: dict[str, Any]) -> None:
     assert "peak" not in markdown(*on_gpus(environment, **launch))
+
+
+def test_the_nccl_is_named_below_the_trials_heading() -> None:
+    used = NcclUse(version="2.28.9", implementation="ProcessGroupNCCL", channels=24)
+    shown = markdown(*on_gpus({}, nccl=used))
+    assert "### a: 2 ranks, nccl\n\n- NCCL 2.28.9 (ProcessGroupNCCL), 24 channels\n" in shown
+    assert "NCCL" not in markdown(*on_gpus({}))
 
 
 # What deserves a word
