@@ -7,18 +7,18 @@ OLDER := .venv-older
 OLDER_TORCH := torch==2.11.0 torchvision==0.26.0
 ON_OLDER := tests/ranks tests/numerics tests/unit/doctor tests/real/test_modes.py tests/real/test_runs.py tests/real/test_watch.py
 
-.PHONY: demo test test-all test-older lint bench soak clean
+.PHONY: demo test test-all test-older test-gpu lint bench soak clean
 
 demo: .venv/installed
 	$(BIN)/ddptui run quickstart
 
 # Bytecode is kept, whatever the environment says: else each console, and each worker of pytest, compiles for seconds.
-test test-all test-older bench soak: export PYTHONDONTWRITEBYTECODE =
+test test-all test-older test-gpu bench soak: export PYTHONDONTWRITEBYTECODE =
 
 # What measures, or looks at the whole machine, runs alone. Of all else four files run at a time, on two cores, too: their
 # tests wait for processes and for the clock.
-QUIET := tests/quiet
-BESIDE := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore=$(QUIET)
+QUIET := tests/quiet tests/gpu
+BESIDE := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(QUIET))
 
 test: lint
 	$(BESIDE) -m "not rare"
@@ -34,6 +34,10 @@ test-all: test
 test-older:
 	@$(MAKE) --no-print-directory $(OLDER)/installed || echo 'test-older: not run: $(OLDER_TORCH) cannot be installed'
 	@test ! -e $(OLDER)/installed || $(OLDER)/bin/python -m pytest -n 4 --dist loadfile -m "not rare" $(ON_OLDER)
+
+# What `ddptui doctor --gpu-report` checks, as tests. Skipped without a GPU; some ten minutes with one.
+test-gpu: .venv/installed
+	$(BIN)/python -m pytest tests/gpu
 
 lint: .venv/installed
 	$(BIN)/ruff check .

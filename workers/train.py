@@ -12,17 +12,19 @@ from ddptui.config.trial import Trial
 from workers.aggregate.strategy import Strategy, gradients_of
 from workers.instruments.clock import Clock, clock_of
 from workers.instruments.progress import Progress
-from workers.instruments.records import PhaseTimer, StepRecord
+from workers.instruments.records import StepRecord
 from workers.rank.faults import Faults
 from workers.rank.process import Rank
 from workers.replicas.replicas import replicate_over_devices
 from workers.training.audit import audit
 from workers.training.data import Share, load
 from workers.training.evaluate import evaluate, fingerprint
-from workers.training.instruments import make_progress, make_tap
+from workers.training.flops import count_work
+from workers.training.instruments import make_progress, make_tap, make_timer
 from workers.training.loader import first_epoch, make_loader, on_device
 from workers.training.models import compiled, input_shape, make_model, memory_format, set_dtype, with_sync_batchnorm
 from workers.training.optimizer import autocast, make_optimizer, make_scaler, optimize
+from workers.training.ready import ready
 
 UNTIL_STOPPED = sys.maxsize  # steps
 
@@ -36,6 +38,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
     torch.manual_seed(trial.seed)  # the same on every rank, so that all start from the same parameters
     data = load(trial, input_shape(trial), device)
     model = make_model(trial, data.shape, data.classes).to(device).to(memory_format=memory_format(trial))
+    work = count_work(me, model, data)
     if trial.sync_batchnorm:
         model = with_sync_batchnorm(model)
     network = strategy.prepare(replicate_over_devices(me, model))
@@ -56,8 +59,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
     me.reporter.position = tap.position
     faults = Faults(trial.fault, me.rank)
     batches = first_epoch(loader)
-    numbers = sum(parameter.numel() for parameter in model.parameters())
-    progress.ready(None if steps == UNTIL_STOPPED else steps, parameters=numbers, start_ns=me.start_ns)
+    progress.ready(ready(me, None if steps == UNTIL_STOPPED else steps, model, work))
 
     for step in range(steps):
         epoch, batch = divmod(step, len(share))
@@ -67,9 +69,10 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
             batches = iter(loader)
         window = accumulation_window(step, trial.every, len(share), steps)
         averages = step == window[-1] and not faults.skips(step)
+        updates = trial.average == "parameters" or step == window[-1]
         take_new_delays(me)
         delays.begin(step)
-        timer = PhaseTimer(clock, step)
+        timer = make_timer(trial, clock, step, averages=averages, updates=updates)
         tap.begin(timer)
 
         inputs, labels = on_device(trial, next(batches), device)
@@ -99,7 +102,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
             timer.end("aggregate")
 
         # Averaged parameters come after each rank's own step, in every step; averaged gradients before a common one.
-        if trial.average == "parameters" or step == window[-1]:
+        if updates:
             optimize(scaler, optimizer, trial, model)
             timer.end("optimizer")
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 FEWEST_STEPS = 20  # for a verdict: TraceML calls no straggler critical before this many steps
 WIDE = 0.10  # of the median train time: as much as MATTERS in culprit.py
 MOST_OTHER_LOAD = 0.25  # cores
+MOST_HELD_BACK = 0.10  # of the time
 SPARE = 1.0  # idle cores: where there are so many, other programs take none from the ranks
 
 CLOSE_THEM = "close them, and run again"
@@ -26,6 +27,7 @@ class Evidence(NamedTuple):
     waits_hidden: bool = False  # the clocks may be further apart than the ranks waited
     spread: float = 0.0  # of the repeats' train times, as a part of their median
     threads_a_core: float = 0.0  # of all ranks on this host's CPU
+    held_back: float = 0.0  # the largest part of the time in which heat or power held back a rank's GPU
 
 
 class Caution(enum.Enum):
@@ -60,6 +62,12 @@ class Caution(enum.Enum):
         "other_load",
         f"other programs kept more than {MOST_OTHER_LOAD:g} of a core busy during training: {CLOSE_THEM}",
         lambda evidence: evidence.other_load > MOST_OTHER_LOAD and evidence.idle < SPARE,
+    )
+    HELD_BACK = (
+        "held_back",
+        f"heat or power held back a GPU's clock for more than {MOST_HELD_BACK:.0%} of the time, so its steps may take "
+        "longer than they could: look at its cooling and its power limit (`nvidia-smi -q -d PERFORMANCE`)",
+        lambda evidence: evidence.held_back > MOST_HELD_BACK,
     )
     CLOCKS_APART = (
         "clocks_apart",

@@ -5,6 +5,7 @@ from statistics import fmean, median, quantiles
 from typing import Any
 
 from ddptui.analysis.clock_error import median_wait_error
+from ddptui.analysis.gpu_work import rank_gpu_figures
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.results import Injected, Loss, OtherLoad, PhasesMs, RankResult, StepMs, WhatIf
 from ddptui.analysis.verdict import WaitAnalysis
@@ -161,6 +162,8 @@ def rank_result(log: LaunchLog, rank: int, aligned: AlignedSteps, analysis: Wait
         device=hello.device,
         device_why=hello.device_why,
         peak_gpu_bytes=done.peak_gpu_bytes,
+        peak_gpu_reserved_bytes=done.peak_gpu_reserved_bytes,
+        **rank_gpu_figures(log, rank),
         **_collective_figures(analysis, rank),
         work_s=_own_work(aligned, rank),
         bottleneck_fired=done.bottleneck_fired,

@@ -7,14 +7,15 @@ import msgspec
 
 from ddptui.analysis.clock_sync import Clocks, ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.correctness import sync_checks
+from ddptui.analysis.gpu_readings import GpuReadings
 from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.primitives.collect import PrimitivesLog
 from ddptui.analysis.results import Check
 from ddptui.analysis.thinning import StepsByRank, ThinnedSteps, close_gaps
 from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.text.units import S
-from ddptui.wire.messages import Done, Fingerprint, Hello, Pause, Ready, Shown, Step, Timed, Trained
-from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Refused
+from ddptui.wire.messages import Done, Fingerprint, Heartbeat, Hello, Pause, Ready, Shown, Step, Timed, Trained
+from ddptui.wire.records import Ended, Injection, Launched, Load, Message, NcclLog, Notice, Refused
 
 MOST_PAUSES = 100_000  # kept of one launch, so that no rank can fill the console's memory
 
@@ -34,9 +35,11 @@ class LaunchLog(msgspec.Struct):
     checks: list[Check] = []  # of the steps for which all ranks sent their fingerprint
     pauses: list[Pause] = []
     loads: list[Load] = []
+    gpu_readings: GpuReadings = msgspec.field(default_factory=GpuReadings)
     injections: list[Injection] = []
     first_step_after: dict[int, int] = {}  # by an injection's index, the first step that any rank began after it
     refused: int = 0
+    nccl: NcclLog | None = None
     primitives: PrimitivesLog = msgspec.field(default_factory=PrimitivesLog)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
     clock_spread: ClockSpread | None = None  # how far the ranks' clocks may be apart; None: they have one clock
@@ -63,6 +66,8 @@ class LaunchLog(msgspec.Struct):
                 self._check(message)
             case Pause() if len(self.pauses) < MOST_PAUSES:
                 self.pauses.append(message)
+            case Heartbeat():
+                self.gpu_readings.add(message)
             case Load():
                 self.loads.append(message)
             case Injection():
@@ -72,6 +77,8 @@ class LaunchLog(msgspec.Struct):
                     self._note_injections(step)
             case Refused():
                 self.refused = message.count
+            case NcclLog():
+                self.nccl = message
             case Hello():
                 self.hellos[message.rank] = message
             case Shown() | Timed():
@@ -105,6 +112,7 @@ class LaunchLog(msgspec.Struct):
             totals.end = totals.end and in_console_time(totals.end, self.clocks)
         for steps in self.steps.values():
             steps[:] = [in_console_time(step, self.clocks) for step in steps]
+        self.gpu_readings.move(self.clocks.console_ns)
         self.pauses = [in_console_time(pause, self.clocks) for pause in self.pauses]
         self.trained = {rank: in_console_time(trained, self.clocks) for rank, trained in self.trained.items()}
 

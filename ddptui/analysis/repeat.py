@@ -22,6 +22,7 @@ from ddptui.analysis.figures import (
     step_ms,
     wait_figures,
 )
+from ddptui.analysis.gpu_work import nccl_use, repeat_gpu_figures
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Loss, RepeatResult
@@ -94,7 +95,7 @@ def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
         status=status,
         error=error,
         result=result,
-        primitives=log.primitives.result(hello, took_s) if hello and log.primitives.places else None,
+        primitives=log.primitives.result(hello, took_s, nccl_use(log)) if hello and log.primitives.places else None,
     )
 
 
@@ -147,6 +148,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         clocks_known=log.clocks_known or not instrumented,  # without steps, no times of two hosts are compared
         waits_hidden=analysis is not None and analysis.withheld,
     )
+    ranks = [rank_result(log, rank, aligned, analysis) for rank in measured]
     result = RepeatResult(
         backend=hello.backend,
         backend_why=hello.backend_why,
@@ -173,7 +175,8 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         changes=[change_of_delays(log, index, stretch) for index, stretch in enumerate(stretches[1:])],
         refused=log.refused,
         warnings=cautions_for(evidence),
-        ranks=[rank_result(log, rank, aligned, analysis) for rank in measured],
+        **repeat_gpu_figures(log, ranks),
+        ranks=ranks,
     )
     if log.thinned.stride > 1:
         kept = {step.step for of_rank in measured.values() for step in of_rank}  # their numbers

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from ddptui.analysis.cautions import Caution
+from ddptui.analysis.nccl_log import NcclUse
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.preset import PresetKind
 from ddptui.config.trial import StartKind
@@ -143,16 +144,6 @@ class OtherLoad(msgspec.Struct, frozen=True, kw_only=True):
     idle: float = 0.0  # cores that no program used
 
 
-class NcclUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The NCCL of a launch. From channels on, what its log says, with NCCL_DEBUG=INFO; None or empty: it does not."""
-
-    version: str
-    implementation: str  # torch's class around it
-    channels: int | None = None  # of collectives
-    transports: list[str] = []  # P2P/CUMEM, SHM/direct/direct, NET/IB/0: what connects the ranks
-    algorithms: list[str] = []  # RING/SIMPLE, TREE/LL: what it chose for some call, the most frequent first
-
-
 class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     """One rank. From wait_s to bytes, None: no collectives; for waits also that the clock error exceeds them."""
 
@@ -180,7 +171,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     peak_gpu_bytes: int | None = None  # the most GPU memory that its tensors took
     peak_gpu_reserved_bytes: int | None = None  # the most that torch held for them, used or not
     tflops: float | None = None  # 10^12 floating-point operations a second, over all measured steps; None: not counted
-    mfu: float | None = None  # the part of what its GPU can do in that precision; None: its peak is not known
+    mfu: float | None = None  # the part of what its GPUs can do in that precision; None: their peak is not known
     sm_mhz: float | None = None  # the median clock of its GPU's processors
     held_back: dict[str, float] = {}  # why that was lower than it might be, and in what part of the time
     joules_a_step: float | None = None  # of its GPU, whoever used it
@@ -226,9 +217,9 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     in_sync: InSync
     sync_checks: list[Check] = []
     averaging: Averaging | None = None  # None: there is no process group
-    tflops: float | None = None  # as of a rank, their mean; so is mfu
-    mfu: float | None = None
-    joules_a_step: float | None = None  # of all GPUs together, each once
+    tflops: float | None = None  # as of a rank, their mean
+    mfu: float | None = None  # of all GPUs together, each once
+    joules_a_step: float | None = None  # likewise
     reshuffled: bool | None = None  # every epoch had an order of its own; None: there was one epoch
     ranks: list[RankResult]
 

@@ -119,6 +119,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table."),
             SET_OPTION,
             click.option("--repeats", metavar="N", type=Whole(1, 1000), help="Launches of each trial."),
+            click.option("--nvtx", is_flag=True, help="Ranges for Nsight Systems, as --set nvtx=true opens them."),
             click.option("--no-retry", is_flag=True, help="Launch no repeat again that other programs have disturbed."),
             RUNS_OPTION,
             click.option(
@@ -137,7 +138,10 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def taken(options: dict[str, Any]) -> RunOptions:
     """The values of the options that `run_options` added."""
     own = {name: options[name] for name in RunOptions._fields if name != "engine"}
-    return RunOptions(**own, engine=given({name: value for name, value in options.items() if name not in own}))
+    engine = given({name: value for name, value in options.items() if name not in (*own, "nvtx")})
+    if options["nvtx"]:
+        own["assignments"] += ("nvtx=true",)
+    return RunOptions(**own, engine=engine)
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,8 @@ MEANINGS: dict[str, str] = {
     "mistake": "The mistake that the trial makes on purpose; empty if it makes none.",
     "split": "Samples that each replica of nn.DataParallel got in a step, at most; empty in other launch modes.",
     "memory": "The most GPU memory that each rank's tensors took in the last repeat; empty without GPUs.",
+    "reserved": "The most GPU memory that torch held for each rank's tensors in the last repeat, used or not; empty "
+    "without GPUs.",
     "bottleneck": "The delays that the trial asks for: where, how long, on which ranks; empty without any.",
     "fault": "The fault that the trial asks for: what, in which step, on which rank; empty without one.",
     "slept": f"How often delays fired, and how long they took, summed over ranks; {OF_REPEATS}; empty without delays.",
@@ -27,6 +29,12 @@ MEANINGS: dict[str, str] = {
     "startup": f"Seconds from the launch to the first step of the slowest rank, {OF_REPEATS}; "
     "warm: forked from a process that had imported torch, cold: imported anew.",
     "samples": f"Samples of all ranks per second of train time, {OF_REPEATS}.",
+    "tflops": "10^12 floating-point operations per second that a rank made in its measured steps, as counted for "
+    f"forward and backward: mean over ranks, {OF_REPEATS}; empty where they are not counted.",
+    "mfu": "The TFLOP/s of all ranks in percent of what their GPUs can do in that precision (model FLOPs "
+    f"utilization), each GPU counted once; {OF_REPEATS}; empty where this peak is not known.",
+    "energy": f"Joules a step of all GPUs together, whoever used them, {OF_REPEATS}; empty where the driver does not "
+    "count them.",
     "step": f"Milliseconds per step: median over all measured steps of all ranks, then {OF_REPEATS}; "
     "empty without instruments.",
     "aggregate": "Milliseconds of a step's aggregation: median over steps, mean over ranks, then "

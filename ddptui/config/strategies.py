@@ -30,6 +30,7 @@ class StrategyFacts(NamedTuple):
     buckets: bool = False  # sends gradients in buckets, whose size can be chosen
     overlaps: bool = False  # averages while backward runs: gradients only, and hardly any time of its own
     is_ddp: bool = False  # is torch's DistributedDataParallel
+    comm_hook: bool = False  # with a comm hook of torch's, which asks each bucket's all_reduce for its future
     low_rank: bool = False  # approximates gradients by matrices of a low rank
     point_to_point: bool = False  # sends from rank to rank itself; gloo cannot do that with tensors on a GPU
     rounding: float = 0.0  # lossy: half the distance from 1 to the next number of the type that gradients are sent in
@@ -76,16 +77,18 @@ STRATEGIES = {
     ),
     "ddp": _DDP,
     "ddp_fp16": _DDP._replace(
-        description="torch DDP, its buckets sent as float16", sends=Sends("buckets", number_bytes=2), rounding=2.0**-11
+        description="torch DDP, its buckets sent as float16", sends=Sends("buckets", number_bytes=2),
+        rounding=2.0**-11, comm_hook=True
     ),
     "ddp_bf16": _DDP._replace(
-        description="torch DDP, its buckets sent as bfloat16", sends=Sends("buckets", number_bytes=2), rounding=2.0**-8
+        description="torch DDP, its buckets sent as bfloat16", sends=Sends("buckets", number_bytes=2),
+        rounding=2.0**-8, comm_hook=True
     ),
     "ddp_powersgd": _DDP._replace(
         description="torch DDP with PowerSGD: matrices of a low rank in place of gradients",
         sends=None,
         unprojected="what it sends depends on the shapes of the tensors, which are not recorded",
-        buckets=False, low_rank=True
+        buckets=False, low_rank=True, comm_hook=True
     ),
 }  # fmt: skip
 

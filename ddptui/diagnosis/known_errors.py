@@ -185,6 +185,10 @@ KNOWN_ERRORS: tuple[tuple[str, str | Explanation], ...] = (
     (r"Cannot re-initialize CUDA in forked subprocess", "CUDA does not survive a fork: take start_method = 'spawn'"),
     (r"(?:write|read)v? \[[^]]*\]:\d+: Bad address", _sent_by_gloo),
     (
+        r"(?:ProcessGroupGloo|Backend gloo) does not support reduce_scatter",
+        "gloo has reduce_scatter from torch 2.8 on: take a newer torch, or leave reduce_scatter out",
+    ),
+    (
         r"Unexpected bus error encountered in worker|DataLoader worker \(pid \d+\) is killed by signal: Bus error",
         f"a DataLoader worker was ended by a bus error: /dev/shm is full; {SHARED_MEMORY}, or num_workers = 0",
     ),

@@ -142,6 +142,11 @@ def _doing(progress: RankProgress) -> str:
     return f"is past step {progress.steps - 1}, the last one" if progress.steps else "has not begun its first step"
 
 
+def records_kept(ranks: Sequence[int], folder: str) -> str:
+    """A line about ranks whose flight records are in a folder; empty: there are none."""
+    return f"\ntorch's record of the last collectives of {_named(ranks)}: {folder}/*.flight.json" if ranks else ""
+
+
 def _named(ranks: Sequence[int]) -> str:
     """Ranks in short: "rank 1", "ranks 0, 2–5"."""
     runs = [[rank for _, rank in run] for _, run in groupby(enumerate(sorted(ranks)), lambda pair: pair[1] - pair[0])]

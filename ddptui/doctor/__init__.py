@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from ddptui.doctor import folders, machine, processes, torch
+from ddptui.doctor import folders, gpus, machine, processes, torch
 from ddptui.doctor.finding import Finding, lines, with_known_cause
 from ddptui.text.words import first_line
 
@@ -18,7 +18,7 @@ def groups(runs: str | None) -> Groups:
     return {
         "This machine": (
             ("python", machine.machine),
-            ("driver", torch.driver_and_gpus),
+            ("driver", gpus.driver_and_gpus),
             ("compiler", machine.compiler),
             ("interfaces", machine.interfaces),
             ("open files", machine.open_files),

@@ -1,4 +1,4 @@
-"""torch, its GPUs and NVIDIA's driver, and ranks that torch starts. What needs torch is tried in a separate process."""
+"""torch and the GPUs that it sees, and ranks that it starts. What needs torch is tried in a separate process."""
 
 import os
 import sys
@@ -11,50 +11,14 @@ import zmq
 from ddptui.doctor.finding import Finding
 from ddptui.engines import command
 from ddptui.engines.hub import Hub
-from ddptui.host import gpus
-from ddptui.host.gpus import VISIBLE, Build, Driver, Gpu, is_empty, surely_none
+from ddptui.host.gpus import VISIBLE, is_empty, surely_none
 from ddptui.host.machine import installed
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.text.units import GB
 from ddptui.text.words import AGAIN, OLDER, WITH_CUDA
 
-BUSY_PERCENT, BUSY_GB = 10, 2  # more than an idle GPU shows: the driver itself takes up to one GB
 INTERFACE = "GLOO_SOCKET_IFNAME"
 NO_GPU = "none: ranks run on the CPU, and dp simulates replicas with threads"
-
-
-def driver_and_gpus() -> Iterator[Finding]:
-    """NVIDIA's driver and its GPUs, without torch. Nothing where there is none: `torch` reports that."""
-    if gpus.surely_none():
-        return
-    driver = gpus.ask()
-    if driver is None:
-        yield Finding("driver", "NVIDIA's NVML does not answer (no driver, or a GPU of another maker)", tried=False)
-        return
-    visible = os.environ.get(VISIBLE)
-    yield driver_finding(driver, gpus.built_for())
-    seen = gpus.seen(visible, [gpu.uuid for gpu in driver.gpus])
-    for index, gpu in enumerate(driver.gpus):
-        yield gpu_finding(index, gpu, visible if index not in seen and not gpu.is_cut else None)
-
-
-def driver_finding(driver: Driver, build: Build | None) -> Finding:
-    """NVIDIA's driver, and whether this torch needs a newer one."""
-    knows = f", up to CUDA {driver.cuda[0]}.{driver.cuda[1]}" if driver.cuda else ""
-    built = f"; this torch is built for CUDA {build.cuda}" if build and build.cuda else ""
-    return Finding("driver", f"{driver.version}{knows}{built}", OLDER if gpus.is_too_old(driver, build) else "")
-
-
-def gpu_finding(index: int, gpu: Gpu, hidden_by: str | None) -> Finding:
-    """One GPU as NVML sees it. hidden_by: the value of CUDA_VISIBLE_DEVICES, where it hides this GPU."""
-    memory = f", {gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else ""
-    used = f" ({gpu.used_bytes / GB:.1f} used)" if gpu.used_bytes is not None else ""
-    busy = f", {gpu.busy_percent} % busy" if gpu.busy_percent is not None else ""
-    cut = ", cut into instances (MIG)" if gpu.is_cut else ""
-    hidden = f"; hidden: {VISIBLE} is {hidden_by!r}" if hidden_by is not None else ""
-    is_used = (gpu.busy_percent or 0) > BUSY_PERCENT or (gpu.used_bytes or 0) > BUSY_GB * GB
-    remedy = f"other programs use it, which distorts times: `nvidia-smi` lists them; {VISIBLE} can leave it out"
-    return Finding(f"GPU {index}", f"{gpu.name}{memory}{used}{busy}{cut}{hidden}", remedy if is_used else "")
 
 
 def torch() -> Iterator[Finding]:
@@ -147,8 +111,8 @@ def _meetings(child: Child, backends: Sequence[str], gpu: bool) -> Iterator[Find
             remedy = "`NCCL_DEBUG=INFO` makes NCCL say more during a run; until then `--set device=cpu`"
             yield Finding("nccl", f"a sum on the first GPU failed: {why}", remedy)
         else:
-            summed = f"{answer['version']}, summed on the first GPU in {answer['sum_s'] * 1000:.1f} ms"
-            yield Finding("nccl", summed)
+            summed = f"summed on the first GPU in {answer['sum_s'] * 1000:.1f} ms"
+            yield Finding("nccl", f"{answer['nccl']}, {summed}")
 
 
 def gloo_remedy(interface: str | None) -> str:

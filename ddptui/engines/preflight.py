@@ -16,7 +16,13 @@ from ddptui.config.preset import Preset, fit_to_engine
 from ddptui.config.trial import Trial, TrialError, is_own_model
 from ddptui.engines.local import links
 from ddptui.engines.preflight_gpus import OUR_MODELS, check_gpus
-from ddptui.engines.preflight_machine import check_compiler, check_mpi, check_room, check_temporary_folder
+from ddptui.engines.preflight_machine import (
+    check_compiler,
+    check_mpi,
+    check_nvtx,
+    check_room,
+    check_temporary_folder,
+)
 from ddptui.host.folders import expanded, module_folders, user_data
 from ddptui.host.network import NetworkError, choose_interface
 from ddptui.text.words import did_you_mean
@@ -96,6 +102,7 @@ def _prepare(preset: str, trial: Trial, *, is_local: bool, has_data: bool = True
         if links_of(trial) and (no_link := links.problem(try_it=try_links)):
             raise PresetError(f"{preset}, trial {trial.name}: bottleneck: {no_link}")
         check_compiler(preset, trial)
+        check_nvtx(preset, trial)
     if trial.dataset not in FILES or not has_data:
         return trial
     folder = data_folder(trial)

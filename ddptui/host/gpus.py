@@ -9,9 +9,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ddptui.host import gpu_links
+from ddptui.host.gpu_links import Links
+from ddptui.host.nvml import HEAT, HW_HEAT, POWER_BRAKE, answer, clock_reasons, held_back, text
+
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # NVIDIA's, through WSL, AMD's
 NUMBER = re.compile(r"[+-]?\d+")  # the number at the beginning of an entry of VISIBLE, as strtoul reads it
+SM_CLOCK = 1  # nvml.h: NVML_CLOCK_SM
+MW_PER_W = 1000
+SLOWDOWNS = HEAT | HW_HEAT | POWER_BRAKE  # of the reasons for a clock, those that are no one's intention
 
 
 class Gpu(NamedTuple):
@@ -23,6 +30,9 @@ class Gpu(NamedTuple):
     used_bytes: int | None = None  # by all processes together
     busy_percent: int | None = None  # share of the last second, at most, in which it computed
     is_cut: bool = False  # into instances (MIG), each of which is a GPU to CUDA
+    power_limit_w: float | None = None
+    most_sm_mhz: int | None = None  # the greatest clock of its processors
+    held_back: tuple[str, ...] = ()  # why its clocks are lower than they should be right now: some of SLOWDOWNS
 
 
 class Driver(NamedTuple):
@@ -31,6 +41,7 @@ class Driver(NamedTuple):
     version: str
     cuda: tuple[int, int] | None  # the newest that it supports
     gpus: tuple[Gpu, ...]  # in the order of the bus
+    links: Links = Links()
 
 
 class Build(NamedTuple):
@@ -45,8 +56,9 @@ def surely_none() -> bool:
     return sys.platform == "linux" and not any(glob(pattern) for pattern in DEVICES)
 
 
-def ask() -> Driver | None:
-    """What NVML says. None: there is no NVML, as with AMD's GPUs, on macOS, or without a driver. Never raises."""
+def ask(*, with_links: bool = False) -> Driver | None:
+    """What NVML says. None: there is no NVML, as with AMD's GPUs, on macOS, or without a driver. Never raises.
+    with_links: also what connects the GPUs, which takes some hundred calls."""
     if surely_none():
         return None
     try:
@@ -56,10 +68,12 @@ def ask() -> Driver | None:
     except Exception:  # whatever is wrong with the library: a run needs no driver
         return None
     try:
-        all_gpus = [_gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(nvml.nvmlDeviceGetCount())]
-        cuda = _answer(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2)  # 13020 is 13.2
-        version = _text(_answer(nvml, nvml.nvmlSystemGetDriverVersion) or "?")
-        return Driver(version, None if cuda is None else (cuda // 1000, cuda % 1000 // 10), tuple(all_gpus))
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        cuda = answer(nvml, "nvmlSystemGetCudaDriverVersion_v2")  # 13020 is 13.2
+        version = text(answer(nvml, "nvmlSystemGetDriverVersion") or "?")
+        newest = None if cuda is None else (cuda // 1000, cuda % 1000 // 10)
+        links = _links(nvml, handles) if with_links else Links()
+        return Driver(version, newest, tuple(_gpu(nvml, handle) for handle in handles), links)
     except nvml.NVMLError:
         return None
     finally:
@@ -67,30 +81,28 @@ def ask() -> Driver | None:
 
 
 def _gpu(nvml: Any, handle: Any) -> Gpu:
-    memory = _answer(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    rates = _answer(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
-    cut = _answer(nvml, nvml.nvmlDeviceGetMigMode, handle)  # the current mode, and that after the next reset
+    memory = answer(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    rates = answer(nvml, "nvmlDeviceGetUtilizationRates", handle)
+    cut = answer(nvml, "nvmlDeviceGetMigMode", handle)  # the current mode, and that after the next reset
+    limit = answer(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle)
     return Gpu(
-        name=_text(nvml.nvmlDeviceGetName(handle)),
-        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+        name=text(nvml.nvmlDeviceGetName(handle)),
+        uuid=text(nvml.nvmlDeviceGetUUID(handle)),
         total_bytes=memory and memory.total,
         used_bytes=memory and memory.used,
         busy_percent=rates and rates.gpu,
         is_cut=bool(cut and cut[0]),
+        power_limit_w=limit and limit / MW_PER_W,
+        most_sm_mhz=answer(nvml, "nvmlDeviceGetMaxClockInfo", handle, SM_CLOCK),
+        held_back=held_back(clock_reasons(nvml, handle) & SLOWDOWNS),
     )
 
 
-def _answer(nvml: Any, function: Any, *arguments: Any) -> Any:
-    """The result of a function of NVML; None where this GPU, or this driver, does not support it."""
+def _links(nvml: Any, handles: Sequence[Any]) -> Links:
     try:
-        return function(*arguments)
-    except nvml.NVMLError:
-        return None
-
-
-def _text(answer: str | bytes) -> str:
-    # some releases of the library return bytes
-    return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
+        return gpu_links.read(nvml, handles)
+    except Exception:  # a release of the library that differs from what is known: all else is still worth telling
+        return Links()
 
 
 def count(driver: Driver | None, variables: Mapping[str, str] = os.environ) -> int | None:
@@ -101,6 +113,14 @@ def count(driver: Driver | None, variables: Mapping[str, str] = os.environ) -> i
     if driver is None or any(gpu.is_cut for gpu in driver.gpus) or "MIG-" in (visible or ""):
         return None
     return len(seen(visible, [gpu.uuid for gpu in driver.gpus]))
+
+
+def whole(driver: Driver, variables: Mapping[str, str] = os.environ) -> list[int]:
+    """The numbers of the GPUs that ranks will see, in this order. Empty if some are cut into instances (MIG), between
+    which there are no links, or if NVML says nothing of links."""
+    numbers = seen(variables.get(VISIBLE), [gpu.uuid for gpu in driver.gpus])
+    is_known = len(driver.links.gpus) == len(driver.gpus)
+    return numbers if is_known and not any(driver.gpus[number].is_cut for number in numbers) else []
 
 
 def is_empty(visible: str | None) -> bool:

@@ -13,10 +13,12 @@ from typing import Any
 from ddptui import __version__
 from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Driver
+from ddptui.host.link_peak import connections, peaks_gb_s
 from ddptui.text.units import GB
 from ddptui.text.words import count
 
 PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
+NCCL_PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")  # of which torch's wheels require one
 OWN_CGROUPS, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 VMSTAT = Path("/proc/vmstat")
 WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables that say how OpenMP's threads wait
@@ -112,11 +114,13 @@ def describe(*, in_console: bool = False) -> dict[str, Any]:
     in_console: whether the console's screens show the run."""
     import psutil  # here: the ranks that want their cores do not need it
 
+    driver = gpus.ask(with_links=True)
+    has_gpus = bool(driver and driver.gpus)
     return {
         "ddptui": __version__,
         "python": platform.python_version(),
         "executable": sys.executable,
-        "packages": {name: installed(name) for name in PACKAGES},
+        "packages": {name: installed(name) for name in PACKAGES} | (nccl_package() if has_gpus else {}),
         # no more of platform's functions: they start a process, `uname`
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "host": platform.node(),
@@ -127,12 +131,13 @@ def describe(*, in_console: bool = False) -> dict[str, Any]:
         "malloc": " ".join(f"{name}={value}" for name, value in heap_limits(os.environ).items()),
         "load_before": os.getloadavg()[0],  # of the last minute: what else the machine does distorts figures
         "watched": "in the console" if in_console else "headless",  # drawing takes time from the ranks
-        **gpus_of(gpus.ask()),
+        **gpus_of(driver),
     }
 
 
 def gpus_of(driver: Driver | None) -> dict[str, Any]:
-    """The entries on this host's GPUs, by name and memory, their driver, and the variable that hides some of them."""
+    """The entries on this host's GPUs, by name and memory, their driver, the variable that hides some of them, and what
+    connects them."""
     if driver is None or not driver.gpus:
         return {}
     newest_cuda = f" (CUDA {driver.cuda[0]}.{driver.cuda[1]})" if driver.cuda else ""
@@ -140,7 +145,27 @@ def gpus_of(driver: Driver | None) -> dict[str, Any]:
         "gpus": [f"{gpu.name}, {gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else gpu.name for gpu in driver.gpus],
         "gpu_driver": f"{driver.version}{newest_cuda}",
         "gpus_visible": os.environ.get(VISIBLE),
+        **_links_of(driver),
     }
+
+
+def _links_of(driver: Driver) -> dict[str, Any]:
+    """What is known of: each GPU's PCIe and NUMA node; what connects the pairs; and, by how many of the visible GPUs
+    communicate (from this number on), how much each can send, in GB/s."""
+    links = driver.links
+    entries: dict[str, Any] = {
+        "gpu_pcie": [gpu.pcie and str(gpu.pcie) for gpu in links.gpus],
+        "gpu_numa": [gpu.numa_node for gpu in links.gpus],
+        "gpu_links": connections(links, range(len(links.gpus))),
+        "gpu_link_peak_gb_s": peaks_gb_s([links.gpus[number] for number in gpus.whole(driver, os.environ)]),
+    }
+    return {key: entry for key, entry in entries.items() if any(value is not None for value in entry)}
+
+
+def nccl_package() -> dict[str, str]:
+    """The version of the package that torch takes NCCL from, by the name nccl; empty where there is none."""
+    version = next(filter(None, map(installed, NCCL_PACKAGES)), None)
+    return {"nccl": version} if version else {}
 
 
 def installed(package: str) -> str | None:

@@ -12,13 +12,15 @@ from ddptui.report.preset_columns import facts
 from ddptui.report.sentences import what_became
 from ddptui.store.presets import as_toml
 from ddptui.text.tables import Filled
-from ddptui.text.units import size
+from ddptui.text.units import digits, size
 from ddptui.text.words import count
 
-# Entries of the environment that would not explain themselves: their names, and how their values read.
+# Entries of the environment that would not explain themselves: their names, and how their values read. {} is the key
+# within such an entry.
 READABLE: dict[str, tuple[str, Callable[[float], str]]] = {
     "memory_bytes": ("memory", size),
     "load_before": ("load average before the run", lambda load: f"{load:.2f}"),
+    "gpu_link_peak_gb_s": ("most that a GPU can send, of {} GPUs and more", lambda peak: f"{digits(peak)} GB/s"),
 }
 
 
@@ -64,9 +66,9 @@ def _flat(value: object, path: str = "") -> Iterator[Fact]:
             children = value
         case list():
             children = dict(enumerate(value, start=1))
-        case int() | float() if path in READABLE:
-            name, form = READABLE[path]
-            yield Fact(name, form(value))
+        case int() | float() if (entry := path.partition("."))[0] in READABLE:
+            name, form = READABLE[entry[0]]
+            yield Fact(name.format(entry[2]), form(value))
             return
         case _:
             name = path.removeprefix("packages.").replace("_", " ")

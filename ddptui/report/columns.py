@@ -9,17 +9,28 @@ from statistics import median
 from ddptui.analysis.breakdown import Breakdown
 from ddptui.analysis.correctness import diverged, is_multiple, is_own
 from ddptui.analysis.counted import counted
-from ddptui.analysis.results import RepeatResult
+from ddptui.analysis.results import RankResult, RepeatResult
 from ddptui.config import strategies
 from ddptui.config.columns import MEANINGS
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.report import ranks as devices
 from ddptui.report.differences import signed
-from ddptui.report.rows import DISTURBED, OFF_BY, Row, culprit_of, is_stand_in, loss_of, marked, median_of, off_by
+from ddptui.report.rows import (
+    DISTURBED,
+    OFF_BY,
+    Row,
+    culprit_of,
+    is_stand_in,
+    loss_of,
+    marked,
+    median_figure,
+    median_of,
+    off_by,
+)
 from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, Filled, fill
-from ddptui.text.units import NOTHING, seconds
+from ddptui.text.units import NOTHING, digits, seconds
 
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
 RIGHT = "right"
@@ -32,6 +43,16 @@ def _median(figure: Callable[[RepeatResult], float | None], form: str) -> Callab
 def _timed(figure: Callable[[RepeatResult], float | None], form: str) -> Callable[[Row], str]:
     """A median that other programs may have disturbed."""
     return lambda row: marked(row, median_of(row.result, figure, form))
+
+
+def _in_digits(figure: Callable[[RepeatResult], float | None]) -> Callable[[Row], str]:
+    """The same with three digits, for figures of any size."""
+    return lambda row: marked(row, digits(median_figure(row.result, figure)))
+
+
+def _memory(peaks: Callable[[Sequence[RankResult]], list[int]]) -> Callable[[Row], str]:
+    """The peaks of the last repeat's ranks."""
+    return lambda row: devices.memory(peaks(row.last.ranks if row.last else ())) or NOTHING
 
 
 def _train_time(row: Row) -> str:
@@ -166,7 +187,8 @@ _COLUMNS: tuple[Column[Row], ...] = (
     Column("averages", lambda row: describe_average(row.trial) or NOTHING, 46, left=True, key="average"),
     Column("mistake", lambda row: row.trial.mistake or NOTHING, 20, left=True, key="mistake"),
     Column("sub-batch", _split, 92, key="split"),
-    Column("gpu mem.", lambda row: (row.last and devices.memory(row.last.ranks)) or NOTHING, 90, key="memory"),
+    Column("gpu mem.", _memory(devices.peaks), 90, key="memory"),
+    Column("reserved", _memory(devices.reserved_peaks), 34, key="reserved"),
     Column("bottleneck", lambda row: describe_bottleneck(row.trial.bottleneck), 30, left=True, key="bottleneck"),
     Column("fault", lambda row: describe_fault(row.trial.fault), 29, left=True, key="fault"),
     Column("slept", _slept, 93, key="slept"),
@@ -179,6 +201,9 @@ _COLUMNS: tuple[Column[Row], ...] = (
     ),
     Column("start s", _start, 35, key="startup"),
     Column("samples/s", _timed(lambda repeat: repeat.samples_per_s, ".0f"), 65, key="samples"),
+    Column("TFLOP/s", _in_digits(lambda repeat: repeat.tflops), 66, key="tflops"),
+    Column("MFU %", _timed(lambda repeat: repeat.mfu and 100 * repeat.mfu, ".1f"), 77, key="mfu"),
+    Column("J/step", _in_digits(lambda repeat: repeat.joules_a_step), 48, key="energy"),
     Column("step ms", _timed(lambda repeat: repeat.step_ms.median if repeat.step_ms else None, ".2f"), 70, key="step"),
     Column("aggr. ms", aggregation, 76, key="aggregate"),
     Column("wait ms", _wait, 92, key="wait"),

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
+from ddptui.analysis.counted import counted
 from ddptui.analysis.results import RankResult, Results, TrialResult
+from ddptui.analysis.throttling import Kind, worst_held_back
 from ddptui.config.preset import Preset
+from ddptui.report import nccl
 from ddptui.text.tables import Column
-from ddptui.text.units import NOTHING, SIZES, digits, percent, seconds, size
+from ddptui.text.units import NOTHING, digits, percent, seconds, size, size_unit
 from ddptui.text.words import printable
 
 MOST_PEAKS = 4  # that a cell lists one by one
@@ -16,16 +19,19 @@ def peaks(ranks: Sequence[RankResult]) -> list[int]:
     return [rank.peak_gpu_bytes for rank in ranks if rank.peak_gpu_bytes is not None]
 
 
-def memory(ranks: Sequence[RankResult]) -> str:
-    """The peaks in one unit: 1.92+1.21 GB; of many ranks the least and the most; empty without a GPU."""
-    held = peaks(ranks)
+def reserved_peaks(ranks: Sequence[RankResult]) -> list[int]:
+    """The most that torch held for them, likewise."""
+    return [rank.peak_gpu_reserved_bytes for rank in ranks if rank.peak_gpu_reserved_bytes is not None]
+
+
+def memory(held: Sequence[int]) -> str:
+    """Peaks in one unit: 1.92+1.21 GB; of many ranks the least and the most; empty without a GPU."""
     if not held:
         return ""
-    unit = size(max(held)).split()[1]
-    in_unit = 1024 ** SIZES.index(unit)
+    bytes_in_unit, unit = size_unit(max(held))
     if len(held) > MOST_PEAKS:
-        return f"{digits(min(held) / in_unit)}…{digits(max(held) / in_unit)} {unit}"
-    return f"{'+'.join(digits(peak / in_unit) for peak in held)} {unit}"
+        return f"{digits(min(held) / bytes_in_unit)}…{digits(max(held) / bytes_in_unit)} {unit}"
+    return f"{'+'.join(digits(peak / bytes_in_unit) for peak in held)} {unit}"
 
 
 def output_device(ranks: Sequence[RankResult]) -> str:
@@ -40,15 +46,16 @@ def output_device(ranks: Sequence[RankResult]) -> str:
 
 
 def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[str]]:
-    """Why a group got its backend, where the trial left that open, and the trials that share the reason; no trials, if
-    all do."""
+    """Why a group got its backend, where the trial left that open, and which NCCL it was, with the trials of which both
+    are true; no trials, if it is true of all."""
     left_open = {trial.name for trial in preset.trials if trial.backend == "auto"}
     groups = {trial.name: repeat for trial in trials for repeat in trial.repeats[-1:] if repeat.backend}
     reasons: dict[str, list[str]] = {}
     for name, repeat in groups.items():
-        if name in left_open and repeat.backend_why:
-            reason = f"backend {printable(repeat.backend or '')}: {printable(repeat.backend_why)}"
-            reasons.setdefault(reason, []).append(name)
+        why = printable(repeat.backend_why) if name in left_open else ""
+        words = "; ".join(filter(None, [why, nccl.describe(repeat.nccl) if repeat.nccl else ""]))
+        if words:
+            reasons.setdefault(f"backend {printable(repeat.backend or '')}: {words}", []).append(name)
     if len(reasons) == 1 and len({repeat.backend for repeat in groups.values()}) == 1:
         return {reason: [] for reason in reasons}
     return reasons
@@ -66,6 +73,26 @@ def unexpected(results: Results) -> dict[str, list[str]]:
     return reasons
 
 
+# What helps a GPU whose clock is held back, by the kind of reason.
+REMEDIES: dict[Kind, str] = {
+    "heat": "look at its fans and at what is near it",
+    "power": "raise its power limit (`nvidia-smi -pl`), or compare only runs with the same one",
+    "supply": "look at the host's power supply, which asked for that",
+}
+
+
+def slowed(trials: Sequence[TrialResult]) -> str:
+    """That heat or power held back a GPU: the rank and the trial where this was worst, and what to do; empty: none."""
+    worst = [(held, trial.name) for trial in trials if (held := worst_held_back(counted(trial.repeats)))]
+    if not worst:
+        return ""
+    held, name = max(worst, key=lambda each: each[0].part)
+    clock = f", median clock {held.sm_mhz:.0f} MHz" if held.sm_mhz is not None else ""
+    where = f"rank {held.rank}" + (f" of {name}" if len(trials) > 1 else "")
+    finding = f"the GPU of {where} was held back {held.part:.0%} of the time ({printable(held.why)}{clock})"
+    return f"{finding}, so its steps may take longer than they could: {REMEDIES[held.kind]}"
+
+
 def _waited_for(rank: RankResult) -> str:
     """The rank that this one waited for longest, and how long."""
     if not rank.waited_for_s:
@@ -80,6 +107,12 @@ def _delays(rank: RankResult) -> str:
 
 def _number(value: int | None) -> str:
     return NOTHING if value is None else str(value)
+
+
+def held_back(rank: RankResult) -> str:
+    """Why its GPU's clock was lower than it might be, and in what part of the time, as in "heat 40%, power cap 12%"."""
+    reasons = sorted(rank.held_back.items(), key=lambda reason: -reason[1])
+    return ", ".join(f"{printable(why)} {percent(part)}" for why, part in reasons) or NOTHING
 
 
 # Of a table with a line for each rank of one repeat.
@@ -134,6 +167,25 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
         "gpu mem.",
         lambda rank: size(rank.peak_gpu_bytes),
         about="The most GPU memory that its tensors took; empty without a GPU.",
+    ),
+    Column(
+        "reserved",
+        lambda rank: size(rank.peak_gpu_reserved_bytes),
+        about="The most GPU memory that torch held for its tensors, used or not; empty without a GPU.",
+    ),
+    Column("MHz", lambda rank: digits(rank.sm_mhz), about="The median clock of its GPU; empty if it is not reported."),
+    Column("TFLOP/s", lambda rank: digits(rank.tflops), about="10^12 operations a second; empty if none are counted."),
+    Column(
+        "MFU %",
+        lambda rank: NOTHING if rank.mfu is None else f"{100 * rank.mfu:.1f}",
+        about="TFLOP/s in percent of what its GPU can do in that precision; empty where this peak is not known.",
+    ),
+    Column("J/step", lambda rank: digits(rank.joules_a_step), about="Joules of its GPU in a step; empty like MHz."),
+    Column(
+        "held back",
+        held_back,
+        left=True,
+        about="Why its GPU's clock was lower than it might be, and in what part of the time; empty if it never was.",
     ),
     Column("device", lambda rank: printable(rank.device), left=True, about="The device that it trained on."),
     Column("pid", lambda rank: str(rank.pid), about="Its process."),

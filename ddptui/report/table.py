@@ -119,6 +119,10 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     "without_culprit_low_s": "repeat.what_if_s.without_culprit_low",
     "without_culprit_high_s": "repeat.what_if_s.without_culprit_high",
     "left_out": lambda line: why_left_out(line.repeat, line.row.result.repeats),  # of ratios and medians
+    **{name: f"repeat.{name}" for name in ("tflops", "mfu", "joules_a_step")},
+    "peak_gpu_reserved_bytes_least": lambda line: min(ranks.reserved_peaks(line.repeat.ranks), default=None),
+    "peak_gpu_reserved_bytes_most": lambda line: max(ranks.reserved_peaks(line.repeat.ranks), default=None),
+    **{f"nccl_{name}": f"repeat.nccl.{name}" for name in ("version", "implementation", "channels")},
 }
 
 

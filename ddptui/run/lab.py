@@ -24,7 +24,7 @@ from ddptui.analysis.repeat import Outcomes
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.engines.base import Engine, Launch, LaunchRefused
+from ddptui.engines.base import LAUNCHER_LOG, Engine, Launch, LaunchRefused
 from ddptui.engines.choose import engine_for
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.foreign import Terms
@@ -36,11 +36,22 @@ from ddptui.run.watcher import WatchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Echo
-from ddptui.wire.records import Alive, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck, Stop
+from ddptui.wire.records import (
+    Alive,
+    Ended,
+    Injection,
+    Launched,
+    Message,
+    Notice,
+    Refused,
+    SetBottleneck,
+    Stop,
+)
 
 READY_S = 0.1  # longest wait for the warm parent before requests are looked at again
 POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
 ALIVE_EVERY_S = 5.0
+NCCL = "nccl"  # the backend that writes into the logs how it connected the ranks, if it is asked to
 RETRIES = 2  # of a repeat that other programs disturbed
 Supervisor = LaunchSupervisor | WatchSupervisor
 
@@ -205,6 +216,8 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
         yield from _notices(launch, supervisor)  # why nodes or a job ended it, say
         yield from (message for message in supervisor.last_messages() if not isinstance(message, Echo))
         yield from refusals.new()
+        if any(NCCL in (hello.backend or "") for hello in hub.hellos.values()):
+            yield from repeat.nccl_log([LAUNCHER_LOG, *(f"rank-{rank}.log" for rank in range(trial.ranks))])
         status = controls.end()  # what a user ended is no failure, whatever the ranks' exit codes
         yield Ended(at_ns=time.monotonic_ns(), status=status) if cut_short and status else supervisor.ended()
 

@@ -12,7 +12,7 @@ from ddptui.analysis.clock_sync import Clocks, in_console_time
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.diagnosis import failure
-from ddptui.diagnosis.positions import Stall
+from ddptui.diagnosis.positions import Stall, records_kept
 from ddptui.diagnosis.stall import IN_TIME_S, StallDetector
 from ddptui.engines.base import LAUNCHER_LOG, Launch
 from ddptui.engines.hub import Hub
@@ -180,7 +180,9 @@ class LaunchSupervisor:
 
     def _why_failed(self) -> str | None:
         if self._stall is not None:
-            return failure.with_log(self._stall.why, self._repeat.log(f"rank-{self._stall.rank}.log"))
+            folder = self._repeat.folder
+            kept = records_kept(self._repeat.flight_records(self._ranks), f"{folder.parent.name}/{folder.name}")
+            return failure.with_log(self._stall.why + kept, self._repeat.log(f"rank-{self._stall.rank}.log"))
         if len(self._done) == len(self._ranks) and not self._exit_code:
             return self._too_short
         if self._hub.other_version:  # its ranks were stopped for that, so their logs say no more

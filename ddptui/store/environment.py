@@ -14,6 +14,9 @@ MATTERS_TO_FIGURES = (
     "gpus",
     "gpu_driver",
     "gpus_visible",
+    "gpu_pcie",
+    "gpu_numa",
+    "gpu_links",
     "openmp",
     "malloc",
     "watched",
@@ -29,6 +32,7 @@ class Environment(msgspec.Struct):
     packages: dict[str, Any] = {}
     resumed: list[dict[str, Any]] = []
     cores: int | None = None
+    gpu_link_peak_gb_s: dict[str, float | None] = {}
 
 
 def problem_of(environment: dict[str, Any]) -> str:

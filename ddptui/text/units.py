@@ -18,10 +18,25 @@ def size(value: float | None) -> str:
     """Bytes in units of 1024, with three digits: 1.50 KB."""
     if value is None:
         return NOTHING
-    unit = 0
-    while unit + 1 < len(SIZES) and round(value) >= 1024:  # rounded: 1023.9 KB is 1 MB
-        value, unit = value / 1024, unit + 1
-    return f"{digits(value) if value % 1 else f'{value:.0f}'} {SIZES[unit]}"
+    bytes_in_unit, unit = size_unit(value)
+    value /= bytes_in_unit
+    return f"{digits(value) if value % 1 else f'{value:.0f}'} {unit}"
+
+
+def size_unit(value: float) -> tuple[int, str]:
+    """The unit in which so many bytes read best, with its own bytes first: 2**20, MB."""
+    power = 0
+    while power + 1 < len(SIZES) and round(value / 1024**power) >= 1024:  # rounded: 1023.9 KB is 1 MB
+        power += 1
+    return 1024**power, SIZES[power]
+
+
+def part_of(part: float, whole: float) -> str:
+    """Bytes of so many, in the unit of these: 3.1/4.2 GB; without decimals from 10 on."""
+    bytes_in_unit, unit = size_unit(whole)
+    values = (part / bytes_in_unit, whole / bytes_in_unit)
+    shown = [f"{value:.1f}" if value < 9.95 else f"{value:.0f}" for value in values]
+    return f"{'/'.join(shown)} {unit}"
 
 
 def duration(seconds: float | None) -> str:

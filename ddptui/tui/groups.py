@@ -25,7 +25,7 @@ GROUPS = {
     "Devices": ("device", "backend", "gpus_per_rank", "share_gpu", "threads", "sched_batch"),
     "Start": ("start", "start_method", "init_method", "stall_s"),
     "Faults": ("fault",),
-    "Checks": ("hash_every", "instruments", "save"),
+    "Checks": ("hash_every", "instruments", "nvtx", "save"),
 }  # fmt: skip
 ORDER = (*COMMON, *(key for keys in GROUPS.values() for key in keys))  # of the changes on the command line
 # Labels that are shorter than the field's name.

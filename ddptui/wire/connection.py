@@ -9,10 +9,15 @@ if TYPE_CHECKING:
 HUB = "DDPTUI_HUB"  # the endpoint to connect to
 TOKEN = "DDPTUI_TOKEN"  # proves that a rank belongs to this launch
 KEYS = "DDPTUI_KEYS"  # over a network: the keys that let a rank in
-LOGS = "DDPTUI_LOGS"  # the folder for rank-R.log
+LOGS = "DDPTUI_LOGS"  # the folder for rank-R.log, and for rank-R.flight.json
 LINKS = "DDPTUI_LINKS"  # the network of each rank, where ranks have links of their own: "PID FD FD …"
 CONSOLE_PID = "DDPTUI_CONSOLE_PID"  # the process whose death ends the rank
 SILENCE_S = "DDPTUI_SILENCE_S"  # if the console sends nothing for so long, the rank ends
+
+
+def flight_record(rank: int) -> str:
+    """The file, in the folder of its log, with what torch's flight recorder held when the launch stalled."""
+    return f"rank-{rank}.flight.json"
 
 
 class Keys(NamedTuple):

@@ -14,6 +14,7 @@ Count = Annotated[int, Meta(ge=0, le=2**62)]  # ns, bytes, pids, too
 Moment = Annotated[int, Meta(ge=-(2**62), le=2**62)]  # ns on some clock, or from one clock to another
 RankNumber = Annotated[int, Meta(ge=0, lt=1024)]
 Number = Annotated[float, Meta(ge=-1.7e308, le=1.7e308)]  # finite: JSON has no other
+Amount = Annotated[float, Meta(ge=0, le=1e30)]  # of something: sums and products of such stay finite
 _INVISIBLE = r"\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 Word = Annotated[str, Meta(max_length=64, pattern=rf"^[^{_INVISIBLE}]*\Z")]
 Name = Annotated[str, Meta(max_length=500, pattern=rf"^[^{_INVISIBLE}]*\Z")]

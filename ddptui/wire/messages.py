@@ -13,6 +13,7 @@ from msgspec import Meta
 from ddptui.config.trial import Site
 from ddptui.wire.limits import (
     MOST_A_STEP,
+    Amount,
     Count,
     Error,
     Group,
@@ -68,6 +69,13 @@ class Nccl(msgspec.Struct, frozen=True, array_like=True):
     implementation: Word  # torch's class around it: ProcessGroupNCCL, or since torch 2.14 ProcessGroupNCCL2
 
 
+class OwnGpu(msgspec.Struct, frozen=True, array_like=True):
+    """A GPU that a rank computes on. Empty: CUDA does not tell."""
+
+    name: Name  # NVIDIA H100 80GB HBM3
+    uuid: Word  # the same for ranks that share it
+
+
 class Ready(Tagged, frozen=True, kw_only=True):
     """A rank has its model and data."""
 
@@ -76,9 +84,10 @@ class Ready(Tagged, frozen=True, kw_only=True):
     steps: Count | None  # that it will make; None: not known, of a training that is watched
     parameters: Count  # numbers in the model
     start_ns: Count = 0  # length of its injected delay at the start
-    flops: Number | None = None  # floating-point operations of forward and backward for one sample; None: not counted
+    flops: Amount | None = None  # floating-point operations of forward and backward for one sample; None: not counted
     precision: Word = ""  # the type in which a GPU makes most of them: float64, float32, tf32, fp16, bf16
     nccl: Nccl | None = None  # None: another backend, or no group
+    gpus: Annotated[tuple[OwnGpu, ...], Meta(max_length=64)] = ()  # one for gpus_per_rank = 1; none: it is on the CPU
 
 
 class Collective(msgspec.Struct, frozen=True, array_like=True):
@@ -163,9 +172,9 @@ class Gpu(msgspec.Struct, frozen=True, array_like=True):
     total_bytes: Count | None = None
     watts: Number | None = None
     celsius: Number | None = None
-    sm_mhz: Number | None = None  # the clock of its processors
+    sm_mhz: Amount | None = None  # the clock of its processors
     held_back: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()  # why that is lower than it might be
-    joules: Number | None = None  # spent since its driver was loaded
+    joules: Amount | None = None  # spent since its driver was loaded
 
 
 class Heartbeat(Tagged, frozen=True, kw_only=True):

@@ -1,9 +1,11 @@
 """What the console sends to ranks, and what it records in a run's journal itself. Message is any line of a journal."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from ddptui.config.trial import Bottleneck, StartKind
-from ddptui.wire.limits import Count, Moment, Name, Tagged
+from ddptui.wire.limits import Count, Moment, Name, Tagged, Word
 from ddptui.wire.messages import RankMessage
 
 
@@ -100,6 +102,15 @@ class Injection(Tagged, frozen=True, kw_only=True):
     bottleneck: tuple[Bottleneck, ...]
 
 
+class NcclLog(Tagged, frozen=True, kw_only=True):
+    """What NCCL has written into the logs of a launch, as analysis/nccl_log.py reads them: written before its end."""
+
+    at_ns: Moment
+    channels: Count | None = None  # of collectives
+    transports: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
+    algorithms: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
+
+
 class Ended(Tagged, frozen=True, kw_only=True):
     """A repeat is over: the last line of its journal."""
 
@@ -108,4 +119,4 @@ class Ended(Tagged, frozen=True, kw_only=True):
     error: str | None = None
 
 
-Message = RankMessage | Launched | Load | Notice | Offset | Refused | Injection | Ended
+Message = RankMessage | Launched | Load | Notice | Offset | Refused | Injection | NcclLog | Ended

@@ -4,6 +4,9 @@ import gc
 
 import pytest
 
+from tests.support.simulated_gpu import Gpu, simulated
+from workers.instruments.clock import CudaClock
+
 
 @pytest.fixture(scope="module", autouse=True)
 def garbage_of_its_own() -> None:
@@ -11,3 +14,13 @@ def garbage_of_its_own() -> None:
     file has made; else that would take ten times as long as most of these tests."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def gpu() -> Gpu:
+    return Gpu()
+
+
+@pytest.fixture
+def clock(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> CudaClock:
+    return simulated(monkeypatch, gpu)

@@ -8,7 +8,7 @@ import torch
 
 from ddptui.wire.messages import Step, Tied
 from ddptui.wire.retime import DRIFT_PPM
-from tests.support.simulated_gpu import Event, Gpu, Stream, simulated, true_ns
+from tests.support.simulated_gpu import START_NS, Event, Gpu, Stream, simulated, true_ns
 from workers.instruments import clock as module
 from workers.instruments.clock import (
     PATIENCE_NS,
@@ -30,16 +30,6 @@ S = 1_000_000_000  # ns
 MS = 1_000_000
 STEP_NS = 250 * MS
 LOOK_NS = 200 * MS  # of the reporter
-
-
-@pytest.fixture
-def gpu() -> Gpu:
-    return Gpu()
-
-
-@pytest.fixture
-def clock(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> CudaClock:
-    return simulated(monkeypatch, gpu)
 
 
 class Worst:
@@ -188,6 +178,34 @@ def test_a_device_that_comes_late_is_tied_no_worse_than_the_naps_between_two_loo
     assert abs(clock._tie.at_ns - clock._tie.event.over_ns) <= clock._tie.error_ns  # type: ignore[attr-defined]
 
 
+def test_two_processes_that_share_the_gpu_are_tied_nevertheless(gpu: Gpu, clock: CudaClock) -> None:
+    """Each has it for 2 ms: a tie waits for its turn, and the device's work takes twice as long."""
+    gpu.slice_ns = 2 * MS
+    ties = [clock._tie]
+    for _ in range(10):
+        worst = train(gpu, clock, 6)
+        assert worst.beyond_ns <= 0
+        assert worst.off_ns < 25_000
+        ties.append(clock._tie)
+    assert len({id(tie) for tie in ties}) == len(ties), "for six seconds no tie has succeeded"
+    assert max(tie.error_ns for tie in ties[1:]) < 20_000
+
+
+@pytest.mark.parametrize(("patience_ns", "made"), [(PATIENCE_NS, 5), (SPIN_NS, 0)])
+def test_a_tie_needs_patience_where_another_process_always_has_its_turn_first(
+    patience_ns: int, made: int, gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_NS", patience_ns)
+    gpu.slice_ns = 2 * MS
+    ties = {id(clock._tie): clock._tie}
+    for look in range(1, 6):
+        mark = clock.now()
+        gpu.now_ns = START_NS + look * S  # where the other one's turn begins
+        clock.resolve([mark])
+        ties[id(clock._tie)] = clock._tie
+    assert len(ties) - 1 == made
+
+
 def test_it_ties_no_more_often_than_it_should_and_for_no_longer(gpu: Gpu, clock: CudaClock) -> None:
     mark = clock.now()
     gpu.pass_(TIE_EVERY_NS)
@@ -292,7 +310,7 @@ def test_of_a_mark_in_several_places_the_device_is_asked_once(
     monkeypatch.setattr(Event, "query", asks)
     monkeypatch.setattr(Event, "elapsed_time", times_it)
     times = clock.resolve([first, first, last, first, last])
-    assert asked == [last.event, first.event]
+    assert asked == [last.event]  # its stream reaches it last
     assert timed == [first.event, last.event]
     assert times is not None
     assert times[0] < times[2]

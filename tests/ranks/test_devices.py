@@ -13,7 +13,7 @@ from ddptui.wire.messages import Failed, Hello
 from tests.support.failing import failing
 from workers.dp import make_replica_state
 from workers.instruments.delays import RankDelays
-from workers.instruments.heartbeat import peak_bytes, used_bytes
+from workers.instruments.heartbeat import peak_bytes, peak_reserved_bytes, reserved_bytes, used_bytes
 from workers.instruments.reporter import Reporter, within_limits
 from workers.rank import group
 from workers.rank.device import CPU, DeviceChoice, choose_backend, choose_device, describe
@@ -379,9 +379,12 @@ def test_memory_is_that_of_the_device_that_is_named(monkeypatch: pytest.MonkeyPa
     """Not of the current one, which in another thread is the first."""
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device=GPU: 100 + device.index)
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=GPU: 200 + device.index)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device=GPU: 300 + device.index)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda device=GPU: 400 + device.index)
     third = torch.device("cuda", 2)
-    assert (used_bytes(third), peak_bytes(third)) == (102, 202)
-    assert (used_bytes(CPU), peak_bytes(CPU)) == (None, None)
+    figures = (used_bytes, peak_bytes, reserved_bytes, peak_reserved_bytes)
+    assert [figure(third) for figure in figures] == [102, 202, 302, 402]
+    assert [figure(CPU) for figure in figures] == [None] * 4
 
 
 def test_a_peak_is_of_the_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,6 +396,8 @@ def test_a_peak_is_of_the_training_alone(monkeypatch: pytest.MonkeyPatch) -> Non
         return 0, 0
 
     monkeypatch.setattr(evaluation, "peak_bytes", lambda _: peak[0])
+    monkeypatch.setattr(evaluation, "peak_reserved_bytes", lambda _: peak[0] + 1)
     monkeypatch.setattr(evaluation, "accuracy", accuracy)
     none: Any = []
-    assert evaluation.evaluate(rank_of(Trial(), 0), torch.nn.Linear(1, 1), none).peak_gpu_bytes == 7
+    done = evaluation.evaluate(rank_of(Trial(), 0), torch.nn.Linear(1, 1), none)
+    assert (done.peak_gpu_bytes, done.peak_gpu_reserved_bytes) == (7, 8)

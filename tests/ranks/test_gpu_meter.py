@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from ddptui.host.nvml import CLOCK_REASONS, held_back
 from ddptui.wire.messages import Gpu
 from workers.instruments import heartbeat
 from workers.instruments.heartbeat import GpuMeter, ProcessMeter
@@ -16,8 +17,27 @@ from workers.rank.device import CPU
 
 GPU = torch.device("cuda", 1)
 UUIDS = {0: "11111111-aaaa", 1: "22222222-bbbb"}  # by CUDA's number
-FULL = Gpu(busy_percent=83.0, used_bytes=3 * 2**30, total_bytes=8 * 2**30, watts=215.5, celsius=61.0)
-FIGURES = ("UtilizationRates", "MemoryInfo", "PowerUsage", "Temperature")
+FULL = Gpu(
+    busy_percent=83.0,
+    used_bytes=3 * 2**30,
+    total_bytes=8 * 2**30,
+    watts=215.5,
+    celsius=61.0,
+    sm_mhz=1755.0,
+    held_back=("power cap", "heat"),
+    joules=1234.567,
+)
+FIELDS = {  # by the figures of NVML that they come from
+    "UtilizationRates": {"busy_percent"},
+    "MemoryInfo": {"used_bytes", "total_bytes"},
+    "PowerUsage": {"watts"},
+    "Temperature": {"celsius"},
+    "ClockInfo": {"sm_mhz"},
+    "CurrentClocksEventReasons": {"held_back"},
+    "TotalEnergyConsumption": {"joules"},
+}
+FIGURES = tuple(FIELDS)
+SM = 1  # NVML_CLOCK_SM, in nvml.h
 
 
 class NVMLError(Exception):
@@ -28,6 +48,7 @@ class Nvml(SimpleNamespace):
     """pynvml, of a machine with these GPUs, by their UUIDs; which refuses some figures."""
 
     NVML_TEMPERATURE_GPU = 0
+    NVML_CLOCK_SM = SM
 
     def __init__(self, *uuids: str, refuses: tuple[str, ...] = ()) -> None:
         super().__init__(NVMLError=NVMLError, starts=0, uuids=uuids)
@@ -38,6 +59,10 @@ class Nvml(SimpleNamespace):
         self.nvmlDeviceGetMemoryInfo = self.figure(memory, "MemoryInfo", refuses)
         self.nvmlDeviceGetPowerUsage = self.figure(215_500, "PowerUsage", refuses)
         self.nvmlDeviceGetTemperature = self.figure(61, "Temperature", refuses)
+        clocks = self.figure({SM: 1755}, "ClockInfo", refuses)
+        self.nvmlDeviceGetClockInfo = lambda handle, clock: clocks(handle)[clock]
+        self.nvmlDeviceGetCurrentClocksEventReasons = self.figure(0x24, "CurrentClocksEventReasons", refuses)
+        self.nvmlDeviceGetTotalEnergyConsumption = self.figure(1_234_567, "TotalEnergyConsumption", refuses)
 
     def figure(self, value: Any, name: str, refuses: tuple[str, ...]) -> Callable[..., Any]:
         def ask(handle: str, *_: int) -> Any:
@@ -80,14 +105,52 @@ def test_the_gpu_is_found_by_its_uuid_in_whatever_order_nvml_has_them(installed:
 def test_a_figure_that_is_not_given_is_missing_alone(installed: Any, refused: str) -> None:
     installed(Nvml("GPU-22222222-bbbb", refuses=(refused,)))
     told = GpuMeter(GPU).read()
-    missing = {
-        "UtilizationRates": {"busy_percent"},
-        "MemoryInfo": {"used_bytes", "total_bytes"},
-        "PowerUsage": {"watts"},
-        "Temperature": {"celsius"},
-    }[refused]
     for field in Gpu.__struct_fields__:
-        assert getattr(told, field) == (None if field in missing else getattr(FULL, field))
+        missing = () if field == "held_back" else None
+        assert getattr(told, field) == (missing if field in FIELDS[refused] else getattr(FULL, field))
+
+
+def test_a_driver_that_knows_the_reasons_by_their_older_name_is_asked_by_that(installed: Any) -> None:
+    nvml = installed(Nvml("GPU-22222222-bbbb", refuses=("CurrentClocksEventReasons",)))
+    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda _: 0x04
+    read = GpuMeter(GPU).read()
+    assert read is not None
+    assert read.held_back == ("power cap",)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words"),
+    [
+        (0x0, ()),
+        (0x1, ()),  # idle
+        (0x2 | 0x1, ("application clocks",)),
+        (0x8, ("hardware slowdown",)),
+        (0x8 | 0x40, ("heat (hardware)",)),  # which explains the slowdown
+        (0x8 | 0x80, ("power brake",)),
+        (0x10 | 0x100 | 2**40, ("sync boost", "display clocks")),  # and one that no header has yet
+    ],
+)
+def test_reasons_are_said_in_words_and_an_idle_gpu_has_none(reasons: int, words: tuple[str, ...]) -> None:
+    assert held_back(reasons) == words
+
+
+def test_the_bits_are_those_of_nvmls_header() -> None:
+    """As its Python binding has them."""
+    import pynvml
+
+    named = {
+        "ApplicationsClocksSetting": "application clocks",
+        "SwPowerCap": "power cap",
+        "HwSlowdown": "hardware slowdown",
+        "SyncBoost": "sync boost",
+        "SwThermalSlowdown": "heat",
+        "HwThermalSlowdown": "heat (hardware)",
+        "HwPowerBrakeSlowdown": "power brake",
+        "DisplayClockSetting": "display clocks",
+    }
+    bits = {getattr(pynvml, f"nvmlClocksThrottleReason{name}"): word for name, word in named.items()}
+    assert bits == CLOCK_REASONS
+    assert pynvml.NVML_CLOCK_SM == SM
 
 
 def test_nvml_is_started_once_however_often_it_is_asked(installed: Any) -> None:
@@ -140,10 +203,11 @@ def test_a_heartbeat_has_the_figures_of_the_ranks_own_gpu(installed: Any, monkey
     installed(Nvml("GPU-22222222-bbbb", "GPU-11111111-aaaa"))
     first = torch.device("cuda", 0)  # the current one of the reporter's thread
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device=first: 100 + device.index)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device=first: 200 + device.index)
     reporter = Reporter(1)
     before = reporter._beat(ProcessMeter())
     reporter.set_device(GPU)
     beat = reporter._beat(ProcessMeter())
-    assert (before.gpu, before.gpu_bytes) == (None, None)
-    assert (beat.gpu, beat.gpu_bytes) == (FULL, 101)
+    assert (before.gpu, before.gpu_bytes, before.gpu_reserved_bytes) == (None, None, None)
+    assert (beat.gpu, beat.gpu_bytes, beat.gpu_reserved_bytes) == (FULL, 101, 201)
     reporter.close()

@@ -24,14 +24,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
-from ddptui.wire.messages import RankMessage, Step
+from ddptui.wire.messages import RankMessage, Ready, Step
 from tests.support.builders import done
 from tests.support.simulated_gpu import Gpu, simulated
 from tests.support.torches import COLLECTIVES_OF_META
 from workers import train as module
 from workers.aggregate import strategy_of
 from workers.instruments import hooks
-from workers.instruments.clock import Clock, clock_of
+from workers.instruments.clock import Clock
 from workers.instruments.delays import RankDelays
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
@@ -41,9 +41,11 @@ from workers.rank.group import leave_group
 from workers.rank.process import Rank
 from workers.training.data import Data, Samples
 from workers.training.instruments import make_tap
+from workers.training.loader import Batches, make_loader
 
 META, CPU = torch.device("meta"), torch.device("cpu")
 STEPS = 5
+S, COPY_NS = 1_000_000_000, 10_000
 SHAPE, CLASSES, SAMPLES = (6,), 3, 32
 READS = {
     torch.ops.aten._local_scalar_dense.default, torch.ops.aten.is_nonzero.default, torch.ops.aten.equal.default,
@@ -52,13 +54,18 @@ READS = {
 
 
 class Watched(TorchDispatchMode):
-    """Notes what makes a host wait for a GPU, were the tensors there: values that are read, and copies that block."""
+    """Notes what makes a host wait for a GPU, were the tensors there: values that are read, and copies that block. The
+    simulated GPU makes the copies that torch does not wait for; `staged` counts those from memory that is not
+    page-locked."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, gpu: Gpu) -> None:
         super().__init__()
         self._device = device
+        self._gpu = gpu
         self._indices = WatchedIndices(self)
         self.waits: list[str] = []
+        self.page_locked: list[Tensor] = []  # kept, so that their memory is no other tensor's
+        self.staged = 0
 
     def __enter__(self) -> Self:
         self._indices.__enter__()
@@ -74,6 +81,10 @@ class Watched(TorchDispatchMode):
         out = func(*args, **kwargs)
         if (func in READS and self._has(args[0])) or blocks(func, args, kwargs):
             self.waits.append(str(func))
+        elif leaves_the_host(func, args, out):
+            pinned = any(args[0].data_ptr() == tensor.data_ptr() for tensor in self.page_locked)
+            self.staged += not pinned
+            self._gpu.copy(COPY_NS, pinned=pinned)
         return out
 
     def _has(self, tensor: Tensor) -> bool:
@@ -92,6 +103,27 @@ class WatchedIndices(TorchFunctionMode):
         if func is Tensor.__getitem__ and isinstance(args[1], list) and args[0].device != CPU:
             self._watched.waits.append("an index that is a list")
         return func(*args, **(kwargs or {}))
+
+
+class PageLocking:
+    """A loader that brings its batches into page-locked memory, if the trial says so: torch's does it only where there
+    is a GPU."""
+
+    num_workers = 0
+
+    def __init__(self, loader: Batches, watched: Watched, *, pins: bool) -> None:
+        self._loader, self._watched, self._pins = loader, watched, pins
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for batch in self._loader:
+            if self._pins:
+                self._watched.page_locked += batch
+            yield batch
+
+
+def leaves_the_host(func: Any, args: Any, out: Any) -> bool:
+    """Whether it copies from the host's memory to the device."""
+    return func is torch.ops.aten._to_copy.default and args[0].device == CPU != out.device
 
 
 def blocks(func: Any, args: Any, kwargs: Any) -> bool:
@@ -134,8 +166,8 @@ class Edges(Progress):
         super().__init__(0, 0, ear)
         self._calls = {after: begin, trial.steps: end}
 
-    def ready(self, steps: int, parameters: int, start_ns: int) -> None:
-        super().ready(steps, parameters, start_ns)
+    def ready(self, message: Ready) -> None:
+        super().ready(message)
         self._calls.get(0, int)()
 
     def step(self, mark: StepRecord, clock: Clock) -> None:
@@ -157,11 +189,6 @@ def samples_on(device: torch.device) -> Data:
         torch.zeros(SAMPLES, *SHAPE, device=device), torch.zeros(SAMPLES, dtype=torch.long, device=device)
     )
     return Data(samples, samples, SHAPE, CLASSES)
-
-
-@pytest.fixture
-def gpu() -> Gpu:
-    return Gpu()
 
 
 Loop = Callable[..., tuple[Watched, Ear]]
@@ -188,7 +215,12 @@ def loop(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
 
     def run(trial: Trial, device: torch.device = META, data: torch.device = CPU) -> tuple[Watched, Ear]:
         monkeypatch.setattr(module, "load", lambda *_: samples_on(data))
-        watched, ear = Watched(device), Ear()
+        watched, ear = Watched(device, gpu), Ear()
+        monkeypatch.setattr(
+            module,
+            "make_loader",
+            lambda *arguments: PageLocking(make_loader(*arguments), watched, pins=trial.pin_memory),
+        )
         me = Rank(trial, 0, trial.world_size, device, ear, RankDelays((), 0, seed=0, warmup_steps=0))
         with ExitStack() as stack:
             module.train(me, strategy_of(trial), Edges(trial, ear, lambda: stack.enter_context(watched), stack.close))
@@ -260,6 +292,22 @@ def test_nor_with_any_option(options: dict[str, Any], gpu: Gpu, loop: Loop) -> N
 @pytest.mark.usefixtures("made_up")
 def test_nor_where_the_samples_are_on_the_device(gpu: Gpu, loop: Loop) -> None:
     check(gpu, *loop(trial_of("all_reduce"), data=META))
+
+
+@pytest.mark.usefixtures("made_up")
+@pytest.mark.parametrize("pins", [True, False])
+def test_from_page_locked_memory_no_copy_waits_for_the_device_and_else_two_a_step_do(
+    pins: bool, gpu: Gpu, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch waits for neither; but the driver does, for what it has to stage."""
+    in_the_loop(monkeypatch, lambda _: gpu.main.push(S))  # a device that is far behind
+    begin_ns = gpu.now_ns
+    watched, ear = loop(trial_of("all_reduce", pin_memory=pins))
+    check(gpu, watched, ear)
+    assert gpu.calls["copy"] == 2 * STEPS  # the inputs, and the labels
+    assert watched.staged == (0 if pins else 2 * STEPS)
+    waited_ns = gpu.now_ns - begin_ns
+    assert waited_ns < S / 10 if pins else waited_ns > (STEPS - 1) * S
 
 
 @pytest.mark.usefixtures("alone")
@@ -366,39 +414,6 @@ def test_a_synchronize_in_the_loop_is_counted(
     ],
 )
 def test_a_copy_for_which_the_host_waits_is_noticed(copy: Callable[[], Tensor], waits: bool) -> None:
-    with Watched(META) as watched:
+    with Watched(META, Gpu()) as watched:
         copy()
     assert bool(watched.waits) == waits
-
-
-# On a machine that has one
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
-@pytest.mark.parametrize("amp", [None, "bf16", "fp16"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_on_a_gpu_torch_itself_refuses_whatever_waits(
-    strategy: str, amp: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    device = torch.device("cuda", 0)
-    torch.cuda.set_device(device)
-    dist.init_process_group("nccl", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    ear = Ear()
-    trial = trial_of(strategy, world_size=1, amp=amp, clip_norm=1.0)
-    me = Rank(trial, 0, 1, device, ear, RankDelays((), 0, seed=0, warmup_steps=0))
-    edges = Edges(
-        trial,
-        ear,
-        lambda: torch.cuda.set_sync_debug_mode("error"),
-        lambda: torch.cuda.set_sync_debug_mode("default"),
-        after=AGREE_FIRST,
-    )
-    try:
-        module.train(me, strategy_of(trial), edges)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-        leave_group()
-    assert type(clock_of(device)).__name__ == "CudaClock"
-    torch.cuda.synchronize()
-    assert [message.step for message in ear.steps()] == list(range(STEPS))

@@ -11,6 +11,7 @@ from ddptui.config.trial import Trial
 from ddptui.engines.hub import Hub
 from ddptui.wire.connection import HUB
 from ddptui.wire.messages import Heartbeat, Pause, RankMessage, Trained
+from tests.support.builders import ready
 from workers.instruments import reporter as reporter_module
 from workers.instruments.clock import Clock
 from workers.instruments.delays import RankDelays
@@ -60,7 +61,7 @@ def mark(step: int, loss: float = 0.5) -> StepRecord:
 def quiet(steps: int, warmup: int, clock: Clock | None = None, last_loss: float = 0.25) -> list[RankMessage]:
     ear, clock = Ear(), clock or Clock()
     progress = SummaryProgress(0, warmup, ear)
-    progress.ready(steps, parameters=1, start_ns=0)
+    progress.ready(ready(steps=steps))
     [_] = ear.sent
     for step in range(steps):
         assert len(ear.sent) == 1
@@ -98,7 +99,7 @@ def test_it_waits_for_the_device_only_at_the_end() -> None:
 
 def test_it_does_not_keep_the_steps() -> None:
     progress = SummaryProgress(0, 3, Ear())
-    progress.ready(1000, parameters=1, start_ns=0)
+    progress.ready(ready(steps=1000))
     kept = []
     for step in range(100):
         told = mark(step)

@@ -1,9 +1,12 @@
 """Faults that were put in by rank and step, in real launches: who is named, at which collective, with which words."""
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ddptui.engines.local.warm import WarmParent
 from tests.support.here import run_here
@@ -40,13 +43,20 @@ FAULTS: dict[str, tuple[str, str, int, str]] = {
     ),
     "kill-single": ('launch = "single"', "kill", 0, "rank 0 killed by SIGKILL"),
 }  # fmt: skip
+RECORDS = pytest.mark.skipif(
+    not hasattr(torch._C._distributed_c10d, "_dump_fr_trace_json"), reason="this torch records nothing of gloo"
+)
 STILL = ("stop", "hang-ddp", "skip", "stop-dp")
 
 
 @pytest.fixture(scope="module")
-def trials(warm: WarmParent, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults")
+
+
+@pytest.fixture(scope="module")
+def trials(warm: WarmParent, folder: Path) -> dict[str, dict[str, Any]]:
     """All of them, one after another; and one at the end in which nothing goes wrong."""
-    folder = tmp_path_factory.mktemp("faults")
     text = f"[defaults]\nstall_s = {STALL_S}\n{QUICK}"
     for name, (fields, kind, rank, _) in FAULTS.items():
         step = LATER.get(name, STEP)
@@ -74,6 +84,37 @@ def test_who_it_was_and_how_is_said_first(trials: dict[str, dict[str, Any]], nam
 @pytest.mark.parametrize("name", STILL)
 def test_a_launch_that_hangs_says_what_to_do_where_it_does_not(trials: dict[str, dict[str, Any]], name: str) -> None:
     assert trials[name]["error"].splitlines()[1].endswith(f"--set stall_s={3 * STALL_S}")
+
+
+@RECORDS
+@pytest.mark.parametrize(
+    ("name", "left"), [("stop", "ranks 0, 2"), ("hang-ddp", "ranks 0, 1"), ("skip", "ranks 0–2"), ("kill-single", None)]
+)
+def test_each_rank_that_lived_when_it_was_stopped_has_left_its_last_collectives(
+    trials: dict[str, dict[str, Any]], folder: Path, name: str, left: str | None
+) -> None:
+    lines = trials[name]["error"].splitlines()
+    records = sorted(folder.glob(f"runs/*/trial-{name}/repeat-1/rank-*.flight.json"))
+    assert not list(folder.glob("runs/*/*/*/*.part"))
+    if left is None:
+        assert not records
+        assert not any("record" in line for line in lines)
+        return
+    where = f"trial-{name}/repeat-1/*.flight.json"
+    assert lines[2] == f"torch's record of the last collectives of {left}: {where}"
+    assert len(records) == (2 if "," in left else 3)
+    for record in records:
+        assert json.loads(record.read_bytes())["entries"][-1]["profiling_name"].startswith("gloo:")
+
+
+@RECORDS
+@pytest.mark.usefixtures("trials")
+def test_these_show_which_rank_is_behind(folder: Path) -> None:
+    called = [
+        int(json.loads(record.read_bytes())["pg_status"]["0"]["last_enqueued_collective"])
+        for record in sorted(folder.glob("runs/*/trial-hang-ddp/repeat-1/rank-*.flight.json"))
+    ]
+    assert called[0] < called[1]
 
 
 @pytest.mark.parametrize("name", ["hang-ddp"])

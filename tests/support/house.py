@@ -25,9 +25,10 @@ WORKERS_FLOORS = (
     ("instruments",),
     ("rank", "watch"),
     ("aggregate",),
-    ("primitives", "replicas", "training", "doctor"),
+    ("primitives", "replicas", "training"),
     ("train",),
     ("run_rank", "preload"),
+    ("doctor",),
     ("dp", "single", "process", "spawn", "launch", "task", "verify"),
     ("warm",),
 )

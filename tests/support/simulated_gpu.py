@@ -1,9 +1,11 @@
 """A GPU that is not there: its clock runs by its own oscillator, its work waits in queues, its events are as torch's.
-Time passes only when somebody looks at the clock, records or asks."""
+Time passes only when the host looks at the clock, calls the driver, or sleeps. Another process may have the GPU half of
+the time; copies and the works of NCCL's collectives are as the driver and torch make them."""
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +30,12 @@ class Stream:
         self.free_ns = 0.0
 
     def push(self, work_ns: float) -> None:
-        self.free_ns = max(self.free_ns, self.gpu.now_ns + self.gpu.launch_ns) + work_ns
+        begin_ns = max(self.free_ns, self.gpu.now_ns + self.gpu.launch_ns)
+        self.free_ns = self.gpu.end_of(begin_ns, work_ns)
+
+    def wait_until(self, moment_ns: float) -> None:
+        """What is queued from now on begins no sooner. The host goes on."""
+        self.free_ns = max(self.free_ns, moment_ns)
 
     def synchronize(self) -> None:
         self.gpu.synchronised += 1
@@ -44,17 +51,18 @@ class Event:
         self.over_ns: float | None = None
 
     def record(self, stream: Stream) -> None:
-        self.gpu.pass_(CALL_NS)
+        self.gpu.call("record")
         stream.push(0)
         self.over_ns = stream.free_ns
 
     def query(self) -> bool:
-        self.gpu.pass_(CALL_NS)
+        self.gpu.call("query")
         assert self.over_ns is not None
         return self.over_ns <= self.gpu.now_ns
 
     def elapsed_time(self, later: "Event") -> float:
-        """In ms, as a float32; half a microsecond is the resolution."""
+        """In ms, as a float32; half a microsecond is the resolution. torch asks for both events first."""
+        self.gpu.call("elapsed_time")
         if not (self.query() and later.query()):
             raise RuntimeError("CUDA error: device not ready")
         assert self.over_ns is not None
@@ -67,23 +75,77 @@ class Event:
         self.gpu.synchronised += 1
 
 
+class Work:
+    """A collective of NCCL's on a stream of its own, behind what the caller's stream has to do. It takes length_ns."""
+
+    def __init__(self, gpu: "Gpu", length_ns: float) -> None:
+        self.gpu = gpu
+        gpu.nccl.wait_until(gpu.current_stream().free_ns)
+        gpu.nccl.push(length_ns)
+        self.end_ns = gpu.nccl.free_ns
+
+    def wait(self) -> None:
+        """The current stream waits, and the host goes on."""
+        self.gpu.call("wait")
+        self.gpu.current_stream().wait_until(self.end_ns)
+
+    def get_future(self) -> "Work":
+        """In torch's newer implementation of NCCL, nccl2, this waits."""
+        if self.gpu.is_nccl2:
+            self.wait()
+        return self
+
+    def add_done_callback(self, callback: Callable[[object], object]) -> None:
+        """Call back in a stream of torch's own, which waits for the collective."""
+        with self.gpu.on(Stream(self.gpu)) as stream:
+            stream.wait_until(self.end_ns)
+            callback(self)
+
+
 class Gpu:
     """ppm: how much faster its oscillator is, and wobble_ppm: how far that goes up and down within WOBBLE_NS.
-    launch_ns: from a record on an idle stream until the device is there."""
+    launch_ns: from a record on an idle stream until the device is there. slice_ns: how long another process has the
+    GPU, and then this one, in turn; None: nobody shares it. is_nccl2: which implementation of NCCL torch has."""
 
     def __init__(self, ppm: float = 60.0) -> None:
         self.ppm = ppm
         self.wobble_ppm = 0.0
         self.launch_ns = 5_000.0
+        self.slice_ns: float | None = None
+        self.is_nccl2 = True
         self.now_ns = START_NS
         self.slept_ns = 0  # by the host, on purpose
         self.synchronised = 0
+        self.calls = Counter[str]()  # into the driver
         self.main = Stream(self)
+        self.nccl = Stream(self)
         self.side: Stream | None = None
         self.current = threading.local()
 
     def pass_(self, ns: float) -> None:
         self.now_ns += round(ns)
+
+    def call(self, what: str) -> None:
+        self.calls[what] += 1
+        self.pass_(CALL_NS)
+
+    def end_of(self, begin_ns: float, work_ns: float) -> float:
+        """When work is over that may begin then."""
+        if self.slice_ns is None:
+            return begin_ns + work_ns
+        turns, in_turn_ns = divmod(begin_ns - START_NS, 2 * self.slice_ns)
+        done_ns = max(0.0, in_turn_ns - self.slice_ns)  # of this process's slice, the second of a turn
+        more_turns, last_ns = divmod(done_ns + work_ns, self.slice_ns)
+        return START_NS + (turns + more_turns) * 2 * self.slice_ns + self.slice_ns + last_ns
+
+    def copy(self, length_ns: float, *, pinned: bool) -> None:
+        """Copy from the host's memory on the current stream, without waiting, as far as the driver lets it: what is not
+        page-locked it first stages in its own memory, and for that the host waits until the stream is there."""
+        self.call("copy")
+        stream = self.current_stream()
+        stream.push(length_ns)
+        if not pinned:
+            self.pass_(max(0.0, stream.free_ns - self.now_ns))
 
     def sleep(self, seconds: float) -> None:
         self.slept_ns += round(seconds * 1e9)
@@ -110,9 +172,9 @@ class Gpu:
         return found
 
     @contextmanager
-    def on(self, stream: Stream) -> Iterator[None]:
+    def on(self, stream: Stream) -> Iterator[Stream]:
         self.current.stream, before = stream, self.current_stream()
-        yield
+        yield stream
         self.current.stream = before
 
     def synchronize(self, *_: object) -> None:

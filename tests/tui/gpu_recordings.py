@@ -13,7 +13,8 @@ from tests.tui.recordings import RECORDED
 GB = 2**30
 TOTAL, USED, OWN = 16 * GB, (9 * GB // 2, 3 * GB), (4 * GB, 5 * GB // 2)  # by rank
 TIED_NS = 25_000
-BUSY, WATTS, CELSIUS = (97, 64), (241.5, 187.25), (71, 58)
+RESERVED = (21 * GB // 4, 3 * GB)
+BUSY, WATTS, CELSIUS, MHZ, HELD_BACK = (97, 64), (241.5, 187.25), (71, 58), (1410, 1980), (["power cap"], [])
 
 
 def made_up(folder: Path) -> Run:
@@ -40,9 +41,9 @@ def _on_gpus(words: dict[str, Any]) -> dict[str, Any]:
         case "Hello":
             return words | {"device": f"cuda:{rank}", "backend": "nccl", "backend_why": "the ranks are on GPUs"}
         case "Heartbeat":
-            gpu = [BUSY[rank], USED[rank], TOTAL, WATTS[rank], CELSIUS[rank]]
-            return words | {"gpu_bytes": OWN[rank], "gpu": gpu}
+            gpu = [BUSY[rank], USED[rank], TOTAL, WATTS[rank], CELSIUS[rank], MHZ[rank], HELD_BACK[rank]]
+            return words | {"gpu_bytes": OWN[rank], "gpu_reserved_bytes": RESERVED[rank], "gpu": gpu}
         case "Done":
-            return words | {"peak_gpu_bytes": OWN[rank]}
+            return words | {"peak_gpu_bytes": OWN[rank], "peak_gpu_reserved_bytes": RESERVED[rank]}
         case _:
             return words

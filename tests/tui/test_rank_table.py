@@ -19,9 +19,11 @@ from tests.tui.recordings import Clock, moment_s
 
 GB = 2**30
 ON_CPU = RankState(rank=0, pid=1, device="cpu", cpu_percent=99.0)
-FULL = Gpu(busy_percent=96.6, used_bytes=5 * GB, total_bytes=80 * GB, watts=251.4, celsius=71)
-ON_GPU = msgspec.structs.replace(ON_CPU, device="cuda:0", gpu_bytes=3 * GB, gpu=FULL)
-OF_GPUS = ["gpu %", "gpu mem.", "gpu used", "W", "°C"]
+FULL = Gpu(busy_percent=96.6, used_bytes=5 * GB, total_bytes=80 * GB, watts=251.4, celsius=71, sm_mhz=1979.6)
+ON_GPU = msgspec.structs.replace(ON_CPU, device="cuda:0", gpu_bytes=3 * GB, gpu_reserved_bytes=17 * GB // 4, gpu=FULL)
+OF_GPUS = ["gpu %", "gpu mem.", "gpu used", "W", "°C", "MHz"]
+CAPPED = msgspec.structs.replace(FULL, sm_mhz=1410, held_back=("power cap",))
+HELD_BACK = msgspec.structs.replace(ON_GPU, gpu=CAPPED, was_held_back=True)
 
 
 def headers(width: int, *ranks: RankState) -> list[str]:
@@ -30,7 +32,7 @@ def headers(width: int, *ranks: RankState) -> list[str]:
 
 def cells(rank: RankState, state: str = "running") -> dict[str, str]:
     row = Row(rank, state, phases=None, wait_ms=None, is_culprit=False)
-    return {column.header: column.cell(row) for column in COLUMNS if column.header in [*OF_GPUS, "cpu %"]}
+    return {column.header: column.cell(row) for column in COLUMNS if column.header in [*OF_GPUS, "held back", "cpu %"]}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_a_figure_that_the_driver_withholds_takes_no_room() -> None:
     assert cells(busy)["gpu used"] == "1 GB"
 
 
-@pytest.mark.parametrize(("width", "shown"), [(76, ["gpu %"]), (116, ["gpu %", "gpu mem.", "W"]), (196, OF_GPUS)])
+@pytest.mark.parametrize(("width", "shown"), [(76, ["gpu %"]), (116, ["gpu %", "gpu mem.", "°C"]), (196, OF_GPUS)])
 def test_how_busy_it_is_and_its_memory_come_first(width: int, shown: list[str]) -> None:
     chosen = headers(width, ON_GPU)
     assert [header for header in chosen if header in OF_GPUS] == shown
@@ -78,23 +80,56 @@ def test_how_busy_it_is_and_its_memory_come_first(width: int, shown: list[str]) 
 
 def test_what_a_gpu_is_at_is_told_in_whole_numbers() -> None:
     assert cells(ON_GPU) == {
-        "cpu %": "99", "gpu %": "97", "gpu mem.": "3072 MB", "gpu used": "5.0/80.0 GB", "W": "251", "°C": "71",
+        "cpu %": "99", "gpu %": "97", "gpu mem.": "3.0/4.2 GB", "gpu used": "5.0/80 GB", "W": "251", "°C": "71",
+        "MHz": "1980", "held back": "–",
     }  # fmt: skip
-    assert cells(ON_CPU) == dict.fromkeys(OF_GPUS, "–") | {"cpu %": "99"}
+    assert cells(ON_CPU) == dict.fromkeys([*OF_GPUS, "held back"], "–") | {"cpu %": "99"}
+
+
+def test_memory_of_which_only_the_tensors_are_known_is_told_as_such() -> None:
+    """As of a run that was recorded by an older version."""
+    assert cells(msgspec.structs.replace(ON_GPU, gpu_reserved_bytes=None))["gpu mem."] == "3072 MB"
+
+
+def test_a_clock_that_is_held_back_is_marked_with_the_reason_beside_it() -> None:
+    told = cells(HELD_BACK)
+    assert (told["MHz"], told["held back"]) == ("▼1410", "power cap")
+    several = msgspec.structs.replace(HELD_BACK, gpu=msgspec.structs.replace(CAPPED, held_back=("heat", "power cap")))
+    assert cells(several)["held back"] == "heat, power cap"
+
+
+@pytest.mark.parametrize(
+    ("width", "gives_way"), [(76, []), (116, ["backward", "°C"]), (196, ["memory"])], ids=["80", "120", "200"]
+)
+def test_the_reason_has_a_column_only_once_a_clock_was_held_back(width: int, gives_way: list[str]) -> None:
+    before, after = headers(width, ON_GPU), headers(width, HELD_BACK, ON_GPU)
+    assert "held back" not in before
+    assert ("held back" in after) is bool(gives_way)
+    assert [header for header in before if header not in after] == gives_way
+    recovered = msgspec.structs.replace(HELD_BACK, gpu=FULL)
+    assert headers(width, recovered, ON_GPU) == after  # or the table would change its shape again and again
 
 
 def test_of_a_silent_rank_nothing_is_known_of_its_gpu_either() -> None:
-    told = cells(ON_GPU, "stalled (5 s)")
-    assert {told[header] for header in ("cpu %", "gpu %", "W", "°C")} == {"–"}
+    told = cells(HELD_BACK, "stalled (5 s)")
+    assert {told[header] for header in ("cpu %", "gpu %", "W", "°C", "MHz", "held back")} == {"–"}
 
 
 def test_no_figure_is_wider_than_its_column() -> None:
-    most = Gpu(busy_percent=100, used_bytes=999 * GB, total_bytes=999 * GB, watts=1999, celsius=110)
-    told = cells(msgspec.structs.replace(ON_GPU, gpu_bytes=99_999 * 2**20, gpu=most))
+    most = Gpu(busy_percent=100, used_bytes=999 * GB, total_bytes=999 * GB, watts=1999, celsius=110, sm_mhz=3105)
+    most = msgspec.structs.replace(most, held_back=("power cap",))
+    held = {"gpu_bytes": 999 * GB, "gpu_reserved_bytes": 999 * GB}
+    told = cells(msgspec.structs.replace(ON_GPU, gpu=most, **held))
     assert all(len(told[column.header]) <= column.width for column in COLUMNS if column.header in told)
 
 
-@pytest.mark.parametrize(("size", "figures"), [((80, 24), ("97",)), ((120, 40), ("97", "4096 MB", "242"))])
+def test_no_reason_can_steer_the_terminal() -> None:
+    """Reasons come from a rank, which may be anybody's."""
+    strange = msgspec.structs.replace(CAPPED, held_back=("\x1b[2J",))
+    assert cells(msgspec.structs.replace(HELD_BACK, gpu=strange))["held back"] == "\\x1b[2J"
+
+
+@pytest.mark.parametrize(("size", "figures"), [((80, 24), ("97",)), ((120, 40), ("97", "4.0/5.2 GB", "power cap"))])
 def test_the_figures_stand_under_their_headers(size: tuple[int, int], figures: tuple[str, ...], tmp_path: Path) -> None:
     async def shown() -> list[str]:
         run = made_up(tmp_path)
@@ -109,6 +144,6 @@ def test_the_figures_stand_under_their_headers(size: tuple[int, int], figures: t
     lines = asyncio.run(shown())
     [header] = [line for line in lines if "gpu %" in line]
     row = lines[lines.index(header) + 1]
-    for column, figure in zip(("gpu %", "gpu mem.", "W  "), figures, strict=False):
+    for column, figure in zip(("gpu %", "gpu mem.", "held back"), figures, strict=False):
         end = header.index(column) + len(column.strip())
         assert row[:end].endswith(figure)

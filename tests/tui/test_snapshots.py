@@ -22,6 +22,7 @@ from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
+from tests.support.gpu_figures import on_gpus
 from tests.support.two_runs import run_with
 from tests.tui import primitive_recordings
 from tests.tui.gpu_recordings import made_up
@@ -151,11 +152,14 @@ def test_result_explains_its_columns(snap_compare: Snap, tmp_path: Path, key: st
 
 @pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_result_on_gpus_that_are_made_up(snap_compare: Snap, tmp_path: Path, size: tuple[int, int], theme: str) -> None:
-    assert pictured(snap_compare, tmp_path, result(made_up(tmp_path)), size, theme)
+    run = made_up(tmp_path)
+    preset = run.preset()
+    screen = ResultScreen(run, preset, on_gpus(results_of(run, preset)))
+    assert pictured(snap_compare, tmp_path, screen, size, theme)
 
 
-def result(run: Run | None = None) -> ResultScreen:
-    run = run or Run(RECORDED)
+def result() -> ResultScreen:
+    run = Run(RECORDED)
     preset = run.preset()
     return ResultScreen(run, preset, results_of(run, preset))
 

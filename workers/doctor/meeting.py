@@ -7,6 +7,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from ddptui.wire.messages import Nccl
+from workers.instruments.gpu import nccl_in_use
 from workers.rank import guard
 from workers.rank.group import host_store, leave_group
 from workers.rank.node import LOCALHOST
@@ -37,15 +39,16 @@ def _run_rank(rank: int, port: int) -> None:
     leave_group()
 
 
-def meet_over_nccl() -> float:
-    """Sum with one rank, in this process, on the first GPU. Returns the time of the sum in s."""
+def meet_over_nccl() -> tuple[float, Nccl | None]:
+    """Sum with one rank, in this process, on the first GPU. Returns the time of the sum in s, and the NCCL that did it.
+    None: torch does not say."""
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, timeout=TIMEOUT)
     try:
         begin = time.monotonic()
         _sum_is_right(torch.ones(1000, device=device), expected=1.0)
-        return time.monotonic() - begin
+        return time.monotonic() - begin, nccl_in_use(device)
     finally:
         leave_group()
 

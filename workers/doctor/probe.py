@@ -60,11 +60,10 @@ def forkserver() -> dict[str, Any]:
 
 def nccl() -> dict[str, Any]:
     """Sum over NCCL."""
-    import torch
-
     from workers.doctor.meeting import meet_over_nccl
 
-    return {"sum_s": meet_over_nccl(), "version": ".".join(str(part) for part in torch.cuda.nccl.version())}
+    sum_s, used = meet_over_nccl()
+    return {"sum_s": sum_s, "nccl": f"{used.version} by {used.implementation}" if used else "of an unknown version"}
 
 
 if __name__ == "__main__":

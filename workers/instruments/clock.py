@@ -10,7 +10,7 @@ that the ties before have shown.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -131,13 +131,16 @@ class Tie:
 
 
 class Mark:
-    """An event, and the tie that was current when it was taken, so an earlier one. With the last reference to a mark
-    its event is free for another: to make one takes longer than to record it."""
+    """An event on a stream, numbered in the order in which they were recorded; and the tie that was current when it was
+    taken, so an earlier one. With the last reference to a mark its event is free for another: to make one takes longer
+    than to record it."""
 
-    __slots__ = ("_free", "event", "tie")
+    __slots__ = ("_free", "event", "number", "stream", "tie")
 
-    def __init__(self, event: torch.cuda.Event, tie: Tie, free: list[torch.cuda.Event]) -> None:
-        self.event, self.tie, self._free = event, tie, free
+    def __init__(
+        self, event: torch.cuda.Event, stream: torch.cuda.Stream, number: int, tie: Tie, free: list[torch.cuda.Event]
+    ) -> None:
+        self.event, self.stream, self.number, self.tie, self._free = event, stream, number, tie, free
 
     def __del__(self) -> None:
         self._free.append(self.event)
@@ -157,6 +160,8 @@ class CudaClock(Clock):
         self._ends = torch.cuda.Stream(device)
         self._streams: dict[int, torch.cuda.Stream] = {}  # by CUDA's pointer: to ask torch for the current one is slow
         self._free: list[torch.cuda.Event] = []
+        self._numbers = count()
+        self._order = Lock()  # several threads may record on one stream, in the order of their marks' numbers
         self._lock = Lock()  # replicas of one process may share a clock, and each has its own reporter
         self._reported_ns = 0.0  # the error that was reported last
         self._unreported: Accuracy | None = None
@@ -189,8 +194,8 @@ class CudaClock(Clock):
             return False
 
     def resolve(self, marks: Sequence[Mark]) -> list[int] | None:
-        # A call has the same mark in several places. The driver is asked once for each mark: meanwhile this thread
-        # holds Python's lock, and the loop may wait for it.
+        # A call has the same mark in several places. The driver is asked for the time of each mark once: meanwhile this
+        # thread holds Python's lock, and the loop may wait for it.
         unique = {id(mark): mark for mark in marks}
         with self._lock:
             self._tie_anew()
@@ -225,8 +230,10 @@ class CudaClock(Clock):
             event = self._free.pop()
         except IndexError:
             event = torch.cuda.Event(enable_timing=True)
-        event.record(stream)
-        return Mark(event, tie, self._free)
+        with self._order:
+            event.record(stream)
+            number = next(self._numbers)
+        return Mark(event, stream, number, tie, self._free)
 
     def _note_error(self, from_ns: int, error_ns: float) -> None:
         """Note the accuracy to report: anew when the last one no longer holds, or when times are far more accurate."""
@@ -298,8 +305,12 @@ def device_ns(earlier: torch.cuda.Event, later: torch.cuda.Event) -> int:
 
 def all_reached(marks: Sequence[Mark]) -> bool:
     """Whether the device has reached all marks. Raises RuntimeError if it has failed."""
-    # The last mark first, as it is the likeliest to be missing; all of them, as they are of several streams.
-    return all(mark.event.query() for mark in reversed(marks))
+    # The driver is asked for the last mark of each stream only, since a stream reaches its marks in order.
+    last: dict[int, Mark] = {}
+    for mark in reversed(marks):
+        if mark.number > last.setdefault(id(mark.stream), mark).number:
+            last[id(mark.stream)] = mark
+    return all(mark.event.query() for mark in last.values())
 
 
 def clock_of(device: torch.device) -> Clock:

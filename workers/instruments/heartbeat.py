@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 import torch
 
+from ddptui.host.nvml import clock_reasons, held_back
 from ddptui.wire.messages import Gpu, Heartbeat, Position
 
 T = TypeVar("T")
 UUID_PREFIXES = ("GPU", "MIG")  # NVML puts one before a UUID: a whole GPU, or a part of one
-MW_PER_W = 1000
+MW_PER_W = MJ_PER_J = 1000
 
 
 class GpuMeter:
@@ -60,6 +61,7 @@ def heartbeat(rank: int, process: ProcessMeter, meter: GpuMeter, dropped: int, p
         cpu_percent=process.cpu_percent(),
         rss_bytes=process.rss_bytes(),
         gpu_bytes=used_bytes(meter.device),
+        gpu_reserved_bytes=reserved_bytes(meter.device),
         gpu=meter.read(),
         dropped=dropped,
         position=position,
@@ -72,9 +74,19 @@ def used_bytes(device: torch.device) -> int | None:
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else None
 
 
+def reserved_bytes(device: torch.device) -> int | None:
+    """The GPU memory in bytes that torch holds for them, used or not; None on the CPU."""
+    return torch.cuda.memory_reserved(device) if device.type == "cuda" else None
+
+
 def peak_bytes(device: torch.device) -> int | None:
     """The most GPU memory in bytes that this process's tensors have taken so far; None on the CPU."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+
+
+def peak_reserved_bytes(device: torch.device) -> int | None:
+    """The most GPU memory in bytes that torch has held for them so far; None on the CPU."""
+    return torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None
 
 
 @cache
@@ -94,13 +106,18 @@ def find_handle(device: torch.device) -> Any:
     if device.type != "cuda" or nvml() is None:
         return None
     # By its UUID: NVML numbers GPUs in another order than CUDA, and counts those that CUDA_VISIBLE_DEVICES hides.
-    uuid = value_or_none(lambda: torch.cuda.get_device_properties(device).uuid)
+    uuid = uuid_of(device)
     handles = (value_or_none(partial(nvml().nvmlDeviceGetHandleByUUID, f"{kind}-{uuid}")) for kind in UUID_PREFIXES)
     return next((handle for handle in handles if handle is not None), None)
 
 
+def uuid_of(device: torch.device) -> str | None:
+    """The UUID of a GPU, or of a part of one, without NVML's prefix; None if CUDA does not tell."""
+    return value_or_none(lambda: str(torch.cuda.get_device_properties(device).uuid))
+
+
 def figures(nvml: Any, handle: Any) -> Gpu:
-    """Load, memory, power and temperature of a GPU; each is None where NVML does not give it."""
+    """Load, memory, power, temperature, clock and energy of a GPU; each is None where NVML does not give it."""
     memory = value_or_none(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
     return Gpu(
         busy_percent=value_or_none(lambda: float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)),
@@ -108,6 +125,9 @@ def figures(nvml: Any, handle: Any) -> Gpu:
         total_bytes=memory and memory.total,
         watts=value_or_none(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / MW_PER_W),
         celsius=value_or_none(lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),
+        sm_mhz=value_or_none(lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))),
+        held_back=value_or_none(lambda: held_back(clock_reasons(nvml, handle))) or (),
+        joules=value_or_none(lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / MJ_PER_J),
     )
 
 

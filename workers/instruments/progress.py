@@ -1,7 +1,6 @@
 """What a rank reports of its training: that it is ready, each step once its device has made it, and the end."""
 
 import math
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -30,11 +29,10 @@ class Progress:
         self._reporter = reporter
         self._queue: RunQueue | None = None
 
-    def ready(self, steps: int | None, parameters: int, start_ns: int) -> None:
-        """The loop is about to begin. The arguments are those of wire.Ready."""
+    def ready(self, ready: Ready) -> None:
+        """The loop is about to begin."""
         self._queue = RunQueue()  # in the loop's thread, which it measures
-        now = time.monotonic_ns()
-        self._reporter.send(Ready(rank=self.rank, at_ns=now, steps=steps, parameters=parameters, start_ns=start_ns))
+        self._reporter.send(ready)
 
     def step(self, record: StepRecord, clock: Clock) -> None:
         """The loop has finished a step; its device may be behind."""
@@ -108,10 +106,10 @@ class SummaryProgress(Progress):
         self._samples = 0
         self._begins: list[Any] = []  # moments: of the first step, and of the first one after the warm-up
 
-    def ready(self, steps: int | None, parameters: int, start_ns: int) -> None:
-        super().ready(steps, parameters, start_ns)
-        assert steps is not None
-        self._steps = steps
+    def ready(self, ready: Ready) -> None:
+        super().ready(ready)
+        assert ready.steps is not None
+        self._steps = ready.steps
 
     def step(self, record: StepRecord, clock: Clock) -> None:
         self._begins += [record.timer.moments[0] for first in (0, self.warmup_steps) if record.step == first]

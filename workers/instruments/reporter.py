@@ -9,6 +9,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 import torch
@@ -19,6 +20,7 @@ from ddptui.wire.limits import MOST_A_STEP, MOST_BYTES_A_FRAME, MOST_OF_AN_ERROR
 from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position, RankMessage, Step
 from ddptui.wire.records import Alive, ConsoleMessage, LastStep, Probe, SetBottleneck, Stop
 
+from . import flight_recorder
 from .heartbeat import GpuMeter, ProcessMeter, heartbeat
 
 SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
@@ -53,6 +55,7 @@ class Reporter:
         self.rank = rank
         self._beats = heartbeat
         self._stop = stop or end_process
+        self._on_stop = stop or partial(end_process, first=partial(flight_recorder.keep, rank))
         self._console = console
         self._known = False  # to the console: its Hello is on the way, which waits for CUDA to start
         self.dropped = 0
@@ -212,7 +215,7 @@ class Reporter:
                 with suppress(zmq.Again):  # the console will probe again
                     socket.send(msgspec.msgpack.encode([echo]), zmq.NOBLOCK)
             case Stop(why=why):
-                self._stop(f"stopped by the console: {why}")
+                self._on_stop(f"stopped by the console: {why}")
             case SetBottleneck() as command:
                 self.command = command
             case LastStep(step=step):
@@ -242,10 +245,11 @@ def _connect(context: zmq.Context[zmq.Socket[bytes]], way: Mapping[str, str]) ->
     return socket
 
 
-def end_process(why: str) -> None:
-    """End the process. Its log gets the reason, and what the main thread was doing."""
+def end_process(why: str, first: Callable[[], object] = list) -> None:
+    """End the process. Its log gets the reason, and what the main thread was doing. first: what to do before."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     print(f"{why}; meanwhile the rank was here:", "".join(traceback.format_stack(frame)), sep="\n", flush=True)
+    first()
     os.kill(os.getpid(), signal.SIGTERM)  # its default action ends even a rank that sits in a collective
 
 

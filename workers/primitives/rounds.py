@@ -12,6 +12,7 @@ import torch
 from ddptui.config.primitives import OPERATIONS
 from ddptui.wire.messages import Buffer, Done, Position, Ready, Shown, Timed
 from workers.instruments.clock import clock_of
+from workers.instruments.gpu import nccl_in_use, own_gpus
 from workers.primitives.numbers import Readable, Scrambled, wrong_elements
 from workers.primitives.pipelined import MOST_IN_FLIGHT
 from workers.primitives.plans import Plan, bytes_of, make_primitive, plans_to_measure, plans_to_show
@@ -165,7 +166,10 @@ def log(me: Rank, call: str, result: str) -> None:
 def send_ready(me: Rank, places: int) -> None:
     """Announce so many places, which the console counts as steps."""
     now = time.monotonic_ns()
-    me.reporter.send(Ready(rank=me.rank, at_ns=now, steps=places, parameters=0, start_ns=me.start_ns))
+    nccl, gpus = nccl_in_use(me.device), own_gpus(me.device)
+    me.reporter.send(
+        Ready(rank=me.rank, at_ns=now, steps=places, parameters=0, start_ns=me.start_ns, nccl=nccl, gpus=gpus)
+    )
 
 
 def send_done(me: Rank) -> None:

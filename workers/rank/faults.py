@@ -49,5 +49,5 @@ def inject(kind: str, device: torch.device) -> None:
             os.kill(os.getpid(), signal.SIGSTOP)  # for good: nothing sends SIGCONT
         case "hang":
             threading.Event().wait()  # forever, as in a deadlock; the reporter's thread goes on with heartbeats
-        case "mismatch":
+        case "mismatch":  # gloo aborts; NCCL compares no sizes, and may hang, until the console ends the stall
             dist.all_reduce(torch.zeros(MISMATCHED_ELEMENTS, device=device))  # one more than the others call

@@ -5,9 +5,10 @@ from functools import partial
 
 import msgspec
 
-from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Done, RankMessage, Step
+from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Done, RankMessage, Ready, Step
 from workers.instruments.clock import Clock
-from workers.instruments.heartbeat import peak_bytes
+from workers.instruments.gpu import own_gpus
+from workers.instruments.heartbeat import peak_bytes, peak_reserved_bytes
 from workers.instruments.progress import Progress, clock_accuracy, read_loss
 from workers.instruments.records import StepRecord
 from workers.replicas.replicas import ReplicaState, ReplicaStep
@@ -21,9 +22,10 @@ class ReplicaProgress(Progress):
         super().__init__(0, warmup_steps, states[0].reporter)
         self._states = states
 
-    def ready(self, steps: int | None, parameters: int, start_ns: int) -> None:
+    def ready(self, ready: Ready) -> None:
         for rank, state in enumerate(self._states):
-            Progress(rank, 0, state.reporter).ready(steps, parameters, state.start_ns)
+            message = msgspec.structs.replace(ready, rank=rank, start_ns=state.start_ns, gpus=own_gpus(state.device))
+            Progress(rank, 0, state.reporter).ready(message)
 
     def step(self, record: StepRecord, clock: Clock) -> None:
         for rank, state in enumerate(self._states):
@@ -54,7 +56,7 @@ class ReplicaProgress(Progress):
             if rank > 0:
                 done = msgspec.structs.replace(
                     done, correct=0, evaluated=0, parameters={}, buffers={}, checkpoint=None,
-                    peak_gpu_bytes=peak_bytes(state.device),
+                    peak_gpu_bytes=peak_bytes(state.device), peak_gpu_reserved_bytes=peak_reserved_bytes(state.device),
                 )  # fmt: skip
             message = msgspec.structs.replace(
                 done,

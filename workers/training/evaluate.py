@@ -9,9 +9,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from ddptui.config.trial import Trial
 from ddptui.wire.connection import LOGS
 from ddptui.wire.messages import Done, Fingerprint
-from workers.instruments.heartbeat import peak_bytes
+from workers.instruments.heartbeat import peak_bytes, peak_reserved_bytes
 from workers.rank.process import Rank
 from workers.training.data import Samples
 
@@ -20,10 +21,10 @@ MAX_BATCH = 512  # samples
 
 def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
     """Evaluate this rank's share of the held-out samples, hash the model, and save it if the trial says so."""
-    peak = peak_bytes(me.device)  # first: evaluation has other batches than the training
+    # First: evaluation has other batches than the training.
+    peak, peak_reserved = peak_bytes(me.device), peak_reserved_bytes(me.device)
     indices = range(me.rank, len(test), me.world_size)
-    of_a_step = math.ceil(me.trial.batch_size / (me.trial.world_size * me.trial.gpus_per_rank))
-    batch = min(MAX_BATCH, of_a_step)  # no more at once than in training, for which its memory sufficed
+    batch = min(MAX_BATCH, samples_at_once(me.trial))  # no more than in training, for which its memory sufficed
     correct, evaluated = accuracy(model, test, indices, me.device, batch)
     return Done(
         rank=me.rank,
@@ -35,9 +36,15 @@ def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
         bottleneck_fired=me.delays.fired,
         bottleneck_ns=me.delays.slept_ns,
         peak_gpu_bytes=peak,
+        peak_gpu_reserved_bytes=peak_reserved,
         checkpoint=save(model, me.rank) if me.trial.save else None,
         dropped=me.reporter.dropped,
     )
+
+
+def samples_at_once(trial: Trial) -> int:
+    """The most samples that one device gets in a training step."""
+    return math.ceil(trial.batch_size / (trial.world_size * trial.gpus_per_rank))
 
 
 def fingerprint(model: nn.Module, rank: int, step: int) -> Fingerprint:

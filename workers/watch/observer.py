@@ -16,12 +16,13 @@ from torch import Tensor
 from ddptui.config.trial import Site
 from ddptui.host.clock import own_clock
 from ddptui.wire.connection import TOKEN
-from ddptui.wire.messages import VERSION, Done, Failed, Hello
+from ddptui.wire.messages import VERSION, Done, Failed, Hello, Ready
 from ddptui.wire.watching import WATCHED, WatchingConsole
 
 from ..instruments.clock import clock_of
 from ..instruments.delays import RankDelays
-from ..instruments.heartbeat import peak_bytes
+from ..instruments.gpu import nccl_in_use, own_gpus
+from ..instruments.heartbeat import peak_bytes, peak_reserved_bytes
 from ..instruments.progress import Progress
 from ..instruments.records import PhaseTimer, StepRecord
 from ..instruments.reporter import Reporter
@@ -81,7 +82,16 @@ class Observer:
         first = asked.skip
         self._delays = RankDelays(asked.bottleneck, self._rank, seed=0, warmup_steps=first, device=self._device)
         self._progress = SilentProgress(self._rank, first, self._reporter)
-        self._progress.ready(None, 0, 0)
+        self._progress.ready(
+            Ready(
+                rank=self._rank,
+                at_ns=time.monotonic_ns(),
+                steps=None,
+                parameters=0,
+                nccl=nccl_in_use(self._device),
+                gpus=own_gpus(self._device),
+            )
+        )
         self._steps = Steps(
             self._clock,
             asked,
@@ -290,6 +300,7 @@ class Observer:
             bottleneck_fired=self._delays.fired,
             bottleneck_ns=self._delays.slept_ns,
             peak_gpu_bytes=peak_bytes(self._device),
+            peak_gpu_reserved_bytes=peak_reserved_bytes(self._device),
             dropped=self._reporter.dropped,
         )
         self._progress.done(done)

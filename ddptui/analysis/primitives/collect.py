@@ -6,6 +6,7 @@ from typing import TypeVar, cast, get_args
 
 import msgspec
 
+from ddptui.analysis.nccl_log import NcclUse
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, RankView, TimeUs, View
 from ddptui.config.primitives import OPERATIONS, Cadence, ReduceOpName, primitive_facts
 from ddptui.config.strategies import COMPOSITES
@@ -31,7 +32,7 @@ class PrimitivesLog(msgspec.Struct):
         if is_known and message.place < MOST_PLACES:
             self.places.setdefault(message.place, {})[message.rank] = message
 
-    def result(self, hello: Hello, took_s: float | None = None) -> PrimitivesResult:
+    def result(self, hello: Hello, took_s: float | None = None, nccl: NcclUse | None = None) -> PrimitivesResult:
         """The results of the places that all ranks sent. hello: of any rank; took_s: the launch, if it ended well."""
         complete = [by_rank for _, by_rank in sorted(self.places.items()) if len(by_rank) == hello.world_size]
         shown = [ranks for by_rank in complete if (ranks := _all_of(Shown, by_rank))]
@@ -40,6 +41,7 @@ class PrimitivesLog(msgspec.Struct):
             ranks=hello.world_size,
             cadence=cast(Cadence, timed[0][0].cadence) if timed else "back_to_back",
             backend=hello.backend or "",
+            nccl=nccl,
             took_s=took_s,
             views=[view_of(ranks) for ranks in shown],
             cells=[cell_of(ranks) for ranks in timed],

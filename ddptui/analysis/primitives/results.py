@@ -2,6 +2,7 @@
 
 import msgspec
 
+from ddptui.analysis.nccl_log import NcclUse
 from ddptui.config.primitives import Cadence, ReduceOpName
 
 
@@ -68,6 +69,7 @@ class PrimitivesResult(msgspec.Struct, frozen=True, kw_only=True):
     ranks: int  # how many
     cadence: Cadence  # calls follow each other at once, or each an untimed barrier, or several are in flight
     backend: str
+    nccl: NcclUse | None = None  # None: another backend
     took_s: float | None = None  # from the launch to its end
     views: list[View] = []
     cells: list[Cell] = []

@@ -98,6 +98,9 @@ MEDIANS: dict[str, Callable[[RepeatResult], float | None]] = {
     "wait_ms": lambda repeat: repeat.wait_ms,
     "transfer_ms": lambda repeat: repeat.transfer_ms,
     "loss": lambda repeat: repeat.loss.last,
+    "tflops": lambda repeat: repeat.tflops,
+    "mfu": lambda repeat: repeat.mfu,
+    "joules_a_step": lambda repeat: repeat.joules_a_step,
 }
 OF_REPEATS = "the median over the repeats that count"
 COLUMNS: tuple[Column[Pair], ...] = (
@@ -124,6 +127,9 @@ COLUMNS: tuple[Column[Pair], ...] = (
         about="The rank that all others waited for in A → in B, and in which phase it was late.",
     ),
     Column("loss", _both("loss", ".3f"), 90, about="The loss at the end in A → in B, the median over repeats."),
+    Column("TFLOP/s", _both("tflops", ".1f"), 88, about="TFLOP/s a rank in A → in B, as in each run's own table."),
+    Column("MFU", _both("mfu", ".1%"), 89, about="The MFU of all GPUs in A → in B, as in each run's own table."),
+    Column("J/step", _both("joules_a_step", ".1f"), 87, about="Joules a step of all GPUs in A → in B."),
 )
 
 

@@ -12,11 +12,13 @@ from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
 from ddptui.text.drawing import shorten
 from ddptui.text.tables import GAP, fit
-from ddptui.text.units import GB, MB, NOTHING, size
+from ddptui.text.units import MB, NOTHING, part_of, size
+from ddptui.text.words import printable
 from ddptui.tui.widgets.lists import ROW_KEYS
 from ddptui.wire.messages import Gpu
 
 BAR_CELLS = 10
+SLOWED = "▼"  # beside a clock that is held back
 
 
 class Row(NamedTuple):
@@ -37,7 +39,7 @@ class Column(NamedTuple):
     worth: int  # where space is short, the column of least worth goes first
     cell: Callable[[Row], str]
     about: str  # a sentence
-    figure: Callable[[RankState], float | None] | None = None  # of a GPU: the column shows if some rank reports it
+    figure: Callable[[RankState], float | None] | None = None  # of a GPU: the column shows if some rank has one
 
 
 def progress(rank: RankState) -> str:
@@ -82,10 +84,27 @@ def _megabytes(count: int | None) -> str:
     return f"{count / MB:.0f} MB" if count is not None else NOTHING
 
 
+def _own_memory(rank: RankState) -> str:
+    """What its tensors take, of what torch holds for them."""
+    if rank.gpu_bytes is None or rank.gpu_reserved_bytes is None:
+        return _megabytes(rank.gpu_bytes)
+    return part_of(rank.gpu_bytes, rank.gpu_reserved_bytes)
+
+
 def _gpu_memory(gpu: Gpu) -> str:
     if gpu.used_bytes is None or gpu.total_bytes is None:
         return size(gpu.used_bytes) if gpu.used_bytes is not None else NOTHING
-    return f"{gpu.used_bytes / GB:.1f}/{gpu.total_bytes / GB:.1f} GB"
+    return part_of(gpu.used_bytes, gpu.total_bytes)
+
+
+def _clock(row: Row) -> str:
+    mhz = _meter(lambda rank: rank.gpu.sm_mhz)(row)
+    return f"{SLOWED if row.rank.gpu.held_back and mhz != NOTHING else ''}{mhz}"
+
+
+def _held_back(row: Row) -> str:
+    reasons = () if row.state.startswith(STALLED) else row.rank.gpu.held_back
+    return printable(", ".join(reasons)) or NOTHING
 
 
 COLUMNS = (
@@ -126,21 +145,21 @@ COLUMNS = (
         5,
         71,
         _meter(lambda rank: rank.gpu.busy_percent),
-        "How busy its GPU is.",
+        "How busy its GPU is. Waiting in NCCL counts as busy, too: see the waits.",
         lambda rank: rank.gpu.busy_percent,
     ),
     Column(
         "gpu mem.",
-        8,
+        10,
         69,
-        lambda row: _megabytes(row.rank.gpu_bytes),
-        "The GPU memory that its tensors take.",
+        lambda row: _own_memory(row.rank),
+        "The GPU memory that its tensors take, of what torch holds for them: tensors/held.",
         lambda rank: rank.gpu_bytes,
     ),
     Column(
         "gpu used",
-        14,
-        54,
+        10,
+        56,
         lambda row: _gpu_memory(row.rank.gpu),
         "The memory of its GPU that is in use by all programs, of all that it has.",
         lambda rank: rank.gpu.used_bytes,
@@ -150,11 +169,27 @@ COLUMNS = (
     ),
     Column(
         "°C",
-        4,
+        3,
         58,
         _meter(lambda rank: rank.gpu.celsius),
         "The temperature of its GPU.",
         lambda rank: rank.gpu.celsius,
+    ),
+    Column(
+        "MHz",
+        5,
+        57,
+        _clock,
+        f"The clock of its GPU's processors; {SLOWED}: it is held back.",
+        lambda rank: rank.gpu.sm_mhz,
+    ),
+    Column(
+        "held back",
+        13,
+        68,
+        _held_back,
+        "Why this clock is lower than it might be, as heat or a power cap; shown once one is.",
+        lambda rank: 1.0 if rank.was_held_back else None,
     ),
 )
 LEFT = ("state", "progress")

@@ -3,13 +3,25 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
-from ddptui.analysis.cautions import FEWEST_STEPS, MOST_OTHER_LOAD, SPARE, WIDE, Caution, Evidence, cautions_for
+from ddptui.analysis.cautions import (
+    FEWEST_STEPS,
+    MOST_HELD_BACK,
+    MOST_OTHER_LOAD,
+    SPARE,
+    WIDE,
+    Caution,
+    Evidence,
+    cautions_for,
+)
 from ddptui.analysis.compare import cautions_of_trial, compare
 from ddptui.analysis.figures import other_load
 from ddptui.analysis.results import InSync, Loss, RankResult, RepeatResult, Spread
+from ddptui.analysis.throttling import KINDS
 from ddptui.config.trial import Trial
+from ddptui.host.nvml import CLOCK_REASONS
 from ddptui.report.notes import note_lines
 from ddptui.wire.records import Load, Message
 from tests.support.builders import FIRST_STEP_MS, journal, load, outcomes_of, preset_of, results_for, trained
@@ -97,6 +109,28 @@ def test_other_programs_take_nothing_from_the_ranks_where_a_core_is_idle() -> No
     assert cautions_for(Evidence(other_load=1.0, idle=SPARE)) == []
 
 
+@pytest.mark.parametrize(
+    ("reasons", "is_raised"),
+    [
+        ({}, False),
+        ({"power cap": MOST_HELD_BACK}, False),
+        ({"power cap": MOST_HELD_BACK + 0.01}, True),
+        ({"heat": 0.05, "heat (hardware)": 0.2}, True),
+        ({"power brake": 1.0}, True),
+        ({word: 1.0 for word in CLOCK_REASONS.values() if word not in KINDS}, False),  # as somebody wants it
+    ],
+)
+def test_a_gpu_that_heat_or_power_holds_back(reasons: dict[str, float], is_raised: bool) -> None:
+    calm, slowed = repeat(), repeat()
+    rank = msgspec.structs.replace(slowed.ranks[0], held_back=reasons)
+    raised = of_trial(calm, msgspec.structs.replace(slowed, ranks=[rank]))
+    assert (Caution.HELD_BACK in raised) is is_raised
+
+
+def test_the_reasons_are_those_of_the_driver() -> None:
+    assert KINDS.keys() <= {*CLOCK_REASONS.values()}
+
+
 def test_what_any_repeat_shows_is_the_trials_and_each_is_said_once() -> None:
     assert of_trial(repeat(), repeat(OTHER), repeat(OTHER, FEW)) == [FEW, OTHER]
 
@@ -108,6 +142,7 @@ def test_a_caution_is_one_entry() -> None:
         Caution.WIDE_SPREAD: Evidence(spread=2 * WIDE),
         Caution.OVERSUBSCRIBED: Evidence(threads_a_core=1.5),
         Caution.OTHER_LOAD: Evidence(other_load=2 * MOST_OTHER_LOAD),
+        Caution.HELD_BACK: Evidence(held_back=2 * MOST_HELD_BACK),
         Caution.CLOCKS_APART: Evidence(waits_hidden=True),
         Caution.CLOCKS_UNKNOWN: Evidence(clocks_known=False, waits_hidden=True),
     }

@@ -155,6 +155,9 @@ SAYINGS = {
         f"NCCL failed in nn.DataParallel (unhandled system error); {NCCL_SAYS}; gpus_per_rank = 1 does without it"
     ),
     WATCHDOG: "NCCL timed out in allreduce after 600 s: another rank did not arrive",
+    "RuntimeError: ProcessGroupGloo does not support reduce_scatter": (
+        "gloo has reduce_scatter from torch 2.8 on: take a newer torch, or leave reduce_scatter out"
+    ),
     "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] writev [127.0.0.1]:4711: Bad address": (
         "gloo sends and receives nothing that lies on a GPU: take backend = 'nccl'"
     ),

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from ddptui.diagnosis.positions import Stall
+from ddptui.diagnosis.positions import Stall, records_kept
 from ddptui.diagnosis.stall import StallDetector
 from ddptui.wire.messages import Collective, Heartbeat, Position, RankMessage
 from tests.support.builders import done, heartbeat, ready, step
@@ -258,4 +258,11 @@ def test_many_ranks_are_named_in_few_words() -> None:
     assert headline(Launch(8).stay(STALL_S, at)) == (
         "ranks 3, 5 have not arrived at all_reduce 0 of step 5: ranks 3, 5 are in step 5, in forward; "
         "ranks 0–2, 4, 6, 7 wait there; for 20 s now"
+    )
+
+
+def test_a_line_leads_to_what_ranks_have_left_and_there_is_none_without() -> None:
+    assert records_kept([], "trial-a/repeat-1") == ""
+    assert records_kept([0, 2, 3, 4], "trial-a/repeat-1") == (
+        "\ntorch's record of the last collectives of ranks 0, 2–4: trial-a/repeat-1/*.flight.json"
     )

@@ -1,4 +1,4 @@
-"""What the doctor says about torch, its backends, GPUs and NVIDIA's driver."""
+"""What the doctor says about torch, its backends, and the GPUs that it sees."""
 
 import errno
 from typing import Any, NamedTuple
@@ -7,7 +7,6 @@ import pytest
 
 from ddptui.doctor import torch
 from ddptui.doctor.finding import Finding
-from ddptui.host import gpus
 from ddptui.host.rank_side import Child, NoAnswer
 from tests.support.doctoring import GB, only
 from tests.support.failing import failing_with
@@ -52,64 +51,6 @@ def test_gpus_are_told_by_name_and_memory() -> None:
     assert alone.text == "H200 (139 GB): for one rank, or more that share it (share_gpu = true)"
 
 
-# NVIDIA's driver
-
-H100 = gpus.Gpu("H100", "GPU-aa", 80 * GB, GB, 0)
-DRIVER = gpus.Driver("580.65", (13, 0), (H100, H100._replace(uuid="GPU-bb", used_bytes=None, busy_percent=None)))
-
-
-def told_by_nvml(monkeypatch: pytest.MonkeyPatch, driver: gpus.Driver | None, visible: str | None) -> list[Finding]:
-    monkeypatch.setattr(gpus, "surely_none", lambda: False)
-    monkeypatch.setattr(gpus, "ask", lambda: driver)
-    monkeypatch.delenv(gpus.VISIBLE, raising=False)
-    if visible is not None:
-        monkeypatch.setenv(gpus.VISIBLE, visible)
-    return list(torch.driver_and_gpus())
-
-
-def test_the_driver_and_its_gpus_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver, first, second = told_by_nvml(monkeypatch, DRIVER, None)
-    assert driver.text.startswith("580.65, up to CUDA 13.0; this torch is built for")
-    assert first == Finding("GPU 0", "H100, 80 GB (1.0 used), 0 % busy")
-    assert second == Finding("GPU 1", "H100, 80 GB")
-
-
-def test_a_gpu_that_is_hidden_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, first, second = told_by_nvml(monkeypatch, DRIVER, "1")
-    assert first.text.endswith("; hidden: CUDA_VISIBLE_DEVICES is '1'")
-    assert "hidden" not in second.text
-
-
-@pytest.mark.parametrize("others", [{"busy_percent": 40}, {"used_bytes": 30 * GB}])
-def test_a_gpu_that_others_use_spoils_times(others: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    used = DRIVER._replace(gpus=(H100._replace(**others),))
-    _, finding = told_by_nvml(monkeypatch, used, None)
-    assert "other programs use it, which distorts times" in finding.remedy
-    assert not finding.fatal
-
-
-def test_instances_of_a_gpu_are_said_and_not_called_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut = DRIVER._replace(gpus=(H100._replace(is_cut=True),))
-    _, finding = told_by_nvml(monkeypatch, cut, "MIG-4e2a")
-    assert finding.text == "H100, 80 GB (1.0 used), 0 % busy, cut into instances (MIG)"
-
-
-def test_a_driver_that_is_too_old_has_its_remedy() -> None:
-    new, old = gpus.Build("13.2", None), gpus.Build("12.6", None)
-    assert torch.driver_finding(DRIVER, new).remedy == torch.driver_finding(DRIVER, None).remedy == ""
-    too_old = torch.driver_finding(DRIVER._replace(version="550.54", cuda=(12, 4)), new)
-    assert too_old.text == "550.54, up to CUDA 12.4; this torch is built for CUDA 13.2"
-    assert "update the driver, or install a torch for an older CUDA" in too_old.remedy
-    assert not torch.driver_finding(DRIVER._replace(cuda=(12, 4)), old).remedy
-
-
-def test_without_gpus_or_nvml_there_is_little_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    [finding] = told_by_nvml(monkeypatch, None, None)
-    assert (finding.name, finding.tried) == ("driver", False)
-    monkeypatch.setattr(gpus, "surely_none", lambda: True)
-    assert list(torch.driver_and_gpus()) == []
-
-
 @pytest.mark.parametrize("name", ["torch", "torchvision"])
 def test_without_torch_it_is_one_finding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "find_spec", lambda wanted: None if wanted == name else object())
@@ -132,7 +73,7 @@ class Told(Child):
         self._answers: dict[str, Any] = {
             "versions": versions | {"gpu_build": "13.2"},
             "gpus": {"gpus": [["H200", 139 * GB]], "why_none": ""},
-            "nccl": {"sum_s": 0.001, "version": "2.28.9"},
+            "nccl": {"sum_s": 0.001, "nccl": "2.28.9 by ProcessGroupNCCL2"},
         }
         self._answers |= sums | answers
 
@@ -150,7 +91,7 @@ def found_by(asked: Child) -> dict[str, Finding]:
 def test_a_torch_that_can_do_everything_has_no_remedy() -> None:
     found = found_by(Told())
     assert not [finding for finding in found.values() if finding.remedy or not finding.tried]
-    assert found["nccl"].text == "2.28.9, summed on the first GPU in 1.0 ms"
+    assert found["nccl"].text == "2.28.9 by ProcessGroupNCCL2, summed on the first GPU in 1.0 ms"
 
 
 def test_a_torch_that_cannot_be_imported_is_fatal() -> None:

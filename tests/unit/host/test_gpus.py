@@ -1,14 +1,19 @@
 """Which GPUs a rank will see: as CUDA reads CUDA_VISIBLE_DEVICES, and as NVML tells; NVML is faked, there is no GPU."""
 
+import json
 import sys
 from collections.abc import Sequence
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ddptui.host import gpus, machine
+from ddptui.host.gpu_links import GpuLinks, Links, Pcie
 from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.host.machine import describe, gpus_of
+from ddptui.store.environment import problem_of
+from tests.support.gpu_boxes import box, bridged_3090s
 
 GB = 2**30
 UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44"]
@@ -77,6 +82,9 @@ def test_instances_of_a_gpu_are_not_counted() -> None:
 # NVML
 
 
+SILENT = ("memory", "rates", "mig", "power", "clock", "reasons", "old reasons", "driver", "cuda")
+
+
 class NotSupported(Exception):
     pass
 
@@ -109,7 +117,7 @@ class FakeNvml(ModuleType):
         return index
 
     def nvmlDeviceGetName(self, _: int) -> bytes:
-        return b"NVIDIA H100"
+        return b"NVIDIA\x1b[31m H100" if self.number == 1 else b"NVIDIA H100"
 
     def nvmlDeviceGetUUID(self, index: int) -> str:
         return UUIDS[index]
@@ -123,6 +131,23 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetMigMode(self, index: int) -> object:
         return self._say("mig", [index, index])
 
+    def nvmlDeviceGetEnforcedPowerLimit(self, _: int) -> object:
+        return self._say("power", 700_000)
+
+    def nvmlDeviceGetMaxClockInfo(self, _: int, kind: int) -> object:
+        return self._say("clock", 1980 if kind == gpus.SM_CLOCK else 2619)
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, index: int) -> object:
+        return self._say("reasons", 0x4 | 0x8 | 0x40 if index else 0x1)
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, _: int) -> object:
+        return self._say("old reasons", 0x20)
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, *_: int) -> object:
+        if "topology" in self.silent:
+            raise ValueError("what no release was seen to raise")
+        return 50
+
     def nvmlSystemGetDriverVersion(self) -> object:
         return self._say("driver", "550.54")
 
@@ -130,10 +155,10 @@ class FakeNvml(ModuleType):
         return self._say("cuda", self.version)
 
 
-def told_by(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> Driver | None:
+def told_by(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch, *, with_links: bool = False) -> Driver | None:
     monkeypatch.setattr(gpus, "surely_none", lambda: False)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    told = gpus.ask()
+    told = gpus.ask(with_links=with_links)
     assert nvml.open == 0  # and it is let go of
     return told
 
@@ -142,12 +167,36 @@ def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch)
     told = told_by(FakeNvml(), monkeypatch)
     assert told is not None
     assert (told.version, told.cuda) == ("550.54", (12, 4))
-    assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, is_cut=False)
+    assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, power_limit_w=700, most_sm_mhz=1980)
     assert told.gpus[1].is_cut
+    # A power cap is everyday, and the slowdown stands for its cause.
+    assert told.gpus[1].held_back == ("heat (hardware)",)
+
+
+def test_a_name_with_control_characters_is_made_printable(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = told_by(FakeNvml(number=1), monkeypatch)
+    assert told is not None
+    assert "\x1b" not in told.gpus[0].name
+    assert "NVIDIA" in told.gpus[0].name
+
+
+def test_older_drivers_tell_by_another_name_why_clocks_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = told_by(FakeNvml(silent=("reasons",)), monkeypatch)
+    assert told is not None
+    assert told.gpus[0].held_back == ("heat",)
+
+
+def test_what_connects_gpus_is_asked_for_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, plain = (told_by(FakeNvml(), monkeypatch, with_links=wanted) for wanted in (True, False))
+    assert told is not None
+    assert plain is not None
+    assert (told.links, plain.links) == (Links((GpuLinks(), GpuLinks()), {(0, 1): "SYS"}), Links())
+    failing = told_by(FakeNvml(silent=("topology",)), monkeypatch, with_links=True)
+    assert failing == plain  # and all else is told
 
 
 def test_what_a_gpu_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = told_by(FakeNvml(silent=("memory", "rates", "mig", "driver", "cuda")), monkeypatch)
+    told = told_by(FakeNvml(silent=SILENT), monkeypatch)
     assert told is not None
     assert told == Driver("?", None, (Gpu("NVIDIA H100", UUIDS[0]), Gpu("NVIDIA H100", UUIDS[1])))
 
@@ -238,7 +287,63 @@ def test_a_run_keeps_what_gpus_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpus_of(None) == {}
     assert gpus_of(Driver("550.54", None, (Gpu("H100", UUIDS[0], None),)))["gpus"] == ["H100"]
     monkeypatch.setenv(gpus.VISIBLE, "1")
-    monkeypatch.setattr(gpus, "ask", lambda: FOUR)
+    monkeypatch.setattr(gpus, "ask", lambda **_: FOUR)
     kept = describe()
     assert kept["gpus"] == ["H100, 80 GB"] * 4
     assert (kept["gpu_driver"], kept["gpus_visible"]) == ("550.54 (CUDA 12.4)", "1")
+    assert not LINKS & set(kept)  # of which this NVML says nothing
+
+
+LINKS = {"gpu_pcie", "gpu_numa", "gpu_links", "gpu_link_peak_gb_s"}
+
+
+def linked(links: Links, **changes: Any) -> Driver:
+    gpus = tuple(Gpu("H100", uuid, 80 * GB, **changes) for uuid in UUIDS[: len(links.gpus)])
+    return Driver("550.54", (12, 4), gpus, links)
+
+
+@pytest.mark.parametrize(
+    ("visible", "peaks"),
+    [
+        (None, {"2": 56.248, "3": 31.508}),
+        ("0,1", {"2": 56.248}),
+        ("1,2,3", {"2": 31.508}),  # the first two of them have no bridge
+        ("2,3,1", {"2": 56.248, "3": 31.508}),
+        ("3", None),
+        ("", None),
+    ],
+)
+def test_a_run_keeps_what_connects_its_gpus(
+    visible: str | None, peaks: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(gpus.VISIBLE, raising=False)
+    if visible is not None:
+        monkeypatch.setenv(gpus.VISIBLE, visible)
+    kept = gpus_of(linked(bridged_3090s(4)))
+    assert {key: kept[key] for key in LINKS & set(kept)} == {
+        "gpu_pcie": ["4.0 x16"] * 4,
+        "gpu_numa": [0, 0, 1, 1],
+        "gpu_links": ["NV4: 0-1, 2-3", "PHB: 0-2, 0-3, 1-2, 1-3"],
+        **({"gpu_link_peak_gb_s": peaks} if peaks else {}),
+    }
+    assert problem_of(json.loads(json.dumps(kept))) == ""
+
+
+def test_between_instances_of_gpus_no_peak_is_known() -> None:
+    assert "gpu_link_peak_gb_s" in gpus_of(linked(bridged_3090s()))
+    assert "gpu_link_peak_gb_s" not in gpus_of(linked(bridged_3090s(), is_cut=True))
+
+
+def test_one_gpu_has_a_slot_but_nothing_that_connects_it() -> None:
+    assert LINKS & set(gpus_of(linked(box(1, Pcie(5, 16))))) == {"gpu_pcie", "gpu_numa"}
+
+
+@pytest.mark.parametrize("package", ["nvidia-nccl-cu12", "nvidia-nccl-cu13", None])
+def test_the_package_of_nccl_is_named_where_there_are_gpus(
+    package: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "installed", lambda name: "2.28.9" if name == package else None)
+    monkeypatch.setattr(gpus, "ask", lambda **_: None)
+    assert "nccl" not in describe()["packages"]
+    monkeypatch.setattr(gpus, "ask", lambda **_: FOUR)
+    assert describe()["packages"].get("nccl") == (package and "2.28.9")

@@ -76,12 +76,21 @@ def test_a_heartbeat_tells_of_load_and_losses() -> None:
 
 def test_a_heartbeat_tells_what_the_gpu_is_at_until_the_next() -> None:
     gpu = Gpu(busy_percent=97.0, used_bytes=3, total_bytes=9, watts=250.5, celsius=70)
-    beat = msgspec.structs.replace(heartbeat(0), gpu_bytes=2, gpu=gpu)
+    beat = msgspec.structs.replace(heartbeat(0), gpu_bytes=2, gpu_reserved_bytes=4, gpu=gpu)
     live = fold(Live(), [launched(), hello(0), hello(1), beat])
-    assert (live.ranks[0].gpu, live.ranks[0].gpu_bytes) == (gpu, 2)
+    rank = live.ranks[0]
+    assert (rank.gpu, rank.gpu_bytes, rank.gpu_reserved_bytes) == (gpu, 2, 4)
     assert live.ranks[1].gpu == Gpu()
     fold(live, [heartbeat(0)])
-    assert (live.ranks[0].gpu, live.ranks[0].gpu_bytes) == (Gpu(), None)
+    assert (rank.gpu, rank.gpu_bytes, rank.gpu_reserved_bytes) == (Gpu(), None, None)
+
+
+def test_that_a_clock_was_held_back_is_known_until_the_next_launch() -> None:
+    beat = msgspec.structs.replace(heartbeat(0), gpu=Gpu(sm_mhz=1410.0, held_back=("heat",)))
+    live = fold(Live(), [launched(), hello(0), hello(1), beat, heartbeat(0)])
+    assert [live.ranks[rank].was_held_back for rank in (0, 1)] == [True, False]
+    fold(live, [launched(), hello(0)])
+    assert not live.ranks[0].was_held_back
 
 
 def test_the_step_is_that_of_the_slowest_rank() -> None:

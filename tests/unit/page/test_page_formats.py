@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -18,6 +19,7 @@ from ddptui.report.run_diff import comparison
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from tests.support.builders import failure, journal, preset_of, results_for, two_trials, write_run
+from tests.support.gpu_figures import on_gpus
 from tests.support.measured_cells import SIZES, cells, of_primitives, result, view
 from tests.tui.recordings import RECORDED
 from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps, repeated
@@ -69,6 +71,15 @@ def test_a_page_opens_with_the_trial_of_the_answer_and_prints_it_beside_the_base
     page = formats.page(Told([]), preset, results_for(preset, *told))
     assert re.findall(r"<option value=\"\d\" selected>(.*?)<", page) == ["c"]
     assert re.findall(r"data-prints>\n<h3>(\w+)", page) == ["a", "c"]
+
+
+def test_what_a_gpu_can_send_is_spelled_out_in_the_environment() -> None:
+    run, preset, results = a_run()
+    environment = {"gpu_links": ["NV18 between all 8"], "gpu_link_peak_gb_s": {"2": 450.0, "9": None}}
+    told = Found(formats.page(run, preset, msgspec.structs.replace(results, environment=environment))).text
+    assert "most that a GPU can send, of 2 GPUs and more" in told
+    assert "450 GB/s" in told
+    assert "NV18 between all 8" in told
 
 
 def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
@@ -172,3 +183,18 @@ def test_the_command_line_prints_both(tmp_path: Path) -> None:
     ]
     assert shown[0].startswith("<!doctype html>\n")
     assert shown[1].startswith("<svg ")
+
+
+OF_GPUS = {"gpu mem.", "reserved", "TFLOP/s", "MFU %", "J/step"}  # in the table of trials and in that of ranks
+
+
+def test_what_gpus_did_is_in_the_tables_and_the_notes_of_a_page(page: str) -> None:
+    run = Run(RECORDED)
+    preset = run.preset()
+    on_them = formats.page(run, preset, on_gpus(results_of(run, preset)))
+    headers = {re.sub(r"<.*?>", "", header).strip() for header in re.findall(r"<th.*?>(.*?)</th>", on_them, re.DOTALL)}
+    assert headers >= {*OF_GPUS, "MHz", "held back"}
+    assert "power cap 40%, heat 2%" in on_them
+    assert "(ProcessGroupNCCL), P2P/CUMEM, mostly ring with protocol Simple" in on_them
+    assert "was held back 40% of the time" in on_them
+    assert not [word for word in (*OF_GPUS, "held back", "ProcessGroupNCCL") if word in page]

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ddptui.analysis.nccl_log import NcclUse
 from ddptui.analysis.primitives.results import BufferView, PrimitivesResult, RankView
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
@@ -117,6 +118,36 @@ def test_an_operation_that_could_not_be_done_says_why_once() -> None:
     shown = text(*of_primitives({"a": [result(lost)]}), 100)
     assert shown.count("not done: not on gloo") == 1
     assert "line 3" not in shown
+
+
+def on_gpus(environment: dict[str, Any], **launch: Any) -> tuple[Results, Preset]:
+    """A run on two GPUs in which an all_reduce of 64 MB reaches 66 GB/s."""
+    timed = result([cell("all_reduce", 64 * MB, 1000.0), cell("local_sum", MB, 10.0)], **{"backend": "nccl"} | launch)
+    results, preset = of_primitives({"a": [timed]})
+    return msgspec.structs.replace(results, environment=environment), preset
+
+
+BRIDGED: dict[str, Any] = {"gpu_link_peak_gb_s": {"2": 100.0}}
+
+
+def test_bus_bandwidth_is_a_part_of_what_connects_the_gpus() -> None:
+    shown = markdown(*on_gpus(BRIDGED))
+    [row] = rows_of(shown, "#### all_reduce: all tensors as one to all")
+    assert (row["busbw"], row["of peak"]) == ("66.4", "66%")
+    assert "of peak: busbw as a part of 100 GB/s, what a GPU's links" in shown
+    assert "of peak" not in rows_of(shown, "#### local_sum: a rank adds one tensor to another, alone: no wire")[0]
+
+
+@pytest.mark.parametrize(("environment", "launch"), [({}, {}), (BRIDGED, {"backend": "gloo"})])
+def test_without_a_peak_nothing_is_said_of_it(environment: dict[str, Any], launch: dict[str, Any]) -> None:
+    assert "peak" not in markdown(*on_gpus(environment, **launch))
+
+
+def test_the_nccl_is_named_below_the_trials_heading() -> None:
+    used = NcclUse(version="2.28.9", implementation="ProcessGroupNCCL", channels=24)
+    shown = markdown(*on_gpus({}, nccl=used))
+    assert "### a: 2 ranks, nccl\n\n- NCCL 2.28.9 (ProcessGroupNCCL), 24 channels\n" in shown
+    assert "NCCL" not in markdown(*on_gpus({}))
 
 
 # What deserves a word

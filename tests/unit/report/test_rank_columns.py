@@ -33,6 +33,31 @@ def test_the_memory_of_gpus_has_a_column_where_a_rank_has_one() -> None:
     assert cells(peak_gpu_bytes=3 * 2**29)["gpu mem."] == "1.50 GB"
 
 
+def test_what_a_gpu_did_has_columns_where_a_rank_tells_of_it() -> None:
+    shown = cells(
+        peak_gpu_reserved_bytes=2**31,
+        tflops=312.44,
+        mfu=0.3159,
+        sm_mhz=1409.6,
+        held_back={"heat": 0.124, "power cap": 0.4},
+        joules_a_step=8.256,
+    )
+    figures = {
+        "reserved": "2 GB",
+        "TFLOP/s": "312",
+        "MFU %": "31.6",
+        "MHz": "1410",
+        "held back": "power cap 40%, heat 12%",
+        "J/step": "8.26",
+    }
+    assert shown.items() >= figures.items()
+    assert {header: text for header, text in cells().items() if header in figures} == dict.fromkeys(figures, "–")
+
+
+def test_no_reason_can_steer_the_terminal() -> None:
+    assert cells(held_back={"\x1b[2J": 1.0})["held back"] == "\\x1b[2J 100%"
+
+
 def test_delays_are_counted_and_summed() -> None:
     assert cells(bottleneck_fired=20, bottleneck_s=0.2)["delays"] == "20× 200 ms"
 

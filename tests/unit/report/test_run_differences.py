@@ -42,6 +42,12 @@ def test_what_they_ran_on_is_compared() -> None:
     assert "torch: 2.1 in A, none in B" in differences(a, run_of(1, environment={"packages": None}))
 
 
+def test_what_connects_the_gpus_is_compared_once() -> None:
+    a = run_of(1, environment={"gpu_links": ["NV4: 0-1"], "gpu_link_peak_gb_s": {"2": 56.2}})
+    b = run_of(1, environment={"gpu_links": ["PHB: 0-1"], "gpu_link_peak_gb_s": {"2": 31.5}})
+    assert differences(a, b) == ['gpu_links: ["NV4: 0-1"] in A, ["PHB: 0-1"] in B']
+
+
 def test_repeats_and_presets_that_differ_are_told() -> None:
     told = differences(run_of(2), run_of(1.95, 2, 2.05, preset="other"))
     assert told == ["preset: made in A, other in B", "repeats: 1 repeat in A, 3 in B"]

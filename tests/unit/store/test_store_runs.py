@@ -253,6 +253,15 @@ def test_the_command_can_be_typed_again(tmp_path: Path) -> None:
     assert command == "PYTHONPATH='/a b' python -m workers.spawn 'data_dir=/my data'\n"
 
 
+def test_it_is_known_which_ranks_have_left_their_last_collectives(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, two_trials(), {})
+    with run.begin("a", 1) as repeat:
+        assert repeat.flight_records(range(4)) == []
+        for name in ("rank-1.flight.json", "rank-3.flight.json", "rank-7.flight.json", "rank-2.flight.part"):
+            (repeat.folder / name).touch()
+        assert repeat.flight_records(range(4)) == [1, 3]
+
+
 def test_only_the_end_of_a_log_is_read(tmp_path: Path) -> None:
     run = Run.create(tmp_path, two_trials(), {})
     with run.begin("a", 1) as repeat:

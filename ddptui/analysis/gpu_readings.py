@@ -1,0 +1,83 @@
+"""What heartbeats told of the ranks' GPUs while they trained. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+
+from ddptui.text.units import S
+from ddptui.wire.messages import Heartbeat, Trained
+
+MOST_READINGS = 50_000  # of all ranks together: some 12 MB, and half a day of one rank
+MOST_REASONS = 16  # NVML has eight
+
+
+class GpuReading(NamedTuple):
+    """A moment of a GPU, as wire.Gpu has it."""
+
+    at_ns: int
+    sm_mhz: float | None
+    held_back: tuple[str, ...]
+    joules: float | None
+
+
+class GpuReadings(msgspec.Struct):
+    """The readings of one launch. Once they are too many, every other one of each rank goes."""
+
+    kept: dict[int, list[GpuReading]] = {}  # by rank, in the order received
+    received: dict[int, int] = {}  # by rank: how many
+    stride: int = 1
+    number: int = 0  # that are kept
+
+    def add(self, message: Heartbeat) -> None:
+        """Take a heartbeat; one without a GPU is dropped."""
+        if message.gpu is None:
+            return
+        before = self.received.get(message.rank, 0)
+        self.received[message.rank] = before + 1
+        if before % self.stride == 0:
+            gpu = message.gpu
+            reading = GpuReading(message.at_ns, gpu.sm_mhz, gpu.held_back, gpu.joules)
+            self.kept.setdefault(message.rank, []).append(reading)
+            self.number += 1
+            if self.number > MOST_READINGS:
+                self._thin()
+
+    def _thin(self) -> None:
+        self.stride *= 2
+        self.kept = {rank: readings[::2] for rank, readings in self.kept.items()}
+        self.number = sum(map(len, self.kept.values()))
+
+    def move(self, console_ns: Callable[[int, int], int]) -> None:
+        """Convert all times. console_ns: from a rank and a time by its clock."""
+        for rank, readings in self.kept.items():
+            readings[:] = [reading._replace(at_ns=console_ns(rank, reading.at_ns)) for reading in readings]
+
+    def within(self, span: Trained) -> list[GpuReading]:
+        """The readings of a rank in the measured part of its training."""
+        return [reading for reading in self.kept.get(span.rank, ()) if span.begin_ns <= reading.at_ns <= span.end_ns]
+
+
+def median_mhz(readings: Sequence[GpuReading]) -> float | None:
+    """The median clock; None: it was not read."""
+    clocks = [reading.sm_mhz for reading in readings if reading.sm_mhz is not None]
+    return median(clocks) if clocks else None
+
+
+def held_back(readings: Sequence[GpuReading]) -> dict[str, float]:
+    """By reason, the part of the readings in which it held the clock back; the most frequent reason first."""
+    reasons = Counter(reason for reading in readings for reason in set(reading.held_back))
+    return {reason: number / len(readings) for reason, number in reasons.most_common(MOST_REASONS)}
+
+
+def watts(readings: Sequence[GpuReading]) -> float | None:
+    """The mean power from the first reading to the last one, by the counter of energy. None: there are not two, or the
+    counter went back, as when the driver is loaded again."""
+    counted = [(reading.at_ns, reading.joules) for reading in readings if reading.joules is not None]
+    if not counted or any(after < before for (_, before), (_, after) in pairwise(counted)):
+        return None
+    (begin_ns, first), (end_ns, last) = counted[0], counted[-1]
+    return (last - first) / ((end_ns - begin_ns) / S) if end_ns > begin_ns else None

@@ -1,0 +1,97 @@
+"""What the ranks' GPUs did: operations a second, their part of the peak, clocks, energy; and through which NCCL. Pure.
+
+Model FLOPs utilization (MFU) is the observed rate of the model's own operations over the peak of the system: Chowdhery
+et al., "PaLM: Scaling Language Modeling with Pathways", 2022, appendix B. A rank's MFU is its own part of the peak of
+its GPUs. Where ranks share a GPU, the MFU of that GPU is their sum; that of a repeat counts each GPU once.
+"""
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from ddptui.analysis.gpu_peaks import peak_tflops
+from ddptui.analysis.gpu_readings import GpuReading, held_back, median_mhz, watts
+from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.nccl_log import NcclUse, with_log
+from ddptui.analysis.results import RankResult
+from ddptui.text.units import S
+from ddptui.wire.messages import Ready, Trained
+
+TERA = 1e12
+
+
+def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
+    """The fields of a RankResult about its GPUs; none for a rank on the CPU."""
+    ready, span = log.ready.get(rank), log.span(rank)
+    if ready is None or span is None or not ready.gpus:
+        return {}
+    readings = log.gpu_readings.within(span)
+    tflops, peak = rank_tflops(ready, span), rank_peak(ready)
+    return {
+        "tflops": tflops,
+        "mfu": tflops / peak if tflops is not None and peak else None,
+        "sm_mhz": median_mhz(readings),
+        "held_back": held_back(readings),
+        "joules_a_step": joules_a_step(ready, span, readings),
+    }
+
+
+def rank_tflops(ready: Ready, span: Trained) -> float | None:
+    """What a rank computed in its measured time, in 10^12 operations a second. None: its work was not counted."""
+    ns = span.end_ns - span.begin_ns
+    return ready.flops * span.samples / (ns / S) / TERA if ready.flops is not None and ns > 0 else None
+
+
+def rank_peak(ready: Ready) -> float | None:
+    """The peak of all GPUs of a rank together. None: that of one is not known."""
+    peaks = [peak_tflops(gpu.name, ready.precision) for gpu in ready.gpus]
+    known = [peak for peak in peaks if peak is not None]
+    return sum(known) if known and len(known) == len(peaks) else None
+
+
+def joules_a_step(ready: Ready, span: Trained, readings: Sequence[GpuReading]) -> float | None:
+    """The energy of a rank's GPU, whoever used it, in a step of mean length. None: it is not known, or the rank has
+    several GPUs, of which heartbeats tell of the first."""
+    power = watts(readings)
+    if power is None or len(ready.gpus) != 1 or span.steps == 0:
+        return None
+    return power * (span.end_ns - span.begin_ns) / S / span.steps
+
+
+def repeat_gpu_figures(log: LaunchLog, ranks: Sequence[RankResult]) -> dict[str, Any]:
+    """The fields of a RepeatResult about GPUs; each None where a rank lacks it."""
+    all_tflops = [rank.tflops for rank in ranks if rank.tflops is not None]
+    is_whole = 0 < len(all_tflops) == len(ranks)
+    peak = peak_of_all(log, ranks)
+    return {
+        "nccl": nccl_use(log),
+        "tflops": fmean(all_tflops) if is_whole else None,
+        "mfu": sum(all_tflops) / peak if is_whole and peak else None,
+        "joules_a_step": joules_of_all(log, ranks),
+    }
+
+
+def peak_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
+    """The peak of all GPUs, each counted once. None: one is not known, or not which ranks share it."""
+    readies = [log.ready[rank.rank] for rank in ranks if rank.rank in log.ready]
+    peaks = {gpu.uuid: peak_tflops(gpu.name, ready.precision) for ready in readies for gpu in ready.gpus}
+    known = [peak for uuid, peak in peaks.items() if uuid and peak is not None]
+    return sum(known) if known and len(known) == len(peaks) else None
+
+
+def joules_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
+    """The energy of a step on all GPUs, each counted once: ranks that share one read the same counter."""
+    by_gpu: dict[str, float] = {}
+    for rank in ranks:
+        ready = log.ready.get(rank.rank)
+        if ready is None or len(ready.gpus) != 1 or not ready.gpus[0].uuid or rank.joules_a_step is None:
+            return None
+        by_gpu.setdefault(ready.gpus[0].uuid, rank.joules_a_step)
+    return sum(by_gpu.values()) if by_gpu else None
+
+
+def nccl_use(log: LaunchLog) -> NcclUse | None:
+    """The NCCL of the ranks' group, by the first rank that reports one, with what its log says."""
+    reported = (ready.nccl for _, ready in sorted(log.ready.items()) if ready.nccl)
+    uses = (NcclUse(version=nccl.version, implementation=nccl.implementation) for nccl in reported)
+    return with_log(next(uses, None), log.nccl)

@@ -1,0 +1,38 @@
+"""GPUs whose clock heat or power held back. Pure."""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from ddptui.analysis.results import RepeatResult
+
+Kind = Literal["heat", "power", "supply"]
+# The reasons that make a GPU slower than others of its kind, in the words of ddptui/host/nvml.py. The others are no
+# surprise: a clock that its user has set, a group of GPUs at one pace; or they tell nothing ("hardware slowdown").
+KINDS: dict[str, Kind] = {
+    "heat": "heat",
+    "heat (hardware)": "heat",
+    "power cap": "power",
+    "power brake": "supply",
+}
+
+
+class HeldBack(NamedTuple):
+    """A rank whose GPU's clock was held back: for what part of the time, and the median clock."""
+
+    rank: int
+    why: str
+    kind: Kind
+    part: float
+    sm_mhz: float | None
+
+
+def worst_held_back(repeats: Iterable[RepeatResult]) -> HeldBack | None:
+    """The rank that heat or power held back for the largest part of the time; None: no rank."""
+    found = (
+        HeldBack(rank.rank, why, kind, part, rank.sm_mhz)
+        for repeat in repeats
+        for rank in repeat.ranks
+        for why, part in rank.held_back.items()
+        if (kind := KINDS.get(why))
+    )
+    return max(found, key=lambda held: held.part, default=None)

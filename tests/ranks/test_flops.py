@@ -1,0 +1,292 @@
+"""The operations of a step are those that one counts by hand; counting leaves the model, and the CPU, alone."""
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+from torchvision import models as torchvision_models
+
+from ddptui.config.trial import Trial
+from ddptui.wire.messages import Ready
+from workers import train as loop
+from workers.aggregate.none import NoAggregation
+from workers.instruments.delays import Delays
+from workers.instruments.reporter import Reporter
+from workers.rank.process import Rank
+from workers.training import flops
+from workers.training.data import Data, Samples
+from workers.training.flops import Work, allows_tf32, count_batch, count_work, without_data
+from workers.training.models import Layers, input_shape, make_model, mlp
+
+REPO = Path(__file__).parents[2]
+GPU = torch.device("cuda", 0)
+CPU = torch.device("cpu")
+N = 4  # samples in a batch
+
+
+def total(model: nn.Module, *shape: int) -> int:
+    counted = count_batch(model, (N, *shape))
+    assert counted is not None
+    return counted.total
+
+
+def rank(device: torch.device, **fields: Any) -> Rank:
+    return Rank(Trial(batch_size=N, **fields), 0, 1, device, Reporter(0), Delays())
+
+
+def data(*shape: int) -> Data:
+    samples = Samples(torch.zeros(1, *shape), torch.zeros(1, dtype=torch.long))
+    return Data(samples, samples, shape, classes=3)
+
+
+@pytest.fixture
+def capability(monkeypatch: pytest.MonkeyPatch) -> Callable[[tuple[int, int]], None]:
+    def is_(version: tuple[int, int]) -> None:
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: version)
+
+    monkeypatch.delenv(flops.TF32_OVERRIDE, raising=False)
+    return is_
+
+
+# Figures
+
+
+def test_a_matrix_product_is_2mnk_and_its_backward_twice_that_but_for_the_inputs() -> None:
+    width, depth, inputs, classes = 7, 2, 6, 3
+    layers = [inputs * width, width * width, width * classes]  # multiplications for a sample
+    forward = 2 * N * sum(layers)
+    assert total(mlp((inputs,), width, depth, classes), inputs) == 3 * forward - 2 * N * layers[0]
+
+
+def test_batchnorm_dropout_and_frozen_layers_are_counted_for_what_they_are() -> None:
+    plain = total(mlp((6,), 7, 2, 3), 6)
+    assert total(mlp((6,), 7, 2, 3, batch_norm=True), 6) == plain
+    assert total(nn.Sequential(nn.Dropout(0.5), mlp((6,), 7, 2, 3)), 6) == plain
+    frozen = mlp((6,), 7, 2, 3)
+    next(frozen.parameters()).requires_grad_(False)  # the first layer's weights
+    assert total(frozen, 6) == plain - 2 * N * 6 * 7
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize(("kind", "stride", "positions"), [(nn.Conv2d, 1, 4 * 4), (nn.ConvTranspose2d, 2, 6 * 6)])
+def test_a_convolution_meets_all_its_weights_at_each_position(
+    kind: type[nn.Conv2d], stride: int, positions: int, groups: int
+) -> None:
+    """Torch's own counter counts too much where there are groups."""
+    layers = [kind(4, 8, 3, stride=stride, groups=groups), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    weights = 4 * 8 // groups * 3 * 3
+    assert total(nn.Sequential(*layers), 4, 6, 6) == 2 * (2 * N * positions * weights)  # forward, gradient of weights
+
+
+# What torchvision publishes of the forward, in 10^9 multiplications and additions as one; the first layer's weights,
+# and the positions where it has them all. ResNet-50: 4.09, as in its documentation.
+PUBLISHED = {
+    "resnet50": (3 * 64 * 7 * 7, 112 * 112),
+    "mobilenet_v2": (3 * 32 * 3 * 3, 112 * 112),
+    "convnext_tiny": (3 * 96 * 4 * 4, 56 * 56),
+    "vit_b_16": (3 * 768 * 16 * 16, 14 * 14),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_torchvisions_models_make_the_operations_that_it_publishes(name: str) -> None:
+    published = next(iter(torchvision_models.get_model_weights(name))).meta["_ops"] * 1e9
+    with torch.device("meta"):
+        model = torchvision_models.get_model(name, weights=None)
+    expected = 2 * N * (3 * published - math.prod(PUBLISHED[name]))
+    assert total(model, 3, 224, 224) == pytest.approx(expected, rel=0.005)
+
+
+@pytest.mark.parametrize("name", ["net", "mlp", "resnet18", "mobilenet_v2"])
+def test_the_count_without_data_is_that_of_a_real_step(name: str) -> None:
+    trial = Trial(model=name, width=8, depth=2)
+    shape = input_shape(trial) or (1, 8, 8)
+    model = make_model(trial, shape, 10)
+    with FlopCounterMode(display=False, custom_mapping=flops.CORRECTED) as counter:
+        labels = torch.zeros(N, dtype=torch.long)
+        nn.functional.cross_entropy(model(torch.randn(N, *shape)), labels, reduction="sum").backward()
+    assert total(model, *shape) == counter.get_total_flops()
+
+
+def test_it_is_said_of_one_sample(capability: Any) -> None:
+    capability((7, 0))
+    model = mlp((6,), 7, 2, 3)
+    assert count_work(rank(GPU), model, data(6)) == Work(total(model, 6) / N, "float32")
+    assert count_work(rank(GPU, world_size=2), model, data(6)).flops == total(model, 6) / N
+
+
+# The model, and what is around it
+
+
+def test_the_model_and_the_random_numbers_stay_as_they_are() -> None:
+    model = make_model(Trial(model="resnet18"), (3, 32, 32), 10)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    random = torch.get_rng_state()
+    assert count_batch(nn.Sequential(model, nn.Dropout()), (N, 3, 32, 32))
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_copy_takes_no_memory_and_shares_what_the_model_shares() -> None:
+    model = nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5), nn.Linear(5, 5))
+    model[2].weight = model[0].weight
+    copied: Any = without_data(model)
+    assert {tensor.device.type for tensor in copied.state_dict().values()} == {"meta"}
+    assert copied[2].weight is copied[0].weight
+    assert copied[2].weight is not model[0].weight
+
+
+class Loud(nn.Linear):
+    """Prints, warns, and decides by a value."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        print("shape", inputs.shape)
+        if inputs.sum() > 0:
+            return super().forward(inputs)
+        return super().forward(-inputs)
+
+
+class Elsewhere(nn.Linear):
+    """Adds a tensor with data."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs + torch.ones(inputs.shape))
+
+
+@pytest.mark.parametrize("kind", [Loud, Elsewhere])
+def test_a_model_that_does_not_run_without_data_is_not_counted(
+    kind: type[nn.Module], capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    model = kind(3, 3)  # type: ignore[call-arg]
+    assert count_work(rank(GPU), model, data(3)) == Work()
+    assert capfd.readouterr() == ("", "")
+    assert not recwarn
+
+
+def test_a_model_without_matrix_products_is_not_counted() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.by = nn.Parameter(torch.ones(3))
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            return inputs * self.by
+
+    assert count_work(rank(GPU), Scaled(), data(3)) == Work()
+
+
+# Precision
+
+
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    cudnn, matmul = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = cudnn, matmul
+
+
+def test_by_default_convolutions_are_in_tf32_and_matrix_products_are_not(capability: Any) -> None:
+    capability((8, 0))
+    convolution = nn.Sequential(nn.Conv2d(1, 8, 3), nn.Flatten(), nn.Linear(8 * 16, 3))
+    assert count_work(rank(GPU), convolution, data(1, 6, 6)).precision == "tf32"
+    assert count_work(rank(GPU), nn.Linear(6, 3), data(6)).precision == "float32"
+
+
+@pytest.mark.usefixtures("as_before")
+def test_it_is_what_torch_and_the_gpu_and_its_user_allow(capability: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    linear, convolution = nn.Linear(2, 2), nn.Conv2d(1, 1, 1)
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = False, True
+    assert (allows_tf32(True), allows_tf32(False)) == (False, True)
+    capability((9, 0))
+    assert flops.precision(convolution, GPU, True) == "float32"
+    assert flops.precision(linear, GPU, False) == "tf32"
+    capability((7, 5))
+    assert flops.precision(linear, GPU, False) == "float32"
+    capability((9, 0))
+    monkeypatch.setenv(flops.TF32_OVERRIDE, "0")
+    assert flops.precision(linear, GPU, False) == "float32"
+
+
+def test_an_older_torch_is_asked_by_its_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    backends = SimpleNamespace(
+        cudnn=SimpleNamespace(allow_tf32=True), cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False))
+    )
+    monkeypatch.setattr(torch, "backends", backends)
+    assert (allows_tf32(True), allows_tf32(False)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "amp", "precision"),
+    [
+        (torch.float64, None, "float64"),
+        (torch.bfloat16, None, "bf16"),
+        (torch.float32, "fp16", "fp16"),
+        (torch.float32, "bf16", "bf16"),
+    ],
+)
+def test_it_is_the_parameters_type_or_autocasts(
+    capability: Any, dtype: torch.dtype, amp: str | None, precision: str
+) -> None:
+    capability((9, 0))
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)  # as the batches have it
+    try:
+        assert count_work(rank(GPU, amp=amp), nn.Linear(6, 3), data(6)).precision == precision
+    finally:
+        torch.set_default_dtype(before)
+
+
+# The loop
+
+
+def test_the_loop_counts_the_bare_model_and_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    class Ear(Reporter):
+        def send(self, message: Any) -> None:
+            seen.append(message)
+
+    def counted(me: Rank, model: nn.Module, data: Data) -> Work:
+        seen.append((type(model), data.shape))
+        return Work(12.5, "tf32")
+
+    monkeypatch.setattr(loop, "count_work", counted)
+    trial = Trial(launch="single", strategy=None, world_size=1, model="mlp", width=8, depth=1, steps=4)
+    loop.train(Rank(trial, 0, 1, CPU, Ear(0), Delays()), NoAggregation(trial))
+    bare, told = seen[:2]
+    assert bare == (Layers, (1, 8, 8))
+    assert isinstance(told, Ready)
+    assert (told.flops, told.precision, told.steps, told.nccl, told.gpus) == (12.5, "tf32", 4, None, ())
+
+
+# The CPU
+
+CPU_RANK = """
+import sys
+from workers import single
+
+sys.argv = ["single", "model=mlp", "width=8", "depth=1", "steps=4"]
+single.main()
+print([name for name in sys.modules if "flop_counter" in name])
+"""
+
+
+def test_a_rank_on_the_cpu_imports_nothing_for_it() -> None:
+    ran = subprocess.run([sys.executable, "-c", CPU_RANK], cwd=REPO, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_on_the_cpu_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flops, "count_batch", None)  # calling it raises
+    assert count_work(rank(CPU), nn.Linear(6, 3), data(6)) == Work()
+    with pytest.raises(TypeError):
+        count_work(rank(GPU), nn.Linear(6, 3), data(6))

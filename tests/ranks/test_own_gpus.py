@@ -1,0 +1,145 @@
+"""What a rank tells of its GPUs and of its NCCL; CUDA and NCCL are made up."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ddptui.config.trial import Trial
+from ddptui.wire.messages import Nccl, OwnGpu, Ready
+from workers.instruments.delays import RankDelays
+from workers.instruments.gpu import nccl_in_use, own_gpus
+from workers.instruments.reporter import Reporter
+from workers.rank.device import CPU
+from workers.rank.group import Rendezvous, join_group, leave_group
+from workers.rank.process import Rank
+from workers.replicas.progress import ReplicaProgress
+from workers.replicas.replicas import ReplicaState
+from workers.training.flops import Work
+from workers.training.ready import ready
+
+GPU = torch.device("cuda", 1)
+
+
+@pytest.fixture(autouse=True)
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    def properties(device: torch.device) -> Any:
+        return SimpleNamespace(uuid=f"uuid-{device.index}")
+
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"NVIDIA T{device.index}")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+
+
+def group_of(monkeypatch: pytest.MonkeyPatch, backend: object) -> None:
+    def of(device: torch.device) -> object:
+        assert device == GPU
+        return backend
+
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "group", SimpleNamespace(WORLD=SimpleNamespace(_get_backend=of)))
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 28, 9))
+
+
+class ProcessGroupNCCL2:
+    pass
+
+
+class ProcessGroupGloo:
+    pass
+
+
+class Wrapper:
+    wrapped_pg = ProcessGroupNCCL2()
+
+
+def test_the_gpus_of_a_rank_are_those_from_its_device_on() -> None:
+    assert own_gpus(CPU) == ()
+    assert own_gpus(GPU) == (OwnGpu("NVIDIA T1", "uuid-1"),)
+    assert own_gpus(GPU, 2) == (OwnGpu("NVIDIA T1", "uuid-1"), OwnGpu("NVIDIA T2", "uuid-2"))
+
+
+def test_a_name_that_the_wire_would_refuse_is_made_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA\x1b[2J\u202e" + 1000 * "T")
+    message = Ready(rank=0, at_ns=0, steps=1, parameters=1, gpus=own_gpus(GPU))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=Ready) == message
+    assert message.gpus[0].name.startswith("NVIDIA[2JTTT")
+
+
+def test_a_gpu_that_does_not_answer_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(_: torch.device) -> Any:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    monkeypatch.setattr(torch.cuda, "get_device_name", lost)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lost)
+    assert own_gpus(GPU) == (OwnGpu("", ""),)
+
+
+@pytest.mark.parametrize("backend", [ProcessGroupNCCL2(), Wrapper()])
+def test_nccl_is_told_with_its_version_and_torchs_class(monkeypatch: pytest.MonkeyPatch, backend: object) -> None:
+    group_of(monkeypatch, backend)
+    assert nccl_in_use(GPU) == Nccl("2.28.9", "ProcessGroupNCCL2")
+
+
+def test_of_another_backend_and_of_the_cpu_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    group_of(monkeypatch, ProcessGroupGloo())
+    assert nccl_in_use(GPU) is None
+    assert nccl_in_use(CPU) is None
+
+
+def test_a_torch_that_does_not_tell_ends_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    group_of(monkeypatch, ProcessGroupNCCL2())
+    monkeypatch.delattr(torch.cuda.nccl, "version")
+    assert nccl_in_use(GPU) is None
+
+
+@pytest.fixture
+def gloo(tmp_path: Path) -> Iterator[None]:
+    me = Rank(Trial(world_size=1), 0, 1, CPU, Reporter(0), RankDelays((), 0, seed=0, warmup_steps=0))
+    join_group(me, Rendezvous(init_method=f"file://{tmp_path / 'meeting'}"))
+    yield
+    leave_group()
+
+
+@pytest.mark.usefixtures("gloo")
+def test_a_real_group_over_gloo_has_none() -> None:
+    assert nccl_in_use(GPU) is None
+
+
+def test_without_a_group_there_is_none() -> None:
+    assert nccl_in_use(GPU) is None
+
+
+def test_a_rank_tells_it_all_before_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    group_of(monkeypatch, ProcessGroupNCCL2())
+    me = Rank(Trial(gpus_per_rank=2), 1, 2, GPU, Reporter(1), RankDelays((), 1, seed=0, warmup_steps=0), start_ns=5)
+    message = ready(me, 7, nn.Linear(2, 3), Work(12.5, "tf32"))
+    assert (message.rank, message.steps, message.parameters, message.start_ns) == (1, 7, 9, 5)
+    assert (message.flops, message.precision, message.nccl) == (12.5, "tf32", Nccl("2.28.9", "ProcessGroupNCCL2"))
+    assert [gpu.uuid for gpu in message.gpus] == ["uuid-1", "uuid-2"]
+
+
+def test_a_replica_has_the_work_of_the_common_model_and_a_gpu_of_its_own() -> None:
+    class Ear(Reporter):
+        heard: Ready
+
+        def send(self, message: Any) -> None:
+            self.heard = message
+
+    ears = [Ear(0), Ear(1)]
+    states = [ReplicaState(ear, RankDelays((), rank, seed=0, warmup_steps=0)) for rank, ear in enumerate(ears)]
+    for rank, state in enumerate(states):
+        state.device, state.start_ns = torch.device("cuda", rank), 10 * rank
+    common = Ready(rank=0, at_ns=0, steps=3, parameters=9, flops=4.0, precision="bf16", gpus=own_gpus(GPU, 2))
+    ReplicaProgress(states, 0).ready(common)
+    assert [ear.heard.rank for ear in ears] == [0, 1]
+    assert [(ear.heard.flops, ear.heard.precision, ear.heard.start_ns) for ear in ears] == [
+        (4.0, "bf16", 0),
+        (4.0, "bf16", 10),
+    ]
+    assert [[gpu.uuid for gpu in ear.heard.gpus] for ear in ears] == [["uuid-0"], ["uuid-1"]]

@@ -1,0 +1,142 @@
+"""Buckets that NCCL sends while backward goes on, by the clock of a simulated GPU: the tap sees when each is over, and
+takes nothing of the overlap away. A step costs few calls into the driver."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from tests.support.simulated_gpu import Gpu, Work
+from workers.instruments import hooks
+from workers.instruments.clock import CudaClock
+from workers.instruments.records import Call, PhaseTimer, StepRecord
+from workers.instruments.tap import Tap
+from workers.rank.group import leave_group
+
+MS = 1_000_000
+BACKWARD_NS = 10 * MS  # a bucket
+TRANSFER_NS = 8 * MS
+BUCKETS = 3
+CALLS = 161  # as many as a ResNet-50 has parameters
+HOOKS = pytest.mark.skipif(not hooks.group_takes_hooks(), reason="this torch's groups take no hooks")
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    yield
+    leave_group()
+
+
+@pytest.fixture
+def tap(clock: CudaClock, alone: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tap]:
+    """A tap on a group over NCCL, whose collectives are simulated."""
+    monkeypatch.setattr(dist, "get_backend", lambda: "nccl")
+    monkeypatch.setattr(dist.Work, "wait", lambda work: work.wait())
+    tap = Tap(clock, nn.Linear(1, 1), buckets=True, overlaps=True, compiles=False)
+    yield tap
+    tap.close()
+
+
+def step(gpu: Gpu, clock: CudaClock, tap: Tap) -> tuple[float, list[Call], list[Work]]:
+    """One step: backward sends a bucket after each third, and waits at its end. How long that took on the device, in
+    ns, and what the tap has recorded."""
+    timer = PhaseTimer(clock)
+    tap.begin(timer)
+    timer.end("forward")
+    begin_ns = gpu.main.free_ns
+    works = []
+    for _ in range(BUCKETS):
+        gpu.main.push(BACKWARD_NS)
+        call = tap.before("all_reduce", 4, None, ())
+        assert call is not None
+        works.append(Work(gpu, TRANSFER_NS))
+        tap.issued(call, works[-1], background=True)  # type: ignore[arg-type]
+    for work in works:
+        dist.Work.wait(work)  # type: ignore[arg-type]
+    timer.end("backward")
+    taken_ns = gpu.main.free_ns - begin_ns
+    calls = tap.end()
+    gpu.pass_(100 * MS)
+    return taken_ns, calls, works
+
+
+@pytest.mark.parametrize("is_nccl2", [True, False])
+def test_the_tap_leaves_the_overlap_as_it_is(gpu: Gpu, clock: CudaClock, tap: Tap, is_nccl2: bool) -> None:
+    gpu.is_nccl2 = is_nccl2
+    for _ in range(3):  # from the second step on, the tap knows how many buckets there are
+        taken_ns, _, _ = step(gpu, clock, tap)
+        assert taken_ns == pytest.approx(BUCKETS * BACKWARD_NS + TRANSFER_NS, abs=MS / 10)
+
+
+@pytest.mark.parametrize(("is_nccl2", "hidden"), [(True, 0), (False, BUCKETS - 1)])
+def test_a_tap_that_asked_for_futures_would_take_it_away_under_nccl2(
+    gpu: Gpu, clock: CudaClock, tap: Tap, is_nccl2: bool, hidden: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The red case of the test above."""
+
+    def asks(wait: Any) -> Any:
+        [work] = wait.args
+        work.get_future()
+        return clock.at_once()
+
+    gpu.is_nccl2 = is_nccl2
+    monkeypatch.setattr(clock, "after", asks)
+    taken_ns, _, _ = step(gpu, clock, tap)
+    exposed_ns = BUCKETS * TRANSFER_NS - hidden * TRANSFER_NS
+    assert taken_ns == pytest.approx(BUCKETS * BACKWARD_NS + exposed_ns, abs=MS / 10)
+
+
+def test_the_end_of_every_bucket_is_marked_when_nccl_is_done_with_it_the_last_one_too(
+    gpu: Gpu, clock: CudaClock, tap: Tap
+) -> None:
+    for _ in range(2):
+        _, calls, works = step(gpu, clock, tap)
+        for call, work in zip(calls, works, strict=True):
+            assert call.notified.event.over_ns == pytest.approx(work.end_ns, abs=MS / 10)
+        # By then the loop has only just begun to wait: torch DDP copies its buckets before it is back.
+        assert calls[-1].ended.event.over_ns >= calls[-1].notified.event.over_ns
+
+
+# What it costs
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("by_hooks", [pytest.param(True, marks=HOOKS), False])
+def test_a_call_takes_few_calls_into_the_driver(
+    by_hooks: bool, gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a call that the loop waits for, its entry and its end. Hooks are called once more before that wait."""
+    monkeypatch.setattr(hooks, "group_takes_hooks", lambda: by_hooks)
+    tap = Tap(clock, nn.Linear(1, 1), compiles=False)
+    timer = PhaseTimer(clock)
+    gpu.calls.clear()
+    tap.begin(timer)
+    for _ in range(CALLS):
+        dist.all_reduce(torch.ones(1))
+    timer.end("backward")
+    record = StepRecord(0, 0, timer, 8, torch.tensor(0.5), tap.end(), False, ())
+    tap.close()
+    assert gpu.calls["record"] <= (3 if by_hooks else 2) * CALLS + 2
+    gpu.pass_(MS)
+    gpu.calls.clear()
+    assert clock.resolve(record.moments())
+    times = 2 * CALLS + 2
+    assert gpu.calls["elapsed_time"] <= times
+    assert gpu.calls["query"] <= 2 * times + 1  # torch's own, and one for the only stream
+    assert set(gpu.calls) == {"elapsed_time", "query"}
+
+
+@pytest.mark.usefixtures("alone")
+def test_of_a_step_that_is_not_over_the_driver_is_asked_once(gpu: Gpu, clock: CudaClock) -> None:
+    marks = [clock.now() for _ in range(CALLS)]
+    gpu.main.push(MS)
+    marks.append(clock.now())
+    for in_any_order in (marks, marks[::-1], marks[80:] + marks[:80]):
+        gpu.calls.clear()
+        assert clock.resolve(in_any_order) is None
+        assert gpu.calls == {"query": 1}

@@ -1,0 +1,56 @@
+"""Figures of GPUs for results that have none. All of them are made up: they show how such figures would be drawn."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from ddptui.analysis.cautions import Caution
+from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.results import RankResult, RepeatResult, Results, TrialResult
+
+GB = 2**30
+NCCL = NcclUse(
+    version="2.28.9",
+    implementation="ProcessGroupNCCL",
+    channels=24,
+    transports=["P2P/CUMEM"],
+    algorithms=["RING/SIMPLE", "TREE/LL"],
+)
+OF_RANKS: tuple[dict[str, Any], ...] = (
+    {
+        "peak_gpu_bytes": 4 * GB,
+        "peak_gpu_reserved_bytes": 21 * GB // 4,
+        "tflops": 287.0,
+        "mfu": 0.29,
+        "sm_mhz": 1410.0,
+        "held_back": {"power cap": 0.4, "heat": 0.02},
+        "joules_a_step": 8.2,
+    },
+    {
+        "peak_gpu_bytes": 5 * GB // 2,
+        "peak_gpu_reserved_bytes": 3 * GB,
+        "tflops": 339.0,
+        "mfu": 0.343,
+        "sm_mhz": 1980.0,
+        "joules_a_step": 4.3,
+    },
+)
+
+
+def on_gpus(results: Results, **of_repeats: Any) -> Results:
+    """The results with these figures in every repeat. of_repeats: figures of a repeat that are to be others."""
+    return replace(results, trials=[_trial(trial, of_repeats) for trial in results.trials])
+
+
+def _trial(trial: TrialResult, changes: dict[str, Any]) -> TrialResult:
+    summary = trial.summary and replace(trial.summary, warnings=[*trial.summary.warnings, Caution.HELD_BACK])
+    return replace(trial, repeats=[_on_gpus(repeat, changes) for repeat in trial.repeats], summary=summary)
+
+
+def _on_gpus(repeat: RepeatResult, changes: dict[str, Any]) -> RepeatResult:
+    figures = {"nccl": NCCL, "tflops": 313.0, "mfu": 0.3165, "joules_a_step": 12.5} | changes
+    return replace(repeat, **{"ranks": [_rank(rank) for rank in repeat.ranks], **figures})
+
+
+def _rank(rank: RankResult) -> RankResult:
+    return replace(rank, **OF_RANKS[rank.rank % len(OF_RANKS)])

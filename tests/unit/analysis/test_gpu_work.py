@@ -1,0 +1,286 @@
+"""What GPUs did, from the messages of made-up launches: rates and their part of the peak, clocks, energy, NCCL."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ddptui.analysis import gpu_readings
+from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.repeat import outcome_of_messages
+from ddptui.analysis.results import RankResult, RepeatResult
+from ddptui.store.outcomes import results_of
+from ddptui.wire.messages import Done, Gpu, Hello, Step, Trained
+from ddptui.wire.records import Message
+from tests.support.builders import FIRST_STEP_MS, MS, journal, offset, preset_of, write_run
+from tests.support.gpu_launches import MEASURED_MS, NCCL, STEP_MS, STEPS, gpu_launch, steady
+
+PEAK = 989.4  # of an H100 in bf16, 10^12 operations a second
+RATE = 8.0  # of `gpu_launch`: 8 samples of 10^12 operations a second
+
+
+def result_of(messages: list[Message]) -> RepeatResult:
+    outcome = outcome_of_messages(messages)
+    assert outcome is not None
+    assert outcome.result is not None, outcome.error
+    return outcome.result
+
+
+def first_rank(messages: list[Message]) -> RankResult:
+    return result_of(messages).ranks[0]
+
+
+# Operations
+
+
+def test_each_rank_computes_its_samples_in_its_own_time() -> None:
+    slower = [
+        msgspec.structs.replace(message, end_ns=message.end_ns + 1000 * MS)
+        if isinstance(message, Step) and message.rank == 1 and message.step == STEPS
+        else message
+        for message in gpu_launch()
+    ]
+    result = result_of(slower)
+    assert [rank.tflops for rank in result.ranks] == pytest.approx([RATE, RATE * 10 / 11])
+    assert [rank.mfu for rank in result.ranks] == pytest.approx([RATE / PEAK, RATE * 10 / 11 / PEAK])
+    assert result.tflops == pytest.approx((RATE + RATE * 10 / 11) / 2)
+    assert result.mfu == pytest.approx((RATE + RATE * 10 / 11) / 2 / PEAK)
+
+
+def test_warm_up_is_in_no_figure() -> None:
+    """Its step has samples and takes its time, and there are heartbeats beside it."""
+    warm = [
+        msgspec.structs.replace(message, samples=10**9) if isinstance(message, Step) and message.warmup else message
+        for message in gpu_launch(meter=lambda rank, s: Gpu(sm_mhz=300.0 if s < 0 else 1700.0, joules=(s + 9) ** 2))
+    ]
+    rank = first_rank(warm)
+    assert rank.tflops == pytest.approx(RATE)
+    assert rank.sm_mhz == 1700
+    assert rank.joules_a_step == pytest.approx((19**2 - 9**2) / 10)
+
+
+def test_without_instruments_the_rate_is_known_and_what_heartbeats_tell_is_not() -> None:
+    first, last = MEASURED_MS * MS, (MEASURED_MS + STEPS * STEP_MS) * MS
+    spans = [
+        Trained(rank=rank, first_ns=FIRST_STEP_MS * MS, begin_ns=first, end_ns=last, steps=10, samples=80, loss=0.5)
+        for rank in range(2)
+    ]
+    messages = [message for message in gpu_launch(beats=()) if not isinstance(message, Step)]
+    result = result_of([*messages[:-3], *spans, *messages[-3:]])
+    assert result.tflops == pytest.approx(RATE)
+    assert result.mfu == pytest.approx(RATE / PEAK)
+    rank = result.ranks[0]
+    assert (rank.sm_mhz, rank.held_back, rank.joules_a_step, result.joules_a_step) == (None, {}, None, None)
+
+
+@pytest.mark.parametrize(
+    ("facts", "tflops", "mfu"),
+    [
+        ({"flops": None, "precision": ""}, None, None),  # the model could not be counted
+        ({"name": "NVIDIA H100 80GB HBM3 MIG 1g.10gb"}, RATE, None),
+        ({"name": "NVIDIA Something New"}, RATE, None),
+        ({"precision": "fp8"}, RATE, None),
+    ],
+)
+def test_what_is_not_known_is_none_and_no_guess(facts: Any, tflops: float | None, mfu: float | None) -> None:
+    result = result_of(gpu_launch(**facts))
+    assert (result.tflops, result.mfu) == (tflops, mfu)
+    assert (result.ranks[0].tflops, result.ranks[0].mfu) == (tflops, mfu)
+
+
+def test_ranks_that_share_a_gpu_add_up_to_its_part() -> None:
+    """Each has its own part of that peak."""
+    result = result_of(gpu_launch((("a",), ("a",))))
+    assert [rank.mfu for rank in result.ranks] == pytest.approx([RATE / PEAK] * 2)
+    assert result.mfu == pytest.approx(2 * RATE / PEAK)
+    assert result.tflops == pytest.approx(RATE)
+
+
+def test_a_rank_of_several_gpus_has_all_their_peaks() -> None:
+    result = result_of(gpu_launch((("a", "b"), ("c", "d"))))
+    assert result.ranks[0].mfu == pytest.approx(RATE / (2 * PEAK))
+    assert result.mfu == pytest.approx(RATE / (2 * PEAK))
+
+
+def test_a_gpu_without_a_known_peak_leaves_none_to_those_beside_it() -> None:
+    names = {"b": "NVIDIA Something New"}
+    result = result_of(gpu_launch(names=names))
+    assert [rank.mfu for rank in result.ranks] == [pytest.approx(RATE / PEAK), None]
+    assert (result.mfu, result.tflops) == (None, pytest.approx(RATE))
+    assert first_rank(gpu_launch((("a", "b"), ("c", "d")), names=names)).mfu is None
+
+
+def test_where_it_is_not_known_who_shares_a_gpu_only_the_ranks_have_a_part() -> None:
+    result = result_of(gpu_launch((("",), ("",))))
+    assert result.ranks[0].mfu == pytest.approx(RATE / PEAK)
+    assert (result.mfu, result.joules_a_step) == (None, None)
+    assert result.tflops == pytest.approx(RATE)
+
+
+def test_replicas_have_their_own_samples_and_gpus() -> None:
+    """In `dp` one step has parts of different sizes, and each replica tells of it as a rank."""
+    parts = {0: 6, 1: 2}
+    uneven = [
+        msgspec.structs.replace(message, samples=parts[message.rank]) if isinstance(message, Step) else message
+        for message in gpu_launch(nccl=None)
+    ]
+    result = result_of(uneven)
+    assert [rank.tflops for rank in result.ranks] == pytest.approx([6.0, 2.0])
+    assert result.mfu == pytest.approx(4 / PEAK)
+
+
+def test_of_a_launch_whose_steps_were_thinned_all_steps_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddptui.analysis.thinning.MOST_EVENTS", 8)
+    monkeypatch.setattr("ddptui.analysis.thinning.BLOCK", 2)
+    result = result_of(gpu_launch())
+    assert result.looked_at is not None
+    assert result.tflops == pytest.approx(RATE)
+    assert result.joules_a_step == pytest.approx(2 * 500)
+
+
+def test_on_the_cpu_there_is_none_of_it() -> None:
+    result = result_of(journal())
+    assert (result.nccl, result.tflops, result.mfu, result.joules_a_step) == (None, None, None, None)
+    rank = result.ranks[0]
+    assert (rank.tflops, rank.mfu, rank.sm_mhz, rank.held_back, rank.joules_a_step) == (None, None, None, {}, None)
+
+
+# Clocks and energy
+
+
+def test_the_clock_is_the_median_and_each_reason_has_its_part_of_the_time() -> None:
+    def meter(rank: int, s: float) -> Gpu:
+        reasons = ("power cap", "heat") if s == 3 else ("power cap",) if 0 <= s <= 4 else ()
+        return Gpu(sm_mhz=1980.0 if s < 8 else 1000.0, held_back=reasons)
+
+    rank = first_rank(gpu_launch(meter=meter))
+    assert rank.sm_mhz == 1980
+    assert list(rank.held_back.items()) == [("power cap", pytest.approx(5 / 11)), ("heat", pytest.approx(1 / 11))]
+
+
+def test_energy_is_the_mean_power_times_a_step() -> None:
+    result = result_of(gpu_launch(meter=lambda rank, s: steady(rank, s, watts=100.0 * (rank + 1))))
+    assert [rank.joules_a_step for rank in result.ranks] == pytest.approx([100, 200])
+    assert result.joules_a_step == pytest.approx(300)
+
+
+def test_only_what_lies_between_two_heartbeats_is_counted() -> None:
+    """Of 10 s they cover 6, in which the power was another one than outside."""
+    beats = (-1.0, 2.0, 8.0, 11.0)
+    joules = dict(zip(beats, (0.0, 5000.0, 5600.0, 9000.0), strict=True))
+    assert first_rank(gpu_launch(beats=beats, meter=lambda _, s: Gpu(joules=joules[s]))).joules_a_step == pytest.approx(
+        100
+    )
+
+
+@pytest.mark.parametrize("beats", [(), (5.0,), (-1.0, 5.0, 11.0), (5.0, 5.0)])
+def test_energy_needs_two_moments_in_the_measured_time(beats: tuple[float, ...]) -> None:
+    assert first_rank(gpu_launch(beats=beats)).joules_a_step is None
+
+
+def test_a_counter_that_goes_back_or_is_not_there_tells_nothing() -> None:
+    back = first_rank(gpu_launch(meter=lambda _, s: Gpu(joules=500 * s % 2100 + 1000, sm_mhz=1.0)))
+    assert (back.joules_a_step, back.sm_mhz) == (None, 1.0)
+    assert first_rank(gpu_launch(meter=lambda *_: Gpu(sm_mhz=1.0))).joules_a_step is None
+    some = first_rank(gpu_launch(meter=lambda _, s: Gpu(joules=500 * s + 1000 if s % 3 else None)))
+    assert some.joules_a_step == pytest.approx(500)
+
+
+def test_ranks_that_share_a_gpu_read_one_counter_which_is_counted_once() -> None:
+    result = result_of(gpu_launch((("a",), ("a",))))
+    assert [rank.joules_a_step for rank in result.ranks] == pytest.approx([500, 500])
+    assert result.joules_a_step == pytest.approx(500)
+
+
+def test_of_several_gpus_of_a_rank_only_one_is_read_so_their_energy_is_not_known() -> None:
+    result = result_of(gpu_launch((("a", "b"), ("c", "d"))))
+    assert [rank.joules_a_step for rank in result.ranks] == [None, None]
+    assert result.joules_a_step is None
+    assert result.ranks[0].sm_mhz == 1700
+
+
+def test_if_one_gpu_tells_no_energy_there_is_no_sum() -> None:
+    result = result_of(gpu_launch(meter=lambda rank, s: steady(rank, s) if rank else Gpu(sm_mhz=5.0)))
+    assert [rank.joules_a_step for rank in result.ranks] == [None, pytest.approx(500)]
+    assert result.joules_a_step is None
+
+
+def test_readings_of_another_hosts_clock_are_found_in_its_measured_time() -> None:
+    """Rank 1's clock is an hour ahead."""
+    ahead_ms = 3_600_000
+
+    def moved(message: Message) -> Message:
+        if getattr(message, "rank", 0) != 1 or isinstance(message, Hello | Done):
+            return message
+        fields = [name for name in ("at_ns", "begin_ns", "end_ns") if hasattr(message, name)]
+        return msgspec.structs.replace(message, **{name: getattr(message, name) + ahead_ms * MS for name in fields})
+
+    def there(message: Message) -> Message:
+        return msgspec.structs.replace(message, clock="far") if isinstance(message, Hello) and message.rank else message
+
+    launch = gpu_launch(meter=lambda rank, s: Gpu(sm_mhz=max(0.0, s), joules=s + 9))
+    messages = [there(moved(message)) for message in launch]
+    probes = [offset(1, at_ms=ms, offset_ms=ahead_ms) for ms in (2_100, 20_000)]
+    rank = result_of([*messages[:3], *probes, *messages[3:]]).ranks[1]
+    assert rank.sm_mhz == 5
+    assert rank.joules_a_step == pytest.approx(1)
+
+
+def test_a_long_launch_keeps_every_other_reading_of_all_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_readings, "MOST_READINGS", 8)
+    log, launch = LaunchLog(), gpu_launch(meter=lambda _, s: Gpu(sm_mhz=max(0.0, s), joules=100 * s + 1000))
+    for message in launch:
+        log.add(message)
+        assert sum(map(len, log.gpu_readings.kept.values())) <= 8
+    rank = first_rank(launch)
+    assert rank.joules_a_step == pytest.approx(100)
+    assert rank.sm_mhz == pytest.approx(5, abs=2)
+
+
+def test_a_rank_that_invents_reasons_fills_no_results() -> None:
+    words = tuple(f"reason {number}" for number in range(16))
+    rank = first_rank(gpu_launch(meter=lambda _, s: Gpu(held_back=tuple(f"{word} {s}" for word in words))))
+    assert len(rank.held_back) == gpu_readings.MOST_REASONS
+
+
+# NCCL, memory, and the way to results.json
+
+
+def test_nccl_is_that_of_the_group() -> None:
+    expected = NcclUse(version="2.28.9", implementation="ProcessGroupNCCL2")
+    assert result_of(gpu_launch()).nccl == expected
+    assert result_of(gpu_launch(nccl=None)).nccl is None
+
+
+def test_a_whole_launch_comes_to_results_json(tmp_path: Path) -> None:
+    reserved = [
+        msgspec.structs.replace(message, peak_gpu_bytes=5, peak_gpu_reserved_bytes=7)
+        if isinstance(message, Done)
+        else message
+        for message in gpu_launch()
+    ]
+    preset = preset_of({"title": "?", "trial": [{"name": "a"}]})
+    run = write_run(tmp_path, preset, reserved)
+    [trial] = results_of(run, preset).trials  # read from its journal once more
+    [written] = msgspec.json.decode((run.folder / "results.json").read_bytes())["trials"][0]["repeats"]
+    assert msgspec.to_builtins(trial.repeats[0], str_keys=True) == written
+    assert written["nccl"] == {
+        "version": NCCL.version,
+        "implementation": NCCL.implementation,
+        "channels": None,
+        "transports": [],
+        "algorithms": [],
+    }
+    assert (written["tflops"], written["mfu"]) == (pytest.approx(RATE), pytest.approx(RATE / PEAK))
+    assert written["joules_a_step"] == pytest.approx(1000)
+    rank = written["ranks"][1]
+    assert (rank["peak_gpu_bytes"], rank["peak_gpu_reserved_bytes"]) == (5, 7)
+    assert (rank["sm_mhz"], rank["held_back"], rank["joules_a_step"]) == (1700, {}, pytest.approx(500))
+    assert (rank["tflops"], rank["mfu"]) == (pytest.approx(RATE), pytest.approx(RATE / PEAK))
+
+
+def test_the_made_up_launch_is_one_that_the_wire_lets_through() -> None:
+    for message in gpu_launch():
+        assert msgspec.json.decode(msgspec.json.encode(message), type=type(message)) == message

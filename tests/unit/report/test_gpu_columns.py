@@ -1,0 +1,106 @@
+"""What GPUs did, in the comparison, in CSV, and for two runs side by side; and nothing of it without GPUs."""
+
+import csv
+import io
+
+import msgspec
+import pytest
+
+from ddptui.analysis.cautions import Caution
+from ddptui.analysis.results import Results
+from ddptui.config.columns import MEANINGS
+from ddptui.config.preset import Preset
+from ddptui.report.columns import columns_of
+from ddptui.report.rows import rows_of
+from ddptui.report.run_diff import comparison
+from ddptui.report.run_diff.render import rows
+from ddptui.report.table import as_csv, as_json, markdown, text
+from ddptui.text.tables import telling
+from tests.support.builders import journal, results_for, two_trials
+from tests.support.gpu_figures import GB, on_gpus
+from tests.support.printed import header_of
+
+OF_GPUS = {"memory": "gpu mem.", "reserved": "reserved", "tflops": "TFLOP/s", "mfu": "MFU %", "energy": "J/step"}
+
+
+def ran() -> tuple[Results, Preset]:
+    preset = two_trials(repeats=1)
+    return results_for(preset, journal("a"), journal("b")), preset
+
+
+def cells(results: Results, preset: Preset) -> dict[str, str]:
+    """The first trial's cells, by key."""
+    return {column.key: column.cells[0] for column in telling(columns_of(rows_of(results, preset)))}
+
+
+def test_without_gpus_there_is_no_column_of_them() -> None:
+    assert not cells(*ran()).keys() & OF_GPUS.keys()
+    assert not any(header in markdown(*ran()) for header in OF_GPUS.values())
+
+
+def test_each_figure_has_a_column_with_a_meaning() -> None:
+    results, preset = ran()
+    shown = cells(on_gpus(results), preset)
+    assert {key: shown[key] for key in OF_GPUS} == {
+        "memory": "4.00+2.50 GB",
+        "reserved": "5.25+3.00 GB",
+        "tflops": "313",
+        "mfu": "31.6",
+        "energy": "12.5",
+    }
+    assert OF_GPUS.keys() <= MEANINGS.keys()
+
+
+@pytest.mark.parametrize("missing", ["tflops", "mfu", "joules_a_step"])
+def test_a_figure_that_no_trial_has_takes_no_room(missing: str) -> None:
+    results, preset = ran()
+    before, after = cells(on_gpus(results), preset), cells(on_gpus(results, **{missing: None}), preset)
+    assert len(after) == len(before) - 1
+
+
+def test_of_what_was_disturbed_the_figures_are_marked() -> None:
+    results, preset = ran()
+    disturbed = on_gpus(results, warnings=[Caution.OTHER_LOAD])
+    shown = cells(disturbed, preset)
+    assert (shown["tflops"], shown["mfu"], shown["energy"]) == ("313 ⚠", "31.6 ⚠", "12.5 ⚠")
+
+
+@pytest.mark.parametrize(
+    ("width", "least"), [(80, {"MFU %"}), (120, {"MFU %", "gpu mem."}), (200, {*OF_GPUS.values()})]
+)
+def test_the_share_of_the_peak_comes_first(width: int, least: set[str]) -> None:
+    results, preset = ran()
+    header = header_of(text(on_gpus(results), preset, width))
+    assert all(name in header for name in least)
+    assert "train s" in header
+
+
+def test_a_column_that_is_asked_for_is_dropped_last() -> None:
+    results, preset = ran()
+    asked = msgspec.structs.replace(preset, columns=("energy",))
+    assert "J/step" not in header_of(text(on_gpus(results), preset, 50))
+    assert "J/step" in header_of(text(on_gpus(results), asked, 50))
+
+
+def test_csv_and_json_have_them_in_full() -> None:
+    results, preset = ran()
+    line, *_ = csv.DictReader(io.StringIO(as_csv(on_gpus(results), preset)))
+    assert {name: line[name] for name in ("tflops", "mfu", "joules_a_step", "nccl_version", "nccl_channels")} == {
+        "tflops": "313.0", "mfu": "0.3165", "joules_a_step": "12.5", "nccl_version": "2.28.9", "nccl_channels": "24",
+    }  # fmt: skip
+    held = line["peak_gpu_reserved_bytes_least"], line["peak_gpu_reserved_bytes_most"]
+    assert held == (str(3 * GB), str(21 * GB // 4))
+    without, *_ = csv.DictReader(io.StringIO(as_csv(results, preset)))
+    assert {without[name] for name in ("tflops", "mfu", "nccl_version", "peak_gpu_reserved_bytes_most")} == {""}
+    repeat = msgspec.json.decode(as_json(on_gpus(results), preset))["trials"][0]["repeats"][0]
+    assert (repeat["mfu"], repeat["nccl"]["transports"]) == (0.3165, ["P2P/CUMEM"])
+
+
+def test_two_runs_are_compared_by_them() -> None:
+    results, _ = ran()
+    compared = comparison(on_gpus(results), on_gpus(results, tflops=350.0, mfu=0.354, joules_a_step=9.0))
+    shown = {column.header: column.cells[0] for column in telling(compared.table.columns)}
+    assert (shown["TFLOP/s"], shown["MFU"], shown["J/step"]) == ("313.0 → 350.0", "31.6% → 35.4%", "12.5 → 9.0")
+    assert (rows(compared)[0]["a_mfu"], rows(compared)[0]["b_joules_a_step"]) == (0.3165, 9.0)
+    headers = {column.header for column in telling(comparison(results, results).table.columns)}
+    assert not headers & {"TFLOP/s", "MFU", "J/step"}

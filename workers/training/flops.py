@@ -1,0 +1,122 @@
+"""Counts the floating-point operations of a training step on a GPU, and names the type in which the GPU makes them."""
+
+import contextlib
+import copy
+import io
+import os
+import warnings
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from workers.rank.process import Rank
+from workers.training.data import Data
+from workers.training.evaluate import samples_at_once
+
+META = torch.device("meta")  # its tensors have shapes and types, but no data
+NAMES = {torch.float64: "float64", torch.float32: "float32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+FIRST_WITH_TF32 = (8, 0)  # compute capability: Ampere
+TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0: NVIDIA's libraries use no TF32, whatever torch asks of them
+
+
+class Work(NamedTuple):
+    """The work of one sample. flops: of its forward, loss and backward; None: not counted, so `precision` is empty."""
+
+    flops: float | None = None
+    precision: str = ""  # as in wire.Ready
+
+
+class Counted(NamedTuple):
+    """The floating-point operations of a batch, and how many of them are convolutions."""
+
+    total: int
+    of_convolutions: int
+
+
+def count_work(me: Rank, model: nn.Module, data: Data) -> Work:
+    """The work of one sample, counted on the bare model. Only on a GPU: elsewhere nothing is counted or imported."""
+    if me.device.type != "cuda":
+        return Work()
+    samples = samples_at_once(me.trial)
+    counted = count_batch(model, (samples, *data.shape))
+    if counted is None or counted.total == 0:
+        return Work()
+    mostly_convolutions = counted.of_convolutions > counted.total / 2
+    return Work(counted.total / samples, me.trial.amp or precision(model, me.device, mostly_convolutions))
+
+
+def count_batch(model: nn.Module, shape: tuple[int, ...]) -> Counted | None:
+    """The operations of forward, loss and backward for a batch (n, *shape of a sample). A multiplication and an
+    addition are two; what is neither matrix product nor convolution is not counted.
+
+    They are counted on a copy of the model on torch's meta device: shapes alone, so nothing is computed, no random
+    number is drawn, and parameters and buffers stay as they are. None for a model that does not run there, such as one
+    whose forward depends on values.
+    """
+    from torch.utils.flop_counter import FlopCounterMode  # here: ranks on the CPU do without
+
+    # A model of the user's may print and warn. It does so in its first step, where that belongs.
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        try:
+            on_meta = without_data(model)
+            inputs, labels = torch.empty(shape, device=META), torch.empty(shape[0], dtype=torch.long, device=META)
+            with FlopCounterMode(display=False, custom_mapping=CORRECTED) as counter:
+                F.cross_entropy(on_meta(inputs), labels, reduction="sum").backward()
+        except Exception:  # whatever a forward may raise: a missing figure must not end the training
+            return None
+    operations = {str(name): number for name, number in counter.get_flop_counts().get("Global", {}).items()}
+    convolutions = sum(number for name, number in operations.items() if "convolution" in name)
+    return Counted(counter.get_total_flops(), convolutions)
+
+
+def convolution_backward(
+    gradient: Sequence[int], inputs: Sequence[int], weights: Sequence[int], *options: Any, out_shape: Any
+) -> int:
+    """The operations of a convolution's backward, from the shapes: the gradient of its inputs takes as many as its
+    forward, and so does that of its weights."""
+    transposed, (of_inputs, of_weights, _) = options[4], options[7]
+    positions = inputs if transposed else gradient  # each meets all weights
+    return int(2 * positions[0] * prod(positions[2:]) * prod(weights) * (of_inputs + of_weights))
+
+
+# Torch's own formula counts grouped ones too often, MobileNet's sevenfold (github.com/pytorch/pytorch/pull/183405).
+CORRECTED = {torch.ops.aten.convolution_backward: convolution_backward}
+
+
+def without_data(model: nn.Module) -> nn.Module:
+    """A copy of the model on the meta device. Its parameters and buffers take no memory, also while it is made."""
+    # To deepcopy, what is in its memo has been copied already.
+    memo: dict[int, Tensor] = {id(buffer): buffer.to(META) for buffer in model.buffers()}
+    memo |= {
+        id(parameter): nn.Parameter(parameter.detach().to(META), requires_grad=parameter.requires_grad)
+        for parameter in model.parameters()
+    }
+    return copy.deepcopy(model, memo)
+
+
+def precision(model: nn.Module, device: torch.device, mostly_convolutions: bool) -> str:
+    """The type in which a GPU multiplies without autocast: the parameters' own, or TF32 where torch allows that."""
+    dtype = next((parameter.dtype for parameter in model.parameters()), torch.get_default_dtype())
+    if dtype == torch.float32 and has_tf32(device) and allows_tf32(mostly_convolutions):
+        return "tf32"
+    return NAMES.get(dtype, "")
+
+
+def has_tf32(device: torch.device) -> bool:
+    """Whether the GPU multiplies in TF32, and its user has not forbidden that to NVIDIA's libraries."""
+    return torch.cuda.get_device_capability(device) >= FIRST_WITH_TF32 and os.environ.get(TF32_OVERRIDE) != "0"
+
+
+def allows_tf32(convolutions: bool) -> bool:
+    """Whether torch lets convolutions, or else matrix products, of float32 be made in TF32: by default only those."""
+    matmul: Any = torch.backends.cuda.matmul
+    cudnn: Any = torch.backends.cudnn
+    settings: Any = getattr(cudnn, "conv", None) if convolutions else matmul
+    if hasattr(settings, "fp32_precision"):  # since torch 2.9; with it set, the older names may raise
+        return bool(settings.fp32_precision == "tf32")
+    return bool(cudnn.allow_tf32 if convolutions else matmul.allow_tf32)

@@ -1,0 +1,25 @@
+"""What a rank reports before its first step."""
+
+import time
+
+from torch import nn
+
+from ddptui.wire.messages import Ready
+from workers.instruments.gpu import nccl_in_use, own_gpus
+from workers.rank.process import Rank
+from workers.training.flops import Work
+
+
+def ready(me: Rank, steps: int | None, model: nn.Module, work: Work) -> Ready:
+    """The rank's Ready. steps: that it will make, None if that is not known; model: the bare one."""
+    return Ready(
+        rank=me.rank,
+        at_ns=time.monotonic_ns(),
+        steps=steps,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        start_ns=me.start_ns,
+        flops=work.flops,
+        precision=work.precision,
+        nccl=nccl_in_use(me.device),
+        gpus=own_gpus(me.device, me.trial.gpus_per_rank),
+    )
