@@ -33,7 +33,7 @@ test-all: test
 # What depends on torch's age, with an older torch. Where that cannot be had, it says so, and is content.
 test-older:
 	@$(MAKE) --no-print-directory $(OLDER)/installed || echo 'test-older: not run: $(OLDER_TORCH) cannot be installed'
-	@test ! -e $(OLDER)/installed || $(OLDER)/bin/python -m pytest -n 4 --dist loadfile -m "not rare" $(ON_OLDER)
+	@test ! -e $(OLDER)/installed || $(OLDER)/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not rare" $(ON_OLDER)
 
 # What `ddptui doctor --gpu-report` checks, as tests. Skipped without a GPU; some ten minutes with one.
 test-gpu: .venv/installed
