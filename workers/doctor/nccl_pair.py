@@ -21,7 +21,7 @@ from workers.primitives.numbers import Scrambled, wrong_elements
 from workers.primitives.point_to_point import IsendIrecv
 from workers.primitives.primitive import Setting
 from workers.rank import guard
-from workers.rank.group import host_store, leave_group, takes_device
+from workers.rank.group import host_store, leave_group
 from workers.rank.node import LOCALHOST
 
 RANKS = 2
@@ -88,7 +88,7 @@ def _run_rank(rank: int, port: int) -> None:
         rank=rank,
         world_size=RANKS,
         timeout=TIMEOUT,
-        device_id=device if takes_device() else None,
+        device_id=device,
     )
     store.set(f"report-{rank}", msgspec.json.encode(report_of(rank, device, clock_of(device))).decode())
     dist.barrier()
