@@ -12,10 +12,10 @@ from ddptui.doctor.finding import Finding
 from ddptui.engines import command
 from ddptui.engines.hub import Hub
 from ddptui.host.gpus import VISIBLE, is_empty, surely_none
-from ddptui.host.machine import installed
+from ddptui.host.machine import installed, too_old_torch
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.text.units import GB
-from ddptui.text.words import AGAIN, OLDER, WITH_CUDA
+from ddptui.text.words import AGAIN, NEWER_TORCH, OLDER, WITH_CUDA
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
 NO_GPU = "none: ranks run on the CPU, and dp simulates replicas with threads"
@@ -43,7 +43,9 @@ def torch_findings(child: Child) -> Iterator[Finding]:
     except NoAnswer as why:
         yield Finding("torch", f"{installed('torch')}, cannot be imported: {why}", f"`{AGAIN}`", fatal=True)
         return
-    yield Finding("torch", f"{facts['torch']}, torchvision {facts['torchvision']}")
+    problem = too_old_torch(facts["torch"])
+    versions = ", ".join(filter(None, [facts["torch"], problem, f"torchvision {facts['torchvision']}"]))
+    yield Finding("torch", versions, f"`{NEWER_TORCH}`" if problem else "", fatal=bool(problem))
     yield Finding("launch", command.torch_launcher())
     how = "through the process group's hooks" if facts["group_hooks"] else "by wrapping torch's functions"
     yield Finding("collectives", f"observed {how}")

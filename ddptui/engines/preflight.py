@@ -24,8 +24,9 @@ from ddptui.engines.preflight_machine import (
     check_temporary_folder,
 )
 from ddptui.host.folders import expanded, module_folders, user_data
+from ddptui.host.machine import installed, too_old_torch
 from ddptui.host.network import NetworkError, choose_interface
-from ddptui.text.words import did_you_mean
+from ddptui.text.words import NEWER_TORCH, did_you_mean
 
 DATA_VARIABLE = "DDPTUI_DATA"
 IDX = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
@@ -41,6 +42,8 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
     for package in ("torch", "torchvision"):
         if find_spec(package) is None:
             raise PresetError(f"{package} is not installed: `pip install {package}`")
+    if problem := too_old_torch(torch := installed("torch")):
+        raise PresetError(f"torch {torch} is {problem}: `{NEWER_TORCH}`")
     check_temporary_folder()
     try:
         preset = fit_to_engine(preset)

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import resource
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from ddptui.text.words import count
 
 PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
 NCCL_PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")  # of which torch's wheels require one
+OLDEST_TORCH = (2, 8)  # as in pyproject.toml; of an older one, ranks wait for each other in vain
 OWN_CGROUPS, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 VMSTAT = Path("/proc/vmstat")
 WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables that say how OpenMP's threads wait
@@ -176,6 +178,14 @@ def installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def too_old_torch(version: str | None) -> str:
+    """What is wrong with this version of torch; empty: nothing, or it cannot be told."""
+    release = re.match(r"(\d+)\.(\d+)", version or "")
+    if release is None or tuple(map(int, release.groups())) >= OLDEST_TORCH:
+        return ""
+    return f"too old: ddptui needs {OLDEST_TORCH[0]}.{OLDEST_TORCH[1]} or newer"
 
 
 def cpu_model() -> str:

@@ -66,6 +66,7 @@ def first_line(error: BaseException) -> str:
 
 
 AGAIN = "pip install --force-reinstall torch torchvision"
+NEWER_TORCH = "pip install --upgrade torch torchvision"
 WITH_CUDA = f"`{AGAIN}` (on Linux: with CUDA)"
 OLDER = "update the driver, or install a torch for an older CUDA (pytorch.org/get-started)"
 WHO_HAS_MPI = "only a torch that was built from source beside an MPI library has it"

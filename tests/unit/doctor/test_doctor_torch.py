@@ -94,6 +94,17 @@ def test_a_torch_that_can_do_everything_has_no_remedy() -> None:
     assert found["nccl"].text == "2.28.9 by ProcessGroupNCCL2, summed on the first GPU in 1.0 ms"
 
 
+@pytest.mark.parametrize(
+    ("version", "is_fatal"), [("2.7.1+cu126", True), ("1.13", True), ("2.8.0", False), ("3.0", False), ("git", False)]
+)
+def test_a_torch_whose_ranks_would_not_meet_is_fatal(version: str, is_fatal: bool) -> None:
+    versions = {"torch": version, "torchvision": "1", "backends": ["gloo"], "group_hooks": True, "gpu_build": None}
+    finding = found_by(Told(versions=versions))["torch"]
+    assert finding.fatal is is_fatal
+    assert ("too old: ddptui needs 2.8 or newer" in finding.text) is is_fatal
+    assert bool(finding.remedy) is is_fatal
+
+
 def test_a_torch_that_cannot_be_imported_is_fatal() -> None:
     found = found_by(Told(versions="ImportError: libfoo.so"))
     assert list(found) == ["torch"]

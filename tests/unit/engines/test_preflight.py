@@ -3,6 +3,7 @@
 import os
 import resource
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from ddptui.config.parser import PresetError
 from ddptui.config.trial import TrialError
 from ddptui.config.trial_values import make_trial
 from ddptui.engines import command, preflight
+from ddptui.host import machine
 from ddptui.host.folders import lab_root
 from tests.support.builders import preset_of
 
@@ -137,6 +139,17 @@ def test_ranks_look_into_the_labs_own_folder_and_then_where_the_user_says(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["mine", "/theirs", str(lab_root())]))
     path = command.environment(make_trial({}), 2)["PYTHONPATH"]
     assert path.split(os.pathsep) == [str(lab_root()), str(tmp_path / "mine"), "/theirs"]
+
+
+def test_a_torch_whose_ranks_would_not_meet_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "installed", lambda _: "2.7.1+cu126")
+    with pytest.raises(PresetError, match=r"torch 2\.7\.1\+cu126 is too old: ddptui needs 2\.8 or newer: `pip install"):
+        preflight.prepare(preset_of({"trial": [{"name": "a"}]}))
+
+
+def test_the_oldest_torch_is_that_of_the_project_file() -> None:
+    project = tomllib.loads((lab_root() / "pyproject.toml").read_text())["project"]
+    assert "torch>=" + ".".join(map(str, machine.OLDEST_TORCH)) in project["dependencies"]
 
 
 def test_a_folder_for_temporary_files_that_takes_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
