@@ -54,7 +54,7 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
         _check_engine(preset)
         check_mpi(preset)
         if is_local:
-            check_gpus(preset.name, preset.trials)
+            check_gpus(preset.name, preset.trials, group=preset.group)
     if is_local:
         for trial in preset.trials:
             check_room(preset.name, trial)  # also raises this process's limit of open files, which the ranks inherit

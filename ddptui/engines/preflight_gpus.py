@@ -1,12 +1,14 @@
 """Checks before anything starts whether this machine's GPUs can run a trial."""
 
 import os
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
 
 from ddptui.config.device_checks import can_share_gpu, needs_point_to_point
 from ddptui.config.parser import PresetError
-from ddptui.config.trial import Trial, is_own_model
+from ddptui.config.trial import Trial
 from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Build, Driver
 from ddptui.text.words import OLDER, WITH_CUDA
@@ -16,7 +18,7 @@ ELSEWHERE = (
     "machine has)"
 )
 OUR_MODELS = ("net", "mlp", "linears")
-FEW_STEPS = 10  # after the warm-up: a model that is meant for a GPU takes minutes on a CPU then, not hours
+ABOUT_GPUS = "GPUs"  # the group of presets whose question only GPUs answer
 
 
 class GpuInfo(NamedTuple):
@@ -33,11 +35,11 @@ def look_at_gpus() -> GpuInfo:
     return GpuInfo(gpus.surely_none(), gpus.ask(), gpus.built_for(), os.environ.get(VISIBLE))
 
 
-def check_gpus(preset: str, trials: Sequence[Trial]) -> None:
+def check_gpus(preset: str, trials: Sequence[Trial], *, group: str = "") -> None:
     """Raises PresetError for the first of these trials that this machine's GPUs cannot run. All ranks are local."""
     if not any(map(wants_to_know, trials)):
         return
-    machine, otherwise = look_at_gpus(), without_gpus(trials)
+    machine, otherwise = look_at_gpus(), "" if group == ABOUT_GPUS else without_gpus(trials)
     for trial in trials:
         if why := problem(trial, machine, otherwise):
             raise PresetError(f"{preset}, trial {trial.name}: {why}")
@@ -57,29 +59,36 @@ def needs(trial: Trial) -> str | None:
     return "sync_batchnorm: torch's SyncBatchNorm runs on GPUs only" if trial.sync_batchnorm else None
 
 
-def without_gpus(trials: Iterable[Trial]) -> str:
-    """The options with which these trials run without a GPU, in backquotes."""
-    trials = list(trials)
-    # meant for GPUs: ddptui's own models are small, and nothing is known of the user's
-    has_large_model = any(trial.model not in OUR_MODELS and not is_own_model(trial.model) for trial in trials)
+def without_gpus(trials: Sequence[Trial]) -> str:
+    """The options with which these trials run without a GPU, as in ", or `--set device=cpu`".
+
+    Empty if some trials would be alike from then on: they no longer answer the preset's question."""
     on_gpus = any(trial.device == "cuda" for trial in trials)
-    instead = {
-        "device=cpu": on_gpus,
-        "backend=auto": any(trial.backend == "nccl" for trial in trials),
-        "sync_batchnorm=false": any(trial.sync_batchnorm for trial in trials),
-        "share_gpu=false": on_gpus and any(trial.share_gpu for trial in trials),
-        "pin_memory=false": on_gpus and any(trial.pin_memory for trial in trials),
-        f"steps={FEW_STEPS + max(trial.warmup_steps for trial in trials)}": on_gpus and has_large_model,
+    instead: dict[str, tuple[bool, Any]] = {
+        "device": (on_gpus, "cpu"),
+        "backend": (any(trial.backend == "nccl" for trial in trials), "auto"),
+        "sync_batchnorm": (any(trial.sync_batchnorm for trial in trials), False),
+        "share_gpu": (on_gpus and any(trial.share_gpu for trial in trials), False),
+        "pin_memory": (on_gpus and any(trial.pin_memory for trial in trials), False),
     }
-    return f"`{' '.join(f'--set {assignment}' for assignment, is_needed in instead.items() if is_needed)}`"
+    fields = {field: value for field, (is_needed, value) in instead.items() if is_needed}
+    if _different(trials, fields) < _different(trials, {}):
+        return ""
+    return f", or `{' '.join(f'--set {field}={str(value).lower()}' for field, value in fields.items())}`"
+
+
+def _different(trials: Sequence[Trial], fields: dict[str, Any]) -> int:
+    """How many of these trials differ in more than their names once these fields are set."""
+    return len({msgspec.json.encode(msgspec.structs.replace(trial, name="", **fields)) for trial in trials})
 
 
 def problem(trial: Trial, machine: GpuInfo, otherwise: str) -> str | None:
-    """Why this machine's GPUs cannot run this trial, and what to do, in one sentence; None: they can."""
+    """Why this machine's GPUs cannot run this trial, and what to do, in one sentence; None: they can.
+    otherwise: as `without_gpus` says it."""
     needed = needs(trial)
     if needed and (lacking := _lacking(machine)):
         why, remedy = lacking
-        return f"{needed}, but {why}: {remedy}, or {otherwise}"
+        return f"{needed}, but {why}: {remedy}{otherwise}"
     available = gpus.count(machine.driver, {} if machine.visible is None else {VISIBLE: machine.visible})
     if available is None or (available == 0 and not needed):  # None: the ranks will say; 0: they run on the CPU
         return None
@@ -87,7 +96,7 @@ def problem(trial: Trial, machine: GpuInfo, otherwise: str) -> str | None:
     if not available:
         numbers = "GPU 0" if total == 1 else f"GPUs 0 to {total - 1}"
         hidden = f"{VISIBLE} is {machine.visible!r}, which names none (this machine has {numbers}): `unset {VISIBLE}`"
-        return f"{needed}, but {hidden}, or {otherwise}"
+        return f"{needed}, but {hidden}{otherwise}"
     but = f"but this machine has {available}"
     if available != total:
         but = f"but {VISIBLE}={machine.visible!r} leaves {available} of {total}"

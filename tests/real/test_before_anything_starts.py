@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from ddptui.cli import main
 from ddptui.config.trial_text import parse_assignment
-from ddptui.engines.preflight_gpus import needs
+from ddptui.engines.preflight_gpus import ABOUT_GPUS, needs
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import surely_none
 from ddptui.store.presets import load
@@ -78,14 +78,20 @@ def test_synchronised_batchnorm_wants_a_gpu(tmp_path: Path) -> None:
 
 @without_gpus
 @pytest.mark.parametrize("preset", sorted(path.stem for path in (lab_root() / "presets").glob("*.toml")))
-def test_a_preset_for_gpus_says_so_and_its_remedy_helps(tmp_path: Path, preset: str) -> None:
-    """Every preset of the group; whatever it says to lay over it makes it one that could start here."""
-    if load(preset).group != "GPUs":
+def test_a_preset_for_gpus_says_so_and_is_not_sent_to_the_cpu(tmp_path: Path, preset: str) -> None:
+    if load(preset).group != ABOUT_GPUS:
         assert not any(map(needs, load(preset).trials))
         return
     line = refusal(tmp_path, "--preset", preset, "--no-ui")
-    assert "GPU" in line
     assert "but this machine has none: run it where there is one (a container sees them after `docker run" in line
+    assert "--set" not in line
+
+
+@without_gpus
+@pytest.mark.parametrize("preset", ["quickstart", "ddp-by-hand"])
+def test_what_is_said_to_do_without_a_gpu_does(tmp_path: Path, preset: str) -> None:
+    """Whatever it says to lay over the preset makes it one that could start here."""
+    line = refusal(tmp_path, "--preset", preset, "--no-ui", "--set", "device=cuda", "--set", "pin_memory=true")
     overrides = dict(parse_assignment(assignment) for assignment in re.findall(r"--set (\S+=[\w.]+)", line))
     assert overrides
     assert not any(map(needs, load(preset, overrides).trials))

@@ -16,7 +16,7 @@ from ddptui.host.gpus import Build, Driver, Gpu
 from tests.support.builders import preset_of
 
 TORCH = Build("13.2", None)
-OTHERWISE = "`--set device=cpu`"
+OTHERWISE = ", or `--set device=cpu`"
 DOCTOR = (
     "run it where there is one (a container sees them after `docker run --gpus all`; `ddptui doctor` says what a "
     "machine has)"
@@ -40,13 +40,13 @@ UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
         (
             {"device": "cuda"},
             NO_GPU,
-            f"device: 'cuda' needs an NVIDIA GPU, but this machine has none: {DOCTOR}, or {OTHERWISE}",
+            f"device: 'cuda' needs an NVIDIA GPU, but this machine has none: {DOCTOR}{OTHERWISE}",
         ),
         (
             {"device": "cuda"},
             NO_GPU._replace(visible=""),
             "device: 'cuda' needs an NVIDIA GPU, but this machine has none (besides, CUDA_VISIBLE_DEVICES is '', which "
-            f"hides every GPU): {DOCTOR}, or {OTHERWISE}",
+            f"hides every GPU): {DOCTOR}{OTHERWISE}",
         ),
         ({"backend": "nccl"}, NO_GPU, "backend: 'nccl' needs NVIDIA GPUs, but this machine has none"),
         (
@@ -59,7 +59,7 @@ UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
             {"device": "cuda"},
             with_gpus(2, build=Build(None, None)),
             "device: 'cuda' needs an NVIDIA GPU, but this torch is built without CUDA: `pip install --force-reinstall "
-            f"torch torchvision` (on Linux: with CUDA), or {OTHERWISE}",
+            f"torch torchvision` (on Linux: with CUDA){OTHERWISE}",
         ),
         *(
             (
@@ -83,7 +83,7 @@ UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
             {"device": "cuda"},
             with_gpus(2, cuda=(12, 4)),
             "the driver 580.65 (CUDA 12.4) is too old for this torch, which is built for CUDA 13.2: update the driver, "
-            f"or install a torch for an older CUDA (pytorch.org/get-started), or {OTHERWISE}",
+            f"or install a torch for an older CUDA (pytorch.org/get-started){OTHERWISE}",
         ),
         (
             {"device": "cuda"},
@@ -211,7 +211,6 @@ def test_gpus_are_looked_for_where_they_matter(fields: dict[str, Any], wants: bo
         ({"device": "cuda", "backend": "nccl"}, "`--set device=cpu --set backend=auto`"),
         ({"device": "cuda", "share_gpu": True}, "`--set device=cpu --set share_gpu=false`"),
         ({"device": "cuda", "pin_memory": True}, "`--set device=cpu --set pin_memory=false`"),
-        ({"device": "cuda", "model": "resnet18", "warmup_steps": 16}, "`--set device=cpu --set steps=26`"),
         ({"sync_batchnorm": True}, "`--set sync_batchnorm=false`"),
         ({"backend": "nccl"}, "`--set backend=auto`"),
     ],
@@ -219,11 +218,32 @@ def test_gpus_are_looked_for_where_they_matter(fields: dict[str, Any], wants: bo
 def test_what_is_said_to_do_without_gpus_does(fields: dict[str, Any], instead: str) -> None:
     """It is laid over the preset as a command line would, and then nothing is wrong any more."""
     table = {"trial": [{"name": "a", **fields}, {"name": "b", "launch": "dp", "device": fields.get("device", "auto")}]}
-    assert without_gpus(parse("made", table, {}).trials) == instead
+    assert without_gpus(parse("made", table, {}).trials) == f", or {instead}"
     overrides = dict(word.split("=") for word in re.findall(r"\S+=\S+", instead.strip("`")))
     typed = dict(map(parse_assignment, map("=".join, overrides.items())))
     for trial in parse("made", table, typed).trials:
         assert problem(trial, NO_GPU, "") is None
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        {"backend": ["nccl", "gloo"], "strategy": ["ddp", "flat"]},
+        {"device": ["cpu", "cuda"]},
+        {"sync_batchnorm": [False, True]},
+        {"device": ["cuda"], "share_gpu": [False, True]},
+    ],
+)
+def test_what_takes_the_question_away_is_not_offered(matrix: dict[str, list[Any]]) -> None:
+    trials = parse("made", {"matrix": matrix}, {}).trials
+    assert without_gpus(trials) == ""
+    why = next(found for trial in trials if (found := problem(trial, NO_GPU, without_gpus(trials))))
+    assert why.endswith("what a machine has)")
+
+
+def test_trials_that_are_alike_anyway_take_nothing_away() -> None:
+    trials = parse("made", {"trial": [{"name": name, "device": "cuda"} for name in "ab"]}, {}).trials
+    assert without_gpus(trials) == OTHERWISE
 
 
 # As a run is prepared
@@ -245,6 +265,15 @@ def test_a_later_trial_is_refused_before_the_first_one_starts(machine: list[GpuI
         preflight.prepare(preset_of(TWO))
     machine.append(with_gpus(2))
     assert [trial.name for trial in preflight.prepare(preset_of(TWO)).trials] == ["cpu", "gpus"]
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_preset_about_gpus_is_not_sent_to_the_cpu() -> None:
+    alone = {"trial": [{"name": "gpus", "device": "cuda"}]}
+    with pytest.raises(PresetError, match=r", or `--set device=cpu`$"):
+        preflight.prepare(preset_of(alone))
+    with pytest.raises(PresetError, match=r"what a machine has\)$"):
+        preflight.prepare(preset_of({**alone, "group": "GPUs"}))
 
 
 @pytest.mark.usefixtures("machine")
