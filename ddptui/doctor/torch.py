@@ -18,7 +18,7 @@ from ddptui.text.units import GB
 from ddptui.text.words import AGAIN, NEWER_TORCH, OLDER, WITH_CUDA
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
-NO_GPU = "none: ranks run on the CPU, and dp simulates replicas with threads"
+ON_THE_CPU = "ranks run on the CPU, and dp simulates replicas with threads"
 
 
 def torch() -> Iterator[Finding]:
@@ -54,15 +54,22 @@ def torch_findings(child: Child) -> Iterator[Finding]:
     except NoAnswer as why:
         seen = {"gpus": [], "why_none": str(why)}
     has_gpu = bool(seen["gpus"])
-    no_gpu = surely_none() or not sys.platform.startswith("linux")  # elsewhere torch has no CUDA: nothing to mend
-    yield gpus_finding(seen, facts["gpu_build"], os.environ.get(VISIBLE), no_gpu)
+    yield gpus_finding(seen, facts["gpu_build"], os.environ.get(VISIBLE), no_gpu(sys.platform))
     yield backends_finding(facts["backends"], has_gpu)
     yield from _meetings(child, facts["backends"], has_gpu)
 
 
-def gpus_finding(seen: dict[str, Any], build: str | None, visible: str | None, no_gpu: bool) -> Finding:
+def no_gpu(platform: str) -> str:
+    """That a machine with this sys.platform has no GPU that CUDA could use, and how that is known; empty: it may have
+    one."""
+    if surely_none():
+        return f"none found (no /dev/nvidia*): {ON_THE_CPU}; in a container: `docker run --gpus all`"
+    return "" if platform.startswith("linux") else f"none: torch has no CUDA on this system: {ON_THE_CPU}"
+
+
+def gpus_finding(seen: dict[str, Any], build: str | None, visible: str | None, none: str) -> Finding:
     """The GPUs that torch can use. seen: those it sees, and why it sees none; build: the CUDA it is built for; visible:
-    the value of CUDA_VISIBLE_DEVICES; no_gpu: this machine has none that CUDA could use."""
+    the value of CUDA_VISIBLE_DEVICES; none: as `no_gpu` says it."""
     names: Sequence[tuple[str, int]] = seen["gpus"]  # each with its bytes of memory
     why: str = seen["why_none"]
     if names:
@@ -70,9 +77,9 @@ def gpus_finding(seen: dict[str, Any], build: str | None, visible: str | None, n
         ranks = "one rank, or more that share it" if len(names) == 1 else f"{len(names)} ranks, or more that share them"
         return Finding("GPUs", f"{listed}: for {ranks} (share_gpu = true)")
     if is_empty(visible):
-        return Finding("GPUs", f"hidden: {VISIBLE} is {visible!r}", "" if no_gpu else f"`unset {VISIBLE}`")
-    if no_gpu:
-        return Finding("GPUs", NO_GPU)
+        return Finding("GPUs", f"hidden: {VISIBLE} is {visible!r}", "" if none else f"`unset {VISIBLE}`")
+    if none:
+        return Finding("GPUs", none)
     if build is None:
         return Finding("GPUs", "present, but this torch is built without CUDA", WITH_CUDA)
     if "too old" in why:

@@ -61,7 +61,7 @@ def _why_none() -> str:
     """Why torch sees no GPU, and the remedy, as `ddptui doctor` has them. Raises NoAnswer."""
     with Child("workers.doctor.probe") as child:
         build, seen = child.ask("versions")["gpu_build"], child.ask("gpus")
-    finding = gpus_finding(seen, build, os.environ.get(VISIBLE), no_gpu=False)
+    finding = gpus_finding(seen, build, os.environ.get(VISIBLE), none="")
     return f"{finding.text}; {finding.remedy or DOCTOR_SAYS_MORE}"
 
 

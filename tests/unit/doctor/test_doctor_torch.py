@@ -18,16 +18,16 @@ class Gpu(NamedTuple):
     why: str = ""
     build: str | None = "13.2"
     visible: str | None = None
-    none: bool = False
+    none: str = ""
 
 
 @pytest.mark.parametrize(
     ("case", "found", "remedy"),
     [
-        (Gpu(none=True), "none: ranks run on the CPU", ""),
+        (Gpu(none="none found"), "none found", ""),
         (Gpu(visible=""), "hidden: CUDA_VISIBLE_DEVICES is ''", "unset CUDA_VISIBLE_DEVICES"),
         (Gpu(visible="-1"), "hidden: CUDA_VISIBLE_DEVICES is '-1'", "unset CUDA_VISIBLE_DEVICES"),
-        (Gpu(visible="", none=True), "hidden: CUDA_VISIBLE_DEVICES is ''", ""),
+        (Gpu(visible="", none="none found"), "hidden: CUDA_VISIBLE_DEVICES is ''", ""),
         (Gpu(build=None), "built without CUDA", "pip install --force-reinstall torch"),
         (Gpu("RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."), "CUDA 13.2", "older"),
         (Gpu("RuntimeError: Found no NVIDIA driver on your system."), "without a driver", "install NVIDIA's driver"),
@@ -41,13 +41,30 @@ def test_gpus_that_torch_does_not_see_are_told_apart(case: Gpu, found: str, reme
     assert not finding.fatal
 
 
+@pytest.mark.parametrize(
+    ("surely", "platform", "said"),
+    [
+        (True, "linux", "none found (no /dev/nvidia*): ranks run on the CPU, and dp simulates replicas with threads"),
+        (False, "linux", ""),
+        (False, "darwin", "none: torch has no CUDA on this system: ranks run on the CPU, and dp simulates replicas"),
+    ],
+)
+def test_how_it_knows_that_there_is_no_gpu(
+    surely: bool, platform: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "surely_none", lambda: surely)
+    found = torch.no_gpu(platform)
+    assert found.startswith(said) if said else found == ""
+    assert ("`docker run --gpus all`" in found) is surely
+
+
 def test_gpus_are_told_by_name_and_memory() -> None:
     told = {"gpus": [["H200", 139 * GB], ["H200", 139 * GB]], "why_none": ""}
-    finding = torch.gpus_finding(told, "13.2", None, False)
+    finding = torch.gpus_finding(told, "13.2", None, "")
     assert finding == Finding(
         "GPUs", "H200 (139 GB), H200 (139 GB): for 2 ranks, or more that share them (share_gpu = true)"
     )
-    alone = torch.gpus_finding({"gpus": told["gpus"][:1], "why_none": ""}, "13.2", None, False)
+    alone = torch.gpus_finding({"gpus": told["gpus"][:1], "why_none": ""}, "13.2", None, "")
     assert alone.text == "H200 (139 GB): for one rank, or more that share it (share_gpu = true)"
 
 
