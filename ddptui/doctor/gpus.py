@@ -42,11 +42,12 @@ def driver_finding(driver: Driver, build: Build | None) -> Finding:
 def gpu_finding(index: int, gpu: Gpu, hidden_by: str | None, links: GpuLinks = UNKNOWN) -> Finding:
     """One GPU as NVML sees it. hidden_by: the value of CUDA_VISIBLE_DEVICES, where it hides this GPU."""
     memory = f"{gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else ""
-    used = f" ({gpu.used_bytes / GB:.1f} used)" if gpu.used_bytes is not None else ""
+    used = f"{gpu.used_bytes / GB:.1f} GB used" if gpu.used_bytes is not None else ""
     parts = (
         gpu.name,
-        memory + used,
-        f"{gpu.busy_percent} % busy" if gpu.busy_percent is not None else "",
+        memory,
+        used,
+        f"{gpu.busy_percent}% busy" if gpu.busy_percent is not None else "",
         f"at most {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else "",
         f"at most {gpu.most_sm_mhz} MHz" if gpu.most_sm_mhz else "",
         f"PCIe {links.pcie}{_narrower(links)}" if links.pcie else "",
@@ -71,8 +72,8 @@ def links_finding(links: Links, numbers: Sequence[int]) -> Iterator[Finding]:
     text = "; ".join(filter(None, [*between, sends, numa_nodes(links, numbers)]))
     up = {number: links.gpus[number].nvlinks.to_switches for number in numbers}
     most = max(up.values())
-    fewer = [f"GPU {number} has {active}" for number, active in up.items() if active < most]
-    remedy = f"of {most} NVLinks {listed(fewer)}: `nvidia-smi nvlink -s` shows which are down"
+    fewer = [f"GPU {number} has only {active}" for number, active in up.items() if active < most]
+    remedy = f"{listed(fewer)} of {most} NVLinks up: `nvidia-smi nvlink -s` shows which are down"
     yield Finding("links", text, remedy if fewer else "")
 
 
@@ -83,11 +84,11 @@ def _narrower(links: GpuLinks) -> str:
 
 
 def _nvlinks(links: GpuLinks) -> str:
-    """As in "18 NVLinks 4.0 of 25.0 GB/s"; empty if none is active."""
+    """As in "18 NVLinks (version 4.0), 25.0 GB/s each"; empty if none is active."""
     to_switches, to_gpus, gb_s, version = links.nvlinks
     active = to_switches + sum(to_gpus.values())
-    speed = f" of {digits(gb_s)} GB/s" if gb_s else ""
-    return f"{count(active, 'NVLink')}{version and f' {version}'}{speed}" if active else ""
+    speed = f", {digits(gb_s)} GB/s{' each' * (active > 1)}" if gb_s else ""
+    return f"{count(active, 'NVLink')}{version and f' (version {version})'}{speed}" if active else ""
 
 
 def _remedies(gpu: Gpu, links: GpuLinks) -> Iterator[str]:

@@ -25,7 +25,7 @@ def told_by_nvml(monkeypatch: pytest.MonkeyPatch, driver: gpus.Driver | None, vi
 def test_the_driver_and_its_gpus_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, first, second = told_by_nvml(monkeypatch, DRIVER, None)
     assert driver.text.startswith("580.65, up to CUDA 13.0; this torch is built for")
-    assert first == Finding("GPU 0", "H100, 80 GB (1.0 used), 0 % busy")
+    assert first == Finding("GPU 0", "H100, 80 GB, 1.0 GB used, 0% busy")
     assert second == Finding("GPU 1", "H100, 80 GB")
 
 
@@ -46,7 +46,7 @@ def test_a_gpu_that_others_use_spoils_times(others: dict[str, int], monkeypatch:
 def test_instances_of_a_gpu_are_said_and_not_called_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = DRIVER._replace(gpus=(H100._replace(is_cut=True),))
     _, finding = told_by_nvml(monkeypatch, cut, "MIG-4e2a")
-    assert finding.text == "H100, 80 GB (1.0 used), 0 % busy, cut into instances (MIG)"
+    assert finding.text == "H100, 80 GB, 1.0 GB used, 0% busy, cut into instances (MIG)"
 
 
 def test_a_driver_that_is_too_old_has_its_remedy() -> None:
@@ -116,7 +116,7 @@ def test_a_gpu_with_fewer_links_to_the_switches_is_named() -> None:
     links = box(3, Pcie(5, 16), {0: NvLinks(18, {}, 25.0), 1: NvLinks(16, {}, 25.0), 2: NvLinks(18, {}, 25.0)})
     [finding] = doctor.links_finding(links, range(3))
     assert finding.text.startswith("NV16: 0-1, 1-2; NV18: 0-2; each can send 400 GB/s")
-    assert finding.remedy == "of 18 NVLinks GPU 1 has 16: `nvidia-smi nvlink -s` shows which are down"
+    assert finding.remedy == "GPU 1 has only 16 of 18 NVLinks up: `nvidia-smi nvlink -s` shows which are down"
 
 
 IN_SLOT = GpuLinks("0000:18:00.0", 1, Pcie(4, 16), Pcie(1, 16))
@@ -126,7 +126,7 @@ def test_a_gpu_has_a_slot_a_node_and_limits() -> None:
     gpu = H100._replace(power_limit_w=700.0, most_sm_mhz=1980)
     finding = doctor.gpu_finding(0, gpu, None, IN_SLOT)
     assert (
-        finding.text == "H100, 80 GB (1.0 used), 0 % busy, at most 700 W, at most 1980 MHz, PCIe 4.0 x16, NUMA node 1"
+        finding.text == "H100, 80 GB, 1.0 GB used, 0% busy, at most 700 W, at most 1980 MHz, PCIe 4.0 x16, NUMA node 1"
     )
     assert finding.remedy == ""  # an idle link slows down to save power
     assert doctor.gpu_finding(0, gpu._replace(most_sm_mhz=None), None).text.endswith("busy, at most 700 W")
@@ -135,13 +135,14 @@ def test_a_gpu_has_a_slot_a_node_and_limits() -> None:
 @pytest.mark.parametrize(
     ("nvlinks", "text"),
     [
-        (NvLinks(18, {}, 25.0, "4.0"), "18 NVLinks 4.0 of 25.0 GB/s"),
-        (NvLinks(0, {"a": 1, "b": 2}, 14.062), "3 NVLinks of 14.1 GB/s"),
+        (NvLinks(18, {}, 25.0, "4.0"), "18 NVLinks (version 4.0), 25.0 GB/s each"),
+        (NvLinks(0, {"a": 1, "b": 2}, 14.062), "3 NVLinks, 14.1 GB/s each"),
         (NvLinks(1), "1 NVLink"),
+        (NvLinks(1, {}, 25.0), "1 NVLink, 25.0 GB/s"),
     ],
 )
 def test_its_nvlinks_are_counted(nvlinks: NvLinks, text: str) -> None:
-    assert doctor.gpu_finding(0, H100, None, GpuLinks(nvlinks=nvlinks)).text.endswith(f"0 % busy, {text}")
+    assert doctor.gpu_finding(0, H100, None, GpuLinks(nvlinks=nvlinks)).text.endswith(f"0% busy, {text}")
 
 
 @pytest.mark.parametrize(("busy", "is_wrong"), [(None, False), (0, False), (10, False), (95, True)])
