@@ -20,13 +20,14 @@ SELFTEST_MODES = ("spawn", "process", "launch", "dp")
     metavar="[FILE]",
     is_flag=False,
     flag_value=GPU_REPORT,
-    help=f"Try all that GPUs are for, in some ten minutes, and write a report to send ({GPU_REPORT}).",
+    help=f"Run all GPU checks (about ten minutes) and write a report that you can send ({GPU_REPORT}).",
 )
 @click.pass_obj
 def doctor(obj: dict[str, Any], gpu_report: str | None) -> None:
     """Check what this machine can run, and how to mend the rest.
 
-    Exit code 1 if something keeps every run from starting; with --gpu-report, if something is not as expected.
+    Exit code 1 if something keeps every run from starting; with --gpu-report, if something is not as expected, and 2
+    if no check was run: there is no GPU that torch can use, or the report's file exists already.
     """
     if gpu_report is not None:
         sys.exit(interruptible(lambda: report_on_gpus(gpu_report)))

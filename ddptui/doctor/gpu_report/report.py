@@ -22,7 +22,7 @@ OF_MACHINE = ("ddptui", "python", "platform", "cpu", "cores")
 OF_GPUS = ("gpu", "nccl", "nvlink", "link", "numa", "topology")
 FOOT = (
     "Host name, user name, paths and addresses were taken out. Look through the file before you send it: a message of "
-    "a driver may hold what nobody foresaw."
+    "a driver may contain something that this filter does not know."
 )
 
 
