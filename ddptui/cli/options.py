@@ -119,7 +119,9 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table."),
             SET_OPTION,
             click.option("--repeats", metavar="N", type=Whole(1, 1000), help="Launches of each trial."),
-            click.option("--nvtx", is_flag=True, help="Ranges for Nsight Systems, as --set nvtx=true opens them."),
+            click.option(
+                "--nvtx", is_flag=True, help="Open NVTX ranges for Nsight Systems (the same as --set nvtx=true)."
+            ),
             click.option("--no-retry", is_flag=True, help="Launch no repeat again that other programs have disturbed."),
             RUNS_OPTION,
             click.option(

@@ -165,6 +165,10 @@ def _check_command(command: tuple[str, ...]) -> None:
 
     if not command:
         raise Refusal("which command? as in `ddptui watch -- torchrun --nproc_per_node=2 train.py`")
+    if command[0].startswith("-"):  # click leaves options that it does not know to the command
+        raise Refusal(
+            f"watch has no option {command[0]} (`ddptui watch --help` lists them); the command comes after `--`"
+        )
     if shutil.which(command[0]) is None:
         raise Refusal(f"{command[0]}: {NOT_FOUND}")
 

@@ -53,7 +53,7 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
     useless = [meaningless_at_work(work_of(trial.launch, trial.primitives)) for trial in trials]
     for key in overrides:
         if all(key in fields for fields in useless):
-            raise TrialError(f"--set {key}", f"means nothing with {useless[0][key]}")
+            raise TrialError(key, f"means nothing with {useless[0][key]}")
     for name_in_any_case, times in Counter(map(str.lower, names)).items():
         if times > 1:  # they name folders, and some file systems ignore case
             raise TrialError("trial", f"{times} trials are called {name_in_any_case!r}: rename all but one")

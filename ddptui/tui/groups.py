@@ -22,10 +22,10 @@ GROUPS = {
     ),
     "Sizes": ("composites", "min_bytes", "step_factor", "cell_s"),
     "Command": ("command", "env"),
-    "Devices": ("device", "backend", "gpus_per_rank", "share_gpu", "threads", "sched_batch"),
+    "Devices": ("device", "backend", "gpus_per_rank", "share_gpu", "threads", "sched_batch", "nvtx"),
     "Start": ("start", "start_method", "init_method", "stall_s"),
     "Faults": ("fault",),
-    "Checks": ("hash_every", "instruments", "nvtx", "save"),
+    "Checks": ("hash_every", "instruments", "save"),
 }  # fmt: skip
 ORDER = (*COMMON, *(key for keys in GROUPS.values() for key in keys))  # of the changes on the command line
 # Labels that are shorter than the field's name.

@@ -173,6 +173,11 @@ def test_output_input_and_exit_code_are_the_commands_own(tmp_path: Path) -> None
     [
         ((), "which command?"),
         (("--", "no-such-program"), "no-such-program: no such program"),
+        (
+            ("--nvtx", "--", "python"),
+            "watch has no option --nvtx (`ddptui watch --help` lists them); the command comes",
+        ),
+        (("--stepz", "5", "python"), "watch has no option --stepz"),
         (("--steps", "0", "--", "true"), "--steps"),
         (("--set", "epochs=3", "--", "true"), "epochs: means nothing with a command"),
         (("--set", 'bottleneck=[{at="start", ranks=[0], sleep_ms=1}]', "--", "true"), "a command starts its own ranks"),

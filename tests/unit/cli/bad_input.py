@@ -172,7 +172,7 @@ FLAGS = {
         shell="ulimit -n 64; {}",
     ),
     "no such primitive": see("--set", 'operations=["redcue"]', says="--set operations[0]: unknown value 'redcue'"),
-    "training, of primitives": see("--set", "epochs=3", says="--set epochs: means nothing with primitives = 'see'"),
+    "training, of primitives": see("--set", "epochs=3", says=": epochs: means nothing with primitives = 'see'"),
     "primitives of one rank": see("--set", "world_size=1", says="--set world_size: primitives are between ranks"),
     "messages that fill the memory": Case(
         ("--preset", "primitives-measure", "--no-ui", "--set", "max_bytes=8_589_934_592", "--set", "world_size=64"),
