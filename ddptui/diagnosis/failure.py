@@ -112,7 +112,10 @@ def _first_failure(launcher_log: str, failed: Sequence[Failed], silent: Sequence
     return (min(failed, key=lambda message: message.at_ns).rank, None) if failed else (None, None)
 
 
-def with_log(headline: str, log: str) -> str:
-    """The headline, and below it the last lines of a log, made safe for a terminal. Helpers' output is left out."""
+def with_log(headline: str, log: str, *, name: str = "") -> str:
+    """The headline, and below it the last lines of a log, made safe for a terminal. Helpers' output is left out.
+    name: the log's, where the headline does not tell whose it is."""
     lines = [printable(line)[:WIDEST_LINE].rstrip() for line in AFTERWARDS.sub("", log).splitlines()]
-    return "\n".join([*map(printable, headline.splitlines()), *[line for line in lines if line][-LAST_LINES:]])
+    last = [line for line in lines if line][-LAST_LINES:]
+    named = [f"the end of {name}:"] if name and last else []
+    return "\n".join([*map(printable, headline.splitlines()), *named, *last])

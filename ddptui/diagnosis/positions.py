@@ -60,7 +60,7 @@ def explain_stall(
     remedy = "`ddptui presets NAME` shows the command: start it by hand to see more"
     if any(progress.trains for progress in ranks.values()):
         remedy = f"if steps may legitimately take this long: --set stall_s={3 * stood_s:g}"
-    return Stall(f"{headline}; for {stood_s:g} s now\n{remedy}", min(suspects))
+    return Stall(f"{headline}; {no_progress(stood_s)}\n{remedy}", min(suspects))
 
 
 def describe_positions(ranks: Mapping[int, RankProgress], world_size: int) -> tuple[str, list[int]]:
@@ -139,12 +139,18 @@ def _doing(progress: RankProgress) -> str:
         return f"is in step {position.step}, {phase}"
     if not progress.trains:
         return "has not begun to train"
-    return f"is past step {progress.steps - 1}, the last one" if progress.steps else "has not begun its first step"
+    return f"has made its last step ({progress.steps - 1})" if progress.steps else "has not begun its first step"
+
+
+def no_progress(stood_s: float) -> str:
+    """How a sentence about a stall ends."""
+    return f"no progress for {stood_s:g} s"
 
 
 def records_kept(ranks: Sequence[int], folder: str) -> str:
-    """A line about ranks whose flight records are in a folder; empty: there are none."""
-    return f"\ntorch's record of the last collectives of {_named(ranks)}: {folder}/*.flight.json" if ranks else ""
+    """A line about ranks whose flight records are in this part of the run's folder; empty: there are none."""
+    where = f"{folder}/*.flight.json in the run's folder"
+    return f"\ntorch's record of the last collectives of {_named(ranks)}: {where}" if ranks else ""
 
 
 def _named(ranks: Sequence[int]) -> str:
@@ -155,8 +161,8 @@ def _named(ranks: Sequence[int]) -> str:
 
 
 def _verb(ranks: Sequence[int], text: str) -> str:
-    """The text with its verb in the plural if there are several ranks: is → are, waits → wait."""
+    """The text in the plural if there are several ranks: is → are, waits → wait, its → their."""
     if len(ranks) == 1:
         return text
-    verb, space, rest = text.partition(" ")
+    verb, space, rest = text.replace(" its ", " their ").partition(" ")
     return {"is": "are", "has": "have"}.get(verb, verb.removesuffix("s")) + space + rest

@@ -12,7 +12,7 @@ from ddptui.analysis.clock_sync import Clocks, in_console_time
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.diagnosis import failure
-from ddptui.diagnosis.positions import Stall, records_kept
+from ddptui.diagnosis.positions import Stall, no_progress, records_kept
 from ddptui.diagnosis.stall import IN_TIME_S, StallDetector
 from ddptui.engines.base import LAUNCHER_LOG, Launch
 from ddptui.engines.hub import Hub
@@ -182,7 +182,8 @@ class LaunchSupervisor:
         if self._stall is not None:
             folder = self._repeat.folder
             kept = records_kept(self._repeat.flight_records(self._ranks), f"{folder.parent.name}/{folder.name}")
-            return failure.with_log(self._stall.why + kept, self._repeat.log(f"rank-{self._stall.rank}.log"))
+            log = f"rank-{self._stall.rank}.log"
+            return failure.with_log(self._stall.why + kept, self._repeat.log(log), name=log)
         if len(self._done) == len(self._ranks) and not self._exit_code:
             return self._too_short
         if self._hub.other_version:  # its ranks were stopped for that, so their logs say no more
@@ -224,7 +225,7 @@ class LaunchSupervisor:
         elif self._missing() and time.monotonic() - self._last_connected > START_S:
             self._end_within(0)
         elif stopped := self._stopped_before_hello():
-            self._stall = Stall(f"{stopped}; for {self._trial.stall_s:g} s now", self._missing()[0])
+            self._stall = Stall(f"{stopped}; {no_progress(self._trial.stall_s)}", self._missing()[0])
             self._end_within(0)
         elif stall := self._stalled({rank: state for rank, state in states.items() if state}):
             self._stall = stall

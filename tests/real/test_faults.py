@@ -21,19 +21,19 @@ FAULTS: dict[str, tuple[str, str, int, str]] = {
     "stop": (
         'strategy = "all_reduce"\nworld_size = 3', "stop", 1,
         f"rank 1 has not arrived at all_reduce 0 of step {STEP}: rank 1 is stopped, as by SIGSTOP; "
-        f"ranks 0, 2 wait there; for {STALL_S} s now",
+        f"ranks 0, 2 wait there; no progress for {STALL_S} s",
     ),
     "hang-ddp": (
         'launch = "launch"\nstrategy = "ddp"', "hang", 0,
         f"rank 0 has not arrived at all_reduce 0 of step {STEP}: rank 0 is in step {STEP}, in backward; "
-        f"rank 1 waits there; for {STALL_S} s now",
+        f"rank 1 waits there; no progress for {STALL_S} s",
     ),
     "skip": (
         'strategy = "flat"\nworld_size = 3', "skip", 2,
         f"in step {STEP}, rank 2 made 0 of 1 collectives, and is out of step with the others since; now ",
     ),
     "stop-dp": (
-        'launch = "dp"\nsteps = 4000', "stop", 0, f"ranks 0, 1 are stopped, as by SIGSTOP; for {STALL_S} s now"
+        'launch = "dp"\nsteps = 4000', "stop", 0, f"ranks 0, 1 are stopped, as by SIGSTOP; no progress for {STALL_S} s"
     ),
     "mismatch": ('strategy = "all_reduce"', "mismatch", 1, "rank 1 killed by SIGABRT"),
     "exit": ('launch = "launch"\nstrategy = "ddp"', "exit", 1, "rank 1 ended with exit code 7"),
@@ -74,7 +74,7 @@ def test_who_it_was_and_how_is_said_first(trials: dict[str, dict[str, Any]], nam
     assert trials[name]["status"] == "failed"
     headline, *rest = trials[name]["error"].splitlines()
     assert headline.startswith(said)
-    if said.endswith(" now"):
+    if said.endswith(" s"):
         assert headline == said
     log = [line for line in rest if line.startswith("fault, step")]
     if name in ("mismatch", "exit", "kill-single", "stop"):  # others say more after it
@@ -100,7 +100,7 @@ def test_each_rank_that_lived_when_it_was_stopped_has_left_its_last_collectives(
         assert not records
         assert not any("record" in line for line in lines)
         return
-    where = f"trial-{name}/repeat-1/*.flight.json"
+    where = f"trial-{name}/repeat-1/*.flight.json in the run's folder"
     assert lines[2] == f"torch's record of the last collectives of {left}: {where}"
     assert len(records) == (2 if "," in left else 3)
     for record in records:
@@ -120,6 +120,7 @@ def test_these_show_which_rank_is_behind(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["hang-ddp"])
 def test_the_log_of_a_rank_that_hangs_shows_where(trials: dict[str, dict[str, Any]], name: str) -> None:
     assert "waiter.acquire()" in trials[name]["error"]
+    assert "the end of rank-0.log:" in trials[name]["error"].splitlines()
 
 
 def test_native_code_that_gives_up_is_quoted(trials: dict[str, dict[str, Any]]) -> None:

@@ -56,4 +56,4 @@ def test_a_rank_that_waits_for_a_helper_that_works_is_not_stopped(trials: dict[s
 def test_one_whose_helpers_sleep_has_stalled(trials: dict[str, dict[str, Any]]) -> None:
     error = trials["idles"]["error"].splitlines()[0]
     assert error.startswith("rank 0 is in step ")
-    assert error.endswith(f"in forward; for {STALL_S} s now")
+    assert error.endswith(f"in forward; no progress for {STALL_S} s")

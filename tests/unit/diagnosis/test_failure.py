@@ -107,6 +107,8 @@ def test_the_last_lines_of_a_log_are_shown_without_blank_ones() -> None:
     log = "\n".join(f"line {number}\n   " for number in range(20))
     assert with_log("headline", log).splitlines() == ["headline", *(f"line {number}" for number in range(12, 20))]
     assert with_log("headline", "") == "headline"
+    assert with_log("headline", "", name="rank-1.log") == "headline"
+    assert with_log("headline", "line", name="rank-1.log") == "headline\nthe end of rank-1.log:\nline"
 
 
 PYTHON = "/usr/lib/python3.11/multiprocessing"

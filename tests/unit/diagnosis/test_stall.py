@@ -64,7 +64,7 @@ def test_a_stopped_rank_is_named_with_the_collective_that_it_keeps_the_others_fr
     found = Launch(3).stay(STALL_S, {0: IN_ALL_REDUCE, 2: IN_ALL_REDUCE}, rank1="stopped")
     assert headline(found) == (
         "rank 1 has not arrived at all_reduce 0 of step 5: rank 1 is stopped, as by SIGSTOP; "
-        "ranks 0, 2 wait there; for 20 s now"
+        "ranks 0, 2 wait there; no progress for 20 s"
     )
     assert found is not None
     assert found.rank == 1
@@ -103,14 +103,16 @@ def test_a_rank_that_is_stopped_in_the_midst_of_a_collective_does_not_wait_there
     launch = Launch(2)
     launch.add(beat(0, IN_ALL_REDUCE), beat(1, IN_ALL_REDUCE))
     found = launch.stay(STALL_S, {0: IN_ALL_REDUCE}, rank1="stopped")
-    assert headline(found) == "rank 1 is stopped, as by SIGSTOP; rank 0 waits in all_reduce 0 of step 5; for 20 s now"
+    assert headline(found) == (
+        "rank 1 is stopped, as by SIGSTOP; rank 0 waits in all_reduce 0 of step 5; no progress for 20 s"
+    )
     assert found is not None
     assert found.rank == 1
 
 
 def test_all_waiting_in_the_same_collective_is_said_as_it_is() -> None:
     found = Launch(2).stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_ALL_REDUCE})
-    assert headline(found) == "ranks 0, 1 wait in all_reduce 0 of step 5, and it does not end; for 20 s now"
+    assert headline(found) == "ranks 0, 1 wait in all_reduce 0 of step 5, and it does not end; no progress for 20 s"
 
 
 def test_a_rank_that_left_a_collective_out_is_named_though_all_went_on() -> None:
@@ -121,7 +123,7 @@ def test_a_rank_that_left_a_collective_out_is_named_though_all_went_on() -> None
     found = launch.stay(STALL_S, dict.fromkeys(range(3), Position()))
     assert headline(found) == (
         "in step 5, rank 1 made 0 of 1 collectives, and is out of step with the others since; "
-        "now ranks 0–2 are past step 7, the last one; for 20 s now"
+        "now ranks 0–2 have made their last step (7); no progress for 20 s"
     )
     assert found is not None
     assert found.rank == 1
@@ -180,7 +182,7 @@ def test_a_silent_rank_stalls_the_launch_though_others_go_on() -> None:
         launch.add(made(0, number))
         found = launch.stay(1, {0: Position(step=number)})
         number += 1
-    assert headline(found) == "rank 1 is silent (process sleeping); for 20 s now"
+    assert headline(found) == "rank 1 is silent (process sleeping); no progress for 20 s"
 
 
 def starting(start_s: float) -> Launch:
@@ -198,7 +200,7 @@ def test_a_rank_that_starts_may_take_its_time_unless_it_is_silent() -> None:
 
 def test_but_it_must_come_further_some_day() -> None:
     found = starting(5 * STALL_S).stay(6 * STALL_S, {0: Position(), 1: Position()})
-    assert headline(found) == "ranks 0, 1 have not begun to train; for 100 s now"
+    assert headline(found) == "ranks 0, 1 have not begun to train; no progress for 100 s"
     assert found is not None
     assert "stall_s" not in found.why
     asleep = Position(asleep=True)
@@ -241,7 +243,7 @@ def test_who_is_done_is_waited_for_by_nobody() -> None:
     launch = Launch(2)
     launch.add(done(0))
     assert launch.stay(STALL_S - 3, {1: Position()}) is None
-    assert headline(launch.stay(STALL_S, {1: Position()})).startswith("rank 1 is past step 4, the last one")
+    assert headline(launch.stay(STALL_S, {1: Position()})).startswith("rank 1 has made its last step (4)")
     launch.add(done(1))
     assert launch.stay(5 * STALL_S, {}) is None
 
@@ -257,12 +259,12 @@ def test_many_ranks_are_named_in_few_words() -> None:
     at = {rank: IN_ALL_REDUCE for rank in range(8) if rank not in (3, 5)} | {3: IN_FORWARD, 5: IN_FORWARD}
     assert headline(Launch(8).stay(STALL_S, at)) == (
         "ranks 3, 5 have not arrived at all_reduce 0 of step 5: ranks 3, 5 are in step 5, in forward; "
-        "ranks 0–2, 4, 6, 7 wait there; for 20 s now"
+        "ranks 0–2, 4, 6, 7 wait there; no progress for 20 s"
     )
 
 
 def test_a_line_leads_to_what_ranks_have_left_and_there_is_none_without() -> None:
     assert records_kept([], "trial-a/repeat-1") == ""
     assert records_kept([0, 2, 3, 4], "trial-a/repeat-1") == (
-        "\ntorch's record of the last collectives of ranks 0, 2–4: trial-a/repeat-1/*.flight.json"
+        "\ntorch's record of the last collectives of ranks 0, 2–4: trial-a/repeat-1/*.flight.json in the run's folder"
     )

@@ -16,7 +16,7 @@ from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Hello
 from tests.support.builders import hello
 
-STALL = Stall("rank 0 is in step 3, in forward; for 5 s now", 0)
+STALL = Stall("rank 0 is in step 3, in forward; no progress for 5 s", 0)
 MS = 1_000_000
 
 
