@@ -47,20 +47,20 @@ def by_nccl(implementation: str) -> list[Check]:
         Check(
             name=f"group of one, {implementation}",
             question="four strategies with one rank, by this class of torch",
-            expected="losses alike within 1 %, averages right, over nccl; this class named",
+            expected="losses alike within 1%, averages right, over nccl; this class named",
             run=with_nccl(implementation, plans.alone(newer), verdicts.over("nccl", implementation)),
         ),
         Check(
             name=f"gpu-backends, {implementation}",
             question="gloo and NCCL between two GPUs",
-            expected="losses alike within 1 %, in sync, averages right, over the backends asked for; NCCL named",
+            expected="losses alike within 1%, in sync, averages right, over the backends asked for; NCCL named",
             run=with_nccl(implementation, plans.backends(newer), verdicts.backends(implementation)),
             gpus=2,
         ),
         Check(
             name=f"overlap, {implementation}",
             question="how much of the transfer backward hides, and whether looking takes that away",
-            expected="flat hides at most 10 %, buckets and ddp more; at most twice as long a step with instruments",
+            expected="flat hides at most 10%, buckets and ddp more; at most twice as long a step with instruments",
             run=with_nccl(implementation, plans.overlap(newer), verdicts.overlap),
             gpus=2,
         ),
@@ -83,7 +83,7 @@ CHECKS = (
     Check(
         name="gpu-quickstart",
         question="one GPU: alone, in a group over NCCL, shared over gloo, under DataParallel",
-        expected="losses alike within 1 %, in sync, averages right, over nccl and gloo; a message for each step; "
+        expected="losses alike within 1%, in sync, averages right, over nccl and gloo; a message for each step; "
         "times of the GPU known to ±60 µs after a second",
         run=of_preset(plans.QUICKSTART, verdicts.quickstart),
     ),
@@ -96,19 +96,19 @@ CHECKS = (
     Check(
         name="bottleneck-where",
         question="two ranks share the GPU, and rank 1 is delayed",
-        expected="rank 1 named in aggregate and in backward, its delay within 5 %; no rank without a delay",
+        expected="rank 1 named in aggregate and in backward, its delay within 5%; no rank without a delay",
         run=of_preset(plans.DELAYS, verdicts.delays),
     ),
     Check(
         name="strategies",
         question="every exact strategy, with one rank over NCCL",
-        expected="losses alike within 1 %, averages right, over nccl",
+        expected="losses alike within 1%, averages right, over nccl",
         run=of_preset(plans.STRATEGIES, verdicts.over("nccl")),
     ),
     Check(
         name="strategies, shared",
         question="the same, without ring, with two ranks that share the GPU",
-        expected="losses alike within 1 %, in sync, averages right, over gloo",
+        expected="losses alike within 1%, in sync, averages right, over gloo",
         run=of_preset(plans.STRATEGIES_SHARED, verdicts.over("gloo")),
     ),
     Check(
@@ -120,14 +120,14 @@ CHECKS = (
     Check(
         name="gpu-amp",
         question="ResNet-50 in float32, bf16 and fp16",
-        expected="losses within 10 %",
+        expected="losses within 10%",
         run=of_preset(plans.AMP, verdicts.short_types),
         minutes=6,
     ),
     Check(
         name="figures",
         question="TFLOP/s, MFU, joules, clocks and memory of the same run",
-        expected="all reported, MFU where the peak is known, and at most 100 %; memory taken at most that reserved",
+        expected="all reported, MFU where the peak is known, and at most 100%; memory taken at most that reserved",
         run=of_preset(plans.AMP, verdicts.gpu_figures),
     ),
     Check(
@@ -146,13 +146,13 @@ CHECKS = (
     Check(
         name="pin_memory",
         question="the same training with pageable and with page-locked memory",
-        expected="losses alike within 1 %; a step with page-locked memory at most 1.2 × as long",
+        expected="losses alike within 1%; a step with page-locked memory at most 1.2 × as long",
         run=of_preset(plans.PINNING, verdicts.pair(verdicts.MOST_FOR_PINNING)),
     ),
     Check(
         name="nvtx",
         question="the same training without and with ranges for Nsight Systems",
-        expected="losses alike within 1 %; at most twice as long a step with them",
+        expected="losses alike within 1%; at most twice as long a step with them",
         run=of_preset(plans.RANGES, verdicts.pair(verdicts.MOST_FOR_LOOKING)),
     ),
     Check(
@@ -179,14 +179,14 @@ CHECKS = (
     Check(
         name="strategies, two GPUs",
         question="every exact strategy between two GPUs over NCCL, ring as well",
-        expected="losses alike within 1 %, in sync, averages right, over nccl",
+        expected="losses alike within 1%, in sync, averages right, over nccl",
         run=of_preset(plans.STRATEGIES_OF_TWO, verdicts.over("nccl")),
         gpus=2,
     ),
     Check(
         name="batchnorm",
         question="SyncBatchNorm between two GPUs",
-        expected="losses alike within 1 %, in sync, averages right, over nccl",
+        expected="losses alike within 1%, in sync, averages right, over nccl",
         run=of_preset(plans.BATCHNORM, verdicts.over("nccl")),
         gpus=2,
     ),
