@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -122,6 +123,8 @@ def lacking(shown: Shown) -> str | None:
     """What this machine lacks to print what is shown, or has too much; None: nothing."""
     if re.search(r"(--preset|run) gpu-|--gpu-report", shown.command) and not gpus.surely_none():
         return "this machine may have a GPU, and the page shows what one without says"
+    if "jq " in shown.command and shutil.which("jq") is None:
+        return "this machine has no jq"
     return links.problem() if re.search(r"(--preset|run) slow-link", shown.command) else None
 
 
