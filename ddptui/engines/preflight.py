@@ -15,7 +15,7 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset, fit_to_engine
 from ddptui.config.trial import Trial, TrialError, is_own_model
 from ddptui.engines.local import links
-from ddptui.engines.preflight_gpus import OUR_MODELS, check_gpus
+from ddptui.engines.preflight_gpus import ABOUT_GPUS, OUR_MODELS, check_gpus
 from ddptui.engines.preflight_machine import (
     check_compiler,
     check_mpi,
@@ -54,7 +54,7 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
         _check_engine(preset)
         check_mpi(preset)
         if is_local:
-            check_gpus(preset.name, preset.trials, group=preset.group)
+            check_gpus(preset.name, preset.trials, or_cpu=preset.group != ABOUT_GPUS)
     if is_local:
         for trial in preset.trials:
             check_room(preset.name, trial)  # also raises this process's limit of open files, which the ranks inherit
@@ -70,7 +70,7 @@ def prepare_trial(trial: Trial, local_ranks: int) -> Trial:
     """A trial from a console on another host, checked on a node with `local_ranks` ranks of it. Raises PresetError."""
     local_part = msgspec.structs.replace(trial, world_size=local_ranks)
     check_room("here", local_part)
-    check_gpus("here", [local_part])
+    check_gpus("here", [local_part], or_cpu=False)  # what is asked, and of whom else, only the console knows
     if trial.data_dir is not None and not os.path.isdir(trial.data_dir):  # the console's folder: then this host's own
         trial = msgspec.structs.replace(trial, data_dir=None)
     return _prepare("here", trial, is_local=True)

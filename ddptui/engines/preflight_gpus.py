@@ -35,11 +35,12 @@ def look_at_gpus() -> GpuInfo:
     return GpuInfo(gpus.surely_none(), gpus.ask(), gpus.built_for(), os.environ.get(VISIBLE))
 
 
-def check_gpus(preset: str, trials: Sequence[Trial], *, group: str = "") -> None:
-    """Raises PresetError for the first of these trials that this machine's GPUs cannot run. All ranks are local."""
+def check_gpus(preset: str, trials: Sequence[Trial], *, or_cpu: bool) -> None:
+    """Raises PresetError for the first of these trials that this machine's GPUs cannot run. All ranks are local.
+    or_cpu: the preset's question makes sense without GPUs, too."""
     if not any(map(wants_to_know, trials)):
         return
-    machine, otherwise = look_at_gpus(), "" if group == ABOUT_GPUS else without_gpus(trials)
+    machine, otherwise = look_at_gpus(), without_gpus(trials) if or_cpu else ""
     for trial in trials:
         if why := problem(trial, machine, otherwise):
             raise PresetError(f"{preset}, trial {trial.name}: {why}")

@@ -293,6 +293,9 @@ def test_a_node_that_joined_looks_at_its_own_ranks(machine: list[GpuInfo]) -> No
     assert preflight.prepare_trial(trial, local_ranks=2).world_size == 4
     with pytest.raises(PresetError, match="3 ranks need 3 GPUs, but this machine has 2"):
         preflight.prepare_trial(trial, local_ranks=3)
+    machine.append(NO_GPU)
+    with pytest.raises(PresetError, match=r"this machine has none: .*what a machine has\)$"):
+        preflight.prepare_trial(trial, local_ranks=2)
 
 
 def test_this_machine_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
