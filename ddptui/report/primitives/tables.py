@@ -254,11 +254,11 @@ MODEL_COLUMNS: tuple[Column[Modeled], ...] = (
         about="How far the textbook's formula is off, from the lowest to the highest; + means that it says too much.",
     ),
     Column(
-        "algorithm",
+        "gloo's algorithm",
         lambda row: theory_of(row.fit.key).algorithm,
         60,
         left=True,
-        about="The algorithm that the formula is of, as gloo uses it.",
+        about="The algorithm that the formula is of: gloo's, by its sources. Another backend may use another one.",
     ),
     Column(
         "textbook formula",

@@ -11,7 +11,7 @@ from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, median_figure, med
 from ddptui.report.run_diff.pairs import ABOUT_TRIAL, ALIKE, RANGE, Pair, doubt, train_times
 from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, value_at
-from ddptui.text.units import NOTHING
+from ddptui.text.units import NOTHING, digits
 from ddptui.text.words import listed, sentence
 
 MOST_NAMED = 3  # trials in a clause
@@ -90,6 +90,15 @@ def _both(name: str, form: str) -> Callable[[Pair], str]:
     return lambda pair: _change(*(median_of(trial, MEDIANS[name], form) for trial in pair))
 
 
+def _in_digits(name: str) -> Callable[[Pair], str]:
+    """The same with three digits, for figures of any size."""
+    return lambda pair: _change(*(digits(median_figure(trial, MEDIANS[name])) for trial in pair))
+
+
+def _mfu(pair: Pair) -> str:
+    return _change(*(median_of(trial, lambda repeat: repeat.mfu and 100 * repeat.mfu, ".1f") for trial in pair))
+
+
 def _change(a: str, b: str) -> str:
     return NOTHING if a == b == NOTHING else f"{a} → {b}"
 
@@ -117,19 +126,19 @@ COLUMNS: tuple[Column[Pair], ...] = (
         about="Faster or slower, if every repeat of B was, and by more than chance; else no difference is seen, or what"
         " prevents a comparison.",
     ),
-    Column("wait ms", _both("wait_ms", ".2f"), 92, about="Waiting a step in A → in B, as in each run's own table."),
-    Column("transfer ms", _both("transfer_ms", ".2f"), 91, about="Transfer a step in A → in B."),
+    Column("wait ms", _both("wait_ms", ".2f"), 90, about="Waiting a step in A → in B, as in each run's own table."),
+    Column("transfer ms", _both("transfer_ms", ".2f"), 89, about="Transfer a step in A → in B."),
     Column(
         "waits for",
         lambda pair: _change(culprit_of(pair.a), culprit_of(pair.b)),
-        93,
+        91,
         left=True,
         about="The rank that all others waited for in A → in B, and in which phase it was late.",
     ),
-    Column("loss", _both("loss", ".3f"), 90, about="The loss at the end in A → in B, the median over repeats."),
-    Column("TFLOP/s", _both("tflops", ".1f"), 88, about="TFLOP/s a rank in A → in B, as in each run's own table."),
-    Column("MFU", _both("mfu", ".1%"), 89, about="The MFU of all GPUs in A → in B, as in each run's own table."),
-    Column("J/step", _both("joules_a_step", ".1f"), 87, about="Joules a step of all GPUs in A → in B."),
+    Column("loss", _both("loss", ".3f"), 88, about="The loss at the end in A → in B, the median over repeats."),
+    Column("MFU %", _mfu, 94, about="The MFU of all GPUs in A → in B, as in each run's own table."),
+    Column("TFLOP/s", _in_digits("tflops"), 93, about="TFLOP/s a rank in A → in B, as in each run's own table."),
+    Column("J/step", _in_digits("joules_a_step"), 92, about="Joules per step, all GPUs together, in A → in B."),
 )
 
 
