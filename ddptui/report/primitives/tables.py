@@ -15,6 +15,7 @@ from ddptui.text.units import NOTHING, US_IN_S, bandwidth, digits, duration, per
 
 MARK = "¹"
 OF_PEAK = "of peak"
+ALGORITHM = "gloo's algorithm"
 NEAR = 0.15  # as near as a model should come to what was measured
 
 Source = (
@@ -254,7 +255,7 @@ MODEL_COLUMNS: tuple[Column[Modeled], ...] = (
         about="How far the textbook's formula is off, from the lowest to the highest; + means that it says too much.",
     ),
     Column(
-        "gloo's algorithm",
+        ALGORITHM,
         lambda row: theory_of(row.fit.key).algorithm,
         60,
         left=True,
