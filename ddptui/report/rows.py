@@ -48,8 +48,13 @@ class Row(NamedTuple):
 
     @property
     def is_held_back(self) -> bool:
-        """Whether heat or power held back a rank's GPU for long. Its repeats count: others would be no different."""
-        return self.result.summary is not None and Caution.HELD_BACK in self.result.summary.warnings
+        """Whether heat or power slowed its GPUs."""
+        return is_held_back(self.result)
+
+
+def is_held_back(trial: TrialResult) -> bool:
+    """Whether heat or power held back a rank's GPU for long. Its repeats count: others would be no different."""
+    return trial.summary is not None and Caution.HELD_BACK in trial.summary.warnings
 
 
 def rows_of(results: Results, preset: Preset) -> list[Row]:

@@ -7,7 +7,7 @@ from typing import Literal
 from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.effect import off
 from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
-from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, median_figure, median_of
+from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, is_held_back, median_figure, median_of
 from ddptui.report.run_diff.pairs import ABOUT_TRIAL, ALIKE, RANGE, Pair, doubt, train_times
 from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, value_at
@@ -16,6 +16,7 @@ from ddptui.text.words import listed, sentence
 
 MOST_NAMED = 3  # trials in a clause
 SPOILT = f"{DISTURBED} every repeat was disturbed by other programs, or changed by hand"
+SLOWED = f"{DISTURBED} heat or power slowed a GPU"
 
 
 def answer(both: Sequence[Pair]) -> str:
@@ -59,7 +60,8 @@ def notes(both: Sequence[Pair]) -> list[str]:
     """How to read the table."""
     ranged = any(_range(pair) != NOTHING for pair in both)
     spoilt = any(none_counts(trial.repeats) for pair in both for trial in pair)
-    return [RANGE] * ranged + [SPOILT] * spoilt
+    slowed = any(is_held_back(trial) for pair in both for trial in pair)
+    return [RANGE] * ranged + [SPOILT] * spoilt + [SLOWED] * slowed
 
 
 def _verdict(pair: Pair) -> str:
@@ -72,7 +74,8 @@ def _verdict(pair: Pair) -> str:
 def _train(trial: TrialResult) -> str:
     if trial.summary is None:
         return status_of(trial) or "not reached"
-    return f"{trial.summary.train_time_s.median:.2f}" + f" {DISTURBED}" * none_counts(trial.repeats)
+    is_marked = none_counts(trial.repeats) or is_held_back(trial)
+    return f"{trial.summary.train_time_s.median:.2f}" + f" {DISTURBED}" * is_marked
 
 
 def _ratio(pair: Pair) -> str:

@@ -16,6 +16,7 @@ from ddptui.report.rows import rows_of
 from ddptui.report.run_diff import comparison
 from ddptui.report.run_diff.render import rows
 from ddptui.report.run_diff.render import text as as_compared
+from ddptui.report.run_diff.trials import SLOWED
 from ddptui.report.table import as_csv, as_json, markdown, text
 from ddptui.text.tables import telling
 from tests.support.builders import journal, results_for, two_trials
@@ -123,6 +124,16 @@ def test_two_runs_are_compared_by_them() -> None:
     assert (rows(compared)[0]["a_mfu"], rows(compared)[0]["b_joules_a_step"]) == (0.3165, 9.0)
     headers = {column.header for column in telling(comparison(results, results).table.columns)}
     assert not headers & {"TFLOP/s", "MFU %", "J/step"}
+
+
+def test_the_run_whose_gpu_was_slowed_is_marked_beside_the_other() -> None:
+    results, _ = ran()
+    slowed = on_gpus(results)
+    compared = comparison(slowed, unslowed(slowed))
+    shown = {column.header: column.cells[0] for column in telling(compared.table.columns)}
+    assert (shown["A train s"][-2:], SLOWED in compared.notes) == (" ⚠", True)
+    assert "⚠" not in shown["B train s"]
+    assert SLOWED not in comparison(results, results).notes
 
 
 def test_a_wider_comparison_shows_no_fewer_of_them() -> None:
