@@ -232,10 +232,10 @@ def _follow(
     controls: Controls,
 ) -> Generator[Message, None, bool]:
     """All messages of a launch while it runs. Returns whether a user's skip or stop ended it."""
-    alive_sent, injected, phase, probes = 0.0, 0.0, (False, False), Probes(launched.clock)
+    alive_sent, changed_ns, phase, probes = 0.0, 0, (False, False), Probes(launched.clock)
     while not supervisor.is_over():
         if controls.end():
-            grace_s = supervisor.grace_s(changed_s_ago=time.monotonic() - injected)
+            grace_s = supervisor.grace_s(changed_ns)
             if controls.waited_s() >= min(grace_s, controls.patience_s):
                 return True
         yield from _receive(supervisor, probes, hub)
@@ -247,9 +247,11 @@ def _follow(
             alive_sent = time.monotonic()
             hub.send(Alive())  # ranks end themselves when the console falls silent
         yield from refusals.new(only_first=True)
-        if supervisor.all_here():  # an injection waits until then, or it would miss the ranks still to come
+        # An injection waits until then, or it would miss the ranks still to come. After a stop it would come too late:
+        # the ranks' last step goes by the pace before it.
+        if supervisor.all_here() and not controls.end():
             for injection in _inject(hub, controls, launched.at_ns):
-                injected = time.monotonic()
+                changed_ns = injection.at_ns
                 yield injection
     return False
 

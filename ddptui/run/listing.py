@@ -5,7 +5,7 @@ from itertools import groupby
 
 import msgspec
 
-from ddptui.store.overview import overview, record
+from ddptui.store.overview import UNDER_WAY, overview, record
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.store.trash import Deleted
@@ -39,9 +39,9 @@ def every_run_as_json(runs: Sequence[Run]) -> str:
 
 def _status(run: Run) -> str:
     """The status, and what is missing; or why it cannot be read."""
-    if run.is_held():
-        return "under way"
     line = overview(run)
+    if line.status == UNDER_WAY:
+        return UNDER_WAY
     return line.why or "  ".join(filter(None, [line.status, line.shortfall]))
 
 

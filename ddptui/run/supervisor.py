@@ -33,7 +33,7 @@ ON_THEIR_WAY_MS = 200  # for libzmq's thread, on a busy host, to read what ranks
 START_S = 180.0  # for one more rank to connect, or for those connected to be ready
 LAST_WORDS_S = 5.0  # after a stop, how long ranks that have finished training may take to send their results
 AHEAD_S = 1.0  # the last step of a training until it is stopped lies so far ahead: all ranks must know of it in time
-SETTLED_S = 1.0  # after a change of delays, until the pace shows it
+TAKEN_UP_NS = 200_000_000  # after a change of delays, until every rank has received it
 FEWEST_AHEAD = 2  # steps, where they take longer than that
 PACE_OVER = 8  # steps
 SHORTEST_S = 1e-4  # that a step may take: ranks on other hosts say how long theirs took
@@ -135,15 +135,20 @@ class LaunchSupervisor:
         """Whether every rank has made its last step."""
         return len(self._trained | self._done) == len(self._ranks)
 
-    def grace_s(self, changed_s_ago: float) -> float:
+    def grace_s(self, changed_ns: int) -> float:
         """How long the ranks may take to end by themselves, now that the user wants an end. Ranks that train until they
         are stopped receive their last step. It lies ahead: a rank that made one more would wait for the others.
-        changed_s_ago: when their delays were changed last; how far ahead goes by the pace of steps made since then."""
+        changed_ns: when their delays were changed last; how far ahead goes by the pace of steps made since then."""
         if self._last_step is None and self._trial.trains_until_stopped and len(self._recent) == len(self._ranks):
-            if changed_s_ago < SETTLED_S:
+            if not self._shows(changed_ns):
                 return inf
             self._end_training()
         return self._grace_s if self._last_step is not None or self.has_trained() else 0.0
+
+    def _shows(self, changed_ns: int) -> bool:
+        """Whether every rank has made a step since a change of delays: it may take seconds, the ones before none."""
+        begun_ns = (self.clocks.console_ns(rank, steps[-1].begin_ns) for rank, steps in self._recent.items())
+        return changed_ns == 0 or min(begun_ns) > changed_ns + TAKEN_UP_NS
 
     def _end_training(self) -> None:
         if self._trial.strategy in (None, "none"):  # no rank waits for another one

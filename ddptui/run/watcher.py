@@ -74,7 +74,7 @@ class WatchSupervisor:
         """Whether every rank has said that it sees no more steps."""
         return 0 < self._hub.world_size == len(self._done)
 
-    def grace_s(self, changed_s_ago: float) -> float:
+    def grace_s(self, changed_ns: int) -> float:
         """How long the ranks may take to send what they have seen, now that the user wants an end."""
         return LAST_WORDS_S if self.has_trained() else 0.0
 

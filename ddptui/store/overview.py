@@ -16,6 +16,8 @@ from ddptui.store.runs import STAMP_FORMAT, Run, RunError, all_runs
 from ddptui.text.units import NOTHING
 from ddptui.text.words import printable
 
+UNDER_WAY = "under way"  # the status of a run that a console has open
+
 
 class Overview(NamedTuple):
     """A run in the list of all runs."""
@@ -50,6 +52,7 @@ def overview(run: Run) -> Overview:
     if preset is None:
         return Overview(run, when, printable(run.name), status, problem=problem)
     title = printable(preset.name)
+    status = UNDER_WAY if run.is_held() else status
     if results is None:
         return Overview(run, when, title, status, str(len(preset.trials)), damage=damage)
     trials = ", ".join(filter(None, [trials_done(results), repeats_done(results)]))
@@ -199,7 +202,7 @@ def _line(run: Run, today: date) -> RecentRun:
         preset = run.name
     began = started_at(run.name)
     when = NOTHING if began is None else began.strftime("%H:%M" if began.date() == today else "%m-%d")
-    return RecentRun(run, when, preset, run.status())
+    return RecentRun(run, when, preset, UNDER_WAY if run.is_held() else run.status())
 
 
 def _results(runs: list[Run]) -> Iterator[Results]:

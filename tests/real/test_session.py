@@ -203,6 +203,22 @@ def test_a_training_ends_well_however_long_the_delay_that_was_just_put_in(warm: 
     assert ends(heard) == ["ok"]
 
 
+def test_a_long_delay_that_no_step_shows_yet_costs_no_results(warm: WarmParent, tmp_path: Path) -> None:
+    delay = Bottleneck(at="forward", ranks=(1,), sleep_ms=1500)
+
+    def by_hand(live: Live) -> None:
+        if live.step > 20 and live.injected is None:
+            session.controls.inject((delay,), live.launched_ns)
+        if live.injected is not None:
+            stop()
+
+    with session_of(warm, tmp_path, trial("p", None, **UNTIL_STOPPED)) as session:
+        stop = once(session.controls.stop)
+        heard = follow(session, by_hand)
+    assert ends(heard) == ["ok"]
+    assert max(message.end_ns - message.begin_ns for message in heard if isinstance(message, Step)) > 1_500_000_000
+
+
 def test_a_training_until_it_is_skipped_is_not_repeated(warm: WarmParent, tmp_path: Path) -> None:
     def by_hand(live: Live) -> None:
         if live.step > 10:

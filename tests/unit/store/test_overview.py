@@ -27,6 +27,15 @@ def test_a_run_has_a_day_a_status_and_its_times(tmp_path: Path) -> None:
     assert line.problem is None
 
 
+def test_a_run_that_a_console_has_open_is_under_way(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    with run.held():
+        [recent] = recent_runs(tmp_path, date(2026, 11, 26)).lines
+        assert (overview(run).status, recent.status) == ("under way", "under way")
+    [recent] = recent_runs(tmp_path, date(2026, 11, 26)).lines
+    assert "under way" not in (overview(run).status, recent.status)
+
+
 def test_a_launch_that_was_set_aside_is_read_as_warily_and_only_by_its_own_name(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     folder = run.repeat_folder("a", 1)
