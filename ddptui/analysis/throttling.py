@@ -20,7 +20,6 @@ class HeldBack(NamedTuple):
     """A rank whose GPU's clock was held back: for what part of the time, and the median clock."""
 
     rank: int
-    why: str
     kind: Kind
     part: float
     sm_mhz: float | None
@@ -29,7 +28,7 @@ class HeldBack(NamedTuple):
 def worst_held_back(repeats: Iterable[RepeatResult]) -> HeldBack | None:
     """The rank that heat or power held back for the largest part of the time; None: no rank."""
     found = (
-        HeldBack(rank.rank, why, kind, part, rank.sm_mhz)
+        HeldBack(rank.rank, kind, part, rank.sm_mhz)
         for repeat in repeats
         for rank in repeat.ranks
         for why, part in rank.held_back.items()

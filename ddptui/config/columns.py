@@ -14,7 +14,8 @@ MEANINGS: dict[str, str] = {
     "average": "What is averaged, and how often; empty where it is the gradients of every step.",
     "mistake": "The mistake that the trial makes on purpose; empty if it makes none.",
     "split": "Samples that each replica of nn.DataParallel got in a step, at most; empty in other launch modes.",
-    "memory": "The most GPU memory that each rank's tensors took in the last repeat; empty without GPUs.",
+    "memory": "The most GPU memory that each rank's tensors took in the last repeat, 1 GB being 2^30 bytes; "
+    "empty without GPUs.",
     "reserved": "The most GPU memory that torch held for each rank's tensors in the last repeat, used or not; empty "
     "without GPUs.",
     "bottleneck": "The delays that the trial asks for: where, how long, on which ranks; empty without any.",
@@ -33,8 +34,8 @@ MEANINGS: dict[str, str] = {
     f"forward and backward: mean over ranks, {OF_REPEATS}; empty where they are not counted.",
     "mfu": "The TFLOP/s of all ranks in percent of what their GPUs can do in that precision (model FLOPs "
     f"utilization), each GPU counted once; {OF_REPEATS}; empty where this peak is not known.",
-    "energy": f"Joules a step of all GPUs together, whoever used them, {OF_REPEATS}; empty where the driver does not "
-    "count them.",
+    "energy": f"Joules per step, all GPUs together, other programs' use included; {OF_REPEATS}; empty if the driver "
+    "does not report them.",
     "step": f"Milliseconds per step: median over all measured steps of all ranks, then {OF_REPEATS}; "
     "empty without instruments.",
     "aggregate": "Milliseconds of a step's aggregation: median over steps, mean over ranks, then "

@@ -31,13 +31,14 @@ MOST_NAMED = 3  # transports, or choices
 
 
 def describe(use: NcclUse) -> str:
-    """As in "NCCL 2.28.9 (ProcessGroupNCCL), P2P/CUMEM, ring with protocol Simple, 24 channels"."""
+    """As in "NCCL 2.28.9 (ProcessGroupNCCL), transport P2P/CUMEM, 24 channels, ring with protocol Simple"."""
     parts = [f"NCCL {use.version} ({use.implementation})"]
-    parts += [listed(use.transports, MOST_NAMED)] * bool(use.transports)
+    if use.transports:
+        parts.append(f"transport{'s' * (len(use.transports) > 1)} {listed(use.transports, MOST_NAMED)}")
+    parts += [] if use.channels is None else [count(use.channels, "channel")]
     if use.algorithms:
         first, *others = map(_choice, use.algorithms[:MOST_NAMED])
         parts.append(f"mostly {first}, else {listed(others)}" if others else first)
-    parts += [] if use.channels is None else [count(use.channels, "channel")]
     return printable(", ".join(parts))
 
 

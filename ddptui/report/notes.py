@@ -16,7 +16,7 @@ from ddptui.analysis.extent import finished
 from ddptui.analysis.results import OtherLoad, Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
-from ddptui.report import nccl, ranks, sentences
+from ddptui.report import gpus, nccl, ranks, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.differences import as_sum, signed, why_none
 from ddptui.report.rows import DISTURBED, OFF_BY, Row, is_stand_in, rows_of
@@ -108,8 +108,8 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield from _of_ratios(results)
     if any(len(counted(row.result.repeats)) > 1 for row in rows):
         yield Note("reading", f"{OFF_BY}: how far the repeats lie from their median at most")
-    if any(row.is_disturbed for row in rows):
-        yield Note("reading", f"{DISTURBED} disturbed: what follows says by what")
+    if any(row.is_disturbed or row.is_held_back for row in rows):
+        yield Note("reading", f"{DISTURBED} disturbed: a note on the trial names the cause")
     modes = {row.trial.launch: row for row in rows if row.result.repeats}
     if "dp" in modes and is_stand_in(modes["dp"]):
         yield Note("reading", "¹ threads, CPU stand-in for nn.DataParallel")
@@ -125,6 +125,10 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield _of_trials("reading", names, why)
     if names := nccl.waiting_hooks([row.result for row in rows], preset):
         yield _of_trials("reading", names, nccl.HOOKS_WAIT)
+    if machine := gpus.machine(results):
+        yield Note("reading", machine)
+    if names := [row.result.name for row in rows if row.trial.nvtx and row.result.repeats]:
+        yield _of_trials("reading", names, "ranges of NVTX were open, which takes time")
     for why, names in _cold_starts(rows).items():
         yield _of_trials("reading", names, f"started cold: {why}")
     aggregations = {aggregation(row) for row in rows}
@@ -134,7 +138,7 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield Note("reading", f"{IN_SOME_STEPS} averages in some steps only: the median step has no aggregation")
     repeats = [repeat for row in rows for repeat in row.result.repeats]
     if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in repeats):
-        yield Note("reading", f"wait ms {OFF_BY}: how far the ranks' clocks may put it off, and transfer ms with it")
+        yield Note("reading", f"wait ms {OFF_BY}: the error from the ranks' clocks, which transfer ms has, too")
 
 
 def _of_ratios(results: Results) -> Iterator[Note]:

@@ -24,6 +24,11 @@ def reserved_peaks(ranks: Sequence[RankResult]) -> list[int]:
     return [rank.peak_gpu_reserved_bytes for rank in ranks if rank.peak_gpu_reserved_bytes is not None]
 
 
+def clocks(ranks: Sequence[RankResult]) -> list[float]:
+    """The median clock of each rank's GPU, in MHz; ranks without one have none."""
+    return [rank.sm_mhz for rank in ranks if rank.sm_mhz is not None]
+
+
 def memory(held: Sequence[int]) -> str:
     """Peaks in one unit: 1.92+1.21 GB; of many ranks the least and the most; empty without a GPU."""
     if not held:
@@ -73,24 +78,24 @@ def unexpected(results: Results) -> dict[str, list[str]]:
     return reasons
 
 
-# What helps a GPU whose clock is held back, by the kind of reason.
-REMEDIES: dict[Kind, str] = {
-    "heat": "look at its fans and at what is near it",
-    "power": "raise its power limit (`nvidia-smi -pl`), or compare only runs with the same one",
-    "supply": "look at the host's power supply, which asked for that",
+# What slows a GPU by lowering its clock, and what helps, by the kind of reason.
+SLOWED_BY: dict[Kind, tuple[str, str]] = {
+    "heat": ("heat", "look at its fans and at what is near it"),
+    "power": ("a power cap", "raise the limit (`nvidia-smi -pl`), or compare only runs at the same power limit"),
+    "supply": ("a power brake", "look at the host's power supply, which asked for that"),
 }
 
 
 def slowed(trials: Sequence[TrialResult]) -> str:
-    """That heat or power held back a GPU: the rank and the trial where this was worst, and what to do; empty: none."""
+    """That heat or power slowed a GPU: the rank and the trial where this was worst, and what to do; empty: none."""
     worst = [(held, trial.name) for trial in trials if (held := worst_held_back(counted(trial.repeats)))]
     if not worst:
         return ""
     held, name = max(worst, key=lambda each: each[0].part)
-    clock = f", median clock {held.sm_mhz:.0f} MHz" if held.sm_mhz is not None else ""
-    where = f"rank {held.rank}" + (f" of {name}" if len(trials) > 1 else "")
-    finding = f"the GPU of {where} was held back {held.part:.0%} of the time ({printable(held.why)}{clock})"
-    return f"{finding}, so its steps may take longer than they could: {REMEDIES[held.kind]}"
+    cause, remedy = SLOWED_BY[held.kind]
+    where = f", worst in {name}" if len(trials) > 1 else ""
+    clock = f" (median clock {held.sm_mhz:.0f} MHz)" if held.sm_mhz is not None else ""
+    return f"{cause} slowed rank {held.rank}'s GPU for {held.part:.0%} of the time{where}{clock}: {remedy}"
 
 
 def _waited_for(rank: RankResult) -> str:
@@ -105,12 +110,16 @@ def _delays(rank: RankResult) -> str:
     return f"{rank.bottleneck_fired}× {seconds(rank.bottleneck_s)}" if rank.bottleneck_fired else NOTHING
 
 
+def _peak(held: int | None) -> str:
+    return NOTHING if held is None else memory([held])  # with as many digits as the others of its column
+
+
 def _number(value: int | None) -> str:
     return NOTHING if value is None else str(value)
 
 
 def held_back(rank: RankResult) -> str:
-    """Why its GPU's clock was lower than it might be, and in what part of the time, as in "heat 40%, power cap 12%"."""
+    """Why the driver lowered its GPU's clock, and for what part of the time, as in "heat 40%, power cap 12%"."""
     reasons = sorted(rank.held_back.items(), key=lambda reason: -reason[1])
     return ", ".join(f"{printable(why)} {percent(part)}" for why, part in reasons) or NOTHING
 
@@ -141,6 +150,34 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
         about="In how many operations it arrived last; empty like wait.",
     ),
     Column(
+        "gpu mem.",
+        lambda rank: _peak(rank.peak_gpu_bytes),
+        about="The most GPU memory that its tensors took, 1 GB being 2^30 bytes; empty without a GPU.",
+    ),
+    Column(
+        "reserved",
+        lambda rank: _peak(rank.peak_gpu_reserved_bytes),
+        about="The most GPU memory that torch held for its tensors, used or not; empty without a GPU.",
+    ),
+    Column("MHz", lambda rank: digits(rank.sm_mhz), about="The median clock of its GPU; empty if it is not reported."),
+    Column("TFLOP/s", lambda rank: digits(rank.tflops), about="10^12 operations a second; empty if none are counted."),
+    Column(
+        "MFU %",
+        lambda rank: NOTHING if rank.mfu is None else f"{100 * rank.mfu:.1f}",
+        about="TFLOP/s in percent of what its GPU can do in that precision; empty where this peak is not known.",
+    ),
+    Column(
+        "J/step",
+        lambda rank: digits(rank.joules_a_step),
+        about="Energy of its GPU per step, in joules; empty if the driver does not report it.",
+    ),
+    Column(
+        "held back",
+        held_back,
+        left=True,
+        about="Why the driver lowered its GPU's clock, and for what part of the time; empty if it never did.",
+    ),
+    Column(
         "operations",
         lambda rank: _number(rank.collectives),
         about="How many collectives it took part in; empty for one process.",
@@ -163,30 +200,6 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     ),
     Column("sent", lambda rank: size(rank.bytes), about="The bytes of all its collectives; empty for one process."),
     Column("delays", _delays, about="How often delays fired on it, and how long they took; empty if none did."),
-    Column(
-        "gpu mem.",
-        lambda rank: size(rank.peak_gpu_bytes),
-        about="The most GPU memory that its tensors took; empty without a GPU.",
-    ),
-    Column(
-        "reserved",
-        lambda rank: size(rank.peak_gpu_reserved_bytes),
-        about="The most GPU memory that torch held for its tensors, used or not; empty without a GPU.",
-    ),
-    Column("MHz", lambda rank: digits(rank.sm_mhz), about="The median clock of its GPU; empty if it is not reported."),
-    Column("TFLOP/s", lambda rank: digits(rank.tflops), about="10^12 operations a second; empty if none are counted."),
-    Column(
-        "MFU %",
-        lambda rank: NOTHING if rank.mfu is None else f"{100 * rank.mfu:.1f}",
-        about="TFLOP/s in percent of what its GPU can do in that precision; empty where this peak is not known.",
-    ),
-    Column("J/step", lambda rank: digits(rank.joules_a_step), about="Joules of its GPU in a step; empty like MHz."),
-    Column(
-        "held back",
-        held_back,
-        left=True,
-        about="Why its GPU's clock was lower than it might be, and in what part of the time; empty if it never was.",
-    ),
     Column("device", lambda rank: printable(rank.device), left=True, about="The device that it trained on."),
     Column("pid", lambda rank: str(rank.pid), about="Its process."),
     Column(

@@ -5,6 +5,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown, difference
+from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, TrialResult
 from ddptui.config.preset import Preset
@@ -44,6 +45,16 @@ class Row(NamedTuple):
     def is_disturbed(self) -> bool:
         """Whether its figures are of repeats that do not count by themselves: there are no others."""
         return none_counts(self.result.repeats)
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether heat or power slowed its GPUs."""
+        return is_held_back(self.result)
+
+
+def is_held_back(trial: TrialResult) -> bool:
+    """Whether heat or power held back a rank's GPU for long. Its repeats count: others would be no different."""
+    return trial.summary is not None and Caution.HELD_BACK in trial.summary.warnings
 
 
 def rows_of(results: Results, preset: Preset) -> list[Row]:
@@ -93,8 +104,8 @@ def is_stand_in(row: Row) -> bool:
 
 
 def marked(row: Row, cell: str) -> str:
-    """The cell of a figure, with a mark if what it was measured in was disturbed."""
-    return f"{cell} {DISTURBED}" if row.is_disturbed and cell != NOTHING else cell
+    """The cell of a figure, with a mark if other programs, a hand, heat or power disturbed what it was measured in."""
+    return f"{cell} {DISTURBED}" if (row.is_disturbed or row.is_held_back) and cell != NOTHING else cell
 
 
 def off_by(figure: Spread | Ratio, lowest: float, highest: float, repeats: int) -> str:

@@ -7,11 +7,12 @@ import msgspec
 
 from ddptui.analysis.counted import why_left_out
 from ddptui.analysis.results import RepeatResult, Results
+from ddptui.analysis.throttling import worst_held_back
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import ranks
 from ddptui.report.answers import answer
-from ddptui.report.columns import AT_LEAST, columns_of
+from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
 from ddptui.report.matrices import matrices
 from ddptui.report.notes import note_lines
 from ddptui.report.primitives import render as primitives
@@ -31,14 +32,21 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False, u
     the user wants seen of every preset."""
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
+    table = tables.as_text(_table(results, preset, usual), width, color=color)
     blocks = [
         paragraph(preset.title, width),
         paragraph(" ".join(answer(results, preset)), width),
-        tables.as_text(_table(results, preset, usual), width, color=color),
+        table,
         matrices(results, width),
-        note_lines(results, preset),
+        [line for line in note_lines(results, preset) if _marks_shown(line, table)],
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
+
+
+def _marks_shown(note: str, table: Sequence[str]) -> bool:
+    """False: the note is of a mark, and its column was dropped."""
+    mark = note[:1]
+    return mark not in (IN_BACKWARD, IN_SOME_STEPS) or any(mark in line for line in table)
 
 
 def markdown(results: Results, preset: Preset) -> str:
@@ -123,6 +131,9 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     "peak_gpu_reserved_bytes_least": lambda line: min(ranks.reserved_peaks(line.repeat.ranks), default=None),
     "peak_gpu_reserved_bytes_most": lambda line: max(ranks.reserved_peaks(line.repeat.ranks), default=None),
     **{f"nccl_{name}": f"repeat.nccl.{name}" for name in ("version", "implementation", "channels")},
+    "sm_mhz_least": lambda line: min(ranks.clocks(line.repeat.ranks), default=None),
+    "held_back_by": lambda line: value_at(worst_held_back([line.repeat]), "kind"),
+    "held_back_part": lambda line: value_at(worst_held_back([line.repeat]), "part"),
 }
 
 

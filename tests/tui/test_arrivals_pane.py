@@ -39,6 +39,13 @@ def test_bars_show_who_waited_for_whom() -> None:
     ]
 
 
+def test_long_waits_are_in_seconds() -> None:
+    late = LATE._replace(lateness=[1000 * ms for ms in LATE.lateness])
+    lines = text_of(pane(ArrivalsSummary(4, [PROMPT, late], 1)), 70, 9)
+    assert lines[4] == "How late, step by step (█ 10 s)"
+    assert lines[6].endswith("median 7.5 s")
+
+
 def test_a_delay_that_was_put_in_is_not_drawn_as_work() -> None:
     found = pane(ArrivalsSummary(4, [PROMPT, LATE._replace(delay=10.0)], 1))
     lines = text_of(found, 70, 9)

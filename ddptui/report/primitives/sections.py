@@ -22,7 +22,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.primitives import Cadence
 from ddptui.config.trial import Trial
-from ddptui.report import nccl
+from ddptui.report import gpus, nccl
 from ddptui.report.notes import damage, missing_repeats
 from ddptui.report.primitives import grid, tables
 from ddptui.report.primitives.meaning import how_long, why
@@ -98,6 +98,8 @@ Block = Heading | Notes | Drawing | Plot | Table
 def blocks(results: Results, preset: Preset) -> Iterator[Block]:
     """The blocks, trial by trial, and at the end what went wrong."""
     trials = {trial.name: trial for trial in preset.trials}
+    if machine := gpus.machine(results):
+        yield Notes([machine])
     for result in results.trials:
         if result.primitives:
             launch = combined(result.primitives)

@@ -15,6 +15,7 @@ from ddptui.text.units import NOTHING, US_IN_S, bandwidth, digits, duration, per
 
 MARK = "¹"
 OF_PEAK = "of peak"
+ALGORITHM = "gloo's algorithm"
 NEAR = 0.15  # as near as a model should come to what was measured
 
 Source = (
@@ -254,11 +255,11 @@ MODEL_COLUMNS: tuple[Column[Modeled], ...] = (
         about="How far the textbook's formula is off, from the lowest to the highest; + means that it says too much.",
     ),
     Column(
-        "algorithm",
+        ALGORITHM,
         lambda row: theory_of(row.fit.key).algorithm,
         60,
         left=True,
-        about="The algorithm that the formula is of, as gloo uses it.",
+        about="The algorithm that the formula is of: gloo's, by its sources. Another backend may use another one.",
     ),
     Column(
         "textbook formula",

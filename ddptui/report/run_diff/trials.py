@@ -7,15 +7,16 @@ from typing import Literal
 from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.effect import off
 from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
-from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, median_figure, median_of
+from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, is_held_back, median_figure, median_of
 from ddptui.report.run_diff.pairs import ABOUT_TRIAL, ALIKE, RANGE, Pair, doubt, train_times
 from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, value_at
-from ddptui.text.units import NOTHING
+from ddptui.text.units import NOTHING, digits
 from ddptui.text.words import listed, sentence
 
 MOST_NAMED = 3  # trials in a clause
 SPOILT = f"{DISTURBED} every repeat was disturbed by other programs, or changed by hand"
+SLOWED = f"{DISTURBED} heat or power slowed a GPU"
 
 
 def answer(both: Sequence[Pair]) -> str:
@@ -59,7 +60,8 @@ def notes(both: Sequence[Pair]) -> list[str]:
     """How to read the table."""
     ranged = any(_range(pair) != NOTHING for pair in both)
     spoilt = any(none_counts(trial.repeats) for pair in both for trial in pair)
-    return [RANGE] * ranged + [SPOILT] * spoilt
+    slowed = any(is_held_back(trial) for pair in both for trial in pair)
+    return [RANGE] * ranged + [SPOILT] * spoilt + [SLOWED] * slowed
 
 
 def _verdict(pair: Pair) -> str:
@@ -72,7 +74,8 @@ def _verdict(pair: Pair) -> str:
 def _train(trial: TrialResult) -> str:
     if trial.summary is None:
         return status_of(trial) or "not reached"
-    return f"{trial.summary.train_time_s.median:.2f}" + f" {DISTURBED}" * none_counts(trial.repeats)
+    is_marked = none_counts(trial.repeats) or is_held_back(trial)
+    return f"{trial.summary.train_time_s.median:.2f}" + f" {DISTURBED}" * is_marked
 
 
 def _ratio(pair: Pair) -> str:
@@ -88,6 +91,15 @@ def _range(pair: Pair) -> str:
 def _both(name: str, form: str) -> Callable[[Pair], str]:
     """A median over the repeats in both runs, A's first."""
     return lambda pair: _change(*(median_of(trial, MEDIANS[name], form) for trial in pair))
+
+
+def _in_digits(name: str) -> Callable[[Pair], str]:
+    """The same with three digits, for figures of any size."""
+    return lambda pair: _change(*(digits(median_figure(trial, MEDIANS[name])) for trial in pair))
+
+
+def _mfu(pair: Pair) -> str:
+    return _change(*(median_of(trial, lambda repeat: repeat.mfu and 100 * repeat.mfu, ".1f") for trial in pair))
 
 
 def _change(a: str, b: str) -> str:
@@ -117,19 +129,19 @@ COLUMNS: tuple[Column[Pair], ...] = (
         about="Faster or slower, if every repeat of B was, and by more than chance; else no difference is seen, or what"
         " prevents a comparison.",
     ),
-    Column("wait ms", _both("wait_ms", ".2f"), 92, about="Waiting a step in A → in B, as in each run's own table."),
-    Column("transfer ms", _both("transfer_ms", ".2f"), 91, about="Transfer a step in A → in B."),
+    Column("wait ms", _both("wait_ms", ".2f"), 90, about="Waiting a step in A → in B, as in each run's own table."),
+    Column("transfer ms", _both("transfer_ms", ".2f"), 89, about="Transfer a step in A → in B."),
     Column(
         "waits for",
         lambda pair: _change(culprit_of(pair.a), culprit_of(pair.b)),
-        93,
+        91,
         left=True,
         about="The rank that all others waited for in A → in B, and in which phase it was late.",
     ),
-    Column("loss", _both("loss", ".3f"), 90, about="The loss at the end in A → in B, the median over repeats."),
-    Column("TFLOP/s", _both("tflops", ".1f"), 88, about="TFLOP/s a rank in A → in B, as in each run's own table."),
-    Column("MFU", _both("mfu", ".1%"), 89, about="The MFU of all GPUs in A → in B, as in each run's own table."),
-    Column("J/step", _both("joules_a_step", ".1f"), 87, about="Joules a step of all GPUs in A → in B."),
+    Column("loss", _both("loss", ".3f"), 88, about="The loss at the end in A → in B, the median over repeats."),
+    Column("MFU %", _mfu, 94, about="The MFU of all GPUs in A → in B, as in each run's own table."),
+    Column("TFLOP/s", _in_digits("tflops"), 93, about="TFLOP/s a rank in A → in B, as in each run's own table."),
+    Column("J/step", _in_digits("joules_a_step"), 92, about="Joules per step, all GPUs together, in A → in B."),
 )
 
 

@@ -7,7 +7,7 @@ from ddptui.analysis.waits import AlignedStep
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, typical_lateness
 from ddptui.live.timeline import Run, cell_of, last_steps, row, runs, telling_ranks, window
 from ddptui.text.drawing import GLYPHS, Line, Span, axis, bar, legend, wrap
-from ddptui.text.units import MS
+from ddptui.text.units import MS, MS_PER_S, seconds
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.wire.phases import BETWEEN, PHASES
@@ -82,11 +82,11 @@ class Arrivals(Canvas):
     def _strip_chart(self, ranks: Sequence[RankArrivals], cells: int, width: int) -> list[Line]:
         """Return a heading and a line per rank, with a cell per step."""
         largest = max((late for rank in ranks for late in rank.lateness[-cells:]), default=0.0) or 1.0
-        lines: list[Line] = [[(f"How late, step by step (█ {largest:.3g} ms)", "muted")]]
+        lines: list[Line] = [[(f"How late, step by step (█ {seconds(largest / MS_PER_S)})", "muted")]]
         for rank in ranks:
             text = "".join(EIGHTHS[round(late / largest * 8)] for late in rank.lateness[-cells:])
             kind = "culprit" if self._mark(rank.rank) else "wait"
-            typical = f" median {typical_lateness(rank):.3g} ms" if width >= ROOM_FOR_WORDS else ""
+            typical = f" median {seconds(typical_lateness(rank) / MS_PER_S)}" if width >= ROOM_FOR_WORDS else ""
             lines.append([*self._label(rank.rank, width), (text.ljust(cells), kind), (typical, "muted")])
         return lines
 

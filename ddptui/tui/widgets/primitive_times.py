@@ -21,7 +21,7 @@ from ddptui.tui.widgets.canvas import Canvas
 from ddptui.tui.widgets.tables import FittedTable
 
 NETWORK_OPERATIONS = ("isend_irecv", "send_recv", "local_sum")  # the textbook's figures derive from their times
-SHOWN_ELSEWHERE = ("operation", "left out", "algorithm", "textbook formula")  # columns of the table of models
+SHOWN_ELSEWHERE = ("operation", "left out", tables.ALGORITHM, "textbook formula")  # columns of the table of models
 UNEVEN = f"{tables.MARK} its calls differ much among each other"
 
 

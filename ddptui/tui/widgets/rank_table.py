@@ -113,8 +113,8 @@ COLUMNS = (
         "state",
         24,
         99,
-        lambda row: f"{row.state}{' ◀ late' if row.is_culprit else ''}",
-        "What it does now; ◀ late: the others wait for it.",
+        lambda row: f"{row.state}{' ◀ culprit' if row.is_culprit else ''}",
+        "What it does now; ◀ culprit: the others wait for it.",
     ),
     Column(
         "progress",

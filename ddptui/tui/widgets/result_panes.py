@@ -9,6 +9,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.notes import in_short
 from ddptui.text.words import printable
+from ddptui.tui.keys import name_of
 from ddptui.tui.widgets.comparison import Comparison, Verdict
 from ddptui.tui.widgets.tables import RankDetail
 from ddptui.tui.widgets.time_bars import TimeBars
@@ -22,7 +23,7 @@ PANES = {
     "waits": "Who waits for whom",
 }
 SHORT = {"bars": "Time", "verdict": "Words", "waits": "Waits"}
-TURNS = {False: "d: difference to the baseline", True: "d: whole times"}
+TURNS = {False: "difference to the baseline", True: "whole times"}
 BORDER = 2  # lines
 TABLE_PART, RANKS_PART = 0.4, 0.3  # of the lines, at most, where all panes show
 BESIDE_PART = 0.5  # of the lines, at least, for the pane beside the table
@@ -41,7 +42,7 @@ class ResultPanes(Container):
     def on_mount(self) -> None:
         for pane in PANES:
             self.pane(pane).border_title = _title(pane)
-        self.query_one(TimeBars).border_subtitle = TURNS[False]
+        self._name_turn()
 
     def pane(self, name: str) -> Widget:
         """Return the pane with this name, a key of PANES."""
@@ -63,8 +64,13 @@ class ResultPanes(Container):
         bars = self.query_one(TimeBars)
         bars.turn()
         bars.border_title = f"{_title('bars')}{', against the baseline' * bars.shows_differences}"
-        bars.border_subtitle = TURNS[bars.shows_differences]
+        self._name_turn()
         self.make_room()
+
+    def _name_turn(self) -> None:
+        """Name the key that turns the bars, and what they show then."""
+        bars = self.query_one(TimeBars)
+        bars.border_subtitle = f"{name_of('figure', self.app)}: {TURNS[bars.shows_differences]}"
 
     def choose(self, chosen: str) -> None:
         """Show a pane where there is no room for all."""

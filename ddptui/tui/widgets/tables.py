@@ -1,14 +1,17 @@
 """Tables whose rows are chosen whole: the base, and those of trials, of runs, and of a trial's ranks."""
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.console import JustifyMethod
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.strip import Strip
 from textual.widgets import DataTable
 
 from ddptui.analysis.results import TrialResult
@@ -75,6 +78,26 @@ class LabTable(DataTable[Text]):
     def _show_subtitle(self) -> None:
         more = "← → more" if self.max_scroll_x > 0 else ""
         self.border_subtitle = Content("   ".join(filter(None, [self._said, more])))
+
+    def action_cursor_right(self) -> None:
+        """Scroll to the next column; within a column that is wider than the room, by the room."""
+        at, (begins, room) = self.scroll_offset.x, self._stops()
+        self.scroll_to(min([begin for begin in begins if begin > at] + [at + room]), animate=False)
+
+    def action_cursor_left(self) -> None:
+        """Scroll to the column before, likewise."""
+        at, (begins, room) = self.scroll_offset.x, self._stops()
+        self.scroll_to(max([begin for begin in begins if begin < at] + [at - room]), animate=False)
+
+    def _stops(self) -> tuple[list[int], int]:
+        """How far to scroll until each column follows the first one; and how many cells there are beside that."""
+        (_, fixed), *others = self._spans() or [(0, 0)]
+        return [begin - fixed for begin, _ in others], max(1, self.size.width - fixed)
+
+    def _spans(self) -> list[tuple[int, int]]:
+        """Where each column begins and ends, in cells from the left of the first; the first stays in sight."""
+        ends = [*accumulate(column.get_render_width(self) for column in self.ordered_columns)]
+        return [*zip([0, *ends], ends, strict=False)]
 
     @property
     def wanted_lines(self) -> int:
@@ -195,7 +218,7 @@ class RunTable(LabTable):
 
 
 class RankDetail(LabTable):
-    """Shows a row for each rank of the last repeat of a trial."""
+    """Shows a row for each rank of the last repeat of a trial, and only whole columns: of a figure, a part deceives."""
 
     DEFAULT_CSS = "RankDetail { scrollbar-size-horizontal: 0; }"  # it would hide a rank where there are two
 
@@ -206,3 +229,18 @@ class RankDetail(LabTable):
         columns = telling(fill(RANK_COLUMNS, ranks))
         self.fill(columns, [str(rank.rank) for rank in ranks])
         self.say(f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended")
+
+    def render_line(self, y: int) -> Strip:
+        strip = super().render_line(y)
+        for begin, end in self._cut_columns():
+            hidden = [Segment(" " * segment.cell_length, segment.style) for segment in strip.crop(begin, end)]
+            strip = Strip.join([strip.crop(0, begin), Strip(hidden), strip.crop(end)])
+        return strip
+
+    def _cut_columns(self) -> list[tuple[int, int]]:
+        """Where parts of columns are in sight that would fit whole, in cells from the left of the table."""
+        (_, fixed), *others = self._spans() or [(0, 0)]
+        width, x = self.size.width, self.scroll_offset.x
+        moved = [(begin - x, end - x) for begin, end in others if end - begin <= width - fixed]
+        in_sight = [(max(begin, fixed), min(end, width), end - begin) for begin, end in moved]
+        return [(begin, end) for begin, end, whole in in_sight if 0 < end - begin < whole]

@@ -179,7 +179,7 @@ def test_the_table_says_how_far_off_waits_may_be_and_why_some_are_withheld() -> 
     preset = preset_of({"trial": [{"name": "a"}]})
     given = table.text(results_for(preset, heard(0.05)), preset, 200)
     assert " ±0." in given
-    assert "wait ms ±: how far the ranks' clocks may put it off" in given
+    assert "wait ms ±: the error from the ranks' clocks, which transfer ms has, too" in given
     withheld = table.text(results_for(preset, heard(4.0)), preset, 200)
     assert "±0." not in withheld.split("\n\n")[1]
     assert "a: the clock error (±4" in withheld

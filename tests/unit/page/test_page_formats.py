@@ -195,6 +195,6 @@ def test_what_gpus_did_is_in_the_tables_and_the_notes_of_a_page(page: str) -> No
     headers = {re.sub(r"<.*?>", "", header).strip() for header in re.findall(r"<th.*?>(.*?)</th>", on_them, re.DOTALL)}
     assert headers >= {*OF_GPUS, "MHz", "held back"}
     assert "power cap 40%, heat 2%" in on_them
-    assert "(ProcessGroupNCCL), P2P/CUMEM, mostly ring with protocol Simple" in on_them
-    assert "was held back 40% of the time" in on_them
+    assert "(ProcessGroupNCCL), transport P2P/CUMEM, 24 channels, mostly ring with protocol Simple" in on_them
+    assert "GPU for 40% of the time" in on_them
     assert not [word for word in (*OF_GPUS, "held back", "ProcessGroupNCCL") if word in page]

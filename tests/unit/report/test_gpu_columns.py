@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from ddptui.analysis.cautions import Caution
+from ddptui.analysis.counted import why_not
 from ddptui.analysis.results import Results
 from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
@@ -14,6 +15,8 @@ from ddptui.report.columns import columns_of
 from ddptui.report.rows import rows_of
 from ddptui.report.run_diff import comparison
 from ddptui.report.run_diff.render import rows
+from ddptui.report.run_diff.render import text as as_compared
+from ddptui.report.run_diff.trials import SLOWED
 from ddptui.report.table import as_csv, as_json, markdown, text
 from ddptui.text.tables import telling
 from tests.support.builders import journal, results_for, two_trials
@@ -28,6 +31,15 @@ def ran() -> tuple[Results, Preset]:
     return results_for(preset, journal("a"), journal("b")), preset
 
 
+def unslowed(results: Results) -> Results:
+    """The same, as if neither heat nor power had slowed a GPU."""
+    calm = [trial.summary and msgspec.structs.replace(trial.summary, warnings=[]) for trial in results.trials]
+    trials = [
+        msgspec.structs.replace(trial, summary=summary) for trial, summary in zip(results.trials, calm, strict=True)
+    ]
+    return msgspec.structs.replace(results, trials=trials)
+
+
 def cells(results: Results, preset: Preset) -> dict[str, str]:
     """The first trial's cells, by key."""
     return {column.key: column.cells[0] for column in telling(columns_of(rows_of(results, preset)))}
@@ -40,7 +52,7 @@ def test_without_gpus_there_is_no_column_of_them() -> None:
 
 def test_each_figure_has_a_column_with_a_meaning() -> None:
     results, preset = ran()
-    shown = cells(on_gpus(results), preset)
+    shown = cells(unslowed(on_gpus(results)), preset)
     assert {key: shown[key] for key in OF_GPUS} == {
         "memory": "4.00+2.50 GB",
         "reserved": "5.25+3.00 GB",
@@ -60,9 +72,15 @@ def test_a_figure_that_no_trial_has_takes_no_room(missing: str) -> None:
 
 def test_of_what_was_disturbed_the_figures_are_marked() -> None:
     results, preset = ran()
-    disturbed = on_gpus(results, warnings=[Caution.OTHER_LOAD])
-    shown = cells(disturbed, preset)
-    assert (shown["tflops"], shown["mfu"], shown["energy"]) == ("313 ⚠", "31.6 ⚠", "12.5 ⚠")
+    for disturbed in (unslowed(on_gpus(results, warnings=[Caution.OTHER_LOAD])), on_gpus(results)):
+        shown = cells(disturbed, preset)
+        assert (shown["tflops"], shown["mfu"], shown["energy"]) == ("313 ⚠", "31.6 ⚠", "12.5 ⚠")
+        assert shown["train"].endswith(" ⚠")
+
+
+def test_a_gpu_that_was_slowed_leaves_no_repeat_out() -> None:
+    results, _ = ran()
+    assert not any(why_not(repeat) for trial in on_gpus(results).trials for repeat in trial.repeats)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +108,10 @@ def test_csv_and_json_have_them_in_full() -> None:
     }  # fmt: skip
     held = line["peak_gpu_reserved_bytes_least"], line["peak_gpu_reserved_bytes_most"]
     assert held == (str(3 * GB), str(21 * GB // 4))
+    slowed = {name: line[name] for name in ("sm_mhz_least", "held_back_by", "held_back_part")}
+    assert slowed == {"sm_mhz_least": "1410.0", "held_back_by": "power", "held_back_part": "0.4"}
     without, *_ = csv.DictReader(io.StringIO(as_csv(results, preset)))
-    assert {without[name] for name in ("tflops", "mfu", "nccl_version", "peak_gpu_reserved_bytes_most")} == {""}
+    assert {without[name] for name in ("tflops", "mfu", "nccl_version", "sm_mhz_least", "held_back_part")} == {""}
     repeat = msgspec.json.decode(as_json(on_gpus(results), preset))["trials"][0]["repeats"][0]
     assert (repeat["mfu"], repeat["nccl"]["transports"]) == (0.3165, ["P2P/CUMEM"])
 
@@ -100,7 +120,27 @@ def test_two_runs_are_compared_by_them() -> None:
     results, _ = ran()
     compared = comparison(on_gpus(results), on_gpus(results, tflops=350.0, mfu=0.354, joules_a_step=9.0))
     shown = {column.header: column.cells[0] for column in telling(compared.table.columns)}
-    assert (shown["TFLOP/s"], shown["MFU"], shown["J/step"]) == ("313.0 → 350.0", "31.6% → 35.4%", "12.5 → 9.0")
+    assert (shown["TFLOP/s"], shown["MFU %"], shown["J/step"]) == ("313 → 350", "31.6 → 35.4", "12.5 → 9.00")
     assert (rows(compared)[0]["a_mfu"], rows(compared)[0]["b_joules_a_step"]) == (0.3165, 9.0)
     headers = {column.header for column in telling(comparison(results, results).table.columns)}
-    assert not headers & {"TFLOP/s", "MFU", "J/step"}
+    assert not headers & {"TFLOP/s", "MFU %", "J/step"}
+
+
+def test_the_run_whose_gpu_was_slowed_is_marked_beside_the_other() -> None:
+    results, _ = ran()
+    slowed = on_gpus(results)
+    compared = comparison(slowed, unslowed(slowed))
+    shown = {column.header: column.cells[0] for column in telling(compared.table.columns)}
+    assert (shown["A train s"][-2:], SLOWED in compared.notes) == (" ⚠", True)
+    assert "⚠" not in shown["B train s"]
+    assert SLOWED not in comparison(results, results).notes
+
+
+def test_a_wider_comparison_shows_no_fewer_of_them() -> None:
+    results, _ = ran()
+    compared = comparison(on_gpus(results), on_gpus(results, tflops=250.0, mfu=0.25, joules_a_step=15.5))
+    shown = [header_of(as_compared(compared, width)) for width in range(80, 200)]
+    numbers = [[name in header for name in ("MFU %", "TFLOP/s", "J/step")] for header in shown]
+    assert all(known == sorted(known, reverse=True) for known in numbers)
+    assert numbers == sorted(numbers)
+    assert numbers[0] != numbers[-1] == [True, True, True]

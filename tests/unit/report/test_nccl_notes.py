@@ -27,18 +27,18 @@ WHY = "the ranks are on GPUs"
         ({"channels": 1}, "NCCL 2.28.9 (ProcessGroupNCCL), 1 channel"),
         (
             {"channels": 24, "transports": ["P2P/CUMEM"], "algorithms": ["RING/SIMPLE"]},
-            "NCCL 2.28.9 (ProcessGroupNCCL), P2P/CUMEM, ring with protocol Simple, 24 channels",
+            "NCCL 2.28.9 (ProcessGroupNCCL), transport P2P/CUMEM, 24 channels, ring with protocol Simple",
         ),
         (
             {"transports": ["NET/IB/GDRDMA", "P2P/CUMEM"], "algorithms": ["NVLS/SIMPLE", "TREE/LL128", "SYMMETRIC"]},
-            "NCCL 2.28.9 (ProcessGroupNCCL), NET/IB/GDRDMA and P2P/CUMEM, "
+            "NCCL 2.28.9 (ProcessGroupNCCL), transports NET/IB/GDRDMA and P2P/CUMEM, "
             "mostly NVLS with protocol Simple, else tree with protocol LL128 and symmetric kernels",
         ),
         (
             {"transports": [f"T{number}" for number in range(9)]},
-            "NCCL 2.28.9 (ProcessGroupNCCL), T0, T1, T2 and 6 more",
+            "NCCL 2.28.9 (ProcessGroupNCCL), transports T0, T1, T2 and 6 more",
         ),
-        ({"version": "\x1b[2J", "transports": ["\x07"]}, "NCCL \\x1b[2J (ProcessGroupNCCL), \\x07"),
+        ({"version": "\x1b[2J", "transports": ["\x07"]}, "NCCL \\x1b[2J (ProcessGroupNCCL), transport \\x07"),
     ],
 )
 def test_what_is_known_of_nccl_is_one_clause(fields: dict[str, Any], shown: str) -> None:
@@ -94,36 +94,55 @@ def test_under_the_newer_implementation_comm_hooks_wait(strategy: str, implement
 def test_without_gpus_nothing_is_said() -> None:
     preset = preset_of({"repeats": 1, "trial": [{"name": "a", "strategy": "ddp_bf16"}]})
     lines = note_lines(results_for(preset, journal("a")), preset)
-    assert not any("nccl" in line.lower() or "held back" in line for line in lines)
+    assert not any("nccl" in line.lower() or "GPU" in line for line in lines)
 
 
 def cautions_of(results: Results, preset: Preset) -> list[str]:
-    return [line for line in note_lines(results, preset) if "held back" in line]
+    return [line for line in note_lines(results, preset) if "GPU" in line and "caution" in line]
 
 
 def test_a_gpu_that_is_held_back_is_named_with_the_reason_and_what_to_do() -> None:
     results, preset = run_of(NCCL)
     assert cautions_of(on_gpus(results), preset) == [
-        "caution, a: the GPU of rank 0 was held back 40% of the time (power cap, median clock 1410 MHz), so its steps "
-        "may take longer than they could: raise its power limit (`nvidia-smi -pl`), or compare only runs with the same "
-        "one"
+        "caution, a: a power cap slowed rank 0's GPU for 40% of the time (median clock 1410 MHz): raise the limit "
+        "(`nvidia-smi -pl`), or compare only runs at the same power limit"
     ]
 
 
-def test_of_several_trials_the_worst_is_named() -> None:
+@pytest.mark.parametrize(
+    ("why", "cause", "remedy"),
+    [
+        ("heat", "heat", "look at its fans and at what is near it"),
+        ("heat (hardware)", "heat", "look at its fans and at what is near it"),
+        ("power brake", "a power brake", "look at the host's power supply, which asked for that"),
+    ],
+)
+def test_of_several_trials_the_worst_is_named(why: str, cause: str, remedy: str) -> None:
     results, preset = run_of(NCCL, NCCL)
     made = on_gpus(results)
     a, b = made.trials
-    hot = [replace(rank, held_back={"heat": 0.8}, sm_mhz=None) for rank in b.repeats[0].ranks]
+    hot = [replace(rank, held_back={why: 0.8}, sm_mhz=None) for rank in b.repeats[0].ranks]
     b = replace(b, repeats=[replace(b.repeats[0], ranks=hot)])
     [line] = cautions_of(replace(made, trials=[a, b]), preset)
-    assert line.startswith("caution, all trials: the GPU of rank 0 of b was held back 80% of the time (heat), so ")
-    assert line.endswith("look at its fans and at what is near it")
+    assert line == f"caution, all trials: {cause} slowed rank 0's GPU for 80% of the time, worst in b: {remedy}"
 
 
 def test_the_caution_stands_with_its_trial() -> None:
     results, preset = run_of(NCCL)
-    assert any("held back" in line for line in in_words(on_gpus(results), preset, "a").chosen)
+    assert any("a power cap slowed" in line for line in in_words(on_gpus(results), preset, "a").chosen)
+
+
+def test_the_mark_of_what_was_slowed_is_explained() -> None:
+    results, preset = run_of(NCCL)
+    note = "⚠ disturbed: a note on the trial names the cause"
+    assert note in note_lines(on_gpus(results), preset)
+    assert note not in note_lines(results, preset)
+
+
+def test_ranges_of_nvtx_are_said_of_the_trials_that_had_them() -> None:
+    words = "ranges of NVTX were open, which takes time"
+    assert f"a, b: {words}" in note_lines(*run_of(NCCL, NCCL, nvtx=True))
+    assert not any(words in line for line in note_lines(*run_of(NCCL, NCCL)))
 
 
 def test_a_caution_without_its_figures_still_advises() -> None:

@@ -446,3 +446,11 @@ def test_a_damaged_journal_is_noted_below_the_tables() -> None:
     ):
         assert note not in intact
         assert f"caution: {note}" in shown
+
+
+def test_the_gpus_are_named_above_the_trials() -> None:
+    results, preset = on_gpus({"gpus": ["T4", "T4"], "gpu_links": ["PHB: 0-1"], "gpu_driver": "580.65.06"})
+    line = "GPUs of the console's host: 2 × T4; PHB: 0-1; driver 580.65.06"
+    assert f"- {line}\n\n### a: " in markdown(results, preset)
+    assert line in text(results, preset, 100)
+    assert "GPUs of" not in markdown(*ran())

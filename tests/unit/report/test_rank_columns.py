@@ -43,7 +43,7 @@ def test_what_a_gpu_did_has_columns_where_a_rank_tells_of_it() -> None:
         joules_a_step=8.256,
     )
     figures = {
-        "reserved": "2 GB",
+        "reserved": "2.00 GB",
         "TFLOP/s": "312",
         "MFU %": "31.6",
         "MHz": "1410",

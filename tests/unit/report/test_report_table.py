@@ -401,7 +401,10 @@ def test_ddp_has_no_aggregation_of_its_own() -> None:
     preset = preset_of({"trial": [{"name": "a", "strategy": "ddp"}, {"name": "b"}]})
     results = results_for(preset, journal("a"), journal("b"))
     assert cells_of(markdown(results, preset), "a")["aggr. ms"] == "²"
-    assert any(note.startswith("² torch DDP aggregates while backward runs") for note in note_lines(results, preset))
+    explained = "² torch DDP aggregates while backward runs"
+    assert any(note.startswith(explained) for note in note_lines(results, preset))
+    assert explained in text(results, preset, 300)
+    assert explained not in text(results, preset, 30)  # no column shows the mark
 
 
 def test_an_average_of_every_few_steps_has_no_time_in_the_median_step() -> None:

@@ -1,0 +1,37 @@
+"""The GPUs that a run had at hand, in a line."""
+
+from collections import Counter
+from typing import Any
+
+from ddptui.analysis.results import Results
+from ddptui.text.drawing import shorten
+from ddptui.text.words import listed, printable
+
+LONGEST = 60  # characters of a name
+MOST_NAMED = 3  # kinds of GPUs, or of connections
+
+
+def machine(results: Results) -> str:
+    """As in "GPUs of the console's host: 2 × NVIDIA H100 80GB HBM3, 80 GB; NV18: 0-1; driver 580.65.06"; empty if no
+    rank was on a GPU, or the environment names none. The environment may hold anything."""
+    names = Counter(_texts(results.environment.get("gpus")))
+    if not names or not _on_gpus(results):
+        return ""
+    kinds = [f"{number} × {name}" for name, number in names.items()]
+    links = _texts(results.environment.get("gpu_links"))
+    driver = [f"driver {version}" for version in _texts([results.environment.get("gpu_driver")])]
+    parts = [listed(kinds, MOST_NAMED), *([listed(links, MOST_NAMED)] if links else []), *driver]
+    return f"GPUs of the console's host: {'; '.join(parts)}"
+
+
+def _texts(entries: Any) -> list[str]:
+    """Those of a list that are texts, safe to print; of anything else none."""
+    texts = [entry for entry in entries if isinstance(entry, str) and entry] if isinstance(entries, list) else []
+    return [shorten(printable(text[:LONGEST]), LONGEST) for text in texts]
+
+
+def _on_gpus(results: Results) -> bool:
+    repeats = (repeat for trial in results.trials for repeat in trial.repeats)
+    launches = (launch for trial in results.trials for launch in trial.primitives)
+    on_cuda = (rank.device.startswith("cuda") for repeat in repeats for rank in repeat.ranks)
+    return any(on_cuda) or any(launch.backend == "nccl" for launch in launches)
