@@ -35,7 +35,7 @@ test-older:
 	@$(MAKE) --no-print-directory $(OLDER)/installed || echo 'test-older: not run: $(OLDER_TORCH) cannot be installed'
 	@test ! -e $(OLDER)/installed || $(OLDER)/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not rare" $(ON_OLDER)
 
-# What `ddptui doctor --gpu-report` checks, as tests. Skipped without a GPU; some ten minutes with one.
+# What `ddptui doctor --gpu-report` checks, as tests. Skipped without a GPU; an estimated ten minutes with one.
 test-gpu: .venv/installed
 	$(BIN)/python -m pytest tests/gpu
 

@@ -27,7 +27,7 @@ class Evidence(NamedTuple):
     waits_hidden: bool = False  # the clocks may be further apart than the ranks waited
     spread: float = 0.0  # of the repeats' train times, as a part of their median
     threads_a_core: float = 0.0  # of all ranks on this host's CPU
-    held_back: float = 0.0  # the largest part of the time in which heat or power held back a rank's GPU
+    held_back: float = 0.0  # the largest part of the time in which heat or the power supply held back a rank's GPU
 
 
 class Caution(enum.Enum):
@@ -65,8 +65,8 @@ class Caution(enum.Enum):
     )
     HELD_BACK = (
         "held_back",
-        f"heat or power held back a GPU's clock for more than {MOST_HELD_BACK:.0%} of the time, so its steps may take "
-        "longer than they could: look at its cooling and its power limit (`nvidia-smi -q -d PERFORMANCE`)",
+        f"heat or the power supply held back a GPU's clock for more than {MOST_HELD_BACK:.0%} of the time, so its steps "
+        "may take longer than they could: look at its cooling (`nvidia-smi -q -d PERFORMANCE`)",
         lambda evidence: evidence.held_back > MOST_HELD_BACK,
     )
     CLOCKS_APART = (

@@ -81,13 +81,12 @@ def unexpected(results: Results) -> dict[str, list[str]]:
 # What slows a GPU by lowering its clock, and what helps, by the kind of reason.
 SLOWED_BY: dict[Kind, tuple[str, str]] = {
     "heat": ("heat", "look at its fans and at what is near it"),
-    "power": ("a power cap", "raise the limit (`nvidia-smi -pl`), or compare only runs at the same power limit"),
     "supply": ("a power brake", "look at the host's power supply, which asked for that"),
 }
 
 
 def slowed(trials: Sequence[TrialResult]) -> str:
-    """That heat or power slowed a GPU: the rank and the trial where this was worst, and what to do; empty: none."""
+    """That heat or the power supply slowed a GPU: the rank and the trial where this was worst, and what to do; empty: none."""
     worst = [(held, trial.name) for trial in trials if (held := worst_held_back(counted(trial.repeats)))]
     if not worst:
         return ""

@@ -48,12 +48,12 @@ class Row(NamedTuple):
 
     @property
     def is_held_back(self) -> bool:
-        """Whether heat or power slowed its GPUs."""
+        """Whether heat or the power supply slowed its GPUs."""
         return is_held_back(self.result)
 
 
 def is_held_back(trial: TrialResult) -> bool:
-    """Whether heat or power held back a rank's GPU for long. Its repeats count: others would be no different."""
+    """Whether heat or the power supply held back a rank's GPU for long. Its repeats count: others would be no different."""
     return trial.summary is not None and Caution.HELD_BACK in trial.summary.warnings
 
 
@@ -104,7 +104,7 @@ def is_stand_in(row: Row) -> bool:
 
 
 def marked(row: Row, cell: str) -> str:
-    """The cell of a figure, with a mark if other programs, a hand, heat or power disturbed what it was measured in."""
+    """The cell of a figure, with a mark if other programs, a hand, heat or the power supply disturbed what it was measured in."""
     return f"{cell} {DISTURBED}" if (row.is_disturbed or row.is_held_back) and cell != NOTHING else cell
 
 

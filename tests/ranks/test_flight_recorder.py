@@ -6,8 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ import torch.distributed as dist
 from ddptui.host.folders import module_folders
 from ddptui.wire.connection import LOGS, flight_record
 from workers.instruments import flight_recorder as module
-from workers.instruments.flight_recorder import OF_NCCL, OF_OTHERS, bounded, keep, recorded
+from workers.instruments.flight_recorder import OF_NCCL, OF_OTHERS, backend_names, bounded, keep, recorded
 from workers.instruments.reporter import end_process
 from workers.rank.group import leave_group
 
@@ -93,14 +94,72 @@ def test_the_backends_own_recorder_is_asked_first(
         monkeypatch.delattr(C10D, name, raising=False)
         if dump is not None:
             monkeypatch.setattr(C10D, name, lambda dump=dump: dump, raising=False)
-    record = recorded(backend)
+    record = recorded([backend])
     assert record.get("entries") == (names and [{"profiling_name": name} for name in names])
 
 
 def test_a_torch_with_a_recorder_for_each_backend_is_told_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(C10D, OF_NCCL, raising=False)
     monkeypatch.setattr(C10D, OF_OTHERS, lambda backend="gloo": record_of(f"{backend}:all_reduce"), raising=False)
-    assert recorded("nccl")["entries"] == [{"profiling_name": "nccl:all_reduce"}]
+    assert recorded(["nccl"])["entries"] == [{"profiling_name": "nccl:all_reduce"}]
+
+
+def only_nccl2(backend: str = "gloo") -> bytes:
+    """Stands for torch's after 2.14, as its FlightRecorderHookDefaultNcclTest has it."""
+    return record_of("nccl2:all_reduce") if backend == "nccl2" else EMPTY
+
+
+def only_unnamed(backend: str | None = None) -> bytes:
+    if backend is not None:
+        raise RuntimeError(f"no flight recorder for {backend}")
+    return record_of("all_reduce")
+
+
+@pytest.mark.parametrize(("dump", "name"), [(only_nccl2, "nccl2:all_reduce"), (only_unnamed, "all_reduce")])
+def test_a_recorder_is_asked_by_the_backends_own_name_then_the_groups_then_none(
+    dump: Callable[..., bytes], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(C10D, OF_NCCL, lambda: EMPTY, raising=False)
+    monkeypatch.setattr(C10D, OF_OTHERS, dump, raising=False)
+    assert recorded(["nccl2", "nccl"]).get("entries") == [{"profiling_name": name}]
+
+
+class GroupOfNccl2:
+    """Stands for a group that was made as "nccl"; with TORCH_DISTRIBUTED_DEBUG=DETAIL in a wrapper."""
+
+    _device_types = (torch.device("cpu"), torch.device("cuda"))
+
+    def __init__(self, wrapped: bool) -> None:
+        backend = SimpleNamespace(name=lambda: "nccl2")
+        self._backend = SimpleNamespace(wrapped_pg=backend, name=lambda: "wrapper") if wrapped else backend
+
+    def _get_backend(self, device: torch.device) -> Any:
+        if device.type == "cpu":
+            raise RuntimeError("No backend type associated with device type cpu")
+        return self._backend
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_backend_may_have_another_name_than_its_group(wrapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dist, "group", SimpleNamespace(WORLD=GroupOfNccl2(wrapped)))
+    monkeypatch.setattr(dist, "get_backend", lambda: "nccl")
+    assert backend_names() == ["nccl2", "nccl"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_that_of_gloo_has_the_same() -> None:
+    assert backend_names() == ["gloo"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_rank_leaves_the_record_that_its_backend_has_by_its_own_name(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(C10D, OF_NCCL, lambda: EMPTY, raising=False)
+    monkeypatch.setattr(C10D, OF_OTHERS, only_nccl2, raising=False)
+    monkeypatch.setattr(module, "backend_of", lambda device: SimpleNamespace(name=lambda: "nccl2"))
+    keep(RANK)
+    assert kept(logs) == [flight_record(RANK)]
 
 
 def test_of_a_long_record_the_last_collectives_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,4 +224,18 @@ def test_the_log_says_first_where_the_rank_was(
     [before] = said
     assert before.startswith("stopped; meanwhile the rank was here:\n")
     assert "end_process" in before
+    assert killed == [signal.SIGTERM]
+
+
+def no_thread(self: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.usefixtures("alone", "logs")
+def test_a_rank_that_can_start_no_thread_ends_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda _, number: killed.append(number))
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        end_process("stopped", lambda: keep(RANK))
     assert killed == [signal.SIGTERM]

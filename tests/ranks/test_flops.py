@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,6 +146,34 @@ def test_the_copy_takes_no_memory_and_shares_what_the_model_shares() -> None:
     assert copied[2].weight is not model[0].weight
 
 
+class Drawing(nn.Linear):
+    """Draws numbers on the CPU."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs + torch.randn(inputs.shape).to(inputs.device))
+
+
+def test_a_model_that_draws_on_the_cpu_leaves_the_training_its_random_numbers() -> None:
+    model, plain = Drawing(3, 3), nn.Linear(3, 3)
+    before = torch.get_rng_state()
+    assert total(model, 3) == total(plain, 3)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_hooks_of_the_users_see_nothing_of_it() -> None:
+    model = mlp((6,), 7, 2, 3)
+    plain, seen = total(model, 6), list[Any]()
+    for module in model.modules():
+        module.register_forward_pre_hook(lambda *arguments: seen.append(arguments))
+        module.register_forward_hook(lambda *arguments, **keywords: seen.append(arguments), with_kwargs=True)
+        module.register_full_backward_pre_hook(lambda *arguments: seen.append(arguments))
+        module.register_full_backward_hook(lambda *arguments: seen.append(arguments))
+    assert total(model, 6) == plain
+    assert seen == []
+    model(torch.zeros(1, 6, requires_grad=True)).sum().backward()
+    assert seen, "the model has kept its hooks"
+
+
 class Loud(nn.Linear):
     """Prints, warns, and decides by a value."""
 
@@ -162,7 +191,25 @@ class Elsewhere(nn.Linear):
         return super().forward(inputs + torch.ones(inputs.shape))
 
 
-@pytest.mark.parametrize("kind", [Loud, Elsewhere])
+class Mistaken(nn.Linear):
+    """Wants an argument that it does not get."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs, inputs)  # type: ignore[call-arg]
+
+
+class Plain(nn.Linear):
+    """Keeps a tensor that is neither parameter nor buffer."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes)
+        self.mean = torch.ones(sizes[0])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs - self.mean)
+
+
+@pytest.mark.parametrize("kind", [Loud, Elsewhere, Mistaken, Plain])
 def test_a_model_that_does_not_run_without_data_is_not_counted(
     kind: type[nn.Module], capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
@@ -170,6 +217,21 @@ def test_a_model_that_does_not_run_without_data_is_not_counted(
     assert count_work(rank(GPU), model, data(3)) == Work()
     assert capfd.readouterr() == ("", "")
     assert not recwarn
+
+
+def test_what_another_thread_prints_meanwhile_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The reporter's, when the console ends the rank."""
+
+    class Long(nn.Linear):
+        def forward(self, inputs: Tensor) -> Tensor:
+            print("from the model")
+            other = threading.Thread(target=print, args=("stopped by the console",), kwargs={"flush": True})
+            other.start()
+            other.join()
+            return super().forward(inputs)
+
+    assert total(Long(3, 3), 3) == total(nn.Linear(3, 3), 3)
+    assert capsys.readouterr().out == "stopped by the console\n"
 
 
 def test_a_model_without_matrix_products_is_not_counted() -> None:
@@ -199,6 +261,8 @@ def test_by_default_convolutions_are_in_tf32_and_matrix_products_are_not(capabil
     convolution = nn.Sequential(nn.Conv2d(1, 8, 3), nn.Flatten(), nn.Linear(8 * 16, 3))
     assert count_work(rank(GPU), convolution, data(1, 6, 6)).precision == "tf32"
     assert count_work(rank(GPU), nn.Linear(6, 3), data(6)).precision == "float32"
+    mixed = nn.Sequential(nn.Conv2d(1, 1, 3), nn.Flatten(), nn.Linear(16, 64), nn.Linear(64, 3))
+    assert count_work(rank(GPU), mixed, data(1, 6, 6)).precision == "float32", "most are matrix products"
 
 
 @pytest.mark.usefixtures("as_before")

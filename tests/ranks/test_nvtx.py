@@ -168,6 +168,14 @@ def test_also_with_any_option(options: dict[str, Any], fake: FakeNvtx) -> None:
     check(fake, learn("all_reduce", **options))
 
 
+def test_the_range_of_a_step_is_closed_with_its_last_phase(fake: FakeNvtx) -> None:
+    timer = RangedTimer(Clock(), 3, ("data", "forward"))
+    timer.end("data")
+    assert fake.stack == ["step 3", "forward"]
+    timer.end("forward")
+    fake.check_all_closed()
+
+
 @pytest.mark.usefixtures("way")
 def test_what_is_sent_in_backward_is_over_where_the_host_waits_for_it(fake: FakeNvtx) -> None:
     learn("bucketed")

@@ -23,7 +23,7 @@ OF_RANKS: tuple[dict[str, Any], ...] = (
         "tflops": 287.0,
         "mfu": 0.29,
         "sm_mhz": 1410.0,
-        "held_back": {"power cap": 0.4, "heat": 0.02},
+        "held_back": {"heat": 0.4, "power cap": 0.02},
         "joules_a_step": 8.2,
     },
     {

@@ -1,6 +1,7 @@
 """Which GPUs a rank computes on, and through which NCCL its group communicates."""
 
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -32,11 +33,16 @@ def nccl_in_use(device: torch.device) -> Nccl | None:
     return value_or_none(partial(_nccl_of_group, device)) if in_group and device.type == "cuda" else None
 
 
-def _nccl_of_group(device: torch.device) -> Nccl | None:
+def backend_of(device: torch.device) -> Any:
+    """The backend by which this process's group communicates between such devices. Raises RuntimeError: none does."""
     assert dist.group.WORLD is not None
     backend = dist.group.WORLD._get_backend(device)
     # With TORCH_DISTRIBUTED_DEBUG=DETAIL, another backend checks each call before it passes it on to this one.
-    implementation = type(getattr(backend, "wrapped_pg", backend)).__name__
+    return getattr(backend, "wrapped_pg", backend)
+
+
+def _nccl_of_group(device: torch.device) -> Nccl | None:
+    implementation = type(backend_of(device)).__name__
     if "NCCL" not in implementation:
         return None
     return Nccl(".".join(map(str, torch.cuda.nccl.version())), implementation)

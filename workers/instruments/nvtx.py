@@ -38,7 +38,7 @@ class RangedTimer(PhaseTimer):
         ended = len(self.phases)
         if ended < len(self._planned):
             nvtx.range_push(self._planned[ended])
-        elif ended == len(self._planned):
+        else:
             nvtx.range_pop()  # the step's
 
 

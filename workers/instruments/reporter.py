@@ -245,12 +245,16 @@ def _connect(context: zmq.Context[zmq.Socket[bytes]], way: Mapping[str, str]) ->
     return socket
 
 
-def end_process(why: str, first: Callable[[], object] = list) -> None:
-    """End the process. Its log gets the reason, and what the main thread was doing. first: what to do before."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    print(f"{why}; meanwhile the rank was here:", "".join(traceback.format_stack(frame)), sep="\n", flush=True)
-    first()
-    os.kill(os.getpid(), signal.SIGTERM)  # its default action ends even a rank that sits in a collective
+def end_process(why: str, first: Callable[[], object] | None = None) -> None:
+    """End the process, whatever fails meanwhile. Its log gets the reason, and what the main thread was doing. first:
+    what to do before."""
+    try:
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        print(f"{why}; meanwhile the rank was here:", "".join(traceback.format_stack(frame)), sep="\n", flush=True)
+        if first is not None:
+            first()
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)  # its default action ends even a rank that sits in a collective
 
 
 def encode_frame(messages: Sequence[RankMessage]) -> tuple[bytes, int]:

@@ -2,16 +2,18 @@
 
 import contextlib
 import copy
-import io
 import os
+import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from workers.rank.process import Rank
 from workers.training.data import Data
@@ -53,15 +55,16 @@ def count_batch(model: nn.Module, shape: tuple[int, ...]) -> Counted | None:
     """The operations of forward, loss and backward for a batch (n, *shape of a sample). A multiplication and an
     addition are two; what is neither matrix product nor convolution is not counted.
 
-    They are counted on a copy of the model on torch's meta device: shapes alone, so nothing is computed, no random
-    number is drawn, and parameters and buffers stay as they are. None for a model that does not run there, such as one
-    whose forward depends on values.
+    They are counted on a copy of the model on torch's meta device: shapes alone, so nothing is computed, and
+    parameters, buffers and torch's random numbers stay as they are. Hooks of its modules are not called. What a forward
+    does besides, such as appending to a global list, it does here as well, with tensors that have no data.
+
+    None for a model that does not run there: its forward depends on values, or computes with a tensor that is neither
+    parameter nor buffer, such as a plain attribute of a module.
     """
     from torch.utils.flop_counter import FlopCounterMode  # here: ranks on the CPU do without
 
-    # A model of the user's may print and warn. It does so in its first step, where that belongs.
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
+    with unnoticed():
         try:
             on_meta = without_data(model)
             inputs, labels = torch.empty(shape, device=META), torch.empty(shape[0], dtype=torch.long, device=META)
@@ -72,6 +75,34 @@ def count_batch(model: nn.Module, shape: tuple[int, ...]) -> Counted | None:
     operations = {str(name): number for name, number in counter.get_flop_counts().get("Global", {}).items()}
     convolutions = sum(number for name, number in operations.items() if "convolution" in name)
     return Counted(counter.get_total_flops(), convolutions)
+
+
+@contextlib.contextmanager
+def unnoticed() -> Iterator[None]:
+    """While this is open, a model of the user's neither prints nor warns, which it does in its first step, where that
+    belongs. Afterwards torch's generators are as before."""
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(OfOtherThreads(sys.stdout)),
+        torch.random.fork_rng(devices=gpus),
+    ):
+        warnings.simplefilter("ignore")
+        yield
+
+
+class OfOtherThreads:
+    """A stream without what the thread writes that made this. The reporter's may write why it ends the rank."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._silent = threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.get_ident() == self._silent else self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def convolution_backward(
@@ -89,14 +120,21 @@ CORRECTED = {torch.ops.aten.convolution_backward: convolution_backward}
 
 
 def without_data(model: nn.Module) -> nn.Module:
-    """A copy of the model on the meta device. Its parameters and buffers take no memory, also while it is made."""
+    """A copy of the model on the meta device. Its parameters and buffers take no memory, also while it is made. It
+    has no hooks: those of the model may be closures that keep what they see."""
     # To deepcopy, what is in its memo has been copied already.
-    memo: dict[int, Tensor] = {id(buffer): buffer.to(META) for buffer in model.buffers()}
+    memo: dict[int, Any] = {id(hooks): OrderedDict() for module in model.modules() for hooks in hooks_of(module)}
+    memo |= {id(buffer): buffer.to(META) for buffer in model.buffers()}
     memo |= {
         id(parameter): nn.Parameter(parameter.detach().to(META), requires_grad=parameter.requires_grad)
         for parameter in model.parameters()
     }
     return copy.deepcopy(model, memo)
+
+
+def hooks_of(module: nn.Module) -> list[dict[Any, Any]]:
+    """The dictionaries by which torch calls this module's hooks, a kind each."""
+    return [value for name, value in vars(module).items() if name.endswith("_hooks") and isinstance(value, dict)]
 
 
 def precision(model: nn.Module, device: torch.device, mostly_convolutions: bool) -> str:

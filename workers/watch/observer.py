@@ -41,6 +41,18 @@ class SilentProgress(Progress):
         """Print nothing."""
 
 
+def first_ready(rank: int, device: torch.device) -> Ready:
+    """What is known of a training before its first step that is seen: neither its length nor its model."""
+    return Ready(
+        rank=rank,
+        at_ns=time.monotonic_ns(),
+        steps=None,
+        parameters=0,
+        nccl=nccl_in_use(device),
+        gpus=own_gpus(device),
+    )
+
+
 class Observer:
     """Watches the training of this process from its first sign on. The entrances call it, from the thread that trains,
     before and after the calls that they are named after."""
@@ -82,16 +94,7 @@ class Observer:
         first = asked.skip
         self._delays = RankDelays(asked.bottleneck, self._rank, seed=0, warmup_steps=first, device=self._device)
         self._progress = SilentProgress(self._rank, first, self._reporter)
-        self._progress.ready(
-            Ready(
-                rank=self._rank,
-                at_ns=time.monotonic_ns(),
-                steps=None,
-                parameters=0,
-                nccl=nccl_in_use(self._device),
-                gpus=own_gpus(self._device),
-            )
-        )
+        self._progress.ready(first_ready(self._rank, self._device))
         self._steps = Steps(
             self._clock,
             asked,

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ddptui.config.parser import PresetError
 from ddptui.doctor.gpu_report.check import Bench, Check, Failure, Impossible, Observed, Recorded, Result, result_of
 from ddptui.doctor.gpu_report.plans import Plan, planned
 from ddptui.host.folders import python_path
+from ddptui.host.keeper import die_with
 from ddptui.host.launchers import without_launchers
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.journal import tail
@@ -109,7 +111,7 @@ def write(plan: Plan, folder: Path) -> Path:
 
 def run_within(words: Sequence[str], errors: Path, variables: Mapping[str, str], within_s: float) -> int | None:
     """Run a command of ddptui, its stderr into a file. Returns the exit code; None if it had to be stopped. Whatever
-    ends the wait, no process is left."""
+    ends the wait, or this process, no process is left."""
     environment = {**without_launchers(os.environ), "PYTHONPATH": python_path(), **variables}
     with errors.open("wb") as file:
         process = subprocess.Popen(
@@ -120,6 +122,7 @@ def run_within(words: Sequence[str], errors: Path, variables: Mapping[str, str],
             stdout=subprocess.DEVNULL,
             stderr=file,
             start_new_session=True,
+            preexec_fn=partial(die_with, os.getpid()),  # its ranks end with it
         )
         try:
             return process.wait(within_s)

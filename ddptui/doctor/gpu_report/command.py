@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from ddptui.doctor.gpu_report.bench import PROBE, Workbench
 from ddptui.doctor.gpu_report.check import Check, Result
 from ddptui.doctor.gpu_report.checks import CHECKS
 from ddptui.doctor.gpu_report.privacy import own_names
-from ddptui.doctor.gpu_report.report import Report, after, before, machine_of, markdown, summary
+from ddptui.doctor.gpu_report.report import TAKEN_OUT, Report, after, before, machine_of, markdown, summary
 from ddptui.doctor.torch import gpus_finding
 from ddptui.engines.preflight_gpus import ELSEWHERE
 from ddptui.host import gpus
@@ -31,16 +32,30 @@ def report(file: str) -> int:
     """Run all checks, printing each as it comes, and write the file. Returns the exit code: 1 if something is not as
     expected. Raises NoReport, KeyboardInterrupt; after an interrupt the file holds what was finished."""
     facts = gpu_facts()
+    machine = machine_of(describe(), facts)
     path = reserved(file)
-    print(f"{len(CHECKS)} checks, some ten minutes; Ctrl-C keeps what is finished", flush=True)
-    folder = TemporaryFolder("ddptui-gpu-report", Path(tempfile.gettempdir()))
     try:
-        bench = Workbench(folder.path, len(facts["gpus"]), facts)
-        results = checked(bench, CHECKS, machine_of(describe(), facts), path)
+        print(f"{len(CHECKS)} checks, an estimated ten minutes; Ctrl-C keeps what is finished", flush=True)
+        results = in_a_folder(facts, machine, path)
+    finally:
+        with suppress(OSError):
+            if path.stat().st_size == 0:  # the next run would refuse it
+                path.unlink()
+    print(f"\n{summary(results)}\nwritten to {path}: {TAKEN_OUT}", flush=True)
+    return 1 if any(result.verdict == "NOT AS EXPECTED" for result in results) else 0
+
+
+def in_a_folder(facts: Mapping[str, Any], machine: Mapping[str, str], path: Path) -> tuple[Result, ...]:
+    """The results of all checks, which run in a temporary folder. Raises NoReport, KeyboardInterrupt."""
+    try:
+        folder = TemporaryFolder("ddptui-gpu-report", Path(tempfile.gettempdir()))
+    except OSError as error:
+        why = error.strerror or error
+        raise NoReport(f"{tempfile.gettempdir()}: cannot be written: {why}; name another folder in TMPDIR") from None
+    try:
+        return checked(Workbench(folder.path, len(facts["gpus"]), facts), CHECKS, machine, path)
     finally:
         folder.remove()
-    print(f"\n{summary(results)}\nwritten to {path}; it names no host, user, path or address", flush=True)
-    return 1 if any(result.verdict == "NOT AS EXPECTED" for result in results) else 0
 
 
 def gpu_facts() -> dict[str, Any]:
@@ -77,8 +92,27 @@ def reserved(file: str) -> Path:
     return path
 
 
+def replace(path: Path, text: str) -> None:
+    """Write the file anew, in one go: whatever ends this process, it holds the old text or the new one. Raises
+    NoReport."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        why = error.strerror or error
+        raise NoReport(
+            f"{path}: cannot be written: {why}; it holds the checks before this one: make room, or name another file: "
+            "--gpu-report FILE"
+        ) from None
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
 def checked(bench: Workbench, checks: Sequence[Check], machine: Mapping[str, str], path: Path) -> tuple[Result, ...]:
-    """The results of these checks. The file is written anew after each of them. Raises KeyboardInterrupt."""
+    """The results of these checks. The file is written anew after each of them. Raises NoReport,
+    KeyboardInterrupt."""
     results: list[Result] = []
     names = own_names()
 
@@ -86,7 +120,7 @@ def checked(bench: Workbench, checks: Sequence[Check], machine: Mapping[str, str
         content = Report(
             machine=dict(machine), results=tuple(results), names=names, checks=len(checks), interrupted=interrupted
         )
-        path.write_text(markdown(content), encoding="utf-8")
+        replace(path, markdown(content))
 
     try:
         for number, check in enumerate(checks, start=1):

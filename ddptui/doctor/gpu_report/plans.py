@@ -77,7 +77,12 @@ SPLIT = Plan(
 )
 STRATEGIES_OF_TWO = Plan(preset="strategies", set=ON_GPU)
 FAULTS = Plan(
-    preset="faults", set={**ON_GPU, "world_size": 2}, trials=("sound", "kill", "mismatch", "stop", "hang", "skip")
+    preset="faults",
+    set={**ON_GPU, "world_size": 2},
+    trials=("sound", "kill", "mismatch", "stop", "hang", "skip"),
+    env={
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000"
+    },  # flight records; every torch reads this name, newer ones with a warning
 )
 BATCHNORM = Plan(
     preset="batchnorm", set={**ON_GPU, "sync_batchnorm": True, "save": False}, trials=("ddp", "all_reduce")

@@ -24,7 +24,8 @@ def primitives_right(results: Results) -> Observed:
 
 
 def within_link_peak(results: Results) -> Observed:
-    """Whether the largest busbw is a part of what connects the GPUs, which must be known."""
+    """Whether the largest busbw is a part of what connects the GPUs. As expected where that is not known: in virtual
+    machines and of parts of a GPU, NVML does not say."""
     parts = {
         part: cell.operation
         for trial in results.trials
@@ -33,6 +34,6 @@ def within_link_peak(results: Results) -> Observed:
         if (part := part_of_peak(cell, link_peak_gb_s(results.environment, LOCAL, result))) is not None
     }
     if not parts:
-        return Observed(False, "how much the GPUs can send to each other is not known")
+        return Observed(True, "busbw not compared: how much the GPUs can send to each other is not known")
     most = max(parts)
     return Observed(most <= 1, f"busbw up to {percent(most)} of what the GPUs can send, of {parts[most]}")

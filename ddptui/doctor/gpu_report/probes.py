@@ -22,13 +22,13 @@ def versions_known(facts: Mapping[str, Any]) -> Observed:
 
 
 def marks_inside(answer: Mapping[str, Any]) -> Observed:
-    """Whether the time of each mark lies between two times of the host, give or take the error told for it."""
+    """Whether the time of each mark lies between two times of the host, give or take the error reported for it."""
     return together(_marks_of(queue, answer[queue]) for queue in ("idle", "busy"))
 
 
 def _marks_of(queue: str, marks: Mapping[str, Any]) -> Observed:
     outside, number, error_ns = marks["outside"], marks["marks"], marks["error_ns"]
-    text = f"{queue}: {outside} of {count(number, 'mark')} outside; error told ±{digits(error_ns / US)} µs"
+    text = f"{queue}: {outside} of {count(number, 'mark')} outside; error reported ±{digits(error_ns / US)} µs"
     text += f", the farthest {digits(marks['farthest_ns'] / US)} µs beyond" if outside else ""
     return Observed(outside == 0 and number >= FEWEST_MARKS and error_ns <= MOST_TIE_ERROR_NS, text)
 

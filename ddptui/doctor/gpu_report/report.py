@@ -17,13 +17,11 @@ from ddptui.text.words import count
 COLUMNS = 80
 MARKS = {"ok": "✓", "NOT AS EXPECTED": "✗", "not run": "–"}
 SPECIAL = re.compile(r"([\\`*\[\]<>&])")  # to Markdown; a bar is for the table to escape
-# Of environment.json; what else begins like one of OF_GPUS is about them, and goes in as well.
+# Of environment.json; what else begins like OF_GPUS goes in as well.
 OF_MACHINE = ("ddptui", "python", "platform", "cpu", "cores")
-OF_GPUS = ("gpu", "nccl", "nvlink", "link", "numa", "topology")
-FOOT = (
-    "Host name, user name, paths and addresses were taken out. Look through the file before you send it: a message of "
-    "a driver may contain something that this filter does not know."
-)
+OF_GPUS = "gpu"
+TAKEN_OUT = "own names, paths and addresses are taken out; look through it before you send it"
+FOOT = f"{TAKEN_OUT[0].upper()}{TAKEN_OUT[1:]}: a message may contain something that this filter does not know."
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,21 +65,29 @@ def summary(results: Sequence[Result]) -> str:
 
 def machine_of(environment: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, str]:
     """What the report says of the machine. environment: the contents of environment.json; facts: the probe's."""
-    values = {key: str(environment[key]) for key in OF_MACHINE if key in environment}
-    if "memory_bytes" in environment:
+    values = {key: str(environment[key]) for key in OF_MACHINE if environment.get(key) is not None}
+    if environment.get("memory_bytes") is not None:
         values["memory"] = size(environment["memory_bytes"])
     values |= {key: str(value) for key, value in environment.get("packages", {}).items() if value}
-    values |= {key: _in_a_line(value) for key, value in environment.items() if key.startswith(OF_GPUS) and value}
+    values |= {
+        key: _in_a_line(value) for key, value in environment.items() if key.startswith(OF_GPUS) and _is_known(value)
+    }
     torch = ("cuda", "cudnn", "nccl", "nccl_implementations", "gpus", "capabilities", "group_hooks")
-    return values | {f"torch's {key}": _in_a_line(facts[key]) for key in torch if key in facts}
+    return values | {f"torch's {key}": _in_a_line(facts[key]) for key in torch if facts.get(key) is not None}
+
+
+def _is_known(value: Any) -> bool:
+    """Whether there is anything in it but None: GPUs are listed by number, so one that is unknown leaves a gap."""
+    parts = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list | tuple) else [value]
+    return any(part is not None and part != "" for part in parts)
 
 
 def _in_a_line(value: Any) -> str:
     match value:
         case dict():
-            return ", ".join(f"{key}: {_in_a_line(part)}" for key, part in value.items())
+            return ", ".join(f"{key}: {_in_a_line(part)}" for key, part in value.items() if part is not None)
         case list() | tuple():
-            return ", ".join(map(_in_a_line, value))
+            return ", ".join("unknown" if part is None else _in_a_line(part) for part in value)
     return str(value)
 
 

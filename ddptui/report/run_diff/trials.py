@@ -16,7 +16,7 @@ from ddptui.text.words import listed, sentence
 
 MOST_NAMED = 3  # trials in a clause
 SPOILT = f"{DISTURBED} every repeat was disturbed by other programs, or changed by hand"
-SLOWED = f"{DISTURBED} heat or power slowed a GPU"
+SLOWED = f"{DISTURBED} heat or the power supply slowed a GPU"
 
 
 def answer(both: Sequence[Pair]) -> str:

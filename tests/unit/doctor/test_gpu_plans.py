@@ -60,6 +60,10 @@ def test_a_plan_that_no_longer_fits_is_refused() -> None:
         planned(Plan(preset="overlap", set={"nonesuch": 1}))
 
 
+def test_faults_are_run_with_a_flight_recorder() -> None:
+    assert plans.FAULTS.env == {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000"}
+
+
 def test_checks_have_names_of_their_own_and_an_end() -> None:
     assert len({check.name for check in CHECKS}) == len(CHECKS)
     assert all(0 < check.minutes <= 6 for check in CHECKS)

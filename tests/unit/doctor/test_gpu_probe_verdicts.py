@@ -31,14 +31,14 @@ MARKS = {"marks": 800, "outside": 0, "farthest_ns": 0, "error_ns": 11_000}
 def test_marks_within_their_error() -> None:
     ok, text = probes.marks_inside({"idle": MARKS, "busy": MARKS})
     assert ok
-    assert text.startswith("idle: 0 of 800 marks outside; error told ±11.0 µs; busy:")
+    assert text.startswith("idle: 0 of 800 marks outside; error reported ±11.0 µs; busy:")
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"outside": 1, "farthest_ns": 2_500}, "✗ busy: 1 of 800 marks outside; error told ±11.0 µs, the farthest 2.5"),
-        ({"error_ns": 61_000}, "✗ busy: 0 of 800 marks outside; error told ±61.0 µs"),
+        ({"outside": 1, "farthest_ns": 2_500}, "✗ busy: 1 of 800 marks outside; error reported ±11.0 µs, the"),
+        ({"error_ns": 61_000}, "✗ busy: 0 of 800 marks outside; error reported ±61.0 µs"),
         ({"marks": 99}, "✗ busy: 0 of 99 marks"),
     ],
 )  # fmt: skip

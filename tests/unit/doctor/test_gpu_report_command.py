@@ -1,12 +1,16 @@
 """`ddptui doctor --gpu-report`: when it refuses, what it leaves behind, and that a check that hangs or breaks does not
 take the others with it. The checks are made up; presets and processes are real."""
 
+import errno
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 
@@ -17,8 +21,10 @@ from ddptui.doctor.gpu_report.bench import Workbench, of_preset, of_probe, run_w
 from ddptui.doctor.gpu_report.check import Check, Failure, Impossible, Observed, Recorded
 from ddptui.doctor.gpu_report.plans import Plan
 from ddptui.host import gpus
+from ddptui.host.folders import lab_root
 from ddptui.host.rank_side import NoAnswer
 from tests.support.descendants import descendants
+from tests.support.runner import survivors
 
 FACTS = {"gpus": ["H100"], "nccl_implementations": ["ProcessGroupNCCL"]}
 FILE = "ddptui-gpu-report.md"
@@ -127,7 +133,49 @@ def test_a_file_that_cannot_be_written_is_refused_at_once(doctor: Callable[..., 
     assert "nowhere/report.md: cannot be written: No such file or directory; name another" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["describe", "TemporaryFolder", "Workbench"])
+def test_an_interrupt_before_the_first_check_leaves_no_file(
+    name: str, doctor: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, name, interrupted)
+    assert doctor([check(fine)]).exit_code == 130
+    assert list(Path().iterdir()) == []
+
+
+def test_a_full_temporary_folder_is_told(doctor: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "TemporaryFolder", raising(OSError(errno.ENOSPC, "No space left on device")))
+    done = doctor([check(fine)])
+    assert done.exit_code == 2
+    assert ": cannot be written: No space left on device; name another folder in TMPDIR" in done.stderr
+    assert list(Path().iterdir()) == []
+
+
 # While checks run
+
+
+def test_a_disk_that_is_full_is_told_and_leaves_what_was_written(
+    doctor: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fills_the_disk(path: Path, text: str, encoding: str) -> int:
+        original(path, text[: len(text) // 2], encoding)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def then_full(*_: object) -> Observed:
+        monkeypatch.setattr(Path, "write_text", fills_the_disk)
+        return Observed(True, "an answer")
+
+    original = Path.write_text
+    done = doctor([check(fine), check(then_full, "second"), check(fine, "third")])
+    assert done.exit_code == 2
+    [line] = done.stderr.splitlines()
+    assert f"{FILE}: cannot be written: No space left on device; it holds the checks before this one: make room" in line
+    assert [path.name for path in Path().iterdir()] == [FILE]
+    text = Path(FILE).read_text()
+    assert "| made-up |" in text
+    assert text.endswith("does not know.\n")
 
 
 def test_each_check_is_printed_and_the_file_holds_all(doctor: Callable[..., Result]) -> None:
@@ -255,6 +303,55 @@ def test_an_interrupt_stops_what_a_check_has_started(monkeypatch: pytest.MonkeyP
     with pytest.raises(KeyboardInterrupt):
         run_within(["run"], tmp_path / "stderr", {}, 60)
     assert waits[0] == 60
+
+
+KEEPING = """
+import pathlib, signal, sys, time
+def keep(*_):
+    time.sleep(0.3)  # while its ranks send their last messages
+    pathlib.Path("kept").write_text("")
+    sys.exit()
+signal.signal(signal.SIGTERM, keep)
+signal.pause()
+"""
+
+
+def test_a_console_that_is_stopped_may_keep_what_its_ranks_have_sent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    console(monkeypatch, tmp_path, KEEPING)
+    assert run_within(["run"], tmp_path / "stderr", {}, 1.5) is None
+    assert (tmp_path / "kept").exists()
+
+
+WAITING = """
+import os, pathlib, signal
+pathlib.Path("started").write_text(str(os.getpid()))  # a pipe: writing waits for the reader
+signal.pause()
+"""
+DOCTOR = """
+import pathlib, sys
+from ddptui.doctor.gpu_report import bench
+bench.python_path = lambda: sys.argv[1]
+bench.run_within(["run"], pathlib.Path("stderr").absolute(), {}, 60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel ends a process with its parent")
+def test_what_a_check_has_started_ends_with_a_doctor_that_is_killed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    console(monkeypatch, tmp_path, WAITING)
+    os.mkfifo(tmp_path / "started")
+    words = [sys.executable, "-P", "-c", DOCTOR, str(tmp_path / "fake")]
+    with subprocess.Popen(words, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(lab_root())}) as parent:
+        started = psutil.Process(int((tmp_path / "started").read_text()))
+        parent.kill()
+    try:
+        assert survivors([started], timeout_s=10) == []
+    finally:
+        for process in survivors([started], timeout_s=0):
+            process.kill()
 
 
 def test_what_the_console_refuses_is_not_run_and_says_why(

@@ -63,6 +63,15 @@ def test_a_log_cannot_end_its_block_nor_steer_a_terminal() -> None:
         ("driver 580.65.06", "driver 580.65.06"),
         ("fe80::1:2:3:4 and aa:bb:cc:dd:ee:ff at 12:30:45", "… and … at 12:30:45"),
         ("GPU-0f3c5a2e-11aa-22bb-33cc-445566778899 on 00000000:1B:00.0", "… on 00000000:1B:00.0"),
+        ("connect to node-7-ib0.cluster.example:29500", "connect to …:29500"),
+        ("in job alice_job of ALICE", "in job USER_job of USER"),
+        ("rank 1 is on node08.cluster.example", "rank 1 is on …"),
+        ("fe80::1%eth0, ::1 and fe80::1:2%ib0.8", "…, … and …"),
+        ("GPU-1A2B3C4D-xx and mig-1a2b3c4d-5", "… and …"),
+        ("gpu9:4711:4712 [0] NCCL INFO", "…:4711:4712 [0] NCCL INFO"),
+        ("cuda:0, step:1200, localhost:29500, 127.0.0.1:29500", "cuda:0, step:1200, localhost:29500, 127.0.0.1:29500"),
+        ("init.cpp:3417, NCCLUtils.hpp:1268, c10::Error", "init.cpp:3417, NCCLUtils.hpp:1268, c10::Error"),
+        ("torch.distributed.distributed_c10d at train.py:1200", "torch.distributed.distributed_c10d at train.py:1200"),
         ("isend/irecv of 64 MB, 3 GB/s, 5/6, and/or, ± 2", "isend/irecv of 64 MB, 3 GB/s, 5/6, and/or, ± 2"),
         ("two\nlines", "two\\nlines"),
     ],
@@ -76,6 +85,9 @@ def test_the_names_of_this_machine_are_known(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(privacy.getpass, "getuser", lambda: "alice")
     names = own_names()
     assert (names["node-7.example.org"], names["node-7"], names["alice"]) == ("HOST", "HOST", "USER")
+    assert names["example.org"] == "DOMAIN"
+    monkeypatch.setattr(privacy.platform, "node", lambda: "box.local")
+    assert "local" not in own_names()
     monkeypatch.setattr(privacy.getpass, "getuser", lambda: "root")
     assert "root" not in own_names()
     assert "/" not in own_names()
@@ -98,12 +110,13 @@ def test_of_the_machine_only_what_is_meant_for_strangers() -> None:
     environment = {
         "ddptui": "0.1", "python": "3.12", "executable": "/home/alice/python", "host": platform.node(), "cores": 16,
         "packages": {"torch": "2.14", "numpy": None}, "memory_bytes": 2**34, "gpus": ["H100, 80 GB"], "started": "now",
-        "gpus_visible": None, "gpu_links": {"0-1": "NV18"}, "cpu": "EPYC",
+        "gpus_visible": None, "gpu_links": {"0-1": "NV18"}, "cpu": "EPYC", "platform": None, "gpu_numa": [None, None],
+        "gpu_pcie": ["4.0 x16", None], "gpu_link_peak_gb_s": {"2": None},
     }  # fmt: skip
-    told = machine_of(environment, {"cuda": "13.0", "group_hooks": True, "torch": "2.14"})
+    told = machine_of(environment, {"cuda": "13.0", "group_hooks": True, "torch": "2.14", "nccl": None})
     assert told == {
         "ddptui": "0.1", "python": "3.12", "cpu": "EPYC", "cores": "16", "memory": "16 GB", "torch": "2.14",
-        "gpus": "H100, 80 GB", "gpu_links": "0-1: NV18", "torch's cuda": "13.0",
+        "gpus": "H100, 80 GB", "gpu_links": "0-1: NV18", "gpu_pcie": "4.0 x16, unknown", "torch's cuda": "13.0",
         "torch's group_hooks": "True",
     }  # fmt: skip
 

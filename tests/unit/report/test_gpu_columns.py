@@ -109,7 +109,7 @@ def test_csv_and_json_have_them_in_full() -> None:
     held = line["peak_gpu_reserved_bytes_least"], line["peak_gpu_reserved_bytes_most"]
     assert held == (str(3 * GB), str(21 * GB // 4))
     slowed = {name: line[name] for name in ("sm_mhz_least", "held_back_by", "held_back_part")}
-    assert slowed == {"sm_mhz_least": "1410.0", "held_back_by": "power", "held_back_part": "0.4"}
+    assert slowed == {"sm_mhz_least": "1410.0", "held_back_by": "heat", "held_back_part": "0.4"}
     without, *_ = csv.DictReader(io.StringIO(as_csv(results, preset)))
     assert {without[name] for name in ("tflops", "mfu", "nccl_version", "sm_mhz_least", "held_back_part")} == {""}
     repeat = msgspec.json.decode(as_json(on_gpus(results), preset))["trials"][0]["repeats"][0]

@@ -104,8 +104,8 @@ def cautions_of(results: Results, preset: Preset) -> list[str]:
 def test_a_gpu_that_is_held_back_is_named_with_the_reason_and_what_to_do() -> None:
     results, preset = run_of(NCCL)
     assert cautions_of(on_gpus(results), preset) == [
-        "caution, a: a power cap slowed rank 0's GPU for 40% of the time (median clock 1410 MHz): raise the limit "
-        "(`nvidia-smi -pl`), or compare only runs at the same power limit"
+        "caution, a: heat slowed rank 0's GPU for 40% of the time (median clock 1410 MHz): look at its fans and at what "
+        "is near it"
     ]
 
 
@@ -129,7 +129,7 @@ def test_of_several_trials_the_worst_is_named(why: str, cause: str, remedy: str)
 
 def test_the_caution_stands_with_its_trial() -> None:
     results, preset = run_of(NCCL)
-    assert any("a power cap slowed" in line for line in in_words(on_gpus(results), preset, "a").chosen)
+    assert any("heat slowed" in line for line in in_words(on_gpus(results), preset, "a").chosen)
 
 
 def test_the_mark_of_what_was_slowed_is_explained() -> None:
