@@ -65,8 +65,8 @@ class Caution(enum.Enum):
     )
     HELD_BACK = (
         "held_back",
-        f"heat or the power supply held back a GPU's clock for more than {MOST_HELD_BACK:.0%} of the time, so its steps "
-        "may take longer than they could: look at its cooling (`nvidia-smi -q -d PERFORMANCE`)",
+        f"heat or the power supply held back a GPU's clock for more than {MOST_HELD_BACK:.0%} of the time, so its "
+        "steps may take longer than they could: look at its cooling (`nvidia-smi -q -d PERFORMANCE`)",
         lambda evidence: evidence.held_back > MOST_HELD_BACK,
     )
     CLOCKS_APART = (

@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
 
 def is_held_back(trial: TrialResult) -> bool:
-    """Whether heat or the power supply held back a rank's GPU for long. Its repeats count: others would be no different."""
+    """Whether heat or the power supply held back a rank's GPU for long. Its repeats count: others would be alike."""
     return trial.summary is not None and Caution.HELD_BACK in trial.summary.warnings
 
 
@@ -104,7 +104,8 @@ def is_stand_in(row: Row) -> bool:
 
 
 def marked(row: Row, cell: str) -> str:
-    """The cell of a figure, with a mark if other programs, a hand, heat or the power supply disturbed what it was measured in."""
+    """The cell of a figure, with a mark if its measurement was disturbed: by other programs, a hand, heat or the power
+    supply."""
     return f"{cell} {DISTURBED}" if (row.is_disturbed or row.is_held_back) and cell != NOTHING else cell
 
 

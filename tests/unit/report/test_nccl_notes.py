@@ -104,8 +104,8 @@ def cautions_of(results: Results, preset: Preset) -> list[str]:
 def test_a_gpu_that_is_held_back_is_named_with_the_reason_and_what_to_do() -> None:
     results, preset = run_of(NCCL)
     assert cautions_of(on_gpus(results), preset) == [
-        "caution, a: heat slowed rank 0's GPU for 40% of the time (median clock 1410 MHz): look at its fans and at what "
-        "is near it"
+        "caution, a: heat slowed rank 0's GPU for 40% of the time (median clock 1410 MHz): look at its fans and at "
+        "what is near it"
     ]
 
 
