@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from ddptui.analysis.gpu_peaks import peak_tflops
-from ddptui.analysis.gpu_readings import GpuReading, held_back, median_mhz, watts
+from ddptui.analysis.gpu_readings import GpuReading, median_mhz, parts_held_back, watts
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.nccl_log import NcclUse, with_log
 from ddptui.analysis.results import RankResult
@@ -31,7 +31,7 @@ def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
         "tflops": tflops,
         "mfu": tflops / peak if tflops is not None and peak else None,
         "sm_mhz": median_mhz(readings),
-        "held_back": held_back(readings),
+        "held_back": parts_held_back(readings),
         "joules_a_step": joules_a_step(ready, span, readings),
     }
 

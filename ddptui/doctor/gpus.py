@@ -97,9 +97,9 @@ def _remedies(gpu: Gpu, links: GpuLinks) -> Iterator[str]:
     # NVIDIA's manual of nvidia-smi: generation and width may be reduced while the GPU is not in use.
     if is_busy and _narrower(links):
         yield "its PCIe link has fewer lanes than it could: check that the card and its riser sit well"
-    if gpu.held_back:
+    if gpu.slowdowns:
         yield (
-            f"its clocks are held down ({listed(gpu.held_back)}), which distorts times: check its cooling and power"
+            f"its clocks are held down ({listed(gpu.slowdowns)}), which distorts times: check its cooling and power"
             " supply; `nvidia-smi -q -d PERFORMANCE,TEMPERATURE`"
         )
 

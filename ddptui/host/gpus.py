@@ -11,14 +11,12 @@ from typing import Any, NamedTuple
 
 from ddptui.host import gpu_links
 from ddptui.host.gpu_links import Links
-from ddptui.host.nvml import HEAT, HW_HEAT, POWER_BRAKE, answer, clock_reasons, held_back, text
+from ddptui.host.nvml import HEAT, HW_HEAT, MW_PER_W, POWER_BRAKE, answer, clock_reasons, reasons_in_words, text
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # NVIDIA's, through WSL, AMD's
 NUMBER = re.compile(r"[+-]?\d+")  # the number at the beginning of an entry of VISIBLE, as strtoul reads it
-SM_CLOCK = 1  # nvml.h: NVML_CLOCK_SM
-MW_PER_W = 1000
-SLOWDOWNS = HEAT | HW_HEAT | POWER_BRAKE  # of the reasons for a clock, those that are no one's intention
+SLOWDOWNS = HEAT | HW_HEAT | POWER_BRAKE  # of the reasons for a clock, those that are a fault: power caps are usual
 
 
 class Gpu(NamedTuple):
@@ -32,7 +30,7 @@ class Gpu(NamedTuple):
     is_cut: bool = False  # into instances (MIG), each of which is a GPU to CUDA
     power_limit_w: float | None = None
     most_sm_mhz: int | None = None  # the greatest clock of its processors
-    held_back: tuple[str, ...] = ()  # why its clocks are lower than they should be right now: some of SLOWDOWNS
+    slowdowns: tuple[str, ...] = ()  # why its clocks are lower than they should be right now: SLOWDOWNS in words
 
 
 class Driver(NamedTuple):
@@ -93,8 +91,8 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
         busy_percent=rates and rates.gpu,
         is_cut=bool(cut and cut[0]),
         power_limit_w=limit and limit / MW_PER_W,
-        most_sm_mhz=answer(nvml, "nvmlDeviceGetMaxClockInfo", handle, SM_CLOCK),
-        held_back=held_back(clock_reasons(nvml, handle) & SLOWDOWNS),
+        most_sm_mhz=answer(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+        slowdowns=reasons_in_words(clock_reasons(nvml, handle) & SLOWDOWNS),
     )
 
 

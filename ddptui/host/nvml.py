@@ -4,6 +4,7 @@ from typing import Any
 
 from ddptui.text.words import printable
 
+MW_PER_W = MJ_PER_J = 1000
 NOT_SUPPORTED, FUNCTION_NOT_FOUND = 3, 13  # values of NVMLError, by nvml.h
 # Why a GPU's clock is lower than it might be: bits of nvmlClocksEventReasons, by nvml.h. One that idles (1) is not held
 # back. The last two reasons for heat and power also set HW_SLOWDOWN, and so may a change of clocks alone.
@@ -45,7 +46,7 @@ def clock_reasons(nvml: Any, handle: Any) -> int:
     return next((int(reasons) for name in names if (reasons := answer(nvml, name, handle)) is not None), 0)
 
 
-def held_back(reasons: int) -> tuple[str, ...]:
+def reasons_in_words(reasons: int) -> tuple[str, ...]:
     """These bits in words. What is not known here is left out, and so is a slowdown that another bit explains."""
     if reasons & (HW_HEAT | POWER_BRAKE):
         reasons &= ~HW_SLOWDOWN

@@ -153,7 +153,7 @@ def test_a_link_that_is_narrow_while_its_gpu_works_is_mended(busy: int | None, i
 
 
 def test_clocks_that_are_held_down_have_a_remedy() -> None:
-    finding = doctor.gpu_finding(0, H100._replace(held_back=("heat", "power brake")), None)
+    finding = doctor.gpu_finding(0, H100._replace(slowdowns=("heat", "power brake")), None)
     assert finding.remedy.startswith("its clocks are held down (heat and power brake), which distorts times")
     assert "check its cooling and power supply" in finding.remedy
     assert not finding.fatal

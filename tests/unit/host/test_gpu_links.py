@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ddptui.host import gpu_links, gpus
+from ddptui.host import gpu_links
 from ddptui.host.gpu_links import GpuLinks, Links, NvLinks, Pcie, bus_id, nominal_gb_s, read
-from ddptui.host.nvml import FUNCTION_NOT_FOUND, NOT_SUPPORTED
+from ddptui.host.nvml import FUNCTION_NOT_FOUND, NOT_SUPPORTED, POWER_BRAKE
 from tests.support.gpu_boxes import address
 
 SWITCH = "00000000:0A:00.0"
@@ -203,7 +203,7 @@ def test_the_real_library_has_what_is_asked_for() -> None:
     assert (pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED) == (90, 164)
     assert (pynvml.NVML_NVLINK_DEVICE_TYPE_GPU, pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH) == (0, 2)
     assert [getattr(pynvml, f"NVML_TOPOLOGY_{name}") for name in ("SINGLE", "NODE", "SYSTEM")] == [10, 40, 50]
-    assert (pynvml.NVML_CLOCK_SM, pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown) == (gpus.SM_CLOCK, 0x80)
+    assert pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown == POWER_BRAKE
     assert (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND) == (
         NOT_SUPPORTED,
         FUNCTION_NOT_FOUND,

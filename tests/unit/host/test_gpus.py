@@ -93,6 +93,7 @@ class FakeNvml(ModuleType):
     """As nvidia-ml-py has it, for so many GPUs; whatever is in `silent` is not supported."""
 
     NVMLError = NotSupported
+    NVML_CLOCK_SM = 1
 
     def __init__(self, number: int = 2, silent: Sequence[str] = (), version: int = 12040) -> None:
         super().__init__("pynvml")
@@ -135,7 +136,7 @@ class FakeNvml(ModuleType):
         return self._say("power", 700_000)
 
     def nvmlDeviceGetMaxClockInfo(self, _: int, kind: int) -> object:
-        return self._say("clock", 1980 if kind == gpus.SM_CLOCK else 2619)
+        return self._say("clock", 1980 if kind == self.NVML_CLOCK_SM else 2619)
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, index: int) -> object:
         return self._say("reasons", 0x4 | 0x8 | 0x40 if index else 0x1)
@@ -170,7 +171,7 @@ def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch)
     assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, power_limit_w=700, most_sm_mhz=1980)
     assert told.gpus[1].is_cut
     # A power cap is everyday, and the slowdown stands for its cause.
-    assert told.gpus[1].held_back == ("heat (hardware)",)
+    assert told.gpus[1].slowdowns == ("heat (hardware)",)
 
 
 def test_a_name_with_control_characters_is_made_printable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +184,7 @@ def test_a_name_with_control_characters_is_made_printable(monkeypatch: pytest.Mo
 def test_older_drivers_tell_by_another_name_why_clocks_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
     told = told_by(FakeNvml(silent=("reasons",)), monkeypatch)
     assert told is not None
-    assert told.gpus[0].held_back == ("heat",)
+    assert told.gpus[0].slowdowns == ("heat",)
 
 
 def test_what_connects_gpus_is_asked_for_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
