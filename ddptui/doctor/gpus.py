@@ -47,7 +47,7 @@ def gpu_finding(index: int, gpu: Gpu, hidden_by: str | None, links: GpuLinks = U
         gpu.name,
         memory + used,
         f"{gpu.busy_percent} % busy" if gpu.busy_percent is not None else "",
-        f"at most {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else "",
+        _power_limit(gpu),
         f"at most {gpu.most_sm_mhz} MHz" if gpu.most_sm_mhz else "",
         f"PCIe {links.pcie}{_narrower(links)}" if links.pcie else "",
         _nvlinks(links),
@@ -74,6 +74,14 @@ def links_finding(links: Links, numbers: Sequence[int]) -> Iterator[Finding]:
     fewer = [f"GPU {number} has {active}" for number, active in up.items() if active < most]
     remedy = f"of {most} NVLinks {listed(fewer)}: `nvidia-smi nvlink -s` shows which are down"
     yield Finding("links", text, remedy if fewer else "")
+
+
+def _power_limit(gpu: Gpu) -> str:
+    """As in "at most 700 W"; with the default limit where it is another one."""
+    limit, default = gpu.power_limit_w, gpu.default_power_limit_w
+    if limit and default and round(limit) != round(default):
+        return f"power limit {limit:.0f} W of {default:.0f} W by default"
+    return f"at most {limit:.0f} W" if limit else ""
 
 
 def _narrower(links: GpuLinks) -> str:

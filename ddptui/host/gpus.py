@@ -29,6 +29,7 @@ class Gpu(NamedTuple):
     busy_percent: int | None = None  # share of the last second, at most, in which it computed
     is_cut: bool = False  # into instances (MIG), each of which is a GPU to CUDA
     power_limit_w: float | None = None
+    default_power_limit_w: float | None = None  # as it left the factory
     most_sm_mhz: int | None = None  # the greatest clock of its processors
     slowdowns: tuple[str, ...] = ()  # why its clocks are lower than they should be right now: SLOWDOWNS in words
 
@@ -83,6 +84,7 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
     rates = answer(nvml, "nvmlDeviceGetUtilizationRates", handle)
     cut = answer(nvml, "nvmlDeviceGetMigMode", handle)  # the current mode, and that after the next reset
     limit = answer(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle)
+    default_limit = answer(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
     return Gpu(
         name=text(nvml.nvmlDeviceGetName(handle)),
         uuid=text(nvml.nvmlDeviceGetUUID(handle)),
@@ -91,6 +93,7 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
         busy_percent=rates and rates.gpu,
         is_cut=bool(cut and cut[0]),
         power_limit_w=limit and limit / MW_PER_W,
+        default_power_limit_w=default_limit and default_limit / MW_PER_W,
         most_sm_mhz=answer(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
         slowdowns=reasons_in_words(clock_reasons(nvml, handle) & SLOWDOWNS),
     )

@@ -14,6 +14,7 @@ MATTERS_TO_FIGURES = (
     "gpus",
     "gpu_driver",
     "gpus_visible",
+    "gpu_power_limit_w",
     "gpu_pcie",
     "gpu_numa",
     "gpu_links",

@@ -133,6 +133,23 @@ def test_a_gpu_has_a_slot_a_node_and_limits() -> None:
 
 
 @pytest.mark.parametrize(
+    ("limit", "default", "text"),
+    [
+        (300.0, 700.0, ", power limit 300 W of 700 W by default"),
+        (700.0, 700.0, ", at most 700 W"),
+        (699.9, 700.0, ", at most 700 W"),
+        (700.0, None, ", at most 700 W"),
+        (None, 700.0, ""),
+    ],
+)
+def test_a_power_limit_stands_beside_the_default_where_it_differs(
+    limit: float | None, default: float | None, text: str
+) -> None:
+    gpu = H100._replace(power_limit_w=limit, default_power_limit_w=default)
+    assert doctor.gpu_finding(0, gpu, None).text == f"H100, 80 GB (1.0 used), 0 % busy{text}"
+
+
+@pytest.mark.parametrize(
     ("nvlinks", "text"),
     [
         (NvLinks(18, {}, 25.0, "4.0"), "18 NVLinks 4.0 of 25.0 GB/s"),

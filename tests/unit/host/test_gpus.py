@@ -82,7 +82,7 @@ def test_instances_of_a_gpu_are_not_counted() -> None:
 # NVML
 
 
-SILENT = ("memory", "rates", "mig", "power", "clock", "reasons", "old reasons", "driver", "cuda")
+SILENT = ("memory", "rates", "mig", "power", "default power", "clock", "reasons", "old reasons", "driver", "cuda")
 
 
 class NotSupported(Exception):
@@ -133,7 +133,10 @@ class FakeNvml(ModuleType):
         return self._say("mig", [index, index])
 
     def nvmlDeviceGetEnforcedPowerLimit(self, _: int) -> object:
-        return self._say("power", 700_000)
+        return self._say("power", 300_000)
+
+    def nvmlDeviceGetPowerManagementDefaultLimit(self, _: int) -> object:
+        return self._say("default power", 350_000)
 
     def nvmlDeviceGetMaxClockInfo(self, _: int, kind: int) -> object:
         return self._say("clock", 1980 if kind == self.NVML_CLOCK_SM else 2619)
@@ -168,7 +171,8 @@ def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch)
     told = told_by(FakeNvml(), monkeypatch)
     assert told is not None
     assert (told.version, told.cuda) == ("550.54", (12, 4))
-    assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, power_limit_w=700, most_sm_mhz=1980)
+    limits = {"power_limit_w": 300, "default_power_limit_w": 350, "most_sm_mhz": 1980}
+    assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, **limits)
     assert told.gpus[1].is_cut
     # A power cap is everyday, and the slowdown stands for its cause.
     assert told.gpus[1].slowdowns == ("heat (hardware)",)
@@ -328,6 +332,14 @@ def test_a_run_keeps_what_connects_its_gpus(
         **({"gpu_link_peak_gb_s": peaks} if peaks else {}),
     }
     assert problem_of(json.loads(json.dumps(kept))) == ""
+
+
+def test_a_run_keeps_the_power_limits_of_its_gpus() -> None:
+    limited = Gpu("H100", UUIDS[0], power_limit_w=300.0, default_power_limit_w=700.0)
+    kept = gpus_of(Driver("550.54", None, (limited, Gpu("H100", UUIDS[1]))))
+    assert kept["gpu_power_limit_w"] == [300.0, None]
+    assert kept["gpu_default_power_limit_w"] == [700.0, None]
+    assert not [key for key in gpus_of(FOUR) if "power" in key]  # of which this NVML says nothing
 
 
 def test_between_instances_of_gpus_no_peak_is_known() -> None:
