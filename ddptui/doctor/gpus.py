@@ -12,6 +12,11 @@ from ddptui.text.units import GB, digits
 from ddptui.text.words import OLDER, count, listed
 
 UNKNOWN = GpuLinks()
+UNORDERED = Finding(
+    "links",
+    "the GPUs differ, so CUDA may number them otherwise than here: which of them ranks use is not known",
+    f"`export {gpus.ORDER}={gpus.BUS_ORDER}` makes CUDA's numbers those of the bus",
+)
 BUSY_PERCENT, BUSY_GB = 10, 2  # more than an idle GPU shows: the driver itself takes up to one GB
 
 
@@ -25,11 +30,12 @@ def driver_and_gpus() -> Iterator[Finding]:
         return
     visible = os.environ.get(VISIBLE)
     yield driver_finding(driver, gpus.built_for())
-    seen = gpus.seen(visible, [gpu.uuid for gpu in driver.gpus])
+    is_in_order = not gpus.may_differ_in_order(driver)
+    seen = gpus.seen(visible if is_in_order else None, [gpu.uuid for gpu in driver.gpus])
     of_gpus = driver.links.gpus or [UNKNOWN] * len(driver.gpus)
     for index, (gpu, links) in enumerate(zip(driver.gpus, of_gpus, strict=True)):
         yield gpu_finding(index, gpu, visible if index not in seen and not gpu.is_cut else None, links)
-    yield from links_finding(driver.links, gpus.whole(driver))
+    yield from links_finding(driver.links, gpus.whole(driver)) if is_in_order else [UNORDERED]
 
 
 def driver_finding(driver: Driver, build: Build | None) -> Finding:

@@ -14,6 +14,7 @@ from ddptui.host.gpu_links import Links
 from ddptui.host.nvml import HEAT, HW_HEAT, MW_PER_W, POWER_BRAKE, answer, clock_reasons, reasons_in_words, text
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+ORDER, BUS_ORDER = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"  # by default FASTEST_FIRST, which CUDA does not define further
 DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # NVIDIA's, through WSL, AMD's
 NUMBER = re.compile(r"[+-]?\d+")  # the number at the beginning of an entry of VISIBLE, as strtoul reads it
 SLOWDOWNS = HEAT | HW_HEAT | POWER_BRAKE  # of the reasons for a clock, those that are a fault: power caps are usual
@@ -117,11 +118,17 @@ def count(driver: Driver | None, variables: Mapping[str, str] = os.environ) -> i
 
 
 def whole(driver: Driver, variables: Mapping[str, str] = os.environ) -> list[int]:
-    """The numbers of the GPUs that ranks will see, in this order. Empty if some are cut into instances (MIG), between
-    which there are no links, or if NVML says nothing of links."""
+    """NVML's numbers of the GPUs that ranks will see, in the ranks' order. Empty if some are cut into instances (MIG),
+    between which there are no links, if NVML says nothing of links, or if CUDA may number the GPUs otherwise."""
     numbers = seen(variables.get(VISIBLE), [gpu.uuid for gpu in driver.gpus])
-    is_known = len(driver.links.gpus) == len(driver.gpus)
+    is_known = len(driver.links.gpus) == len(driver.gpus) and not may_differ_in_order(driver, variables)
     return numbers if is_known and not any(driver.gpus[number].is_cut for number in numbers) else []
+
+
+def may_differ_in_order(driver: Driver, variables: Mapping[str, str] = os.environ) -> bool:
+    """Whether CUDA may number the GPUs otherwise than NVML, which goes by the bus: CUDA begins with the fastest."""
+    is_by_bus = variables.get(ORDER) == BUS_ORDER or variables.get(VISIBLE, "").startswith("GPU-")
+    return not is_by_bus and len({gpu.name for gpu in driver.gpus}) > 1
 
 
 def is_empty(visible: str | None) -> bool:

@@ -119,6 +119,19 @@ def test_a_gpu_with_fewer_links_to_the_switches_is_named() -> None:
     assert finding.remedy == "of 18 NVLinks GPU 1 has 16: `nvidia-smi nvlink -s` shows which are down"
 
 
+def test_of_different_gpus_none_is_called_hidden_and_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    mixed = connected(pcie_box())
+    mixed = mixed._replace(gpus=(mixed.gpus[0], mixed.gpus[1]._replace(name="T400")))
+    monkeypatch.delenv(gpus.ORDER, raising=False)
+    *_, second, links = told_by_nvml(monkeypatch, mixed, "0")
+    assert "hidden" not in second.text
+    assert links == doctor.UNORDERED
+    monkeypatch.setenv(gpus.ORDER, gpus.BUS_ORDER)
+    *_, second = told_by_nvml(monkeypatch, mixed, "0")
+    assert "hidden" in second.text
+    assert "each can send 31.5 GB/s" in told_by_nvml(monkeypatch, mixed, None)[-1].text
+
+
 IN_SLOT = GpuLinks("0000:18:00.0", 1, Pcie(4, 16), Pcie(1, 16))
 
 

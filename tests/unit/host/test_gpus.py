@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from itertools import combinations
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from ddptui.host.gpu_links import GpuLinks, Links, Pcie
 from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.host.machine import describe, gpus_of
 from ddptui.store.environment import problem_of
-from tests.support.gpu_boxes import box, bridged_3090s
+from tests.support.gpu_boxes import box, bridged_3090s, direct
 
 GB = 2**30
 UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44"]
@@ -332,6 +333,35 @@ def test_a_run_keeps_what_connects_its_gpus(
         **({"gpu_link_peak_gb_s": peaks} if peaks else {}),
     }
     assert problem_of(json.loads(json.dumps(kept))) == ""
+
+
+STATION = box(5, Pcie(4, 16), direct(dict.fromkeys(combinations((0, 1, 2, 4), 2), 4), 25.0))  # 3 drives a display
+BY_UUID = ",".join(f"GPU-{number}" for number in (0, 1, 2, 4))
+
+
+@pytest.mark.parametrize(
+    ("variables", "peaks"),
+    [
+        ({}, None),
+        ({gpus.VISIBLE: "0,1,2,3"}, None),
+        ({gpus.ORDER: "FASTEST_FIRST"}, None),
+        ({gpus.ORDER: gpus.BUS_ORDER}, {"2": 100.0, "3": 200.0, "4": 31.508}),
+        ({gpus.ORDER: gpus.BUS_ORDER, gpus.VISIBLE: "0,1,2,4"}, {"2": 100.0, "3": 200.0, "4": 300.0}),
+        ({gpus.VISIBLE: BY_UUID}, {"2": 100.0, "3": 200.0, "4": 300.0}),
+    ],
+)
+def test_no_peak_is_known_where_cuda_may_number_gpus_otherwise(
+    variables: dict[str, str], peaks: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (gpus.VISIBLE, gpus.ORDER):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    mixed = [Gpu("DGX Display" if number == 3 else "A100-SXM4-80GB", f"GPU-{number}") for number in range(5)]
+    kept = gpus_of(Driver("550.54", None, tuple(mixed), STATION))
+    assert kept.get("gpu_link_peak_gb_s") == peaks
+    alike = tuple(gpu._replace(name="A100-SXM4-80GB") for gpu in mixed)
+    assert gpus_of(Driver("550.54", None, alike, STATION))["gpu_link_peak_gb_s"]
 
 
 def test_a_run_keeps_the_power_limits_of_its_gpus() -> None:
