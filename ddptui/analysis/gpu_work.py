@@ -50,8 +50,8 @@ def rank_peak(ready: Ready) -> float | None:
 
 
 def joules_a_step(ready: Ready, span: Trained, readings: Sequence[GpuReading]) -> float | None:
-    """The energy of a rank's GPU, whoever used it, in a step of mean length. None: it is not known, or the rank has
-    several GPUs, of which heartbeats tell of the first."""
+    """The energy of a rank's GPU in a step of mean length, other programs' use included. None: it is not known,
+    or the rank has several GPUs, of which heartbeats tell of the first."""
     power = watts(readings)
     if power is None or len(ready.gpus) != 1 or span.steps == 0:
         return None

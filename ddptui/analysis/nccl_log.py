@@ -13,7 +13,7 @@ NCCL_DEBUG_SUBSYS=INIT,TUNING, on rank 0 alone. These lines are read; the format
                    AllGather [Symmetric]: 4096 Bytes -> Kernel …    from 2.27 on; later in symmetric_sched.cc
                    AllGather [Copy Engine]: 4096 Bytes -> cudaMemcpy…   from 2.29 on; later in ce_coll.cc
 
-A log is anybody's text. So no word of it is kept: each finding is one of the words in this file.
+A log may hold any text, so no word of it is kept: each finding is one of the words in this file.
 """
 
 import re
