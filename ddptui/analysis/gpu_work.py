@@ -12,7 +12,7 @@ from typing import Any
 from ddptui.analysis.gpu_peaks import peak_tflops
 from ddptui.analysis.gpu_readings import GpuReading, median_mhz, parts_held_back, watts
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.nccl_log import NcclUse, with_log
+from ddptui.analysis.nccl_use import NcclUse, with_log
 from ddptui.analysis.results import RankResult
 from ddptui.text.units import S
 from ddptui.wire.messages import Ready, Trained

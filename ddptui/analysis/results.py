@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.preset import PresetKind
 from ddptui.config.trial import StartKind

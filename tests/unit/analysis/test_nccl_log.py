@@ -17,11 +17,10 @@ from ddptui.analysis.nccl_log import (
     MOST_KINDS,
     PROTOCOLS,
     SCHEDULERS,
-    NcclUse,
     nccl_log,
     read,
-    with_log,
 )
+from ddptui.analysis.nccl_use import NcclUse, with_log
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.store.journal import LOG_HEAD, MOST_LOGS, RepeatJournal
 from ddptui.wire.messages import Nccl, Ready
@@ -166,6 +165,26 @@ def test_what_ranks_told_is_completed_by_the_log() -> None:
     )
     assert with_log(USE, None) == USE
     assert with_log(None, SAID) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": "2" * 10_000},
+        {"implementation": "P" * 65},
+        {"implementation": "\x1b[2J"},
+        {"channels": -1},
+        {"transports": ["P" * 65]},
+        {"transports": ["SHM"] * 17},
+        {"algorithms": ["R" * 10_000]},
+        {"algorithms": ["RING/LL"] * 17},
+    ],
+)
+def test_what_a_file_says_of_nccl_has_bounds(changes: dict[str, object]) -> None:
+    told = msgspec.to_builtins(with_log(USE, SAID))
+    assert msgspec.convert(told, NcclUse) == with_log(USE, SAID)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(told | changes, NcclUse)
 
 
 def test_results_made_from_a_journal_have_both() -> None:
