@@ -67,7 +67,7 @@ def median_mhz(readings: Sequence[GpuReading]) -> float | None:
     return median(clocks) if clocks else None
 
 
-def held_back(readings: Sequence[GpuReading]) -> dict[str, float]:
+def parts_held_back(readings: Sequence[GpuReading]) -> dict[str, float]:
     """By reason, the part of the readings in which it held the clock back; the most frequent reason first."""
     reasons = Counter(reason for reading in readings for reason in set(reading.held_back))
     return {reason: number / len(readings) for reason, number in reasons.most_common(MOST_REASONS)}

@@ -10,9 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from ddptui.analysis.gpu_peaks import peak_tflops
-from ddptui.analysis.gpu_readings import GpuReading, held_back, median_mhz, watts
+from ddptui.analysis.gpu_readings import GpuReading, median_mhz, parts_held_back, watts
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.nccl_log import NcclUse, with_log
+from ddptui.analysis.nccl_use import NcclUse, with_log
 from ddptui.analysis.results import RankResult
 from ddptui.text.units import S
 from ddptui.wire.messages import Ready, Trained
@@ -31,7 +31,7 @@ def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
         "tflops": tflops,
         "mfu": tflops / peak if tflops is not None and peak else None,
         "sm_mhz": median_mhz(readings),
-        "held_back": held_back(readings),
+        "held_back": parts_held_back(readings),
         "joules_a_step": joules_a_step(ready, span, readings),
     }
 
@@ -50,8 +50,8 @@ def rank_peak(ready: Ready) -> float | None:
 
 
 def joules_a_step(ready: Ready, span: Trained, readings: Sequence[GpuReading]) -> float | None:
-    """The energy of a rank's GPU, whoever used it, in a step of mean length. None: it is not known, or the rank has
-    several GPUs, of which heartbeats tell of the first."""
+    """The energy of a rank's GPU in a step of mean length, other programs' use included. None: it is not known,
+    or the rank has several GPUs, of which heartbeats tell of the first."""
     power = watts(readings)
     if power is None or len(ready.gpus) != 1 or span.steps == 0:
         return None

@@ -13,16 +13,13 @@ NCCL_DEBUG_SUBSYS=INIT,TUNING, on rank 0 alone. These lines are read; the format
                    AllGather [Symmetric]: 4096 Bytes -> Kernel …    from 2.27 on; later in symmetric_sched.cc
                    AllGather [Copy Engine]: 4096 Bytes -> cudaMemcpy…   from 2.29 on; later in ce_coll.cc
 
-A log is anybody's text. So no word of it is kept: each finding is one of the words in this file.
+A log may hold any text, so no word of it is kept: each finding is one of the words in this file.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
-
-import msgspec
-from msgspec.structs import replace
 
 from ddptui.wire.records import NcclLog
 
@@ -44,16 +41,6 @@ NET = re.compile(PAIR + r" \[(?:send|receive)\] via NET/([^/]{1,40})/\d{1,4}(?:\
 COLLNET = re.compile(r"CollNet \d{2,4}/\d{1,3} : \d{1,7} \[(?:send|receive)\] via COLLNET/")
 CHOICE = re.compile(r"(?:[A-Za-z]{2,20}: )?\d{1,20} Bytes -> Algo (\w{1,20}) proto (\w{1,10})\b")
 SCHEDULED = re.compile(r"[A-Za-z]{2,20} \[([A-Za-z ]{2,20})\]: \d{1,20} Bytes -> ")
-
-
-class NcclUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The NCCL of a launch. From channels on, what its log says, with NCCL_DEBUG=INFO; None or empty: it does not."""
-
-    version: str
-    implementation: str  # torch's class around it
-    channels: int | None = None  # of collectives
-    transports: list[str] = []  # P2P/CUMEM, SHM/direct/direct, NET/IB/GDRDMA: what connects ranks, most pairs first
-    algorithms: list[str] = []  # RING/SIMPLE, TREE/LL: what it chose for some call, the most frequent first
 
 
 class Findings(NamedTuple):
@@ -91,13 +78,6 @@ def nccl_log(lines: Iterable[str], at_ns: int) -> NcclLog | None:
         tuple(word for word, _ in words.most_common(MOST_KINDS)) for words in (found.transports, found.algorithms)
     )
     return NcclLog(at_ns=at_ns, channels=found.channels, transports=transports, algorithms=algorithms)
-
-
-def with_log(use: NcclUse | None, log: NcclLog | None) -> NcclUse | None:
-    """What ranks told of their NCCL, with what its log says. A log alone is not enough: it may be of another group."""
-    if use is None or log is None:
-        return use
-    return replace(use, channels=log.channels, transports=[*log.transports], algorithms=[*log.algorithms])
 
 
 def _transport(words: str) -> str:

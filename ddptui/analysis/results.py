@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.preset import PresetKind
 from ddptui.config.trial import StartKind
@@ -174,7 +174,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     mfu: float | None = None  # the part of what its GPUs can do in that precision; None: their peak is not known
     sm_mhz: float | None = None  # the median clock of its GPU's processors
     held_back: dict[str, float] = {}  # why that was lower than it might be, and in what part of the time
-    joules_a_step: float | None = None  # of its GPU, whoever used it
+    joules_a_step: float | None = None  # of its GPU, other programs' use included
     sub_batch: int | None = None  # dp: the most samples that this replica got in a step
     dropped: int = 0  # messages lost because the rank's queue was full; figures lack what they reported
 

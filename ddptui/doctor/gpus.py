@@ -12,6 +12,11 @@ from ddptui.text.units import GB, digits
 from ddptui.text.words import OLDER, count, listed
 
 UNKNOWN = GpuLinks()
+UNORDERED = Finding(
+    "links",
+    "the GPUs differ, so CUDA may number them otherwise than here: which of them ranks use is not known",
+    f"`export {gpus.ORDER}={gpus.BUS_ORDER}` makes CUDA's numbers those of the bus",
+)
 BUSY_PERCENT, BUSY_GB = 10, 2  # more than an idle GPU shows: the driver itself takes up to one GB
 
 
@@ -25,11 +30,12 @@ def driver_and_gpus() -> Iterator[Finding]:
         return
     visible = os.environ.get(VISIBLE)
     yield driver_finding(driver, gpus.built_for())
-    seen = gpus.seen(visible, [gpu.uuid for gpu in driver.gpus])
+    is_in_order = not gpus.may_differ_in_order(driver)
+    seen = gpus.seen(visible if is_in_order else None, [gpu.uuid for gpu in driver.gpus])
     of_gpus = driver.links.gpus or [UNKNOWN] * len(driver.gpus)
     for index, (gpu, links) in enumerate(zip(driver.gpus, of_gpus, strict=True)):
         yield gpu_finding(index, gpu, visible if index not in seen and not gpu.is_cut else None, links)
-    yield from links_finding(driver.links, gpus.whole(driver))
+    yield from links_finding(driver.links, gpus.whole(driver)) if is_in_order else [UNORDERED]
 
 
 def driver_finding(driver: Driver, build: Build | None) -> Finding:
@@ -48,7 +54,7 @@ def gpu_finding(index: int, gpu: Gpu, hidden_by: str | None, links: GpuLinks = U
         memory,
         used,
         f"{gpu.busy_percent}% busy" if gpu.busy_percent is not None else "",
-        f"at most {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else "",
+        _power_limit(gpu),
         f"at most {gpu.most_sm_mhz} MHz" if gpu.most_sm_mhz else "",
         f"PCIe {links.pcie}{_narrower(links)}" if links.pcie else "",
         _nvlinks(links),
@@ -77,6 +83,14 @@ def links_finding(links: Links, numbers: Sequence[int]) -> Iterator[Finding]:
     yield Finding("links", text, remedy if fewer else "")
 
 
+def _power_limit(gpu: Gpu) -> str:
+    """As in "at most 700 W"; with the default limit where it is another one."""
+    limit, default = gpu.power_limit_w, gpu.default_power_limit_w
+    if limit and default and round(limit) != round(default):
+        return f"power limit {limit:.0f} W of {default:.0f} W by default"
+    return f"at most {limit:.0f} W" if limit else ""
+
+
 def _narrower(links: GpuLinks) -> str:
     """How many lanes are in use, if fewer than could be: (x8 now)."""
     now, most = links.pcie_now, links.pcie
@@ -98,9 +112,9 @@ def _remedies(gpu: Gpu, links: GpuLinks) -> Iterator[str]:
     # NVIDIA's manual of nvidia-smi: generation and width may be reduced while the GPU is not in use.
     if is_busy and _narrower(links):
         yield "its PCIe link has fewer lanes than it could: check that the card and its riser sit well"
-    if gpu.held_back:
+    if gpu.slowdowns:
         yield (
-            f"its clocks are held down ({listed(gpu.held_back)}), which distorts times: check its cooling and power"
+            f"its clocks are held down ({listed(gpu.slowdowns)}), which distorts times: check its cooling and power"
             " supply; `nvidia-smi -q -d PERFORMANCE,TEMPERATURE`"
         )
 

@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ddptui.host.nvml import answer, text
+from ddptui.host.nvml import answer, is_unsupported, text
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")  # domain:bus:device.function
@@ -114,18 +114,21 @@ def _pcie(nvml: Any, handle: Any, which: str) -> Pcie | None:
 
 
 def _nvlinks(nvml: Any, handle: Any, devices: Path) -> NvLinks:
-    active: list[int] = []
-    for link in range(MOST_NVLINKS):
-        state = answer(nvml, "nvmlDeviceGetNvLinkState", handle, link)
-        if state is None:  # it has no more
-            break
-        active += [link] if state else []
+    active = _active_nvlinks(nvml, handle)
     if not active:
         return NvLinks()
     ends = Counter(filter(None, (_other_end(nvml, handle, link, devices) for link in active)))
     switches = ends.pop(SWITCH, 0)
     version = answer(nvml, "nvmlDeviceGetNvLinkVersion", handle, active[0])
     return NvLinks(switches, dict(ends), _nvlink_gb_s(nvml, handle, active[0]), VERSIONS.get(version, ""))
+
+
+def _active_nvlinks(nvml: Any, handle: Any) -> list[int]:
+    """The numbers of the NVLinks that are up. A link that does not answer may be followed by others that do."""
+    state = "nvmlDeviceGetNvLinkState"
+    if is_unsupported(nvml, state, handle, 0):  # a GPU without NVLink; numbers that it lacks are invalid arguments
+        return []
+    return [link for link in range(MOST_NVLINKS) if answer(nvml, state, handle, link)]
 
 
 def _other_end(nvml: Any, handle: Any, link: int, devices: Path) -> str | None:

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 from ddptui.host import gpu_links
 from ddptui.host.gpu_links import Links
-from ddptui.host.nvml import HEAT, HW_HEAT, POWER_BRAKE, answer, clock_reasons, held_back, text
+from ddptui.host.nvml import HEAT, HW_HEAT, MW_PER_W, POWER_BRAKE, answer, clock_reasons, reasons_in_words, text
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+ORDER, BUS_ORDER = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"  # by default FASTEST_FIRST, which CUDA does not define further
 DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # NVIDIA's, through WSL, AMD's
 NUMBER = re.compile(r"[+-]?\d+")  # the number at the beginning of an entry of VISIBLE, as strtoul reads it
-SM_CLOCK = 1  # nvml.h: NVML_CLOCK_SM
-MW_PER_W = 1000
-SLOWDOWNS = HEAT | HW_HEAT | POWER_BRAKE  # of the reasons for a clock, those that are no one's intention
+SLOWDOWNS = HEAT | HW_HEAT | POWER_BRAKE  # of the reasons for a clock, those that are a fault: power caps are usual
 
 
 class Gpu(NamedTuple):
@@ -31,8 +30,9 @@ class Gpu(NamedTuple):
     busy_percent: int | None = None  # share of the last second, at most, in which it computed
     is_cut: bool = False  # into instances (MIG), each of which is a GPU to CUDA
     power_limit_w: float | None = None
+    default_power_limit_w: float | None = None  # as it left the factory
     most_sm_mhz: int | None = None  # the greatest clock of its processors
-    held_back: tuple[str, ...] = ()  # why its clocks are lower than they should be right now: some of SLOWDOWNS
+    slowdowns: tuple[str, ...] = ()  # why its clocks are lower than they should be right now: SLOWDOWNS in words
 
 
 class Driver(NamedTuple):
@@ -85,6 +85,7 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
     rates = answer(nvml, "nvmlDeviceGetUtilizationRates", handle)
     cut = answer(nvml, "nvmlDeviceGetMigMode", handle)  # the current mode, and that after the next reset
     limit = answer(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle)
+    default_limit = answer(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
     return Gpu(
         name=text(nvml.nvmlDeviceGetName(handle)),
         uuid=text(nvml.nvmlDeviceGetUUID(handle)),
@@ -93,8 +94,9 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
         busy_percent=rates and rates.gpu,
         is_cut=bool(cut and cut[0]),
         power_limit_w=limit and limit / MW_PER_W,
-        most_sm_mhz=answer(nvml, "nvmlDeviceGetMaxClockInfo", handle, SM_CLOCK),
-        held_back=held_back(clock_reasons(nvml, handle) & SLOWDOWNS),
+        default_power_limit_w=default_limit and default_limit / MW_PER_W,
+        most_sm_mhz=answer(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+        slowdowns=reasons_in_words(clock_reasons(nvml, handle) & SLOWDOWNS),
     )
 
 
@@ -116,11 +118,17 @@ def count(driver: Driver | None, variables: Mapping[str, str] = os.environ) -> i
 
 
 def whole(driver: Driver, variables: Mapping[str, str] = os.environ) -> list[int]:
-    """The numbers of the GPUs that ranks will see, in this order. Empty if some are cut into instances (MIG), between
-    which there are no links, or if NVML says nothing of links."""
+    """NVML's numbers of the GPUs that ranks will see, in the ranks' order. Empty if some are cut into instances (MIG),
+    between which there are no links, if NVML says nothing of links, or if CUDA may number the GPUs otherwise."""
     numbers = seen(variables.get(VISIBLE), [gpu.uuid for gpu in driver.gpus])
-    is_known = len(driver.links.gpus) == len(driver.gpus)
+    is_known = len(driver.links.gpus) == len(driver.gpus) and not may_differ_in_order(driver, variables)
     return numbers if is_known and not any(driver.gpus[number].is_cut for number in numbers) else []
+
+
+def may_differ_in_order(driver: Driver, variables: Mapping[str, str] = os.environ) -> bool:
+    """Whether CUDA may number the GPUs otherwise than NVML, which goes by the bus: CUDA begins with the fastest."""
+    is_by_bus = variables.get(ORDER) == BUS_ORDER or variables.get(VISIBLE, "").startswith("GPU-")
+    return not is_by_bus and len({gpu.name for gpu in driver.gpus}) > 1
 
 
 def is_empty(visible: str | None) -> bool:

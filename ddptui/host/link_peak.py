@@ -106,9 +106,8 @@ def numa_nodes(links: Links, numbers: Sequence[int]) -> str:
 def _nvlinks_gb_s(gpu: GpuLinks, group: Sequence[GpuLinks]) -> float | None:
     """All NVLinks of a GPU that lead to others of the group."""
     links, others = gpu.nvlinks, [other for other in group if other is not gpu]
-    switched = links.to_switches if any(other.nvlinks.to_switches for other in others) else 0
     direct = sum(links.to_gpus.get(other.bus_id or "", 0) for other in others)
-    return None if links.gb_s is None else (switched + direct) * links.gb_s
+    return None if links.gb_s is None else (links.to_switches + direct) * links.gb_s
 
 
 def _named(pairs: Sequence[str], gpus: int) -> str:

@@ -138,8 +138,8 @@ def describe(*, in_console: bool = False) -> dict[str, Any]:
 
 
 def gpus_of(driver: Driver | None) -> dict[str, Any]:
-    """The entries on this host's GPUs, by name and memory, their driver, the variable that hides some of them, and what
-    connects them."""
+    """The entries on this host's GPUs, by name and memory, their driver, the variable that hides some of them, their
+    power limits, and what connects them."""
     if driver is None or not driver.gpus:
         return {}
     newest_cuda = f" (CUDA {driver.cuda[0]}.{driver.cuda[1]})" if driver.cuda else ""
@@ -147,7 +147,21 @@ def gpus_of(driver: Driver | None) -> dict[str, Any]:
         "gpus": [f"{gpu.name}, {gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else gpu.name for gpu in driver.gpus],
         "gpu_driver": f"{driver.version}{newest_cuda}",
         "gpus_visible": os.environ.get(VISIBLE),
-        **_links_of(driver),
+        **_where_known(_power_limits(driver)),
+        **_where_known(_links_of(driver)),
+    }
+
+
+def _where_known(entries: dict[str, Any]) -> dict[str, Any]:
+    """Without those of which nothing is known of any GPU."""
+    return {key: entry for key, entry in entries.items() if any(value is not None for value in entry)}
+
+
+def _power_limits(driver: Driver) -> dict[str, Any]:
+    """Each GPU's power limit, and the one that it had from the factory, in W."""
+    return {
+        "gpu_power_limit_w": [gpu.power_limit_w for gpu in driver.gpus],
+        "gpu_default_power_limit_w": [gpu.default_power_limit_w for gpu in driver.gpus],
     }
 
 
@@ -155,13 +169,12 @@ def _links_of(driver: Driver) -> dict[str, Any]:
     """What is known of: each GPU's PCIe and NUMA node; what connects the pairs; and, by how many of the visible GPUs
     communicate (from this number on), how much each can send, in GB/s."""
     links = driver.links
-    entries: dict[str, Any] = {
+    return {
         "gpu_pcie": [gpu.pcie and str(gpu.pcie) for gpu in links.gpus],
         "gpu_numa": [gpu.numa_node for gpu in links.gpus],
         "gpu_links": connections(links, range(len(links.gpus))),
         "gpu_link_peak_gb_s": peaks_gb_s([links.gpus[number] for number in gpus.whole(driver, os.environ)]),
     }
-    return {key: entry for key, entry in entries.items() if any(value is not None for value in entry)}
 
 
 def nccl_package() -> dict[str, str]:

@@ -4,6 +4,8 @@ from typing import Any
 
 from ddptui.text.words import printable
 
+MW_PER_W = MJ_PER_J = 1000
+NOT_SUPPORTED, FUNCTION_NOT_FOUND = 3, 13  # values of NVMLError, by nvml.h
 # Why a GPU's clock is lower than it might be: bits of nvmlClocksEventReasons, by nvml.h. One that idles (1) is not held
 # back. The last two reasons for heat and power also set HW_SLOWDOWN, and so may a change of clocks alone.
 HW_SLOWDOWN, HEAT, HW_HEAT, POWER_BRAKE = 0x08, 0x20, 0x40, 0x80
@@ -27,13 +29,24 @@ def answer(nvml: Any, function: str, *arguments: Any) -> Any:
         return None
 
 
+def is_unsupported(nvml: Any, function: str, *arguments: Any) -> bool:
+    """Whether NVML refuses a function for good: this GPU does not support it, or the driver or the library lacks it."""
+    try:
+        getattr(nvml, function)(*arguments)
+    except AttributeError:
+        return True
+    except nvml.NVMLError as error:
+        return getattr(error, "value", None) in (NOT_SUPPORTED, FUNCTION_NOT_FOUND)
+    return False
+
+
 def clock_reasons(nvml: Any, handle: Any) -> int:
     """Bits that say why the clocks are as they are; 0: NVML does not say. Older drivers know the second name."""
     names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
     return next((int(reasons) for name in names if (reasons := answer(nvml, name, handle)) is not None), 0)
 
 
-def held_back(reasons: int) -> tuple[str, ...]:
+def reasons_in_words(reasons: int) -> tuple[str, ...]:
     """These bits in words. What is not known here is left out, and so is a slowdown that another bit explains."""
     if reasons & (HW_HEAT | POWER_BRAKE):
         reasons &= ~HW_SLOWDOWN

@@ -20,6 +20,8 @@ from ddptui.text.words import count
 READABLE: dict[str, tuple[str, Callable[[float], str]]] = {
     "memory_bytes": ("memory", size),
     "load_before": ("load average before the run", lambda load: f"{load:.2f}"),
+    "gpu_power_limit_w": ("gpu power limit.{}", lambda limit: f"{limit:.0f} W"),
+    "gpu_default_power_limit_w": ("gpu power limit by default.{}", lambda limit: f"{limit:.0f} W"),
     "gpu_link_peak_gb_s": ("most that a GPU can send, of {} GPUs and more", lambda peak: f"{digits(peak)} GB/s"),
 }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.results import TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES

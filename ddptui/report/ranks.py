@@ -86,7 +86,7 @@ SLOWED_BY: dict[Kind, tuple[str, str]] = {
 
 
 def slowed(trials: Sequence[TrialResult]) -> str:
-    """That heat or the power supply slowed a GPU: the rank and the trial where it was worst, and what to do; or empty."""
+    """That heat or the power supply slowed a GPU: the rank and trial where it was worst, and what to do; or empty."""
     worst = [(held, trial.name) for trial in trials if (held := worst_held_back(counted(trial.repeats)))]
     if not worst:
         return ""

@@ -36,17 +36,7 @@ from ddptui.run.watcher import WatchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Echo
-from ddptui.wire.records import (
-    Alive,
-    Ended,
-    Injection,
-    Launched,
-    Message,
-    Notice,
-    Refused,
-    SetBottleneck,
-    Stop,
-)
+from ddptui.wire.records import Alive, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck, Stop
 
 READY_S = 0.1  # longest wait for the warm parent before requests are looked at again
 POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
@@ -216,10 +206,12 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
         yield from _notices(launch, supervisor)  # why nodes or a job ended it, say
         yield from (message for message in supervisor.last_messages() if not isinstance(message, Echo))
         yield from refusals.new()
-        if any(NCCL in (hello.backend or "") for hello in hub.hellos.values()):
-            yield from repeat.nccl_log([LAUNCHER_LOG, *(f"rank-{rank}.log" for rank in range(trial.ranks))])
         status = controls.end()  # what a user ended is no failure, whatever the ranks' exit codes
-        yield Ended(at_ns=time.monotonic_ns(), status=status) if cut_short and status else supervisor.ended()
+        end = Ended(at_ns=time.monotonic_ns(), status=status) if cut_short and status else supervisor.ended()
+        if any(NCCL in (hello.backend or "") for hello in hub.hellos.values()):
+            logs = [LAUNCHER_LOG, *(f"rank-{rank}.log" for rank in range(trial.ranks))]
+            yield from repeat.nccl_log(logs, end.at_ns)  # which may take a second: no part of the launch
+        yield end
 
 
 def _follow(

@@ -104,10 +104,11 @@ class RepeatJournal:
         """The end of one of the repeat's logs; empty if there is none."""
         return tail(self.folder / name)
 
-    def nccl_log(self, names: Sequence[str]) -> Iterator[NcclLog]:
-        """What NCCL wrote into the first of these logs, if it was asked to; the others say much the same."""
+    def nccl_log(self, names: Sequence[str], at_ns: int) -> Iterator[NcclLog]:
+        """What NCCL wrote into the first of these logs, if it was asked to; the others say much the same. at_ns: the
+        end of the launch."""
         lines = (line for name in names[:MOST_LOGS] for line in head(self.folder / name).splitlines())
-        if said := nccl_log(lines, time.monotonic_ns()):
+        if said := nccl_log(lines, at_ns):
             yield said
 
     def flight_records(self, ranks: Iterable[int]) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from ddptui.host.nvml import CLOCK_REASONS, held_back
+from ddptui.host.nvml import CLOCK_REASONS, reasons_in_words
 from ddptui.wire.messages import Gpu
 from workers.instruments import heartbeat
 from workers.instruments.heartbeat import GpuMeter, ProcessMeter
@@ -131,7 +131,7 @@ def test_a_driver_that_knows_the_reasons_by_their_older_name_is_asked_by_that(in
     ],
 )
 def test_reasons_are_said_in_words_and_an_idle_gpu_has_none(reasons: int, words: tuple[str, ...]) -> None:
-    assert held_back(reasons) == words
+    assert reasons_in_words(reasons) == words
 
 
 def test_the_bits_are_those_of_nvmls_header() -> None:
@@ -196,6 +196,16 @@ def test_a_gpu_that_is_lost_takes_no_thread_with_it(installed: Any, monkeypatch:
         raise RuntimeError("CUDA error: unspecified launch failure")
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", failed)
+    assert GpuMeter(GPU).read() is None
+
+
+def test_a_library_that_fails_in_an_unknown_way_takes_no_thread_with_it(installed: Any) -> None:
+    nvml = installed(Nvml("GPU-22222222-bbbb"))
+
+    def failed(_: str) -> Any:
+        raise ValueError("what no release was seen to raise")
+
+    nvml.nvmlDeviceGetPowerUsage = failed
     assert GpuMeter(GPU).read() is None
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.results import RankResult, RepeatResult, Results, TrialResult
 
 GB = 2**30

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.results import (
     Averaging,
     ConfidenceInterval,
@@ -13,7 +14,6 @@ from ddptui.analysis.results import (
     Injected,
     InSync,
     Loss,
-    NcclUse,
     RankResult,
     RepeatResult,
     Results,

@@ -9,12 +9,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from ddptui.host.nvml import clock_reasons, held_back
+from ddptui.host.nvml import MJ_PER_J, MW_PER_W, answer, clock_reasons, reasons_in_words
 from ddptui.wire.messages import Gpu, Heartbeat, Position
 
 T = TypeVar("T")
 UUID_PREFIXES = ("GPU", "MIG")  # NVML puts one before a UUID: a whole GPU, or a part of one
-MW_PER_W = MJ_PER_J = 1000
 
 
 class GpuMeter:
@@ -29,7 +28,7 @@ class GpuMeter:
 
     def read(self) -> Gpu | None:
         """The GPU's figures. None: the device is no GPU, or there is no NVML that knows it."""
-        return figures(nvml(), self._handle) if self._handle is not None else None
+        return value_or_none(partial(figures, nvml(), self._handle)) if self._handle is not None else None
 
 
 class ProcessMeter:
@@ -107,7 +106,7 @@ def find_handle(device: torch.device) -> Any:
         return None
     # By its UUID: NVML numbers GPUs in another order than CUDA, and counts those that CUDA_VISIBLE_DEVICES hides.
     uuid = uuid_of(device)
-    handles = (value_or_none(partial(nvml().nvmlDeviceGetHandleByUUID, f"{kind}-{uuid}")) for kind in UUID_PREFIXES)
+    handles = (answer(nvml(), "nvmlDeviceGetHandleByUUID", f"{kind}-{uuid}") for kind in UUID_PREFIXES)
     return next((handle for handle in handles if handle is not None), None)
 
 
@@ -118,16 +117,19 @@ def uuid_of(device: torch.device) -> str | None:
 
 def figures(nvml: Any, handle: Any) -> Gpu:
     """Load, memory, power, temperature, clock and energy of a GPU; each is None where NVML does not give it."""
-    memory = value_or_none(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+    rates = answer(nvml, "nvmlDeviceGetUtilizationRates", handle)
+    memory = answer(nvml, "nvmlDeviceGetMemoryInfo", handle)
+    milliwatts = answer(nvml, "nvmlDeviceGetPowerUsage", handle)
+    millijoules = answer(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle)
     return Gpu(
-        busy_percent=value_or_none(lambda: float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)),
+        busy_percent=rates and rates.gpu,
         used_bytes=memory and memory.used,
         total_bytes=memory and memory.total,
-        watts=value_or_none(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / MW_PER_W),
-        celsius=value_or_none(lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),
-        sm_mhz=value_or_none(lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))),
-        held_back=value_or_none(lambda: held_back(clock_reasons(nvml, handle))) or (),
-        joules=value_or_none(lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / MJ_PER_J),
+        watts=milliwatts and milliwatts / MW_PER_W,
+        celsius=answer(nvml, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
+        sm_mhz=answer(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
+        held_back=reasons_in_words(clock_reasons(nvml, handle)),
+        joules=millijoules and millijoules / MJ_PER_J,
     )
 
 
@@ -135,5 +137,5 @@ def value_or_none(read: Callable[[], T]) -> T | None:
     """What `read` returns; None where it fails."""
     try:
         return read()
-    except Exception:  # a part of a GPU has no power of its own, a virtual one no temperature, and a GPU may be lost:
-        return None  # a missing figure must never end the rank
+    except Exception:  # a GPU may be lost, and a missing figure must never end the rank
+        return None

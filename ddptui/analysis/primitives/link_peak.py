@@ -20,7 +20,8 @@ def link_peak_gb_s(environment: Mapping[str, Any], engine: EngineOptions, result
         return None
     peaks: Mapping[str, float | None] = environment.get(KEY) or {}
     # Each holds from its number of GPUs on, up to the next. NCCL refuses two ranks on one GPU: each rank has its own.
-    return next((peaks[str(gpus)] for gpus in range(result.ranks, 1, -1) if str(gpus) in peaks), None)
+    from_on = max((gpus for gpus in map(int, peaks) if gpus <= result.ranks), default=None)
+    return None if from_on is None else peaks[str(from_on)]
 
 
 def part_of_peak(cell: Cell, peak_gb_s: float | None) -> float | None:

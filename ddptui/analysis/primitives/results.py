@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.nccl_use import NcclUse
 from ddptui.config.primitives import Cadence, ReduceOpName
 
 

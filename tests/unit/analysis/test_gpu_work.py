@@ -8,7 +8,7 @@ import pytest
 
 from ddptui.analysis import gpu_readings
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import RankResult, RepeatResult
 from ddptui.store.outcomes import results_of

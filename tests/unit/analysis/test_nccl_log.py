@@ -17,11 +17,10 @@ from ddptui.analysis.nccl_log import (
     MOST_KINDS,
     PROTOCOLS,
     SCHEDULERS,
-    NcclUse,
     nccl_log,
     read,
-    with_log,
 )
+from ddptui.analysis.nccl_use import NcclUse, with_log
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.store.journal import LOG_HEAD, MOST_LOGS, RepeatJournal
 from ddptui.wire.messages import Nccl, Ready
@@ -168,6 +167,26 @@ def test_what_ranks_told_is_completed_by_the_log() -> None:
     assert with_log(None, SAID) is None
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": "2" * 10_000},
+        {"implementation": "P" * 65},
+        {"implementation": "\x1b[2J"},
+        {"channels": -1},
+        {"transports": ["P" * 65]},
+        {"transports": ["SHM"] * 17},
+        {"algorithms": ["R" * 10_000]},
+        {"algorithms": ["RING/LL"] * 17},
+    ],
+)
+def test_what_a_file_says_of_nccl_has_bounds(changes: dict[str, object]) -> None:
+    told = msgspec.to_builtins(with_log(USE, SAID))
+    assert msgspec.convert(told, NcclUse) == with_log(USE, SAID)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(told | changes, NcclUse)
+
+
 def test_results_made_from_a_journal_have_both() -> None:
     told = Nccl(version=USE.version, implementation=USE.implementation)
     messages = [msgspec.structs.replace(each, nccl=told) if isinstance(each, Ready) else each for each in journal()]
@@ -188,14 +207,21 @@ def test_the_logs_of_a_repeat_are_read_from_their_beginning(repeat: RepeatJourna
     long = b"\xff\xfe" + LOG_HEAD * b"x" + b"\n"
     (repeat.folder / "rank-0.log").write_bytes(ACROSS_IB.encode() + long + NUMBERED.encode())
     (repeat.folder / "rank-1.log").write_text(ONE_PROCESS)
-    [record] = repeat.nccl_log(["launcher.log", "rank-0.log", "rank-1.log"])
+    [record] = repeat.nccl_log(["launcher.log", "rank-0.log", "rank-1.log"], 7)
     assert (record.channels, record.algorithms) == (8, ())
     assert record.transports == ("NET/IB/GDRDMA", "P2P/CUMEM", "P2P/direct pointer")
-    assert [*repeat.nccl_log(["launcher.log"])] == []
+    assert [*repeat.nccl_log(["launcher.log"], 7)] == []
 
 
 def test_of_many_ranks_only_some_logs_are_read(repeat: RepeatJournal) -> None:
     names = [f"rank-{rank}.log" for rank in range(MOST_LOGS + 1)]
     (repeat.folder / names[-1]).write_text(ONE_PROCESS)
-    assert [*repeat.nccl_log(names)] == []
-    assert [*repeat.nccl_log(names[1:])] != []
+    assert [*repeat.nccl_log(names, 7)] == []
+    assert [*repeat.nccl_log(names[1:], 7)] != []
+
+
+@pytest.mark.parametrize(("before", "is_read"), [(LOG_HEAD - len(ONE_PROCESS) - 1, True), (LOG_HEAD, False)])
+def test_a_log_is_read_up_to_its_bound(before: int, is_read: bool, repeat: RepeatJournal) -> None:
+    assert LOG_HEAD == 512 * 1024
+    (repeat.folder / "rank-0.log").write_text("x" * before + "\n" + ONE_PROCESS)
+    assert bool([*repeat.nccl_log(["rank-0.log"], 7)]) == is_read

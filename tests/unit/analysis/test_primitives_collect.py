@@ -5,7 +5,7 @@ from statistics import pstdev
 import pytest
 from msgspec.structs import replace
 
-from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.primitives.collect import PrimitivesLog, cell_of, view_of
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.config.primitives import OPERATIONS

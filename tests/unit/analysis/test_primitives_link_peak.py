@@ -1,5 +1,6 @@
 """busbw as a part of what connects the GPUs: where it is known, and of which peak."""
 
+import time
 from typing import Any
 
 import pytest
@@ -14,6 +15,12 @@ DGX_1 = {KEY: {"2": 25.0, "3": 50.0, "4": 100.0, "8": 150.0}}
 @pytest.mark.parametrize(("ranks", "peak"), [(1, None), (2, 25.0), (4, 100.0), (7, 100.0), (8, 150.0), (16, 150.0)])
 def test_a_peak_holds_from_its_number_of_gpus_on(ranks: int, peak: float | None) -> None:
     assert link_peak_gb_s(DGX_1, LOCAL, result(ranks=ranks, backend="nccl")) == peak
+
+
+def test_a_peak_is_found_at_once_for_any_number_of_ranks() -> None:
+    begun = time.process_time()
+    assert link_peak_gb_s(DGX_1, LOCAL, result(ranks=10**8, backend="nccl")) == 150.0
+    assert time.process_time() - begun < 1
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,19 @@ def test_a_gpu_with_fewer_links_to_the_switches_is_named() -> None:
     assert finding.remedy == "GPU 1 has only 16 of 18 NVLinks up: `nvidia-smi nvlink -s` shows which are down"
 
 
+def test_of_different_gpus_none_is_called_hidden_and_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    mixed = connected(pcie_box())
+    mixed = mixed._replace(gpus=(mixed.gpus[0], mixed.gpus[1]._replace(name="T400")))
+    monkeypatch.delenv(gpus.ORDER, raising=False)
+    *_, second, links = told_by_nvml(monkeypatch, mixed, "0")
+    assert "hidden" not in second.text
+    assert links == doctor.UNORDERED
+    monkeypatch.setenv(gpus.ORDER, gpus.BUS_ORDER)
+    *_, second = told_by_nvml(monkeypatch, mixed, "0")
+    assert "hidden" in second.text
+    assert "each can send 31.5 GB/s" in told_by_nvml(monkeypatch, mixed, None)[-1].text
+
+
 IN_SLOT = GpuLinks("0000:18:00.0", 1, Pcie(4, 16), Pcie(1, 16))
 
 
@@ -130,6 +143,23 @@ def test_a_gpu_has_a_slot_a_node_and_limits() -> None:
     )
     assert finding.remedy == ""  # an idle link slows down to save power
     assert doctor.gpu_finding(0, gpu._replace(most_sm_mhz=None), None).text.endswith("busy, at most 700 W")
+
+
+@pytest.mark.parametrize(
+    ("limit", "default", "text"),
+    [
+        (300.0, 700.0, ", power limit 300 W of 700 W by default"),
+        (700.0, 700.0, ", at most 700 W"),
+        (699.9, 700.0, ", at most 700 W"),
+        (700.0, None, ", at most 700 W"),
+        (None, 700.0, ""),
+    ],
+)
+def test_a_power_limit_stands_beside_the_default_where_it_differs(
+    limit: float | None, default: float | None, text: str
+) -> None:
+    gpu = H100._replace(power_limit_w=limit, default_power_limit_w=default)
+    assert doctor.gpu_finding(0, gpu, None).text == f"H100, 80 GB (1.0 used), 0 % busy{text}"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +184,7 @@ def test_a_link_that_is_narrow_while_its_gpu_works_is_mended(busy: int | None, i
 
 
 def test_clocks_that_are_held_down_have_a_remedy() -> None:
-    finding = doctor.gpu_finding(0, H100._replace(held_back=("heat", "power brake")), None)
+    finding = doctor.gpu_finding(0, H100._replace(slowdowns=("heat", "power brake")), None)
     assert finding.remedy.startswith("its clocks are held down (heat and power brake), which distorts times")
     assert "check its cooling and power supply" in finding.remedy
     assert not finding.fatal

@@ -8,21 +8,25 @@ from typing import Any
 
 import pytest
 
-from ddptui.host import gpu_links, gpus
+from ddptui.host import gpu_links
 from ddptui.host.gpu_links import GpuLinks, Links, NvLinks, Pcie, bus_id, nominal_gb_s, read
+from ddptui.host.nvml import FUNCTION_NOT_FOUND, NOT_SUPPORTED, POWER_BRAKE
 from tests.support.gpu_boxes import address
 
 SWITCH = "00000000:0A:00.0"
 UNKNOWN = 255
+INVALID_ARGUMENT = 2
 
 
 class Refused(Exception):
-    pass
+    def __init__(self, value: int = NOT_SUPPORTED) -> None:
+        self.value = value
 
 
 class Nvml:
     """NVML for two GPUs. ends: of each of their NVLinks, the kind and the address of what it leads to; None: the link
-    is down. A method of `refused` is refused, and one of `lacking` is not there, as in an older library."""
+    is down. A method of `refused` is refused, and one of `lacking` is not there, as in an older library. The state of a
+    link of `silent` is not known."""
 
     NVMLError = Refused
 
@@ -32,8 +36,10 @@ class Nvml:
         mb_s: Mapping[Any, int] = {90: 26562},
         refused: Collection[str] = (),
         lacking: Collection[str] = (),
+        silent: Collection[int] = (),
     ) -> None:
-        self.ends, self.mb_s, self.refused, self.lacking = ends, mb_s, refused, lacking
+        self.ends, self.mb_s, self.refused, self.lacking, self.silent = ends, mb_s, refused, lacking, silent
+        self.states_asked = 0
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("nvmlDevice"):
@@ -62,9 +68,12 @@ class Nvml:
         return 40
 
     def nvmlDeviceGetNvLinkState(self, gpu: int, link: int) -> int:
+        self.states_asked += 1
         ends = self.ends.get(gpu, [])
-        if link >= len(ends):
+        if not ends:
             raise Refused
+        if link >= len(ends) or link in self.silent:
+            raise Refused(INVALID_ARGUMENT)
         return int(ends[link] is not None)
 
     def _end(self, gpu: int, link: int) -> tuple[int, str]:
@@ -114,6 +123,17 @@ def test_links_that_are_up_are_counted_by_what_they_lead_to(devices: Path) -> No
     ends = [(2, SWITCH), (2, SWITCH), None, (0, address(1).upper()), (1, "00000000:03:00.0")]
     assert nvlinks(Nvml({0: ends}), devices) == NvLinks(2, {address(1): 1}, 25.0, "4.0")
     assert nvlinks(Nvml({0: [None, None]}), devices) == NvLinks()
+
+
+@pytest.mark.parametrize("link", [0, 3, 17])
+def test_a_link_that_does_not_answer_hides_no_other_one(link: int, devices: Path) -> None:
+    assert nvlinks(Nvml({0: [(2, SWITCH)] * 18}, silent=[link]), devices).to_switches == 17
+
+
+def test_a_gpu_without_nvlink_is_asked_once(devices: Path) -> None:
+    nvml = Nvml({1: [(2, SWITCH)]})
+    assert nvlinks(nvml, devices) == NvLinks()
+    assert nvml.states_asked == 1 + 1 + gpu_links.MOST_NVLINKS  # the second GPU has one, which may hide others
 
 
 @pytest.mark.parametrize("kind", [UNKNOWN, None])
@@ -183,6 +203,11 @@ def test_the_real_library_has_what_is_asked_for() -> None:
     assert (pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED) == (90, 164)
     assert (pynvml.NVML_NVLINK_DEVICE_TYPE_GPU, pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH) == (0, 2)
     assert [getattr(pynvml, f"NVML_TOPOLOGY_{name}") for name in ("SINGLE", "NODE", "SYSTEM")] == [10, 40, 50]
-    assert (pynvml.NVML_CLOCK_SM, pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown) == (gpus.SM_CLOCK, 0x80)
+    assert pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown == POWER_BRAKE
+    assert (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND) == (
+        NOT_SUPPORTED,
+        FUNCTION_NOT_FOUND,
+    )
+    assert pynvml.NVMLError(NOT_SUPPORTED).value == NOT_SUPPORTED
     assert issubclass(pynvml.nvmlPciInfo_t, Structure)
     assert "busId" in dict(pynvml.nvmlPciInfo_t._fields_)

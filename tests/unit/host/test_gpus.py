@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from itertools import combinations
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from ddptui.host.gpu_links import GpuLinks, Links, Pcie
 from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.host.machine import describe, gpus_of
 from ddptui.store.environment import problem_of
-from tests.support.gpu_boxes import box, bridged_3090s
+from tests.support.gpu_boxes import box, bridged_3090s, direct
 
 GB = 2**30
 UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44"]
@@ -82,7 +83,7 @@ def test_instances_of_a_gpu_are_not_counted() -> None:
 # NVML
 
 
-SILENT = ("memory", "rates", "mig", "power", "clock", "reasons", "old reasons", "driver", "cuda")
+SILENT = ("memory", "rates", "mig", "power", "default power", "clock", "reasons", "old reasons", "driver", "cuda")
 
 
 class NotSupported(Exception):
@@ -93,6 +94,7 @@ class FakeNvml(ModuleType):
     """As nvidia-ml-py has it, for so many GPUs; whatever is in `silent` is not supported."""
 
     NVMLError = NotSupported
+    NVML_CLOCK_SM = 1
 
     def __init__(self, number: int = 2, silent: Sequence[str] = (), version: int = 12040) -> None:
         super().__init__("pynvml")
@@ -132,10 +134,13 @@ class FakeNvml(ModuleType):
         return self._say("mig", [index, index])
 
     def nvmlDeviceGetEnforcedPowerLimit(self, _: int) -> object:
-        return self._say("power", 700_000)
+        return self._say("power", 300_000)
+
+    def nvmlDeviceGetPowerManagementDefaultLimit(self, _: int) -> object:
+        return self._say("default power", 350_000)
 
     def nvmlDeviceGetMaxClockInfo(self, _: int, kind: int) -> object:
-        return self._say("clock", 1980 if kind == gpus.SM_CLOCK else 2619)
+        return self._say("clock", 1980 if kind == self.NVML_CLOCK_SM else 2619)
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, index: int) -> object:
         return self._say("reasons", 0x4 | 0x8 | 0x40 if index else 0x1)
@@ -167,10 +172,11 @@ def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch)
     told = told_by(FakeNvml(), monkeypatch)
     assert told is not None
     assert (told.version, told.cuda) == ("550.54", (12, 4))
-    assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, power_limit_w=700, most_sm_mhz=1980)
+    limits = {"power_limit_w": 300, "default_power_limit_w": 350, "most_sm_mhz": 1980}
+    assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, **limits)
     assert told.gpus[1].is_cut
     # A power cap is everyday, and the slowdown stands for its cause.
-    assert told.gpus[1].held_back == ("heat (hardware)",)
+    assert told.gpus[1].slowdowns == ("heat (hardware)",)
 
 
 def test_a_name_with_control_characters_is_made_printable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +189,7 @@ def test_a_name_with_control_characters_is_made_printable(monkeypatch: pytest.Mo
 def test_older_drivers_tell_by_another_name_why_clocks_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
     told = told_by(FakeNvml(silent=("reasons",)), monkeypatch)
     assert told is not None
-    assert told.gpus[0].held_back == ("heat",)
+    assert told.gpus[0].slowdowns == ("heat",)
 
 
 def test_what_connects_gpus_is_asked_for_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,6 +333,43 @@ def test_a_run_keeps_what_connects_its_gpus(
         **({"gpu_link_peak_gb_s": peaks} if peaks else {}),
     }
     assert problem_of(json.loads(json.dumps(kept))) == ""
+
+
+STATION = box(5, Pcie(4, 16), direct(dict.fromkeys(combinations((0, 1, 2, 4), 2), 4), 25.0))  # 3 drives a display
+BY_UUID = ",".join(f"GPU-{number}" for number in (0, 1, 2, 4))
+
+
+@pytest.mark.parametrize(
+    ("variables", "peaks"),
+    [
+        ({}, None),
+        ({gpus.VISIBLE: "0,1,2,3"}, None),
+        ({gpus.ORDER: "FASTEST_FIRST"}, None),
+        ({gpus.ORDER: gpus.BUS_ORDER}, {"2": 100.0, "3": 200.0, "4": 31.508}),
+        ({gpus.ORDER: gpus.BUS_ORDER, gpus.VISIBLE: "0,1,2,4"}, {"2": 100.0, "3": 200.0, "4": 300.0}),
+        ({gpus.VISIBLE: BY_UUID}, {"2": 100.0, "3": 200.0, "4": 300.0}),
+    ],
+)
+def test_no_peak_is_known_where_cuda_may_number_gpus_otherwise(
+    variables: dict[str, str], peaks: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (gpus.VISIBLE, gpus.ORDER):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    mixed = [Gpu("DGX Display" if number == 3 else "A100-SXM4-80GB", f"GPU-{number}") for number in range(5)]
+    kept = gpus_of(Driver("550.54", None, tuple(mixed), STATION))
+    assert kept.get("gpu_link_peak_gb_s") == peaks
+    alike = tuple(gpu._replace(name="A100-SXM4-80GB") for gpu in mixed)
+    assert gpus_of(Driver("550.54", None, alike, STATION))["gpu_link_peak_gb_s"]
+
+
+def test_a_run_keeps_the_power_limits_of_its_gpus() -> None:
+    limited = Gpu("H100", UUIDS[0], power_limit_w=300.0, default_power_limit_w=700.0)
+    kept = gpus_of(Driver("550.54", None, (limited, Gpu("H100", UUIDS[1]))))
+    assert kept["gpu_power_limit_w"] == [300.0, None]
+    assert kept["gpu_default_power_limit_w"] == [700.0, None]
+    assert not [key for key in gpus_of(FOUR) if "power" in key]  # of which this NVML says nothing
 
 
 def test_between_instances_of_gpus_no_peak_is_known() -> None:

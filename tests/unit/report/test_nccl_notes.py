@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES

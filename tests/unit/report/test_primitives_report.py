@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.nccl_log import NcclUse
+from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.primitives.results import BufferView, PrimitivesResult, RankView
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset

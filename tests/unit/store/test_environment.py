@@ -13,7 +13,22 @@ def test_what_connects_gpus_may_change_figures_and_the_package_of_nccl() -> None
     assert changed == {"gpu_links", "gpu_pcie", "nccl"}
 
 
-@pytest.mark.parametrize("peaks", [{"2": "fast"}, [450.0], {"2": {}}])
+@pytest.mark.parametrize(
+    "peaks",
+    [
+        {"2": "fast"},
+        [450.0],
+        {"2": {}},
+        {"2": -1.0},
+        {"2": 0.0},
+        {"2": 1e308},
+        {"x": 1.0},
+        {"-2": 1.0},
+        {"02": 1.0},
+        {"9" * 5000: 1.0},
+        {str(number): 1.0 for number in range(1, 1026)},
+    ],
+)
 def test_peaks_that_are_no_numbers_are_refused(peaks: object) -> None:
     assert problem_of({"gpu_link_peak_gb_s": {"2": 450, "3": None}}) == ""
     assert problem_of({"gpu_link_peak_gb_s": peaks})
