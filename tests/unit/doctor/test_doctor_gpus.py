@@ -159,7 +159,7 @@ def test_a_power_limit_stands_beside_the_default_where_it_differs(
     limit: float | None, default: float | None, text: str
 ) -> None:
     gpu = H100._replace(power_limit_w=limit, default_power_limit_w=default)
-    assert doctor.gpu_finding(0, gpu, None).text == f"H100, 80 GB (1.0 used), 0 % busy{text}"
+    assert doctor.gpu_finding(0, gpu, None).text == f"H100, 80 GB, 1.0 GB used, 0% busy{text}"
 
 
 @pytest.mark.parametrize(
