@@ -96,7 +96,7 @@ def assert_nothing_is_left(networks: set[str]) -> None:
 
 
 def test_the_limit_holds_and_nothing_is_left(began: Began) -> None:
-    console, networks = began("steps = 12")
+    console, networks = began("steps = 50")  # some seconds, in which the networks are found
     out, errors = console.communicate(timeout=ENOUGH_S)
     assert console.returncode == 0, errors
     [trial] = json.loads(out)["trials"]

@@ -6,11 +6,13 @@ import shutil
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
+from ddptui.config.preset import Preset
 from ddptui.run.playback import Playback
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
@@ -210,6 +212,19 @@ def test_from_a_result_it_begins_at_the_trial_under_the_cursor(tmp_path: Path) -
     asyncio.run(check())
 
 
+class Held(Playback):
+    """A replay that stays where it begins: the recorded launches take a moment only."""
+
+    def __init__(self, run: Run, preset: Preset, **works: Any) -> None:
+        super().__init__(run, preset, clock=Clock(), **works)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddptui.run.playback.Playback", Held)
+
+
+@pytest.mark.usefixtures("held")
 def test_a_trial_that_was_not_launched_cannot_be_begun_with(tmp_path: Path) -> None:
     async def check() -> None:
         run = recorded(tmp_path)
@@ -226,6 +241,7 @@ def test_a_trial_that_was_not_launched_cannot_be_begun_with(tmp_path: Path) -> N
     asyncio.run(check())
 
 
+@pytest.mark.usefixtures("held")
 def test_from_the_runs_it_begins_with_the_run(tmp_path: Path) -> None:
     async def check() -> None:
         recorded(tmp_path)
