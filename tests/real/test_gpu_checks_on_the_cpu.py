@@ -97,9 +97,13 @@ def test_a_trial_that_fails_brings_the_end_of_its_logs(workbench: Workbench) -> 
 
 def test_a_run_that_hangs_is_stopped_and_told_as_such(tmp_path: Path) -> None:
     plan = Plan(preset="overlap", trials=("flat",), set={"steps": 1_000_000, "width": 16})
-    check = Check(name="a", question="b", expected="c", run=of_preset(plan, verdicts.trained), minutes=0.1)
-    result = Workbench(tmp_path, 1, {}).perform(check)
-    assert result.verdict == "NOT AS EXPECTED"
-    assert result.observed == "not over after 0.1 min: stopped"
-    assert "flat, rank-0.log:" in result.log
+    for minutes in (0.1, 0.3, 1.0):  # until its ranks have begun to train
+        check = Check(name="a", question="b", expected="c", run=of_preset(plan, verdicts.trained), minutes=minutes)
+        folder = tmp_path / str(minutes)
+        folder.mkdir()
+        result = Workbench(folder, 1, {}).perform(check)
+        assert result.verdict == "NOT AS EXPECTED"
+        assert result.observed == f"not over after {minutes:g} min: stopped"
+        if "flat, rank-0.log:" in result.log:
+            break
     assert any(line.startswith("rank 0  epoch") for line in result.log)
