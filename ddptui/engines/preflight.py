@@ -70,7 +70,7 @@ def prepare_trial(trial: Trial, local_ranks: int) -> Trial:
     """A trial from a console on another host, checked on a node with `local_ranks` ranks of it. Raises PresetError."""
     local_part = msgspec.structs.replace(trial, world_size=local_ranks)
     check_room("here", local_part)
-    check_gpus("here", [local_part], or_cpu=False)  # what is asked, and of whom else, only the console knows
+    check_gpus("here", [local_part], or_cpu=False)  # only the console knows the question, and the other ranks
     if trial.data_dir is not None and not os.path.isdir(trial.data_dir):  # the console's folder: then this host's own
         trial = msgspec.structs.replace(trial, data_dir=None)
     return _prepare("here", trial, is_local=True)

@@ -15,6 +15,9 @@ def facts() -> dict[str, Any]:
     import torch
     import torch.distributed as dist
 
+    from workers.instruments.gpu import nccl_version
+    from workers.instruments.hooks import group_takes_hooks
+
     has_nccl = dist.is_nccl_available()
     classes = ("ProcessGroupNCCL", "ProcessGroupNCCL2")
     gpus = range(torch.cuda.device_count())
@@ -22,9 +25,9 @@ def facts() -> dict[str, Any]:
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if has_nccl else None,
+        "nccl": nccl_version() if has_nccl else None,
         "nccl_implementations": [name for name in classes if has_nccl and hasattr(dist.distributed_c10d, name)],
-        "group_hooks": hasattr(dist.ProcessGroup, "register_pre_hook"),
+        "group_hooks": group_takes_hooks(),
         "gpus": [torch.cuda.get_device_name(gpu) for gpu in gpus],
         "capabilities": [".".join(map(str, torch.cuda.get_device_capability(gpu))) for gpu in gpus],
     }

@@ -13,14 +13,15 @@ from workers.doctor.answers import answer, by_name, last_line
 def versions() -> dict[str, Any]:
     """The versions of torch and torchvision, and what this torch is built with."""
     import torch
-    import torch.distributed as dist
     import torchvision
+
+    from workers.instruments.hooks import group_takes_hooks
 
     return {
         "torch": str(torch.__version__),
         "torchvision": str(torchvision.__version__),
         **backends(),
-        "group_hooks": hasattr(dist.ProcessGroup, "register_pre_hook"),
+        "group_hooks": group_takes_hooks(),
         "gpu_build": torch.version.cuda or torch.version.hip,
     }
 

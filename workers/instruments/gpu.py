@@ -41,8 +41,13 @@ def backend_of(device: torch.device) -> Any:
     return getattr(backend, "wrapped_pg", backend)
 
 
+def nccl_version() -> str:
+    """The version of the NCCL that this torch has, as in 2.28.9."""
+    return ".".join(map(str, torch.cuda.nccl.version()))
+
+
 def _nccl_of_group(device: torch.device) -> Nccl | None:
     implementation = type(backend_of(device)).__name__
     if "NCCL" not in implementation:
         return None
-    return Nccl(".".join(map(str, torch.cuda.nccl.version())), implementation)
+    return Nccl(nccl_version(), implementation)

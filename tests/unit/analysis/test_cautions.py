@@ -118,7 +118,7 @@ def test_other_programs_take_nothing_from_the_ranks_where_a_core_is_idle() -> No
         ({"power cap": 1.0}, False),  # at which large GPUs train as they left the factory
         ({"heat": 0.05, "heat (hardware)": 0.2}, True),
         ({"power brake": 1.0}, True),
-        ({word: 1.0 for word in CLOCK_REASONS.values() if word not in KINDS}, False),  # as somebody wants it
+        ({word: 1.0 for word in CLOCK_REASONS.values() if word not in KINDS}, False),  # wanted so, or no reason at all
     ],
 )
 def test_a_gpu_that_heat_or_the_power_supply_holds_back(reasons: dict[str, float], is_raised: bool) -> None:

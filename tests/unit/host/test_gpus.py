@@ -198,7 +198,7 @@ def test_what_connects_gpus_is_asked_for_where_it_is_wanted(monkeypatch: pytest.
     assert plain is not None
     assert (told.links, plain.links) == (Links((GpuLinks(), GpuLinks()), {(0, 1): "SYS"}), Links())
     failing = told_by(FakeNvml(silent=("topology",)), monkeypatch, with_links=True)
-    assert failing == plain  # and all else is told
+    assert failing == plain  # what fails takes nothing else with it
 
 
 def test_what_a_gpu_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
