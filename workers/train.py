@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from ddptui.config.trial import Trial
 from workers.aggregate.strategy import Strategy, gradients_of
-from workers.instruments.clock import Clock, clock_of
+from workers.instruments.clock import Clock
+from workers.instruments.cuda_clock import clock_of
 from workers.instruments.progress import Progress
 from workers.instruments.records import StepRecord
 from workers.rank.faults import Faults

@@ -6,6 +6,7 @@ SIZES = ("B", "KB", "MB", "GB", "TB")
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 S, MS, US = 1_000_000_000, 1_000_000, 1_000  # in ns: clocks and messages count nanoseconds
 MS_PER_S, US_IN_S = 1e3, 1e-6
+DRIFT_PPM = 100  # a generous bound for the quartz clocks of hosts
 MB, GB = 2**20, 2**30  # in bytes
 LONG_S = 100.0  # from there on minutes are easier to read
 NOTHING = "–"

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ddptui.text.units import S
+from ddptui.text.units import DRIFT_PPM, S
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Launched, Message
 
@@ -52,9 +52,6 @@ def map_times(message: AnyStruct, move: Callable[[int], int]) -> AnyStruct:
 def _moved(struct: AnyStruct, fields: tuple[str, ...], move: Callable[[int], int]) -> AnyStruct:
     times = {field: move(getattr(struct, field)) for field in fields if hasattr(struct, field)}
     return msgspec.structs.replace(struct, **times)
-
-
-DRIFT_PPM = 100  # a generous bound for the quartz clocks of hosts
 
 
 def clock_drift(ns: int) -> int:

@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from tests.support.simulated_gpu import Gpu, simulated
-from workers.instruments.clock import CudaClock
+from workers.instruments.cuda_clock import CudaClock
 
 
 @pytest.fixture(scope="module", autouse=True)

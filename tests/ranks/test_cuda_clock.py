@@ -6,18 +6,17 @@ import threading
 import pytest
 import torch
 
+from ddptui.text.units import DRIFT_PPM
 from ddptui.wire.messages import Step, Tied
-from ddptui.wire.retime import DRIFT_PPM
 from tests.support.simulated_gpu import START_NS, Event, Gpu, Stream, simulated, true_ns
-from workers.instruments import clock as module
-from workers.instruments.clock import (
+from workers.instruments import cuda_clock as module
+from workers.instruments.clock import Accuracy, Clock
+from workers.instruments.cuda_clock import (
     PATIENCE_NS,
     SPIN_NS,
     TIE_EVERY_NS,
     TRIES,
     WOBBLE_PPM,
-    Accuracy,
-    Clock,
     CudaClock,
     Mark,
 )

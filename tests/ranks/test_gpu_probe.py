@@ -16,7 +16,8 @@ from workers import train as loop
 from workers.doctor import gpu, marks, nccl_pair, synchronising
 from workers.doctor.marks import Between, Timed, error_at, summary, take, timed_of
 from workers.doctor.nccl_pair import Report, compared
-from workers.instruments.clock import Accuracy, CudaClock
+from workers.instruments.clock import Accuracy
+from workers.instruments.cuda_clock import CudaClock
 from workers.rank.group import leave_group
 
 CPU = torch.device("cpu")

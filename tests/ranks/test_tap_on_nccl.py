@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.support.simulated_gpu import Gpu, Work
 from workers.instruments import hooks
-from workers.instruments.clock import CudaClock
+from workers.instruments.cuda_clock import CudaClock
 from workers.instruments.records import Call, PhaseTimer, StepRecord
 from workers.instruments.tap import Tap
 from workers.rank.group import leave_group

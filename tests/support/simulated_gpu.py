@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from workers.instruments import clock
+from workers.instruments import cuda_clock
 
 CALL_NS = 2_000  # what any call into the driver takes the host
 START_NS = 5_000_000_000_000
@@ -181,7 +181,7 @@ class Gpu:
         self.synchronised += 1
 
 
-def simulated(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> "clock.CudaClock":
+def simulated(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> "cuda_clock.CudaClock":
     """A clock of this GPU."""
     event: Any = type("OwnEvent", (Event,), {"gpu": gpu})
     for name, fake in {
@@ -193,12 +193,12 @@ def simulated(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> "clock.CudaClock":
     }.items():
         monkeypatch.setattr(torch.cuda, name, fake)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: id(gpu.current_stream()), raising=False)
-    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic_ns=gpu.host_ns, sleep=gpu.sleep))
-    made = clock.clock_of(torch.device("cuda", 0))
-    assert isinstance(made, clock.CudaClock)
+    monkeypatch.setattr(cuda_clock, "time", SimpleNamespace(monotonic_ns=gpu.host_ns, sleep=gpu.sleep))
+    made = cuda_clock.clock_of(torch.device("cuda", 0))
+    assert isinstance(made, cuda_clock.CudaClock)
     return made
 
 
-def true_ns(marks: Sequence["clock.Mark"]) -> list[float]:
+def true_ns(marks: Sequence["cuda_clock.Mark"]) -> list[float]:
     """When the device came to these, by the host's clock."""
     return [mark.event.over_ns for mark in marks]  # type: ignore[attr-defined]

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from workers.instruments.clock import Accuracy, Clock, clock_of
+from workers.instruments.clock import Accuracy, Clock
+from workers.instruments.cuda_clock import clock_of
 
 FOR_S = 6.0
 SETTLE_NS = 1_000_000_000  # what the first second reports is not counted in error_ns

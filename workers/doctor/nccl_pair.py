@@ -16,7 +16,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from workers.instruments.clock import Clock, clock_of
+from workers.instruments.clock import Clock
+from workers.instruments.cuda_clock import clock_of
 from workers.primitives.numbers import Scrambled, wrong_elements
 from workers.primitives.point_to_point import IsendIrecv
 from workers.primitives.primitive import Setting

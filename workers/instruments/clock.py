@@ -1,37 +1,12 @@
-"""The clock of a rank's work: the host's own, or on a GPU the moments at which its stream gets there.
-
-The training loop never waits for a GPU. A mark is a CUDA event on the caller's stream. The reporter's thread reads it
-later, by its distance from a tie: an event whose host time is known. A new tie is made again and again, and the time of
-a mark is interpolated between the tie before it and the one after: so it does not matter that the two oscillators drift
-apart (an H100's ran 11 to 22 ppm slow). A mark that is read before there is a next tie is extrapolated, at the pace
-that the ties before have shown.
-"""
+"""The clock of a rank's work: the host's own. cuda_clock.py has that of a GPU."""
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import count, pairwise
-from threading import Lock
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-from torch import Tensor
-
-from ddptui.wire.retime import DRIFT_PPM
-
-TIE_EVERY_NS = 200_000_000  # as often as the reporter sends
-AGAIN_NS = 10_000_000  # after a try that has failed, as on a GPU that two processes share
-TRIES = 3  # for each tie
-FIRST_TRIES = 10  # at the start there is time for more
-PATIENCE_NS = 10_000_000  # for one try: two processes that share a GPU have it for 2 ms each
-FIRST_PATIENCE_NS = 10_000_000_000
-SPIN_NS = 200_000  # from then on a try naps between its looks, to hand Python's lock to the loop
-NAP_S = 20e-6
-RESOLUTION_NS = 1_000  # CUDA's is half of it; that of a float32 of some seconds in ms is about as much
-BASELINE_NS = 10_000_000_000  # over which the pace is measured, at least, once there was time for it
-WOBBLE_PPM = 5  # by which the pace may differ from one moment to another within two baselines
-MARGIN = 2  # × the error when it is reported: so that small changes need no further report
-PPM = 1e-6
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Accuracy(NamedTuple):
@@ -71,12 +46,12 @@ class Clock:
         difference of two moments. Raises RuntimeError."""
         return [later - earlier for earlier, later in pairwise(marks)]
 
-    def keep(self, tensor: Tensor) -> Tensor | float:
+    def keep(self, tensor: "Tensor") -> "Tensor | float":
         """What to hold of a number that is to be read later. On the CPU it is read now: that takes no wait, and in
         another thread it would take Python's lock again and again."""
         return float(tensor.item())
 
-    def read(self, number: Tensor | float) -> float:
+    def read(self, number: "Tensor | float") -> float:
         """A number off the device, without waiting for work that is queued behind it. A mark that was taken after the
         number must have been resolved."""
         return float(number)
@@ -84,235 +59,3 @@ class Clock:
     def accuracy_change(self) -> Accuracy | None:
         """The accuracy from now on, if it has changed since the last call. The host's own clock never changes."""
         return None
-
-
-class Pace(NamedTuple):
-    """How long a nanosecond of the device's clock takes, as measured: in ns of the host's, off by ppm at most."""
-
-    ns: float = 1.0
-    ppm: float = DRIFT_PPM
-
-
-UNMEASURED = Pace()
-
-
-@dataclass(slots=True, eq=False)
-class Tie:
-    """An event whose host time is known, within error_ns; and how times go on from there."""
-
-    event: torch.cuda.Event
-    at_ns: int
-    error_ns: int
-    pace: Pace = UNMEASURED  # by which times are extrapolated that are read before there is a next tie
-    told_ns: int = 0  # how far that has been done, by the device's clock
-    next: "Tie | None" = None
-    span_ns: int = 0  # to the next, by the device's clock
-
-    def extrapolated(self, device_ns: int) -> tuple[int, float]:
-        """The host time so much later by the device's clock, and its error, both in ns."""
-        return self.at_ns + round(device_ns * self.pace.ns), self.error_ns + device_ns * self.pace.ppm * PPM
-
-    def time_of(self, device_ns: int) -> tuple[int, float]:
-        """The host time so much later by the device's clock, and its error, both in ns. One moment always gets the same
-        time, and a later one a later time, whether it is read before the next tie is made or afterwards."""
-        tie = self
-        while tie.next is not None and device_ns >= tie.span_ns:
-            device_ns -= tie.span_ns
-            tie = tie.next
-        if tie.next is None:
-            tie.told_ns = max(tie.told_ns, device_ns)
-        if device_ns <= tie.told_ns or tie.next is None:
-            return tie.extrapolated(device_ns)
-        begin_ns, begin_error_ns = tie.extrapolated(tie.told_ns)
-        done_ns, left_ns = device_ns - tie.told_ns, tie.span_ns - device_ns
-        part = done_ns / (done_ns + left_ns)
-        error_ns = max(begin_error_ns, tie.next.error_ns) + min(done_ns, left_ns) * WOBBLE_PPM * PPM
-        return begin_ns + round(part * (tie.next.at_ns - begin_ns)), error_ns
-
-
-class Mark:
-    """An event on a stream, numbered in the order in which they were recorded; and the tie that was current when it was
-    taken, so an earlier one. With the last reference to a mark its event is free for another: to make one takes longer
-    than to record it."""
-
-    __slots__ = ("_free", "event", "number", "stream", "tie")
-
-    def __init__(
-        self, event: torch.cuda.Event, stream: torch.cuda.Stream, number: int, tie: Tie, free: list[torch.cuda.Event]
-    ) -> None:
-        self.event, self.stream, self.number, self.tie, self._free = event, stream, number, tie, free
-
-    def __del__(self) -> None:
-        self._free.append(self.event)
-
-
-class CudaClock(Clock):
-    """The clock of a GPU, where a call returns before its work is done."""
-
-    def __init__(self, device: torch.device) -> None:
-        """Raises RuntimeError if the GPU does not answer."""
-        self._device = device
-        # torch deals streams out of pools, one pool a priority, the same streams again and again. Callbacks of futures
-        # get ordinary streams, and wait on collectives there; gloo gets those of the highest priority. This priority
-        # lies between, and torch uses it for nothing else. On a GPU with only two priorities it is gloo's, too. Then a
-        # tie may fail, and the one before stays; a value or a mark of the host may be late by one of gloo's copies.
-        self._side = torch.cuda.Stream(device, priority=-1)
-        self._ends = torch.cuda.Stream(device)
-        self._streams: dict[int, torch.cuda.Stream] = {}  # by CUDA's pointer: to ask torch for the current one is slow
-        self._free: list[torch.cuda.Event] = []
-        self._numbers = count()
-        self._order = Lock()  # several threads may record on one stream, in the order of their marks' numbers
-        self._lock = Lock()  # replicas of one process may share a clock, and each has its own reporter
-        self._reported_ns = 0.0  # the error that was reported last
-        self._unreported: Accuracy | None = None
-        first = self._best_of(FIRST_TRIES, FIRST_PATIENCE_NS)
-        if first is None:
-            seconds = FIRST_PATIENCE_NS // 10**9
-            raise RuntimeError(f"{device} did not answer within {seconds} s: look with nvidia-smi at who keeps it busy")
-        self._tie = self._anchor = self._next_anchor = first
-        self._due_ns = first.at_ns + TIE_EVERY_NS
-
-    def now(self) -> Mark:
-        pointer = torch._C._cuda_getCurrentRawStream(self._device.index)  # of this thread, on this device
-        stream = self._streams.get(pointer)
-        if stream is None:
-            stream = self._streams[pointer] = torch.cuda.current_stream(self._device)
-        return self._on(stream)
-
-    def at_once(self) -> Mark:
-        return self._on(self._side)
-
-    def after(self, wait: Callable[[], object]) -> Mark:
-        with torch.cuda.stream(self._ends):
-            wait()
-        return self._on(self._ends)
-
-    def reached(self, mark: Mark) -> bool:
-        try:
-            return bool(mark.event.query())
-        except RuntimeError:  # the device has failed, which the loop will notice, too: it will never get there
-            return False
-
-    def resolve(self, marks: Sequence[Mark]) -> list[int] | None:
-        # A call has the same mark in several places. The driver is asked for the time of each mark once: meanwhile this
-        # thread holds Python's lock, and the loop may wait for it.
-        unique = {id(mark): mark for mark in marks}
-        with self._lock:
-            self._tie_anew()
-            if not all_reached(list(unique.values())):
-                return None
-            tie = min((mark.tie for mark in unique.values()), key=lambda tie: tie.at_ns)  # before all of them
-            times = {key: tie.time_of(device_ns(tie.event, mark.event)) for key, mark in unique.items()}
-            moments = [times[id(mark)][0] for mark in marks]
-            self._note_error(min(moments), max(error_ns for _, error_ns in times.values()))
-            return moments
-
-    def lengths(self, marks: Sequence[Mark]) -> list[int] | None:
-        if not all_reached(marks):
-            return None
-        return [device_ns(earlier.event, later.event) for earlier, later in pairwise(marks)]
-
-    def keep(self, tensor: Tensor) -> Tensor | float:
-        return tensor.detach()
-
-    def read(self, number: Tensor | float) -> float:
-        with torch.cuda.stream(self._side):  # a copy from the device waits only for its own stream
-            return float(number.item() if isinstance(number, Tensor) else number)
-
-    def accuracy_change(self) -> Accuracy | None:
-        with self._lock:
-            unreported, self._unreported = self._unreported, None
-            return unreported
-
-    def _on(self, stream: torch.cuda.Stream) -> Mark:
-        tie = self._tie  # before the event: another thread may make a new one meanwhile
-        try:
-            event = self._free.pop()
-        except IndexError:
-            event = torch.cuda.Event(enable_timing=True)
-        with self._order:
-            event.record(stream)
-            number = next(self._numbers)
-        return Mark(event, stream, number, tie, self._free)
-
-    def _note_error(self, from_ns: int, error_ns: float) -> None:
-        """Note the accuracy to report: anew when the last one no longer holds, or when times are far more accurate."""
-        enough_ns = MARGIN * error_ns
-        if error_ns > self._reported_ns or 4 * enough_ns < self._reported_ns:
-            self._reported_ns = enough_ns
-            self._unreported = Accuracy(from_ns, round(enough_ns))
-
-    def _tie_anew(self) -> None:
-        """Make a new tie if one is due. The old one stays if it is better, as on a device that answers late."""
-        now_ns = time.monotonic_ns()
-        if now_ns < self._due_ns:
-            return
-        new = self._best_of(TRIES, PATIENCE_NS)
-        self._due_ns = now_ns + (TIE_EVERY_NS if new else AGAIN_NS)
-        if new is None:
-            return
-        last = self._tie
-        span_ns = device_ns(last.event, new.event)
-        told_ns, _ = last.extrapolated(last.told_ns)
-        expected_ns, error_ns = last.extrapolated(span_ns)
-        if new.error_ns > error_ns or new.at_ns <= told_ns:
-            return
-        is_off = abs(new.at_ns - expected_ns) > new.error_ns + error_ns
-        if is_off and last.pace is not UNMEASURED:  # one of the clocks goes at another pace by now
-            self._anchor = self._next_anchor = new
-        new.pace = self._pace_until(new)
-        last.span_ns, last.next = span_ns, new  # in this order: marks are read in one thread, but taken in others
-        self._tie = new
-
-    def _pace_until(self, new: Tie) -> Pace:
-        """The pace as it has been since the anchor, a tie some time ago."""
-        if new.at_ns - self._next_anchor.at_ns > BASELINE_NS:
-            self._anchor, self._next_anchor = self._next_anchor, new
-        host_ns = new.at_ns - self._anchor.at_ns
-        ppm = WOBBLE_PPM + (self._anchor.error_ns + new.error_ns) / max(1, host_ns) / PPM
-        if ppm >= DRIFT_PPM:
-            return UNMEASURED
-        return Pace(host_ns / device_ns(self._anchor.event, new.event), ppm)
-
-    def _best_of(self, tries: int, patience_ns: int) -> Tie | None:
-        """The narrowest tie of several tries; None if the device is busy, and the first try has taken too long."""
-        ties: list[Tie] = []
-        while len(ties) < tries and (tie := self._try(patience_ns)):
-            ties.append(tie)
-        return min(ties, key=lambda tie: tie.error_ns, default=None)
-
-    def _try(self, patience_ns: int) -> Tie | None:
-        """One try: the device reached the event after the last look at which it had not yet, and before the next."""
-        event = torch.cuda.Event(enable_timing=True)
-        begin_ns = last_ns = look_ns = time.monotonic_ns()
-        event.record(self._side)
-        while not event.query():
-            last_ns = look_ns
-            if look_ns - begin_ns > patience_ns:
-                return None
-            if look_ns - begin_ns > SPIN_NS:
-                time.sleep(NAP_S)
-            look_ns = time.monotonic_ns()
-        width_ns = time.monotonic_ns() - last_ns
-        return Tie(event, last_ns + width_ns // 2, width_ns // 2 + RESOLUTION_NS)
-
-
-def device_ns(earlier: torch.cuda.Event, later: torch.cuda.Event) -> int:
-    """The time between two events that the device has reached, in ns of its own clock."""
-    ms: float = earlier.elapsed_time(later)
-    return round(ms * 1e6)
-
-
-def all_reached(marks: Sequence[Mark]) -> bool:
-    """Whether the device has reached all marks. Raises RuntimeError if it has failed."""
-    # The driver is asked for the last mark of each stream only, since a stream reaches its marks in order.
-    last: dict[int, Mark] = {}
-    for mark in reversed(marks):
-        if mark.number > last.setdefault(id(mark.stream), mark).number:
-            last[id(mark.stream)] = mark
-    return all(mark.event.query() for mark in last.values())
-
-
-def clock_of(device: torch.device) -> Clock:
-    """The clock of a device. Raises RuntimeError for a GPU that does not answer."""
-    return CudaClock(device) if device.type == "cuda" else Clock()

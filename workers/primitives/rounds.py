@@ -11,7 +11,7 @@ import torch
 
 from ddptui.config.primitives import OPERATIONS
 from ddptui.wire.messages import Buffer, Done, Position, Ready, Shown, Timed
-from workers.instruments.clock import clock_of
+from workers.instruments.cuda_clock import clock_of
 from workers.instruments.gpu import nccl_in_use, own_gpus
 from workers.primitives.numbers import Readable, Scrambled, wrong_elements
 from workers.primitives.pipelined import MOST_IN_FLIGHT

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ddptui.config.trial import Bottleneck
 from ddptui.wire.messages import Slept
-from workers.instruments.clock import clock_of
+from workers.instruments.cuda_clock import clock_of
 from workers.instruments.delays import Delays
 from workers.instruments.reporter import Reporter
 from workers.rank.device import CPU

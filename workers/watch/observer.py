@@ -19,7 +19,7 @@ from ddptui.wire.connection import TOKEN
 from ddptui.wire.messages import VERSION, Done, Failed, Hello, Ready
 from ddptui.wire.watching import WATCHED, WatchingConsole
 
-from ..instruments.clock import clock_of
+from ..instruments.cuda_clock import clock_of
 from ..instruments.delays import RankDelays
 from ..instruments.gpu import nccl_in_use, own_gpus
 from ..instruments.heartbeat import peak_bytes, peak_reserved_bytes

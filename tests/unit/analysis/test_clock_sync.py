@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ddptui.analysis import clock_sync
 from ddptui.analysis.clock_sync import Clocks, ClockSpread, Track, clock_spread, in_console_time
+from ddptui.text.units import DRIFT_PPM
 from ddptui.wire.messages import Collective, Step
 from ddptui.wire.records import Message, Offset
-from ddptui.wire.retime import DRIFT_PPM
 from tests.support.builders import MS, hello, launched, load, offset, one_of_each, step, tied
 from tests.unit.wire.test_retime import times
 
