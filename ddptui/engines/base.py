@@ -48,6 +48,10 @@ class Launch(Protocol):
         """Registers a rank that has connected to the console."""
         return None
 
+    def end_relay(self) -> None:
+        """Has what stands between the ranks of a watched training and the console send what has come, and end."""
+        return None
+
     def processes(self) -> list[psutil.Process]:
         """Its processes on this host."""
         return []

@@ -60,6 +60,7 @@ class WatchSupervisor:
         """The messages still queued once the command has ended, or goes on unwatched."""
         if self._launch.exit_code is None:
             self._hub.send(Stop(why="no longer watched"))
+        self._launch.end_relay()
         return drained(self._hub, self.add, self.has_trained)
 
     def all_here(self) -> bool:

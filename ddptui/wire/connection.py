@@ -12,6 +12,8 @@ KEYS = "DDPTUI_KEYS"  # over a network: the keys that let a rank in
 LOGS = "DDPTUI_LOGS"  # the folder for rank-R.log, and for rank-R.flight.json
 LINKS = "DDPTUI_LINKS"  # the network of each rank, where ranks have links of their own: "PID FD FD …"
 CONSOLE_PID = "DDPTUI_CONSOLE_PID"  # the process whose death ends the rank
+WATCHED = "DDPTUI_WATCHED"  # of a training that is watched: the file that says where its relay is
+NOTES = "notes"  # the file beside that one in which a process says why it is not watched, a line for each reason
 SILENCE_S = "DDPTUI_SILENCE_S"  # if the console sends nothing for so long, the rank ends
 
 

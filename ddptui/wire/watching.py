@@ -1,12 +1,9 @@
-"""How a training that is watched finds its console: a file, which its environment names. A later console may write it
-anew, with its own address: then ranks that were let go report to that one."""
+"""How a training that is watched finds the relay on its host: a file, which its environment names. A later console may
+write it anew, for its own relay: then ranks that were let go report to that one."""
 
 import msgspec
 
 from ddptui.config.trial import Bottleneck
-
-WATCHED = "DDPTUI_WATCHED"  # the variable that names the file
-NOTES = "notes"  # the file beside it in which a process writes why it is not watched, a line for each reason
 
 
 class Watching(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,18 +15,25 @@ class Watching(msgspec.Struct, frozen=True, kw_only=True):
     bottleneck: tuple[Bottleneck, ...] = ()
 
 
-class WatchingConsole(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file holds."""
+class RelayTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a relay gets from what starts it, as a line of JSON."""
 
-    way: dict[str, str]  # the variables of wire/connection.py with which a rank connects
-    pid: int | None  # of the console, if it is on the training's host
+    listener: int  # the descriptor of the socket that ranks connect to
+    way: dict[str, str]  # the variables of wire/connection.py with which a rank connects to the console
     watching: Watching
+    notes: str  # the file in which it says why a rank is not watched
 
-    def spell(self) -> str:
-        """The text that `read` reads."""
-        return msgspec.json.encode(self).decode()
+    def spell(self) -> bytes:
+        """The line that `read` reads."""
+        return msgspec.json.encode(self) + b"\n"
 
     @classmethod
-    def read(cls, text: str | bytes) -> "WatchingConsole":
-        """The console in a file's text. Raises ValueError."""
-        return msgspec.json.decode(text, type=cls)
+    def read(cls, line: bytes) -> "RelayTask":
+        """The task of a line. Raises ValueError."""
+        return msgspec.json.decode(line, type=cls)
+
+
+def orders(socket: str, watching: Watching) -> bytes:
+    """The text of the file: JSON, which ranks read without a library of ours. socket: the path of the relay's."""
+    bottleneck = [msgspec.structs.asdict(delay) for delay in watching.bottleneck]
+    return msgspec.json.encode({"socket": socket, "steps": watching.steps, "bottleneck": bottleneck})

@@ -13,7 +13,7 @@ from ddptui.wire.messages import Failed, Hello
 from tests.support.failing import failing
 from workers.dp import make_replica_state
 from workers.instruments.delays import RankDelays
-from workers.instruments.heartbeat import peak_bytes, peak_reserved_bytes, reserved_bytes, used_bytes
+from workers.instruments.gpu import peak_bytes, peak_reserved_bytes, reserved_bytes, used_bytes
 from workers.instruments.reporter import Reporter, within_limits
 from workers.rank import group
 from workers.rank.device import CPU, DeviceChoice, choose_backend, choose_device, describe

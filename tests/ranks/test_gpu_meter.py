@@ -11,6 +11,7 @@ import torch
 from ddptui.host.nvml import CLOCK_REASONS, reasons_in_words
 from ddptui.wire.messages import Gpu
 from workers.instruments import heartbeat
+from workers.instruments.gpu import uuid_of
 from workers.instruments.heartbeat import GpuMeter, ProcessMeter
 from workers.instruments.reporter import Reporter
 from workers.rank.device import CPU
@@ -95,16 +96,20 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Nvml], Nvml
     heartbeat.nvml.cache_clear()
 
 
+def meter_of(device: torch.device) -> GpuMeter:
+    return GpuMeter(lambda: uuid_of(device))
+
+
 @pytest.mark.parametrize("uuids", [("GPU-22222222-bbbb", "GPU-11111111-aaaa"), ("MIG-22222222-bbbb",)])
 def test_the_gpu_is_found_by_its_uuid_in_whatever_order_nvml_has_them(installed: Any, uuids: tuple[str, ...]) -> None:
     installed(Nvml(*uuids))
-    assert GpuMeter(GPU).read() == FULL
+    assert meter_of(GPU).read() == FULL
 
 
 @pytest.mark.parametrize("refused", FIGURES)
 def test_a_figure_that_is_not_given_is_missing_alone(installed: Any, refused: str) -> None:
     installed(Nvml("GPU-22222222-bbbb", refuses=(refused,)))
-    told = GpuMeter(GPU).read()
+    told = meter_of(GPU).read()
     for field in Gpu.__struct_fields__:
         missing = () if field == "held_back" else None
         assert getattr(told, field) == (missing if field in FIELDS[refused] else getattr(FULL, field))
@@ -113,7 +118,7 @@ def test_a_figure_that_is_not_given_is_missing_alone(installed: Any, refused: st
 def test_a_driver_that_knows_the_reasons_by_their_older_name_is_asked_by_that(installed: Any) -> None:
     nvml = installed(Nvml("GPU-22222222-bbbb", refuses=("CurrentClocksEventReasons",)))
     nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda _: 0x04
-    read = GpuMeter(GPU).read()
+    read = meter_of(GPU).read()
     assert read is not None
     assert read.held_back == ("power cap",)
 
@@ -155,7 +160,7 @@ def test_the_bits_are_those_of_nvmls_header() -> None:
 
 def test_nvml_is_started_once_however_often_it_is_asked(installed: Any) -> None:
     nvml = installed(Nvml("GPU-22222222-bbbb"))
-    for meter_of_a_replica in (GpuMeter(GPU), GpuMeter(GPU)):
+    for meter_of_a_replica in (meter_of(GPU), meter_of(GPU)):
         for _ in range(3):
             assert meter_of_a_replica.read() == FULL
     assert nvml.starts == 1
@@ -163,7 +168,7 @@ def test_nvml_is_started_once_however_often_it_is_asked(installed: Any) -> None:
 
 def test_a_cpu_has_none_and_nvml_is_left_alone(installed: Any) -> None:
     nvml = installed(Nvml("GPU-22222222-bbbb"))
-    assert GpuMeter(CPU).read() is None
+    assert meter_of(CPU).read() is None
     assert nvml.starts == 0
 
 
@@ -176,27 +181,27 @@ def test_without_a_driver_or_the_library_there_is_none(
         raise NVMLError("NVML Shared Library Not Found")
 
     nvml.nvmlInit = not_there
-    assert GpuMeter(GPU).read() is None
+    assert meter_of(GPU).read() is None
     monkeypatch.setitem(sys.modules, "pynvml", None)  # an import of it fails
     heartbeat.nvml.cache_clear()
-    assert GpuMeter(GPU).read() is None
+    assert meter_of(GPU).read() is None
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_gpu_that_nvml_does_not_know_has_none(installed: Any) -> None:
     installed(Nvml("GPU-11111111-aaaa"))
-    assert GpuMeter(GPU).read() is None
+    assert meter_of(GPU).read() is None
 
 
 def test_a_gpu_that_is_lost_takes_no_thread_with_it(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(Nvml("GPU-22222222-bbbb", refuses=FIGURES))
-    assert GpuMeter(GPU).read() == Gpu()
+    assert meter_of(GPU).read() == Gpu()
 
     def failed(_: torch.device) -> Any:
         raise RuntimeError("CUDA error: unspecified launch failure")
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", failed)
-    assert GpuMeter(GPU).read() is None
+    assert meter_of(GPU).read() is None
 
 
 def test_a_library_that_fails_in_an_unknown_way_takes_no_thread_with_it(installed: Any) -> None:
@@ -206,7 +211,7 @@ def test_a_library_that_fails_in_an_unknown_way_takes_no_thread_with_it(installe
         raise ValueError("what no release was seen to raise")
 
     nvml.nvmlDeviceGetPowerUsage = failed
-    assert GpuMeter(GPU).read() is None
+    assert meter_of(GPU).read() is None
 
 
 def test_a_heartbeat_has_the_figures_of_the_ranks_own_gpu(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:

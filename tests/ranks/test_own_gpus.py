@@ -14,9 +14,8 @@ from torch import nn
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Nccl, OwnGpu, Ready
 from workers.instruments.delays import RankDelays
-from workers.instruments.gpu import nccl_in_use, own_gpus
 from workers.instruments.reporter import Reporter
-from workers.rank.device import CPU
+from workers.rank.device import CPU, gpus_of, nccl_of
 from workers.rank.group import Rendezvous, join_group, leave_group
 from workers.rank.process import Rank
 from workers.replicas.progress import ReplicaProgress
@@ -60,14 +59,14 @@ class Wrapper:
 
 
 def test_the_gpus_of_a_rank_are_those_from_its_device_on() -> None:
-    assert own_gpus(CPU) == ()
-    assert own_gpus(GPU) == (OwnGpu("NVIDIA T1", "uuid-1"),)
-    assert own_gpus(GPU, 2) == (OwnGpu("NVIDIA T1", "uuid-1"), OwnGpu("NVIDIA T2", "uuid-2"))
+    assert gpus_of(CPU) == ()
+    assert gpus_of(GPU) == (OwnGpu("NVIDIA T1", "uuid-1"),)
+    assert gpus_of(GPU, 2) == (OwnGpu("NVIDIA T1", "uuid-1"), OwnGpu("NVIDIA T2", "uuid-2"))
 
 
 def test_a_name_that_the_wire_would_refuse_is_made_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA\x1b[2J\u202e" + 1000 * "T")
-    message = Ready(rank=0, at_ns=0, steps=1, parameters=1, gpus=own_gpus(GPU))
+    message = Ready(rank=0, at_ns=0, steps=1, parameters=1, gpus=gpus_of(GPU))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=Ready) == message
     assert message.gpus[0].name.startswith("NVIDIA[2JTTT")
 
@@ -78,25 +77,25 @@ def test_a_gpu_that_does_not_answer_has_no_name(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(torch.cuda, "get_device_name", lost)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lost)
-    assert own_gpus(GPU) == (OwnGpu("", ""),)
+    assert gpus_of(GPU) == (OwnGpu("", ""),)
 
 
 @pytest.mark.parametrize("backend", [ProcessGroupNCCL2(), Wrapper()])
 def test_nccl_is_told_with_its_version_and_torchs_class(monkeypatch: pytest.MonkeyPatch, backend: object) -> None:
     group_of(monkeypatch, backend)
-    assert nccl_in_use(GPU) == Nccl("2.28.9", "ProcessGroupNCCL2")
+    assert nccl_of(GPU) == Nccl("2.28.9", "ProcessGroupNCCL2")
 
 
 def test_of_another_backend_and_of_the_cpu_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     group_of(monkeypatch, ProcessGroupGloo())
-    assert nccl_in_use(GPU) is None
-    assert nccl_in_use(CPU) is None
+    assert nccl_of(GPU) is None
+    assert nccl_of(CPU) is None
 
 
 def test_a_torch_that_does_not_tell_ends_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     group_of(monkeypatch, ProcessGroupNCCL2())
     monkeypatch.delattr(torch.cuda.nccl, "version")
-    assert nccl_in_use(GPU) is None
+    assert nccl_of(GPU) is None
 
 
 @pytest.fixture
@@ -109,11 +108,11 @@ def gloo(tmp_path: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("gloo")
 def test_a_real_group_over_gloo_has_none() -> None:
-    assert nccl_in_use(GPU) is None
+    assert nccl_of(GPU) is None
 
 
 def test_without_a_group_there_is_none() -> None:
-    assert nccl_in_use(GPU) is None
+    assert nccl_of(GPU) is None
 
 
 def test_a_rank_tells_it_all_before_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +143,7 @@ def test_a_replica_has_the_work_of_the_common_model_and_a_gpu_of_its_own() -> No
     states = [ReplicaState(ear, RankDelays((), rank, seed=0, warmup_steps=0)) for rank, ear in enumerate(ears)]
     for rank, state in enumerate(states):
         state.device, state.start_ns = torch.device("cuda", rank), 10 * rank
-    common = Ready(rank=0, at_ns=0, steps=3, parameters=9, flops=4.0, precision="bf16", gpus=own_gpus(GPU, 2))
+    common = Ready(rank=0, at_ns=0, steps=3, parameters=9, flops=4.0, precision="bf16", gpus=gpus_of(GPU, 2))
     ReplicaProgress(states, 0).ready(common)
     assert [ear.heard.rank for ear in ears] == [0, 1]
     assert [(ear.heard.flops, ear.heard.precision, ear.heard.start_ns) for ear in ears] == [

@@ -29,8 +29,8 @@ from workers.instruments import tap as tap_module
 from workers.instruments.clock import Clock
 from workers.instruments.delays import RankDelays
 from workers.instruments.hooks import KIND_OF_FUNCTION
-from workers.instruments.progress import Progress
-from workers.instruments.records import Call, PhaseTimer, StepRecord, collective_messages
+from workers.instruments.progress import Progress, collective_messages
+from workers.instruments.records import Call, PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import FEW_WORKS, Tap
 from workers.rank.group import leave_group

@@ -4,69 +4,63 @@ from typing import Any, cast
 
 import pytest
 
-from ddptui.wire.messages import Step
+from ddptui.wire.messages import Done, Pause, Step
 from ddptui.wire.watching import Watching
-from workers.instruments.clock import Clock
-from workers.instruments.delays import RankDelays
-from workers.instruments.progress import Progress
 from workers.instruments.reporter import Reporter
-from workers.watch import steps
-from workers.watch.steps import Steps
-
-
-class Ticking(Clock):
-    """A clock that goes on by 1 ns whenever it is read."""
-
-    at = 0
-
-    def now(self) -> int:
-        self.at += 1
-        return self.at
+from workers.relay import steps
+from workers.relay.steps import Steps
+from workers.watch.notes import CODES, LENGTHS, NONE, bits_of
 
 
 class Rank:
-    """A rank whose loop was let alone until so many batches had come to backward."""
+    """What a relay hears of a rank whose loop was let alone until so many batches had come to backward."""
+
+    dropped = 0
 
     def __init__(self, batches_before: int, a_step: int = 1, **asked: Any) -> None:
         """a_step: so many batches make one."""
-        self.clock, self.sent, self.is_over = Ticking(), list[Any](), False
+        self.sent, self.is_over, self._at_ns = list[Any](), False, 0
         self._batch, self._a_step = batches_before, a_step
-        reporter = cast(Reporter, self)
+        self._notes: list[int] = []
         self.steps = Steps(
-            self.clock,
+            0,
             Watching(**{"skip": 2, **asked}),
-            reporter,
-            Progress(0, 2, reporter),
-            RankDelays((), 0, seed=0, warmup_steps=2),
-            over=self._end,
+            cast(Reporter, self),
+            at_ns=0,
             signs=batches_before,
+            over=self._end,
         )
 
     def _end(self) -> None:
         self.is_over = True
 
-    def send(self, deferred: Any) -> None:
-        self.sent.append(deferred)
+    def send(self, message: Any) -> None:
+        self.sent.append(message)
 
     def trains(self, batches: int) -> None:
         for _ in range(batches):
             self._batch += 1
-            self._note("data_begins", True)
-            self._note("data_ends", 8, True, False)
-            self._note("backward_begins", 1.0)
-            self._note("backward_ends")
+            self.note("data_begins", True)
+            self.note("data_ends", 8, True, False, self._batch, NONE)
+            self.note("backward_begins", True, bits_of(1.0))
+            self.note("backward_ends")
             if self._batch % self._a_step == 0:
-                self._note("optimizer_begins", 1)
-                self._note("optimizer_ends", 1)
-        self.steps.read()
+                self.note("optimizer_begins", 1)
+                self.note("optimizer_ends", 1)
+        self.read()
 
-    def _note(self, call: str, *arguments: Any) -> None:
-        self.steps.notes.extend((call, self.clock.now(), arguments))
+    def note(self, call: str, *arguments: int) -> None:
+        self._at_ns += 1
+        assert LENGTHS[CODES[call]] == 2 + len(arguments)
+        self._notes += [CODES[call], self._at_ns, *arguments]
+
+    def read(self) -> None:
+        notes, self._notes = self._notes, []
+        self.steps.read(iter(notes))
 
     def seen(self) -> list[tuple[int, bool]]:
         """The number of each step, and whether it is one of the warm-up."""
-        messages = [message for deferred in self.sent for message in deferred()]
-        return [(step.step, step.warmup) for step in messages if isinstance(step, Step)]
+        return [(step.step, step.warmup) for step in self.sent if isinstance(step, Step)]
 
 
 def test_a_loop_that_is_seen_from_its_first_step_on_counts_from_0() -> None:
@@ -94,17 +88,17 @@ def test_steps_of_a_loop_that_is_seen_late_and_calls_backward_now_and_then_canno
     assert rank.is_over is False
     uneven = Rank(7, a_step=3)
     uneven._batch = 8  # 7 backward calls were noticed, 8 were made
-    uneven.trains(9)
-    assert uneven.is_over
     with pytest.raises(ValueError, match="its steps do not all call backward equally often"):
-        uneven.steps.close()
+        uneven.trains(9)
 
 
 def test_its_position_has_the_place_in_the_pass_over_the_data() -> None:
     rank = Rank(0)
-    rank.steps.place = 7, 32
-    rank.trains(1)
-    assert (rank.steps.position().step, rank.steps.position().batch, rank.steps.position().batches) == (0, 7, 32)
+    rank.note("data_begins", True)
+    rank.note("data_ends", 8, True, False, 7, 32)
+    rank.read()
+    position = rank.steps.position()
+    assert (position.step, position.batch, position.batches) == (0, 7, 32)
 
 
 def test_as_many_steps_are_seen_as_were_asked_for() -> None:
@@ -115,37 +109,46 @@ def test_as_many_steps_are_seen_as_were_asked_for() -> None:
     assert [number for number, _ in rank.seen()] == [0, 1, 2]
 
 
-def test_what_fails_while_notes_are_read_is_raised_at_the_end() -> None:
-    rank = Rank(0)
-    rank._note("backward_ends")  # of a call that has not begun
-    rank.steps.read()
-    assert rank.is_over
-    with pytest.raises(IndexError):
-        rank.steps.close()
-
-
 def test_a_training_that_makes_no_step_is_let_go_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "MOST_PHASES", 50)
     rank = Rank(0)
     for _ in range(30):
-        rank._note("backward_begins", 1.0)
-        rank._note("backward_ends")
-    rank.steps.read()
-    assert rank.is_over
+        rank.note("backward_begins", False, 0)
+        rank.note("backward_ends")
     with pytest.raises(ValueError, match="it made no step of an optimizer in 50 calls"):
-        rank.steps.close()
+        rank.read()
 
 
-def test_ctrl_c_within_a_note_reaches_the_training_and_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_ends_after_it_was_sent_is_the_steps_with_its_end() -> None:
     rank = Rank(0)
-
-    def interrupted(_: float) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(rank.steps.loop, "backward_begins", interrupted)
-    rank._note("backward_begins", 1.0)
-    rank._note("backward_ends")
-    with pytest.raises(KeyboardInterrupt):
-        rank.steps.read()
-    assert rank.is_over
+    rank.steps.name(0, "all_reduce")
+    rank.steps.name(1, [0, 2])
+    rank.note("backward_begins", False, 0)
+    rank.note("collective", 5, 0, 400, NONE, 1, True, 3, NONE, NONE, NONE, NONE)
+    rank.read()
+    position = rank.steps.position()
+    assert (position.kind, position.group, position.calls) == ("all_reduce", (0, 2), 1)
+    rank.note("collective_ended", 5, True, 4, 5, 7, 8)
+    rank.note("backward_ends")
+    rank.note("optimizer_begins", 1)
+    rank.note("optimizer_ends", 1)
+    rank.read()
     rank.steps.close()
+    [call] = rank.sent[0].collectives
+    assert (call.kind, call.bytes, call.group, call.root) == ("all_reduce", 400, (0, 2), None)
+    assert (call.enter_ns, call.awaited_ns, call.exit_ns) == (3, 5, 7)
+
+
+def test_delays_count_from_the_warm_up_on_and_stand_in_their_step() -> None:
+    rank = Rank(0)
+    for _ in range(4):
+        rank.note("slept", 1, rank._at_ns + 1, rank._at_ns + 21)  # before the call that shows that a step has ended
+        rank.trains(1)
+    rank.note("paused", 5, 9)
+    rank.read()
+    rank.steps.close()
+    assert [len(step.slept) for step in rank.sent if isinstance(step, Step)] == [1, 1, 1, 1]
+    assert rank.sent[3] == Pause(rank=0, begin_ns=5, end_ns=9)
+    done = rank.steps.done()
+    assert isinstance(done, Done)
+    assert (done.bottleneck_fired, done.bottleneck_ns) == (2, 40)

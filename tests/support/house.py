@@ -24,6 +24,7 @@ FLOORS = (
 WORKERS_FLOORS = (
     ("instruments",),
     ("rank", "watch"),
+    ("relay",),
     ("aggregate",),
     ("primitives", "replicas", "training"),
     ("train",),

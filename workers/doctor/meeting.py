@@ -8,8 +8,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from ddptui.wire.messages import Nccl
-from workers.instruments.gpu import nccl_in_use
 from workers.rank import guard
+from workers.rank.device import nccl_of
 from workers.rank.group import host_store, leave_group
 from workers.rank.node import LOCALHOST
 
@@ -48,7 +48,7 @@ def meet_over_nccl() -> tuple[float, Nccl | None]:
     try:
         begin = time.monotonic()
         _sum_is_right(torch.ones(1000, device=device), expected=1.0)
-        return time.monotonic() - begin, nccl_in_use(device)
+        return time.monotonic() - begin, nccl_of(device)
     finally:
         leave_group()
 

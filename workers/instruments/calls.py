@@ -1,11 +1,13 @@
 """The collectives that a rank has called, step by step."""
 
 from collections import deque
-
-from ddptui.wire.messages import Position
+from typing import TYPE_CHECKING
 
 from .clock import Clock
-from .records import Call, PhaseTimer, position_of
+from .records import Call, PhaseTimer
+
+if TYPE_CHECKING:
+    from ddptui.wire.messages import Position
 
 
 class CallsBySteps:
@@ -29,11 +31,13 @@ class CallsBySteps:
         self.timer = following
         return calls
 
-    def position(self, *, asleep: bool) -> Position:
+    def position(self, *, asleep: bool) -> "Position":
         """Where the rank's device is, which may be steps behind its loop. asleep: the rank is, in a delay put in."""
+        from .positions import position_of  # late: a process that is watched has no library for messages
+
         # The reporter's thread asks while the loop goes on: hence the copies.
         timer, calls = self.timer, list(self.calls)
         behind = [step for step in list(self._behind) if not self._clock.reached(step[0].moments[-1])]
         if behind:
             timer, calls = behind[0]
-        return Position() if timer is None else position_of(timer, calls, self._clock, asleep=asleep)
+        return position_of(timer, calls, self._clock, asleep=asleep)

@@ -6,11 +6,14 @@ has, and hardly notice. Nowhere else does the loop wait for its device because o
 
 import random
 import time
+from typing import TYPE_CHECKING
 
 import torch
 
-from ddptui.config.trial import Bottleneck, Site
-from ddptui.wire.messages import Slept
+from .records import Slept
+
+if TYPE_CHECKING:
+    from ddptui.config.trial import Bottleneck, Site
 
 
 class Delays:
@@ -24,7 +27,7 @@ class Delays:
         """Whether a delay is under way; other threads may ask."""
         return False
 
-    def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
+    def set(self, bottlenecks: "tuple[Bottleneck, ...]") -> None:
         """From now on these delays and no others."""
 
     def begin(self, step: int) -> None:
@@ -33,7 +36,7 @@ class Delays:
     def end(self) -> None:
         """The last step is over. What follows is not delayed."""
 
-    def at(self, site: Site) -> None:
+    def at(self, site: "Site") -> None:
         """The rank is at this site of the current step."""
 
     def before_collective(self) -> bool:
@@ -52,7 +55,7 @@ class RankDelays(Delays):
 
     def __init__(
         self,
-        bottlenecks: tuple[Bottleneck, ...],
+        bottlenecks: "tuple[Bottleneck, ...]",
         rank: int,
         *,
         seed: int,
@@ -68,7 +71,7 @@ class RankDelays(Delays):
         self._collectives: int | None = None  # of this step's aggregation; none: it cannot have begun
         self.set(bottlenecks)
 
-    def set(self, bottlenecks: tuple[Bottleneck, ...]) -> None:
+    def set(self, bottlenecks: "tuple[Bottleneck, ...]") -> None:
         # A slow link is not among them: the network delays, not the rank.
         self._bottlenecks = [delay for delay in bottlenecks if self._rank in delay.ranks and delay.at != "link"]
         self.are_any = bool(self._bottlenecks)  # to be put in, now or later
@@ -86,7 +89,7 @@ class RankDelays(Delays):
     def end(self) -> None:
         self._step = None
 
-    def at(self, site: Site) -> None:
+    def at(self, site: "Site") -> None:
         if site == "forward":  # what comes later is the aggregation; before, DDP broadcasts its buffers and buckets
             self._collectives = 0
         for bottleneck in self._bottlenecks:
@@ -109,14 +112,14 @@ class RankDelays(Delays):
         taken, self._taken = self._taken, []
         return tuple(taken)
 
-    def _is_due(self, bottleneck: Bottleneck) -> bool:
+    def _is_due(self, bottleneck: "Bottleneck") -> bool:
         if self._step is None or self._step < bottleneck.from_step:
             return False
         if bottleneck.to_step is not None and self._step > bottleneck.to_step:
             return False
         return (self._step - bottleneck.from_step) % bottleneck.every == 0
 
-    def _sleep(self, site: Site, bottleneck: Bottleneck) -> None:
+    def _sleep(self, site: "Site", bottleneck: "Bottleneck") -> None:
         if self._device.type == "cuda":  # not asleep yet: a device that never finishes is no delay
             torch.cuda.current_stream(self._device).synchronize()
         self.asleep = True
@@ -124,12 +127,12 @@ class RankDelays(Delays):
         time.sleep(self._length_s(bottleneck))
         end = time.monotonic_ns()
         self.asleep = False
-        self._taken.append(Slept(site, begin, end))
+        self._taken.append((site, begin, end))
         if self._step is None or self._step >= self.warmup_steps:
             self.fired += 1
             self.slept_ns += end - begin
 
-    def _length_s(self, bottleneck: Bottleneck) -> float:
+    def _length_s(self, bottleneck: "Bottleneck") -> float:
         mean = bottleneck.sleep_ms / 1000
         match bottleneck.jitter:
             case "uniform":

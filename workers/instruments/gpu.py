@@ -1,36 +1,64 @@
-"""Which GPUs a rank computes on, and through which NCCL its group communicates."""
+"""Which GPUs a rank computes on, how much of their memory torch has, and through which NCCL its group communicates."""
 
-from functools import partial
+from contextlib import suppress
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ddptui.wire.messages import Nccl, OwnGpu
-
-from .heartbeat import uuid_of, value_or_none
-
 LONGEST_NAME = 100  # characters
 
 
-def own_gpus(device: torch.device, several: int = 1) -> tuple[OwnGpu, ...]:
-    """The GPUs of a rank, its device the first of several; none on the CPU."""
+def own_gpus(device: torch.device, several: int = 1) -> tuple[tuple[str, str], ...]:
+    """The GPUs of a rank, its device the first of several, as wire.OwnGpu has them; none on the CPU."""
     if device.type != "cuda":
         return ()
     first = device.index or 0
     return tuple(own_gpu(torch.device("cuda", index)) for index in range(first, first + several))
 
 
-def own_gpu(device: torch.device) -> OwnGpu:
+def own_gpu(device: torch.device) -> tuple[str, str]:
     """A GPU's name and UUID, each empty if CUDA does not tell."""
-    name = value_or_none(partial(torch.cuda.get_device_name, device)) or ""
-    return OwnGpu("".join(filter(str.isprintable, name))[:LONGEST_NAME], uuid_of(device) or "")
+    name = ""
+    with suppress(Exception):  # a GPU may be lost, and a missing name must never end the rank
+        name = torch.cuda.get_device_name(device)
+    return "".join(filter(str.isprintable, name))[:LONGEST_NAME], uuid_of(device) or ""
 
 
-def nccl_in_use(device: torch.device) -> Nccl | None:
-    """The NCCL of this process's group. None: another backend, or no group."""
-    in_group = dist.is_available() and dist.is_initialized()
-    return value_or_none(partial(_nccl_of_group, device)) if in_group and device.type == "cuda" else None
+def uuid_of(device: torch.device) -> str | None:
+    """The UUID of a GPU, or of a part of one, without NVML's prefix; None on the CPU, or if CUDA does not tell."""
+    with suppress(Exception):  # as above
+        return str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else None
+    return None
+
+
+def nccl_in_use(device: torch.device) -> tuple[str, str] | None:
+    """The NCCL of this process's group, as wire.Nccl has it. None: another backend, or no group."""
+    if dist.is_available() and dist.is_initialized() and device.type == "cuda":
+        with suppress(Exception):  # as above
+            return _nccl_of_group(device)
+    return None
+
+
+def used_bytes(device: torch.device) -> int | None:
+    """The GPU memory in bytes that this process's tensors take; None on the CPU."""
+    # The device by name: each thread has a current one of its own, and the reporter's could be the first GPU.
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else None
+
+
+def reserved_bytes(device: torch.device) -> int | None:
+    """The GPU memory in bytes that torch holds for them, used or not; None on the CPU."""
+    return torch.cuda.memory_reserved(device) if device.type == "cuda" else None
+
+
+def peak_bytes(device: torch.device) -> int | None:
+    """The most GPU memory in bytes that this process's tensors have taken so far; None on the CPU."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+
+
+def peak_reserved_bytes(device: torch.device) -> int | None:
+    """The most GPU memory in bytes that torch has held for them so far; None on the CPU."""
+    return torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None
 
 
 def backend_of(device: torch.device) -> Any:
@@ -46,8 +74,8 @@ def nccl_version() -> str:
     return ".".join(map(str, torch.cuda.nccl.version()))
 
 
-def _nccl_of_group(device: torch.device) -> Nccl | None:
+def _nccl_of_group(device: torch.device) -> tuple[str, str] | None:
     implementation = type(backend_of(device)).__name__
     if "NCCL" not in implementation:
         return None
-    return Nccl(nccl_version(), implementation)
+    return nccl_version(), implementation

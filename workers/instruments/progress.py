@@ -3,17 +3,18 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from torch import Tensor
-
-from ddptui.wire.messages import Done, Fingerprint, RankMessage, Ready, Step, Tied, Trained
+from ddptui.wire.messages import Collective, Done, Fingerprint, RankMessage, Ready, Slept, Step, Tied, Trained
 from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 
 from .clock import Clock
-from .records import StepRecord, collective_messages
+from .records import POINT_TO_POINT, Call, StepRecord, carries_gradients
 from .reporter import Reporter
 from .run_queue import RunQueue
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LOG_EVERY = 20  # steps
 PLACES = {part: place for place, part in enumerate(PARTS)}
@@ -92,7 +93,7 @@ class Progress:
             order=order if is_plain else USUAL_ORDER,
             pieces=() if is_plain else pieces,
             collectives=collective_messages(record.calls, of_calls, buckets=record.buckets),
-            slept=record.slept,
+            slept=tuple(Slept(*delay) for delay in record.slept),
             queued_ns=queued_ns,
         )
 
@@ -136,6 +137,35 @@ class SummaryProgress(Progress):
         return [trained]
 
 
+def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets: bool) -> tuple[Collective, ...]:
+    """A step's collectives for the console, in order. times: the calls' moments in ns, five each."""
+    messages = []
+    next_number: dict[tuple[int, ...], int] = {}  # by group
+    bucket = 0
+    by_call = zip(*[iter(times)] * 5, strict=True)  # the same iterator five times: groups of five
+    for call, (called_ns, enter_ns, awaited_ns, notified_ns, ended_ns) in zip(calls, by_call, strict=True):
+        number = 0
+        if call.kind not in POINT_TO_POINT:  # only two ranks of a group take part in those: numbers would not match
+            number = next_number.get(call.group, 0)
+            next_number[call.group] = number + 1
+        messages.append(
+            Collective(
+                kind=call.kind,
+                seq=number,
+                bytes=call.size,
+                called_ns=called_ns,
+                enter_ns=enter_ns,
+                awaited_ns=max(awaited_ns, enter_ns),  # torch's own threads may call it when the rank waits already
+                exit_ns=min(notified_ns, ended_ns),
+                root=call.root,
+                group=call.group,
+                bucket=bucket if buckets and carries_gradients(call) else None,
+            )
+        )
+        bucket += carries_gradients(call)
+    return tuple(messages)
+
+
 def pieces_of(phases: Sequence[str], times: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """The phases of a step as wire.Step has its pieces. times: the step's begin, then the end of each phase, in ns.
     Neighbors of the same phase become one."""
@@ -151,9 +181,10 @@ def pieces_of(phases: Sequence[str], times: Sequence[int]) -> tuple[tuple[int, i
     return tuple(pieces)
 
 
-def read_loss(loss: Tensor | Sequence[Tensor | float], clock: Clock) -> float:
+def read_loss(loss: "Tensor | Sequence[Tensor | float]", clock: Clock) -> float:
     """A step's loss off the device: of several their mean, of none NaN."""
-    losses = [clock.read(one) for one in ([loss] if isinstance(loss, Tensor) else loss)]
+    several: Sequence[Tensor | float] = loss if isinstance(loss, list | tuple) else [cast("Tensor", loss)]
+    losses = [clock.read(one) for one in several]
     return sum(losses) / len(losses) if losses else math.nan
 
 

@@ -1,20 +1,20 @@
-"""What a rank records of a step: when its phases ended, which collectives it called; and what the console gets of it.
+"""What a rank records of a step: when its phases ended, and which collectives it called.
 
 A moment is whatever the rank's clock gives: nanoseconds on the CPU, an event on a GPU.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import msgspec
-from torch import Tensor
-
-from ddptui.wire.messages import Collective, Position, Slept
-from ddptui.wire.phases import BETWEEN
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .clock import Clock
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ddptui.config.trial import Site
+
 POINT_TO_POINT = ("send", "recv")
+Slept = tuple["Site", int, int]  # a delay that was put in: where, and when it began and ended, in ns
 
 
 class PhaseTimer:
@@ -36,23 +36,46 @@ class PhaseTimer:
             self.forward_is_over = True
 
 
-class Call(msgspec.Struct, gc=False):
+class Call:
     """One call of a collective. Its moments are those of wire.Collective."""
 
-    # A plain struct, made in a fraction of a microsecond: other ranks wait for the loop meanwhile.
-    kind: str
-    size: int  # bytes
-    root: int | None
-    group: tuple[int, ...]
-    forward_is_over: bool  # of the step, when it was called
-    called: Any
-    enter: Any
-    background: bool = False  # the rank goes on meanwhile
-    issued: Any = None
-    thread: int = 0  # that issued it, where it runs in the background
-    awaited: Any = None
-    notified: Any = None  # when torch called back that it had ended, where it was asked to; perhaps late
-    ended: Any = None  # when it had ended at the latest
+    __slots__ = (
+        "awaited",
+        "background",
+        "called",
+        "ended",
+        "enter",
+        "forward_is_over",
+        "group",
+        "issued",
+        "kind",
+        "notified",
+        "root",
+        "size",
+        "thread",
+    )
+
+    # As short as can be: other ranks wait for the loop meanwhile.
+    def __init__(
+        self,
+        kind: str,
+        size: int,
+        root: int | None,
+        group: tuple[int, ...],
+        forward_is_over: bool,
+        called: Any,
+        enter: Any,
+    ) -> None:
+        """size: in bytes. forward_is_over: of the step, when it was called."""
+        self.kind, self.size, self.root, self.group = kind, size, root, group
+        self.forward_is_over, self.called, self.enter = forward_is_over, called, enter
+        self.background = False  # the rank goes on meanwhile
+        self.thread = 0  # that issued it, where it runs in the background
+        # notified: when torch called back that it had ended, where it was asked to; perhaps late. ended: at the latest
+        self.issued: Any = None
+        self.awaited: Any = None
+        self.notified: Any = None
+        self.ended: Any = None
 
     def moments(self) -> list[Any]:
         """Its five moments, in the order that `collective_messages` expects."""
@@ -69,7 +92,7 @@ class StepRecord(NamedTuple):
     timer: PhaseTimer
     samples: int
     # The mean over this rank's samples, still on the device; of several losses, each as Clock.keep has it, their mean.
-    loss: Tensor | Sequence[Tensor | float]
+    loss: "Tensor | Sequence[Tensor | float]"
     calls: list[Call]
     buckets: bool  # calls that carry gradients carry buckets of them
     slept: tuple[Slept, ...]
@@ -82,53 +105,3 @@ class StepRecord(NamedTuple):
 def carries_gradients(call: Call) -> bool:
     """Whether it sends gradients while backward goes on."""
     return call.background and call.forward_is_over
-
-
-def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets: bool) -> tuple[Collective, ...]:
-    """A step's collectives for the console, in order. times: the calls' moments in ns, five each."""
-    messages = []
-    next_number: dict[tuple[int, ...], int] = {}  # by group
-    bucket = 0
-    by_call = zip(*[iter(times)] * 5, strict=True)  # the same iterator five times: groups of five
-    for call, (called_ns, enter_ns, awaited_ns, notified_ns, ended_ns) in zip(calls, by_call, strict=True):
-        number = 0
-        if call.kind not in POINT_TO_POINT:  # only two ranks of a group take part in those: numbers would not match
-            number = next_number.get(call.group, 0)
-            next_number[call.group] = number + 1
-        messages.append(
-            Collective(
-                kind=call.kind,
-                seq=number,
-                bytes=call.size,
-                called_ns=called_ns,
-                enter_ns=enter_ns,
-                awaited_ns=max(awaited_ns, enter_ns),  # torch's own threads may call it when the rank waits already
-                exit_ns=min(notified_ns, ended_ns),
-                root=call.root,
-                group=call.group,
-                bucket=bucket if buckets and carries_gradients(call) else None,
-            )
-        )
-        bucket += carries_gradients(call)
-    return tuple(messages)
-
-
-def position_of(timer: PhaseTimer, calls: Sequence[Call], clock: Clock, *, asleep: bool) -> Position:
-    """Where the rank is in a step. calls: those of the step so far, in order."""
-
-    # On a GPU the loop runs ahead of its device. So the device decides: which phases have ended there, which calls it
-    # has entered, and which is the first that it has not left.
-    def is_past(moment: Any) -> bool:
-        return moment is not None and clock.reached(moment)
-
-    ended = zip(timer.phases, timer.moments[1:], strict=False)  # the loop may just be between the two appends
-    passed = dict.fromkeys(phase for phase, end in ended if phase != BETWEEN and is_past(end))  # each once
-    entered = [call for call in calls if clock.reached(call.enter)]
-    position = Position(timer.step, tuple(passed), len(entered), asleep=asleep)
-    for number, call in enumerate(entered):
-        if not is_past(call.ended):
-            ahead = call.background and not is_past(call.awaited)
-            return msgspec.structs.replace(
-                position, number=number, kind=call.kind, root=call.root, group=call.group, ahead=ahead
-            )
-    return position

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
-import torch
 import zmq
 
 from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, use_keys
@@ -20,8 +20,10 @@ from ddptui.wire.limits import MOST_A_STEP, MOST_BYTES_A_FRAME, MOST_OF_AN_ERROR
 from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position, RankMessage, Step
 from ddptui.wire.records import Alive, ConsoleMessage, LastStep, Probe, SetBottleneck, Stop
 
-from . import flight_recorder
-from .heartbeat import GpuMeter, ProcessMeter, heartbeat
+from .heartbeat import GpuMemory, GpuMeter, ProcessMeter, heartbeat
+
+if TYPE_CHECKING:
+    import torch
 
 SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
 BEAT_EVERY_S = 1.0
@@ -46,17 +48,20 @@ class Reporter:
         *,
         heartbeat: bool = True,
         stop: Callable[[str], None] | None = None,
-        console: int | None = None,
+        of: int | None = None,
         way: Mapping[str, str] = os.environ,
     ) -> None:
         """heartbeat: also send heartbeats and pauses. stop: what the thread calls, with the reason, when the console
-        wants an end, or is gone; by default the process ends. console: its process, if that is to be looked for: it may
-        end without a word. way: the variables by which it is reached."""
+        wants an end, or is gone; by default the process ends. of: the rank's process, if that is not this one: it tells
+        its pauses itself. way: the variables by which the console is reached."""
         self.rank = rank
         self._beats = heartbeat
-        self._stop = stop or end_process
-        self._on_stop = stop or partial(end_process, first=partial(flight_recorder.keep, rank))
-        self._console = console
+        self._stop = self._on_stop = stop or end_process
+        if stop is None:
+            from . import flight_recorder  # late: it needs torch, which a relay has not
+
+            self._on_stop = partial(end_process, first=partial(flight_recorder.keep, rank))
+        self._of = of
         self._known = False  # to the console: its Hello is on the way, which waits for CUDA to start
         self.dropped = 0
         self._given_up = False
@@ -65,7 +70,7 @@ class Reporter:
         self.last_step: int | None = None  # of a training until it is stopped: known once the console has sent it
         self.position: Callable[[], Position] = Position  # where the rank is
         self.before_sending: Callable[[], object] = list  # called by the thread: it may still queue messages
-        self.meter = GpuMeter(torch.device("cpu"))  # of its device, once that is known
+        self.meter = GpuMeter()  # of its device, once that is known
         self._last_received = time.monotonic()
         self._queue: deque[RankMessage | Deferred] = deque()
         self._unsent: list[RankMessage] = []  # taken from the queue, or the thread's own
@@ -75,9 +80,13 @@ class Reporter:
             self._thread = threading.Thread(target=self._run, args=(way,), name="reporter", daemon=True)
             self._thread.start()
 
-    def set_device(self, device: torch.device) -> None:
-        """The rank's device is known."""
-        self.meter = GpuMeter(device)
+    def set_device(self, device: "torch.device") -> None:
+        """The rank's device, which is this process's, is known."""
+        import torch  # late, as above
+
+        from .gpu import reserved_bytes, used_bytes, uuid_of
+
+        self.meter = GpuMeter(partial(uuid_of, device), lambda: GpuMemory(used_bytes(device), reserved_bytes(device)))
         if device.type == "cuda" and self._thread is not None:
             # The thread asks about the device's events. Without a current one it would be on the first GPU, where CUDA
             # would take some hundred MB for each such rank.
@@ -106,8 +115,6 @@ class Reporter:
 
     def close(self) -> None:
         """Send what is queued, and end the thread."""
-        if self._is_console_gone():
-            self.give_up()
         self._closing.set()
         if self._thread is not None:
             self._thread.join(LAST_WORDS_S + 1)
@@ -118,7 +125,7 @@ class Reporter:
         context = zmq.Context()
         socket = _connect(context, way)
         silence_s = float(way.get(SILENCE_S, USUAL_SILENCE_S))
-        process = ProcessMeter()
+        process = ProcessMeter(self._of)
         next_beat = time.monotonic() + BEAT_EVERY_S
         next_send_ms = 0
         while not self._closing.is_set():
@@ -129,14 +136,13 @@ class Reporter:
             elif time.monotonic() - self._last_received > silence_s:
                 self._stop(f"no message from the console for {silence_s:g} s: it is stopped, or cannot be reached")
             woke_ns = time.monotonic_ns()
-            if self._is_console_gone():
-                self._stop("the console has ended")
             if woke_ns // NS_PER_MS >= next_send_ms:
                 self.before_sending()
                 self._send(socket)
                 next_send_ms = (woke_ns // NS_PER_MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
             if self._beats and self._known:  # else the console would refuse them
-                self._note_pause(due_ms * NS_PER_MS, woke_ns)
+                if self._of is None:
+                    self._note_pause(due_ms * NS_PER_MS, woke_ns)
                 if time.monotonic() >= next_beat:
                     next_beat += BEAT_EVERY_S
                     self._unsent.append(self._beat(process))
@@ -144,15 +150,6 @@ class Reporter:
             self._flush(lambda: self._send(socket))
         socket.close(linger=0 if self._given_up else None)
         context.term()
-
-    def _is_console_gone(self) -> bool:
-        if self._console is None:
-            return False
-        try:
-            os.kill(self._console, 0)
-        except OSError:  # there is no such process, or it is another user's, who has got its number since
-            return True
-        return False
 
     def _beat(self, process: ProcessMeter) -> Heartbeat:
         return heartbeat(self.rank, process, self.meter, self.dropped, self.position())

@@ -18,17 +18,19 @@ The tap itself never waits. On a GPU its moments are events on the stream, which
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ddptui.wire.messages import Position
-
 from .calls import CallsBySteps
 from .clock import Clock
 from .hooks import attach, attach_to_new_groups
 from .records import Call, PhaseTimer
+
+if TYPE_CHECKING:
+    from ddptui.wire.messages import Position
 
 FEW_WORKS = 100  # may be held although they are over
 
@@ -125,7 +127,7 @@ class Tap:
     def _forget_ended(self) -> None:
         self._works = {key: held for key, held in self._works.items() if held[1].ended is None}
 
-    def position(self) -> Position:
+    def position(self) -> "Position":
         """Where the rank's device is, which may be steps behind its loop."""
         return self._steps.position(asleep=self._is_asleep())
 

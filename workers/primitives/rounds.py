@@ -12,12 +12,12 @@ import torch
 from ddptui.config.primitives import OPERATIONS
 from ddptui.wire.messages import Buffer, Done, Position, Ready, Shown, Timed
 from workers.instruments.cuda_clock import clock_of
-from workers.instruments.gpu import nccl_in_use, own_gpus
 from workers.primitives.numbers import Readable, Scrambled, wrong_elements
 from workers.primitives.pipelined import MOST_IN_FLIGHT
 from workers.primitives.plans import Plan, bytes_of, make_primitive, plans_to_measure, plans_to_show
 from workers.primitives.primitive import Argument, Primitive
 from workers.primitives.timing import ROUNDS, Timer
+from workers.rank.device import gpus_of, nccl_of
 from workers.rank.process import Rank
 
 MOST_OF_A_REFUSAL = 300  # characters of the backend's error
@@ -166,7 +166,7 @@ def log(me: Rank, call: str, result: str) -> None:
 def send_ready(me: Rank, places: int) -> None:
     """Announce so many places, which the console counts as steps."""
     now = time.monotonic_ns()
-    nccl, gpus = nccl_in_use(me.device), own_gpus(me.device)
+    nccl, gpus = nccl_of(me.device), gpus_of(me.device)
     me.reporter.send(
         Ready(rank=me.rank, at_ns=now, steps=places, parameters=0, start_ns=me.start_ns, nccl=nccl, gpus=gpus)
     )

@@ -10,6 +10,8 @@ from ddptui.config.device_checks import can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.host.gpus import VISIBLE, is_empty
 from ddptui.text.words import OLDER, WHO_HAS_MPI, count
+from ddptui.wire.messages import Nccl, OwnGpu
+from workers.instruments.gpu import nccl_in_use, own_gpus
 
 CPU = torch.device("cpu")
 NEEDED = "CUDA takes an NVIDIA GPU and its driver, which `nvidia-smi` lists"
@@ -137,3 +139,14 @@ def describe(trial: Trial, device: torch.device) -> str:
         threads = "thread" if trial.launch == "dp" else f"{several} threads"
         return f"cpu ({threads}, CPU stand-in)" if trial.launch == "dp" or several > 1 else "cpu"
     return str(device) if several == 1 else f"{device}-{(device.index or 0) + several - 1}"
+
+
+def gpus_of(device: torch.device, several: int = 1) -> tuple[OwnGpu, ...]:
+    """The GPUs of a rank, its device the first of several; none on the CPU."""
+    return tuple(OwnGpu(*gpu) for gpu in own_gpus(device, several))
+
+
+def nccl_of(device: torch.device) -> Nccl | None:
+    """The NCCL of this process's group. None: another backend, or no group."""
+    nccl = nccl_in_use(device)
+    return Nccl(*nccl) if nccl else None

@@ -7,10 +7,10 @@ import msgspec
 
 from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Done, RankMessage, Ready, Step
 from workers.instruments.clock import Clock
-from workers.instruments.gpu import own_gpus
-from workers.instruments.heartbeat import peak_bytes, peak_reserved_bytes
+from workers.instruments.gpu import peak_bytes, peak_reserved_bytes
 from workers.instruments.progress import Progress, clock_accuracy, read_loss
 from workers.instruments.records import StepRecord
+from workers.rank.device import gpus_of
 from workers.replicas.replicas import ReplicaState, ReplicaStep
 
 
@@ -24,7 +24,7 @@ class ReplicaProgress(Progress):
 
     def ready(self, ready: Ready) -> None:
         for rank, state in enumerate(self._states):
-            message = msgspec.structs.replace(ready, rank=rank, start_ns=state.start_ns, gpus=own_gpus(state.device))
+            message = msgspec.structs.replace(ready, rank=rank, start_ns=state.start_ns, gpus=gpus_of(state.device))
             Progress(rank, 0, state.reporter).ready(message)
 
     def step(self, record: StepRecord, clock: Clock) -> None:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from ddptui.config.trial import Bottleneck
-from ddptui.wire.messages import Slept
 from workers.instruments.cuda_clock import clock_of
 from workers.instruments.delays import Delays
+from workers.instruments.records import Slept
 from workers.instruments.reporter import Reporter
 from workers.rank.device import CPU
 from workers.rank.process import Rank

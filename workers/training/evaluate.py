@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ddptui.config.trial import Trial
 from ddptui.wire.connection import LOGS
 from ddptui.wire.messages import Done, Fingerprint
-from workers.instruments.heartbeat import peak_bytes, peak_reserved_bytes
+from workers.instruments.gpu import peak_bytes, peak_reserved_bytes
 from workers.rank.process import Rank
 from workers.training.data import Samples
 

@@ -5,7 +5,7 @@ import time
 from torch import nn
 
 from ddptui.wire.messages import Ready
-from workers.instruments.gpu import nccl_in_use, own_gpus
+from workers.rank.device import gpus_of, nccl_of
 from workers.rank.process import Rank
 from workers.training.flops import Work
 
@@ -20,6 +20,6 @@ def ready(me: Rank, steps: int | None, model: nn.Module, work: Work) -> Ready:
         start_ns=me.start_ns,
         flops=work.flops,
         precision=work.precision,
-        nccl=nccl_in_use(me.device),
-        gpus=own_gpus(me.device, me.trial.gpus_per_rank),
+        nccl=nccl_of(me.device),
+        gpus=gpus_of(me.device, me.trial.gpus_per_rank),
     )

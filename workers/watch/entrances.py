@@ -24,9 +24,10 @@ from torch.optim import optimizer as optimizers
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ddptui.wire import phases
-from ddptui.wire.watching import WATCHED
+from ddptui.wire.connection import WATCHED
 
 from .batches import samples_in
+from .link import Gone
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -86,11 +87,21 @@ class Entrances:
             from .observer import Observer  # late: most of what torch is used for trains nothing
 
             self._written = written()
-            self._observer = Observer(lambda: _enter_modules(self), self.changed, self.signs, has_ddp=self.has_ddp)
+            self._observer = Observer(
+                os.environ[WATCHED],
+                lambda: _enter_modules(self),
+                self.changed,
+                self.fail,
+                self.signs,
+                has_ddp=self.has_ddp,
+            )
             self._thread = get_ident()
             atexit.register(self.close)
             # a process that multiprocessing has forked ends without the functions of atexit
             multiprocessing.util.Finalize(None, self.close, exitpriority=0)
+        except Gone:
+            self._is_over = True
+            threading.Thread(target=self._await_console, name="console", daemon=True).start()
         except Exception as error:
             self.fail(error)
         return self._observer

@@ -73,7 +73,6 @@ class Loop:
         self._has_evaluated = False  # what was fetched since backward
         self._is_marked = False  # it says itself where a step ends
         self.signs = 0  # of steps: how often backward has ended, or the loop has said that a step ends
-        self.shows_forward = False  # batches are fetched by calls that are seen, or its outermost module is called so
         self._after_backward: tuple[int, int] | None = None  # so many phases and collectives, when it had ended
         self._backward_began = self._optimizer_began = 0  # after so many phases
 
@@ -86,7 +85,6 @@ class Loop:
         if self._has_evaluated:
             self._forget_batches()
         self._has_fetched |= trains
-        self.shows_forward |= trains
         self._begin(DATA if trains else BETWEEN)
 
     def data_ends(self, samples: int | None, trains: bool, is_first: bool) -> None:
@@ -104,7 +102,6 @@ class Loop:
         """The outermost module is called."""
         self._cut_if_all_have_stepped()
         self._has_evaluated = not trains
-        self.shows_forward |= trains
         self._begin(FORWARD if trains else BETWEEN)
 
     def forward_ends(self, trains: bool) -> None:

@@ -1,56 +1,45 @@
-"""What is seen of a rank: its loop's phases and collectives become the steps that a rank of the lab would report."""
+"""What is seen of a rank: the entrances tell of its loop's calls, and notes of these go to the relay, which makes steps
+of them. It needs nothing but torch and Python's own library here.
+"""
 
+import json
 import math
 import os
 import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddptui.config.trial import Site
-from ddptui.host.clock import own_clock
-from ddptui.wire.connection import TOKEN
-from ddptui.wire.messages import VERSION, Done, Failed, Hello, Ready
-from ddptui.wire.watching import WATCHED, WatchingConsole
-
 from ..instruments.cuda_clock import clock_of
 from ..instruments.delays import RankDelays
 from ..instruments.gpu import nccl_in_use, own_gpus
-from ..instruments.heartbeat import peak_bytes, peak_reserved_bytes
-from ..instruments.progress import Progress
-from ..instruments.records import PhaseTimer, StepRecord
-from ..instruments.reporter import Reporter
+from ..instruments.records import Call, PhaseTimer
+from ..instruments.run_queue import RunQueue
 from ..instruments.tap import Tap
 from .batches import batches_of
+from .link import Gone, Link
 from .loop import MARKED
-from .steps import MOST_NOTES, Steps
+from .notes import CODES, MOST_NOTES, SITES, VERSION
+from .own_steps import OwnSteps
+from .sender import Sender
+
+if TYPE_CHECKING:
+    from ddptui.config.trial import Bottleneck, Site
 
 READ_QUEUE_EVERY_S = 0.004  # a reading takes 8 us, in a training
-
-
-class SilentProgress(Progress):
-    """The output of the training is its own."""
-
-    def log(self, record: StepRecord, loss: float) -> None:
-        """Print nothing."""
-
-
-def first_ready(rank: int, device: torch.device) -> Ready:
-    """What is known of a training before its first step that is seen: neither its length nor its model."""
-    return Ready(
-        rank=rank,
-        at_ns=time.monotonic_ns(),
-        steps=None,
-        parameters=0,
-        nccl=nccl_in_use(device),
-        gpus=own_gpus(device),
-    )
+DATA_BEGINS, DATA_ENDS = CODES["data_begins"], CODES["data_ends"]
+FORWARD_BEGINS, FORWARD_ENDS = CODES["forward_begins"], CODES["forward_ends"]
+BACKWARD_BEGINS, BACKWARD_ENDS = CODES["backward_begins"], CODES["backward_ends"]
+OPTIMIZER_BEGINS, OPTIMIZER_ENDS = CODES["optimizer_begins"], CODES["optimizer_ends"]
+AGGREGATE_BEGINS, AGGREGATE_ENDS = CODES["aggregate_begins"], CODES["aggregate_ends"]
+STEPPED_UNSEEN, STEP_ENDS, QUEUED = CODES["stepped_unseen"], CODES["step_ends"], CODES["queued"]
 
 
 class Observer:
@@ -58,99 +47,126 @@ class Observer:
     before and after the calls that they are named after."""
 
     def __init__(
-        self, seek_forward: Callable[[], None], over: Callable[[], None], signs: int, *, has_ddp: bool
+        self,
+        console: str,
+        seek_forward: Callable[[], None],
+        over: Callable[[], None],
+        fail: Callable[[Exception], None],
+        signs: int,
+        *,
+        has_ddp: bool,
     ) -> None:
-        """The process belongs to its group, if it will. seek_forward: called after the first steps of a loop whose
-        calls do not show where forward begins. over: called, from any thread, once `is_over`. signs: how many signs of
-        steps there were before. has_ddp: there is a torch DDP already. Raises whatever fails."""
-        self._seek_forward, self._over = seek_forward, over
+        """The process belongs to its group, if it will. console: the file that says where the relay is. seek_forward:
+        called after the first steps of a loop whose calls do not show where forward begins. over: called, from any
+        thread, once `is_over`. fail: likewise, with what has failed in the sender. signs: how many signs of steps there
+        were before. has_ddp: there is a torch DDP already. Raises Gone: there is no relay; and whatever fails."""
+        self._seek_forward, self._over, self._fail = seek_forward, over, fail
         in_group = dist.is_available() and dist.is_initialized()
-        self._rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
+        rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
         on_gpu = torch.cuda.is_initialized()
         self._device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
         self.is_over = False  # nothing more is to be seen
-        self._is_let_go = False  # the console is gone, or wants no more: the thread of the reporter says so
-        console = WatchingConsole.read(Path(os.environ[WATCHED]).read_bytes())
-        asked = console.watching
-        self._reporter = Reporter(self._rank, stop=self._let_go, console=console.pid, way=console.way)
-        self._reporter.send(
-            Hello(
-                version=VERSION,
-                token=console.way[TOKEN],
-                rank=self._rank,
-                world_size=world_size,
-                at_ns=time.monotonic_ns(),
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                device=str(self._device),
-                threads=torch.get_num_threads(),
-                torch=str(torch.__version__),
-                backend=dist.get_backend() if in_group else None,
-                clock=own_clock(),
-            )
-        )
-        self._reporter.set_device(self._device)
+        asked = read_console(console)
+        self._last: int | None = asked["steps"]
         self._clock = clock_of(self._device)
-        first = asked.skip
-        self._delays = RankDelays(asked.bottleneck, self._rank, seed=0, warmup_steps=first, device=self._device)
-        self._progress = SilentProgress(self._rank, first, self._reporter)
-        self._progress.ready(first_ready(self._rank, self._device))
-        self._steps = Steps(
-            self._clock,
-            asked,
-            self._reporter,
-            self._progress,
-            self._delays,
-            over=self._see_no_more,
-            signs=signs,
+        self._now = self._clock.now
+        self._delays = RankDelays((), rank, seed=0, warmup_steps=0, device=self._device)
+        self._own_steps: OwnSteps | None = None  # only while there are delays
+        self._ends = 0  # how often an optimizer has made a step, or the training has said that one ends
+        hello = {
+            "version": VERSION,
+            "rank": rank,
+            "world_size": world_size,
+            "at_ns": time.monotonic_ns(),
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "device": str(self._device),
+            "threads": torch.get_num_threads(),
+            "torch": str(torch.__version__),
+            "backend": dist.get_backend() if in_group else None,
+            "gpus": own_gpus(self._device),
+            "nccl": nccl_in_use(self._device),
+            "signs": signs,
+        }
+        self._sender = Sender(
+            Link(asked["socket"]), hello, self._clock, self._device, lambda: self._delays.asleep, self._sender_is_over
         )
-        self._loop, self._note, self._now = self._steps.loop, self._steps.notes.extend, self._clock.now
+        self._notes = self._sender.notes
+        self._note: Callable[[tuple[Any, ...]], object] = self._notes.extend
+        self._note_call: Callable[[Call], None] = self._notes.append
         self._tap = Tap(
             self._clock,
             None,
             before_collective=self._before_collective,
             is_asleep=lambda: self._delays.asleep,
-            record=self._steps.notes.append,
+            record=lambda call: self._note_call(call),
         )
         if has_ddp:
             self.ddp_is_made()
         self._flags = PhaseTimer(self._clock)  # of which the tap only asks whether forward is over
         self._tap.begin(self._flags)
-        self._delays.begin(0)
+        self._queue = RunQueue()  # in the loop's thread, which it measures
         self._first_steps = 2  # still to come
+        self._shows_forward = False  # batches are fetched by calls that are seen, or its outermost module is called so
         self._read_queue_at = 0.0
         self._backwards = 0  # under way, one within the other
         self._batches: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()  # by the loader's iterator
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
-        self._reporter.position, self._reporter.before_sending = self._steps.position, self._steps.read
+        if asked["bottleneck"]:
+            self._set_delays(asked["bottleneck"], first=None if signs else 0)
+
+    def _sender_is_over(self, error: Exception | None) -> None:
+        if error is not None:
+            self._fail(error)
+        self._see_no_more()
 
     def _see_no_more(self) -> None:
         self.is_over = True
         self._over()
 
-    def _delay(self, site: Site, *, within: str, depth: int) -> None:
+    def _set_delays(self, bottlenecks: list[dict[str, Any]], first: int | None) -> None:
+        """From now on these delays and no others. first: the number of the step that begins; None: the relay will tell
+        it."""
+        self._delays.set(tuple(as_bottleneck(fields) for fields in bottlenecks))
+        if self._own_steps is None:
+            steps = self._own_steps = OwnSteps(self._delays, self._now(), self._ends, first, self._last)
+            take, take_call = self._notes.extend, self._notes.append
+
+            def note(new: tuple[Any, ...]) -> None:
+                take(new)
+                steps.notes.extend(new)
+
+            def note_call(call: Call) -> None:
+                take_call(call)
+                steps.notes.append(call)
+
+            self._note, self._note_call = note, note_call
+
+    def _delay(self, site: "Site", *, within: str, depth: int) -> None:
         """Put in a delay that is due here, if so many calls of that phase are under way."""
-        self._steps.read()  # for the number of the step
-        if self._loop.depth(within) == depth:
+        if self._own_steps is not None and self._own_steps.depth(within) == depth:
             self._delays.at(site)
+            self._note_delays()
 
     def _before_collective(self) -> bool:
-        if not self._delays.are_any:
+        if not self._delays.are_any or self._own_steps is None:
             return False
-        self._steps.read()
-        return self._delays.before_collective()
+        self._own_steps.read()
+        is_delayed = self._delays.before_collective()
+        self._note_delays()
+        return is_delayed
 
-    def _let_go(self, why: str) -> None:
-        self._is_let_go = True
-        self._see_no_more()
-        self._reporter.give_up()
+    def _note_delays(self) -> None:
+        for site, begin_ns, end_ns in self._delays.taken():
+            self._note((CODES["slept"], self._now(), SITES.index(site), begin_ns, end_ns))
 
     # Each call writes its note itself. A function for that would be called ten times a step, and a call in the loop's
     # thread costs several times what it does elsewhere: the training's data have displaced our code from the caches.
 
     def data_begins(self, trains: bool) -> None:
-        self._note(("data_begins", self._now(), trains))
+        self._shows_forward |= trains
+        self._note((DATA_BEGINS, self._now(), trains))
 
     def data_ends(self, samples: int | None, trains: bool, iterator: Any) -> None:
         """iterator: of the loader; None: the training itself says that it has fetched something."""
@@ -158,17 +174,20 @@ class Observer:
             self._delay("data", within="data", depth=1)
         self._flags.forward_is_over = False
         number = getattr(iterator, "_num_yielded", 0)
+        batch: int = 0
+        batches: int | None = None
         if trains and samples is not None and number:
             if number == 1 or iterator not in self._batches:
                 self._batches[iterator] = batches_of(iterator)
-            self._steps.place = number, self._batches[iterator]
-        self._note(("data_ends", self._now(), (samples, trains, number == 1)))
+            batch, batches = number, self._batches[iterator]
+        self._note((DATA_ENDS, self._now(), samples, trains, number == 1, batch, batches))
 
     def forward_begins(self, trains: bool) -> None:
-        self._note(("forward_begins", self._now(), trains))
+        self._shows_forward |= trains
+        self._note((FORWARD_BEGINS, self._now(), trains))
 
     def forward_ends(self, trains: bool) -> None:
-        self._note(("forward_ends", self._now(), trains))
+        self._note((FORWARD_ENDS, self._now(), trains))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has made the one out of the other."""
@@ -183,7 +202,7 @@ class Observer:
         loss = None if tensors is None else self._loss_of(tensors)
         self._backwards += 1
         self._flags.forward_is_over = True
-        self._note(("backward_begins", self._now(), loss))
+        self._note((BACKWARD_BEGINS, self._now(), loss is not None, loss))
 
     def backward_ends(self) -> None:
         self._backwards -= 1
@@ -191,35 +210,42 @@ class Observer:
             self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
         if self._delays.are_any:
             self._delay("backward", within="backward", depth=1)
-        self._note(("backward_ends", self._now(), ()))
+        self._note((BACKWARD_ENDS, self._now()))
 
     def optimizer_begins(self, optimizer: int) -> None:
-        self._note(("optimizer_begins", self._now(), optimizer))
+        self._note((OPTIMIZER_BEGINS, self._now(), optimizer))
 
     def optimizer_ends(self, optimizer: int) -> None:
-        self._note(("optimizer_ends", self._now(), optimizer))
+        self._note((OPTIMIZER_ENDS, self._now(), optimizer))
         self._between_steps()
 
     def stepped_unseen(self) -> None:
-        self._note(("stepped_unseen", self._now(), ()))
+        self._note((STEPPED_UNSEEN, self._now()))
         self._between_steps()
 
     def _between_steps(self) -> None:
+        self._ends += 1
         self._tap.renew()
         if self._first_steps:
             self._first_steps -= 1
-            self._steps.read()  # one of them is known to have ended by now
-            if not self._first_steps and not self._loop.shows_forward:
+            if not self._first_steps and not self._shows_forward:
                 self._seek_forward()
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
-            self._note(("queued", self._now(), self._progress.queued_ns()))
-            if len(self._steps.notes) > MOST_NOTES:
+            if ns := self._queue.taken_ns():
+                self._note((QUEUED, self._now(), ns))
+            if len(self._notes) > MOST_NOTES:
                 self._see_no_more()
-        if self._reporter.command is not None:
-            self._steps.read()
-            self._delays.set(self._reporter.command.bottleneck)
-            self._reporter.command = None
+        if self._sender.orders and not self._backwards and not self._marks:
+            self._obey()
+
+    def _obey(self) -> None:
+        """Do what the relay has asked for."""
+        order = self._sender.orders.popleft()
+        if "bottleneck" in order:
+            self._set_delays(order["bottleneck"], first=None)
+        elif self._own_steps is not None and self._own_steps.learn(order["step"], order["ends"]):
+            self._note((CODES["numbered"], self._now()))
 
     def _loss_of(self, tensors: Any) -> Tensor | float:
         loss = tensors[0] if isinstance(tensors, Sequence) and len(tensors) == 1 else tensors
@@ -245,7 +271,7 @@ class Observer:
             case "backward":
                 self.backward_begins()
             case "aggregate":
-                self._note(("aggregate_begins", self._now(), ()))
+                self._note((AGGREGATE_BEGINS, self._now()))
             case "optimizer":
                 self.optimizer_begins(MARKED)
 
@@ -260,50 +286,48 @@ class Observer:
             case "backward":
                 self.backward_ends()
             case "aggregate":
-                self._note(("aggregate_ends", self._now(), ()))
+                self._note((AGGREGATE_ENDS, self._now()))
             case "optimizer":
                 self.optimizer_ends(MARKED)
 
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
-        loss = None if loss is None else self._kept(loss)
-        self._note(("step_ends", self._now(), (loss, samples)))
+        self._note((STEP_ENDS, self._now(), loss is not None, None if loss is None else self._kept(loss), samples))
         self._between_steps()
 
     def ddp_is_made(self) -> None:
         self._tap.expect_ddp()
-        self._steps.buckets = True
+        self._note((CODES["ddp_is_made"], self._now()))
 
     def give_up(self) -> None:
         """Detach, and send nothing more."""
         self._tap.close()
-        self._reporter.give_up()
+        self._queue.close()
+        self._sender.close(None)
+
+    def forget(self) -> None:
+        """This process was forked off the rank's."""
+        self._tap.end()
+        self._sender.forget()
 
     def close(self, fatal_error: str) -> None:
-        """Report the last step, and detach. fatal_error: the exception that ends the training; empty: none does.
-        Raises what has failed since the last call."""
-        self._steps.close()
+        """Tell the relay that the loop is over, and detach. fatal_error: the exception that ends the training; empty:
+        none does."""
         self._tap.close()
-        if not self._is_let_go:
-            self._say_last(fatal_error)
-        self._reporter.close()
+        self._queue.close()
+        self._sender.close(None if self.is_over else {"ended_ns": time.monotonic_ns(), "error": fatal_error})
 
-    def _say_last(self, fatal_error: str) -> None:
-        at_ns = time.monotonic_ns()
-        if fatal_error:
-            self._reporter.send(Failed(rank=self._rank, at_ns=at_ns, error=fatal_error))
-            return
-        done = Done(
-            rank=self._rank,
-            at_ns=at_ns,
-            correct=0,
-            evaluated=0,
-            parameters={},
-            buffers={},
-            bottleneck_fired=self._delays.fired,
-            bottleneck_ns=self._delays.slept_ns,
-            peak_gpu_bytes=peak_bytes(self._device),
-            peak_gpu_reserved_bytes=peak_reserved_bytes(self._device),
-            dropped=self._reporter.dropped,
-        )
-        self._progress.done(done)
+
+def read_console(file: str) -> dict[str, Any]:
+    """What a console has written for the ranks: ddptui/wire/watching.py. Raises Gone."""
+    try:
+        console: dict[str, Any] = json.loads(Path(file).read_bytes())
+    except OSError as error:
+        raise Gone(str(error)) from None
+    return console
+
+
+def as_bottleneck(fields: dict[str, Any]) -> "Bottleneck":
+    """A delay as the relay has sent it."""
+    made: Any = SimpleNamespace(**fields)
+    return made  # type: ignore[no-any-return]

@@ -15,20 +15,21 @@ from typing import IO
 from ddptui.config.trial import Trial
 from ddptui.engines.base import LAUNCHER_LOG, Launch, LaunchRefused
 from ddptui.engines.hub import Hub
+from ddptui.engines.local.relay import Relay
 from ddptui.engines.local.training import (
     CONSOLE_FILE,
     Training,
     TrainingLaunch,
     end_all,
     remember,
-    tell_ranks,
     training_at,
 )
 from ddptui.engines.local.warm import StartedKeeper, end_with_keeper, start_keeper
 from ddptui.host.folders import lab_root
 from ddptui.host.keeper import PR_SET_PDEATHSIG, prctl
 from ddptui.text.words import printable
-from ddptui.wire.watching import NOTES, WATCHED, Watching
+from ddptui.wire.connection import NOTES, WATCHED
+from ddptui.wire.watching import Watching
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 NOT_FOUND = "no such program: is it installed, and on PATH?"
@@ -61,12 +62,12 @@ class Terms:
         way, watching = hub.rank_environment, watching_of(trial, self.every)
         if self.running is not None:
             remember(self.running, folder)
-            tell_ranks(Path(self.running.console), way, watching, console=os.getpid())
-            return AttachedLaunch(self.running, folder, self)
+            relay = Relay(Path(self.running.console), hub.folder, way, watching)
+            return AttachedLaunch(self.running, folder, relay, self)
         console = folder / CONSOLE_FILE
-        tell_ranks(console, way, watching, console=os.getpid())
+        relay = Relay(console, hub.folder, way, watching)
         command, environment = [*trial.command], variables({**os.environ, **own_variables(trial)}, console)
-        with refusing_launch(command):
+        with refusing_launch(command, relay):
             if self.in_terminal:
                 preexec = None if self.outlives else end_with_parent
                 process = subprocess.Popen(command, env=environment, preexec_fn=preexec)
@@ -75,7 +76,7 @@ class Terms:
                     process = _start_apart(command, environment, hub.folder, log, outlives=self.outlives)
         if self.outlives and (training := training_at(process.pid, console)):
             remember(training, folder)
-        self.launch = ForeignLaunch(process, folder, self)
+        self.launch = ForeignLaunch(process, folder, relay, self)
         return self.launch
 
 
@@ -90,20 +91,21 @@ def start_for_console_elsewhere(
     """Start a command here whose ranks a console on another host watches. way: the variables by which they reach it.
     folder: an empty one. Raises LaunchRefused, OSError."""
     console = folder / CONSOLE_FILE
-    tell_ranks(console, way, watching, console=None)
-    with refusing_launch(command):
+    relay = Relay(console, folder, way, watching)
+    with refusing_launch(command, relay):
         process = subprocess.Popen(command, env=variables(os.environ, console))
-    return ForeignLaunch(process, folder, Terms(in_terminal=True, outlives=True))
+    return ForeignLaunch(process, folder, relay, Terms(in_terminal=True, outlives=True))
 
 
 @contextmanager
-def refusing_launch(command: Sequence[str]) -> Iterator[None]:
-    """Turns an OSError into LaunchRefused."""
+def refusing_launch(command: Sequence[str], relay: Relay) -> Iterator[None]:
+    """Turns an OSError into LaunchRefused, after the relay was ended."""
     try:
         yield
-    except FileNotFoundError:
-        raise LaunchRefused(f"{printable(command[0])}: {NOT_FOUND}") from None
     except OSError as error:
+        relay.close()
+        if isinstance(error, FileNotFoundError):
+            raise LaunchRefused(f"{printable(command[0])}: {NOT_FOUND}") from None
         raise LaunchRefused(f"{printable(command[0])}: {error.strerror}: nothing was started") from None
 
 
@@ -138,9 +140,9 @@ def end_with_parent() -> None:
 class ForeignLaunch(TrainingLaunch):
     """A command that was started here."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, terms: Terms) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, relay: Relay, terms: Terms) -> None:
         """folder: for what is written down of it. terms: may change while it runs."""
-        super().__init__(folder)
+        super().__init__(folder, relay)
         self._process = process
         self._read = 0  # bytes of the notes
         self._said: list[str] = []  # the lines about them
@@ -211,8 +213,8 @@ class ForeignLaunch(TrainingLaunch):
 class AttachedLaunch(TrainingLaunch):
     """A command that another console has started."""
 
-    def __init__(self, training: Training, folder: Path, terms: Terms) -> None:
-        super().__init__(folder)
+    def __init__(self, training: Training, folder: Path, relay: Relay, terms: Terms) -> None:
+        super().__init__(folder, relay)
         self._training, self._terms = training, terms
 
     @property

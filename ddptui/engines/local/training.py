@@ -2,7 +2,6 @@
 a later console can watch it again, after the one before has let go of it, or has ended."""
 
 import signal
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,17 +9,16 @@ import msgspec
 import psutil
 
 from ddptui.engines.base import Launch
+from ddptui.engines.local.relay import Relay
 from ddptui.host.files import open_plain
 from ddptui.host.folders import write_private
 from ddptui.host.keeper import send
 from ddptui.store.runs import Run
-from ddptui.wire.connection import SILENCE_S
+from ddptui.wire.connection import WATCHED
 from ddptui.wire.messages import Hello
-from ddptui.wire.watching import WATCHED, Watching, WatchingConsole
 
 TRAINING_FILE, CONSOLE_FILE = "training", "console"  # in the folder of a repeat, while its command runs
 MOST_BYTES = 65_536  # of such a file
-LET_GO_AFTER_S = 60  # without a word of the console, ranks are no longer watched
 END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL, where the user wants the training ended
 
 
@@ -43,15 +41,6 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
             is_same = process.create_time() == self.created and process.environ().get(WATCHED) == self.console
             return is_same and process.status() != psutil.STATUS_ZOMBIE
         return False
-
-
-def tell_ranks(file: Path, way: Mapping[str, str], watching: Watching, *, console: int | None) -> None:
-    """Write where ranks find their console. way: the variables by which they reach it. console: its process, if it is
-    on this host. Raises OSError."""
-    way = {**way, SILENCE_S: str(LET_GO_AFTER_S)}
-    new = file.with_name(f"{file.name}.new")  # a rank must not find half of it
-    write_private(new, WatchingConsole(way=way, pid=console, watching=watching).spell())
-    new.replace(file)
 
 
 def training_at(pid: int, console: Path) -> Training | None:
@@ -82,20 +71,25 @@ def training_of(run: Run) -> Training:
 class TrainingLaunch(Launch):
     """A command whose ranks are watched."""
 
-    def __init__(self, folder: Path) -> None:
-        """folder: for what is written down of it."""
+    def __init__(self, folder: Path, relay: Relay) -> None:
+        """folder: for what is written down of it. relay: of its ranks, which ends with the launch."""
         self.folder = folder
+        self._relay = relay
         self._processes: dict[int, psutil.Process] = {}
 
     def add_rank(self, hello: Hello) -> None:
         with suppress(psutil.NoSuchProcess):
             self._processes[hello.pid] = psutil.Process(hello.pid)
 
+    def end_relay(self) -> None:
+        self._relay.close()
+
     def processes(self) -> list[psutil.Process]:
-        return list(self._processes.values())
+        return [*self._processes.values(), *self._relay.processes()]
 
     def forget_if_over(self) -> None:
-        """Once the command has ended, remove what was written about it."""
+        """The launch is over. Once the command has ended, remove what was written about it."""
+        self._relay.close()
         if self.exit_code is not None:
             for name in (TRAINING_FILE, CONSOLE_FILE):
                 with suppress(OSError):

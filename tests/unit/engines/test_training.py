@@ -13,7 +13,7 @@ import pytest
 from ddptui.config.watched import preset_of
 from ddptui.engines.local.training import NotRunning, Training, remember, training_at, training_of
 from ddptui.store.runs import Run
-from ddptui.wire.watching import WATCHED
+from ddptui.wire.connection import WATCHED
 
 PRESET = preset_of(("train.py",), name="train", skip=3, steps=None, overrides={})
 

@@ -16,7 +16,6 @@ CHECKOUT = os.path.dirname(WORKERS)
 # where the console's package is: beside `workers`, or around it where it was installed (ddptui/_lab/workers)
 CONSOLE = CHECKOUT if os.path.isdir(os.path.join(CHECKOUT, "ddptui")) else os.path.dirname(os.path.dirname(CHECKOUT))
 OLDEST_PYTHON, OLDEST_TORCH = (3, 10), (2, 4)  # what the rest is written for
-PACKAGES = {"msgspec": "msgspec", "zmq": "pyzmq"}  # in which are the modules that the rest imports beside torch
 WATCHED = "DDPTUI_WATCHED"  # names the file that says where the console is
 NOTES = "notes"  # the file beside it in which a process says why it is not watched
 
@@ -43,10 +42,7 @@ def import_the_environments_own() -> None:
 
 def note_error(error: Exception) -> None:
     """Say what has failed."""
-    if isinstance(error, ModuleNotFoundError) and error.name in PACKAGES:
-        note(f"its environment lacks {PACKAGES[error.name]}: pip install msgspec pyzmq")
-    else:
-        note(f"{type(error).__name__}: {error}")
+    note(f"{type(error).__name__}: {error}")
 
 
 class AfterTorch:

@@ -1,0 +1,140 @@
+"""Makes numbers of the notes that a rank has taken, for its relay; see notes.py."""
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any
+
+from ..instruments.clock import Clock
+from ..instruments.records import Call
+from .notes import CODES, LENGTHS, NONE, bits_of
+
+PLAIN = {int, bool}
+MOST_OPEN = 1_000  # calls that have not ended; of older ones it is not told when they do
+
+
+class NoteEncoder:
+    """Encodes the notes in order, as far as the device has come to their moments."""
+
+    def __init__(self, notes: "deque[Any]", clock: Clock, name: Callable[[int, Any], None], *, on_host: bool) -> None:
+        """name: called with a number, and what it stands for in the notes that follow. on_host: moments are ns."""
+        self._notes, self._clock, self._name, self._on_host = notes, clock, name, on_host
+        self._held: list[Any] = []  # notes to which the device has not come
+        self._open: dict[int, Call] = {}  # calls that had not ended when they were encoded, by number
+        self._numbers = count()  # of such calls
+        self._names: dict[Any, int] = {}
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are notes that were not encoded."""
+        return bool(self._notes or self._held)
+
+    def encode(self) -> bytes:
+        """The notes as numbers of 64 bits; empty if there is nothing new."""
+        new = self._held + [self._notes.popleft() for _ in range(len(self._notes))]
+        if not self._on_host:
+            return self._encode_reached(new)
+        numbers = self._ended(int)
+        for item in new:
+            if type(item) in PLAIN:
+                numbers.append(item)
+            elif isinstance(item, Call):
+                numbers += self._collective(item, int)
+            else:
+                numbers.append(self._number_of(item))
+        return array("q", numbers).tobytes()
+
+    def _encode_reached(self, notes: list[Any]) -> bytes:
+        """As `encode`, on a GPU: moments and losses are still on the device. Raises RuntimeError if that has failed."""
+        begins: list[int] = []
+        while (begin := (begins[-1] + length(notes[begins[-1]])) if begins else 0) < len(notes):
+            begins.append(begin)
+        reached = bisect_left(begins, True, key=lambda at: not self._is_reached(moment(notes, at)))
+        end = begins[reached] if reached < len(begins) else len(notes)
+        known, self._held = notes[:end], notes[end:]
+        calls = [item for item in known if isinstance(item, Call)]
+        marks = {id(mark): mark for mark in self._marks(known, [*calls, *self._open.values()])}
+        times = self._clock.resolve([*marks.values()])
+        if times is None:
+            self._held = notes
+            return b""
+        ns_of = dict(zip(marks, times, strict=True))
+
+        def ns(mark: Any) -> int:
+            return mark if isinstance(mark, int) else ns_of[id(mark)]
+
+        numbers = self._ended(ns)
+        if accuracy := self._clock.accuracy_change():  # before the steps that it holds for
+            numbers += [CODES["tied"], accuracy.from_ns, accuracy.error_ns]
+        for item in known:
+            if isinstance(item, Call):
+                numbers += self._collective(item, ns)
+            else:
+                numbers.append(ns(item) if id(item) in ns_of else self._number_of(item))
+        return array("q", numbers).tobytes()
+
+    def _marks(self, notes: Iterable[Any], calls: Iterable[Call]) -> list[Any]:
+        """The marks on the device that notes and calls have."""
+        moments = [moment for call in calls for moment in (call.called, *self._moments(call))]
+        return [item for item in (*notes, *moments) if hasattr(item, "event")]
+
+    def _is_reached(self, mark: Any) -> bool:
+        return isinstance(mark, int) or self._clock.reached(mark)
+
+    def _moments(self, call: Call) -> list[Any]:
+        """When it was entered, was issued, was awaited, notified, and had ended: of one that goes on only the first."""
+        if call.ended is None or not self._is_reached(call.ended):
+            return [call.enter, None, None, None, None]
+        notified = call.notified if call.notified is not None and self._is_reached(call.notified) else None
+        return [call.enter, call.issued, call.awaited, notified, call.ended]
+
+    def _number_of(self, item: Any) -> int:
+        """What stands in a note and is no integer, as one: None, a loss, or a number of another type."""
+        if item is None:
+            return NONE
+        if isinstance(item, float) or hasattr(item, "dtype"):
+            return bits_of(self._clock.read(item))
+        return int(item)
+
+    def _collective(self, call: Call, ns: Callable[[Any], int]) -> list[int]:
+        """The note of a call."""
+        enter, *others = self._moments(call)
+        number = NONE
+        if others[-1] is None:
+            number = next(self._numbers)
+            self._open[number] = call
+            if len(self._open) > MOST_OPEN:
+                del self._open[next(iter(self._open))]
+        kind, group, root = self._named(call.kind), self._named(call.group), NONE if call.root is None else call.root
+        moments = [ns(enter), *(NONE if one is None else ns(one) for one in others)]
+        return [CODES["collective"], ns(call.called), number, kind, call.size, root, group, call.background, *moments]
+
+    def _ended(self, ns: Callable[[Any], int]) -> list[int]:
+        """Notes of the calls that have ended since they were encoded."""
+        numbers: list[int] = []
+        for number, call in list(self._open.items()):
+            _, *others = self._moments(call)
+            if others[-1] is not None:
+                del self._open[number]
+                moments = [NONE if one is None else ns(one) for one in others]
+                numbers += [CODES["collective_ended"], moments[-1], number, call.background, *moments]
+        return numbers
+
+    def _named(self, name: Any) -> int:
+        number = self._names.get(name)
+        if number is None:
+            number = self._names[name] = len(self._names)
+            self._name(number, name)
+        return number
+
+
+def length(item: Any) -> int:
+    """The numbers of the note that begins with this one."""
+    return 1 if isinstance(item, Call) else LENGTHS[item]
+
+
+def moment(notes: list[Any], begin: int) -> Any:
+    """The moment of a note; of a call, when it was entered."""
+    return notes[begin].enter if isinstance(notes[begin], Call) else notes[begin + 1]

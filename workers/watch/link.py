@@ -1,0 +1,97 @@
+"""A rank's way to the relay on its host: frames through a Unix socket. Nothing here ever waits, and a descriptor that
+the training has closed is left to whatever has its number now."""
+
+import json
+import os
+import socket
+from contextlib import suppress
+from typing import Any
+
+HEAD_BYTES = 5  # a frame's kind, and its length: 4 bytes, the most significant first
+JSON, NUMBERS = b"J", b"N"  # kinds of frames
+MOST_RECEIVED = 1 << 16  # bytes at a time
+
+
+class Gone(Exception):
+    """There is no relay at the other end, or none any more."""
+
+
+def framed(kind: bytes, body: bytes) -> bytes:
+    """A frame, as it is sent."""
+    return kind + len(body).to_bytes(HEAD_BYTES - 1, "big") + body
+
+
+def identity(descriptor: int) -> tuple[int, int] | None:
+    """What a descriptor stands for; None: nothing."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+class Link:
+    """One connection. It is used by one thread at a time."""
+
+    def __init__(self, path: str) -> None:
+        """path: of the relay's socket. Raises Gone, and OSError: no descriptor is left."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.setblocking(False)
+            self._socket.connect(path)
+        except OSError as error:
+            self._socket.close()
+            raise Gone(str(error)) from None
+        self._identity = identity(self._socket.fileno())
+        self._unsent = b""
+        self._received = b""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was put in has been sent."""
+        return not self._unsent
+
+    def put(self, kind: bytes, body: bytes) -> None:
+        """Add a frame to what is to be sent."""
+        self._unsent += framed(kind, body)
+
+    def send(self) -> None:
+        """Send as much as the socket takes at once. Raises Gone."""
+        if not self._unsent:
+            return
+        self._check()
+        try:  # without the flag, a training that has set SIGPIPE to its default would end
+            sent = self._socket.send(self._unsent, socket.MSG_NOSIGNAL)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            raise Gone(str(error)) from None
+        self._unsent = self._unsent[sent:]
+
+    def receive(self) -> list[dict[str, Any]]:
+        """The relay's frames that have come since the last call. Raises Gone."""
+        self._check()
+        try:
+            new = self._socket.recv(MOST_RECEIVED)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError as error:
+            raise Gone(str(error)) from None
+        if not new:
+            raise Gone("the relay has ended")
+        self._received += new
+        *lines, self._received = self._received.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        """Close the connection, unless the training has done that."""
+        if identity(self._socket.fileno()) == self._identity:
+            self._socket.close()
+        else:
+            self._socket.detach()
+
+    def _check(self) -> None:
+        if self._identity is None or identity(self._socket.fileno()) != self._identity:
+            with suppress(OSError):
+                self._socket.detach()  # else Python would close the training's own file with this object
+            raise Gone("the training has closed the connection")

@@ -1,0 +1,126 @@
+"""Sends a rank's notes to its relay, in a thread of its own: the loop's thread only takes notes. There, the training's
+data have displaced all else from the caches, so that any work takes several times as long.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any
+
+import torch
+
+from ..instruments.clock import Clock
+from ..instruments.gpu import peak_bytes, peak_reserved_bytes, reserved_bytes, used_bytes
+from .encoder import NoteEncoder
+from .link import JSON, NUMBERS, Gone, Link
+from .notes import CODES
+
+SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
+LOOK_EVERY_MS = 50  # how often the thread checks whether the process has stood still
+STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
+MEMORY_EVERY_S = 1.0  # of a GPU
+NS_PER_MS = 1_000_000
+LAST_WORDS_S = 1.0  # for the device to come to the last notes, and the relay to take them
+
+
+class Sender:
+    """The thread, and what it has yet to send."""
+
+    def __init__(
+        self,
+        link: Link,
+        hello: dict[str, Any],
+        clock: Clock,
+        device: torch.device,
+        is_asleep: Callable[[], bool],
+        over: Callable[[Exception | None], None],
+    ) -> None:
+        """is_asleep: whether the rank is in an injected delay. over: called by the thread once it sends no more; with
+        what has failed, or None if the relay wants no more."""
+        # A note of the loop is put in at once, but not as one object: Python would look for garbage more often then, in
+        # all that the training has. A collective is a note by itself.
+        self.notes: deque[Any] = deque()
+        self._encoder = NoteEncoder(self.notes, clock, self._name, on_host=device.type == "cpu")
+        self.orders: deque[dict[str, Any]] = deque()  # of the relay
+        self._link, self._clock, self._device = link, clock, device
+        self._is_asleep, self._over = is_asleep, over
+        self._on_host = device.type == "cpu"
+        self._was_asleep = False
+        self._memory_at = 0.0
+        self._closing = Event()
+        self._link.put(JSON, json.dumps(hello).encode())
+        self._thread = Thread(target=self._run, name="reporter", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            if not self._on_host:
+                # Without a current device the thread would be on the first GPU, where CUDA takes some hundred MB.
+                torch.cuda.set_device(self._device)
+            self._send_until_closed()
+        except Gone:
+            self._over(None)
+        except Exception as error:
+            self._over(error)
+
+    def _send_until_closed(self) -> None:
+        next_send_ms = 0
+        while not self._closing.is_set():
+            due_ms = (time.monotonic_ns() // NS_PER_MS // LOOK_EVERY_MS + 1) * LOOK_EVERY_MS
+            self._closing.wait(max(0.0, due_ms / 1000 - time.monotonic()))
+            woke_ns = time.monotonic_ns()
+            begin_ns = (due_ms - LOOK_EVERY_MS // 2) * NS_PER_MS  # since some moment after the last look: by guess
+            if woke_ns - begin_ns > STOOD_STILL_MS * NS_PER_MS:
+                self.notes.extend((CODES["paused"], woke_ns, begin_ns, woke_ns))
+            self.orders.extend(self._link.receive())
+            if woke_ns // NS_PER_MS >= next_send_ms:
+                next_send_ms = (woke_ns // NS_PER_MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
+                self._send_known()
+
+    def _send_known(self) -> None:
+        """Send the notes whose moments are known. Raises Gone."""
+        if self._is_asleep() != self._was_asleep:
+            self._was_asleep = not self._was_asleep
+            self.notes.extend((CODES["asleep"], time.monotonic_ns(), self._was_asleep))
+        self._link.send()
+        if not self._link.is_idle:  # the relay is behind: what waits, waits as notes, which have a bound
+            return
+        if not self._on_host and time.monotonic() - self._memory_at > MEMORY_EVERY_S:
+            self._memory_at = time.monotonic()
+            figures = (read(self._device) for read in (used_bytes, reserved_bytes, peak_bytes, peak_reserved_bytes))
+            self.notes.extend((CODES["memory"], time.monotonic_ns(), *figures))
+        if numbers := self._encoder.encode():
+            self._link.put(NUMBERS, numbers)
+            self._link.send()
+
+    def _name(self, number: int, name: Any) -> None:
+        """Tell the relay what a number stands for in the notes that follow."""
+        self._link.put(JSON, json.dumps({"number": number, "name": name}).encode())
+
+    def close(self, last: dict[str, Any] | None) -> None:
+        """End the thread, send what is left, and close the connection. last: a message about the end; None: nothing
+        more is to be sent."""
+        self._closing.set()
+        self._thread.join(LAST_WORDS_S)
+        if last is not None and not self._thread.is_alive():
+            self._send_last(last)
+        self._link.close()
+
+    def _send_last(self, last: dict[str, Any]) -> None:
+        deadline = time.monotonic() + LAST_WORDS_S
+        try:
+            while (self._encoder.has_more or not self._link.is_idle) and time.monotonic() < deadline:
+                self._send_known()
+                if self._encoder.has_more:
+                    time.sleep(0.001)  # its device has not come to them
+            self._link.put(JSON, json.dumps(last).encode())
+            while not self._link.is_idle and time.monotonic() < deadline:
+                self._link.send()
+        except Gone:
+            pass
+
+    def forget(self) -> None:
+        """This process was forked off the rank's: leave its connection."""
+        self._link.close()
