@@ -127,5 +127,4 @@ class WatchSupervisor:
     def _nothing_seen(self) -> str:
         if ranks := len(self._hub.hellos):
             return f"{count(ranks, 'rank')} connected, and made no step of an optimizer"
-        unseen = "no rank was seen: nothing that the command started computed a gradient with torch"
-        return self._launch.end_reason() or unseen
+        return self._launch.end_reason() or "no rank was seen: ddptui saw no process compute a gradient with torch"

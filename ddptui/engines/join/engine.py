@@ -93,7 +93,7 @@ class JoinedLaunch(Launch):
     start_why: str
     _parts: list[Part] = field(default_factory=list)  # empty until the launch begins
     _lost: Member | None = None  # the first node that was lost
-    _reported_missing: int = 0
+    _missing: int = 0  # nodes, when looked at last
 
     @property
     def is_waiting(self) -> bool:
@@ -112,17 +112,20 @@ class JoinedLaunch(Launch):
 
     def take_notices(self) -> list[str]:
         """Also receives from the nodes, and begins the launch once all of them have joined."""
+        waits = self._waits()  # first: how many nodes join between two looks must not decide what is said
         self._receive()
-        notices = self.node_hub.take_notices()
-        missing = self.node_hub.missing
-        if self.is_waiting and not missing:
+        if self.is_waiting and not self.node_hub.missing:
             self._begin()
-        elif self.is_waiting and missing != self._reported_missing:
-            self._reported_missing = missing
-            nodes = "a node" if missing == 1 else f"{missing} nodes"
-            ticket = short(self.ticket_file)
-            notices.append(f"waiting for {nodes}: run `ddptui join {ticket}` there, or pass the line in that file")
-        return notices
+        return waits + self.node_hub.take_notices()
+
+    def _waits(self) -> list[str]:
+        """How many nodes are missing: at the beginning, and when one has left. A node that joins says it itself."""
+        before, missing = self._missing, self.node_hub.missing
+        self._missing = missing
+        if not self.is_waiting or missing <= before:
+            return []
+        nodes, ticket = "a node" if missing == 1 else f"{missing} nodes", short(self.ticket_file)
+        return [f"waiting for {nodes}: run `ddptui join {ticket}` there, or pass the line in that file"]
 
     def _receive(self) -> None:
         numbers = {part.node for part in self._parts}  # a small trial needs fewer nodes than have joined

@@ -15,6 +15,7 @@ from typing import IO
 from ddptui.config.trial import Trial
 from ddptui.engines.base import LAUNCHER_LOG, Launch, LaunchRefused
 from ddptui.engines.hub import Hub
+from ddptui.engines.local.hidden import HiddenRanks, injected_folder
 from ddptui.engines.local.relay import Relay
 from ddptui.engines.local.training import (
     CONSOLE_FILE,
@@ -25,7 +26,6 @@ from ddptui.engines.local.training import (
     training_at,
 )
 from ddptui.engines.local.warm import StartedKeeper, end_with_keeper, start_keeper
-from ddptui.host.folders import lab_root
 from ddptui.host.keeper import PR_SET_PDEATHSIG, prctl
 from ddptui.text.words import printable
 from ddptui.wire.connection import NOTES, WATCHED
@@ -112,7 +112,7 @@ def refusing_launch(command: Sequence[str], relay: Relay) -> Iterator[None]:
 def variables(own: Mapping[str, str], console: Path) -> dict[str, str]:
     """The environment of a command: its own, and what makes its ranks report to the console that a file names."""
     before = own.get("PYTHONPATH")
-    path = [str(lab_root() / "workers" / "watch" / "inject"), *([before] if before is not None else [])]
+    path = [injected_folder(), *([before] if before is not None else [])]
     return {**own, "PYTHONPATH": os.pathsep.join(path), WATCHED: str(console.absolute())}
 
 
@@ -147,6 +147,7 @@ class ForeignLaunch(TrainingLaunch):
         self._read = 0  # bytes of the notes
         self._said: list[str] = []  # the lines about them
         self._terms = terms
+        self._hidden = HiddenRanks(process.pid)
         self._passes_signals = terms.in_terminal
         if self._passes_signals:  # now, not before: the command would inherit that they are blocked
             signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
@@ -165,20 +166,27 @@ class ForeignLaunch(TrainingLaunch):
                     self._process.send_signal(come.si_signo)
 
     def take_notices(self) -> list[str]:
-        """Why processes are not watched, as they say themselves; each reason once."""
+        """Why processes are not watched, as they say themselves, or, at the end, as was seen; each reason once."""
+        lines = [f"not watched: {printable(reason)}" for reason in self._notes()]
+        if not self.processes():
+            self._hidden.look()
+            lines += filter(None, [self._hidden.reason() if self._process.returncode is not None else ""])
+        new = [line for line in dict.fromkeys(lines) if line not in self._said]
+        self._said += new
+        return new
+
+    def _notes(self) -> list[str]:
+        """The new lines of the file of notes."""
         with suppress(OSError), (self.folder / NOTES).open("rb") as file:
             file.seek(self._read)
             text = file.read(MOST_NOTES)
             self._read += len(text)
-            reasons = dict.fromkeys(text.decode("utf-8", "replace").splitlines())
-            said = [f"not watched: {printable(reason)}" for reason in reasons]
-            new = [line for line in said if line not in self._said]
-            self._said += new
-            return new
+            return text.decode("utf-8", "replace").splitlines()
         return []
 
     def end_reason(self) -> str | None:
-        return next(iter(self._said), None)
+        """Why no rank was seen, if that is known."""
+        return next(iter(self._said), None) or self._hidden.reason() or None
 
     def stop(self) -> None:
         """End the command, unless it may outlive the console."""

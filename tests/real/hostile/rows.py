@@ -110,6 +110,8 @@ PET = {
     "RDZV_BACKEND": "c10d", "RDZV_ENDPOINT": "10.9.9.9:1", "RDZV_ID": "x", "MAX_RESTARTS": "9", "ROLE": "x",
     "MONITOR_INTERVAL": "99", "LOCAL_ADDR": "10.9.9.9", "RUN_PATH": "1", "NO_PYTHON": "1", "TEE": "3",
 }  # fmt: skip
+TORCHRUN = 'launch = "launch"\nstart = "cold"'
+HARMLESS = trained("a", {}, TORCHRUN)  # what trains takes the most memory
 NOBODY = "unshare --user --map-user=54321"  # a user that /etc/passwd does not list
 SURROUNDINGS = {
     **{f"{text}, {words}": Scene(tuple(words.split()), variables=some, well=True) for some in ENCODINGS[1:]
@@ -120,8 +122,7 @@ SURROUNDINGS = {
     **{f"no home, {words}": Scene((words,), variables={"HOME": None, "DDPTUI_RUNS": None}, within=NOBODY)
        for words in ("presets", "runs")},
     "a variable of a place": Scene(("place",), variables={"RANK": NAME, "WORLD_SIZE": "2"}),
-    "PET_*, trained": trained("a", {f"PET_{name}": value for name, value in PET.items()},
-                               'launch = "launch"\nstart = "cold"'),
+    "PET_*, trained": trained("a", {f"PET_{name}": value for name, value in PET.items()}, TORCHRUN),
 }  # fmt: skip
 ON_SCREEN = {
     "nothing hostile, on screen": looked_at({}),

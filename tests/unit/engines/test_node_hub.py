@@ -3,6 +3,8 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +12,7 @@ import zmq
 
 from ddptui import __version__
 from ddptui.engines.join import node_hub
+from ddptui.engines.join.engine import JoinedLaunch
 from ddptui.engines.join.node_hub import NodeHub
 from ddptui.wire.connection import use_keys
 from ddptui.wire.node_messages import Beat, Farewell, Join, LaunchEnded, Leave, NodeMessage, Present, ToNode, Welcome
@@ -128,6 +131,22 @@ def test_who_is_silent_or_leaves_is_missed(
     assert [there.number for there in nodes_hub.receive()] == [0]
     assert nodes_hub.missing == 2
     assert node.heard(nodes_hub) == Farewell(why=node_hub.LOST)
+
+
+def test_a_launch_says_the_same_however_its_nodes_come(nodes_hub: NodeHub, node: Node) -> None:
+    """On a busy machine two may join between two looks of the console, or one after the other."""
+    alone: Any = None  # what a launch that has not begun does not use
+    launch = JoinedLaunch(nodes_hub, Path("ticket"), alone, alone, alone, 1, 0, "", "cold", "")
+    [waits] = launch.take_notices()
+    assert waits.startswith("waiting for 2 nodes: run `ddptui join ticket` there")
+    node.say(words(nodes_hub))
+    assert isinstance(node.heard(nodes_hub), Welcome)
+    assert launch.take_notices() == ["node 0 (h, 10.0.0.7) has joined by eth0: 1 of 2 nodes"]
+    node.say(Leave())
+    while nodes_hub.missing < 2:
+        nodes_hub.receive()
+    assert launch.take_notices() == [waits]
+    assert launch.take_notices() == []
 
 
 def test_how_a_launch_ended_is_kept_in_the_order_in_which_nodes_said_so(

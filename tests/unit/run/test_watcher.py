@@ -60,7 +60,7 @@ def test_after_a_minute_without_a_step_that_is_said_once(hub: Hub, tmp_path: Pat
     assert supervisor.take_notices() == []
     clock.passes(2, supervisor)
     [notice] = supervisor.take_notices()
-    assert notice.startswith("after 60 s: no rank was seen: nothing that the command started computed a gradient")
+    assert notice.startswith("after 60 s: no rank was seen: ddptui saw no process compute a gradient with torch")
     assert supervisor.take_notices() == []
 
 
