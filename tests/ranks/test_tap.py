@@ -28,7 +28,7 @@ from workers.instruments import hooks as module
 from workers.instruments import tap as tap_module
 from workers.instruments.clock import Clock
 from workers.instruments.delays import RankDelays
-from workers.instruments.hooks import KIND_OF_FUNCTION
+from workers.instruments.hooks import METHODS
 from workers.instruments.progress import Progress, collective_messages
 from workers.instruments.records import Call, PhaseTimer, StepRecord
 from workers.instruments.reporter import Reporter
@@ -505,7 +505,7 @@ def test_a_call_that_is_not_in_the_background_takes_few_marks(monkeypatch: pytes
     tap.begin(timer)
     monkeypatch.setattr(tap, "now", lambda: marks.append(0) or time.monotonic_ns())
     dist.all_reduce(torch.ones(1))
-    assert len(marks) == (3 if module.group_takes_hooks() else 2)  # hooks are called before that wait
+    assert len(marks) == 3  # its begin, its issue, and the end of the wait
     tap.end()
     tap.close()
 
@@ -605,8 +605,11 @@ def test_steps_that_the_device_has_made_are_not_kept() -> None:
 @pytest.mark.usefixtures("way")
 def test_closing_leaves_no_trace() -> None:
     def functions() -> dict[str, Any]:
-        names = (*KIND_OF_FUNCTION, "_broadcast_coalesced")
-        return {name: getattr(dist, name, None) for name in names} | {"wait": dist.Work.wait}
+        groups = {name: getattr(dist.ProcessGroup, name, None) for names in METHODS.values() for name in names}
+        ddp = DistributedDataParallel
+        return groups | {
+            "wait": dist.Work.wait, "forward": ddp._run_ddp_forward, "buffers": ddp._distributed_broadcast_coalesced,
+        }  # fmt: skip
 
     before = functions()
     tap = tapped()

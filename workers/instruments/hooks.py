@@ -1,54 +1,62 @@
 """Attaches a tap to torch.distributed, and detaches it again. There are two ways, which record the same.
 
 Process groups that take hooks (from torch 2.14 on) report every call, also those that torch DDP makes in C++. Elsewhere
-the public functions are wrapped, and the one by which DDP's forward sends its buffers, however many there are; DDP gets
-a communication hook. In both cases `Work.wait` is wrapped: there Python waits for what it has issued.
+the methods by which Python calls a group are wrapped, and the one by which DDP's forward sends its buffers, however
+many there are; DDP gets a communication hook (buckets.py). In both cases `Work.wait` is wrapped: there Python waits for
+what it has issued. No function of torch.distributed is replaced: torch compares some with those it knows.
+
+All that torch calls here is shielded. An error of the tap's ends the tap; the training never sees it.
 
 torch.compile traces all Python that it meets in a forward, hooks that C++ calls included. It would make our events a
 part of its graphs. So where anything may be compiled, all that torch calls here is excluded from tracing. Elsewhere it
 is not: that would take 1 µs a collective with torch 2.14, and 14 µs with 2.11.
 """
 
-import inspect
-import sys
+import atexit
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial, wraps
-from types import ModuleType
 from typing import Any, Protocol
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from .records import Call
+from .buckets import show_buckets
+from .records import POINT_TO_POINT, Call
+from .shield import shielded
 
-HOOK_ID = 0x0DD9  # any number that no other user of the hooks takes
-# Functions that differ only in how tensors are passed are one kind: hooks of torch 2.14 cannot tell them apart.
-KIND_OF_FUNCTION = {
-    **{name: name for name in ("all_reduce", "reduce", "broadcast", "barrier", "scatter", "send", "recv")},
-    "isend": "send",
-    "irecv": "recv",
-    **dict.fromkeys(("gather", "gather_into_tensor", "gather_single"), "gather"),
-    **dict.fromkeys(("all_gather", "all_gather_into_tensor", "all_gather_single"), "all_gather"),
-    **dict.fromkeys(("reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single"), "reduce_scatter"),
-    **dict.fromkeys(("all_to_all", "all_to_all_single"), "all_to_all"),
+HOOK_ID = 0x0DD9  # any number that no other user of the hooks takes; the next one is ours, too
+# Methods that differ only in how tensors are passed are one kind: hooks cannot tell them apart.
+METHODS = {
+    **{kind: (kind,) for kind in ("reduce", "broadcast", "barrier", "scatter", "send")},
+    "recv": ("recv", "recv_anysource"),
+    "all_reduce": ("allreduce", "allreduce_coalesced"),
+    "gather": ("gather", "gather_single", "gather_into_tensor"),
+    "all_gather": (
+        *("allgather", "_allgather_base", "allgather_coalesced", "allgather_into_tensor_coalesced"),
+        *("all_gather_single", "all_gather_single_coalesced"),  # their names from torch 2.13 on; and so below
+    ),
+    "reduce_scatter": (
+        *("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor_coalesced"),
+        *("reduce_scatter_single", "reduce_scatter_single_coalesced"),
+    ),
+    "all_to_all": ("alltoall", "alltoall_base", "all_to_all_single"),
 }
+OUTPUT_FIRST = ("gather", "all_gather", "reduce_scatter", "all_to_all")  # the second argument is what a rank passes
 KIND_OF_HOOK = {  # where a hook's name is not the kind in capitals
     "ALLREDUCE": "all_reduce",
     **dict.fromkeys(("ALLGATHER", "ALLGATHER_BASE"), "all_gather"),
     "REDUCE_SCATTER_BASE": "reduce_scatter",
     **dict.fromkeys(("ALLTOALL", "ALLTOALL_BASE"), "all_to_all"),
 }
-# The names of the tensor that a rank passes (or, where it passes none, receives), and of the root or partner.
-TENSOR_ARGUMENTS = ("input_tensor", "input_tensor_list", "input_list", "input", "tensor")
-ROOT_ARGUMENTS = ("src", "dst")
+ROOTED = ("reduce", "broadcast", "gather", "scatter")
 RECEIVING = ("scatter", "recv")  # here the tensor that comes in counts
+MOST_OPEN = 100  # calls that a group has begun; more are there only if calls have failed in torch
 
 Undo = Callable[[], None]
-Shield = Callable[[Callable[..., Any]], Callable[..., Any]]
+Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Recorder(Protocol):
@@ -69,6 +77,9 @@ class Recorder(Protocol):
     def settle(self) -> None:
         """torch DDP has waited for all that it had issued."""
 
+    def fail(self, error: Exception) -> None:
+        """One of the above has raised this."""
+
 
 def group_takes_hooks() -> bool:
     """Whether this torch's process groups take hooks."""
@@ -78,9 +89,9 @@ def group_takes_hooks() -> bool:
 def attach(tap: Recorder, *, compiles: bool) -> list[Undo]:
     """Have torch call the tap for every collective. Returns the calls that undo it. compiles: torch.compile may come
     upon these calls."""
-    shield: Shield = untraced if compiles else lambda function: function
-    undo = [] if group_takes_hooks() else _wrap_functions(tap, shield)
-    return [*undo, _wrap_wait(tap, shield), _wrap_forward_of_ddp(tap, shield)]
+    keep: Wrapper = untraced if compiles else as_it_is
+    undo = [] if group_takes_hooks() else _wrap_groups(tap, keep)
+    return [*undo, _wrap_wait(tap, keep), _wrap_forward_of_ddp(tap, keep)]
 
 
 def attach_to_new_groups(tap: Recorder, known: set[str], *, compiles: bool) -> list[Undo]:
@@ -91,16 +102,10 @@ def attach_to_new_groups(tap: Recorder, known: set[str], *, compiles: bool) -> l
         return []
     new = [group for group, name in names.items() if name not in known]
     known.update(names.values())
-    shield: Shield = untraced if compiles else lambda function: function
-    return [undo for group in new for undo in _hook(group, tap, shield)]
-
-
-def mean_as_ddp(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """Do what DDP does in C++ without a hook, but by the function that is wrapped, so that the tap sees it."""
-    gradients = bucket.buffer()
-    gradients.mul_(1 / group.size())  # as DDP does: a division would give other bits
-    work = dist.all_reduce(gradients, group=group, async_op=True)
-    return work.get_future().then(lambda done: done.value()[0])
+    hooks = [_hooks_of(group, compiles=compiles) for group in new]
+    for each in hooks:
+        each.tap = tap
+    return [each.detach for each in hooks]
 
 
 def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,142 +114,186 @@ def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
     return disabled
 
 
+def as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself."""
+    return function
+
+
 # Hooks of the process groups
 
 
-def _hook(group: Any, tap: Recorder, shield: Shield) -> list[Undo]:
-    names = torch._C._distributed_c10d.HookOpName.__members__
-    kind_of = {member.value: KIND_OF_HOOK.get(name, name.lower()) for name, member in names.items()}
-    ranks = _ranks(group)
-    open_calls: dict[int, Call] = {}
-    group.register_pre_hook(HOOK_ID, shield(partial(_before_hook, tap, kind_of, ranks, open_calls)))
-    group.register_post_hook(HOOK_ID, shield(partial(_after_hook, tap, open_calls)))
-    return [partial(group.unregister_pre_hook, HOOK_ID), partial(group.unregister_post_hook, HOOK_ID)]
+class GroupHooks:
+    """The hooks of one process group. They stay until the process ends, though perhaps without a tap: to take a hook
+    away while a call is under way, which may be in another thread, would end the process."""
 
+    def __init__(self, group: Any) -> None:
+        self.tap: Recorder | None = None
+        names = torch._C._distributed_c10d.HookOpName.__members__
+        self._kind_of = {member.value: KIND_OF_HOOK.get(name, name.lower()) for name, member in names.items()}
+        self._ranks = _ranks(group)
+        self._open: dict[int, Call] = {}
 
-def _before_hook(
-    tap: Recorder, kind_of: dict[int, str], ranks: tuple[int, ...], open_calls: dict[int, Call], hook: Any
-) -> None:
-    kind, root = kind_of[hook.name.value], hook.root
-    size = sum(tensor.nbytes for tensor in (hook.output_tensors if kind in RECEIVING else hook.input_tensors))
-    call = tap.before(kind, size, None if root < 0 else root, ranks)
-    if call is not None:
-        open_calls[hook.op_id] = call
-
-
-def _after_hook(tap: Recorder, open_calls: dict[int, Call], hook: Any) -> None:
-    call = open_calls.pop(hook.op_id, None)
-    if call is not None:
-        tap.issued(call, hook.work, background=hook.async_op)
-
-
-# Wrapped functions
-
-
-def _wrap_functions(tap: Recorder, shield: Shield) -> list[Undo]:
-    wrapped = {
-        id(function): shield(_wrapped(tap, name, function))
-        for name in KIND_OF_FUNCTION
-        if (function := getattr(dist, name, None))  # an older torch lacks the newer names
-    }
-    undo: list[Undo] = []
-    for module in [dist, *_modules_outside_torch()]:
-        for name, function in list(vars(module).items()):
-            if id(function) in wrapped:  # modules import them by name, too
-                setattr(module, name, wrapped[id(function)])
-                undo.append(partial(setattr, module, name, function))
-    return [*undo, _wrap_broadcast_of_buffers(tap, shield)]
-
-
-def _modules_outside_torch() -> list[ModuleType]:
-    modules = list(sys.modules.items())
-    return [module for name, module in modules if isinstance(module, ModuleType) and name.partition(".")[0] != "torch"]
-
-
-def _wrapped(tap: Recorder, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    kind = KIND_OF_FUNCTION[name]
-    parameters = tuple(inspect.signature(function).parameters)
-
-    @wraps(function)
-    def recorded(*arguments: Any, **options: Any) -> Any:
-        passed = dict(zip(parameters, arguments, strict=False)) | options  # to bind the signature takes 5 µs
-        group = passed.get("group")
-        if group == dist.GroupMember.NON_GROUP_MEMBER:  # torch does nothing then, and so there is nothing to record
-            return function(*arguments, **options)
-        root = next((passed[argument] for argument in ROOT_ARGUMENTS if passed.get(argument) is not None), None)
-        if root is None and kind in ("gather", "scatter"):
-            root = 0  # their default
-        call = tap.before(kind, _size(kind, passed), root, _ranks(group))
-        result = function(*arguments, **options)
+    def before(self, hook: Any) -> None:
+        """A call begins."""
+        if (tap := self.tap) is None:
+            return
+        kind = self._kind_of[hook.name.value]
+        size = _size(hook.output_tensors if kind in RECEIVING else hook.input_tensors)
+        call = tap.before(kind, size, _global_rank(hook.root, self._ranks), self._ranks)
         if call is not None:
-            in_background = name in ("isend", "irecv") or bool(passed.get("async_op"))
-            tap.issued(call, result if in_background else None, background=in_background)
+            self._open[hook.op_id] = call
+            if len(self._open) > MOST_OPEN:
+                del self._open[next(iter(self._open))]
+
+    def after(self, hook: Any) -> None:
+        """The call has returned."""
+        call = self._open.pop(hook.op_id, None)
+        if call is not None and self.tap is not None:
+            self.tap.issued(call, hook.work, background=hook.async_op)
+
+    def fail(self, error: Exception) -> None:
+        """Either of them has raised this."""
+        if self.tap is not None:
+            self.tap.fail(error)
+
+    def detach(self) -> None:
+        """Record nothing more."""
+        self.tap = None
+        self._open.clear()
+
+
+_hooked: WeakKeyDictionary[Any, dict[bool, GroupHooks]] = WeakKeyDictionary()
+
+
+def _hooks_of(group: Any, *, compiles: bool) -> GroupHooks:
+    if not _hooked:
+        atexit.register(_unhook_all)  # a group may outlive Python
+    hooks = _hooked.setdefault(group, {})
+    if compiles not in hooks:
+        new = hooks[compiles] = GroupHooks(group)
+        keep: Wrapper = untraced if compiles else as_it_is
+        group.register_pre_hook(HOOK_ID + compiles, keep(shielded(new.before, new.fail)))
+        group.register_post_hook(HOOK_ID + compiles, keep(shielded(new.after, new.fail)))
+    return hooks[compiles]
+
+
+def _unhook_all() -> None:
+    while _hooked:
+        group, hooks = _hooked.popitem()
+        for compiles in hooks:
+            group.unregister_pre_hook(HOOK_ID + compiles)
+            group.unregister_post_hook(HOOK_ID + compiles)
+
+
+# Wrapped methods
+
+
+def _wrap(owner: type, name: str, begin: Callable[..., Any], end: Callable[..., Any], keep: Wrapper) -> Undo:
+    """Wrap a method: `begin` takes its arguments; and `end`, unless that has returned None, takes what it has returned
+    and what the method has. Both are shielded."""
+    method: Any = vars(owner)[name]
+
+    @wraps(method)
+    def told(self: Any, *arguments: Any, **options: Any) -> Any:
+        begun = begin(self, *arguments, **options)
+        result = method(self, *arguments, **options)
+        if begun is not None:
+            end(begun, result)
         return result
 
-    return recorded
+    # By its name and first argument C++ sees that this is no override, which it would call in place of its own method.
+    wrapped: Any = told
+    wrapped.__code__ = wrapped.__code__.replace(co_name=name)
+    setattr(owner, name, keep(wrapped))
+    return partial(setattr, owner, name, method)
 
 
-def _wrap_broadcast_of_buffers(tap: Recorder, shield: Shield) -> Undo:
-    function: Any = dist._broadcast_coalesced
+def _wrap_groups(tap: Recorder, keep: Wrapper) -> list[Undo]:
+    def issued(begun: tuple[Call, bool], work: dist.Work | None) -> None:
+        call, background = begun
+        tap.issued(call, work, background=background)
 
-    @wraps(function)
-    def recorded(group: dist.ProcessGroup, tensors: Any, size: int, root: int = 0) -> None:
-        call = tap.before("broadcast", sum(tensor.nbytes for tensor in tensors), root, _ranks(group))
-        function(group, tensors, size, root)
-        if call is not None:
-            tap.issued(call, None, background=False)
+    def sent(call: Call, _: object) -> None:
+        tap.issued(call, None, background=False)
 
-    dist._broadcast_coalesced = shield(recorded)
-    return partial(setattr, dist, "_broadcast_coalesced", function)
+    def buffers(network: DistributedDataParallel, tensors: Any, _: int, root: int = 0) -> Call | None:
+        return tap.before("broadcast", _size(tensors), root, _ranks(network.process_group))
+
+    shield = partial(shielded, fail=tap.fail)
+    return [
+        *(
+            _wrap(dist.ProcessGroup, name, shield(partial(_before_method, tap, kind)), shield(issued), keep)
+            for kind, names in METHODS.items()
+            for name in names
+            if name in vars(dist.ProcessGroup)
+        ),
+        _wrap(DistributedDataParallel, "_distributed_broadcast_coalesced", shield(buffers), shield(sent), keep),
+    ]
+
+
+def _before_method(tap: Recorder, kind: str, group: Any, *arguments: Any, **options: Any) -> tuple[Call, bool] | None:
+    """Returns the record of the call, and whether it runs in the background."""
+    passed = (*arguments, *options.values())
+    terms = passed[-1] if passed else None
+    root = -1
+    if kind in POINT_TO_POINT:
+        root = passed[1] if len(passed) == 3 else -1  # from any rank: it has only a tag beside the tensors
+    elif kind in ROOTED:
+        root = terms if isinstance(terms, int) else getattr(terms, "rootRank", 0)
+    ranks = _ranks(group)
+    size = _size(passed[1:2] if kind in OUTPUT_FIRST else passed[:1])
+    call = tap.before(kind, size, _global_rank(root, ranks), ranks)
+    return None if call is None else (call, bool(getattr(terms, "asyncOp", True)))
 
 
 def _ranks(group: Any) -> tuple[int, ...]:
     """The ranks of a group; none stand for all."""
-    return () if group in (None, dist.group.WORLD) else tuple(dist.get_process_group_ranks(group))
+    return () if group is dist.group.WORLD else tuple(dist.distributed_c10d._world.pg_group_ranks.get(group, ()))
 
 
-def _size(kind: str, passed: dict[str, Any]) -> int:
-    order = reversed(TENSOR_ARGUMENTS) if kind in RECEIVING or kind == "all_gather" else TENSOR_ARGUMENTS
-    tensors = next((passed[argument] for argument in order if passed.get(argument) is not None), ())
-    return sum(tensor.nbytes for tensor in ([tensors] if isinstance(tensors, Tensor) else tensors))
+def _global_rank(rank: int, ranks: tuple[int, ...]) -> int | None:
+    """The number of a group's rank among all ranks. rank: in its group; negative: there is none."""
+    if rank < 0:
+        return None
+    return ranks[rank] if ranks else rank
 
 
-def _wrap_wait(tap: Recorder, shield: Shield) -> Undo:
-    wait = dist.Work.wait
-
-    @wraps(wait)
-    def timed(work: dist.Work, *arguments: Any, **options: Any) -> Any:
-        call = tap.waits(work)
-        result = wait(work, *arguments, **options)
-        if call is not None:
-            tap.waited(call)
-        return result
-
-    setattr(dist.Work, "wait", shield(timed))  # noqa: B010  (mypy allows no assignment to a method)
-    return partial(setattr, dist.Work, "wait", wait)
+def _size(tensors: Any) -> int:
+    """The bytes that tensors take, which may be in lists of lists; of sparse ones, those that are stored."""
+    with torch._C.DisableTorchFunction():  # else a class of tensors, or a mode, of the training's would see this
+        return _sum_bytes(tensors)
 
 
-def _wrap_forward_of_ddp(tap: Recorder, shield: Shield) -> Undo:
+def _sum_bytes(tensors: Any) -> int:
+    if not isinstance(tensors, Tensor):
+        return sum(map(_sum_bytes, tensors)) if isinstance(tensors, list | tuple) else 0
+    if not tensors.is_sparse:
+        return tensors.nbytes
+    with torch._C._DisableTorchDispatch():
+        return tensors._indices().nbytes + tensors._values().nbytes
+
+
+def _wrap_wait(tap: Recorder, keep: Wrapper) -> Undo:
+    def before(work: dist.Work, *_: Any, **_options: Any) -> Call | None:
+        return tap.waits(work)
+
+    def after(call: Call, _: object) -> None:
+        tap.waited(call)
+
+    return _wrap(dist.Work, "wait", shielded(before, tap.fail), shielded(after, tap.fail), keep)
+
+
+def _wrap_forward_of_ddp(tap: Recorder, keep: Wrapper) -> Undo:
     """torch DDP's forward broadcasts buffers first, and calls the model then. (A hook of the model would show
     this, too; but then it could not be pickled.)"""
-    run = DistributedDataParallel._run_ddp_forward
-    known: WeakSet[DistributedDataParallel] = WeakSet()
 
-    def before_model(network: DistributedDataParallel) -> None:
+    def before_model(network: DistributedDataParallel, *_: Any, **_options: Any) -> None:
         tap.settle()
-        if not group_takes_hooks() and torch.is_grad_enabled() and network not in known:
-            # Not sooner: a DDP takes one hook only, and refuses the user's own after ours. That one calls the wrapped
-            # functions, too.
-            known.add(network)
-            with suppress(RuntimeError):
-                network.register_comm_hook(network.process_group, mean_as_ddp)
+        if not group_takes_hooks() and torch.is_grad_enabled():
+            show_buckets(network, keep)
 
-    before = shield(before_model)
+    def nothing(*_: object) -> None:
+        pass
 
-    @wraps(run)
-    def told(network: DistributedDataParallel, *arguments: Any, **options: Any) -> Any:
-        before(network)
-        return run(network, *arguments, **options)
-
-    setattr(DistributedDataParallel, "_run_ddp_forward", told)  # noqa: B010
-    return partial(setattr, DistributedDataParallel, "_run_ddp_forward", run)
+    # Only the call before it is excluded from tracing: the model itself may be compiled.
+    return _wrap(DistributedDataParallel, "_run_ddp_forward", keep(shielded(before_model, tap.fail)), nothing, as_it_is)

@@ -16,9 +16,11 @@ The tap itself never waits. On a GPU its moments are events on the stream, which
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import ref
 
 import torch.distributed as dist
 from torch import nn
@@ -28,11 +30,13 @@ from .calls import CallsBySteps
 from .clock import Clock
 from .hooks import attach, attach_to_new_groups
 from .records import Call, PhaseTimer
+from .shield import is_ours, shielded
 
 if TYPE_CHECKING:
     from ddptui.wire.messages import Position
 
-FEW_WORKS = 100  # may be held although they are over
+FEW_WORKS = 100  # may be known although they are over
+MOST_UNSETTLED = 10_000  # calls; a step of torch DDP has some tens
 
 
 class Tap:
@@ -50,6 +54,7 @@ class Tap:
         attached: bool = True,  # to torch; a detached tap sees nothing and costs nothing
         compiles: bool = True,  # torch.compile may come upon the tap, and must be kept from tracing it
         record: Callable[[Call], None] | None = None,  # takes the calls; None: they are kept by step
+        fail: Callable[[Exception], object] = lambda error: None,  # told of an error of the tap's own, which ends it
     ) -> None:
         self.now = clock.now
         self._is_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
@@ -63,12 +68,17 @@ class Tap:
         self._timer: PhaseTimer | None = None  # none: between two steps, where nothing is recorded
         self._steps = CallsBySteps(clock)
         self._record = record or self._steps.calls.append
-        self._works: dict[int, tuple[dist.Work, Call]] = {}  # keeps each alive: torch would reuse its number
+        self._works: dict[int, tuple[ref[dist.Work], Call]] = {}  # by number, which torch reuses once a work is gone
+        # By thread: its last work, which has yet to come to Python. It would get another number there if it was let go.
+        self._last_works: dict[int, dist.Work] = {}
         self._enough_works = FEW_WORKS
-        self._unsettled: list[Call] = []  # what torch DDP has issued and has not waited for
+        self._unsettled: deque[Call] = deque(maxlen=MOST_UNSETTLED)  # torch DDP has issued, and not waited for, these
         self._carriers = self._last_carriers = 0  # calls that carried gradients: in this step, and in the one before
         self._compiles = compiles
         self._known_groups: set[str] = set()  # their names: the groups themselves must not be held
+        self._fail = fail
+        self._has_failed = False
+        self._has_futures = True
         self._undo: list[Callable[[], None]] = []
         if attached and dist.is_initialized():
             self._undo = attach(self, compiles=compiles)
@@ -87,13 +97,24 @@ class Tap:
         self._overlaps |= overlaps
 
     def close(self) -> None:
-        """Detach from torch, and record nothing more: a module may keep a wrapped function."""
+        """Detach from torch, and record nothing more. The hooks may call this."""
         self._timer = self._steps.timer = None
+        self._works.clear()
+        self._last_works.clear()
         while self._undo:  # drop each at once: they hold the group
             self._undo.pop()()
 
+    def fail(self, error: Exception) -> None:
+        """A call of the tap's has failed: record nothing more, and say so once."""
+        if not self._has_failed:
+            self._has_failed = True
+            self.close()
+            self._fail(error)
+
     def begin(self, timer: PhaseTimer) -> None:
         """A step begins."""
+        if self._has_failed:
+            return
         self._timer = self._steps.timer = timer
 
     def settle(self) -> None:
@@ -115,17 +136,19 @@ class Tap:
         """The step has ended. Returns its calls, in order."""
         self.renew()
         self._timer = None
-        self._works.clear()
+        self._works = {}
         return self._steps.cut(len(self._steps.calls), None)
 
     def renew(self) -> None:
         """A step has ended, or may have: forget what is over."""
         self._last_carriers, self._carriers = self._carriers, 0
+        self._last_works.clear()
         if self._works:
             self._forget_ended()
 
     def _forget_ended(self) -> None:
-        self._works = {key: held for key, held in self._works.items() if held[1].ended is None}
+        works = list(self._works.items())  # other threads may add to them meanwhile
+        self._works = {key: (work, call) for key, (work, call) in works if call.ended is None and work() is not None}
 
     def position(self) -> "Position":
         """Where the rank's device is, which may be steps behind its loop."""
@@ -155,7 +178,8 @@ class Tap:
         if work is None:
             call.ended = call.issued
             return
-        self._works[id(work)] = (work, call)
+        self._works[id(work)] = ref(work), call
+        self._last_works[threading.get_ident()] = work
         if len(self._works) > self._enough_works:  # a step of many calls, or one that never ends
             self._forget_ended()
             self._enough_works = max(FEW_WORKS, 2 * len(self._works))
@@ -168,16 +192,30 @@ class Tap:
         # Torch calls back only where more gradients will be sent after this call, as in the step before: the end of the
         # last one is known, since the rank waits for it. gloo calls back in a thread that must wait for Python's lock,
         # which costs more than all the rest of the tap.
-        elif self._carriers < self._last_carriers:
-            work.get_future().add_done_callback(lambda _: self._notified(call))
+        elif self._carriers < self._last_carriers and call.kind == "all_reduce":
+            self._ask_for_end(work, call)
+
+    def _ask_for_end(self, work: dist.Work, call: Call) -> None:
+        """Have torch call back when a work has ended. Not all groups can."""
+        if not self._has_futures:
+            return
+        try:
+            future = work.get_future()
+        except RuntimeError as error:
+            if not is_ours(error):
+                raise
+            self._has_futures = False
+        else:
+            future.add_done_callback(shielded(lambda _: self._notified(call), self.fail))
 
     def _notified(self, call: Call) -> None:
         call.notified = self._clock.at_once()
 
     def waits(self, work: dist.Work) -> Call | None:
         """Python is about to wait for a work. Returns the call that has issued it, if that is recorded and not over."""
-        _, call = self._works.get(id(work), (None, None))
-        if call is None or call.ended is not None:
+        self._last_works.pop(threading.get_ident(), None)
+        known, call = self._works.get(id(work), (None, None))
+        if known is None or call is None or known() is not work or call.ended is not None:
             return None
         if call.awaited is None:
             call.awaited = self.now()

@@ -41,4 +41,10 @@ def make_tap(me: Rank, network: nn.Module, clock: Clock) -> Tap:
         is_asleep=lambda: me.delays.asleep,
         attached=me.trial.instruments == "on" or delayed or me.trial.nvtx,
         compiles=me.trial.compile or is_own_model(me.trial.model),
+        fail=end_trial,
     )
+
+
+def end_trial(error: Exception) -> None:
+    """Raise what has failed in the tap: the figures of a trial that it does not see to its end would be wrong."""
+    raise error
