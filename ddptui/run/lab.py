@@ -21,7 +21,7 @@ from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.counted import is_changed
 from ddptui.analysis.disturbance import disturbance_of
 from ddptui.analysis.repeat import Outcomes
-from ddptui.config.launch_modes import COMMAND
+from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import LAUNCHER_LOG, Engine, Launch, LaunchRefused
@@ -139,10 +139,10 @@ def _is_given_up(trial: Trial, outcomes: Outcomes) -> bool:
 def _repeat(
     trial: Trial, number: int, run: Run, engine: Engine, controls: Controls, results: RunningResults, retries: int
 ) -> Generator[Message, None, bool]:
-    """All messages of a repeat, which is launched again while other programs disturb it, at most so many times. Returns
-    whether they left it alone in the end."""
+    """All messages of a repeat, which is launched again while other programs disturb it, at most so many times; a
+    user's own command never is. Returns whether they left it alone in the end."""
     why = ""
-    for left in range(retries, -1, -1):
+    for left in range(retries if LAUNCH_MODES[trial.launch].retried else 0, -1, -1):
         if why:
             run.set_aside(trial.name, number)
         with run.begin(trial.name, number) as repeat:
