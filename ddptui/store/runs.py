@@ -20,7 +20,7 @@ from ddptui.host.files import check_plain, read_plain
 from ddptui.host.folders import expanded, user_data
 from ddptui.store.environment import TOO_DEEP, problem_of, what_matters
 from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
-from ddptui.store.lock import LOCK, lock, opened
+from ddptui.store.lock import LOCK, is_locked, lock, opened
 from ddptui.store.presets import as_toml, load, preset_paths
 from ddptui.wire.records import Message
 
@@ -85,7 +85,7 @@ class Run:
         """Whether a console has this run under way."""
         try:
             with opened(self.folder / LOCK, os.O_RDONLY) as file:
-                return not lock(file)
+                return is_locked(file)
         except OSError:
             return False
 
