@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from ddptui.config.preset import Preset
 from ddptui.engines.base import Launch
 from ddptui.host.files import open_plain
 from ddptui.host.folders import write_private
@@ -70,13 +71,20 @@ def training_of(run: Run) -> Training:
     """The training of a run that runs unwatched. Raises NotRunning."""
     if run.is_held():
         raise NotRunning(f"{run.name} is being watched: another console has it open")
-    for trial in run.preset().trials:
+    if training := training_that_runs(run, run.preset()):
+        return training
+    raise NotRunning(f"{run.name} has no training that runs on this host")
+
+
+def training_that_runs(run: Run, preset: Preset) -> Training | None:
+    """The training that was watched in a run, if it still runs on this host, whether watched or not."""
+    for trial in preset.trials:
         path = run.repeat_folder(trial.name, 1) / TRAINING_FILE
         with suppress(OSError, ValueError), open_plain(path, MOST_BYTES) as file:
             training = msgspec.json.decode(file.read(), type=Training)
             if training.runs():
                 return training
-    raise NotRunning(f"{run.name} has no training that runs on this host")
+    return None
 
 
 class TrainingLaunch(Launch):
