@@ -1,8 +1,9 @@
 """A training of the user's own that runs: its process, and the file in which its ranks find their console. With these
 a later console can watch it again, after the one before has let go of it, or has ended."""
 
+import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from ddptui.wire.watching import WATCHED, Watching, WatchingConsole
 TRAINING_FILE, CONSOLE_FILE = "training", "console"  # in the folder of a repeat, while its command runs
 MOST_BYTES = 65_536  # of such a file
 LET_GO_AFTER_S = 60  # without a word of the console, ranks are no longer watched
+TICKS_AT = 19  # in /proc/PID/stat after the name: field 22, the start
 END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL, where the user wants the training ended
 
 
@@ -34,14 +36,14 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     ids are used again: the process itself must say by its environment that it is the one."""
 
     pid: int
-    created: float  # psutil's create_time
+    started: float  # as started_at has it
     console: str  # the file in which its ranks look for their console
 
     def runs(self) -> bool:
         """Whether it has not ended yet."""
         with suppress(psutil.Error):
             process = psutil.Process(self.pid)
-            is_same = process.create_time() == self.created and process.environ().get(WATCHED) == self.console
+            is_same = started_at(process) == self.started and process.environ().get(WATCHED) == self.console
             return is_same and process.status() != psutil.STATUS_ZOMBIE
         return False
 
@@ -58,8 +60,28 @@ def tell_ranks(file: Path, way: Mapping[str, str], watching: Watching, *, consol
 def training_at(pid: int, console: Path) -> Training | None:
     """The command with this process id; None: it has ended already."""
     with suppress(psutil.NoSuchProcess):
-        return Training(pid=pid, created=psutil.Process(pid).create_time(), console=str(console.absolute()))
+        return Training(pid=pid, started=started_at(psutil.Process(pid)), console=str(console.absolute()))
     return None
+
+
+def started_at(process: psutil.Process) -> float:
+    """When a process was started. On Linux in ticks since the host booted: unlike a time of day, these are the same
+    after the clock was set. Raises psutil.Error."""
+    try:
+        stat = Path(f"/proc/{process.pid}/stat").read_text(errors="replace")
+    except OSError:  # no /proc, as on macOS; or it has ended
+        return process.create_time()
+    return float(stat.rpartition(")")[2].split()[TICKS_AT])  # its name, in parentheses, may contain any character
+
+
+def watched_by(console: Path) -> list[psutil.Process]:
+    """The processes that were started with this file to find their console in."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended, or is another user's
+            if process.environ().get(WATCHED) == str(console.absolute()) and process.pid != os.getpid():
+                found.append(process)
+    return found
 
 
 def remember(training: Training, folder: Path) -> None:
@@ -111,11 +133,14 @@ class TrainingLaunch(Launch):
 
 
 def end_all(pid: int) -> None:
-    """End a process and its descendants: by SIGTERM, and those that are left then by SIGKILL."""
-    family: list[psutil.Process] = []
+    """End a process and its descendants."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        family = [process, *process.children(recursive=True)]
+        end([process, *process.children(recursive=True)])
+
+
+def end(family: Sequence[psutil.Process]) -> None:
+    """End processes: by SIGTERM, and those that are left then by SIGKILL."""
     send(family, signal.SIGTERM)
     _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
     send(left, signal.SIGKILL)

@@ -53,7 +53,7 @@ def test_what_was_written_down_is_found_while_it_runs(training: Training, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "lie", [{"console": "/etc/passwd"}, {"created": 1.0}, {"pid": os.getppid()}, {"pid": 2**22 + 1}]
+    "lie", [{"console": "/etc/passwd"}, {"started": 1.0}, {"pid": os.getppid()}, {"pid": 2**22 + 1}]
 )
 def test_a_file_that_names_another_process_or_console_is_not_believed(
     training: Training, tmp_path: Path, lie: dict[str, object]
