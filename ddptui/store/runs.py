@@ -4,7 +4,7 @@ import errno
 import itertools
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -169,10 +169,10 @@ class Run:
             raise RunError(f"{path}: cannot be read: {problem}")
         return environment
 
-    def status(self) -> str:
-        """The status in results.json; a run that has none was interrupted before its first repeat had ended."""
+    def status(self, of: Callable[[ResultsOutline], str] = lambda results: results.status) -> str:
+        """The status in results.json, or what `of` makes of it; a run that has none was interrupted before its first repeat had ended."""
         try:
-            return self.results(ResultsOutline).status
+            return of(self.results(ResultsOutline))
         except FileNotFoundError:
             return "interrupted"
         except RunError:
