@@ -170,7 +170,8 @@ class Run:
         return environment
 
     def status(self, of: Callable[[ResultsOutline], str] = lambda results: results.status) -> str:
-        """The status in results.json, or what `of` makes of it; a run that has none was interrupted before its first repeat had ended."""
+        """The status in results.json, or what `of` makes of it. A run that has none was interrupted before its first
+        repeat had ended."""
         try:
             return of(self.results(ResultsOutline))
         except FileNotFoundError:

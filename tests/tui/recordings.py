@@ -62,7 +62,8 @@ class ToldAsItGoes(Session):
 
     def drain(self) -> list[Message]:
         messages = self._told.drain()
-        self.controls.begin(self._told.start.live().launched_ns)
+        if self.controls._launched_ns is None:
+            self.controls.begin(self._told.start.live().launched_ns)
         for message in messages:
             if isinstance(message, Launched):
                 self.controls.begin(message.at_ns)

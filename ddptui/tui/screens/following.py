@@ -182,7 +182,7 @@ class Following(LabScreen):
     @work
     async def action_skip(self) -> None:
         launched_ns, trial = self.watched.live.launched_ns, self.watched.live.trial
-        question = f"Skip trial {printable(trial)}? It ends, and has no further repeats."
+        question = f"Skip trial {printable(trial or '')}? It ends, and has no further repeats."
         if await self.app.push_screen_wait(RunQuestion(question, yes="Skip", no="Go on")) and self.goes_on:
             self.skip(launched_ns, "It ends; the next trial follows.")
 
