@@ -142,6 +142,7 @@ def test_watched_from_elsewhere(tmp_path: Path, command: Callable[[str], list[st
     assert len(launches(run)) == len(started(tmp_path)) == 1
 
 
+@RARE
 def test_a_preset_repeats_it_as_often_as_it_says(tmp_path: Path, command: Callable[[str], list[str]]) -> None:
     preset = f'kind = "command"\nrepeats = 2\n[[trial]]\nname = "own"\ncommand = {json.dumps(command(SHORT))}\n'
     results = run_here(WarmParent(), tmp_path / "runs", write_preset(tmp_path, preset), retries=2)
