@@ -12,9 +12,8 @@ from ddptui.cli.completion import presets_and_files
 from ddptui.cli.options import InSections, RunOptions, run_options, taken
 
 if TYPE_CHECKING:
-    from ddptui.config.preset import Preset
     from ddptui.config.settings import Settings
-    from ddptui.store.runs import Run
+    from ddptui.run.resume import Resumption
 
 WHICH = "which preset? `ddptui presets` lists them; then `ddptui run NAME`"
 
@@ -66,8 +65,7 @@ def run_headless(request: PresetRequest, resume: str | None, typed: RunOptions, 
         folder = runs_folder(typed.runs)
         with refusing(PresetError):
             if resume:
-                run, preset = _resumable(resume, folder)
-                return headless.resume(preset, run, as_json=as_json, retries=retries, usual=usual)
+                return headless.resume(_resumption(resume, folder), as_json=as_json, retries=retries, usual=usual)
             return headless.run(load_preset(request), folder, as_json=as_json, retries=retries, usual=usual)
 
     return interruptible(work)
@@ -92,7 +90,7 @@ def open_console(request: PresetRequest, resume: str | None, typed: RunOptions, 
     folder = runs_folder(typed.runs)
     preset = load_preset(request) if request.name is not None else None
     with refusing(RunError):
-        resumed = _resumable(resume, folder) if resume is not None else None
+        resumed = _resumption(resume, folder) if resume is not None else None
 
     from ddptui.tui.start import start
 
@@ -107,12 +105,11 @@ def open_console(request: PresetRequest, resume: str | None, typed: RunOptions, 
     )
 
 
-def _resumable(name: str, runs: Path) -> "tuple[Run, Preset]":
-    """A run and its preset, if that can be started here. Raises RunError, Refusal."""
+def _resumption(name: str, runs: Path) -> "Resumption":
+    """A run, locked, if what is missing in it can be started here. Raises RunError, Refusal."""
     from ddptui.config.parser import PresetError
-    from ddptui.engines.preflight import prepare
+    from ddptui.run.resume import begin_resumption
     from ddptui.store.runs import find_run
 
-    run = find_run(runs, name)
     with refusing(PresetError):
-        return run, prepare(run.preset())
+        return begin_resumption(find_run(runs, name))

@@ -13,6 +13,7 @@ class LaunchModeFacts(NamedTuple):
     by_torch: bool = False  # torch's launcher starts the ranks; else the entry point does
     by_console: bool = True  # the console can start it; else Slurm does, or a user by hand
     passes_ranks: bool = False  # the launcher states the number of ranks, so it is no argument of the entry point
+    retried: bool = True  # a repeat that other programs disturb may be launched again
     meaningless: Mapping[str, str] = MappingProxyType({})  # further fields that mean nothing in this mode, and why
 
 
@@ -54,6 +55,6 @@ LAUNCH_MODES = {
         passes_ranks=True,
         meaningless={"start_method": "Slurm, or a user, starts the ranks"},
     ),
-    COMMAND: LaunchModeFacts("your own command, watched"),
+    COMMAND: LaunchModeFacts("your own command, watched", retried=False),  # it is the user's: never started unasked
 }
 ONE_PROCESS = tuple(name for name, facts in LAUNCH_MODES.items() if facts.one_process)

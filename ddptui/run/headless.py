@@ -24,8 +24,8 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.report import table
 from ddptui.run import lab
 from ddptui.run.output import as_table, show
+from ddptui.run.resume import Resumption
 from ddptui.store.journal import RunLost
-from ddptui.store.outcomes import finished, outcomes_of
 from ddptui.store.runs import Run
 from ddptui.text.door import CLEAR_LINE
 from ddptui.text.words import count, printable
@@ -46,12 +46,12 @@ def run(preset: Preset, runs: Path, *, as_json: bool, retries: int, usual: Seque
         return _launches(preset, run, narrator, NO_OUTCOMES, as_json=as_json, retries=retries, usual=usual)
 
 
-def resume(preset: Preset, run: Run, *, as_json: bool, retries: int, usual: Sequence[str] = ()) -> int:
-    """Launch what is missing in a run, as `run` would have. Raises RunError if another console holds the run, and
-    PresetError as `run` does."""
-    _check_ends(preset)
-    with run.held():
-        outcomes = finished(outcomes_of(run, preset))
+def resume(begun: Resumption, *, as_json: bool, retries: int, usual: Sequence[str] = ()) -> int:
+    """Launch what is missing in a run, as `run` would have. Raises RunError, and PresetError as `run` does."""
+    run, preset, lock = begun
+    with lock:
+        _check_ends(preset)
+        outcomes = begun.finished()
         narrator = Narrator(preset, sys.stderr, outcomes)
         for line in resumption(preset, outcomes, run.note_resumption(describe())):
             narrator.print(line)

@@ -21,7 +21,7 @@ from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.counted import is_changed
 from ddptui.analysis.disturbance import disturbance_of
 from ddptui.analysis.repeat import Outcomes
-from ddptui.config.launch_modes import COMMAND
+from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import LAUNCHER_LOG, Engine, Launch, LaunchRefused
@@ -51,9 +51,10 @@ class Controls:
 
     def __init__(self) -> None:
         self._injections: deque[tuple[int, tuple[Bottleneck, ...]]] = deque()
-        self._skip = threading.Event()
-        self._stop = threading.Event()
-        self._ended_at: float | None = None  # when an end of this launch was requested first
+        self._guard = threading.Lock()  # between a skip and the end of the launch that it is for
+        self._launched_ns: int | None = None  # the launch that can be skipped
+        self._skipped_at: float | None = None  # when the skip of this launch was requested
+        self._stopped_at: float | None = None
         self.patience_s = inf  # how long ranks may take to end by themselves then, at most
 
     def inject(self, bottleneck: tuple[Bottleneck, ...], launched_ns: int) -> None:
@@ -61,20 +62,19 @@ class Controls:
         one may be under way by the time that the lab reads this."""
         self._injections.append((launched_ns, bottleneck))
 
-    def skip(self) -> None:
-        """End this launch, leave out the trial's other repeats, and go on to the next trial."""
-        self._note_end()
-        self._skip.set()
+    def skip(self, launched_ns: int) -> bool:
+        """End this launch, leave out the trial's other repeats, and go on to the next trial. launched_ns: the launch
+        that is meant. Returns whether it is under way: else nothing is skipped."""
+        with self._guard:
+            if launched_ns != self._launched_ns:
+                return False
+            self._skipped_at = self._skipped_at or time.monotonic()
+            return True
 
     def stop(self, within_s: float = inf) -> None:
         """End this launch, and the run. within_s: how long that may take, before the ranks are killed."""
-        self._note_end()
         self.patience_s = min(self.patience_s, within_s)
-        self._stop.set()
-
-    def _note_end(self) -> None:
-        if self._ended_at is None:
-            self._ended_at = time.monotonic()
+        self._stopped_at = self._stopped_at or time.monotonic()
 
     def injections(self, launched_ns: int) -> Iterator[tuple[Bottleneck, ...]]:
         """The injections to send now to this launch; each is yielded once. Those for others are dropped."""
@@ -83,18 +83,25 @@ class Controls:
             if meant_ns == launched_ns:
                 yield bottleneck
 
-    def begin(self) -> None:
-        """Drop the skip of the launch before; a stop stays."""
-        self._skip.clear()
-        self._ended_at = None
+    def begin(self, launched_ns: int) -> None:
+        """From now on this launch can be skipped. A stop stays."""
+        with self._guard:
+            self._launched_ns, self._skipped_at = launched_ns, None
+
+    def close(self) -> Literal["skipped", "interrupted"] | None:
+        """From now on the launch can no longer be skipped. Returns the status with which it must end, as `end`."""
+        with self._guard:
+            self._launched_ns = None
+        return self.end()
 
     def waited_s(self) -> float:
         """How long ago an end of this launch was requested."""
-        return time.monotonic() - self._ended_at if self._ended_at is not None else 0.0
+        requested = [at for at in (self._skipped_at, self._stopped_at) if at is not None]
+        return time.monotonic() - min(requested) if requested else 0.0
 
     def end(self) -> Literal["skipped", "interrupted"] | None:
         """The status with which this launch must end; None if it may go on."""
-        return "interrupted" if self._stop.is_set() else "skipped" if self._skip.is_set() else None
+        return "interrupted" if self._stopped_at is not None else "skipped" if self._skipped_at is not None else None
 
 
 def run_preset(
@@ -139,10 +146,10 @@ def _is_given_up(trial: Trial, outcomes: Outcomes) -> bool:
 def _repeat(
     trial: Trial, number: int, run: Run, engine: Engine, controls: Controls, results: RunningResults, retries: int
 ) -> Generator[Message, None, bool]:
-    """All messages of a repeat, which is launched again while other programs disturb it, at most so many times. Returns
-    whether they left it alone in the end."""
+    """All messages of a repeat, which is launched again while other programs disturb it, at most so many times; a
+    user's own command never is. Returns whether they left it alone in the end."""
     why = ""
-    for left in range(retries, -1, -1):
+    for left in range(retries if LAUNCH_MODES[trial.launch].retried else 0, -1, -1):
         if why:
             run.set_aside(trial.name, number)
         with run.begin(trial.name, number) as repeat:
@@ -162,8 +169,7 @@ def _repeat(
 
 def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Controls, again: str) -> Iterator[Message]:
     """One launch, from its command line to its end. again: why the repeat is launched again, if it is."""
-    controls.begin()
-    while (ended := controls.end()) is None and not engine.is_ready(trial, READY_S):
+    while (ended := controls.end()) != "interrupted" and not engine.is_ready(trial, READY_S):
         pass
     command = engine.command(trial, repeat)
     repeat.write_command(command, engine.environment(trial))
@@ -177,7 +183,8 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             again=again,
             clock=own_clock(),
         )
-        if ended:  # before it could be started
+        controls.begin(launched.at_ns)
+        if ended == "interrupted":  # before it could be started
             yield launched
             yield Ended(at_ns=time.monotonic_ns(), status=ended)
             return
@@ -206,7 +213,7 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
         yield from _notices(launch, supervisor)  # why nodes or a job ended it, say
         yield from (message for message in supervisor.last_messages() if not isinstance(message, Echo))
         yield from refusals.new()
-        status = controls.end()  # what a user ended is no failure, whatever the ranks' exit codes
+        status = controls.close()  # what a user ended is no failure, whatever the ranks' exit codes
         end = Ended(at_ns=time.monotonic_ns(), status=status) if cut_short and status else supervisor.ended()
         if any(NCCL in (hello.backend or "") for hello in hub.hellos.values()):
             logs = [LAUNCHER_LOG, *(f"rank-{rank}.log" for rank in range(trial.ranks))]

@@ -4,7 +4,7 @@ import time
 import traceback
 from collections import deque
 from concurrent.futures import Executor, wait
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 
 from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
@@ -34,15 +34,16 @@ class Session:
         warm: WarmParent | None = None,
         retries: int = 0,
         terms: Terms | None = None,
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         """Start the run. finished_before: outcomes that a resumed run has already; only the rest is launched. warm,
-        retries and terms: as lab.run_preset has them."""
+        retries and terms: as lab.run_preset has them. lock: the run's, until the run ends."""
         self.preset = preset
         self.run = run
         self.finished_before = finished_before
         self.controls = Controls()
         self.error: str | None = None
-        self._warm, self._retries = warm, retries
+        self._warm, self._retries, self._lock = warm, retries, lock or run.held()
         self.terms = terms or Terms()
         self._running_results = RunningResults(preset, run.name, run.environment(), finished_before)
         self._messages: deque[Message] = deque()  # its append and popleft need no lock between threads
@@ -82,7 +83,7 @@ class Session:
                 retries=self._retries,
                 terms=self.terms,
             )
-            with self.run.held(), closing(launches) as stream:
+            with self._lock, closing(launches) as stream:
                 self._messages.extend(stream)
         except (RunError, RunLost) as error:
             self.error = str(error)

@@ -17,6 +17,7 @@ from ddptui.text.units import NOTHING
 from ddptui.text.words import printable
 
 UNDER_WAY = "under way"  # the status of a run that a console has open
+SKIPPED = "trials skipped"  # of a run that ended well but for these: not all that its preset asks for is there
 
 
 class Overview(NamedTuple):
@@ -52,11 +53,17 @@ def overview(run: Run) -> Overview:
     if preset is None:
         return Overview(run, when, printable(run.name), status, problem=problem)
     title = printable(preset.name)
-    status = UNDER_WAY if run.is_held() else status
+    status = UNDER_WAY if run.is_held() else shown_status(results) if results else status
     if results is None:
         return Overview(run, when, title, status, str(len(preset.trials)), damage=damage)
     trials = ", ".join(filter(None, [trials_done(results), repeats_done(results)]))
     return Overview(run, when, title, status, trials, *_times(results, preset), shortfall=shortfall(results))
+
+
+def shown_status(results: ResultsOutline) -> str:
+    """The status that lists show."""
+    has_skipped = any(trial.status == "skipped" for trial in results.trials)
+    return SKIPPED if results.status == "ok" and has_skipped else results.status
 
 
 class TrialRecord(msgspec.Struct, frozen=True):
@@ -202,7 +209,7 @@ def _line(run: Run, today: date) -> RecentRun:
         preset = run.name
     began = started_at(run.name)
     when = NOTHING if began is None else began.strftime("%H:%M" if began.date() == today else "%m-%d")
-    return RecentRun(run, when, preset, UNDER_WAY if run.is_held() else run.status())
+    return RecentRun(run, when, preset, UNDER_WAY if run.is_held() else run.status(shown_status))
 
 
 def _results(runs: list[Run]) -> Iterator[Results]:

@@ -4,7 +4,7 @@ import errno
 import itertools
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from ddptui.host.files import check_plain, read_plain
 from ddptui.host.folders import expanded, user_data
 from ddptui.store.environment import TOO_DEEP, problem_of, what_matters
 from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
-from ddptui.store.lock import LOCK, lock, opened
+from ddptui.store.lock import LOCK, is_locked, lock, opened
 from ddptui.store.presets import as_toml, load, preset_paths
 from ddptui.wire.records import Message
 
@@ -85,7 +85,7 @@ class Run:
         """Whether a console has this run under way."""
         try:
             with opened(self.folder / LOCK, os.O_RDONLY) as file:
-                return not lock(file)
+                return is_locked(file)
         except OSError:
             return False
 
@@ -169,10 +169,11 @@ class Run:
             raise RunError(f"{path}: cannot be read: {problem}")
         return environment
 
-    def status(self) -> str:
-        """The status in results.json; a run that has none was interrupted before its first repeat had ended."""
+    def status(self, of: Callable[[ResultsOutline], str] = lambda results: results.status) -> str:
+        """The status in results.json, or what `of` makes of it. A run that has none was interrupted before its first
+        repeat had ended."""
         try:
-            return self.results(ResultsOutline).status
+            return of(self.results(ResultsOutline))
         except FileNotFoundError:
             return "interrupted"
         except RunError:

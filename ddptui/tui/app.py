@@ -8,7 +8,7 @@ import gc
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -36,7 +36,7 @@ from ddptui.tui.background import in_background
 from ddptui.tui.door import Door
 from ddptui.tui.keyboard import Keyboard, Typed
 from ddptui.tui.keys import bound, keymap
-from ddptui.tui.launch_check import LaunchCheck, prepare_resumption
+from ddptui.tui.launch_check import LaunchCheck
 from ddptui.tui.screens.base import ConsoleApp, EndedRun
 from ddptui.tui.screens.lab import Lab
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ddptui.engines.local.foreign import Terms
     from ddptui.engines.local.warm import WarmParent
     from ddptui.run.playback import Playback
+    from ddptui.run.resume import Resumption
     from ddptui.run.session import Session
 
 ERROR_STAYS_S = 10  # twice Textual's default: an error has more to read than a notice
@@ -101,7 +102,7 @@ class Console(App[int]):
         self,
         runs: Path,  # the folder of runs
         first: Preset | None = None,  # to run at once; checked
-        begun: tuple[Run, Preset] | None = None,  # to resume at once; its preset is checked
+        begun: "Resumption | None" = None,  # to resume at once
         *,
         threads: ThreadPoolExecutor | None = None,  # where a run's session works
         warm: "WarmParent | None" = None,  # of all runs; None: each has its own
@@ -138,9 +139,9 @@ class Console(App[int]):
         if self._first is not None:
             self.run_preset(self._first)
         if self._begun is not None:
-            run, preset = self._begun
-            self.push_screen(Lab())  # the resumption is checked, which some screen must show
-            self.resume(run, lambda: preset)
+            begun = self._begun
+            self.push_screen(Lab())  # journals are read, which some screen must show
+            self.resume(lambda: begun)
         self._keyboard.settle(self._keyboard.way())  # what is typed before the first screen has opened belongs to it
 
     def _keep_theme(self, theme: Theme) -> None:
@@ -189,7 +190,7 @@ class Console(App[int]):
 
     def on_ready(self) -> None:
         gc.enable()  # it was off so as not to delay the first picture
-        preset = self._first or (self._begun and self._begun[1])
+        preset = self._first or (self._begun and self._begun.preset)
         if self._warm is not None and (preset is None or needs_warm_parent(preset)):
             self._threads.submit(self._warm.start)  # imports while presets are read
 
@@ -201,19 +202,27 @@ class Console(App[int]):
     def run_preset(self, preset: Preset) -> None:
         """Start a run of a preset that was checked, and show it."""
         try:
-            self._follow(Run.create(self.runs, preset, describe(in_console=True)), preset, {})
+            run = Run.create(self.runs, preset, describe(in_console=True))
+            self._follow(run, preset, {}, run.held())
         except RunError as error:
             self.complain("Not started", str(error))
 
     @work(group="launch")
-    async def resume(self, run: Run, prepare: Callable[[], Preset]) -> None:
-        """Launch what is missing in a run, and show it. `prepare`: its preset, checked; may raise PresetError."""
+    async def resume(self, begin: "Callable[[], Resumption]") -> None:
+        """Launch what is missing in a run, and show it. `begin`: locks it; may raise RunError and PresetError."""
 
-        def start(checked: "tuple[Preset, Outcomes]") -> None:
+        def prepare() -> "tuple[Resumption, Outcomes]":
+            resumption = begin()
+            with resumption.lock.pop_all() as lock:
+                outcomes = resumption.finished()
+                return resumption._replace(lock=lock.pop_all()), outcomes
+
+        def start(checked: "tuple[Resumption, Outcomes]") -> None:
+            (run, preset, lock), outcomes = checked
             run.note_resumption(describe(in_console=True))
-            self._follow(run, *checked)
+            self._follow(run, preset, outcomes, lock)
 
-        await self._check_and_start(partial(prepare_resumption, run, prepare), start, "Not resumed")
+        await self._check_and_start(prepare, start, "Not resumed")
 
     async def _check_and_start(
         self, prepare: Callable[[], Checked], start: Callable[[Checked], None], title: str
@@ -236,13 +245,13 @@ class Console(App[int]):
     def _full_screen(self) -> Screen[object]:
         return next(screen for screen in reversed(self.screen_stack) if not screen.is_modal)
 
-    def _follow(self, run: Run, preset: Preset, outcomes: "Outcomes") -> None:
+    def _follow(self, run: Run, preset: Preset, outcomes: "Outcomes", lock: AbstractContextManager[object]) -> None:
         from ddptui.run.lab import RETRIES
         from ddptui.run.session import Session
 
         retries = RETRIES if self._retry else 0
         terms, self._terms = self._terms, None
-        self.session = Session(preset, run, self._threads, outcomes, self._warm, retries, terms)
+        self.session = Session(preset, run, self._threads, outcomes, self._warm, retries, terms, lock)
         self.push_screen(screen_of(self.session))
 
     def run_ended(self, session: "Session") -> None:

@@ -2,19 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.screen import Screen
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare
-from ddptui.store.runs import Run, RunError
 from ddptui.tui.background import Answer, in_background
 from ddptui.tui.widgets.frame import TitleBar
-
-if TYPE_CHECKING:
-    from ddptui.analysis.repeat import Outcomes
 
 CHECKING = "checking this launch … esc cancels"
 
@@ -32,7 +28,8 @@ class LaunchCheck:
         return self._check is not None
 
     async def run(self, prepare: Callable[[], Answer], screen: Screen[object]) -> Answer | None:
-        """Return what `prepare` returns, or None if the check was cancelled. Raises what `prepare` raises."""
+        """Return what `prepare` returns, or None if the check was cancelled, when that is dropped. Raises what
+        `prepare` raises."""
         self._screen = screen
         self._check = check = in_background(prepare)
         _show(screen, CHECKING)
@@ -58,16 +55,6 @@ class LaunchCheck:
 def _show(screen: Screen[object], activity: str) -> None:
     for bar in screen.query(TitleBar):  # none while the first screen is being made, nor when the console closes
         bar.show_activity(activity)
-
-
-def prepare_resumption(run: Run, prepare: Callable[[], Preset]) -> "tuple[Preset, Outcomes]":
-    """Return the preset of a run that is to be resumed, and the launches it need not repeat. Reads long journals."""
-    from ddptui.store.outcomes import finished, outcomes_of
-
-    if run.is_held():
-        raise RunError(f"{run.folder}: another console has this run under way: stop it there first")
-    preset = prepare()
-    return preset, finished(outcomes_of(run, preset))
 
 
 def prepare_draft(preset: Preset) -> Preset:

@@ -21,6 +21,7 @@ from ddptui.wire.records import Notice
 
 if TYPE_CHECKING:
     from ddptui.engines.local.foreign import Terms
+    from ddptui.run.resume import Resumption
 
 NICENESS = 10  # the ranks, at 0, get the cores first
 # gc's thresholds: new objects before a collection, which takes about 10 ms; and after how many collections it includes
@@ -31,7 +32,7 @@ THRESHOLDS = 50_000, 1, 1_000
 def start(
     runs: Path,
     preset: Preset | None,
-    begun: tuple[Run, Preset] | None = None,
+    begun: "Resumption | None" = None,
     *,
     settings: Settings,
     refreshes_per_s: float | None = None,

@@ -34,9 +34,9 @@ def started() -> Callable[[], list[psutil.Process]]:
     return lambda: [process for process in family(os.getpid()) if process not in before]
 
 
-def once(act: Callable[[], object]) -> Callable[[], object]:
+def once(act: Callable[..., object]) -> Callable[..., object]:
     acts = iter([act])
-    return lambda: next(acts, lambda: None)()
+    return lambda *words: next(acts, lambda *_: None)(*words)
 
 
 def test_skip_goes_on_with_the_next_trial_and_stop_keeps_what_is_finished(
@@ -47,7 +47,7 @@ def test_skip_goes_on_with_the_next_trial_and_stop_keeps_what_is_finished(
     def by_hand(live: Live) -> None:
         known.update(started())
         if live.trial == "endless" and live.step > 5:
-            skip()
+            skip(live.launched_ns)
         elif (live.trial, live.repeat) == ("short", 2) and live.step > 5:
             stop()
 
@@ -222,7 +222,7 @@ def test_a_long_delay_that_no_step_shows_yet_costs_no_results(warm: WarmParent, 
 def test_a_training_until_it_is_skipped_is_not_repeated(warm: WarmParent, tmp_path: Path) -> None:
     def by_hand(live: Live) -> None:
         if live.step > 10:
-            {"u": skip, "v": stop}[live.trial or ""]()
+            skip(live.launched_ns) if live.trial == "u" else stop()
 
     trials = [trial(name, None, epochs=0) for name in ("u", "v")]
     with session_of(warm, tmp_path, *trials, repeats=2) as session:

@@ -36,7 +36,7 @@ def test_without_their_parent_launches_start_cold_and_say_so_once(tmp_path: Path
             if isinstance(message, Launched):
                 starts.append((message.start, message.start_why))
                 if len(starts) == 3:
-                    controls.skip()  # how it goes on is known
+                    controls.skip(message.at_ns)  # how it goes on is known
             if isinstance(message, Ended):
                 ends.append(message.status)
                 if len(ends) == 1:
@@ -50,13 +50,13 @@ def test_without_their_parent_launches_start_cold_and_say_so_once(tmp_path: Path
     assert narrator._output.getvalue().count(f"starts cold: {WHY}") == 1  # type: ignore[attr-defined]
 
 
-def test_what_is_skipped_or_stopped_before_it_is_ready_is_never_started(tmp_path: Path) -> None:
+def test_what_is_stopped_before_it_is_ready_is_never_started(tmp_path: Path) -> None:
     preset = preset_of({"trial": [{"name": "a", **TINY}, {"name": "b", **TINY}]})
     controls = Controls()
 
     class Never(WarmParent):
         def is_ready(self, timeout_s: float) -> bool:
-            controls.stop() if statuses else controls.skip()
+            controls.stop()
             return False
 
     statuses: list[str] = []
@@ -64,7 +64,7 @@ def test_what_is_skipped_or_stopped_before_it_is_ready_is_never_started(tmp_path
         for message in stream:
             if isinstance(message, Ended):
                 statuses.append(message.status)
-    assert statuses == ["skipped", "interrupted"]
+    assert statuses == ["interrupted"]
     assert not list(tmp_path.rglob(LAUNCHER_LOG))  # it is the first thing that a launch makes
 
 

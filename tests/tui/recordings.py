@@ -10,7 +10,7 @@ from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.runs import Run
-from ddptui.wire.records import Message
+from ddptui.wire.records import Launched, Message
 
 RECORDED = Path(__file__).parent / "recorded" / "run"
 
@@ -61,7 +61,13 @@ class ToldAsItGoes(Session):
         return self._told.now_ns()
 
     def drain(self) -> list[Message]:
-        return self._told.drain()
+        messages = self._told.drain()
+        if self.controls._launched_ns is None:
+            self.controls.begin(self._told.start.live().launched_ns)
+        for message in messages:
+            if isinstance(message, Launched):
+                self.controls.begin(message.at_ns)
+        return messages
 
     def close(self) -> None:
         pass

@@ -13,13 +13,14 @@ from textual.system_commands import SystemCommandsProvider
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.run import resume
+from ddptui.run.resume import Resumption, begin_resumption
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui import commands
 from ddptui.tui.app import Console
 from ddptui.tui.commands import StoredCommands
 from ddptui.tui.launch_check import CHECKING
-from ddptui.tui.screens import runs as runs_screen
 from ddptui.tui.screens.dialogs import HelpScreen
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.runs import RunsScreen
@@ -51,7 +52,7 @@ def check() -> Iterator[SlowCheck]:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Preset]:
     presets: list[Preset] = []
     monkeypatch.setattr(Console, "run_preset", lambda _, preset: presets.append(preset))
-    monkeypatch.setattr(Console, "_follow", lambda _, run, preset, outcomes: presets.append(preset))
+    monkeypatch.setattr(Console, "_follow", lambda _, run, preset, *__: presets.append(preset))
     return presets
 
 
@@ -108,8 +109,8 @@ def test_the_palette_has_its_commands_where_the_runs_cannot_be_listed(
 def test_a_run_is_resumed_with_checks_beside_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: SlowCheck, started: list[Preset]
 ) -> None:
-    monkeypatch.setattr(runs_screen, "prepare", check)
-    write_run(tmp_path, two_trials(repeats=1), journal("a"))
+    monkeypatch.setattr(resume, "prepare", check)
+    run = write_run(tmp_path, two_trials(repeats=1), journal("a"))
 
     async def scenario() -> None:
         screen = RunsScreen()
@@ -118,9 +119,30 @@ def test_a_run_is_resumed_with_checks_beside_the_screen(
             await pilot.press("R")
             await until(pilot, lambda: CHECKING in seen(app))
             assert not started
+            assert run.is_held()  # no other console may launch what this one reads as missing
             check.released.set()
             await until(pilot, lambda: started)
             assert CHECKING not in seen(app)
+
+    asyncio.run(scenario())
+
+
+def test_a_run_whose_resumption_is_cancelled_is_free_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: SlowCheck, started: list[Preset]
+) -> None:
+    monkeypatch.setattr(Resumption, "finished", lambda _: check(preset()))
+    run = write_run(tmp_path, two_trials(repeats=1), journal("a"))
+
+    async def scenario() -> None:
+        app = Console(tmp_path, begun=begin_resumption(run))
+        async with app.run_test() as pilot:
+            await until(pilot, lambda: CHECKING in seen(app))
+            await pilot.press("escape")
+            await until(pilot, lambda: not app._check.is_pending)
+            assert run.is_held()  # the thread runs on
+            check.released.set()
+            await until(pilot, lambda: not run.is_held())
+            assert not started
 
     asyncio.run(scenario())
 
@@ -201,7 +223,7 @@ def test_a_run_of_the_command_line_is_resumed_at_once(tmp_path: Path, started: l
     run = write_run(tmp_path, two_trials(repeats=1), journal("a"))
 
     async def scenario() -> None:
-        app = Console(tmp_path, begun=(run, run.preset()))
+        app = Console(tmp_path, begun=begin_resumption(run))
         async with app.run_test() as pilot:
             await until(pilot, lambda: started)
             assert started == [run.preset()]

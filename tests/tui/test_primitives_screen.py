@@ -417,7 +417,7 @@ async def confirm(pilot: Pilot[int], key: str, answer: str) -> None:
     await pilot.pause()
 
 
-def test_stopping_asks_and_skipping_does_not() -> None:
+def test_stopping_and_skipping_ask() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         controls = screen.feed.controls  # type: ignore[union-attr]
         assert controls is not None
@@ -425,7 +425,7 @@ def test_stopping_asks_and_skipping_does_not() -> None:
         assert isinstance(app.screen, Confirm)
         await pilot.press("escape")
         assert controls.end() is None
-        await pilot.press("s")
+        await confirm(pilot, "s", "y")
         assert controls.end() == "skipped"
         await confirm(pilot, "escape", "y")
         assert controls.end() == "interrupted"

@@ -133,7 +133,7 @@ def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken
             await until(pilot, lambda: screen.watched.live.injected == ())
             taken_out = screen.watched.live.step
             await until(pilot, lambda: screen.watched.live.step > taken_out + 100)
-            await pilot.press("s")
+            await pilot.press("s", "y")
             await until(pilot, lambda: screen.watched.live.trial == "two")
             await pilot.press("S", "y")
             await until(pilot, lambda: app.session is None)
@@ -160,13 +160,13 @@ def test_a_training_without_an_end_is_ended_by_enter_and_shows_its_results(runs:
         async with console(runs, warm) as (app, pilot):
             await pilot.press(*ENDLESS)
             await pilot.press("enter")
-            for trial, key in (("one", "s"), ("two", "enter")):
+            for trial, key in (("one", ("s", "y")), ("two", ("enter",))):
                 await until(pilot, lambda trial=trial: isinstance(app.screen, RunScreen) and at_work(app.screen, trial))
                 for _ in range(2):  # a click on a rank chooses it, and no more
                     await pilot.click(RankTable, offset=(10, 1))
                 assert app.session is not None
                 assert app.session.controls.end() is None
-                await pilot.press(key)
+                await pilot.press(*key)
             await until(pilot, lambda: isinstance(app.screen, ResultScreen))
             [(_, _, results)] = app.finished
             assert results.status == "ok"

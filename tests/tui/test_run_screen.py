@@ -274,7 +274,7 @@ async def confirm(pilot: Pilot[int], key: str, answer: str) -> None:
     await pilot.pause()
 
 
-def test_stopping_asks_once_and_skipping_does_not(tmp_path: Path) -> None:
+def test_stopping_and_skipping_ask(tmp_path: Path) -> None:
     async def check() -> None:
         screen = live("none", 30)
         async with opened(tmp_path, screen) as (app, pilot):
@@ -282,7 +282,9 @@ def test_stopping_asks_once_and_skipping_does_not(tmp_path: Path) -> None:
             assert controls is not None
             await confirm(pilot, "S", "escape")
             assert controls.end() is None
-            await pilot.press("s")
+            await confirm(pilot, "s", "escape")
+            assert controls.end() is None
+            await confirm(pilot, "s", "y")
             assert controls.end() == "skipped"
             await confirm(pilot, "escape", "y")
             assert controls.end() == "interrupted"

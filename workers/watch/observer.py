@@ -100,6 +100,7 @@ class Observer:
             before_collective=self._before_collective,
             is_asleep=lambda: self._delays.asleep,
             record=lambda call: self._note_call(call),
+            fail=fail,
         )
         if has_ddp:
             self.ddp_is_made()

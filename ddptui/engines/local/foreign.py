@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -21,9 +22,11 @@ from ddptui.engines.local.training import (
     CONSOLE_FILE,
     Training,
     TrainingLaunch,
+    end,
     end_all,
     remember,
     training_at,
+    watched_by,
 )
 from ddptui.engines.local.warm import StartedKeeper, end_with_keeper, start_keeper
 from ddptui.host.keeper import PR_SET_PDEATHSIG, prctl
@@ -69,7 +72,7 @@ class Terms:
         command, environment = [*trial.command], variables({**os.environ, **own_variables(trial)}, console)
         with refusing_launch(command, relay):
             if self.in_terminal:
-                preexec = None if self.outlives else end_with_parent
+                preexec = None if self.outlives else partial(end_with_parent, os.getpid())
                 process = subprocess.Popen(command, env=environment, preexec_fn=preexec)
             else:
                 with (folder / LAUNCHER_LOG).open("wb") as log:
@@ -132,9 +135,11 @@ def _start_apart(
     )
 
 
-def end_with_parent() -> None:
+def end_with_parent(console: int) -> None:
     """Has the kernel end this process, which is about to become the command, when the console ends."""
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # not SIGKILL: torchrun ends its ranks then
+    if os.getppid() != console:  # the console ended before that call
+        os._exit(1)
 
 
 class ForeignLaunch(TrainingLaunch):
@@ -197,6 +202,8 @@ class ForeignLaunch(TrainingLaunch):
     def _end(self) -> None:
         if isinstance(self._process, StartedKeeper):
             end_with_keeper(self._process)
+            if self._process.poll() == -signal.SIGKILL:  # the keeper's end, if not the command's: it has left ranks
+                end(watched_by(self.folder / CONSOLE_FILE))
         else:
             end_all(self._process.pid)
             self._process.poll()

@@ -1,13 +1,16 @@
 """A training of the user's own that runs: its process, and the file in which its ranks find their console. With these
 a later console can watch it again, after the one before has let go of it, or has ended."""
 
+import os
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import psutil
 
+from ddptui.config.preset import Preset
 from ddptui.engines.base import Launch
 from ddptui.engines.local.relay import Relay
 from ddptui.host.files import open_plain
@@ -19,6 +22,7 @@ from ddptui.wire.messages import Hello
 
 TRAINING_FILE, CONSOLE_FILE = "training", "console"  # in the folder of a repeat, while its command runs
 MOST_BYTES = 65_536  # of such a file
+TICKS_AT = 19  # in /proc/PID/stat after the name: field 22, the start
 END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL, where the user wants the training ended
 
 
@@ -31,14 +35,14 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     ids are used again: the process itself must say by its environment that it is the one."""
 
     pid: int
-    created: float  # psutil's create_time
+    started: float  # as started_at has it
     console: str  # the file in which its ranks look for their console
 
     def runs(self) -> bool:
         """Whether it has not ended yet."""
         with suppress(psutil.Error):
             process = psutil.Process(self.pid)
-            is_same = process.create_time() == self.created and process.environ().get(WATCHED) == self.console
+            is_same = started_at(process) == self.started and process.environ().get(WATCHED) == self.console
             return is_same and process.status() != psutil.STATUS_ZOMBIE
         return False
 
@@ -46,8 +50,28 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
 def training_at(pid: int, console: Path) -> Training | None:
     """The command with this process id; None: it has ended already."""
     with suppress(psutil.NoSuchProcess):
-        return Training(pid=pid, created=psutil.Process(pid).create_time(), console=str(console.absolute()))
+        return Training(pid=pid, started=started_at(psutil.Process(pid)), console=str(console.absolute()))
     return None
+
+
+def started_at(process: psutil.Process) -> float:
+    """When a process was started. On Linux in ticks since the host booted: unlike a time of day, these are the same
+    after the clock was set. Raises psutil.Error."""
+    try:
+        stat = Path(f"/proc/{process.pid}/stat").read_text(errors="replace")
+    except OSError:  # no /proc, as on macOS; or it has ended
+        return process.create_time()
+    return float(stat.rpartition(")")[2].split()[TICKS_AT])  # its name, in parentheses, may contain any character
+
+
+def watched_by(console: Path) -> list[psutil.Process]:
+    """The processes that were started with this file to find their console in."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended, or is another user's
+            if process.environ().get(WATCHED) == str(console.absolute()) and process.pid != os.getpid():
+                found.append(process)
+    return found
 
 
 def remember(training: Training, folder: Path) -> None:
@@ -59,13 +83,20 @@ def training_of(run: Run) -> Training:
     """The training of a run that runs unwatched. Raises NotRunning."""
     if run.is_held():
         raise NotRunning(f"{run.name} is being watched: another console has it open")
-    for trial in run.preset().trials:
+    if training := training_that_runs(run, run.preset()):
+        return training
+    raise NotRunning(f"{run.name} has no training that runs on this host")
+
+
+def training_that_runs(run: Run, preset: Preset) -> Training | None:
+    """The training that was watched in a run, if it still runs on this host, whether watched or not."""
+    for trial in preset.trials:
         path = run.repeat_folder(trial.name, 1) / TRAINING_FILE
         with suppress(OSError, ValueError), open_plain(path, MOST_BYTES) as file:
             training = msgspec.json.decode(file.read(), type=Training)
             if training.runs():
                 return training
-    raise NotRunning(f"{run.name} has no training that runs on this host")
+    return None
 
 
 class TrainingLaunch(Launch):
@@ -97,11 +128,14 @@ class TrainingLaunch(Launch):
 
 
 def end_all(pid: int) -> None:
-    """End a process and its descendants: by SIGTERM, and those that are left then by SIGKILL."""
-    family: list[psutil.Process] = []
+    """End a process and its descendants."""
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        family = [process, *process.children(recursive=True)]
+        end([process, *process.children(recursive=True)])
+
+
+def end(family: Sequence[psutil.Process]) -> None:
+    """End processes: by SIGTERM, and those that are left then by SIGKILL."""
     send(family, signal.SIGTERM)
     _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
     send(left, signal.SIGKILL)

@@ -64,6 +64,10 @@ class Confirm(Dialog[bool]):
                 yield Button(f"{self._yes} (y)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
 
 
+class RunQuestion(Confirm):
+    """A question about a run under way. It closes when the run ends."""
+
+
 class LettingGo(Dialog[bool | None]):
     """Whether a training that is watched is to end: dismissed with False to leave it running, with None to go on."""
 
@@ -90,9 +94,9 @@ LEAVING = "Stop watching this training? It goes on, on its own hosts. What was s
 async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) -> bool:
     """Ask whether a run may be stopped; of a training of the user's own also whether it is to end with that."""
     if not terms.outlives:
-        return await app.push_screen_wait(Confirm(question, yes=yes, no="Go on")) is True
+        return await app.push_screen_wait(RunQuestion(question, yes=yes, no="Go on")) is True
     if terms.elsewhere:
-        return await app.push_screen_wait(Confirm(LEAVING, yes="Stop watching", no="Go on")) is True
+        return await app.push_screen_wait(RunQuestion(LEAVING, yes="Stop watching", no="Go on")) is True
     ends = await app.push_screen_wait(LettingGo())
     if ends:
         terms.outlives = False

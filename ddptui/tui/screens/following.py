@@ -16,16 +16,17 @@ from ddptui.report.notes import damage
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.text.units import S, seconds
+from ddptui.text.words import printable
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun, LabScreen
-from ddptui.tui.screens.dialogs import may_stop
+from ddptui.tui.screens.dialogs import LettingGo, RunQuestion, may_stop
 from ddptui.wire.records import Ended, Launched, Message, Refused
 
 ERROR_LINES = 4  # of a failed launch, in its alarm; the log has more
 
 # Keys that the screens have in common. Each screen puts them in the order of its footer.
 RUN_KEYS = (
-    bound("skip", "skip", "Skip", tooltip="End this trial, and go on to the next"),
+    bound("skip", "skip", "Skip", tooltip="End this trial, after a question, and go on to the next"),
     bound("stop", "stop", "Stop", tooltip="Stop the run; what is finished is kept"),
 )
 REPLAY_KEYS = (
@@ -104,6 +105,8 @@ class Following(LabScreen):
         """No rank of the session is left."""
         self.ended_ns = session.now_ns()
         self.console_app.run_ended(session)
+        if isinstance(self.app.screen, RunQuestion | LettingGo):  # there is nothing left to stop
+            self.app.screen.dismiss(None)
         self.refresh_bindings()
         if session.results.status != "ok" and not self.console_app.leaving:
             self.announce_end(session.results.status)
@@ -176,10 +179,18 @@ class Following(LabScreen):
             return isinstance(self.feed, Playback)
         return action != "back" or not self.goes_on
 
-    def action_skip(self) -> None:
-        if isinstance(self.feed, Session):
-            self.feed.controls.skip()
-            self.notify("This trial ends.", timeout=3)
+    @work
+    async def action_skip(self) -> None:
+        launched_ns, trial = self.watched.live.launched_ns, self.watched.live.trial
+        question = f"Skip trial {printable(trial or '')}? It ends, and has no further repeats."
+        if await self.app.push_screen_wait(RunQuestion(question, yes="Skip", no="Go on")) and self.goes_on:
+            self.skip(launched_ns, "It ends; the next trial follows.")
+
+    def skip(self, launched_ns: int, then: str) -> None:
+        """Skip the trial of a launch. `then`: said if the launch is still under way."""
+        assert isinstance(self.feed, Session)
+        is_skipped = self.feed.controls.skip(launched_ns)
+        self.notify(then if is_skipped else "Not skipped: that launch is not under way.", timeout=3)
 
     @work
     async def action_stop(self) -> None:

@@ -172,9 +172,13 @@ class RunScreen(Delaying):
         if isinstance(self.feed, Session) and self.goes_on:
             live, controls = self.watched.live, self.feed.controls
             is_last = headline.launches(self.feed.preset, live) - live.finished <= 1
-            (controls.stop if is_last else controls.skip)()
             then = "its results show" if is_last else "the next trial follows"
-            self.notify(f"The training ends with one of its next steps; then {then}.", timeout=3)
+            said = f"The training ends with one of its next steps; then {then}."
+            if is_last:
+                controls.stop()
+                self.notify(said, timeout=3)
+            else:
+                self.skip(live.launched_ns, said)
         elif isinstance(self.feed, Session):
             self.console_app.show_results(self.feed)
         else:

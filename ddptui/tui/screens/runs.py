@@ -13,9 +13,9 @@ from textual.events import ScreenResume
 from textual.getters import query_one
 from textual.widgets import DataTable, Input, Static
 
-from ddptui.engines.preflight import prepare
 from ddptui.report.run_diff import Comparison, comparison
 from ddptui.report.run_diff.matching import ComparisonError
+from ddptui.run.resume import begin_resumption
 from ddptui.store.outcomes import results_of
 from ddptui.store.overview import Overview, overview
 from ddptui.store.runs import Run, RunError, all_runs
@@ -174,7 +174,7 @@ class RunsScreen(LabScreen):
 
     def action_resume(self) -> None:
         if chosen := self._openable():
-            self.console_app.resume(chosen.run, lambda: prepare(chosen.run.preset()))
+            self.console_app.resume(partial(begin_resumption, chosen.run))
 
     def action_filter(self) -> None:
         self.query_one(Input).focus()

@@ -20,7 +20,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from ddptui.config.preset import Preset
-from ddptui.store.overview import UNDER_WAY, RecentRun
+from ddptui.store.overview import SKIPPED, UNDER_WAY, RecentRun
 from ddptui.store.presets import BrokenPreset
 from ddptui.store.runs import Run
 from ddptui.text.words import printable
@@ -30,6 +30,7 @@ TITLES_BEGIN = 34  # column of the list of presets
 FEWEST_COLUMNS = 24  # in which more than the beginning of a title can be read
 STATUS_MARKS = {
     "ok": ("✓", "$text-success"),
+    SKIPPED: ("■", "$text-warning"),
     "failed": ("✗", "$text-error"),
     "interrupted": ("■", "$text-warning"),
     UNDER_WAY: ("▸", "$text-accent"),

@@ -19,7 +19,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.report.preset_columns import facts
 from ddptui.report.ranks import RANK_COLUMNS
-from ddptui.store.overview import UNDER_WAY, Overview
+from ddptui.store.overview import SKIPPED, UNDER_WAY, Overview
 from ddptui.text.tables import Column, Filled, fill, telling
 from ddptui.text.words import printable
 from ddptui.tui.keys import bound
@@ -28,7 +28,7 @@ from ddptui.tui.widgets.lists import ROW_KEYS
 Styles = Mapping[str, Style]
 NO_STYLES: Styles = {}
 MARK = "●"
-SIGNS = {"ok": "✓", "failed": "✗", "interrupted": "■", UNDER_WAY: "▸"}
+SIGNS = {"ok": "✓", SKIPPED: "■", "failed": "✗", "interrupted": "■", UNDER_WAY: "▸"}
 
 
 class LabTable(DataTable[Text]):

@@ -24,6 +24,7 @@ from ddptui.projection import Scaling
 from ddptui.projection import report as projection_report
 from ddptui.report import table
 from ddptui.report.run_diff import render
+from ddptui.run.resume import Resumption
 from ddptui.store.runs import Run
 from tests.support.builders import failure, journal, preset_of, two_trials, write_preset, write_run
 
@@ -429,8 +430,8 @@ def test_every_command_that_takes_a_run_takes_the_name_of_its_preset(command: tu
 def test_a_run_is_resumed_by_the_name_of_its_preset(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     resumed: list[Path] = []
 
-    def resume(preset: Preset, run: Run, **_: object) -> int:
-        resumed.append(run.folder)
+    def resume(begun: Resumption, **_: object) -> int:
+        resumed.append(begun.run.folder)
         return 0
 
     monkeypatch.setattr("ddptui.run.headless.resume", resume)

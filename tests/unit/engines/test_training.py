@@ -4,16 +4,23 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from ddptui.config.watched import preset_of
-from ddptui.engines.local.training import NotRunning, Training, remember, training_at, training_of
-from ddptui.store.runs import Run
+from ddptui.engines.base import LAUNCHER_LOG
+from ddptui.engines.local.foreign import ForeignLaunch, Terms, _start_apart, end_with_parent
+from ddptui.engines.local.training import CONSOLE_FILE, NotRunning, Training, remember, training_at, training_of
+from ddptui.run.resume import begin_resumption
+from ddptui.store.runs import Run, RunError
 from ddptui.wire.connection import WATCHED
+from tests.support.runner import ENOUGH_S, survivors
 
 PRESET = preset_of(("train.py",), name="train", skip=3, steps=None, overrides={})
 
@@ -53,7 +60,7 @@ def test_what_was_written_down_is_found_while_it_runs(training: Training, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "lie", [{"console": "/etc/passwd"}, {"created": 1.0}, {"pid": os.getppid()}, {"pid": 2**22 + 1}]
+    "lie", [{"console": "/etc/passwd"}, {"started": 1.0}, {"pid": os.getppid()}, {"pid": 2**22 + 1}]
 )
 def test_a_file_that_names_another_process_or_console_is_not_believed(
     training: Training, tmp_path: Path, lie: dict[str, object]
@@ -74,3 +81,49 @@ def test_a_file_that_holds_something_else_is_no_training(training: Training, tmp
     (run.repeat_folder("train", 1) / "training").write_text(text)
     with pytest.raises(NotRunning):
         training_of(run)
+
+
+def test_a_run_whose_training_still_runs_is_not_resumed_beside_it(training: Training, tmp_path: Path) -> None:
+    run = run_with(training, tmp_path / "runs")
+    with pytest.raises(RunError, match=f"`ddptui attach {run.name}` watches it again"):
+        begin_resumption(run)
+    assert not run.is_held()
+
+
+def test_a_training_is_known_after_the_clock_was_set(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert training.runs()
+    monkeypatch.setattr(psutil.Process, "create_time", lambda _: 0.0)
+    assert training.runs()
+
+
+def test_a_command_whose_console_has_ended_before_the_kernel_was_asked_is_not_begun(tmp_path: Path) -> None:
+    command = ["touch", str(tmp_path / "begun")]
+    another = os.getppid()  # as if the console, which is the parent, had ended, and another process had taken its place
+    subprocess.run(command, preexec_fn=partial(end_with_parent, another), check=False)
+    assert not (tmp_path / "begun").exists()
+    subprocess.run(command, preexec_fn=partial(end_with_parent, os.getpid()), check=True)
+    assert (tmp_path / "begun").exists()
+
+
+RANK = "import os, time; os.setsid(); print(flush=True); time.sleep(600)"
+
+
+def test_nothing_is_left_when_the_keeper_of_a_watched_command_is_killed(tmp_path: Path) -> None:
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {RANK!r}])"
+    (tmp_path / "launch").mkdir()
+    console = tmp_path / CONSOLE_FILE
+    with (tmp_path / LAUNCHER_LOG).open("wb") as log:
+        process = _start_apart(
+            [sys.executable, "-c", script], {WATCHED: str(console)}, tmp_path / "launch", log, outlives=False
+        )
+    launch = ForeignLaunch(process, tmp_path, Terms())
+    deadline = time.monotonic() + ENOUGH_S
+    while not (tmp_path / LAUNCHER_LOG).stat().st_size:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    family = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    launch.stop()
+    assert len(family) == 2
+    assert not survivors(family, 5)

@@ -329,6 +329,30 @@ def test_an_editor_that_replaces_the_preset_does_not_let_a_second_console_in(tmp
     assert not run.is_held()
 
 
+LOOKS = """
+import sys, pathlib
+from ddptui.store.runs import Run
+run = Run(pathlib.Path(sys.argv[1]))
+print(run.is_held(), flush=True)
+while True: run.is_held()
+"""
+
+
+def test_a_look_whether_it_is_held_never_keeps_a_console_from_holding_it(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, two_trials(), {})
+    with run.held():
+        pass
+    with subprocess.Popen([sys.executable, "-c", LOOKS, run.folder], stdout=subprocess.PIPE) as others:
+        assert others.stdout is not None
+        assert others.stdout.readline() == b"False\n"
+        try:
+            for _ in range(2000):
+                with run.held():
+                    assert run.is_held()
+        finally:
+            others.kill()
+
+
 def test_a_run_of_an_older_version_gets_a_lock_when_it_is_resumed(tmp_path: Path) -> None:
     run = write_run(tmp_path, two_trials(), JOURNALS[0])
     assert not (run.folder / LOCK).exists()
