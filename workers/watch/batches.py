@@ -1,12 +1,18 @@
-"""How much a loader gives: samples in a batch, batches in a pass."""
+"""How much a loader gives: samples in a batch, batches in a pass. Nothing here grows with the batch, and none of its
+containers runs code of the user's own."""
 
-from collections.abc import Mapping
+from collections import UserDict
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler
 
-DEEPEST = 8  # containers within containers that are looked through for a batch's first tensor
+from ..instruments.shield import is_ours
+
+MOST_LOOKED_AT = 64  # containers and values of a batch, in search of its first tensor
 
 
 def batches_of(iterator: Any) -> int | None:
@@ -19,17 +25,36 @@ def batches_of(iterator: Any) -> int | None:
         return None
     try:
         return len(iterator)
-    except Exception:  # of the data set
+    except Exception as error:  # of the data set
+        if not is_ours(error):
+            raise
         return None
 
 
-def samples_in(batch: Any, depth: int = 0) -> int | None:
-    """The length of a batch's first tensor, whatever it is in. None: it has none."""
-    if isinstance(batch, Tensor):
-        return batch.shape[0] if batch.dim() else None
-    if depth < DEEPEST:
-        parts = batch if isinstance(batch, list | tuple) else batch.values() if isinstance(batch, Mapping) else ()
-        for part in parts:
-            if (samples := samples_in(part, depth + 1)) is not None:
-                return samples
+def samples_in(batch: Any) -> int | None:
+    """The length of a batch's first tensor, whatever it is in. None: it has none, or none is near its beginning."""
+    pending = [batch]
+    for _ in range(MOST_LOOKED_AT):
+        if not pending:
+            return None
+        first = pending.pop()
+        if not issubclass(type(first), Tensor):
+            pending += reversed(list(islice(_parts(first), MOST_LOOKED_AT)))
+            continue
+        with torch._C.DisableTorchFunctionSubclass():
+            if first.dim():
+                return int(first.size(0))
     return None
+
+
+def _parts(container: Any) -> Iterable[Any]:
+    """What is in a container, as the built-in class that it derives from would give it."""
+    kind = type(container)
+    if issubclass(kind, UserDict):
+        container = vars(container).get("data")
+        kind = type(container)
+    if issubclass(kind, dict):
+        return dict.values(container)
+    if issubclass(kind, list):
+        return list.__iter__(container)
+    return tuple.__iter__(container) if issubclass(kind, tuple) else ()
