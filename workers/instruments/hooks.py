@@ -98,7 +98,7 @@ def attach_to_new_groups(tap: Recorder, known: set[str], *, compiles: bool) -> l
     """Have the process groups call an attached tap whose names are not among the known ones, and add these. Returns the
     calls that undo it."""
     names = dist.distributed_c10d._world.pg_names
-    if len(names) <= len(known) or not group_takes_hooks():
+    if known.issuperset(names.values()) or not group_takes_hooks():
         return []
     new = [group for group, name in names.items() if name not in known]
     known.update(names.values())

@@ -10,11 +10,13 @@ import functools
 import gc
 import multiprocessing.util
 import os
+import signal
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from ddptui.wire import phases
 from ddptui.wire.connection import WATCHED
 
+from ..instruments.shield import is_ours
 from .batches import samples_in
 from .link import Gone
 
@@ -44,6 +47,7 @@ class Entrances:
         self._observer: Observer | None = None
         self._thread = 0  # that trains: what others do is not seen
         self._settled_thread = 0  # the same; 0: something has changed, which its next call is to look at
+        self._console = os.environ[WATCHED]  # the file that says where the relay is; a training may clear its variables
         self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
         self._is_over = False  # it has failed, or ended, or waits for another console
         self._has_failed = False
@@ -81,24 +85,11 @@ class Entrances:
         return observer
 
     def _begin(self) -> "Observer | None":
+        if not is_a_rank():
+            return None
         try:
-            if not is_a_rank():
-                return None
-            from .observer import Observer  # late: most of what torch is used for trains nothing
-
-            self._written = written()
-            self._observer = Observer(
-                os.environ[WATCHED],
-                lambda: _enter_modules(self),
-                self.changed,
-                self.fail,
-                self.signs,
-                has_ddp=self.has_ddp,
-            )
-            self._thread = get_ident()
-            atexit.register(self.close)
-            # a process that multiprocessing has forked ends without the functions of atexit
-            multiprocessing.util.Finalize(None, self.close, exitpriority=0)
+            with no_signals():  # what a handler raises in an import, Python may drop; and the sender is to get none
+                self._make_observer()
         except Gone:
             self._is_over = True
             threading.Thread(target=self._await_console, name="console", daemon=True).start()
@@ -106,8 +97,28 @@ class Entrances:
             self.fail(error)
         return self._observer
 
+    def _make_observer(self) -> None:
+        from .observer import Observer  # late: most of what torch is used for trains nothing
+
+        self._written = written(self._console)
+        self._observer = Observer(
+            self._console,
+            lambda: _enter_modules(self),
+            self.changed,
+            self.fail,
+            self.signs,
+            has_ddp=self.has_ddp,
+        )
+        self._thread = get_ident()
+        atexit.register(self.close)
+        # a process that multiprocessing has forked ends without the functions of atexit
+        multiprocessing.util.Finalize(None, self.close, exitpriority=0)
+
     def fail(self, error: Exception) -> None:
-        """The instruments have failed: say so once, and see nothing more."""
+        """The instruments have failed: say so once, and see nothing more. Raises the error if it is the training's own,
+        as where its signal handler has raised it in a call of ours."""
+        if not is_ours(error):
+            raise error
         if self._is_over:  # what it had begun cannot end
             return
         self._is_over = self._has_failed = True
@@ -116,8 +127,9 @@ class Entrances:
             self._note(error)
             if observer is not None:
                 observer.give_up()
-        except Exception:
-            pass
+        except Exception as another:
+            if not is_ours(another):
+                raise
 
     def close(self) -> None:
         """The process ends, or leaves its group: say so, and see nothing more."""
@@ -140,13 +152,14 @@ class Entrances:
         threading.Thread(target=self._await_console, name="console", daemon=True).start()
 
     def _await_console(self) -> None:
-        while written() in (self._written, None):
+        while written(self._console) in (self._written, None):
             time.sleep(LOOK_EVERY_S)
         self._is_over = False
 
     def forget(self) -> None:
         """This process has been forked: what its parent has begun is not its own."""
-        self._take_observer()
+        if (observer := self._take_observer()) is not None:
+            observer.forget()
         self._is_over = False
 
     def _take_observer(self) -> "Observer | None":
@@ -161,10 +174,21 @@ def fatal_error() -> str:
     return ": ".join(filter(None, [type(error).__name__, str(error)])) if error is not None else ""
 
 
-def written() -> tuple[int, int] | None:
-    """When the file was written that says where the console is; None: it is gone."""
+@contextmanager
+def no_signals() -> Iterator[None]:
+    """Have this thread's signals wait, but not those of a fault."""
+    faults = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
     try:
-        status = os.stat(os.environ[WATCHED])
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def written(console: str) -> tuple[int, int] | None:
+    """When the file was written that says where the relay is; None: it is gone."""
+    try:
+        status = os.stat(console)
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
@@ -172,7 +196,7 @@ def written() -> tuple[int, int] | None:
 
 def is_a_rank() -> bool:
     """Whether this process is in a group, or by itself. A rank that has yet to join one is not seen."""
-    return dist.is_initialized() if dist.is_available() and int(os.environ.get("WORLD_SIZE", "1")) > 1 else True
+    return not dist.is_available() or dist.is_initialized() or os.environ.get("WORLD_SIZE", "1") == "1"
 
 
 def install(note: Note) -> None:
@@ -197,12 +221,12 @@ def _enter_data(entrances: Entrances) -> None:
         if (observer := entrances.observer()) is None:
             return fetch(iterator)
         trains = torch.is_grad_enabled()
-        try:
-            observer.data_begins(trains)
-        except Exception as error:
-            entrances.fail(error)
         batch = None
-        try:
+        try:  # the end is told even if an exception of the training's comes as the begin is told
+            try:
+                observer.data_begins(trains)
+            except Exception as error:
+                entrances.fail(error)
             batch = fetch(iterator)
             return batch
         finally:
@@ -223,10 +247,10 @@ def _enter_backward(entrances: Entrances) -> None:
             entrances.signs += 1
             return backward(*arguments, **options)
         try:
-            observer.backward_begins(arguments[0] if arguments else options.get("tensors"))
-        except Exception as error:
-            entrances.fail(error)
-        try:
+            try:
+                observer.backward_begins(arguments[0] if arguments else options.get("tensors"))
+            except Exception as error:
+                entrances.fail(error)
             return backward(*arguments, **options)
         finally:
             try:
@@ -352,10 +376,10 @@ def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Ca
             return forward(network, *arguments, **options)
         trains = torch.is_grad_enabled()
         try:
-            observer.forward_begins(trains)
-        except Exception as error:
-            entrances.fail(error)
-        try:
+            try:
+                observer.forward_begins(trains)
+            except Exception as error:
+                entrances.fail(error)
             return forward(network, *arguments, **options)
         finally:
             try:
@@ -400,7 +424,9 @@ def _enter_end_of_group(entrances: Entrances) -> None:
 
     @functools.wraps(destroy)
     def close_and_destroy(*arguments: Any, **options: Any) -> Any:
-        entrances.close()  # the tap holds the group, which must be free when it is destroyed
+        group = arguments[0] if arguments else options.get("group")
+        if group is None or group is dist.group.WORLD:
+            entrances.close()  # the tap holds the group, which must be free when it is destroyed
         return destroy(*arguments, **options)
 
     dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = close_and_destroy

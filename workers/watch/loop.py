@@ -65,6 +65,7 @@ class Loop:
         self._losses: list[Any] = []
         self._has_fetched = False  # in this step
         self._end: End | None = None  # none: no optimizer has made a step yet
+        self._stepping = 0, 0  # the optimizer whose step began last, after so many phases
         self._stepped: set[int] = set()  # the optimizers that have made a step in this step
         self._known: set[int] = set()  # all that ever did
         self._epoch = -1  # none was trained on yet
@@ -89,7 +90,7 @@ class Loop:
 
     def data_ends(self, samples: int | None, trains: bool, is_first: bool) -> None:
         """samples: in the batch; None: there was none left. is_first: of a pass over the data."""
-        self._finish()
+        self._finish(DATA, BETWEEN)
         if not self._within:
             self._otherwise = FORWARD if trains and samples is not None else BETWEEN
             self.timer.forward_is_over = False
@@ -105,7 +106,7 @@ class Loop:
         self._begin(FORWARD if trains else BETWEEN)
 
     def forward_ends(self, trains: bool) -> None:
-        self._finish()
+        self._finish(FORWARD, BETWEEN)
         if not self._within:
             self._otherwise = FORWARD if trains else BETWEEN
 
@@ -127,7 +128,8 @@ class Loop:
         self.timer.forward_is_over = True
 
     def backward_ends(self) -> None:
-        self._finish()
+        if not self._finish(BACKWARD):
+            return
         self.signs += 1
         if BACKWARD in self._within:
             return
@@ -140,11 +142,17 @@ class Loop:
 
     def optimizer_begins(self, optimizer: int) -> None:
         """optimizer: identifies it."""
+        if OPTIMIZER in self._within and self._stepping == (optimizer, len(self.timer.phases)):
+            self._begin(OPTIMIZER)  # a GradScaler's step calls the optimizer's own
+            return
+        if OPTIMIZER in self._within and self._stepping[0] == optimizer:
+            self._within.clear()  # an exception has ended its step, of which torch tells nothing
         if OPTIMIZER not in self._within:
             if self._end is not None and optimizer in self._stepped:
                 self._cut(self._end)
             self._begin(OPTIMIZER)
             self._optimizer_began = len(self.timer.phases)
+            self._stepping = optimizer, len(self.timer.phases)
             if self._after_backward and self._calls() > self._after_backward[1]:
                 self._rename(self._after_backward[0], {BETWEEN: AGGREGATE})
         else:
@@ -153,7 +161,7 @@ class Loop:
     def optimizer_ends(self, optimizer: int) -> None:
         if OPTIMIZER not in self._within:  # it had begun before this loop was seen
             return
-        self._finish()
+        self._finish(OPTIMIZER)
         if OPTIMIZER in self._within:
             return
         if not self._within:
@@ -169,7 +177,7 @@ class Loop:
         self._begin(AGGREGATE)
 
     def aggregate_ends(self) -> None:
-        self._finish()
+        self._finish(AGGREGATE)
 
     def step_ends(self, loss: Any, samples: int) -> None:
         """The loop says so. loss: None: what backward was called on. samples: besides those that were fetched."""
@@ -225,8 +233,15 @@ class Loop:
         self._note(self._phase())
         self._within.append(phase)
 
-    def _finish(self) -> None:
-        self._note(self._within.pop())
+    def _finish(self, *phases: str) -> bool:
+        """The innermost call of these phases ends. An exception may have left calls within it without an end. Returns
+        whether there was one: it may have begun before this loop was seen."""
+        if not {*phases} & {*self._within}:
+            return False
+        while (phase := self._within.pop()) not in phases:
+            self._note(phase)
+        self._note(phase)
+        return True
 
     def _note(self, phase: str) -> None:
         """The phase has ended now. (Whether forward is over, PhaseTimer.end could not know here.)"""

@@ -91,6 +91,13 @@ class Observer:
         self._sender = Sender(
             Link(asked["socket"]), hello, self._clock, self._device, lambda: self._delays.asleep, self._sender_is_over
         )
+        try:
+            self._attach(asked["bottleneck"], signs, has_ddp=has_ddp)
+        except BaseException:  # perhaps what a signal handler of the training's raises here
+            self._sender.close(None)
+            raise
+
+    def _attach(self, bottlenecks: list[dict[str, Any]], signs: int, *, has_ddp: bool) -> None:
         self._notes = self._sender.notes
         self._note: Callable[[tuple[Any, ...]], object] = self._notes.extend
         self._note_call: Callable[[Call], None] = self._notes.append
@@ -100,7 +107,7 @@ class Observer:
             before_collective=self._before_collective,
             is_asleep=lambda: self._delays.asleep,
             record=lambda call: self._note_call(call),
-            fail=fail,
+            fail=self._fail,
         )
         if has_ddp:
             self.ddp_is_made()
@@ -114,8 +121,8 @@ class Observer:
         self._batches: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()  # by the loader's iterator
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
-        if asked["bottleneck"]:
-            self._set_delays(asked["bottleneck"], first=None if signs else 0)
+        if bottlenecks:
+            self._set_delays(bottlenecks, first=None if signs else 0)
 
     def _sender_is_over(self, error: Exception | None) -> None:
         if error is not None:
@@ -206,7 +213,7 @@ class Observer:
         self._note((BACKWARD_BEGINS, self._now(), loss is not None, loss))
 
     def backward_ends(self) -> None:
-        self._backwards -= 1
+        self._backwards = max(0, self._backwards - 1)  # its begin may have been lost to an exception
         if not self._backwards:
             self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
         if self._delays.are_any:
