@@ -172,11 +172,12 @@ def test_a_training_until_it_is_stopped_ends_well_and_all_ranks_with_the_same_st
         if live.step > 20 and live.injected is None:
             session.controls.inject((delay,), live.launched_ns)
         if live.step > 40:
-            stop()
+            end_once(live.launched_ns)
 
     delay = Bottleneck(at="data", ranks=(0,), sleep_ms=5)
     with session_of(warm, tmp_path, trial("p", None, ranks=(1,), **UNTIL_STOPPED | fields)) as session:
-        stop = once(getattr(session.controls, end))
+        controls = session.controls
+        end_once = once(lambda launched_ns: controls.skip(launched_ns) if end == "skip" else controls.stop())
         heard = follow(session, by_hand)
     assert ends(heard) == ["ok"]
     assert session.results.status == "ok"
