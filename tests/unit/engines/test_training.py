@@ -16,10 +16,12 @@ import pytest
 from ddptui.config.watched import preset_of
 from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.engines.local.foreign import ForeignLaunch, Terms, _start_apart, end_with_parent
+from ddptui.engines.local.relay import Relay
 from ddptui.engines.local.training import CONSOLE_FILE, NotRunning, Training, remember, training_at, training_of
 from ddptui.run.resume import begin_resumption
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.connection import WATCHED
+from ddptui.wire.watching import Watching
 from tests.support.runner import ENOUGH_S, survivors
 
 PRESET = preset_of(("train.py",), name="train", skip=3, steps=None, overrides={})
@@ -116,7 +118,8 @@ def test_nothing_is_left_when_the_keeper_of_a_watched_command_is_killed(tmp_path
         process = _start_apart(
             [sys.executable, "-c", script], {WATCHED: str(console)}, tmp_path / "launch", log, outlives=False
         )
-    launch = ForeignLaunch(process, tmp_path, Terms())
+    relay = Relay(tmp_path / "other", tmp_path, {}, Watching())
+    launch = ForeignLaunch(process, tmp_path, relay, Terms())
     deadline = time.monotonic() + ENOUGH_S
     while not (tmp_path / LAUNCHER_LOG).stat().st_size:
         assert time.monotonic() < deadline
