@@ -3,6 +3,8 @@
 import os
 from contextlib import suppress
 
+from .descriptors import identity
+
 LONGEST = 128  # bytes of the file: three numbers
 
 
@@ -15,6 +17,7 @@ class RunQueue:
         self._file: int | None = None
         with suppress(OSError):  # another system than Linux, or a kernel that does not count it
             self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            self._identity = identity(self._file)
         self._before_ns = self._read_ns()
 
     def taken_ns(self) -> int:
@@ -24,9 +27,9 @@ class RunQueue:
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None:
+        if self._file is not None and identity(self._file) == self._identity:  # else the training has closed it
             os.close(self._file)
-            self._file = None
+        self._file = None
 
     def _read_ns(self) -> int:
         if self._file is None:

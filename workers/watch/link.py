@@ -2,10 +2,11 @@
 the training has closed is left to whatever has its number now."""
 
 import json
-import os
 import socket
 from contextlib import suppress
 from typing import Any
+
+from ..instruments.descriptors import identity
 
 HEAD_BYTES = 5  # a frame's kind, and its length: 4 bytes, the most significant first
 JSON, NUMBERS = b"J", b"N"  # kinds of frames
@@ -19,15 +20,6 @@ class Gone(Exception):
 def framed(kind: bytes, body: bytes) -> bytes:
     """A frame, as it is sent."""
     return kind + len(body).to_bytes(HEAD_BYTES - 1, "big") + body
-
-
-def identity(descriptor: int) -> tuple[int, int] | None:
-    """What a descriptor stands for; None: nothing."""
-    try:
-        status = os.fstat(descriptor)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 class Link:
