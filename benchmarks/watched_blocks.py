@@ -39,6 +39,8 @@ class Blocks:
         self._entrances: Any = phases.listener._entrances  # type: ignore[union-attr]
         self._watch: dict[str, Any] = {}  # what was taken away
         self._console = watching_console()
+        children = psutil.Process(int(self._console)).children()
+        self._relay = str(next(child.pid for child in children if "workers.relay" in child.cmdline()))
         self._began: tuple[float, Counter[str]] = 0.0, Counter()
         self.blocks: list[dict[str, Any]] = []
 
@@ -75,6 +77,7 @@ class Blocks:
         for thread, s in thread_times("self"):
             cpu_s[names.get(thread, "torch's own")] += s
         cpu_s["console"] = sum(s for _, s in thread_times(self._console))
+        cpu_s["relay"] = sum(s for _, s in thread_times(self._relay))
         return cpu_s
 
 

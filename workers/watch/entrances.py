@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .observer import Observer
 
 LOOK_EVERY_S = 1.0  # for another console
+MOST_BLOCKS = 2_000_000  # of memory: with more, to look for modules among all objects would hold up the training
 Note = Callable[[Exception], None]
 
 
@@ -329,7 +330,7 @@ def _enter_ddp(entrances: Entrances) -> None:
 def _enter_modules(entrances: Entrances) -> None:
     """In a loop without torch DDP, the outermost modules that are trained show where forward is. Their classes
     are changed, not the modules: one that holds a function of ours could not be pickled."""
-    if entrances.shows_modules:
+    if entrances.shows_modules or sys.getallocatedblocks() > MOST_BLOCKS:
         return
     entrances.shows_modules = True
     dynamo: Any = sys.modules.get("torch._dynamo")

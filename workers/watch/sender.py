@@ -6,7 +6,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import Event, Thread, get_ident
 from typing import Any
 
 import torch
@@ -103,7 +103,8 @@ class Sender:
         """End the thread, send what is left, and close the connection. last: a message about the end; None: nothing
         more is to be sent."""
         self._closing.set()
-        self._thread.join(LAST_WORDS_S)
+        if get_ident() != self._thread.ident:  # it may itself have failed
+            self._thread.join(LAST_WORDS_S)
         if last is not None and not self._thread.is_alive():
             self._send_last(last)
         self._link.close()

@@ -1,0 +1,100 @@
+"""Notes become the numbers that a relay reads, as far as the device has come."""
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from workers.instruments.clock import Clock
+from workers.instruments.records import Call
+from workers.watch import encoder as module
+from workers.watch.encoder import NoteEncoder
+from workers.watch.notes import CODES, NONE, bits_of, loss_of
+
+
+class Mark:
+    """A moment on a device."""
+
+    def __init__(self, ns: int) -> None:
+        self.event = self.ns = ns
+
+
+class Device(Clock):
+    """Comes to its marks as the test says."""
+
+    at_ns = 0
+
+    def reached(self, mark: Mark) -> bool:
+        return mark.ns <= self.at_ns
+
+    def resolve(self, marks: Sequence[Mark]) -> list[int] | None:
+        return [mark.ns for mark in marks] if all(map(self.reached, marks)) else None
+
+
+class Rank:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.notes: deque[Any] = deque()
+        self.names: dict[int, Any] = {}
+        self._encoder = NoteEncoder(self.notes, clock or Clock(), self.names.__setitem__, on_host=clock is None)
+
+    def encoded(self) -> list[int]:
+        return array("q", self._encoder.encode()).tolist()
+
+
+def call(at: Any, ended: Any = None) -> Call:
+    made = Call("all_reduce", 40, None, (0, 2), False, at, at)
+    if ended is not None:
+        made.issued = made.awaited = at
+        made.ended = ended
+    return made
+
+
+def test_notes_are_numbers_in_their_order_and_names_are_told_once() -> None:
+    rank = Rank()
+    rank.notes.extend((CODES["data_begins"], 5, True, CODES["backward_begins"], 6, True, 0.25))
+    rank.notes.append(call(7, 9))
+    rank.notes.append(call(8, 9))
+    loss = bits_of(0.25)
+    of_call = [CODES["collective"], 7, NONE, 0, 40, NONE, 1, 0, 7, 7, 7, NONE, 9]
+    assert rank.encoded()[:20] == [CODES["data_begins"], 5, 1, CODES["backward_begins"], 6, 1, loss, *of_call]
+    assert rank.names == {0: "all_reduce", 1: (0, 2)}
+    assert rank.encoded() == []
+    assert (loss_of(loss), math.isnan(loss_of(bits_of(math.nan)))) == (0.25, True)
+
+
+def test_a_call_that_goes_on_is_told_and_its_end_once_it_has_ended() -> None:
+    rank, late = Rank(), call(7)
+    rank.notes.append(late)
+    assert rank.encoded() == [CODES["collective"], 7, 0, 0, 40, NONE, 1, 0, 7, NONE, NONE, NONE, NONE]
+    assert rank.encoded() == []
+    late.issued, late.awaited, late.ended, late.background = 8, 9, 10, True
+    assert rank.encoded() == [CODES["collective_ended"], 10, 0, 1, 8, 9, NONE, 10]
+    assert rank.encoded() == []
+
+
+def test_calls_that_never_end_are_held_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_OPEN", 3)
+    rank = Rank()
+    rank.notes.extend(call(number) for number in range(9))
+    rank.encoded()
+    assert len(rank._encoder._open) == 3
+
+
+def test_on_a_device_notes_are_encoded_as_far_as_it_has_come() -> None:
+    device = Device()
+    rank = Rank(device)
+    rank.notes.extend((CODES["data_begins"], Mark(10), True))
+    rank.notes.append(call(Mark(20), Mark(25)))
+    rank.notes.extend((CODES["backward_ends"], Mark(30), CODES["asleep"], 99, False))
+    assert rank.encoded() == []
+    device.at_ns = 21
+    began = [CODES["data_begins"], 10, 1]
+    assert rank.encoded() == [*began, CODES["collective"], 20, 0, 0, 40, NONE, 1, 0, 20, NONE, NONE, NONE, NONE]
+    assert rank._encoder.has_more
+    device.at_ns = 30
+    ended = [CODES["collective_ended"], 25, 0, 0, 20, 20, NONE, 25]
+    assert rank.encoded() == [*ended, CODES["backward_ends"], 30, CODES["asleep"], 99, 0]
+    assert not rank._encoder.has_more
