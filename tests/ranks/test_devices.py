@@ -341,13 +341,16 @@ def test_each_replica_introduces_itself_with_its_own_device(
     said: list[Any] = []
     monkeypatch.setattr("workers.instruments.reporter.Reporter.send", lambda _, words: said.append(words))
     monkeypatch.setattr("workers.replicas.replicas.clock_of", lambda device: f"the clock of {device}")
+    for figure in ("used_bytes", "reserved_bytes"):
+        monkeypatch.setattr(f"workers.instruments.gpu.{figure}", lambda device: device)
     me = rank_of(Trial(launch="dp", world_size=3, threads=1), 0, device)
     first, *others = [make_replica_state(me, rank) for rank in range(3)]
     assert first.reporter is me.reporter
     assert [words.device for words in said] == names
     for monitor, rank in zip(others, (1, 2), strict=True):
         own = device if device.type == "cpu" else torch.device("cuda", rank)
-        assert (monitor.device, monitor.clock, monitor.reporter.meter.device) == (own, f"the clock of {own}", own)
+        assert (monitor.device, monitor.clock) == (own, f"the clock of {own}")
+        assert monitor.reporter.meter.memory() == (own, own)
 
 
 def test_a_hello_has_the_reasons() -> None:

@@ -22,7 +22,6 @@ from workers.replicas.progress import ReplicaProgress
 from workers.replicas.replicas import ReplicaState
 from workers.training.flops import Work
 from workers.training.ready import ready
-from workers.watch.observer import first_ready
 
 GPU = torch.device("cuda", 1)
 
@@ -122,14 +121,6 @@ def test_a_rank_tells_it_all_before_its_first_step(monkeypatch: pytest.MonkeyPat
     assert (message.rank, message.steps, message.parameters, message.start_ns) == (1, 7, 9, 5)
     assert (message.flops, message.precision, message.nccl) == (12.5, "tf32", Nccl("2.28.9", "ProcessGroupNCCL2"))
     assert [gpu.uuid for gpu in message.gpus] == ["uuid-1", "uuid-2"]
-
-
-def test_so_does_one_of_a_training_that_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    group_of(monkeypatch, ProcessGroupNCCL2())
-    message = first_ready(1, GPU)
-    assert (message.rank, message.steps, message.parameters, message.flops) == (1, None, 0, None)
-    assert message.nccl == Nccl("2.28.9", "ProcessGroupNCCL2")
-    assert message.gpus == (OwnGpu("NVIDIA T1", "uuid-1"),)
 
 
 def test_a_replica_has_the_work_of_the_common_model_and_a_gpu_of_its_own() -> None:

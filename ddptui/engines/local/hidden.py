@@ -13,7 +13,7 @@ from ddptui.text.words import printable
 from ddptui.wire.connection import WATCHED
 
 LOOK_EVERY_S = 0.3  # importing torch alone takes longer
-MOST_PART = 0.02  # of this process's time, for looking
+MOST_PART = 0.1  # of this process's time, for looking
 LONGEST_COMMAND = 80  # characters
 IGNORES = {"I": "ignores PYTHONPATH", "E": "ignores PYTHONPATH", "S": "imports no sitecustomize"}  # options of Python
 WITH_VALUE = "cmWX"  # such options; after -c and -m come the program's own
