@@ -173,7 +173,7 @@ class ForeignLaunch(TrainingLaunch):
     def take_notices(self) -> list[str]:
         """Why processes are not watched, as they say themselves, or, at the end, as was seen; each reason once."""
         lines = [f"not watched: {printable(reason)}" for reason in self._notes()]
-        if not self.processes():
+        if not self._processes:
             self._hidden.look()
             lines += filter(None, [self._hidden.reason() if self._process.returncode is not None else ""])
         new = [line for line in dict.fromkeys(lines) if line not in self._said]
