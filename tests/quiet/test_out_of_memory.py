@@ -23,7 +23,8 @@ LIMITS = {  # of a folder of cgroups, the file that says how much memory the mem
     Path("/sys/fs/cgroup"): "memory.max",
 }
 COUNTERS = {Path("/sys/fs/cgroup/memory"): "memory.oom_control", Path("/sys/fs/cgroup"): "memory.events"}
-ENOUGH_BYTES = 1200 * 2**20  # for a console, a process with all imports that forks ranks, and a small rank
+BESIDES_TORCH = 700 * 2**20  # bytes, for a console, what a process that forks ranks has besides, and a small rank
+TELL_PEAK = "import resource, torch, torchvision; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"  # KiB
 GREEDY = "width = 20000\ndepth = 3\n"  # 1.6 GB a layer
 
 
@@ -32,11 +33,13 @@ def little_memory() -> Iterator[Path]:
     """A cgroup; whoever writes its number into cgroup.procs is in it."""
     if os.getuid() != 0:
         pytest.skip("to give a console little memory needs the right to make a cgroup (root)")
+    imported = subprocess.run([sys.executable, "-c", TELL_PEAK], capture_output=True, text=True, check=True)
+    enough = int(imported.stdout) * 1024 + BESIDES_TORCH  # a wheel for GPUs takes several times as much as one without
     for root, limit in LIMITS.items():
         folder = root / f"ddptui-test-{os.getpid()}"
         with suppress(OSError):
             folder.mkdir()
-            (folder / limit).write_text(str(ENOUGH_BYTES))
+            (folder / limit).write_text(str(enough))
             yield folder
             _remove(folder)
             return

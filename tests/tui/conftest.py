@@ -28,6 +28,32 @@ def toasts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def a_pause_lasts_until_no_message_waits() -> Iterator[None]:
+    """Textual's own ends once this process takes little processor time: beside other programs that is at once, when a
+    message has reached only some of the widgets that it goes through."""
+    from textual.pilot import Pilot
+
+    wait = Pilot._wait_for_screen
+
+    async def wait_for_all(pilot: Pilot[Any], timeout: float = 30.0) -> bool:
+        while await wait(pilot, timeout):
+            app = pilot.app
+            if not (
+                app._resize_event
+                or app.screen._layout_required
+                or app.screen._callbacks
+                or any(widget.message_queue_size for widget in (app, *app._registry))
+            ):
+                return True
+            app.screen._on_timer_update()
+        return False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pilot, "_wait_for_screen", wait_for_all)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def style_sheets_are_parsed_once() -> Iterator[None]:
     """Each test has a console of its own, which would parse all of them anew: a tenth of what opening it takes."""
     from textual.css.stylesheet import Stylesheet

@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from torch import Tensor
 
+# Of the thread that sends what a rank has noted.
+SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
+LOOK_EVERY_MS = 50  # how often it checks whether the process has stood still
+STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
+NS_PER_MS = 1_000_000
+
 
 class Accuracy(NamedTuple):
     """From a moment on, times are off by at most error_ns of the host's clock."""

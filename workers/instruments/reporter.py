@@ -20,16 +20,13 @@ from ddptui.wire.limits import MOST_A_STEP, MOST_BYTES_A_FRAME, MOST_OF_AN_ERROR
 from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position, RankMessage, Step
 from ddptui.wire.records import Alive, ConsoleMessage, LastStep, Probe, SetBottleneck, Stop
 
+from .clock import LOOK_EVERY_MS, NS_PER_MS, SEND_EVERY_MS, STOOD_STILL_MS
 from .heartbeat import GpuMemory, GpuMeter, ProcessMeter, heartbeat
 
 if TYPE_CHECKING:
     import torch
 
-SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
 BEAT_EVERY_S = 1.0
-LOOK_EVERY_MS = 50  # how often the thread checks whether the process has stood still
-STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
-NS_PER_MS = 1_000_000
 MOST_QUEUED = 20_000  # messages; beyond that new ones are dropped, and counted
 MOST_A_FRAME = 1_000  # messages
 MOST_FRAMES_UNREAD = 16  # by the console; beyond that messages wait in the queue

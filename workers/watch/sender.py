@@ -11,17 +11,13 @@ from typing import Any
 
 import torch
 
-from ..instruments.clock import Clock
+from ..instruments.clock import LOOK_EVERY_MS, NS_PER_MS, SEND_EVERY_MS, STOOD_STILL_MS, Clock
 from ..instruments.gpu import peak_bytes, peak_reserved_bytes, reserved_bytes, used_bytes
 from .encoder import NoteEncoder
 from .link import JSON, NUMBERS, Gone, Link
 from .notes import CODES
 
-SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
-LOOK_EVERY_MS = 50  # how often the thread checks whether the process has stood still
-STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
 MEMORY_EVERY_S = 1.0  # of a GPU
-NS_PER_MS = 1_000_000
 LAST_WORDS_S = 1.0  # for the device to come to the last notes, and the relay to take them
 
 
