@@ -22,8 +22,10 @@ class Door(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         """Write the text as it may leave."""
-        shown = at_the_door(text, is_terminal=self.isatty())
-        shown = brief(shown) if shown.startswith(ERROR) else shown
+        is_error = text.startswith(ERROR)
+        # click indents the choices that it lists with tabs
+        shown = at_the_door(text.expandtabs(4) if is_error else text, is_terminal=self.isatty())
+        shown = brief(shown) if is_error else shown
         super().write(shown.encode(self._shows, "replace").decode(self._shows))
         return len(text)
 
