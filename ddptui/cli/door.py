@@ -5,7 +5,7 @@ import io
 import sys
 from typing import TextIO
 
-from ddptui.text.door import at_the_door, brief
+from ddptui.text.door import at_the_door, brief, is_dumb
 
 ERROR = "Error: "  # how click begins its line
 
@@ -24,7 +24,7 @@ class Door(io.TextIOWrapper):
         """Write the text as it may leave."""
         is_error = text.startswith(ERROR)
         # click indents the choices that it lists with tabs
-        shown = at_the_door(text.expandtabs(4) if is_error else text, is_terminal=self.isatty())
+        shown = at_the_door(text.expandtabs(4) if is_error else text, is_terminal=self.isatty() and not is_dumb())
         shown = brief(shown) if is_error else shown
         super().write(shown.encode(self._shows, "replace").decode(self._shows))
         return len(text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from ddptui.cli.common import Refusal, interruptible, load_settings, overrides_of, refusing
+from ddptui.cli.common import Refusal, check_terminal, interruptible, load_settings, overrides_of, refusing
 from ddptui.cli.completion import files, run_names
 from ddptui.cli.options import RUNS_OPTION, SET_OPTION
 
@@ -135,6 +135,7 @@ def _open(preset: "Preset", runs: "Path", terms: "Terms", *, headless: bool, as_
     """Watch, on a screen or without one. Returns the exit code."""
     settings = load_settings()
     if not headless:
+        check_terminal()
         from ddptui.tui.start import start
 
         return start(runs, preset, settings=settings, terms=terms)

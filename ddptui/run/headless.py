@@ -27,7 +27,7 @@ from ddptui.run.output import as_table, show
 from ddptui.run.resume import Resumption
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
-from ddptui.text.door import CLEAR_LINE
+from ddptui.text.door import CLEAR_LINE, is_dumb
 from ddptui.text.words import count, printable
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
 
@@ -129,7 +129,7 @@ class Narrator:
     def __init__(self, preset: Preset, output: TextIO | None, outcomes: Outcomes = NO_OUTCOMES) -> None:
         self._preset = preset
         self._output = output
-        self._redraws = output is not None and output.isatty()
+        self._redraws = output is not None and output.isatty() and not is_dumb()
         self._monitor = RunMonitor(outcomes)
         self._live = self._monitor.live
         self._drawn_at = time.monotonic()

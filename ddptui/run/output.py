@@ -11,6 +11,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report import table
 from ddptui.report.run_diff import Comparison, render
+from ddptui.text.door import is_dumb
 
 PIPED_WIDTH = 80  # columns where stdout is no terminal
 STYLE = re.compile(r"\x1b\[[0-9;]*m")  # takes no column
@@ -57,4 +58,4 @@ def width() -> int:
 
 def _takes_color() -> bool:
     """Whether stdout is a terminal that shows color, unless NO_COLOR forbids it (no-color.org)."""
-    return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return _is_terminal() and not os.environ.get("NO_COLOR") and not is_dumb()

@@ -148,12 +148,13 @@ def test_runs_cannot_be_kept_in_a_file(tmp_path: Path) -> None:
     assert_refused(result, f"{tmp_path / 'file'}: cannot keep runs here: ")
 
 
-def on_a_terminal(*words: str, keys: bool = True) -> subprocess.CompletedProcess[str]:
+def on_a_terminal(*words: str, keys: bool = True, term: str = "xterm") -> subprocess.CompletedProcess[str]:
     """With a stdout that is one; and a stdin, if it has keys."""
     master, terminal = pty.openpty()
     try:
         return subprocess.run(
             [sys.executable, "-m", "ddptui", *words],
+            env={**os.environ, "TERM": term},
             stdin=terminal if keys else subprocess.DEVNULL,
             stdout=terminal,
             stderr=subprocess.PIPE,
@@ -187,6 +188,25 @@ def test_the_console_does_not_open_for_bad_input(words: tuple[str, ...], keys: b
     assert done.returncode == 2
     assert why in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("run", "quickstart"), ("watch", "--", "touch", "started")])
+@pytest.mark.parametrize(("keys", "term"), [(True, "dumb"), (True, "unknown"), (False, "xterm")])
+def test_the_console_does_not_open_where_no_screen_can_be_shown(
+    words: tuple[str, ...], keys: bool, term: str, tmp_path: Path
+) -> None:
+    done = on_a_terminal(*words, keys=keys, term=term)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith("Error: the console wants a terminal ")
+    assert line.endswith("; without one, run headless: --no-ui")
+    assert keys == (f"TERM={term} is not" in line)
+    assert not (tmp_path / "started").exists()
+
+
+def test_into_a_pipe_no_console_opens_and_what_runs_headless_is_said() -> None:
+    for typed in ((), ("--theme", "nord")):
+        assert_refused(ddptui(*typed), "and stdout is none; `ddptui run NAME --no-ui` runs a preset without it")
 
 
 # Listing presets

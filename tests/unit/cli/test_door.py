@@ -197,7 +197,7 @@ def test_what_a_refusal_quotes_is_cut(words: tuple[str, ...], tmp_path: Path) ->
     assert max(map(len, output.decode().splitlines())) < 1_000
 
 
-@pytest.mark.parametrize("words", [("completion",), ("manifest",)])
+@pytest.mark.parametrize("words", [("completion",), ("manifest", "x")])
 def test_the_choices_that_click_lists_are_indented(words: tuple[str, ...], tmp_path: Path) -> None:
     code, output = printed(tmp_path, *words)
     assert code == 2
