@@ -14,8 +14,8 @@ def preset_of(
     """The preset. name: of the trial; None: that of the script. skip: steps of the warm-up. steps: that are watched
     after it; None: all. Raises TrialError."""
     called = name or name_of(command)
-    text = as_text(command)
-    trial = {"name": called, "command": [*text], "warmup_steps": skip}
+    text = [*map(as_text, command)]
+    trial = {"name": called, "command": text, "warmup_steps": skip}
     trial |= {} if steps is None else {"steps": skip + steps}
     return parse(called, {"kind": "command", "title": shell_line(text), "trial": [trial]}, overrides)
 

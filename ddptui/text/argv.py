@@ -1,7 +1,7 @@
-"""A command's arguments as text that every file can hold. An argument is bytes, which need not be UTF-8.
+"""Arguments of a command, and paths, as text that every file can hold. They are bytes, which need not be UTF-8.
 
 Python reads such a byte as a lone surrogate, which neither TOML nor JSON can hold. Kept as text it is a character of a
-plane for private use. A genuine one of these is kept byte by byte, so that no two arguments become the same text.
+plane for private use. A genuine one of these is kept byte by byte, so that no two become the same text.
 """
 
 import re
@@ -13,18 +13,18 @@ BYTES = re.compile(f"[{chr(KEPT + 0x80)}-{chr(KEPT + 0xFF)}]")
 SURROGATES_AND_KEPT = re.compile(f"[\udc80-\udcff]|{BYTES.pattern}")
 
 
-def as_text(arguments: Iterable[str]) -> tuple[str, ...]:
-    """Arguments, as sys.argv has them, as text."""
-    return tuple(SURROGATES_AND_KEPT.sub(_kept, argument) for argument in arguments)
+def as_text(argument: str) -> str:
+    """An argument, as sys.argv has it, as text."""
+    return SURROGATES_AND_KEPT.sub(_kept, argument)
 
 
-def as_arguments(text: Iterable[str]) -> list[str]:
-    """The arguments that were kept as this text; with them, a process gets the same bytes."""
-    return [BYTES.sub(lambda found: chr(0xDC00 + (ord(found[0]) & 0xFF)), argument) for argument in text]
+def as_argument(text: str) -> str:
+    """The argument that was kept as this text; with it, a process gets the same bytes."""
+    return BYTES.sub(lambda found: chr(0xDC00 + (ord(found[0]) & 0xFF)), text)
 
 
 def shell_line(text: Iterable[str]) -> str:
-    r"""The command that was kept as this text, for a shell: a byte that is no UTF-8 is spelled out, as in $'\xff'."""
+    r"""A command whose arguments were kept as text, for a shell: a byte that is no UTF-8 is spelled out, as in $'\xff'."""
     return " ".join(map(_quoted, text))
 
 

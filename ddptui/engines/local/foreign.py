@@ -30,7 +30,7 @@ from ddptui.engines.local.training import (
 )
 from ddptui.engines.local.warm import StartedKeeper, end_with_keeper, start_keeper
 from ddptui.host.keeper import PR_SET_PDEATHSIG, prctl
-from ddptui.text.argv import as_arguments
+from ddptui.text.argv import as_argument
 from ddptui.text.words import printable
 from ddptui.wire.connection import NOTES, WATCHED
 from ddptui.wire.watching import Watching
@@ -70,7 +70,10 @@ class Terms:
             return AttachedLaunch(self.running, folder, relay, self)
         console = folder / CONSOLE_FILE
         relay = Relay(console, hub.folder, way, watching)
-        command, environment = as_arguments(trial.command), variables({**os.environ, **own_variables(trial)}, console)
+        command, environment = (
+            [*map(as_argument, trial.command)],
+            variables({**os.environ, **own_variables(trial)}, console),
+        )
         with refusing_launch(command, relay):
             if self.in_terminal:
                 preexec = None if self.outlives else partial(end_with_parent, os.getpid())

@@ -29,11 +29,11 @@ def test_bytes_that_are_no_utf8_reach_the_command(tmp_path: Path) -> None:
     command = [sys.executable, str(script), *map(os.fsdecode, BYTES)]
     plain = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
 
-    runs = tmp_path / "runs"
+    runs = script.with_name(os.fsdecode(b"r\xfdns"))
     done = watched(runs, "--", *command)
     assert (done.returncode, done.stdout) == (0, plain.stdout), done.stderr
     [run] = runs.iterdir()
-    kept = [*as_text(command)]
+    kept = [*map(as_text, command)]
     assert tomllib.loads((run / "preset.toml").read_text(encoding="utf-8"))["trial"][0]["command"] == kept
     [trial] = json.loads((run / "results.json").read_text(encoding="utf-8"))["trials"]
     assert (trial["status"], trial["command"]) == ("ok", kept)
