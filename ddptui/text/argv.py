@@ -24,7 +24,7 @@ def as_argument(text: str) -> str:
 
 
 def shell_line(text: Iterable[str]) -> str:
-    r"""A command whose arguments were kept as text, for a shell: a byte that is no UTF-8 is spelled out, as in $'\xff'."""
+    r"""A command that was kept as text, for a shell: a byte that is no UTF-8 is spelled out, as in $'\xff'."""
     return " ".join(map(_quoted, text))
 
 

@@ -110,8 +110,10 @@ class TrainingLaunch(Launch):
         self.folder = folder
         self._relay = relay
         self._processes: dict[int, psutil.Process] = {}
+        self.has_ranks = False  # whether one has connected
 
     def add_rank(self, hello: Hello) -> None:
+        self.has_ranks = True
         with suppress(psutil.NoSuchProcess):
             self._processes[hello.pid] = psutil.Process(hello.pid)
 
