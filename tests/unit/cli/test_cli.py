@@ -5,9 +5,11 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import requires
 from pathlib import Path
 from typing import get_args
 
@@ -15,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddptui import __version__
-from ddptui.cli import inspect, machine, main, options
+from ddptui.cli import NEEDED, inspect, machine, main, options
 from ddptui.config.engine import EngineName
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
@@ -207,6 +209,22 @@ def test_the_console_does_not_open_where_no_screen_can_be_shown(
 def test_into_a_pipe_no_console_opens_and_what_runs_headless_is_said() -> None:
     for typed in ((), ("--theme", "nord")):
         assert_refused(ddptui(*typed), "and stdout is none; `ddptui run NAME --no-ui` runs a preset without it")
+
+
+@pytest.mark.parametrize("words", [("run", "quickstart", "--no-ui"), ("watch", "--no-ui", "--", "touch", "started")])
+def test_what_ddptui_lacks_is_said_before_anything_is_made(words: tuple[str, ...], tmp_path: Path) -> None:
+    lacking = "import sys; sys.modules['msgspec'] = sys.modules['zmq'] = None; from ddptui.cli import start; start()"
+    command = [sys.executable, "-c", lacking, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    [line] = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "lacks msgspec, pyzmq: `" in line
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_all_that_ddptui_depends_on_is_looked_for() -> None:
+    packages = {re.split(r"[<>=]", wanted)[0] for wanted in requires("ddptui") or [] if "extra ==" not in wanted}
+    assert packages - {"torch", "torchvision", "click"} == {*NEEDED.values()}  # click prints the line
 
 
 # Listing presets
