@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from ddptui.engines.local.warm import WarmParent
-from ddptui.text.door import is_dumb
+from ddptui.host.terminal import is_dumb
 from tests.support.descendants import descendants
 
 GRACE_S = 10  # for processes that are on their way out

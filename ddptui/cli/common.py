@@ -107,7 +107,7 @@ def load_preset(request: PresetRequest, *, to_be_started: bool = True) -> "Prese
 
 def check_terminal() -> None:
     """Raises Refusal if the console's screens cannot be drawn on this terminal, or no key can reach them."""
-    from ddptui.text.door import is_dumb
+    from ddptui.host.terminal import is_dumb
 
     if not sys.stdin.isatty():
         raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")

@@ -5,7 +5,8 @@ import io
 import sys
 from typing import TextIO
 
-from ddptui.text.door import at_the_door, brief, is_dumb
+from ddptui.host.terminal import is_dumb
+from ddptui.text.door import at_the_door, brief
 
 ERROR = "Error: "  # how click begins its line
 

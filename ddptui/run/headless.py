@@ -18,6 +18,7 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.host.load import LoadMeter, descendants
 from ddptui.host.machine import describe
+from ddptui.host.terminal import is_dumb
 from ddptui.live import headline
 from ddptui.live.headline import refusal
 from ddptui.live.monitor import RunMonitor
@@ -27,7 +28,7 @@ from ddptui.run.output import as_table, show
 from ddptui.run.resume import Resumption
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
-from ddptui.text.door import CLEAR_LINE, is_dumb
+from ddptui.text.door import CLEAR_LINE
 from ddptui.text.words import count, printable
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.host.terminal import is_dumb
 from ddptui.report import table
 from ddptui.report.run_diff import Comparison, render
-from ddptui.text.door import is_dumb
 
 PIPED_WIDTH = 80  # columns where stdout is no terminal
 STYLE = re.compile(r"\x1b\[[0-9;]*m")  # takes no column

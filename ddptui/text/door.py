@@ -1,23 +1,16 @@
 """Text at the door: what leaves for a terminal or a pipe. Only ddptui's own sequences may steer a terminal."""
 
-import os
 import re
 
 # ddptui asks for a sequence by a mark: a lone high surrogate. No file, file name or argument can hold one (UTF-8, TOML
 # and JSON refuse it, and Python decodes stray bytes as low ones), so text from outside cannot ask.
 CLEAR_LINE = "\ud800"  # to the first column, erase the line
 FIRST_STYLE, LAST_STYLE = 0xD900, 0xD96B
-DUMB = ("dumb", "unknown")  # terminals in TERM that take lines of text only, such as a shell in Emacs
 
 
 def style(number: int) -> str:
     """The mark of an ANSI style: 1 is bold, 31 is red, 0 ends all."""
     return chr(FIRST_STYLE + number)
-
-
-def is_dumb() -> bool:
-    """Whether the terminal takes lines of text only: no sequence, and no screen."""
-    return os.environ.get("TERM") in DUMB
 
 
 def at_the_door(text: str, *, is_terminal: bool) -> str:
