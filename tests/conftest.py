@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from ddptui.engines.local.warm import WarmParent
+from ddptui.host.terminal import is_dumb
 from tests.support.descendants import descendants
 
 GRACE_S = 10  # for processes that are on their way out
@@ -22,6 +23,9 @@ TORCHS_OWN = ("torch/_inductor/compile_worker",)  # in torch 2.8, which keeps th
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 os.environ.setdefault("TEXTUAL_FPS", "60")  # Textual's own; else the console would set it in the midst of a test
+
+if is_dumb():  # as in an editor's shell: the terminals that tests open are others
+    os.environ["TERM"] = "xterm"
 
 # A suite in the background, or under nohup, ignores these, and so would every console that a test signals.
 for number in (signal.SIGINT, signal.SIGHUP):

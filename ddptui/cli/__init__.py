@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -28,6 +29,19 @@ from ddptui.text.words import did_you_mean
 
 # color: else click would drop sequences, where the door spells them out
 SETTINGS = {"help_option_names": ["-h", "--help"], "color": True}
+NEEDED = {  # by module, the packages without which no command works; torch is looked for where it is needed
+    "jinja2": "jinja2",
+    "markdown_it": "markdown-it-py",
+    "msgspec": "msgspec",
+    "platformdirs": "platformdirs",
+    "psutil": "psutil",
+    "pynvml": "nvidia-ml-py",
+    "rich": "rich",
+    "textual": "textual",
+    "tomli_w": "tomli-w",
+    "tomlkit": "tomlkit",
+    "zmq": "pyzmq",
+}
 GROUPS = {  # as `ddptui --help` lists them
     "Every day": (run, watch, runs, show, compare),
     "Presets": (presets, init, columns),
@@ -46,6 +60,11 @@ def start() -> None:
     if instruction := os.environ.get(VARIABLE):
         sys.exit(complete(main, instruction))
     door.install()
+    if missing := [package for module, package in NEEDED.items() if find_spec(module) is None]:
+        # before anything is made: some are imported only once a run has its folder
+        lacks = f"ddptui's environment, {sys.prefix}, lacks {', '.join(missing)}"
+        Refusal(f"{lacks}: `{sys.executable} -m pip install {' '.join(missing)}`").show()
+        sys.exit(USAGE_ERROR)
     try:
         main()
     except OSError as error:

@@ -1,7 +1,9 @@
 """What several commands share: the request for a preset, refusals, and work that an interrupt may end."""
 
 import errno
+import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -101,6 +103,17 @@ def load_preset(request: PresetRequest, *, to_be_started: bool = True) -> "Prese
         raise Refusal(f"--set {error}") from None
     except PresetError as error:
         raise Refusal(str(error)) from None
+
+
+def check_terminal() -> None:
+    """Raises Refusal if the console's screens cannot be drawn on this terminal, or no key can reach them."""
+    from ddptui.host.terminal import is_dumb
+
+    if not sys.stdin.isatty():
+        raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")
+    if is_dumb():
+        terminal = f"a terminal that can show screens, which TERM={os.environ['TERM']} is not"
+        raise Refusal(f"the console wants {terminal}; without one, run headless: --no-ui")
 
 
 def handle(number: signal.Signals, handler: Callable[..., object]) -> None:

@@ -5,6 +5,7 @@ import io
 import sys
 from typing import TextIO
 
+from ddptui.host.terminal import is_dumb
 from ddptui.text.door import at_the_door, brief
 
 ERROR = "Error: "  # how click begins its line
@@ -22,8 +23,10 @@ class Door(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         """Write the text as it may leave."""
-        shown = at_the_door(text, is_terminal=self.isatty())
-        shown = brief(shown) if shown.startswith(ERROR) else shown
+        is_error = text.startswith(ERROR)
+        # click indents the choices that it lists with tabs
+        shown = at_the_door(text.expandtabs(4) if is_error else text, is_terminal=self.isatty() and not is_dumb())
+        shown = brief(shown) if is_error else shown
         super().write(shown.encode(self._shows, "replace").decode(self._shows))
         return len(text)
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ddptui.cli.common import PresetRequest, Refusal, interruptible, load_preset, load_settings, refusing
+from ddptui.cli.common import (
+    PresetRequest,
+    Refusal,
+    check_terminal,
+    interruptible,
+    load_preset,
+    load_settings,
+    refusing,
+)
 from ddptui.cli.completion import presets_and_files
 from ddptui.cli.options import InSections, RunOptions, run_options, taken
 
@@ -16,6 +24,10 @@ if TYPE_CHECKING:
     from ddptui.run.resume import Resumption
 
 WHICH = "which preset? `ddptui presets` lists them; then `ddptui run NAME`"
+NO_SCREEN = (
+    "the console wants a terminal to show its screens on, and stdout is none; `ddptui run NAME --no-ui` runs a preset "
+    "without it, `ddptui presets` lists them"
+)
 
 
 @click.command(cls=InSections)
@@ -44,10 +56,10 @@ def begin(preset: str | None, resume: str | None, typed: RunOptions) -> int:
     settings = load_settings()
     if not typed.asks_for_headless and sys.stdout.isatty():
         return open_console(request, resume, typed, settings)
+    if not resume and request.name is None:
+        raise Refusal(WHICH if typed.asks_for_headless else NO_SCREEN)
     if typed.theme or typed.refresh:
         raise Refusal("--theme and --refresh are for the console's screens: leave them out when running headless")
-    if not resume and request.name is None:
-        raise Refusal(WHICH)
     return run_headless(request, resume, typed, settings)
 
 
@@ -78,8 +90,7 @@ def open_console(request: PresetRequest, resume: str | None, typed: RunOptions, 
     from ddptui.host.folders import user_config
     from ddptui.store.runs import RunError, runs_folder
 
-    if not sys.stdin.isatty():
-        raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")
+    check_terminal()
     if typed.theme is not None and typed.theme not in THEMES:
         raise Refusal(f"--theme {typed.theme}: not one of {', '.join(THEMES)}")
     if request.name is None and (request.assignments or request.repeats or request.engine):

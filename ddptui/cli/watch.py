@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from ddptui.cli.common import Refusal, interruptible, load_settings, overrides_of, refusing
+from ddptui.cli.common import Refusal, check_terminal, interruptible, load_settings, overrides_of, refusing
 from ddptui.cli.completion import files, run_names
 from ddptui.cli.options import RUNS_OPTION, SET_OPTION
 
@@ -120,13 +120,14 @@ def attach(
     from ddptui.engines.local.foreign import Terms
     from ddptui.engines.local.training import NotRunning, training_of
     from ddptui.store.runs import RunError, find_run, runs_folder
+    from ddptui.text.argv import as_argument
 
     folder = runs_folder(runs or obj.get("runs"))
     with refusing(NotRunning, RunError):
         run = find_run(folder, name)
         terms = Terms(outlives=True, running=training_of(run), every=every)
     before = run.preset().trials[0]
-    preset = preset_of(before.command, name=before.name, skip=skip, steps=steps, overrides={})
+    preset = preset_of(tuple(map(as_argument, before.command)), name=before.name, skip=skip, steps=steps, overrides={})
     headless = no_ui or as_json or not sys.stdout.isatty()
     sys.exit(_open(preset, folder, terms, headless=headless, as_json=as_json))
 
@@ -135,6 +136,7 @@ def _open(preset: "Preset", runs: "Path", terms: "Terms", *, headless: bool, as_
     """Watch, on a screen or without one. Returns the exit code."""
     settings = load_settings()
     if not headless:
+        check_terminal()
         from ddptui.tui.start import start
 
         return start(runs, preset, settings=settings, terms=terms)

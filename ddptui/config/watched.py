@@ -1,11 +1,11 @@
 """A command that is typed after `ddptui watch`, as a preset of one trial. Pure."""
 
-import shlex
 from itertools import pairwise
 from typing import Any
 
 from ddptui.config.parser import MOST_IN_NAME, NOT_IN_NAME, parse
 from ddptui.config.preset import Preset
+from ddptui.text.argv import as_text, shell_line
 
 
 def preset_of(
@@ -14,9 +14,10 @@ def preset_of(
     """The preset. name: of the trial; None: that of the script. skip: steps of the warm-up. steps: that are watched
     after it; None: all. Raises TrialError."""
     called = name or name_of(command)
-    trial = {"name": called, "command": [*command], "warmup_steps": skip}
+    text = [*map(as_text, command)]
+    trial = {"name": called, "command": text, "warmup_steps": skip}
     trial |= {} if steps is None else {"steps": skip + steps}
-    return parse(called, {"kind": "command", "title": shlex.join(command), "trial": [trial]}, overrides)
+    return parse(called, {"kind": "command", "title": shell_line(text), "trial": [trial]}, overrides)
 
 
 def name_of(command: tuple[str, ...]) -> str:

@@ -1,6 +1,5 @@
 """How a run was made: its preset, the commands of its trials, and the environment. All pages of runs end with it."""
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from ddptui.page.tables import table_view
 from ddptui.report.preset_columns import facts
 from ddptui.report.sentences import what_became
 from ddptui.store.presets import as_toml
+from ddptui.text.argv import shell_line
 from ddptui.text.tables import Filled
 from ddptui.text.units import digits, size
 from ddptui.text.words import count
@@ -55,7 +55,7 @@ def how_it_was_made(preset: Preset, results: Results) -> dict[str, object]:
         "preset": preset.name,
         "toml": as_toml(preset),
         "fields": table_view("The trials as they are configured", fields, once=[field.key for field in fields[1:]]),
-        "commands": [Command(trial.name, shlex.join(trial.command) or what_became(trial)) for trial in results.trials],
+        "commands": [Command(trial.name, shell_line(trial.command) or what_became(trial)) for trial in results.trials],
         "environment": [*_flat(results.environment)],
     }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from ddptui.analysis.cautions import Caution
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
@@ -16,6 +17,7 @@ from ddptui.projection.measured import MeasuredTrial, cautions_of, measured_tria
 from ddptui.projection.model import Measurements, Model, Network, ProjectionRequest
 from ddptui.projection.slowest_rank import rank_spread
 from ddptui.run import output
+from ddptui.store.overview import UNDER_WAY
 from ddptui.store.runs import Run, RunError, find_run
 from ddptui.text.units import US_IN_S
 from ddptui.text.words import did_you_mean
@@ -47,6 +49,7 @@ class ProjectionInputs(NamedTuple):
     network: Network
     costs: CallCosts  # of the network, from the launches as measured
     predicted: Mapping[Trial, Sequence[LaunchLog]]  # measured trials that it predicts, with their completed launches
+    repeats: int  # that the preset asks for
     request: ProjectionRequest
     options: ProjectOptions
 
@@ -83,7 +86,9 @@ def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
         related = recorded.predicted_trials(trial, preset.trials, strong=request.strong)
         predicted = {other: recorded.completed_launches(run, preset, other) for other in related}
         costs = network.costs_of(measured.launches)
-        return _projection(ProjectionInputs(run, trial, measured, network, costs, predicted, request, options))
+        return _projection(
+            ProjectionInputs(run, trial, measured, network, costs, predicted, preset.repeats, request, options)
+        )
     except RunError as error:
         raise ProjectionError(str(error)) from None
 
@@ -123,7 +128,10 @@ def _projection(inputs: ProjectionInputs) -> Projection:
         cores=options.cores,
         network=_network_used(inputs.costs),
         points=points,
-        said=sentences.findings(points, strategy, measured.ranks, other_network=not inputs.network.is_measured),
+        said=[
+            *_reservations(inputs),
+            *sentences.findings(points, strategy, measured.ranks, other_network=not inputs.network.is_measured),
+        ],
         notes=[
             *sentences.rough_notes(points, inputs.costs),
             *sentences.notes(context),
@@ -132,6 +140,13 @@ def _projection(inputs: ProjectionInputs) -> Projection:
             *sentences.caution_notes({trial.name: cautions_of(logs) for trial, logs in inputs.predicted.items()}),
         ],
     )
+
+
+def _reservations(inputs: ProjectionInputs) -> list[str]:
+    launches = inputs.predicted[inputs.trial]
+    disturbed = sum(Caution.OTHER_LOAD in cautions_of([log]) for log in launches)
+    status = UNDER_WAY if inputs.run.is_held() else inputs.run.status()
+    return sentences.reservations(inputs.trial.name, len(launches), inputs.repeats, disturbed=disturbed, status=status)
 
 
 def check(options: ProjectOptions) -> None:

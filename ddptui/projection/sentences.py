@@ -9,6 +9,7 @@ from ddptui.projection import Point, Scaling
 from ddptui.projection.costs import CallCosts
 from ddptui.projection.model import FEWEST_STEPS, Extrapolation
 from ddptui.projection.slowest_rank import RankSpread
+from ddptui.store.overview import UNDER_WAY
 from ddptui.text.units import MS_PER_S, bandwidth, digits, duration
 from ddptui.text.words import count
 
@@ -53,6 +54,21 @@ def findings(points: Sequence[Point], strategy: str, measured_ranks: int, *, oth
         predicted_and_measured(others, strategy, measured_ranks, other_network),
     ]
     return [sentence for sentence in sentences if sentence]
+
+
+def reservations(trial: str, launches: int, repeats: int, *, disturbed: int, status: str) -> list[str]:
+    """What to know before the figures: that they rest on less than the run was to measure, or on disturbed launches.
+    launches: of the trial, that are used; disturbed: so many of them, by other programs. status: of the run."""
+    rests = f"the projection rests on {launches} of {count(repeats, 'repeat')} of {trial}"
+    sentences = []
+    if status in ("interrupted", UNDER_WAY):
+        sentences.append(f"the run {'is' if status == UNDER_WAY else 'was'} {status}: {rests}")
+    elif launches < repeats:
+        sentences.append(f"{rests}: the others did not end well, or were changed by hand")
+    if disturbed:
+        which = f"{disturbed} of the {count(launches, 'repeat')} that they rest on"
+        sentences.append(f"do not rely on these figures: other programs disturbed {which}")
+    return sentences
 
 
 def what_costs_more(points: Sequence[Point]) -> str | None:

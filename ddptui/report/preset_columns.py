@@ -1,6 +1,5 @@
 """The trials of a preset side by side, before a run: what sets them apart first, then what they share."""
 
-import shlex
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ from ddptui.config.fields import FIELDS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
+from ddptui.text.argv import shell_line
 from ddptui.text.units import NOTHING, size
 from ddptui.text.words import count
 
@@ -96,7 +96,7 @@ OF_TRAINING: dict[str, Callable[[Trial], str]] = {
     "length": length,
 }
 OF_COMMAND: dict[str, Callable[[Trial], str]] = {
-    "command": lambda trial: shlex.join(trial.command),
+    "command": lambda trial: shell_line(trial.command),
     "env": lambda trial: " ".join(trial.env) or NOTHING,
     "bottleneck": lambda trial: describe_bottleneck(trial.bottleneck),
 }

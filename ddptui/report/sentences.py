@@ -26,7 +26,7 @@ from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import ranks, remedies
 from ddptui.text.units import MS, S, in_one_unit, seconds, time_range
-from ddptui.text.words import count, listed
+from ddptui.text.words import count, in_a_row, listed
 from ddptui.wire.phases import PARTS
 
 BETWEEN_STEPS = PARTS[BETWEEN]  # stands by itself in a sentence, where a phase has "in" before it
@@ -66,7 +66,7 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) ->
         has_late_rank = summary.culprit is not None or without_core is not None
         sentences.append(_idle(wait, transfer, summary.verdict, has_late_rank=has_late_rank))
         sentences.append(_remedy(repeats, summary, wait + transfer, trial, without_core))
-    return ". ".join(filter(None, sentences))
+    return in_a_row(sentences, ".")
 
 
 def _remedy(
@@ -77,8 +77,8 @@ def _remedy(
     if Caution.TOO_FEW_STEPS in summary.warnings or _slept(repeats):
         return ""
     if culprit := summary.culprit:
-        also = f". {remedies.OWN_CORE}" if without_core == culprit.rank else ""
-        return remedies.of_culprit(culprit) + also
+        also = remedies.OWN_CORE if without_core == culprit.rank else ""
+        return in_a_row([remedies.of_culprit(culprit), also], ".")
     if without_core is not None:
         return remedies.OWN_CORE
     return remedies.of_idling(summary.verdict, idle, trial)

@@ -14,6 +14,7 @@ from ddptui.engines.slurm import script
 from ddptui.host.machine import available_cores
 from ddptui.report.preset_columns import tried
 from ddptui.store.presets import describe_size
+from ddptui.text.argv import shell_line
 from ddptui.text.words import count
 
 EXAMPLE_PORT = 15_432  # for the commands to type; the console chooses free ports
@@ -44,7 +45,7 @@ def one(preset: Preset, typed: str | None = None) -> str:
 def _how_to_start(trial: Trial, engine: EngineOptions) -> list[str]:
     """The lines that start a trial by hand: on this host, on each node, or as a job."""
     if trial.launch == COMMAND:
-        return [*(f"  {shlex.quote(variable)} \\" for variable in trial.env), f"  {shlex.join(trial.command)}"]
+        return [*(f"  {shlex.quote(variable)} \\" for variable in trial.env), f"  {shell_line(trial.command)}"]
     match engine.name:
         case "slurm":
             return [f"  {line}".rstrip() for line in script.example(trial, engine).splitlines()]

@@ -18,6 +18,7 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.host.load import LoadMeter, descendants
 from ddptui.host.machine import describe
+from ddptui.host.terminal import is_dumb
 from ddptui.live import headline
 from ddptui.live.headline import refusal
 from ddptui.live.monitor import RunMonitor
@@ -129,7 +130,7 @@ class Narrator:
     def __init__(self, preset: Preset, output: TextIO | None, outcomes: Outcomes = NO_OUTCOMES) -> None:
         self._preset = preset
         self._output = output
-        self._redraws = output is not None and output.isatty()
+        self._redraws = output is not None and output.isatty() and not is_dumb()
         self._monitor = RunMonitor(outcomes)
         self._live = self._monitor.live
         self._drawn_at = time.monotonic()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.host.terminal import is_dumb
 from ddptui.report import table
 from ddptui.report.run_diff import Comparison, render
 
@@ -57,4 +58,4 @@ def width() -> int:
 
 def _takes_color() -> bool:
     """Whether stdout is a terminal that shows color, unless NO_COLOR forbids it (no-color.org)."""
-    return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return _is_terminal() and not os.environ.get("NO_COLOR") and not is_dumb()

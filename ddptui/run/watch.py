@@ -77,7 +77,9 @@ def _follow(
         say(table.as_json(results.results, preset))
     elif any(trial.repeats for trial in results.results.trials):
         say(f"\n{table.text(results.results, preset, width(), usual=usual)}")
-    tell(f"kept in {run.folder}")
+    if terms.saw_nothing:
+        run.remove()
+    tell("nothing was watched, so no run is kept" if terms.saw_nothing else f"kept in {run.folder}")
     return results.results
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from ddptui.analysis.nccl_log import nccl_log
 from ddptui.host.files import open_plain
+from ddptui.text.argv import shell_line
 from ddptui.text.words import count, printable
 from ddptui.wire.connection import flight_record
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
@@ -96,7 +97,7 @@ class RepeatJournal:
     def write_command(self, command: list[str], environment: dict[str, str]) -> None:
         """Write the command as a user can type it to repeat the launch without a console. Raises RunLost."""
         variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
-        line = " ".join([*variables, shlex.join(command)]) + "\n"
+        line = " ".join([*variables, shell_line(command)]) + "\n"
         with raising_run_lost(self.folder):
             (self.folder / "command.txt").write_text(line, encoding="utf-8")
 

@@ -17,7 +17,7 @@ from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
 from ddptui.store.toml_file import TomlFileError, read_table
 from ddptui.text.door import brief
-from ddptui.text.words import count, did_you_mean, remedy_of
+from ddptui.text.words import count, did_you_mean, in_a_row, remedy_of
 
 
 def write_new(path: Path, text: str) -> None:
@@ -126,8 +126,8 @@ def find(name_or_file: str) -> Path:
         return path
     known = preset_paths()
     if name_or_file not in known:
-        hints = [did_you_mean(name_or_file, known), "`ddptui presets` lists them"]
-        raise PresetError("; ".join([f"no preset {name_or_file!r}", *filter(None, hints)]))
+        hint = did_you_mean(name_or_file, known)
+        raise PresetError(in_a_row([f"no preset {name_or_file!r}", hint, "`ddptui presets` lists them"], ";"))
     return known[name_or_file]
 
 

@@ -89,6 +89,10 @@ class Run:
         except OSError:
             return False
 
+    def remove(self) -> None:
+        """Delete the folder of a run in which nothing was seen."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def is_there(self) -> bool:
         """Whether the folder is still where it was."""
         return self.folder.is_dir()

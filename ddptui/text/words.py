@@ -28,8 +28,18 @@ def paragraph(text: str, width: int) -> list[str]:
 
 def sentence(words: str) -> str:
     """The words with a capital and a full stop, unless they end with a mark of their own."""
-    capital = words[:1].upper() + words[1:]
-    return capital if capital.endswith((".", "?", "!")) else f"{capital}."
+    return _marked(words[:1].upper() + words[1:], ".")
+
+
+def in_a_row(parts: Iterable[str], mark: str) -> str:
+    """Sentences or clauses in one line: this mark is between two, unless the first ends with a mark of its own. Empty
+    ones are left out."""
+    *before, last = [part for part in parts if part] or [""]
+    return " ".join([*(_marked(part, mark) for part in before), last])
+
+
+def _marked(words: str, mark: str) -> str:
+    return words if words.endswith((".", "?", "!")) else words + mark
 
 
 def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -94,6 +95,7 @@ class Console(App[int]):
         Binding("f1", "help", "Help", show=False),
         bound("quit", "leave", "Quit", show=False),  # some terminals keep ctrl+q for themselves, VS Code's for one
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
+        Binding("ctrl+z", "stay", "Suspend", show=False),
         # Before the screens' own escape, and disabled while nothing is checked.
         Binding("escape", "cancel_check", "Cancel the check", show=False, priority=True),
     ]
@@ -180,11 +182,11 @@ class Console(App[int]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's entries: the console's own, and in place of Textual's those that do what keys do here."""
-        from ddptui.tui.commands import lab_commands
+        from ddptui.tui.commands import keep_picture, lab_commands
 
         yield from lab_commands(self, screen)
         yield SystemCommand("Theme", "Choose other colors", self.action_change_theme)
-        yield SystemCommand("Screenshot", "Keep a picture of this screen (SVG)", self.deliver_screenshot)
+        yield SystemCommand("Screenshot", "Keep a picture of this screen (SVG)", partial(keep_picture, self, screen))
         yield SystemCommand("Help", "What the keys do", self.action_help)
         yield SystemCommand("Quit", "Asks first while a run is under way", self.action_leave)
 
@@ -311,6 +313,11 @@ class Console(App[int]):
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen))
+
+    def action_stay(self) -> None:
+        """Say why the console is not suspended, as a shell's other programs are."""
+        why = "It would neither read from ranks nor end them. Open another terminal."
+        self.notify(why, title="The console cannot be suspended", severity="warning", markup=False)
 
     @work  # only a worker can wait for a dialog
     async def action_leave(self) -> None:

@@ -1,7 +1,9 @@
 """The command palette's own entries: presets, runs, views, exports."""
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 from textual.app import SystemCommand
@@ -12,9 +14,10 @@ from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import load, preset_paths
 from ddptui.store.runs import all_runs
+from ddptui.text.words import printable
 from ddptui.tui.background import in_background
 from ddptui.tui.screens.base import ConsoleApp
-from ddptui.tui.screens.export import FORMATS
+from ddptui.tui.screens.export import FORMATS, why, write
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.panes import TITLES
@@ -32,6 +35,17 @@ def lab_commands(console: ConsoleApp, screen: Screen[object]) -> Iterator[System
         for form in FORMATS:
             export = partial(screen.action_export, form)
             yield SystemCommand(f"export: {form}", "Write these results to a file", export)
+
+
+def keep_picture(console: ConsoleApp, screen: Screen[object]) -> None:
+    """Write a picture of a screen into the current folder, where exports go, too."""
+    try:
+        path = Path.cwd() / f"ddptui-{datetime.now():%Y%m%d-%H%M%S}.svg"
+        write(lambda: [screen.app.export_screenshot()], path)
+    except OSError as error:
+        console.complain("No picture is kept", printable(why(error)))
+    else:
+        screen.app.notify(printable(str(path)), title="Picture kept", markup=False)
 
 
 class StoredCommands(Provider):

@@ -54,6 +54,18 @@ def preset(draft: Draft) -> Preset:
     return msgspec.structs.replace(loaded, repeats=int(repeats))
 
 
+def without_old_figures(changed: Preset, before: Preset) -> Preset:
+    """Return the preset without the published figures of trials that were changed. `before`: what was changed. Of a run
+    it may be a draft, or what `--set` had made: the trials of the preset's file count, too."""
+    unchanged = {*before.trials}
+    with suppress(PresetError):  # the file is gone, or is not in a folder of presets
+        own = load(before.name)
+        unchanged &= {*own.trials, *prepare(own, to_be_started=False).trials}
+    names = {trial.name for trial in changed.trials if trial in unchanged}
+    references = tuple(reference for reference in changed.references if reference.trial in names)
+    return msgspec.structs.replace(changed, references=references)
+
+
 class Validation(NamedTuple):
     """Whether a draft could run."""
 

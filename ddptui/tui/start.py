@@ -76,6 +76,10 @@ def start(
     from ddptui.run.output import as_table, show, wrapped
 
     ended = each_once(app.finished)
+    if (unseen := run_without_ranks(ended, terms)) is not None:
+        unseen.run.remove()
+        ended.remove(unseen)
+        show(wrapped(f"{printable(unseen.results.trials[0].error or '')}; no run is kept\n"))
     if ended:
         about = ["", *places(ended), *left_running(ended[0].run, terms), ""]
         show(as_table(ended[0].results, ended[0].preset, settings.columns) + wrapped("\n".join(about)))
@@ -100,6 +104,13 @@ def places(ended: Sequence[EndedRun]) -> list[str]:
         kept = "kept in" if run.folder.is_dir() else "no longer in"
         lines.append(f"{kept} {run.folder}" if number == 0 else f"{results.status}, {kept} {run.folder}")
     return lines
+
+
+def run_without_ranks(ended: Sequence[EndedRun], terms: "Terms | None") -> EndedRun | None:
+    """The run in which a command was watched that ended well, and trained nothing."""
+    if terms is None or terms.launch is None or not terms.saw_nothing:
+        return None
+    return next((each for each in ended if each.run.folder in terms.launch.folder.parents), None)
 
 
 def left_running(run: Run, terms: "Terms | None") -> list[str]:

@@ -16,11 +16,13 @@ import pytest
 import torch
 
 from tests.support.runner import ENOUGH_S, arguments, ddptui, environment
+from tests.support.watched import watched as on_a_terminal
 from tests.support.watching import TORCHRUN, journal, only_trial, script, torchrun, watched
 
 OLDER = os.environ.get("DDPTUI_OLDER_TORCH")  # a Python with an older torch, whose groups take no hooks
 
 RARE = pytest.mark.rare
+NOTHING = "nothing was watched, so no run is kept"
 LATE = {"data": (1, "data"), "forward": (1, "forward"), "backward": (1, "backward"), "checkpoint": (0, "between steps")}
 WITH_OLDER = (RARE, pytest.mark.skipif(OLDER is None, reason="DDPTUI_OLDER_TORCH names no Python with an older torch"))
 OFTEN = [("ddp", "forward"), ("by_hand", "checkpoint")]
@@ -207,8 +209,8 @@ def test_bad_input_starts_nothing_and_is_said_in_a_line(tmp_path: Path, words: t
 @pytest.mark.parametrize(
     ("command", "code", "why"),
     [
-        (["sh", "-c", "exit 0"], 0, "no rank was seen"),
-        pytest.param([sys.executable, "-c", "import torch"], 0, "no rank was seen", marks=RARE),
+        (["sh", "-c", "exit 0"], 0, NOTHING),
+        pytest.param([sys.executable, "-c", "import torch"], 0, NOTHING, marks=RARE),
         (
             [sys.executable, "-c", "import torch; torch.ones(1, requires_grad=True).sum().backward()"],
             0,
@@ -223,6 +225,16 @@ def test_a_command_that_trains_nothing_ends_as_it_would_and_that_is_said(
     done = watched(tmp_path, "--", *command)
     assert done.returncode == code
     assert any(why in line for line in done.stderr.splitlines()), done.stderr
+    assert [*tmp_path.glob("*/preset.toml")] == [] if why == NOTHING else len([*tmp_path.glob("*/preset.toml")]) == 1
+
+
+def test_a_command_that_trains_nothing_leaves_no_run_of_the_console(tmp_path: Path) -> None:
+    variables = environment(tmp_path / "runs") | {"TERM": "xterm", "XDG_CONFIG_HOME": str(tmp_path)}
+    with on_a_terminal(["watch", "--", "true"], tmp_path, variables, on_a_terminal=True) as console:
+        assert console.until(b"no rank was seen")
+        console.press(b"q")
+        assert "compute a gradient with torch; no run is kept" in " ".join(console.over().out.split())
+    assert [*(tmp_path / "runs").iterdir()] == []
 
 
 def said_why(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -167,6 +167,23 @@ def test_changes_of_a_replaced_one_go_with_it(own: Path, key: str) -> None:
     play_in_lab(scenario)
 
 
+def test_published_figures_of_trials_that_were_changed_are_not_saved(own: Path) -> None:
+    (own / "one.toml").write_text(f'{TEXT}[[reference]]\ntrial = "a"\ntrain_time_s = 1\n', encoding="utf-8")
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        for field, value, kept in (("repeats", "5", 1), ("steps", "40", 0)):
+            await choose(pilot, lab, "one")
+            lab.query_one(f"#{field}", Field).answer.value = value
+            await pilot.press("ctrl+s")
+            await in_dialog(app, pilot, lab, NamePreset, "enter")
+            await in_dialog(app, pilot, lab, Confirm, "y")
+            saved = load("one")
+            assert (saved.repeats, len(saved.references)) == (5, kept)
+        assert saved.trials[0].steps == 40
+
+    play_in_lab(scenario)
+
+
 async def save_on_the_run_screen(app: Console, pilot: Pilot[int], lab: Lab, name: str, *answers: str) -> None:
     """Open a run, save its preset as one's own, and go back to the Lab."""
     told = playback()

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from ddptui.config.preset import Preset
+from ddptui.engines.preflight import prepare
 from ddptui.store import own_presets
 from ddptui.store.presets import load, preset_paths
 from ddptui.tui import draft as drafts
@@ -85,3 +86,25 @@ def test_two_delays_of_a_preset_stay_two_when_one_is_changed(tmp_path: Path) -> 
     assert lines("bottleneck", text) == begun
     made = drafts.preset(Draft(str(file), {"bottleneck": text}))
     assert {trial.bottleneck for trial in made.trials} == {preset.trials[1].bottleneck}
+
+
+PUBLISHED = (
+    '[[trial]]\nname = "a"\nlr = 0.5\n[[trial]]\nname = "b"\n'
+    '[[reference]]\ntrial = "a"\ntrain_time_s = 1\n[[reference]]\ntrial = "b"\ntrain_time_s = 2\n'
+)
+
+
+def test_published_figures_stay_with_the_trials_that_they_are_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    own_presets.path_of("kept").parent.mkdir(parents=True)
+    own_presets.path_of("kept").write_text(PUBLISHED, encoding="utf-8")
+    before = load("kept")
+    assert drafts.without_old_figures(drafts.preset(Draft("kept", {"repeats": "5"})), before).references
+    changed = drafts.preset(Draft("kept", {"lr": "0.5"}))
+    assert [each.trial for each in drafts.without_old_figures(changed, before).references] == ["a"]
+    # a run of that draft, in which nothing more was changed
+    assert [each.trial for each in drafts.without_old_figures(prepare(changed), prepare(changed)).references] == ["a"]
+    own_presets.path_of("kept").unlink()
+    assert [each.trial for each in drafts.without_old_figures(changed, before).references] == ["a"]

@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+from ddptui.text.argv import as_argument
 from ddptui.wire.watching import RelayTask
 from workers.relay.rank import WatchedRank
 
@@ -32,7 +33,7 @@ def accept(listener: socket.socket, task: RelayTask, ranks: list[WatchedRank]) -
     """Serve each rank that connects."""
     while True:
         connection, _ = listener.accept()
-        ranks.append(WatchedRank(connection, task.way, task.watching, lambda why: note(task.notes, why)))
+        ranks.append(WatchedRank(connection, task.way, task.watching, lambda why: note(as_argument(task.notes), why)))
 
 
 def note(notes: str, why: str) -> None:

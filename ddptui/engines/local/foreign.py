@@ -30,6 +30,7 @@ from ddptui.engines.local.training import (
 )
 from ddptui.engines.local.warm import StartedKeeper, end_with_keeper, start_keeper
 from ddptui.host.keeper import PR_SET_PDEATHSIG, prctl
+from ddptui.text.argv import as_argument
 from ddptui.text.words import printable
 from ddptui.wire.connection import NOTES, WATCHED
 from ddptui.wire.watching import Watching
@@ -59,6 +60,11 @@ class Terms:
         self.running = running
         self.launch: ForeignLaunch | None = None  # the last one that was started
 
+    @property
+    def saw_nothing(self) -> bool:
+        """Whether a command was started that ended well, and no rank of it connected."""
+        return self.launch is not None and not self.launch.has_ranks and self.launch.exit_code == 0
+
     def start(self, trial: Trial, hub: Hub, folder: Path) -> Launch:
         """Start a trial's command in the current folder, or watch the one that runs. folder: the repeat's. Raises
         LaunchRefused, OSError."""
@@ -69,7 +75,8 @@ class Terms:
             return AttachedLaunch(self.running, folder, relay, self)
         console = folder / CONSOLE_FILE
         relay = Relay(console, hub.folder, way, watching)
-        command, environment = [*trial.command], variables({**os.environ, **own_variables(trial)}, console)
+        command = [*map(as_argument, trial.command)]
+        environment = variables({**os.environ, **own_variables(trial)}, console)
         with refusing_launch(command, relay):
             if self.in_terminal:
                 preexec = None if self.outlives else partial(end_with_parent, os.getpid())
@@ -173,7 +180,7 @@ class ForeignLaunch(TrainingLaunch):
     def take_notices(self) -> list[str]:
         """Why processes are not watched, as they say themselves, or, at the end, as was seen; each reason once."""
         lines = [f"not watched: {printable(reason)}" for reason in self._notes()]
-        if not self._processes:
+        if not self.has_ranks:
             self._hidden.look()
             lines += filter(None, [self._hidden.reason() if self._process.returncode is not None else ""])
         new = [line for line in dict.fromkeys(lines) if line not in self._said]

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from ddptui.host.folders import module_folders, write_private
+from ddptui.text.argv import as_text
 from ddptui.wire.connection import NOTES, SILENCE_S
 from ddptui.wire.watching import RelayTask, Watching, orders
 
@@ -43,7 +44,7 @@ class Relay:
                 listener=listener.fileno(),
                 way={**way, SILENCE_S: str(LET_GO_AFTER_S)},
                 watching=watching,
-                notes=str(file.with_name(NOTES).absolute()),
+                notes=as_text(str(file.with_name(NOTES).absolute())),
             )
         assert self._process.stdin is not None
         self._process.stdin.write(task.spell())

@@ -17,6 +17,7 @@ from ddptui.host.files import open_plain
 from ddptui.host.folders import write_private
 from ddptui.host.keeper import send
 from ddptui.store.runs import Run
+from ddptui.text.argv import as_argument, as_text
 from ddptui.wire.connection import WATCHED
 from ddptui.wire.messages import Hello
 
@@ -76,7 +77,8 @@ def watched_by(console: Path) -> list[psutil.Process]:
 
 def remember(training: Training, folder: Path) -> None:
     """Write it down in a repeat's folder, for later consoles. Raises OSError."""
-    write_private(folder / TRAINING_FILE, msgspec.json.encode(training).decode())
+    kept = msgspec.structs.replace(training, console=as_text(training.console))
+    write_private(folder / TRAINING_FILE, msgspec.json.encode(kept).decode())
 
 
 def training_of(run: Run) -> Training:
@@ -93,7 +95,8 @@ def training_that_runs(run: Run, preset: Preset) -> Training | None:
     for trial in preset.trials:
         path = run.repeat_folder(trial.name, 1) / TRAINING_FILE
         with suppress(OSError, ValueError), open_plain(path, MOST_BYTES) as file:
-            training = msgspec.json.decode(file.read(), type=Training)
+            kept = msgspec.json.decode(file.read(), type=Training)
+            training = msgspec.structs.replace(kept, console=as_argument(kept.console))
             if training.runs():
                 return training
     return None
@@ -107,8 +110,10 @@ class TrainingLaunch(Launch):
         self.folder = folder
         self._relay = relay
         self._processes: dict[int, psutil.Process] = {}
+        self.has_ranks = False  # whether one has connected
 
     def add_rank(self, hello: Hello) -> None:
+        self.has_ranks = True
         with suppress(psutil.NoSuchProcess):
             self._processes[hello.pid] = psutil.Process(hello.pid)
 

@@ -8,6 +8,7 @@ from textual.widgets import DataTable
 from ddptui.config.delays import USUAL_MS, Delays, delay_of, next_length, sites, still_to_come, with_delay, without
 from ddptui.config.trial import Site, Trial
 from ddptui.run.session import Session
+from ddptui.tui.draft import without_old_figures
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.dialogs import save_as_own
 from ddptui.tui.screens.following import Feed, Following
@@ -129,4 +130,4 @@ class Delaying(Following):
             others = tuple(each for each in trial.bottleneck if each not in still_to_come(trial.bottleneck))
             changed = msgspec.structs.replace(trial, bottleneck=(*others, *self._delays(trial)))
             trials = tuple(changed if each is trial else each for each in preset.trials)
-            await save_as_own(self.app, msgspec.structs.replace(preset, trials=trials))
+            await save_as_own(self.app, without_old_figures(msgspec.structs.replace(preset, trials=trials), preset))

@@ -1,6 +1,5 @@
 """The base of the screens that follow a run as it goes, follow a replay, or show a run that has ended."""
 
-import shlex
 from collections.abc import Sequence
 
 from textual import work
@@ -15,6 +14,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.report.notes import damage
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
+from ddptui.text.argv import shell_line
 from ddptui.text.units import S, seconds
 from ddptui.text.words import printable
 from ddptui.tui.keys import bound
@@ -143,7 +143,7 @@ class Following(LabScreen):
         if trial is None:
             return preset.name
         if preset.kind == "command" and len(preset.trials) == 1:
-            return f"{preset.name}: {shlex.join(trial.command)}"
+            return f"{preset.name}: {shell_line(trial.command)}"
         where = preset.name
         if len(preset.trials) > 1:
             where += f" ▸ {trial.name} ({preset.trials.index(trial) + 1} of {len(preset.trials)})"

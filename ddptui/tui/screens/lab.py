@@ -292,7 +292,9 @@ class Lab(LabScreen):
         name, preset = self._draft.name, self._validation.preset
         if preset is None:
             self._refuse()
-        elif (saved := await save_as_own(self.app, preset)) is not None:
+            return
+        preset = drafts.without_old_figures(preset, self._presets[name])
+        if (saved := await save_as_own(self.app, preset)) is not None:
             for each in (name, saved):  # those of a preset that was replaced go with it
                 self._changes.pop(each, None)
             self._list_again(saved)

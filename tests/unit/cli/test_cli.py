@@ -5,9 +5,11 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import requires
 from pathlib import Path
 from typing import get_args
 
@@ -15,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ddptui import __version__
-from ddptui.cli import inspect, machine, main, options
+from ddptui.cli import NEEDED, inspect, machine, main, options
 from ddptui.config.engine import EngineName
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
@@ -148,12 +150,13 @@ def test_runs_cannot_be_kept_in_a_file(tmp_path: Path) -> None:
     assert_refused(result, f"{tmp_path / 'file'}: cannot keep runs here: ")
 
 
-def on_a_terminal(*words: str, keys: bool = True) -> subprocess.CompletedProcess[str]:
+def on_a_terminal(*words: str, keys: bool = True, term: str = "xterm") -> subprocess.CompletedProcess[str]:
     """With a stdout that is one; and a stdin, if it has keys."""
     master, terminal = pty.openpty()
     try:
         return subprocess.run(
             [sys.executable, "-m", "ddptui", *words],
+            env={**os.environ, "TERM": term},
             stdin=terminal if keys else subprocess.DEVNULL,
             stdout=terminal,
             stderr=subprocess.PIPE,
@@ -187,6 +190,41 @@ def test_the_console_does_not_open_for_bad_input(words: tuple[str, ...], keys: b
     assert done.returncode == 2
     assert why in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("run", "quickstart"), ("watch", "--", "touch", "started")])
+@pytest.mark.parametrize(("keys", "term"), [(True, "dumb"), (True, "unknown"), (False, "xterm")])
+def test_the_console_does_not_open_where_no_screen_can_be_shown(
+    words: tuple[str, ...], keys: bool, term: str, tmp_path: Path
+) -> None:
+    done = on_a_terminal(*words, keys=keys, term=term)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith("Error: the console wants a terminal ")
+    assert line.endswith("; without one, run headless: --no-ui")
+    assert keys == (f"TERM={term} is not" in line)
+    assert not (tmp_path / "started").exists()
+
+
+def test_into_a_pipe_no_console_opens_and_what_runs_headless_is_said() -> None:
+    for typed in ((), ("--theme", "nord")):
+        assert_refused(ddptui(*typed), "and stdout is none; `ddptui run NAME --no-ui` runs a preset without it")
+
+
+@pytest.mark.parametrize("words", [("run", "quickstart", "--no-ui"), ("watch", "--no-ui", "--", "touch", "started")])
+def test_what_ddptui_lacks_is_said_before_anything_is_made(words: tuple[str, ...], tmp_path: Path) -> None:
+    lacking = "import sys; sys.modules['msgspec'] = sys.modules['zmq'] = None; from ddptui.cli import start; start()"
+    command = [sys.executable, "-c", lacking, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    [line] = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "lacks msgspec, pyzmq: `" in line
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_all_that_ddptui_depends_on_is_looked_for() -> None:
+    packages = {re.split(r"[<>=]", wanted)[0] for wanted in requires("ddptui") or [] if "extra ==" not in wanted}
+    assert packages - {"torch", "torchvision", "click"} == {*NEEDED.values()}  # click prints the line
 
 
 # Listing presets

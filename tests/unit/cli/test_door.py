@@ -197,6 +197,14 @@ def test_what_a_refusal_quotes_is_cut(words: tuple[str, ...], tmp_path: Path) ->
     assert max(map(len, output.decode().splitlines())) < 1_000
 
 
+@pytest.mark.parametrize("words", [("completion",), ("manifest", "x")])
+def test_the_choices_that_click_lists_are_indented(words: tuple[str, ...], tmp_path: Path) -> None:
+    code, output = printed(tmp_path, *words)
+    assert code == 2
+    assert "Choose from:\n    " in output.decode()
+    assert r"\t" not in output.decode()
+
+
 def test_a_message_keeps_its_remedy() -> None:
     assert brief(f"a.toml: {LONG}: unknown key; did you mean 'title'?") == (
         f"a.toml: {'x' * 200}…: unknown key; did you mean 'title'?"

@@ -275,7 +275,7 @@ def test_a_preset_is_named_after_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ("quickstrat", "no preset 'quickstrat'; did you mean 'quickstart'?; `ddptui presets` lists them"),
+        ("quickstrat", "no preset 'quickstrat'; did you mean 'quickstart'? `ddptui presets` lists them"),
         ("zzz", "no preset 'zzz'; `ddptui presets` lists them"),
         ("", "no preset ''"),
         ("zzz.toml", "zzz.toml: no such file"),

@@ -17,7 +17,7 @@ from ddptui.projection.command import ProjectOptions, projection, run
 from ddptui.projection.report import markdown, text
 from ddptui.store.runs import Run
 from ddptui.wire.records import Injection
-from tests.support.builders import failure, preset_of, results_for, write_run
+from tests.support.builders import beside, failure, preset_of, results_for, write_run
 from tests.support.projected import ALPHA_NS, BETA_NS, FIXED_MS, TENSORS, made, ring_ns
 from tests.support.projected import journal as launch
 
@@ -231,6 +231,26 @@ def test_the_sentence_that_matters(runs: Path) -> None:
     assert "exposed communication costs more than waiting for the slowest rank" in said[1]
     fast = asked(runs, ranks="2..1024", alpha=0.1, gbps=1000.0, strategies=("all_reduce",)).said
     assert fast[0].startswith("on any number of ranks waiting for the slowest rank costs more")
+
+
+def test_what_a_projection_rests_on_is_said_before_its_figures(tmp_path: Path) -> None:
+    """Of an interrupted run, of disturbed launches, and of a run under way."""
+    trials = [{"name": "two"}]
+    first = beside(launch("two", 2, seed=1, steps=FEW))
+    run = made(tmp_path, first, launch("two", 2, seed=2, repeat=2, steps=FEW), trials=trials, repeats=3)
+    interrupted, disturbed, *_ = asked(tmp_path).said
+    assert interrupted == "the run was interrupted: the projection rests on 2 of 3 repeats of two"
+    assert disturbed == ("do not rely on these figures: other programs disturbed 1 of the 2 repeats that they rest on")
+    with run.held():
+        said = projection(tmp_path, "last", ProjectOptions(ranks=RANKS)).said
+    assert said[0] == "the run is under way: the projection rests on 2 of 3 repeats of two"
+
+
+def test_a_launch_that_failed_is_missed(tmp_path: Path) -> None:
+    made(tmp_path, launch("two", 2, seed=1, steps=FEW), failure("two", 2), trials=[{"name": "two"}], repeats=2)
+    assert asked(tmp_path).said[0] == (
+        "the projection rests on 1 of 2 repeats of two: the others did not end well, or were changed by hand"
+    )
 
 
 def test_the_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

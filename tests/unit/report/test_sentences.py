@@ -220,6 +220,15 @@ def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float) -> None
         assert "other programs have its core" not in verdict
 
 
+def test_a_question_has_no_full_stop_after_it() -> None:
+    told = late(2, lambda step: 85.0 if step % 3 == 0 else 25.0, tell=False)
+    told[1] = [msgspec.structs.replace(step, queued_ns=0 if step.step % 3 else 60 * MS) for step in told[1]]
+    verdict, *_ = foot(beside(run_of(told)))
+    assert verdict.endswith(
+        "is its batch larger? To try: end these programs, or give each rank cores of its own (taskset)"
+    )
+
+
 def test_of_more_than_two_ranks_it_is_told_who_waited_for_whom() -> None:
     results, preset = results_of(run_of(late(8, lambda _: 25.0, ranks=3)))
     shown = text(results, preset, 100)

@@ -133,6 +133,11 @@ def test_a_terminal_gets_a_line_that_redraws_itself(clock: SimpleNamespace, monk
     assert all("\n" not in frame for frame in shown[:-1])
 
 
+def test_a_terminal_for_text_alone_gets_lines(clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert CLEAR_LINE not in told(Terminal(), two_trials(), journal("a"), clock)
+
+
 def test_a_terminal_is_not_redrawn_at_every_message(clock: SimpleNamespace) -> None:
     output = Terminal()
     narrator = Narrator(two_trials(), output)
