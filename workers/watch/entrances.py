@@ -7,15 +7,13 @@ in torch DDP: launchers, and the workers of a loader, do neither.
 
 import atexit
 import functools
-import gc
 import multiprocessing.util
 import os
 import signal
 import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -31,12 +29,12 @@ from ddptui.wire.connection import WATCHED
 from ..instruments.shield import is_ours
 from .batches import samples_in
 from .link import Gone
+from .modules import ModuleCalls
 
 if TYPE_CHECKING:
     from .observer import Observer
 
 LOOK_EVERY_S = 1.0  # for another console
-MOST_BLOCKS = 2_000_000  # of memory: with more, to look for modules among all objects would hold up the training
 Note = Callable[[Exception], None]
 
 
@@ -50,10 +48,11 @@ class Entrances:
         self._settled_thread = 0  # the same; 0: something has changed, which its next call is to look at
         self._console = os.environ[WATCHED]  # the file that says where the relay is; a training may clear its variables
         self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
+        self._modules = ModuleCalls(self._module_is_called)
         self._is_over = False  # it has failed, or ended, or waits for another console
         self._has_failed = False
         self.has_stepped_unseen = False  # an optimizer within what torch.compile has made
-        self.has_ddp = self.shows_modules = False
+        self.has_ddp = False
         self.signs = 0  # of steps so far: at the same place of a training as many on each rank
 
     def observer(self, *, begin: bool = False) -> "Observer | None":
@@ -104,7 +103,7 @@ class Entrances:
         self._written = written(self._console)
         self._observer = Observer(
             self._console,
-            lambda: _enter_modules(self),
+            self._modules,
             self.changed,
             self.fail,
             self.signs,
@@ -114,6 +113,13 @@ class Entrances:
         atexit.register(self.close)
         # a process that multiprocessing has forked ends without the functions of atexit
         multiprocessing.util.Finalize(None, self.close, exitpriority=0)
+
+    def _module_is_called(self) -> None:
+        if observer := self.observer():
+            try:
+                observer.module_is_called()
+            except Exception as error:
+                self.fail(error)
 
     def fail(self, error: Exception) -> None:
         """The instruments have failed: say so once, and see nothing more. Raises the error if it is the training's own,
@@ -325,48 +331,6 @@ def _enter_ddp(entrances: Entrances) -> None:
                 entrances.fail(error)
 
     ddp.__init__, ddp.forward = make_and_tell, _telling_of_forward(entrances, ddp.forward)
-
-
-def _enter_modules(entrances: Entrances) -> None:
-    """In a loop without torch DDP, the outermost modules that are trained show where forward is. Their classes
-    are changed, not the modules: one that holds a function of ours could not be pickled."""
-    if entrances.shows_modules or sys.getallocatedblocks() > MOST_BLOCKS:
-        return
-    entrances.shows_modules = True
-    dynamo: Any = sys.modules.get("torch._dynamo")
-    has_compiled = dynamo is not None and bool(dynamo.utils.counters["frames"])
-    modules = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module)]
-    inner = {id(child) for module in modules for child in module.children()}
-    outermost = weakref.WeakSet(
-        module
-        for module in modules
-        if id(module) not in inner
-        and any(parameter.requires_grad for parameter in module.parameters())
-        and (not has_compiled or is_compiled(module))  # another may be within what is compiled, and would be so anew
-    )
-    for kind in {type(module) for module in outermost}:
-        _enter_calls(entrances, kind, outermost)
-
-
-def is_compiled(module: torch.nn.Module) -> bool:
-    """Whether torch.compile was given this module, so that calls of it are not traced."""
-    return isinstance(module, torch._dynamo.OptimizedModule) or module._compiled_call_impl is not None
-
-
-def _enter_calls(entrances: Entrances, kind: Any, chosen: Collection[torch.nn.Module]) -> None:
-    own = vars(kind).get("__call__")
-
-    def call(module: Any, *arguments: Any, **options: Any) -> Any:
-        if own is not None:
-            return own(module, *arguments, **options)
-        return super(kind, module).__call__(*arguments, **options)
-
-    tell = _telling_of_forward(entrances, call)
-
-    def call_and_tell(module: Any, *arguments: Any, **options: Any) -> Any:
-        return (tell if module in chosen else call)(module, *arguments, **options)
-
-    kind.__call__ = call_and_tell
 
 
 def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Callable[..., Any]:
