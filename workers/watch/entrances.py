@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -269,15 +269,29 @@ def _enter_backward(entrances: Entrances) -> None:
     torch.autograd.backward = backward_and_tell
 
 
+class OptimizerHook:
+    """A hook of all optimizers. cloudpickle takes torch's dictionary of these along with an optimizer whose class the
+    script defines: what is made of that pickle has a hook that does nothing."""
+
+    def __init__(self, tell: Callable[[Any], None]) -> None:
+        self._tell = tell
+
+    def __call__(self, optimizer: Any, *_: Any) -> None:
+        self._tell(optimizer)
+
+    def __reduce__(self) -> Any:
+        return getattr, (nullcontext(), "__exit__")  # takes what a hook takes
+
+
 def _enter_optimizers(entrances: Entrances) -> None:
-    def begins(optimizer: Any, *_: Any) -> None:
+    def begins(optimizer: Any) -> None:
         if not torch.compiler.is_compiling() and (observer := entrances.observer()):
             try:
                 observer.optimizer_begins(id(optimizer))
             except Exception as error:
                 entrances.fail(error)
 
-    def ends(optimizer: Any, *_: Any) -> None:
+    def ends(optimizer: Any) -> None:
         if torch.compiler.is_compiling():
             # torch.compile repeats this, and would do the same for nothing else without a break in its graph.
             entrances.has_stepped_unseen = True
@@ -288,8 +302,8 @@ def _enter_optimizers(entrances: Entrances) -> None:
             except Exception as error:
                 entrances.fail(error)
 
-    optimizers.register_optimizer_step_pre_hook(begins)
-    optimizers.register_optimizer_step_post_hook(ends)
+    optimizers.register_optimizer_step_pre_hook(OptimizerHook(begins))
+    optimizers.register_optimizer_step_post_hook(OptimizerHook(ends))
 
     # A GradScaler leaves a step out where gradients overflow: it is a step all the same.
     scalers: Any = torch.amp.GradScaler
