@@ -75,20 +75,6 @@ def test_a_loop_without_a_loader_shows_forward_by_its_model_which_can_still_be_p
     assert repeat["loss"]["last"] is not None
 
 
-@RARE
-def test_among_millions_of_objects_no_module_is_sought(tmp_path: Path) -> None:
-    [plain] = script("without_loader")
-    (tmp_path / "train.py").write_text(
-        f"import runpy\nheld = [[n] for n in range(3_000_000)]\nrunpy.run_path({plain!r}, run_name='__main__')\n"
-    )
-    done = watched(
-        tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"), "modules", str(tmp_path / "model.pth")
-    )
-    assert done.returncode == 0, done.stderr
-    phases_ms = only_trial(tmp_path / "runs")["repeats"][0]["phases_ms"]
-    assert (phases_ms["forward"], phases_ms["backward"] > 0) == (0, True)
-
-
 def test_a_training_may_say_itself_what_it_does(tmp_path: Path) -> None:
     command = [sys.executable, *script("without_loader", "marks")]
     subprocess.run(command, check=True)  # without a console nothing comes of it

@@ -7,16 +7,13 @@ in torch DDP: launchers, and the workers of a loader, do neither.
 
 import atexit
 import functools
-import gc
 import multiprocessing.util
 import os
-import signal
-import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +25,18 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from ddptui.wire import phases
 from ddptui.wire.connection import WATCHED
 
-from ..instruments.shield import is_ours
+from ..instruments.shield import pass_on
 from .batches import samples_in
 from .link import Gone
+from .modules import ModuleCalls
+from .process import fatal_error, is_a_rank, no_signals, written
+from .untraced import FRAMES, leave_untraced
 
 if TYPE_CHECKING:
     from .observer import Observer
 
 LOOK_EVERY_S = 1.0  # for another console
-MOST_BLOCKS = 2_000_000  # of memory: with more, to look for modules among all objects would hold up the training
-Note = Callable[[Exception], None]
+Note = Callable[[BaseException], None]
 
 
 class Entrances:
@@ -50,10 +49,14 @@ class Entrances:
         self._settled_thread = 0  # the same; 0: something has changed, which its next call is to look at
         self._console = os.environ[WATCHED]  # the file that says where the relay is; a training may clear its variables
         self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
+        self._untold: Callable[[], None] | None = (
+            None  # the end of a call: an exception of the training's came before it
+        )
+        self._modules = ModuleCalls(self._module_is_called)
         self._is_over = False  # it has failed, or ended, or waits for another console
         self._has_failed = False
         self.has_stepped_unseen = False  # an optimizer within what torch.compile has made
-        self.has_ddp = self.shows_modules = False
+        self.has_ddp = False
         self.signs = 0  # of steps so far: at the same place of a training as many on each rank
 
     def observer(self, *, begin: bool = False) -> "Observer | None":
@@ -76,26 +79,33 @@ class Entrances:
         if observer.is_over:
             self._let_go()
             return None
-        if self.has_stepped_unseen:
-            self.has_stepped_unseen = False
-            try:
+        try:
+            if self._untold is not None:
+                self._untold()
+                self._untold = None
+            if self.has_stepped_unseen:
+                self.has_stepped_unseen = False
                 observer.stepped_unseen()
-            except Exception as error:
-                self.fail(error)
-                return None
-        return observer
+        except Exception as error:
+            self.changed()
+            self.fail(error)
+        return self._observer
 
     def _begin(self) -> "Observer | None":
         if not is_a_rank():
             return None
+        compiling = FRAMES.set_eval_frame(None)  # by torch.compile, which would trace what is imported here
         try:
             with no_signals():  # what a handler raises in an import, Python may drop; and the sender is to get none
                 self._make_observer()
+                leave_untraced()
         except Gone:
             self._is_over = True
             threading.Thread(target=self._await_console, name="console", daemon=True).start()
         except Exception as error:
             self.fail(error)
+        finally:
+            FRAMES.set_eval_frame(compiling)
         return self._observer
 
     def _make_observer(self) -> None:
@@ -104,7 +114,7 @@ class Entrances:
         self._written = written(self._console)
         self._observer = Observer(
             self._console,
-            lambda: _enter_modules(self),
+            self._modules,
             self.changed,
             self.fail,
             self.signs,
@@ -115,11 +125,17 @@ class Entrances:
         # a process that multiprocessing has forked ends without the functions of atexit
         multiprocessing.util.Finalize(None, self.close, exitpriority=0)
 
-    def fail(self, error: Exception) -> None:
+    def _module_is_called(self) -> None:
+        if observer := self.observer():
+            try:
+                observer.module_is_called()
+            except Exception as error:
+                self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
         """The instruments have failed: say so once, and see nothing more. Raises the error if it is the training's own,
         as where its signal handler has raised it in a call of ours."""
-        if not is_ours(error):
-            raise error
+        pass_on(error)
         if self._is_over:  # what it had begun cannot end
             return
         self._is_over = self._has_failed = True
@@ -129,8 +145,15 @@ class Entrances:
             if observer is not None:
                 observer.give_up()
         except Exception as another:
-            if not is_ours(another):
-                raise
+            pass_on(another)
+
+    def fail_at_end(self, error: BaseException, end: Callable[[], None]) -> None:
+        """As `fail`, where the end of a call was to be told: before the next call it is told again, else the observer
+        would believe that the call still goes on."""
+        self._untold = end
+        self.changed()
+        pass_on(error)
+        self.fail(error)
 
     def close(self) -> None:
         """The process ends, or leaves its group: say so, and see nothing more."""
@@ -165,39 +188,9 @@ class Entrances:
 
     def _take_observer(self) -> "Observer | None":
         observer, self._observer = self._observer, None
+        self._untold = None
         self.changed()
         return observer
-
-
-def fatal_error() -> str:
-    """The exception that ends this process; empty if none does."""
-    error = getattr(sys, "last_value", None)
-    return ": ".join(filter(None, [type(error).__name__, str(error)])) if error is not None else ""
-
-
-@contextmanager
-def no_signals() -> Iterator[None]:
-    """Have this thread's signals wait, but not those of a fault."""
-    faults = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def written(console: str) -> tuple[int, int] | None:
-    """When the file was written that says where the relay is; None: it is gone."""
-    try:
-        status = os.stat(console)
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
-
-
-def is_a_rank() -> bool:
-    """Whether this process is in a group, or by itself. A rank that has yet to join one is not seen."""
-    return not dist.is_available() or dist.is_initialized() or os.environ.get("WORLD_SIZE", "1") == "1"
 
 
 def install(note: Note) -> None:
@@ -211,6 +204,7 @@ def install(note: Note) -> None:
     if dist.is_available():
         _enter_ddp(entrances)
         _enter_end_of_group(entrances)
+    leave_untraced()
 
 
 def _enter_data(entrances: Entrances) -> None:
@@ -231,10 +225,12 @@ def _enter_data(entrances: Entrances) -> None:
             batch = fetch(iterator)
             return batch
         finally:
+            samples = None if batch is None else 0
             try:
-                observer.data_ends(None if batch is None else samples_in(batch) or 0, trains, iterator)
-            except Exception as error:
-                entrances.fail(error)
+                samples = None if batch is None else samples_in(batch) or 0
+                observer.data_ends(samples, trains, iterator)
+            except BaseException as error:
+                entrances.fail_at_end(error, partial(observer.data_ends, samples, trains, iterator))
 
     iterators.__next__ = fetch_and_tell
 
@@ -254,24 +250,38 @@ def _enter_backward(entrances: Entrances) -> None:
                 entrances.fail(error)
             return backward(*arguments, **options)
         finally:
+            entrances.signs += 1
             try:
                 observer.backward_ends()
-            except Exception as error:
-                entrances.fail(error)
-            entrances.signs += 1
+            except BaseException as error:
+                entrances.fail_at_end(error, observer.backward_ends)
 
     torch.autograd.backward = backward_and_tell
 
 
+class OptimizerHook:
+    """A hook of all optimizers. cloudpickle takes torch's dictionary of these along with an optimizer whose class the
+    script defines: what is made of that pickle has a hook that does nothing."""
+
+    def __init__(self, tell: Callable[[Any], None]) -> None:
+        self._tell = tell
+
+    def __call__(self, optimizer: Any, *_: Any) -> None:
+        self._tell(optimizer)
+
+    def __reduce__(self) -> Any:
+        return getattr, (nullcontext(), "__exit__")  # takes what a hook takes
+
+
 def _enter_optimizers(entrances: Entrances) -> None:
-    def begins(optimizer: Any, *_: Any) -> None:
+    def begins(optimizer: Any) -> None:
         if not torch.compiler.is_compiling() and (observer := entrances.observer()):
             try:
                 observer.optimizer_begins(id(optimizer))
             except Exception as error:
                 entrances.fail(error)
 
-    def ends(optimizer: Any, *_: Any) -> None:
+    def ends(optimizer: Any) -> None:
         if torch.compiler.is_compiling():
             # torch.compile repeats this, and would do the same for nothing else without a break in its graph.
             entrances.has_stepped_unseen = True
@@ -279,11 +289,11 @@ def _enter_optimizers(entrances: Entrances) -> None:
         elif observer := entrances.observer():
             try:
                 observer.optimizer_ends(id(optimizer))
-            except Exception as error:
-                entrances.fail(error)
+            except BaseException as error:
+                entrances.fail_at_end(error, partial(observer.optimizer_ends, id(optimizer)))
 
-    optimizers.register_optimizer_step_pre_hook(begins)
-    optimizers.register_optimizer_step_post_hook(ends)
+    optimizers.register_optimizer_step_pre_hook(OptimizerHook(begins))
+    optimizers.register_optimizer_step_post_hook(OptimizerHook(ends))
 
     # A GradScaler leaves a step out where gradients overflow: it is a step all the same.
     scalers: Any = torch.amp.GradScaler
@@ -327,48 +337,6 @@ def _enter_ddp(entrances: Entrances) -> None:
     ddp.__init__, ddp.forward = make_and_tell, _telling_of_forward(entrances, ddp.forward)
 
 
-def _enter_modules(entrances: Entrances) -> None:
-    """In a loop without torch DDP, the outermost modules that are trained show where forward is. Their classes
-    are changed, not the modules: one that holds a function of ours could not be pickled."""
-    if entrances.shows_modules or sys.getallocatedblocks() > MOST_BLOCKS:
-        return
-    entrances.shows_modules = True
-    dynamo: Any = sys.modules.get("torch._dynamo")
-    has_compiled = dynamo is not None and bool(dynamo.utils.counters["frames"])
-    modules = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module)]
-    inner = {id(child) for module in modules for child in module.children()}
-    outermost = weakref.WeakSet(
-        module
-        for module in modules
-        if id(module) not in inner
-        and any(parameter.requires_grad for parameter in module.parameters())
-        and (not has_compiled or is_compiled(module))  # another may be within what is compiled, and would be so anew
-    )
-    for kind in {type(module) for module in outermost}:
-        _enter_calls(entrances, kind, outermost)
-
-
-def is_compiled(module: torch.nn.Module) -> bool:
-    """Whether torch.compile was given this module, so that calls of it are not traced."""
-    return isinstance(module, torch._dynamo.OptimizedModule) or module._compiled_call_impl is not None
-
-
-def _enter_calls(entrances: Entrances, kind: Any, chosen: Collection[torch.nn.Module]) -> None:
-    own = vars(kind).get("__call__")
-
-    def call(module: Any, *arguments: Any, **options: Any) -> Any:
-        if own is not None:
-            return own(module, *arguments, **options)
-        return super(kind, module).__call__(*arguments, **options)
-
-    tell = _telling_of_forward(entrances, call)
-
-    def call_and_tell(module: Any, *arguments: Any, **options: Any) -> Any:
-        return (tell if module in chosen else call)(module, *arguments, **options)
-
-    kind.__call__ = call_and_tell
-
-
 def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(forward)
     def forward_and_tell(network: Any, *arguments: Any, **options: Any) -> Any:
@@ -385,8 +353,8 @@ def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Ca
         finally:
             try:
                 observer.forward_ends(trains)
-            except Exception as error:
-                entrances.fail(error)
+            except BaseException as error:
+                entrances.fail_at_end(error, partial(observer.forward_ends, trains))
 
     return forward_and_tell
 
@@ -401,22 +369,22 @@ class Marks:
         if observer := self._entrances.observer(begin=True):
             try:
                 observer.phase_begins(name)
-            except Exception as error:
-                self._entrances.fail(error)
+            except BaseException as error:  # Python does not leave a block that it could not enter
+                self._entrances.fail_at_end(error, observer.phase_ends)
 
     def phase_ends(self) -> None:
         if observer := self._entrances.observer():
             try:
                 observer.phase_ends()
-            except Exception as error:
-                self._entrances.fail(error)
+            except BaseException as error:
+                self._entrances.fail_at_end(error, observer.phase_ends)
 
     def step_ends(self, loss: Any, samples: int) -> None:
         if observer := self._entrances.observer(begin=True):
             try:
                 observer.step_ends(loss, samples)
-            except Exception as error:
-                self._entrances.fail(error)
+            except BaseException as error:
+                self._entrances.fail_at_end(error, partial(observer.step_ends, loss, samples))
         self._entrances.signs += 1
 
 

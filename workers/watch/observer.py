@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -22,10 +21,12 @@ from ..instruments.delays import RankDelays
 from ..instruments.gpu import nccl_in_use, own_gpus
 from ..instruments.records import Call, PhaseTimer
 from ..instruments.run_queue import RunQueue
+from ..instruments.shield import pass_on
 from ..instruments.tap import Tap
 from .batches import batches_of
 from .link import Gone, Link
 from .loop import MARKED
+from .modules import ModuleCalls
 from .notes import CODES, MOST_NOTES, SITES, VERSION
 from .own_steps import OwnSteps
 from .sender import Sender
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ddptui.config.trial import Bottleneck, Site
 
 READ_QUEUE_EVERY_S = 0.004  # a reading takes 8 us, in a training
+MOST_PASSES = 64  # over the data, whose lengths are held: most are over
 DATA_BEGINS, DATA_ENDS = CODES["data_begins"], CODES["data_ends"]
 FORWARD_BEGINS, FORWARD_ENDS = CODES["forward_begins"], CODES["forward_ends"]
 BACKWARD_BEGINS, BACKWARD_ENDS = CODES["backward_begins"], CODES["backward_ends"]
@@ -49,18 +51,18 @@ class Observer:
     def __init__(
         self,
         console: str,
-        seek_forward: Callable[[], None],
+        modules: ModuleCalls,
         over: Callable[[], None],
         fail: Callable[[Exception], None],
         signs: int,
         *,
         has_ddp: bool,
     ) -> None:
-        """The process belongs to its group, if it will. console: the file that says where the relay is. seek_forward:
-        called after the first steps of a loop whose calls do not show where forward begins. over: called, from any
-        thread, once `is_over`. fail: likewise, with what has failed in the sender. signs: how many signs of steps there
-        were before. has_ddp: there is a torch DDP already. Raises Gone: there is no relay; and whatever fails."""
-        self._seek_forward, self._over, self._fail = seek_forward, over, fail
+        """The process belongs to its group, if it will. console: the file that says where the relay is. modules: show
+        where forward begins in a loop whose other calls do not. over: called, from any thread, once `is_over`. fail:
+        likewise, with what has failed in the sender. signs: how many signs of steps there were before. has_ddp: there
+        is a torch DDP already. Raises Gone: there is no relay; and whatever fails."""
+        self._modules, self._over, self._fail = modules, over, fail
         in_group = dist.is_available() and dist.is_initialized()
         rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
         on_gpu = torch.cuda.is_initialized()
@@ -115,10 +117,10 @@ class Observer:
         self._tap.begin(self._flags)
         self._queue = RunQueue()  # in the loop's thread, which it measures
         self._first_steps = 2  # still to come
-        self._shows_forward = False  # batches are fetched by calls that are seen, or its outermost module is called so
+        self._shows_forward = False  # batches are fetched by calls that are seen, or a DDP is called
         self._read_queue_at = 0.0
         self._backwards = 0  # under way, one within the other
-        self._batches: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()  # by the loader's iterator
+        self._batches: dict[int, int | None] = {}  # of a pass over the data, by its iterator's id
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
         if bottlenecks:
@@ -185,9 +187,11 @@ class Observer:
         batch: int = 0
         batches: int | None = None
         if trains and samples is not None and number:
-            if number == 1 or iterator not in self._batches:
-                self._batches[iterator] = batches_of(iterator)
-            batch, batches = number, self._batches[iterator]
+            if number == 1 or id(iterator) not in self._batches:
+                if len(self._batches) == MOST_PASSES:
+                    self._batches.clear()
+                self._batches[id(iterator)] = batches_of(iterator)
+            batch, batches = number, self._batches[id(iterator)]
         self._note((DATA_ENDS, self._now(), samples, trains, number == 1, batch, batches))
 
     def forward_begins(self, trains: bool) -> None:
@@ -197,6 +201,16 @@ class Observer:
     def forward_ends(self, trains: bool) -> None:
         self._note((FORWARD_ENDS, self._now(), trains))
 
+    def _await_forward(self) -> None:
+        if not self._first_steps and not self._shows_forward:
+            self._modules.await_next()
+
+    def module_is_called(self) -> None:
+        """As was awaited. What follows is forward, until backward begins."""
+        self._modules.stop()
+        self._note((FORWARD_BEGINS, self._now(), True))
+        self._note((FORWARD_ENDS, self._now(), True))
+
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has made the one out of the other."""
         if isinstance(loss, Tensor):
@@ -205,6 +219,7 @@ class Observer:
     def backward_begins(self, tensors: Any = None) -> None:
         """tensors: those that backward is called on; None: that is not known."""
         self._tap.attach_to_new_groups()
+        self._modules.stop()
         if self._delays.are_any:
             self._delay("forward", within="backward", depth=0)
         loss = None if tensors is None else self._loss_of(tensors)
@@ -215,6 +230,7 @@ class Observer:
     def backward_ends(self) -> None:
         self._backwards = max(0, self._backwards - 1)  # its begin may have been lost to an exception
         if not self._backwards:
+            self._await_forward()
             self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
         if self._delays.are_any:
             self._delay("backward", within="backward", depth=1)
@@ -236,8 +252,7 @@ class Observer:
         self._tap.renew()
         if self._first_steps:
             self._first_steps -= 1
-            if not self._first_steps and not self._shows_forward:
-                self._seek_forward()
+        self._await_forward()
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
             if ns := self._queue.taken_ns():
@@ -309,18 +324,21 @@ class Observer:
 
     def give_up(self) -> None:
         """Detach, and send nothing more."""
+        self._modules.stop()
         self._tap.close()
         self._queue.close()
         self._sender.close(None)
 
     def forget(self) -> None:
         """This process was forked off the rank's."""
+        self._modules.stop()
         self._tap.end()
         self._sender.forget()
 
     def close(self, fatal_error: str) -> None:
         """Tell the relay that the loop is over, and detach. fatal_error: the exception that ends the training; empty:
         none does."""
+        self._modules.stop()
         self._tap.close()
         self._queue.close()
         self._sender.close(None if self.is_over else {"ended_ns": time.monotonic_ns(), "error": fatal_error})
@@ -331,6 +349,7 @@ def read_console(file: str) -> dict[str, Any]:
     try:
         console: dict[str, Any] = json.loads(Path(file).read_bytes())
     except OSError as error:
+        pass_on(error)
         raise Gone(str(error)) from None
     return console
 

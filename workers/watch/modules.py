@@ -1,0 +1,78 @@
+"""Shows where forward begins in a loop without a loader: at the first call of a module after backward or an optimizer.
+
+Until that call comes, the function of torch's that every module's call goes through has other code: the same lines, and
+before them a question. Nothing else is changed: no class, no module and no dictionary of hooks. So pickle, torch.jit,
+torch.fx, torch.export, torch.compile and the profiler find what they would find without it.
+"""
+
+import ast
+import inspect
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from torch.nn import Module
+
+from ..instruments.shield import pass_on
+
+CALLED: Any = Module._call_impl
+# Where torch.compile traces this, nothing of it is left.
+QUESTION = "if not torch.compiler.is_compiling() and torch.is_grad_enabled(): 'watch'.called(self)"
+MOST_MODULES = 100  # looked through for a parameter
+
+
+class ModuleCalls:
+    """Calls `tell` once a module with parameters is called while gradients are recorded."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+        self._plain: CodeType = CALLED.__code__
+        self._asking: CodeType | None = None  # made when it is first needed
+
+    def await_next(self) -> None:
+        """Tell of the next call."""
+        if self._asking is None:
+            self._asking = self._code_that_asks() or self._plain
+        if CALLED.__code__ is self._plain:
+            CALLED.__code__ = self._asking
+
+    def stop(self) -> None:
+        """Tell of no call."""
+        if CALLED.__code__ is self._asking:
+            CALLED.__code__ = self._plain
+
+    def called(self, module: Module) -> None:
+        """A module is called, in any thread."""
+        if has_parameters(module):
+            self._tell()
+
+    def _code_that_asks(self) -> CodeType | None:
+        """The function's code with the question before it, and with the same line numbers. None: it has no source."""
+        try:
+            source = inspect.getsource(CALLED)
+        except OSError as error:
+            pass_on(error)
+            return None
+        tree = ast.parse(f"class Module:\n{source}")  # its methods are indented
+        ast.increment_lineno(tree, self._plain.co_firstlineno - 2)
+        function: Any = tree.body[0].body[0]  # type: ignore[attr-defined]
+        question = ast.parse(QUESTION).body[0]
+        ast.increment_lineno(question, function.body[0].lineno - 1)
+        function.body.insert(0, question)
+        code = compile(tree, self._plain.co_filename, "exec", dont_inherit=True)
+        for _ in range(2):  # the class, and its method
+            code = next(part for part in code.co_consts if isinstance(part, CodeType))
+        return code.replace(co_consts=tuple(self if value == "watch" else value for value in code.co_consts))
+
+
+def has_parameters(module: Module) -> bool:
+    """Whether a module has any, trained or not; a transform of inputs has none. Runs no code of the user's own."""
+    pending: list[Any] = [module]
+    for _ in range(MOST_MODULES):
+        if not pending:
+            return False
+        fields = vars(pending.pop())
+        if fields.get("_parameters", True):  # those of torch.jit are elsewhere
+            return True
+        pending += [part for part in dict(fields["_modules"]).values() if part is not None]
+    return True
