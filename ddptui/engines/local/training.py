@@ -1,9 +1,6 @@
 """A training of the user's own that runs: its process, and the file in which its ranks find their console. With these
 a later console can watch it again, after the one before has let go of it, or has ended."""
 
-import os
-import signal
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +12,6 @@ from ddptui.engines.base import Launch
 from ddptui.engines.local.relay import Relay
 from ddptui.host.files import open_plain
 from ddptui.host.folders import write_private
-from ddptui.host.keeper import send
 from ddptui.store.runs import Run
 from ddptui.wire.connection import WATCHED
 from ddptui.wire.messages import Hello
@@ -23,7 +19,6 @@ from ddptui.wire.messages import Hello
 TRAINING_FILE, CONSOLE_FILE = "training", "console"  # in the folder of a repeat, while its command runs
 MOST_BYTES = 65_536  # of such a file
 TICKS_AT = 19  # in /proc/PID/stat after the name: field 22, the start
-END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL, where the user wants the training ended
 
 
 class NotRunning(ValueError):
@@ -62,16 +57,6 @@ def started_at(process: psutil.Process) -> float:
     except OSError:  # no /proc, as on macOS; or it has ended
         return process.create_time()
     return float(stat.rpartition(")")[2].split()[TICKS_AT])  # its name, in parentheses, may contain any character
-
-
-def watched_by(console: Path) -> list[psutil.Process]:
-    """The processes that were started with this file to find their console in."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):  # it has ended, or is another user's
-            if process.environ().get(WATCHED) == str(console.absolute()) and process.pid != os.getpid():
-                found.append(process)
-    return found
 
 
 def remember(training: Training, folder: Path) -> None:
@@ -125,18 +110,3 @@ class TrainingLaunch(Launch):
             for name in (TRAINING_FILE, CONSOLE_FILE):
                 with suppress(OSError):
                     (self.folder / name).unlink()
-
-
-def end_all(pid: int) -> None:
-    """End a process and its descendants."""
-    with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)
-        end([process, *process.children(recursive=True)])
-
-
-def end(family: Sequence[psutil.Process]) -> None:
-    """End processes: by SIGTERM, and those that are left then by SIGKILL."""
-    send(family, signal.SIGTERM)
-    _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
-    send(left, signal.SIGKILL)
-    psutil.wait_procs(left, timeout=END_WITHIN_S)

@@ -4,9 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,15 +12,10 @@ import psutil
 import pytest
 
 from ddptui.config.watched import preset_of
-from ddptui.engines.base import LAUNCHER_LOG
-from ddptui.engines.local.foreign import ForeignLaunch, Terms, _start_apart, end_with_parent
-from ddptui.engines.local.relay import Relay
-from ddptui.engines.local.training import CONSOLE_FILE, NotRunning, Training, remember, training_at, training_of
+from ddptui.engines.local.training import NotRunning, Training, remember, training_at, training_of
 from ddptui.run.resume import begin_resumption
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.connection import WATCHED
-from ddptui.wire.watching import Watching
-from tests.support.runner import ENOUGH_S, survivors
 
 PRESET = preset_of(("train.py",), name="train", skip=3, steps=None, overrides={})
 
@@ -96,37 +89,3 @@ def test_a_training_is_known_after_the_clock_was_set(training: Training, monkeyp
     assert training.runs()
     monkeypatch.setattr(psutil.Process, "create_time", lambda _: 0.0)
     assert training.runs()
-
-
-def test_a_command_whose_console_has_ended_before_the_kernel_was_asked_is_not_begun(tmp_path: Path) -> None:
-    command = ["touch", str(tmp_path / "begun")]
-    another = os.getppid()  # as if the console, which is the parent, had ended, and another process had taken its place
-    subprocess.run(command, preexec_fn=partial(end_with_parent, another), check=False)
-    assert not (tmp_path / "begun").exists()
-    subprocess.run(command, preexec_fn=partial(end_with_parent, os.getpid()), check=True)
-    assert (tmp_path / "begun").exists()
-
-
-RANK = "import os, time; os.setsid(); print(flush=True); time.sleep(600)"
-
-
-def test_nothing_is_left_when_the_keeper_of_a_watched_command_is_killed(tmp_path: Path) -> None:
-    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {RANK!r}])"
-    (tmp_path / "launch").mkdir()
-    console = tmp_path / CONSOLE_FILE
-    with (tmp_path / LAUNCHER_LOG).open("wb") as log:
-        process = _start_apart(
-            [sys.executable, "-c", script], {WATCHED: str(console)}, tmp_path / "launch", log, outlives=False
-        )
-    relay = Relay(tmp_path / "other", tmp_path, {}, Watching())
-    launch = ForeignLaunch(process, tmp_path, relay, Terms())
-    deadline = time.monotonic() + ENOUGH_S
-    while not (tmp_path / LAUNCHER_LOG).stat().st_size:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    family = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    process.wait()
-    launch.stop()
-    assert len(family) == 2
-    assert not survivors(family, 5)
