@@ -18,7 +18,7 @@ from ddptui.engines.local.hidden import HiddenRanks, injected_folder
 from ddptui.engines.local.relay import Relay
 from ddptui.engines.local.training import (
     CONSOLE_FILE,
-    Training,
+    HeldTraining,
     TrainingLaunch,
     remember,
     training_at,
@@ -43,7 +43,7 @@ class Terms:
         in_terminal: bool = False,
         outlives: bool = False,
         elsewhere: bool = False,
-        running: Training | None = None,
+        running: HeldTraining | None = None,
         every: int = 1,
     ) -> None:
         """in_terminal: the command has the console's input and output, and gets its signals. outlives: it goes on when
@@ -58,8 +58,8 @@ class Terms:
         LaunchRefused, OSError."""
         way, watching = hub.rank_environment, watching_of(trial, self.every)
         if self.running is not None:
-            remember(self.running, folder)
-            relay = Relay(Path(self.running.console), hub.folder, way, watching, ends_training=False)
+            remember(self.running.training, folder)
+            relay = Relay(Path(self.running.training.console), hub.folder, way, watching, ends_training=False)
             return AttachedLaunch(self.running, folder, relay, self)
         console = folder / CONSOLE_FILE
         relay = Relay(console, hub.folder, way, watching, ends_training=not self.outlives)
@@ -206,9 +206,9 @@ class ForeignLaunch(TrainingLaunch):
 class AttachedLaunch(TrainingLaunch):
     """A command that another console has started."""
 
-    def __init__(self, training: Training, folder: Path, relay: Relay, terms: Terms) -> None:
+    def __init__(self, held: HeldTraining, folder: Path, relay: Relay, terms: Terms) -> None:
         super().__init__(folder, relay)
-        self._training, self._terms = training, terms
+        self._training, self._lock, self._terms = held.training, held.lock, terms
 
     @property
     def exit_code(self) -> int | None:
@@ -219,3 +219,4 @@ class AttachedLaunch(TrainingLaunch):
         if not self._terms.outlives:
             end_watched(self._training.console)
         self.forget_if_over()
+        self._lock.close()

@@ -1,8 +1,10 @@
 """A training of the user's own that runs: its process, and the file in which its ranks find their console. With these
 a later console can watch it again, after the one before has let go of it, or has ended."""
 
+import os
 from contextlib import suppress
 from pathlib import Path
+from typing import IO, NamedTuple
 
 import msgspec
 import psutil
@@ -12,6 +14,7 @@ from ddptui.engines.base import Launch
 from ddptui.engines.local.relay import Relay
 from ddptui.host.files import open_plain
 from ddptui.host.folders import write_private
+from ddptui.store.lock import lock, opened
 from ddptui.store.runs import Run
 from ddptui.wire.connection import WATCHED
 from ddptui.wire.messages import Hello
@@ -71,6 +74,26 @@ def training_of(run: Run) -> Training:
     if training := training_that_runs(run, run.preset()):
         return training
     raise NotRunning(f"{run.name} has no training that runs on this host")
+
+
+class HeldTraining(NamedTuple):
+    """A training that this console alone may watch. lock: ends that when it is closed."""
+
+    training: Training
+    lock: IO[bytes]
+
+
+def hold(training: Training) -> HeldTraining:
+    """Lock a training, through whichever of its runs it was found. Raises NotRunning if another console watches it."""
+    path = Path(training.console).with_name(TRAINING_FILE)  # in the run that started it
+    try:
+        file = opened(path, os.O_RDWR)
+    except OSError as error:
+        raise NotRunning(f"{path}: cannot be locked: {error.strerror}") from None
+    if not lock(file):
+        file.close()
+        raise NotRunning(f"process {training.pid} is being watched: another console is attached to it")
+    return HeldTraining(training, file)
 
 
 def training_that_runs(run: Run, preset: Preset) -> Training | None:

@@ -12,10 +12,13 @@ import psutil
 import pytest
 
 from ddptui.config.watched import preset_of
-from ddptui.engines.local.training import NotRunning, Training, remember, training_at, training_of
+from ddptui.engines.local.foreign import AttachedLaunch, Terms
+from ddptui.engines.local.relay import Relay
+from ddptui.engines.local.training import NotRunning, Training, hold, remember, training_at, training_of
 from ddptui.run.resume import begin_resumption
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.connection import WATCHED
+from ddptui.wire.watching import Watching
 
 PRESET = preset_of(("train.py",), name="train", skip=3, steps=None, overrides={})
 
@@ -68,6 +71,17 @@ def test_a_run_that_a_console_has_open_is_refused(training: Training, tmp_path: 
     run = run_with(training, tmp_path / "runs")
     with run.held(), pytest.raises(NotRunning, match="another console has it open"):
         training_of(run)
+
+
+def test_a_training_can_be_watched_again_as_soon_as_the_watching_has_ended(training: Training, tmp_path: Path) -> None:
+    remember(training, tmp_path)
+    held = hold(training)
+    with pytest.raises(NotRunning, match="another console is attached to it"):
+        hold(training)
+    (tmp_path / "hub").mkdir()
+    relay = Relay(Path(training.console), tmp_path / "hub", {}, Watching(), ends_training=False)
+    AttachedLaunch(held, tmp_path, relay, Terms(outlives=True)).stop()
+    hold(training).lock.close()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "\x00"])
