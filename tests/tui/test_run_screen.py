@@ -532,9 +532,19 @@ class EndsWell(ToldAsItGoes):
         return msgspec.structs.replace(super().results, status="ok")
 
 
-@pytest.mark.parametrize(("key", "dialog"), [("S", RunQuestion), ("s", RunQuestion), ("question_mark", HelpScreen)])
+@pytest.mark.parametrize(
+    ("key", "dialog", "outlives"),
+    [
+        ("S", RunQuestion, False),
+        ("s", RunQuestion, False),
+        ("ctrl+q", RunQuestion, False),
+        ("S", LettingGo, True),
+        ("ctrl+q", LettingGo, True),
+        ("question_mark", HelpScreen, False),
+    ],
+)
 def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
-    key: str, dialog: type[Screen[object]], tmp_path: Path
+    key: str, dialog: type[Screen[object]], outlives: bool, tmp_path: Path
 ) -> None:
     """A question about the run closes by itself then: its keys would be for a run that is no more."""
 
@@ -543,8 +553,11 @@ def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
     async def check() -> None:
         told = playback(clock)
         told.seek(moment_s(told, "none", 30))
-        screen = RunScreen(EndsWell(told))
+        feed = EndsWell(told)
+        feed.terms = Terms(outlives=outlives)
+        screen = RunScreen(feed)
         app = Opened(tmp_path, screen, refresh_s=NEVER_S)  # the results do not wait for another look at the run
+        app.session = feed
         async with app.run_test() as pilot:
             await app.mounted
             screen.tick()
@@ -560,6 +573,7 @@ def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
             await until(pilot, lambda: isinstance(app.screen, ResultScreen))
             assert screen not in app.screen_stack
             assert not [worker for worker in app.workers if worker.is_running]
+            assert (feed.controls.end(), feed.terms.outlives, app.leaving) == (None, outlives, False)
 
     asyncio.run(check())
 
