@@ -293,6 +293,29 @@ def test_stopping_and_skipping_ask(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
+def test_a_skip_that_is_confirmed_after_its_launch_has_ended_skips_no_other(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def check() -> None:
+        told = playback(clock)
+        next_s = moment_s(told, "late", 30) - moment_s(told, "none", 30)
+        screen = live("none", 30, clock)
+        assert isinstance(screen.feed, ToldAsItGoes)
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.tick()
+            await pilot.press("s")
+            await until(pilot, lambda: isinstance(app.screen, RunQuestion))
+            clock.passes(next_s)
+            screen.tick()
+            assert screen.watched.live.trial not in ("none", None)
+            await pilot.press("y")
+            await until(pilot, lambda: app.screen is screen and bool(toasts(app)))
+            assert "Not skipped: that launch is not under way." in toasts(app)
+            assert screen.feed.controls.end() is None
+
+    asyncio.run(check())
+
+
 @pytest.mark.parametrize(
     ("answer", "ended", "outlives"), [("escape", None, True), ("l", "interrupted", True), ("e", "interrupted", False)]
 )
