@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Beside the usual torch: an older one, whose process groups take no hooks. In a .venv of its own of 5 GB.
 OLDER := .venv-older
 OLDER_TORCH := torch==2.11.0 torchvision==0.26.0
-ON_OLDER := tests/ranks tests/numerics tests/unit/doctor tests/real/harmless/test_collectives_unharmed.py tests/real/test_modes.py tests/real/test_runs.py tests/real/test_watch.py
+ON_OLDER := tests/ranks tests/numerics tests/unit/doctor tests/real/harmless/test_collectives_unharmed.py tests/real/test_modes.py tests/real/test_runs.py tests/real/test_watch.py tests/real/test_watch_marks.py
 
 .PHONY: demo test test-all test-older test-gpu lint bench soak clean
 

@@ -118,14 +118,14 @@ def attach(
     """
     from ddptui.config.watched import preset_of
     from ddptui.engines.local.foreign import Terms
-    from ddptui.engines.local.training import NotRunning, training_of
+    from ddptui.engines.local.training import NotRunning, hold, training_of
     from ddptui.store.runs import RunError, find_run, runs_folder
     from ddptui.text.argv import as_argument
 
     folder = runs_folder(runs or obj.get("runs"))
     with refusing(NotRunning, RunError):
         run = find_run(folder, name)
-        terms = Terms(outlives=True, running=training_of(run), every=every)
+        terms = Terms(outlives=True, running=hold(training_of(run)), every=every)
     before = run.preset().trials[0]
     preset = preset_of(tuple(map(as_argument, before.command)), name=before.name, skip=skip, steps=steps, overrides={})
     headless = no_ui or as_json or not sys.stdout.isatty()

@@ -5,6 +5,8 @@ import msgspec
 
 from ddptui.config.trial import Bottleneck
 
+LET_GO = b"let go\n"  # the last line that a relay gets: without it, what started the relay has died
+
 
 class Watching(msgspec.Struct, frozen=True, kw_only=True):
     """What of the training is reported, and the delays that are put in."""
@@ -22,6 +24,7 @@ class RelayTask(msgspec.Struct, frozen=True, kw_only=True):
     way: dict[str, str]  # the variables of wire/connection.py with which a rank connects to the console
     watching: Watching
     notes: str  # the file in which it says why a rank is not watched
+    ends: str | None = None  # it ends the processes that look for it in this file, if what started it has died
 
     def spell(self) -> bytes:
         """The line that `read` reads."""

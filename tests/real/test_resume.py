@@ -11,8 +11,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, start, survivors, write_preset
+from ddptui.store.runs import Run
+from tests.support.runner import ENOUGH_S, QUICK, ddptui, environment, family, start, survivors, write_preset
 from tests.support.running import Running
+from tests.support.watched import Watched, watched
 
 TRIALS = ("a", "b")
 PRESET = f'repeats = 2\n[defaults]\nlaunch = "single"\n{QUICK}[[trial]]\nname = "a"\n[[trial]]\nname = "b"\nseed = 1\n'
@@ -117,6 +119,48 @@ def test_what_has_failed_is_left_and_what_was_interrupted_is_put_aside(interrupt
     assert json.loads(again.stdout)["trials"] == json.loads(output)["trials"]
     assert "4 of 4 launches finished" in again.stderr
     assert "[" not in again.stderr  # nothing was launched
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("is_late", [False, True], ids=["all at once", "beside a console's screen"])
+def test_of_consoles_that_resume_a_run_at_once_one_goes_on(tmp_path: Path, is_late: bool) -> None:
+    runs, preset = tmp_path / "runs", write_preset(tmp_path, PRESET)
+    console = start(runs, "--preset", str(preset), "--json")
+    await_launch(console, runs, "b", 1)
+    kill(console)
+    run = only_run(runs)
+    good = journal(run, "a", 1).read_bytes()
+
+    words = ("--resume", run.name)
+    with watched(words, tmp_path, environment(runs), on_a_terminal=True) as screen:
+        if is_late:
+            assert screen.until(rb"\x1b\[\?1049h")
+        headless = [start(runs, *words, "--json", "--no-retry") for _ in range(2)]
+        await_finished(run, screen)
+        screen.press(b"q")
+        over = screen.over()
+    ended = [(each.communicate(timeout=ENDS_WITHIN_S), each.returncode) for each in headless]
+    said = [over.out if over.code == 2 else "", *(errors for (_, errors), code in ended if code == 2)]
+    assert sorted([over.code, *(code for _, code in ended)]) == [0, 2, 2], (over, ended)
+    assert len([text for text in said if "another console has this run under way" in text]) == 2, said
+
+    assert journal(run, "a", 1).read_bytes() == good
+    assert sorted(path.name for path in run.glob("trial-*/repeat-*")) == [
+        "repeat-1", "repeat-1", "repeat-1.interrupted-1", "repeat-2", "repeat-2",
+    ]  # fmt: skip
+    launched = [journal(run, *launch).read_bytes().count(b'"type":"Launched"') for launch in LAUNCHES]
+    assert launched == [1, 1, 1, 1]
+    assert len(json.loads((run / "environment.json").read_text())["resumed"]) == 1
+    assert [len(trial["repeats"]) for trial in results_of(runs)["trials"]] == [2, 2]
+
+
+def await_finished(run: Path, screen: Watched) -> None:
+    """Read what a console paints, until all launches are finished, and no console holds the run."""
+    deadline = time.monotonic() + ENOUGH_S
+    while not all(is_finished(journal(run, *launch)) for launch in LAUNCHES) or Run(run).is_held():
+        assert time.monotonic() < deadline
+        if not screen._read_some():  # it has ended
+            time.sleep(0.1)
 
 
 def test_the_journal_is_never_more_than_a_second_behind(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tests.support.runner import ddptui
 
 TRAININGS = Path(__file__).parent / "trainings"
@@ -20,6 +22,17 @@ TORCHRUN = torchrun(sys.executable)
 
 def script(name: str, *words: str) -> list[str]:
     return [str(TRAININGS / f"{name}.py"), *words]
+
+
+def environment_without_ddptui(folder: Path) -> Path:
+    """Make a Python environment with the packages of this one, but for ddptui. Returns its site-packages."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    [site_packages] = folder.glob("lib/python*/site-packages")
+    # The packages beside ddptui: what a .pth there adds to the path, as an editable install does, is not looked for.
+    (site_packages / "others.pth").write_text(str(Path(torch.__file__).parents[1]))
+    done = subprocess.run([folder / "bin" / "python", "-c", "import ddptui.wire"], cwd=folder, capture_output=True)
+    assert b"No module named 'ddptui" in done.stderr
+    return site_packages
 
 
 def watched(runs: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -47,6 +47,7 @@ class ToldAsItGoes(Session):
     def __init__(self, told: Playback) -> None:
         self.preset, self.run, self.error, self.finished_before = told.preset, told.run, None, NO_OUTCOMES
         self.controls, self.terms = Controls(), Terms()
+        self.controls.begin(told.start.live().launched_ns)
         self._told = told
 
     @property
@@ -62,8 +63,6 @@ class ToldAsItGoes(Session):
 
     def drain(self) -> list[Message]:
         messages = self._told.drain()
-        if self.controls._launched_ns is None:
-            self.controls.begin(self._told.start.live().launched_ns)
         for message in messages:
             if isinstance(message, Launched):
                 self.controls.begin(message.at_ns)

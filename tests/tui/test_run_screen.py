@@ -293,6 +293,29 @@ def test_stopping_and_skipping_ask(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
+def test_a_skip_that_is_confirmed_after_its_launch_has_ended_skips_no_other(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def check() -> None:
+        told = playback(clock)
+        next_s = moment_s(told, "late", 30) - moment_s(told, "none", 30)
+        screen = live("none", 30, clock)
+        assert isinstance(screen.feed, ToldAsItGoes)
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.tick()
+            await pilot.press("s")
+            await until(pilot, lambda: isinstance(app.screen, RunQuestion))
+            clock.passes(next_s)
+            screen.tick()
+            assert screen.watched.live.trial not in ("none", None)
+            await pilot.press("y")
+            await until(pilot, lambda: app.screen is screen and bool(toasts(app)))
+            assert "Not skipped: that launch is not under way." in toasts(app)
+            assert screen.feed.controls.end() is None
+
+    asyncio.run(check())
+
+
 @pytest.mark.parametrize(
     ("answer", "ended", "outlives"), [("escape", None, True), ("l", "interrupted", True), ("e", "interrupted", False)]
 )
@@ -532,9 +555,19 @@ class EndsWell(ToldAsItGoes):
         return msgspec.structs.replace(super().results, status="ok")
 
 
-@pytest.mark.parametrize(("key", "dialog"), [("S", RunQuestion), ("s", RunQuestion), ("question_mark", HelpScreen)])
+@pytest.mark.parametrize(
+    ("key", "dialog", "outlives"),
+    [
+        ("S", RunQuestion, False),
+        ("s", RunQuestion, False),
+        ("ctrl+q", RunQuestion, False),
+        ("S", LettingGo, True),
+        ("ctrl+q", LettingGo, True),
+        ("question_mark", HelpScreen, False),
+    ],
+)
 def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
-    key: str, dialog: type[Screen[object]], tmp_path: Path
+    key: str, dialog: type[Screen[object]], outlives: bool, tmp_path: Path
 ) -> None:
     """A question about the run closes by itself then: its keys would be for a run that is no more."""
 
@@ -543,8 +576,11 @@ def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
     async def check() -> None:
         told = playback(clock)
         told.seek(moment_s(told, "none", 30))
-        screen = RunScreen(EndsWell(told))
+        feed = EndsWell(told)
+        feed.terms = Terms(outlives=outlives)
+        screen = RunScreen(feed)
         app = Opened(tmp_path, screen, refresh_s=NEVER_S)  # the results do not wait for another look at the run
+        app.session = feed
         async with app.run_test() as pilot:
             await app.mounted
             screen.tick()
@@ -560,6 +596,7 @@ def test_a_run_that_ends_under_a_dialog_shows_its_results_after_it(
             await until(pilot, lambda: isinstance(app.screen, ResultScreen))
             assert screen not in app.screen_stack
             assert not [worker for worker in app.workers if worker.is_running]
+            assert (feed.controls.end(), feed.terms.outlives, app.leaving) == (None, outlives, False)
 
     asyncio.run(check())
 

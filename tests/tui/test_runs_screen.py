@@ -20,7 +20,7 @@ from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.tables import MARK, LabTable, RunTable
-from tests.support.builders import journal, preset_of, results_for, two_trials, write_run
+from tests.support.builders import ended, journal, preset_of, results_for, two_trials, write_run
 from tests.tui.opened import each_theme, opened, seen, toasts, until
 from tests.tui.two_runs import compare_screen
 
@@ -205,6 +205,16 @@ def test_a_run_that_went_on_on_another_screen_shows_as_it_is_then(tmp_path: Path
         (run.folder / "later").rename(run.folder / "results.json")
         await pilot.press("escape")
         await until(pilot, lambda: status_of(screen, run.name) == f"✓ {finished.status}")
+
+    play(tmp_path, scenario)
+
+
+def test_a_run_with_a_skipped_trial_is_not_shown_as_ok(tmp_path: Path) -> None:
+    skipped = [*journal("b")[:-3], ended("skipped")]
+    run = write_run(tmp_path, two_trials(), journal("a"), skipped, journal("a", 2))
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
+        assert status_of(screen, run.name) == "■ trials skipped"
 
     play(tmp_path, scenario)
 

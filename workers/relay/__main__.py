@@ -1,18 +1,23 @@
 """python -m workers.relay: relays what the ranks of one host note. Its first line of input is a RelayTask; when its
-input ends, so does it, after it has sent what has come."""
+input ends, so does it, after it has sent what has come. Without LET_GO as the last line, what started it has died: then
+it ends the training, if that is its task."""
 
 import os
+import shutil
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
+from ddptui.host.ending import end_watched
 from ddptui.text.argv import as_argument
-from ddptui.wire.watching import RelayTask
+from ddptui.wire.watching import LET_GO, RelayTask
 from workers.relay.rank import WatchedRank
 
 NICENESS = 10  # the ranks, at 0, get the cores first
 LAST_WORDS_S = 4.0
+STARTED_WITHIN_S = 0.2  # a command: until then it may have the environment of the console that has died
 
 
 def main() -> None:
@@ -21,12 +26,22 @@ def main() -> None:
     listener = socket.socket(fileno=task.listener)
     ranks: list[WatchedRank] = []
     threading.Thread(target=accept, args=(listener, task, ranks), name="accept", daemon=True).start()
-    sys.stdin.buffer.read()  # until the console, or what has started this, lets go
+    last = sys.stdin.buffer.read()  # until the console, or what has started this, lets go
+    if last != LET_GO:
+        clear_up(task, Path(listener.getsockname()).parent)
     for rank in ranks:
         rank.end()
     for rank in ranks:
         rank.thread.join(LAST_WORDS_S)
     os._exit(0)  # a thread that is stuck must not keep it
+
+
+def clear_up(task: RelayTask, folder: Path) -> None:
+    """Do what the process that has died would have: end the training, if that is the task, and remove its folder."""
+    if task.ends is not None:
+        time.sleep(STARTED_WITHIN_S)
+        end_watched(as_argument(task.ends))
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def accept(listener: socket.socket, task: RelayTask, ranks: list[WatchedRank]) -> None:

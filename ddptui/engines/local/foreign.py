@@ -9,9 +9,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
-from typing import IO
 
 from ddptui.config.trial import Trial
 from ddptui.engines.base import LAUNCHER_LOG, Launch, LaunchRefused
@@ -20,16 +18,12 @@ from ddptui.engines.local.hidden import HiddenRanks, injected_folder
 from ddptui.engines.local.relay import Relay
 from ddptui.engines.local.training import (
     CONSOLE_FILE,
-    Training,
+    HeldTraining,
     TrainingLaunch,
-    end,
-    end_all,
     remember,
     training_at,
-    watched_by,
 )
-from ddptui.engines.local.warm import StartedKeeper, end_with_keeper, start_keeper
-from ddptui.host.keeper import PR_SET_PDEATHSIG, prctl
+from ddptui.host.ending import end_watched
 from ddptui.text.argv import as_argument
 from ddptui.text.words import printable
 from ddptui.wire.connection import NOTES, WATCHED
@@ -50,7 +44,7 @@ class Terms:
         in_terminal: bool = False,
         outlives: bool = False,
         elsewhere: bool = False,
-        running: Training | None = None,
+        running: HeldTraining | None = None,
         every: int = 1,
     ) -> None:
         """in_terminal: the command has the console's input and output, and gets its signals. outlives: it goes on when
@@ -70,20 +64,26 @@ class Terms:
         LaunchRefused, OSError."""
         way, watching = hub.rank_environment, watching_of(trial, self.every)
         if self.running is not None:
-            remember(self.running, folder)
-            relay = Relay(Path(self.running.console), hub.folder, way, watching)
+            remember(self.running.training, folder)
+            relay = Relay(Path(self.running.training.console), hub.folder, way, watching, ends_training=False)
             return AttachedLaunch(self.running, folder, relay, self)
         console = folder / CONSOLE_FILE
-        relay = Relay(console, hub.folder, way, watching)
+        relay = Relay(console, hub.folder, way, watching, ends_training=not self.outlives)
         command = [*map(as_argument, trial.command)]
         environment = variables({**os.environ, **own_variables(trial)}, console)
         with refusing_launch(command, relay):
             if self.in_terminal:
-                preexec = None if self.outlives else partial(end_with_parent, os.getpid())
-                process = subprocess.Popen(command, env=environment, preexec_fn=preexec)
+                process = subprocess.Popen(command, env=environment)
             else:
                 with (folder / LAUNCHER_LOG).open("wb") as log:
-                    process = _start_apart(command, environment, hub.folder, log, outlives=self.outlives)
+                    process = subprocess.Popen(  # apart from the console's terminal, which may be closed
+                        command,
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                    )
         if self.outlives and (training := training_at(process.pid, console)):
             remember(training, folder)
         self.launch = ForeignLaunch(process, folder, relay, self)
@@ -101,7 +101,7 @@ def start_for_console_elsewhere(
     """Start a command here whose ranks a console on another host watches. way: the variables by which they reach it.
     folder: an empty one. Raises LaunchRefused, OSError."""
     console = folder / CONSOLE_FILE
-    relay = Relay(console, folder, way, watching)
+    relay = Relay(console, folder, way, watching, ends_training=False)
     with refusing_launch(command, relay):
         process = subprocess.Popen(command, env=variables(os.environ, console))
     return ForeignLaunch(process, folder, relay, Terms(in_terminal=True, outlives=True))
@@ -129,24 +129,6 @@ def variables(own: Mapping[str, str], console: Path) -> dict[str, str]:
 def own_variables(trial: Trial) -> dict[str, str]:
     """The variables that a trial gives its command."""
     return dict(variable.split("=", 1) for variable in trial.env)
-
-
-def _start_apart(
-    command: list[str], environment: dict[str, str], folder: Path, log: IO[bytes], *, outlives: bool
-) -> "subprocess.Popen[bytes]":
-    """Start the command apart from the console's terminal, which may be closed. Raises OSError."""
-    if not outlives:
-        return start_keeper(command, environment, Path.cwd(), folder, log)
-    return subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-    )
-
-
-def end_with_parent(console: int) -> None:
-    """Has the kernel end this process, which is about to become the command, when the console ends."""
-    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # not SIGKILL: torchrun ends its ranks then
-    if os.getppid() != console:  # the console ended before that call
-        os._exit(1)
 
 
 class ForeignLaunch(TrainingLaunch):
@@ -207,13 +189,9 @@ class ForeignLaunch(TrainingLaunch):
         self.forget_if_over()
 
     def _end(self) -> None:
-        if isinstance(self._process, StartedKeeper):
-            end_with_keeper(self._process)
-            if self._process.poll() == -signal.SIGKILL:  # the keeper's end, if not the command's: it has left ranks
-                end(watched_by(self.folder / CONSOLE_FILE))
-        else:
-            end_all(self._process.pid)
-            self._process.poll()
+        runs = self._process.poll() is None  # else its process id may be another's by now
+        end_watched(str((self.folder / CONSOLE_FILE).absolute()), self._process.pid if runs else None)
+        self._process.poll()
 
     def wait(self, tell: Callable[[str], None]) -> int:
         """Wait for the command's end; meanwhile pass signals on, and tell notices. Returns its exit code; then signals
@@ -235,9 +213,9 @@ class ForeignLaunch(TrainingLaunch):
 class AttachedLaunch(TrainingLaunch):
     """A command that another console has started."""
 
-    def __init__(self, training: Training, folder: Path, relay: Relay, terms: Terms) -> None:
+    def __init__(self, held: HeldTraining, folder: Path, relay: Relay, terms: Terms) -> None:
         super().__init__(folder, relay)
-        self._training, self._terms = training, terms
+        self._training, self._lock, self._terms = held.training, held.lock, terms
 
     @property
     def exit_code(self) -> int | None:
@@ -246,5 +224,6 @@ class AttachedLaunch(TrainingLaunch):
 
     def stop(self) -> None:
         if not self._terms.outlives:
-            end_all(self._training.pid)
+            end_watched(self._training.console)
         self.forget_if_over()
+        self._lock.close()

@@ -2,10 +2,9 @@
 a later console can watch it again, after the one before has let go of it, or has ended."""
 
 import os
-import signal
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO, NamedTuple
 
 import msgspec
 import psutil
@@ -15,7 +14,7 @@ from ddptui.engines.base import Launch
 from ddptui.engines.local.relay import Relay
 from ddptui.host.files import open_plain
 from ddptui.host.folders import write_private
-from ddptui.host.keeper import send
+from ddptui.store.lock import lock, opened
 from ddptui.store.runs import Run
 from ddptui.text.argv import as_argument, as_text
 from ddptui.wire.connection import WATCHED
@@ -24,7 +23,6 @@ from ddptui.wire.messages import Hello
 TRAINING_FILE, CONSOLE_FILE = "training", "console"  # in the folder of a repeat, while its command runs
 MOST_BYTES = 65_536  # of such a file
 TICKS_AT = 19  # in /proc/PID/stat after the name: field 22, the start
-END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL, where the user wants the training ended
 
 
 class NotRunning(ValueError):
@@ -65,16 +63,6 @@ def started_at(process: psutil.Process) -> float:
     return float(stat.rpartition(")")[2].split()[TICKS_AT])  # its name, in parentheses, may contain any character
 
 
-def watched_by(console: Path) -> list[psutil.Process]:
-    """The processes that were started with this file to find their console in."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):  # it has ended, or is another user's
-            if process.environ().get(WATCHED) == str(console.absolute()) and process.pid != os.getpid():
-                found.append(process)
-    return found
-
-
 def remember(training: Training, folder: Path) -> None:
     """Write it down in a repeat's folder, for later consoles. Raises OSError."""
     kept = msgspec.structs.replace(training, console=as_text(training.console))
@@ -88,6 +76,26 @@ def training_of(run: Run) -> Training:
     if training := training_that_runs(run, run.preset()):
         return training
     raise NotRunning(f"{run.name} has no training that runs on this host")
+
+
+class HeldTraining(NamedTuple):
+    """A training that this console alone may watch. lock: ends that when it is closed."""
+
+    training: Training
+    lock: IO[bytes]
+
+
+def hold(training: Training) -> HeldTraining:
+    """Lock a training, through whichever of its runs it was found. Raises NotRunning if another console watches it."""
+    path = Path(training.console).with_name(TRAINING_FILE)  # in the run that started it
+    try:
+        file = opened(path, os.O_RDWR)
+    except OSError as error:
+        raise NotRunning(f"{path}: cannot be locked: {error.strerror}") from None
+    if not lock(file):
+        file.close()
+        raise NotRunning(f"process {training.pid} is being watched: another console is attached to it")
+    return HeldTraining(training, file)
 
 
 def training_that_runs(run: Run, preset: Preset) -> Training | None:
@@ -130,18 +138,3 @@ class TrainingLaunch(Launch):
             for name in (TRAINING_FILE, CONSOLE_FILE):
                 with suppress(OSError):
                     (self.folder / name).unlink()
-
-
-def end_all(pid: int) -> None:
-    """End a process and its descendants."""
-    with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)
-        end([process, *process.children(recursive=True)])
-
-
-def end(family: Sequence[psutil.Process]) -> None:
-    """End processes: by SIGTERM, and those that are left then by SIGKILL."""
-    send(family, signal.SIGTERM)
-    _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
-    send(left, signal.SIGKILL)
-    psutil.wait_procs(left, timeout=END_WITHIN_S)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -178,3 +179,12 @@ def test_trackers_are_told_from_others() -> None:
         tracker.kill()
         tracker.wait()
     assert not keeper.is_tracker(psutil.Process())
+
+
+def test_a_launcher_whose_keeper_was_killed_before_the_kernel_was_asked_is_not_begun(tmp_path: Path) -> None:
+    command = ["touch", str(tmp_path / "begun")]
+    another = os.getppid()  # as if the keeper, which is the parent, had been killed, and another had taken its place
+    subprocess.run(command, preexec_fn=partial(keeper.die_with, another), check=False)
+    assert not (tmp_path / "begun").exists()
+    subprocess.run(command, preexec_fn=partial(keeper.die_with, os.getpid()), check=True)
+    assert (tmp_path / "begun").exists()

@@ -4,9 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,15 +12,13 @@ import psutil
 import pytest
 
 from ddptui.config.watched import preset_of
-from ddptui.engines.base import LAUNCHER_LOG
-from ddptui.engines.local.foreign import ForeignLaunch, Terms, _start_apart, end_with_parent
+from ddptui.engines.local.foreign import AttachedLaunch, Terms
 from ddptui.engines.local.relay import Relay
-from ddptui.engines.local.training import CONSOLE_FILE, NotRunning, Training, remember, training_at, training_of
+from ddptui.engines.local.training import NotRunning, Training, hold, remember, training_at, training_of
 from ddptui.run.resume import begin_resumption
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.connection import WATCHED
 from ddptui.wire.watching import Watching
-from tests.support.runner import ENOUGH_S, survivors
 
 PRESET = preset_of(("train.py",), name="train", skip=3, steps=None, overrides={})
 
@@ -77,6 +73,17 @@ def test_a_run_that_a_console_has_open_is_refused(training: Training, tmp_path: 
         training_of(run)
 
 
+def test_a_training_can_be_watched_again_as_soon_as_the_watching_has_ended(training: Training, tmp_path: Path) -> None:
+    remember(training, tmp_path)
+    held = hold(training)
+    with pytest.raises(NotRunning, match="another console is attached to it"):
+        hold(training)
+    (tmp_path / "hub").mkdir()
+    relay = Relay(Path(training.console), tmp_path / "hub", {}, Watching(), ends_training=False)
+    AttachedLaunch(held, tmp_path, relay, Terms(outlives=True)).stop()
+    hold(training).lock.close()
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "\x00"])
 def test_a_file_that_holds_something_else_is_no_training(training: Training, tmp_path: Path, text: str) -> None:
     run = run_with(training, tmp_path / "runs")
@@ -96,37 +103,3 @@ def test_a_training_is_known_after_the_clock_was_set(training: Training, monkeyp
     assert training.runs()
     monkeypatch.setattr(psutil.Process, "create_time", lambda _: 0.0)
     assert training.runs()
-
-
-def test_a_command_whose_console_has_ended_before_the_kernel_was_asked_is_not_begun(tmp_path: Path) -> None:
-    command = ["touch", str(tmp_path / "begun")]
-    another = os.getppid()  # as if the console, which is the parent, had ended, and another process had taken its place
-    subprocess.run(command, preexec_fn=partial(end_with_parent, another), check=False)
-    assert not (tmp_path / "begun").exists()
-    subprocess.run(command, preexec_fn=partial(end_with_parent, os.getpid()), check=True)
-    assert (tmp_path / "begun").exists()
-
-
-RANK = "import os, time; os.setsid(); print(flush=True); time.sleep(600)"
-
-
-def test_nothing_is_left_when_the_keeper_of_a_watched_command_is_killed(tmp_path: Path) -> None:
-    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {RANK!r}])"
-    (tmp_path / "launch").mkdir()
-    console = tmp_path / CONSOLE_FILE
-    with (tmp_path / LAUNCHER_LOG).open("wb") as log:
-        process = _start_apart(
-            [sys.executable, "-c", script], {WATCHED: str(console)}, tmp_path / "launch", log, outlives=False
-        )
-    relay = Relay(tmp_path / "other", tmp_path, {}, Watching())
-    launch = ForeignLaunch(process, tmp_path, relay, Terms())
-    deadline = time.monotonic() + ENOUGH_S
-    while not (tmp_path / LAUNCHER_LOG).stat().st_size:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    family = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    process.wait()
-    launch.stop()
-    assert len(family) == 2
-    assert not survivors(family, 5)

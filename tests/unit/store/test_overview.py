@@ -68,6 +68,14 @@ def test_a_skipped_repeat_is_counted_and_listed(tmp_path: Path) -> None:
     assert every_run([run]) == f"{run.name}  ok  3 of 4 repeats finished\n"
 
 
+def test_a_run_that_ended_well_but_for_a_trial_that_was_skipped_says_so_in_lists(tmp_path: Path) -> None:
+    run = write_run(tmp_path, two_trials(), journal("a"), [*journal("b")[:-3], ended("skipped")], journal("a", 2))
+    assert (run.status(), overview(run).status) == ("ok", "trials skipped")
+    assert every_run([run]) == f"{run.name}  trials skipped  1 of 2 trials finished\n"
+    [line] = recent_runs(tmp_path, date(2026, 1, 2)).lines
+    assert line.status == "trials skipped"
+
+
 def test_of_results_of_an_older_version_repeats_are_not_counted(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     results = msgspec.json.decode((run.folder / "results.json").read_bytes())

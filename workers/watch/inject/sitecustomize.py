@@ -1,7 +1,8 @@
 """Python imports this at the start of every process below `ddptui watch`, whose PYTHONPATH begins with this folder.
 
-It waits until the process imports torch, and only then has anything else done. So a process without torch, as a shell
-script may start many, gains a millisecond. This file runs in whatever Python the training has, 3.6 or newer.
+It makes `from ddptui import phase, step` work, and waits until the process imports torch. Only then does it do
+more. So a process without torch, as a shell script may start many, gains a millisecond. This file runs in whatever
+Python the training has, 3.6 or newer.
 """
 
 import os
@@ -17,6 +18,7 @@ CHECKOUT = os.path.dirname(WORKERS)
 CONSOLE = CHECKOUT if os.path.isdir(os.path.join(CHECKOUT, "ddptui")) else os.path.dirname(os.path.dirname(CHECKOUT))
 OLDEST_PYTHON, OLDEST_TORCH = (3, 10), (2, 4)  # what the rest is written for
 WATCHED = "DDPTUI_WATCHED"  # names the file that says where the console is
+HUB = "DDPTUI_HUB"  # is there in a rank of the lab, which finds the package itself
 NOTES = "notes"  # the file beside it in which a process says why it is not watched
 
 
@@ -76,6 +78,13 @@ class ConsolesOwn:
         return PathFinder.find_spec(name, [CONSOLE]) if name == "ddptui" else None
 
 
+def is_the_consoles_own() -> bool:
+    """Whether this process is itself a console, or a rank of its lab, of whatever version."""
+    arguments = getattr(sys, "argv", [])  # a Python within another program may have none
+    program = sys.orig_argv[-len(arguments) :][:1]  # the script's path, or the module's name
+    return HUB in os.environ or [os.path.basename(name) for name in program] == ["ddptui"]
+
+
 def too_old(torch: str) -> str:
     """Return which part of this environment is too old; empty if none is. torch: its version."""
     python_is, torch_is = sys.version_info[:2], tuple(int(number) for number in torch.split(".")[:2])
@@ -97,7 +106,6 @@ def enter(torch: Any) -> None:
         package = type(sys)("ddptui_injected")
         package.__path__ = [WORKERS]
         sys.modules[package.__name__] = package
-        sys.meta_path.insert(0, ConsolesOwn())
         from ddptui_injected.watch import entrances  # type: ignore[import-not-found]
 
         entrances.install(note_error)
@@ -107,4 +115,6 @@ def enter(torch: Any) -> None:
 
 if WATCHED in os.environ:
     sys.meta_path.insert(0, AfterTorch())
+    if sys.version_info >= OLDEST_PYTHON and not is_the_consoles_own():
+        sys.meta_path.insert(0, ConsolesOwn())
 import_the_environments_own()

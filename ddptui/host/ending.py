@@ -1,0 +1,51 @@
+"""Ends a training of the user's own, where the user wants it ended."""
+
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+
+import psutil
+
+from ddptui.host.keeper import send
+from ddptui.wire.connection import WATCHED
+
+END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL
+LOOKS = 3  # for processes that started while the others ended
+
+
+def end_watched(console: str, command: int | None = None) -> None:
+    """End the processes that were started with this file to find their console in, and those below them: by SIGTERM,
+    and those that are left then by SIGKILL. command: a process, which may have cleared its environment."""
+    for _ in range(LOOKS):
+        roots = [*_watched_by(console), *_there([command] if command is not None else [])]
+        if not roots:
+            return
+        _end({*roots, *(child for root in roots for child in _descendants(root))})
+
+
+def _watched_by(console: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended, or is another user's
+            if process.environ().get(WATCHED) == console and process.pid != os.getpid():
+                found.append(process)
+    return found
+
+
+def _there(pids: Iterable[int]) -> list[psutil.Process]:
+    return [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+
+
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return process.children(recursive=True)
+    return []
+
+
+def _end(family: Iterable[psutil.Process]) -> None:
+    family = list(family)
+    send(family, signal.SIGTERM)
+    _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
+    send(left, signal.SIGKILL)
+    psutil.wait_procs(left, timeout=END_WITHIN_S)
