@@ -14,11 +14,13 @@ END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL
 LOOKS = 3  # for processes that started while the others ended
 
 
-def end_watched(console: str, command: int | None = None) -> None:
+def end_watched(console: str, command: psutil.Process | None = None) -> None:
     """End the processes that were started with this file to find their console in, and those below them: by SIGTERM,
-    and those that are left then by SIGKILL. command: a process, which may have cleared its environment."""
+    and those that are left then by SIGKILL. command: it, too, also where it has cleared its environment."""
     for _ in range(LOOKS):
-        roots = [*_watched_by(console), *_there([command] if command is not None else [])]
+        roots = _watched_by(console)
+        if command is not None and command.is_running():  # not another process that has its number by now
+            roots.append(command)
         if not roots:
             return
         _end({*roots, *(child for root in roots for child in _descendants(root))})
@@ -31,10 +33,6 @@ def _watched_by(console: str) -> list[psutil.Process]:
             if process.environ().get(WATCHED) == console and process.pid != os.getpid():
                 found.append(process)
     return found
-
-
-def _there(pids: Iterable[int]) -> list[psutil.Process]:
-    return [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
 
 
 def _descendants(process: psutil.Process) -> list[psutil.Process]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
 from ddptui.config.trial import Trial
 from ddptui.engines.base import LAUNCHER_LOG, Launch, LaunchRefused
 from ddptui.engines.hub import Hub
@@ -189,8 +191,8 @@ class ForeignLaunch(TrainingLaunch):
         self.forget_if_over()
 
     def _end(self) -> None:
-        runs = self._process.poll() is None  # else its process id may be another's by now
-        end_watched(str((self.folder / CONSOLE_FILE).absolute()), self._process.pid if runs else None)
+        command = psutil.Process(self._process.pid) if self._process.poll() is None else None
+        end_watched(str((self.folder / CONSOLE_FILE).absolute()), command)
         self._process.poll()
 
     def wait(self, tell: Callable[[str], None]) -> int:
