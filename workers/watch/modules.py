@@ -15,7 +15,8 @@ import torch
 from torch.nn import Module
 
 CALLED: Any = Module._call_impl
-QUESTION = "if not torch.compiler.is_compiling(): 'watch'.called(self)"  # where torch.compile traces, nothing is left
+# Where torch.compile traces this, nothing of it is left.
+QUESTION = "if not torch.compiler.is_compiling() and torch.is_grad_enabled(): 'watch'.called(self)"
 MOST_MODULES = 100  # looked through for a parameter
 
 
@@ -30,6 +31,7 @@ class ModuleCalls:
     def await_next(self) -> None:
         """Tell of the next call."""
         if self._asking is None:
+            self.called = torch.compiler.disable(self._called)  # a model's own compile() would compile this, too
             self._asking = self._code_that_asks() or self._plain
         if CALLED.__code__ is self._plain:
             CALLED.__code__ = self._asking
@@ -39,9 +41,9 @@ class ModuleCalls:
         if CALLED.__code__ is self._asking:
             CALLED.__code__ = self._plain
 
-    def called(self, module: Module) -> None:
+    def _called(self, module: Module) -> None:
         """A module is called, in any thread."""
-        if torch.is_grad_enabled() and has_parameters(module):
+        if has_parameters(module):
             self._tell()
 
     def _code_that_asks(self) -> CodeType | None:

@@ -13,6 +13,7 @@ import pickle
 import sys
 import traceback
 import warnings
+from functools import partial
 from pathlib import Path
 
 import cloudpickle
@@ -155,7 +156,7 @@ def made(place, net, *_):
     yield "profiled", outcome(profiled, net)
 
 
-def graphs_of(make, net):
+def graphs_of(make, net, *, fullgraph=True):
     """What torch.compile makes in some calls, and what these come to."""
     graphs = []
 
@@ -163,7 +164,7 @@ def graphs_of(make, net):
         graphs.append(graph.code)
         return graph.forward
 
-    made = make(net, backend=backend, fullgraph=True)
+    made = make(net, backend=backend, fullgraph=fullgraph)
     return [made(INPUTS).sum().item() for _ in range(3)], graphs
 
 
@@ -176,6 +177,31 @@ def compile_method(net, **options):
     return net
 
 
+def compile_step(net, **options):
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def step(inputs):
+        loss = net(inputs).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return torch.compile(step, **options)
+
+
+def compile_optimizer(net, **options):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    step = torch.compile(optimizer.step, **options)
+
+    def train(inputs):
+        loss = net(inputs).sum()
+        loss.backward()
+        step()
+        return loss
+
+    return train
+
+
 def exported(net, strict):
     program = torch.export.export(net, (INPUTS,), strict=strict)
     return str(program.graph), [node.meta.get("stack_trace") for node in program.graph.nodes]
@@ -185,6 +211,9 @@ def compiled(place, net, *_):
     for make in (torch.compile, compile_function, compile_method):
         for kind in (Net, with_hooks):
             yield f"{make.__name__} {kind.__name__}", outcome(graphs_of, make, kind())
+    for make in (compile_optimizer, compile_step):
+        yield f"{make.__name__}", outcome(partial(graphs_of, fullgraph=False), make, Net())
+    yield "compile_optimizer, whole", outcome(graphs_of, compile_optimizer, Net())
     for strict in (True, False):
         yield f"export, strict: {strict}", outcome(exported, net, strict)
         yield f"export with hooks, strict: {strict}", outcome(exported, with_hooks(), strict)
