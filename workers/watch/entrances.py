@@ -30,6 +30,7 @@ from ..instruments.shield import is_ours
 from .batches import samples_in
 from .link import Gone
 from .modules import ModuleCalls
+from .untraced import FRAMES, leave_untraced
 
 if TYPE_CHECKING:
     from .observer import Observer
@@ -87,14 +88,18 @@ class Entrances:
     def _begin(self) -> "Observer | None":
         if not is_a_rank():
             return None
+        compiling = FRAMES.set_eval_frame(None)  # by torch.compile, which would trace what is imported here
         try:
             with no_signals():  # what a handler raises in an import, Python may drop; and the sender is to get none
                 self._make_observer()
+                leave_untraced()
         except Gone:
             self._is_over = True
             threading.Thread(target=self._await_console, name="console", daemon=True).start()
         except Exception as error:
             self.fail(error)
+        finally:
+            FRAMES.set_eval_frame(compiling)
         return self._observer
 
     def _make_observer(self) -> None:
@@ -217,6 +222,7 @@ def install(note: Note) -> None:
     if dist.is_available():
         _enter_ddp(entrances)
         _enter_end_of_group(entrances)
+    leave_untraced()
 
 
 def _enter_data(entrances: Entrances) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-import torch
 from torch.nn import Module
 
 CALLED: Any = Module._call_impl
@@ -31,7 +30,6 @@ class ModuleCalls:
     def await_next(self) -> None:
         """Tell of the next call."""
         if self._asking is None:
-            self.called = torch.compiler.disable(self._called)  # a model's own compile() would compile this, too
             self._asking = self._code_that_asks() or self._plain
         if CALLED.__code__ is self._plain:
             CALLED.__code__ = self._asking
@@ -41,7 +39,7 @@ class ModuleCalls:
         if CALLED.__code__ is self._asking:
             CALLED.__code__ = self._plain
 
-    def _called(self, module: Module) -> None:
+    def called(self, module: Module) -> None:
         """A module is called, in any thread."""
         if has_parameters(module):
             self._tell()
