@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from .shield import is_ours
+from .shield import pass_on
 
 Future = torch.futures.Future[Tensor]
 
@@ -69,8 +69,7 @@ def show_buckets(network: DistributedDataParallel, keep: Callable[[Callable[...,
         dist._register_comm_hook(reducer, None, keep(hook.run))
         _hooks[reducer] = hook
     except RuntimeError as error:  # it has a hook already
-        if not is_ours(error):
-            raise
+        pass_on(error)
 
 
 def _may_divide_first(network: DistributedDataParallel) -> bool:

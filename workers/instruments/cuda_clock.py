@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import count, pairwise
 from threading import Lock
 from typing import NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from torch import Tensor
 from ddptui.text.units import DRIFT_PPM
 
 from .clock import Accuracy, Clock
+from .shield import pass_on
 
 TIE_EVERY_NS = 200_000_000  # as often as the reporter sends
 AGAIN_NS = 10_000_000  # after a try that has failed, as on a GPU that two processes share
@@ -85,15 +87,22 @@ class Mark:
     taken, so an earlier one. With the last reference to a mark its event is free for another: to make one takes longer
     than to record it."""
 
-    __slots__ = ("_free", "event", "number", "stream", "tie")
+    __slots__ = ("__weakref__", "_freed", "event", "number", "stream", "tie")
 
     def __init__(
-        self, event: torch.cuda.Event, stream: torch.cuda.Stream, number: int, tie: Tie, free: list[torch.cuda.Event]
+        self, event: torch.cuda.Event, stream: torch.cuda.Stream, number: int, tie: Tie, free: "list[Freed]"
     ) -> None:
-        self.event, self.stream, self.number, self.tie, self._free = event, stream, number, tie, free
+        self.event, self.stream, self.number, self.tie = event, stream, number, tie
+        self._freed = Freed(self, free.append)
+        self._freed.event = event
 
-    def __del__(self) -> None:
-        self._free.append(self.event)
+
+class Freed(ref[Mark]):
+    """A mark's event, which joins the free ones once the mark is gone. No code of Python's runs there, as it would in a
+    `__del__`: Python drops what a signal handler raises in that."""
+
+    __slots__ = ("event",)
+    event: torch.cuda.Event
 
 
 class CudaClock(Clock):
@@ -109,7 +118,7 @@ class CudaClock(Clock):
         self._side = torch.cuda.Stream(device, priority=-1)
         self._ends = torch.cuda.Stream(device)
         self._streams: dict[int, torch.cuda.Stream] = {}  # by CUDA's pointer: to ask torch for the current one is slow
-        self._free: list[torch.cuda.Event] = []
+        self._free: list[Freed] = []
         self._numbers = count()
         self._order = Lock()  # several threads may record on one stream, in the order of their marks' numbers
         self._lock = Lock()  # replicas of one process may share a clock, and each has its own reporter
@@ -140,7 +149,8 @@ class CudaClock(Clock):
     def reached(self, mark: Mark) -> bool:
         try:
             return bool(mark.event.query())
-        except RuntimeError:  # the device has failed, which the loop will notice, too: it will never get there
+        except RuntimeError as error:  # the device has failed, which the loop will notice, too: it will never get there
+            pass_on(error)
             return False
 
     def resolve(self, marks: Sequence[Mark]) -> list[int] | None:
@@ -177,8 +187,9 @@ class CudaClock(Clock):
     def _on(self, stream: torch.cuda.Stream) -> Mark:
         tie = self._tie  # before the event: another thread may make a new one meanwhile
         try:
-            event = self._free.pop()
-        except IndexError:
+            event = self._free.pop().event
+        except IndexError as error:
+            pass_on(error)
             event = torch.cuda.Event(enable_timing=True)
         with self._order:
             event.record(stream)

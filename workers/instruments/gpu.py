@@ -1,10 +1,11 @@
 """Which GPUs a rank computes on, how much of their memory torch has, and through which NCCL its group communicates."""
 
-from contextlib import suppress
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from .shield import suppressed
 
 LONGEST_NAME = 100  # characters
 
@@ -20,22 +21,23 @@ def own_gpus(device: torch.device, several: int = 1) -> tuple[tuple[str, str], .
 def own_gpu(device: torch.device) -> tuple[str, str]:
     """A GPU's name and UUID, each empty if CUDA does not tell."""
     name = ""
-    with suppress(Exception):  # a GPU may be lost, and a missing name must never end the rank
+    with suppressed(Exception):  # a GPU may be lost, and a missing name must never end the rank
         name = torch.cuda.get_device_name(device)
     return "".join(filter(str.isprintable, name))[:LONGEST_NAME], uuid_of(device) or ""
 
 
 def uuid_of(device: torch.device) -> str | None:
     """The UUID of a GPU, or of a part of one, without NVML's prefix; None on the CPU, or if CUDA does not tell."""
-    with suppress(Exception):  # as above
-        return str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else None
-    return None
+    uuid = None
+    with suppressed(Exception):  # as above
+        uuid = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else None
+    return uuid
 
 
 def nccl_in_use(device: torch.device) -> tuple[str, str] | None:
     """The NCCL of this process's group, as wire.Nccl has it. None: another backend, or no group."""
     if dist.is_available() and dist.is_initialized() and device.type == "cuda":
-        with suppress(Exception):  # as above
+        with suppressed(Exception):  # as above
             return _nccl_of_group(device)
     return None
 

@@ -1,9 +1,9 @@
 """How long a thread was ready to run but had no core, as Linux counts it."""
 
 import os
-from contextlib import suppress
 
 from .descriptors import identity
+from .shield import pass_on, suppressed
 
 LONGEST = 128  # bytes of the file: three numbers
 
@@ -15,7 +15,7 @@ class RunQueue:
     # a reading takes 2 us.
     def __init__(self) -> None:
         self._file: int | None = None
-        with suppress(OSError):  # another system than Linux, or a kernel that does not count it
+        with suppressed(OSError):  # another system than Linux, or a kernel that does not count it
             self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             self._identity = identity(self._file)
         self._before_ns = self._read_ns()
@@ -36,5 +36,6 @@ class RunQueue:
             return 0
         try:
             return int(os.pread(self._file, LONGEST, 0).split()[1])
-        except (OSError, ValueError, IndexError):
+        except (OSError, ValueError, IndexError) as error:
+            pass_on(error)
             return 0

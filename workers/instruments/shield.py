@@ -7,7 +7,8 @@ raise there (PyThreadState_SetAsyncExc), and what a debugger's trace function ra
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial, wraps
 from inspect import CO_VARARGS
 from itertools import pairwise
@@ -32,12 +33,26 @@ def shielded(function: Callable[P, T], fail: Callable[[Exception], object]) -> C
         try:
             return function(*arguments, **options)
         except Exception as error:
-            if not is_ours(error):
-                raise
+            pass_on(error)
             fail(error)
             return None
 
     return call
+
+
+def pass_on(error: BaseException) -> None:
+    """Raises an error that has come out of a call of the instruments if it is the training's own."""
+    if not is_ours(error):
+        raise error
+
+
+@contextmanager
+def suppressed(*kinds: type[Exception]) -> Iterator[None]:
+    """Suppress errors of these kinds, but none of the training's own."""
+    try:
+        yield
+    except kinds as error:
+        pass_on(error)
 
 
 def is_ours(error: BaseException) -> bool:
@@ -47,11 +62,11 @@ def is_ours(error: BaseException) -> bool:
         isinstance(error, Exception)
         and type(error).__module__.partition(".")[0] in PACKAGES
         and (bool(error.args) or isinstance(error, WITHOUT_ARGUMENTS))
-        and not _is_from_a_handler(error)
+        and not is_from_a_handler(error)
     )
 
 
-def _is_from_a_handler(error: Exception) -> bool:
+def is_from_a_handler(error: Exception) -> bool:
     """Whether a signal handler or a trace function has raised it."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     handlers = [_code_of(signal.getsignal(number)) for number in signal.valid_signals()]

@@ -30,7 +30,7 @@ from .calls import CallsBySteps
 from .clock import Clock
 from .hooks import attach, attach_to_new_groups
 from .records import Call, PhaseTimer
-from .shield import is_ours, shielded
+from .shield import pass_on, shielded
 
 if TYPE_CHECKING:
     from ddptui.wire.messages import Position
@@ -202,8 +202,7 @@ class Tap:
         try:
             future = work.get_future()
         except RuntimeError as error:
-            if not is_ours(error):
-                raise
+            pass_on(error)
             self._has_futures = False
         else:
             future.add_done_callback(shielded(lambda _: self._notified(call), self.fail))

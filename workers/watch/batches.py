@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler
 
-from ..instruments.shield import is_ours
+from ..instruments.shield import is_from_a_handler
 
 MOST_LOOKED_AT = 64  # containers and values of a batch, in search of its first tensor
 
@@ -25,8 +25,8 @@ def batches_of(iterator: Any) -> int | None:
         return None
     try:
         return len(iterator)
-    except Exception as error:  # of the data set
-        if not is_ours(error):
+    except Exception as error:  # of the data set, which may be of any kind
+        if is_from_a_handler(error):
             raise
         return None
 

@@ -9,12 +9,11 @@ import atexit
 import functools
 import multiprocessing.util
 import os
-import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -26,17 +25,18 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from ddptui.wire import phases
 from ddptui.wire.connection import WATCHED
 
-from ..instruments.shield import is_ours
+from ..instruments.shield import pass_on
 from .batches import samples_in
 from .link import Gone
 from .modules import ModuleCalls
+from .process import fatal_error, is_a_rank, no_signals, written
 from .untraced import FRAMES, leave_untraced
 
 if TYPE_CHECKING:
     from .observer import Observer
 
 LOOK_EVERY_S = 1.0  # for another console
-Note = Callable[[Exception], None]
+Note = Callable[[BaseException], None]
 
 
 class Entrances:
@@ -49,6 +49,9 @@ class Entrances:
         self._settled_thread = 0  # the same; 0: something has changed, which its next call is to look at
         self._console = os.environ[WATCHED]  # the file that says where the relay is; a training may clear its variables
         self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
+        self._untold: Callable[[], None] | None = (
+            None  # the end of a call: an exception of the training's came before it
+        )
         self._modules = ModuleCalls(self._module_is_called)
         self._is_over = False  # it has failed, or ended, or waits for another console
         self._has_failed = False
@@ -76,14 +79,17 @@ class Entrances:
         if observer.is_over:
             self._let_go()
             return None
-        if self.has_stepped_unseen:
-            self.has_stepped_unseen = False
-            try:
+        try:
+            if self._untold is not None:
+                self._untold()
+                self._untold = None
+            if self.has_stepped_unseen:
+                self.has_stepped_unseen = False
                 observer.stepped_unseen()
-            except Exception as error:
-                self.fail(error)
-                return None
-        return observer
+        except Exception as error:
+            self.changed()
+            self.fail(error)
+        return self._observer
 
     def _begin(self) -> "Observer | None":
         if not is_a_rank():
@@ -126,11 +132,10 @@ class Entrances:
             except Exception as error:
                 self.fail(error)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """The instruments have failed: say so once, and see nothing more. Raises the error if it is the training's own,
         as where its signal handler has raised it in a call of ours."""
-        if not is_ours(error):
-            raise error
+        pass_on(error)
         if self._is_over:  # what it had begun cannot end
             return
         self._is_over = self._has_failed = True
@@ -140,8 +145,15 @@ class Entrances:
             if observer is not None:
                 observer.give_up()
         except Exception as another:
-            if not is_ours(another):
-                raise
+            pass_on(another)
+
+    def fail_at_end(self, error: BaseException, end: Callable[[], None]) -> None:
+        """As `fail`, where the end of a call was to be told: before the next call it is told again, else the observer
+        would believe that the call still goes on."""
+        self._untold = end
+        self.changed()
+        pass_on(error)
+        self.fail(error)
 
     def close(self) -> None:
         """The process ends, or leaves its group: say so, and see nothing more."""
@@ -176,39 +188,9 @@ class Entrances:
 
     def _take_observer(self) -> "Observer | None":
         observer, self._observer = self._observer, None
+        self._untold = None
         self.changed()
         return observer
-
-
-def fatal_error() -> str:
-    """The exception that ends this process; empty if none does."""
-    error = getattr(sys, "last_value", None)
-    return ": ".join(filter(None, [type(error).__name__, str(error)])) if error is not None else ""
-
-
-@contextmanager
-def no_signals() -> Iterator[None]:
-    """Have this thread's signals wait, but not those of a fault."""
-    faults = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def written(console: str) -> tuple[int, int] | None:
-    """When the file was written that says where the relay is; None: it is gone."""
-    try:
-        status = os.stat(console)
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
-
-
-def is_a_rank() -> bool:
-    """Whether this process is in a group, or by itself. A rank that has yet to join one is not seen."""
-    return not dist.is_available() or dist.is_initialized() or os.environ.get("WORLD_SIZE", "1") == "1"
 
 
 def install(note: Note) -> None:
@@ -243,10 +225,12 @@ def _enter_data(entrances: Entrances) -> None:
             batch = fetch(iterator)
             return batch
         finally:
+            samples = None if batch is None else 0
             try:
-                observer.data_ends(None if batch is None else samples_in(batch) or 0, trains, iterator)
-            except Exception as error:
-                entrances.fail(error)
+                samples = None if batch is None else samples_in(batch) or 0
+                observer.data_ends(samples, trains, iterator)
+            except BaseException as error:
+                entrances.fail_at_end(error, partial(observer.data_ends, samples, trains, iterator))
 
     iterators.__next__ = fetch_and_tell
 
@@ -266,11 +250,11 @@ def _enter_backward(entrances: Entrances) -> None:
                 entrances.fail(error)
             return backward(*arguments, **options)
         finally:
+            entrances.signs += 1
             try:
                 observer.backward_ends()
-            except Exception as error:
-                entrances.fail(error)
-            entrances.signs += 1
+            except BaseException as error:
+                entrances.fail_at_end(error, observer.backward_ends)
 
     torch.autograd.backward = backward_and_tell
 
@@ -305,8 +289,8 @@ def _enter_optimizers(entrances: Entrances) -> None:
         elif observer := entrances.observer():
             try:
                 observer.optimizer_ends(id(optimizer))
-            except Exception as error:
-                entrances.fail(error)
+            except BaseException as error:
+                entrances.fail_at_end(error, partial(observer.optimizer_ends, id(optimizer)))
 
     optimizers.register_optimizer_step_pre_hook(OptimizerHook(begins))
     optimizers.register_optimizer_step_post_hook(OptimizerHook(ends))
@@ -369,8 +353,8 @@ def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Ca
         finally:
             try:
                 observer.forward_ends(trains)
-            except Exception as error:
-                entrances.fail(error)
+            except BaseException as error:
+                entrances.fail_at_end(error, partial(observer.forward_ends, trains))
 
     return forward_and_tell
 
@@ -385,22 +369,22 @@ class Marks:
         if observer := self._entrances.observer(begin=True):
             try:
                 observer.phase_begins(name)
-            except Exception as error:
-                self._entrances.fail(error)
+            except BaseException as error:  # Python does not leave a block that it could not enter
+                self._entrances.fail_at_end(error, observer.phase_ends)
 
     def phase_ends(self) -> None:
         if observer := self._entrances.observer():
             try:
                 observer.phase_ends()
-            except Exception as error:
-                self._entrances.fail(error)
+            except BaseException as error:
+                self._entrances.fail_at_end(error, observer.phase_ends)
 
     def step_ends(self, loss: Any, samples: int) -> None:
         if observer := self._entrances.observer(begin=True):
             try:
                 observer.step_ends(loss, samples)
-            except Exception as error:
-                self._entrances.fail(error)
+            except BaseException as error:
+                self._entrances.fail_at_end(error, partial(observer.step_ends, loss, samples))
         self._entrances.signs += 1
 
 

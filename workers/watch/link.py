@@ -3,10 +3,10 @@ the training has closed is left to whatever has its number now."""
 
 import json
 import socket
-from contextlib import suppress
 from typing import Any
 
 from ..instruments.descriptors import identity
+from ..instruments.shield import pass_on
 
 HEAD_BYTES = 5  # a frame's kind, and its length: 4 bytes, the most significant first
 JSON, NUMBERS = b"J", b"N"  # kinds of frames
@@ -33,6 +33,7 @@ class Link:
             self._socket.connect(path)
         except OSError as error:
             self._socket.close()
+            pass_on(error)
             raise Gone(str(error)) from None
         self._identity = identity(self._socket.fileno())
         self._unsent = b""
@@ -54,9 +55,10 @@ class Link:
         self._check()
         try:  # without the flag, a training that has set SIGPIPE to its default would end
             sent = self._socket.send(self._unsent, socket.MSG_NOSIGNAL)
-        except (BlockingIOError, InterruptedError):
-            return
         except OSError as error:
+            pass_on(error)
+            if isinstance(error, BlockingIOError | InterruptedError):
+                return
             raise Gone(str(error)) from None
         self._unsent = self._unsent[sent:]
 
@@ -84,6 +86,5 @@ class Link:
 
     def _check(self) -> None:
         if self._identity is None or identity(self._socket.fileno()) != self._identity:
-            with suppress(OSError):
-                self._socket.detach()  # else Python would close the training's own file with this object
+            self._socket.detach()  # else Python would close the training's own file with this object
             raise Gone("the training has closed the connection")

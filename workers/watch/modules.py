@@ -13,6 +13,8 @@ from typing import Any
 
 from torch.nn import Module
 
+from ..instruments.shield import pass_on
+
 CALLED: Any = Module._call_impl
 # Where torch.compile traces this, nothing of it is left.
 QUESTION = "if not torch.compiler.is_compiling() and torch.is_grad_enabled(): 'watch'.called(self)"
@@ -48,7 +50,8 @@ class ModuleCalls:
         """The function's code with the question before it, and with the same line numbers. None: it has no source."""
         try:
             source = inspect.getsource(CALLED)
-        except OSError:
+        except OSError as error:
+            pass_on(error)
             return None
         tree = ast.parse(f"class Module:\n{source}")  # its methods are indented
         ast.increment_lineno(tree, self._plain.co_firstlineno - 2)

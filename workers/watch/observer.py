@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -22,6 +21,7 @@ from ..instruments.delays import RankDelays
 from ..instruments.gpu import nccl_in_use, own_gpus
 from ..instruments.records import Call, PhaseTimer
 from ..instruments.run_queue import RunQueue
+from ..instruments.shield import pass_on
 from ..instruments.tap import Tap
 from .batches import batches_of
 from .link import Gone, Link
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ddptui.config.trial import Bottleneck, Site
 
 READ_QUEUE_EVERY_S = 0.004  # a reading takes 8 us, in a training
+MOST_PASSES = 64  # over the data, whose lengths are held: most are over
 DATA_BEGINS, DATA_ENDS = CODES["data_begins"], CODES["data_ends"]
 FORWARD_BEGINS, FORWARD_ENDS = CODES["forward_begins"], CODES["forward_ends"]
 BACKWARD_BEGINS, BACKWARD_ENDS = CODES["backward_begins"], CODES["backward_ends"]
@@ -119,7 +120,7 @@ class Observer:
         self._shows_forward = False  # batches are fetched by calls that are seen, or a DDP is called
         self._read_queue_at = 0.0
         self._backwards = 0  # under way, one within the other
-        self._batches: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()  # by the loader's iterator
+        self._batches: dict[int, int | None] = {}  # of a pass over the data, by its iterator's id
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
         if bottlenecks:
@@ -186,9 +187,11 @@ class Observer:
         batch: int = 0
         batches: int | None = None
         if trains and samples is not None and number:
-            if number == 1 or iterator not in self._batches:
-                self._batches[iterator] = batches_of(iterator)
-            batch, batches = number, self._batches[iterator]
+            if number == 1 or id(iterator) not in self._batches:
+                if len(self._batches) == MOST_PASSES:
+                    self._batches.clear()
+                self._batches[id(iterator)] = batches_of(iterator)
+            batch, batches = number, self._batches[id(iterator)]
         self._note((DATA_ENDS, self._now(), samples, trains, number == 1, batch, batches))
 
     def forward_begins(self, trains: bool) -> None:
@@ -346,6 +349,7 @@ def read_console(file: str) -> dict[str, Any]:
     try:
         console: dict[str, Any] = json.loads(Path(file).read_bytes())
     except OSError as error:
+        pass_on(error)
         raise Gone(str(error)) from None
     return console
 

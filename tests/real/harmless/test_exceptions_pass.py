@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tests.support.watching import watched
+from tests.support.watching import only_trial, watched
 
 # One signal a turn, after a time that differs: a turn that goes on once the handler has raised has lost the exception.
 THOUSANDS = """
@@ -44,3 +44,87 @@ def test_of_thousands_of_exceptions_none_is_lost(tmp_path: Path) -> None:
     done = watched(tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"))
     assert (done.returncode, done.stdout) == (0, "1500 1500 0\n"), done.stderr
     assert "not watched" not in done.stderr
+
+
+# What a debugger raises as a function of the instruments begins is the training's own, too.
+AT_EACH_END = """
+import sys, torch
+from ddptui import phase
+from torch.utils.data import DataLoader, TensorDataset
+
+class Stopped(BaseException):
+    pass
+
+def train():
+    for [inputs] in loader:
+        loss = (weight * inputs).square().sum()
+        loss.backward()
+        optimizer.step()
+        with phase("aggregate"):
+            optimizer.zero_grad()
+
+weight = torch.ones(1, requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.01)
+loader = DataLoader(TensorDataset(torch.ones(8)), batch_size=2)
+train()
+for name in sys.argv[1:]:
+    def stop(frame, event, argument):
+        if frame.f_code.co_name == name:
+            sys.setprofile(None)
+            raise Stopped(name)
+    try:
+        sys.setprofile(stop)
+        train()
+    except Stopped as error:
+        print(error)
+    sys.setprofile(None)
+    train()
+"""
+CALLS = [f"{call}_{edge}" for call in ("data", "backward", "optimizer", "phase") for edge in ("begins", "ends")]
+
+
+def test_steps_are_counted_after_an_exception_wherever_it_came(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(AT_EACH_END)
+    done = watched(tmp_path / "runs", "--skip", "0", "--", sys.executable, str(tmp_path / "train.py"), *CALLS)
+    assert (done.returncode, done.stdout.split()) == (0, CALLS), done.stderr
+    steps = only_trial(tmp_path / "runs")["repeats"][0]["steps"]
+    whole = (1 + len(CALLS)) * 4
+    assert whole <= steps <= whole + len(CALLS)  # those that an exception has cut short may count
+
+
+# What reads a length or the clock for the instruments is the training's own code, or is interrupted by it.
+IN_A_LENGTH = """
+import signal, time, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Unknown(Exception):
+    pass
+
+class Samples(Dataset):
+    def __len__(self):
+        global asked
+        asked += 1
+        if asked % 2 == 0:
+            raise Unknown("ask me once")
+        return 6
+    def __getitem__(self, number):
+        return torch.ones(1)
+
+asked = 0
+weight = torch.ones(1, requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.01)
+loader = DataLoader(Samples(), batch_size=2)
+for epoch in range(4):
+    asked = 0
+    for inputs in loader:
+        (weight * inputs).sum().backward()
+        optimizer.step()
+print("trained")
+"""
+
+
+def test_an_error_of_a_data_set_that_we_ask_is_none_of_the_training(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(IN_A_LENGTH)
+    done = watched(tmp_path / "runs", "--", sys.executable, str(tmp_path / "train.py"))
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    assert only_trial(tmp_path / "runs")["repeats"][0]["steps"] == 12 - 3

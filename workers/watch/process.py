@@ -1,0 +1,43 @@
+"""What the entrances ask of their process, and of the file that names its relay."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch.distributed as dist
+
+from ..instruments.shield import pass_on
+
+
+def fatal_error() -> str:
+    """The exception that ends this process; empty if none does."""
+    error = getattr(sys, "last_value", None)
+    return ": ".join(filter(None, [type(error).__name__, str(error)])) if error is not None else ""
+
+
+@contextmanager
+def no_signals() -> Iterator[None]:
+    """Have this thread's signals wait, but not those of a fault."""
+    faults = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def written(console: str) -> tuple[int, int] | None:
+    """When the file was written that says where the relay is; None: it is gone."""
+    try:
+        status = os.stat(console)
+    except OSError as error:
+        pass_on(error)
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def is_a_rank() -> bool:
+    """Whether this process is in a group, or by itself. A rank that has yet to join one is not seen."""
+    return not dist.is_available() or dist.is_initialized() or os.environ.get("WORLD_SIZE", "1") == "1"
