@@ -1,6 +1,7 @@
 """The clock of a GPU, which is simulated: its times are within what is said of them, for hours, and nobody waits."""
 
 import random
+import sys
 import threading
 
 import pytest
@@ -147,6 +148,17 @@ def test_a_host_that_runs_ahead_makes_them_no_worse_than_is_said(gpu: Gpu, clock
     worst = train(gpu, clock, 120, ahead=ahead)
     assert worst.beyond_ns <= 0
     assert len(worst.said) < 20
+
+
+def test_an_event_is_used_again_once_its_mark_is_gone_without_any_code_that_a_signal_could_interrupt(
+    clock: CudaClock,
+) -> None:
+    mark, called = clock.now(), list[str]()
+    event = mark.event
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    del mark
+    sys.setprofile(None)
+    assert (called, clock.now().event) == ([], event)
 
 
 def test_a_busy_device_does_not_hold_the_thread_and_the_tie_before_stays(gpu: Gpu, clock: CudaClock) -> None:

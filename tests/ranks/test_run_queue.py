@@ -1,5 +1,6 @@
 """How long a thread had no core: read from the kernel, beside a process that wants the same core."""
 
+import errno
 import os
 import threading
 import time
@@ -57,7 +58,7 @@ def test_each_time_is_told_once() -> None:
 
 def test_a_queue_that_cannot_be_read_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> int:
-        raise FileNotFoundError
+        raise FileNotFoundError(errno.ENOENT, "no such file")
 
     monkeypatch.setattr(os, "open", missing)
     queue = RunQueue()
