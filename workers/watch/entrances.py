@@ -55,8 +55,7 @@ class Entrances:
         self._modules = ModuleCalls(self._module_is_called)
         self._is_over = False  # it has failed, or ended, or waits for another console
         self._has_failed = False
-        self.has_stepped_unseen = False  # an optimizer within what torch.compile has made
-        self.has_ddp = False
+        self.has_ddp = self.has_stepped_unseen = False  # the latter: an optimizer in what torch.compile has made
         self.signs = 0  # of steps so far: at the same place of a training as many on each rank
 
     def observer(self, *, begin: bool = False) -> "Observer | None":
