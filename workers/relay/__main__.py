@@ -3,11 +3,12 @@ input ends, so does it, after it has sent what has come. Without LET_GO as the l
 it ends the training, if that is its task."""
 
 import os
+import select
 import shutil
 import socket
 import sys
-import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from ddptui.host.ending import end_watched
@@ -15,19 +16,19 @@ from ddptui.text.argv import as_argument
 from ddptui.wire.watching import LET_GO, RelayTask
 from workers.relay.rank import WatchedRank
 
-NICENESS = 10  # the ranks, at 0, get the cores first
-LAST_WORDS_S = 4.0
+LAST_WORDS_S = 15.0
 STARTED_WITHIN_S = 0.2  # a command: until then it may have the environment of the console that has died
 
 
 def main() -> None:
-    os.nice(NICENESS)
     task = RelayTask.read(sys.stdin.buffer.readline())
     listener = socket.socket(fileno=task.listener)
     ranks: list[WatchedRank] = []
-    threading.Thread(target=accept, args=(listener, task, ranks), name="accept", daemon=True).start()
-    last = sys.stdin.buffer.read()  # until the console, or what has started this, lets go
-    if last != LET_GO:
+    while listener in select.select([listener, sys.stdin], [], [])[0]:
+        # Those that have connected come before the end of the input: on a busy machine the command may be over by now.
+        connection, _ = listener.accept()
+        ranks.append(WatchedRank(connection, task.way, task.watching, partial(note, as_argument(task.notes))))
+    if sys.stdin.buffer.read() != LET_GO:
         clear_up(task, Path(listener.getsockname()).parent)
     for rank in ranks:
         rank.end()
@@ -42,13 +43,6 @@ def clear_up(task: RelayTask, folder: Path) -> None:
         time.sleep(STARTED_WITHIN_S)
         end_watched(as_argument(task.ends))
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def accept(listener: socket.socket, task: RelayTask, ranks: list[WatchedRank]) -> None:
-    """Serve each rank that connects."""
-    while True:
-        connection, _ = listener.accept()
-        ranks.append(WatchedRank(connection, task.way, task.watching, lambda why: note(as_argument(task.notes), why)))
 
 
 def note(notes: str, why: str) -> None:

@@ -17,7 +17,7 @@ from ddptui.wire.connection import NOTES, SILENCE_S
 from ddptui.wire.watching import LET_GO, RelayTask, Watching, orders
 
 LET_GO_AFTER_S = 60  # without a word of the console, ranks are no longer watched
-END_WITHIN_S = 5.0  # to send what has come, once it is to end
+END_WITHIN_S = 20.0  # to send what has come, once it is to end: on a busy machine
 SOCKET = "relay"  # in a folder whose path is short: a socket's must be
 
 
