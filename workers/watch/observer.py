@@ -271,7 +271,8 @@ class Observer:
             self._note((CODES["numbered"], self._now()))
 
     def _loss_of(self, tensors: Any) -> Tensor | float:
-        loss = tensors[0] if isinstance(tensors, Sequence) and len(tensors) == 1 else tensors
+        is_one = not isinstance(tensors, Tensor) and isinstance(tensors, Sequence) and len(tensors) == 1
+        loss = tensors[0] if is_one else tensors
         scaled, unscaled = self._unscaled or (None, None)
         self._unscaled = None
         return self._kept(unscaled if loss is scaled else loss)
