@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+MOST_ROUNDS = 50  # a message goes from widget to widget in each; what is closing keeps its own
+
 for name in ("NO_COLOR", "TEXTUAL_THEME", "COLORFGBG"):
     os.environ.pop(name, None)  # before textual is imported
 
@@ -36,17 +38,20 @@ def a_pause_lasts_until_no_message_waits() -> Iterator[None]:
     wait = Pilot._wait_for_screen
 
     async def wait_for_all(pilot: Pilot[Any], timeout: float = 30.0) -> bool:
-        while await wait(pilot, timeout):
+        for _ in range(MOST_ROUNDS):
+            if not await wait(pilot, timeout):
+                return False
             app = pilot.app
-            if not (
+            screen = app.screen_stack[-1] if app.screen_stack else None
+            if screen is None or not (
                 app._resize_event
-                or app.screen._layout_required
-                or app.screen._callbacks
-                or any(widget.message_queue_size for widget in (app, *app._registry))
+                or screen._layout_required
+                or screen._callbacks
+                or any(widget.message_queue_size for widget in (app, *app._registry) if widget.is_running)
             ):
                 return True
-            app.screen._on_timer_update()
-        return False
+            screen._on_timer_update()
+        return True
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pilot, "_wait_for_screen", wait_for_all)
