@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 
 import psutil
@@ -41,8 +41,7 @@ def _descendants(process: psutil.Process) -> list[psutil.Process]:
     return []
 
 
-def _end(family: Iterable[psutil.Process]) -> None:
-    family = list(family)
+def _end(family: Collection[psutil.Process]) -> None:
     send(family, signal.SIGTERM)
     _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
     send(left, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The relay of a host reads whatever ranks have sent before it is told to end."""
+"""A relay that is told to end first reads all that ranks have sent."""
 
 import json
 from pathlib import Path

@@ -56,7 +56,7 @@ class Rank:
 
     def read(self) -> None:
         notes, self._notes = self._notes, []
-        self.steps.read(notes)
+        self.steps.read(iter(notes))
 
     def seen(self) -> list[tuple[int, bool]]:
         """The number of each step, and whether it is one of the warm-up."""

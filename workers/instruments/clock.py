@@ -25,8 +25,8 @@ class Accuracy(NamedTuple):
 class Clock:
     """Takes marks in time now, and reads them later. This is the host's own, for the CPU: a call ends with its work."""
 
-    # A mark: the device has finished all that this thread has given it so far. Cheap, and safe in any thread. On a CPU
-    # no function of ours stands between: the loop's thread asks a dozen times a step.
+    # A mark: the device has finished all that this thread has given it so far. Cheap, and safe in any thread. For the
+    # CPU this is Python's own function, with none around it: the loop's thread calls it a dozen times a step.
     now: Callable[[], Any] = staticmethod(time.monotonic_ns)
 
     # A mark of the host's present moment, whatever the device still has to do.

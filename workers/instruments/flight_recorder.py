@@ -23,7 +23,7 @@ from ddptui.wire.connection import LOGS, flight_record
 from .gpu import backend_of
 
 OF_NCCL, OF_OTHERS = "_dump_nccl_trace_json", "_dump_fr_trace_json"
-LONGEST_S = 2.0  # of the three seconds that the console gives: on a busy machine a tenth of a second becomes one
+LONGEST_S = 2.0  # of the three seconds that the console gives
 MOST_BYTES = 8 * 2**20  # torch keeps 2,000 collectives unless TORCH_FR_BUFFER_SIZE says otherwise: about 1 MB
 
 Dump = Callable[..., bytes]

@@ -64,7 +64,7 @@ class WatchedRank:
         while (frame := self._frame()) is not None:
             if isinstance(frame, array):
                 with self._lock:
-                    steps.read(frame)
+                    steps.read(iter(frame))
             elif "name" in frame:
                 steps.name(frame["number"], frame["name"])
             else:

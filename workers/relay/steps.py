@@ -1,7 +1,7 @@
 """Reports the steps that the notes of a rank make."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -53,7 +53,7 @@ class Steps(LoopReader):
         """A number stands for the name of a kind, or for the ranks of a group, in the notes that follow."""
         self._names[number] = tuple(name) if isinstance(name, list) else name
 
-    def read(self, notes: Sequence[Any]) -> None:
+    def read(self, notes: Iterator[Any]) -> None:
         """Read whole notes. Raises ValueError: these make no steps."""
         if self._is_over:
             return

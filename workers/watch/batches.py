@@ -50,9 +50,11 @@ def samples_in(batch: Any) -> int | None:
 def _parts(container: Any) -> Iterable[Any]:
     """What is in a container, as the built-in class that it derives from would give it."""
     kind = type(container)
-    if issubclass(kind, list | tuple):
-        return (list if issubclass(kind, list) else tuple).__iter__(container)
-    if issubclass(kind, UserDict):  # last: to ask this takes a microsecond
+    if issubclass(kind, UserDict):
         container = vars(container).get("data")
         kind = type(container)
-    return dict.values(container) if issubclass(kind, dict) else ()
+    if issubclass(kind, dict):
+        return dict.values(container)
+    if issubclass(kind, list):
+        return list.__iter__(container)
+    return tuple.__iter__(container) if issubclass(kind, tuple) else ()

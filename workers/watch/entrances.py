@@ -49,9 +49,7 @@ class Entrances:
         self._settled_thread = 0  # the same; 0: something has changed, which its next call is to look at
         self._console = os.environ[WATCHED]  # the file that says where the relay is; a training may clear its variables
         self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
-        self._untold: Callable[[], None] | None = (
-            None  # the end of a call: an exception of the training's came before it
-        )
+        self._untold: Callable[[], None] | None = None  # a call's end that an exception has cut off
         self._modules = ModuleCalls(self._module_is_called)
         self._is_over = False  # it has failed, or ended, or waits for another console
         self._has_failed = False
@@ -147,11 +145,10 @@ class Entrances:
             pass_on(another)
 
     def fail_at_end(self, error: BaseException, end: Callable[[], None]) -> None:
-        """As `fail`, where the end of a call was to be told: before the next call it is told again, else the observer
-        would believe that the call still goes on."""
+        """As `fail`, where the observer was being told that a call has ended. It is told so once more before the next
+        call, or it would take that call to be within this one."""
         self._untold = end
         self.changed()
-        pass_on(error)
         self.fail(error)
 
     def close(self) -> None:

@@ -271,8 +271,7 @@ class Observer:
             self._note((CODES["numbered"], self._now()))
 
     def _loss_of(self, tensors: Any) -> Tensor | float:
-        is_one = not isinstance(tensors, Tensor) and isinstance(tensors, Sequence) and len(tensors) == 1
-        loss = tensors[0] if is_one else tensors
+        loss = tensors[0] if isinstance(tensors, Sequence) and len(tensors) == 1 else tensors
         scaled, unscaled = self._unscaled or (None, None)
         self._unscaled = None
         return self._kept(unscaled if loss is scaled else loss)

@@ -28,7 +28,7 @@ class OwnSteps:
     def read(self) -> None:
         """Read the notes so far."""
         notes, self.notes = self.notes, deque()
-        self._reader.read([*notes])
+        self._reader.read(iter(notes))
 
     def depth(self, phase: str) -> int:
         """How many calls of a phase are under way, one within the other."""

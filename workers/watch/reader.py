@@ -1,6 +1,6 @@
 """Reads notes of a loop: in the relay, and within a rank while delays are put in there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..instruments.calls import CallsBySteps
@@ -35,17 +35,14 @@ class LoopReader:
         self.loop = Loop(self._noted, lambda: len(self.calls.calls), self._cut)
         self.calls.timer = self.loop.timer
 
-    def read(self, notes: Sequence[Any]) -> None:
+    def read(self, notes: Iterator[Any]) -> None:
         """Read whole notes."""
-        place = 0
-        while place < len(notes):
-            code = notes[place]
-            place += 1
+        for code in notes:
             if isinstance(code, Call):
                 self._collective(code)
                 continue
-            name, begin, place = NAMES[code], place, place + LENGTHS[code] - 1
-            self._noted.at, *arguments = notes[begin:place]
+            name = NAMES[code]
+            self._noted.at, *arguments = (next(notes) for _ in range(LENGTHS[code] - 1))
             self.ends += name in ENDS
             self._take(name, arguments)
 

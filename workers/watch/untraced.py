@@ -13,7 +13,7 @@ PACKAGES = {__name__.partition(".")[0], "ddptui"}
 
 
 def leave_untraced() -> None:
-    """Mark the functions of all modules of ours that are loaded by now."""
+    """Leave the functions untraced that ddptui's modules define, of those that are imported so far."""
     for name, module in sys.modules.copy().items():
         if name.partition(".")[0] in PACKAGES and isinstance(module, ModuleType):
             for code in _codes_in(module, name):

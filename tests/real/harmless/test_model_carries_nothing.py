@@ -28,7 +28,7 @@ def test_what_is_made_of_a_model_is_as_without_us(tmp_path: Path, cells: tuple[s
     assert "not watched" not in done.stderr
     repeat = only_trial(tmp_path / "runs")["repeats"][0]
     assert (repeat["steps"] >= 9, repeat["phases_ms"]["forward"] > 0) == (True, True)
-    if "copies" in cells:  # what was pickled is loaded where nothing of ours can be imported
+    if "copies" in cells:  # a Python without ddptui loads the pickles
         load = [*command, str(folders[1]), "load"]
         loaded = subprocess.run(load, env=environment(tmp_path), check=True, capture_output=True, text=True).stdout
         assert {"cloudpickle model", "dill model", "cloudpickle own optimizer"} <= {*loaded.split(" | ")}
