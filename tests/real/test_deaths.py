@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.support.runner import family, survivors
-from tests.support.running import MODES, WARM, Console, Running, UnderWay, can_be_bound
+from tests.support.running import MODES, WARM, Console, Running, UnderWay, listeners
 
 NAMED_WITHIN_S = 3.0
 GONE_WITHIN_S = 5.0
@@ -22,7 +22,7 @@ rare = pytest.mark.rare  # modes that are alike: all that are forked but two, an
 
 def assert_nothing_is_left(console: Console) -> None:
     assert not survivors(console.family, GONE_WITHIN_S)
-    assert all(can_be_bound(port) for port in console.ports)
+    assert not console.listeners & listeners()
     deadline = time.monotonic() + GONE_WITHIN_S  # the keeper ends after the ranks, and takes their folder along
     while left := console.before.left_by(console.process.pid, console.family):
         assert time.monotonic() < deadline, left

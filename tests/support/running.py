@@ -1,7 +1,7 @@
 """A console with trials under way, seen from outside: its processes, its files, its wire."""
 
 import json
-import socket
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -39,7 +39,7 @@ class Console:
         self.runs = folder / "runs"
         self.before = Traces.now()
         self.family: list[psutil.Process] = []  # all that were seen below it
-        self.ports: list[int] = []  # that these listened at
+        self.listeners: set[str] = set()  # the TCP sockets at which these listened
         trials = [f'[[trial]]\nname = "{name}"\n{MODES[mode]}\n{LONG}{WALK}' for name, mode in modes.items()]
         self.process = start(self.runs, "--preset", str(write_preset(folder, "".join(trials))), "--json")
 
@@ -68,7 +68,8 @@ class Console:
         )
         pids = {message["rank"]: message["pid"] for message in told if message["type"] == "Hello"}
         self.family += family(self.process.pid)
-        self.ports += listening(self.family)
+        self.listeners |= set().union(*map(open_sockets, self.family)) & listeners()
+        assert self.listeners or mode.endswith(("single", "dp")), "a process group has a store, which listens"
         return UnderWay(self.process.pid, pids, is_forked=mode in WARM)
 
     def trials(self) -> tuple[Messages, int]:
@@ -115,6 +116,7 @@ class Running(Console):
         return trial["error"], code
 
 
+LISTENS = "0A"  # in /proc/net/tcp
 SEMAPHORE = "sem.mp-"  # of Python's multiprocessing: launches here make none, but tests beside them may
 
 
@@ -142,22 +144,18 @@ class Traces:
         return [*sorted(memory - others), *hubs]
 
 
-def listening(processes: list[psutil.Process]) -> list[int]:
-    """The ports that these processes hold open for others."""
-    ports = []
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            for connection in process.net_connections("tcp"):
-                if connection.status == psutil.CONN_LISTEN:
-                    ports.append(connection.laddr.port)
-    return ports
+def open_sockets(process: psutil.Process) -> set[str]:
+    """The sockets that a process holds, by their inodes."""
+    links = []
+    with suppress(OSError):  # it ends meanwhile
+        for number in Path(f"/proc/{process.pid}/fd").iterdir():
+            with suppress(OSError):
+                links.append(os.readlink(number))
+    return {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
 
 
-def can_be_bound(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as TCPStore does
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+def listeners() -> set[str]:
+    """The TCP sockets of this machine that listen, by their inodes. A port, when its holder has ended, may be a
+    stranger's a moment later; an inode is not given again."""
+    lines = [line.split() for table in Path("/proc/net").glob("tcp*") for line in table.read_text().splitlines()]
+    return {fields[9] for fields in lines if fields[3] == LISTENS}
