@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from ddptui.host.folders import module_folders
 from ddptui.wire.connection import LOGS, flight_record
 from workers.instruments import flight_recorder as module
 from workers.instruments.flight_recorder import OF_NCCL, OF_OTHERS, backend_names, bounded, keep, recorded
-from workers.instruments.reporter import end_process
+from workers.instruments.reporter import STAYS_S, end_process
 from workers.rank.group import leave_group
 
 C10D: Any = torch._C._distributed_c10d
@@ -226,6 +227,15 @@ def test_the_log_says_first_where_the_rank_was(
     assert before.startswith("stopped; meanwhile the rank was here:\n")
     assert "end_process" in before
     assert killed == [signal.SIGTERM]
+
+
+def test_a_rank_that_is_stopped_leaves_the_others_time_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end would be theirs: launchers send the other ranks SIGTERM."""
+    killed: list[float] = []
+    monkeypatch.setattr(os, "kill", lambda *_: killed.append(time.monotonic()))
+    began = time.monotonic()
+    end_process("stopped", list)
+    assert killed[0] - began >= STAYS_S
 
 
 def no_thread(self: threading.Thread) -> None:

@@ -197,6 +197,19 @@ async def replayed(app: Console, pilot: Pilot[int]) -> Playback:
     return app.screen.feed
 
 
+class Held(Playback):
+    """A replay that stays where it begins: the recorded launches take a moment only."""
+
+    def __init__(self, run: Run, preset: Preset, **works: Any) -> None:
+        super().__init__(run, preset, clock=Clock(), **works)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddptui.run.playback.Playback", Held)
+
+
+@pytest.mark.usefixtures("held")
 def test_from_a_result_it_begins_at_the_trial_under_the_cursor(tmp_path: Path) -> None:
     async def check() -> None:
         run = recorded(tmp_path)
@@ -210,18 +223,6 @@ def test_from_a_result_it_begins_at_the_trial_under_the_cursor(tmp_path: Path) -
             assert not toasts(app)
 
     asyncio.run(check())
-
-
-class Held(Playback):
-    """A replay that stays where it begins: the recorded launches take a moment only."""
-
-    def __init__(self, run: Run, preset: Preset, **works: Any) -> None:
-        super().__init__(run, preset, clock=Clock(), **works)
-
-
-@pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddptui.run.playback.Playback", Held)
 
 
 @pytest.mark.usefixtures("held")

@@ -31,6 +31,7 @@ MOST_QUEUED = 20_000  # messages; beyond that new ones are dropped, and counted
 MOST_A_FRAME = 1_000  # messages
 MOST_FRAMES_UNREAD = 16  # by the console; beyond that messages wait in the queue
 LAST_WORDS_S = 2.0  # how long to wait for the console to take the last messages
+STAYS_S = 1.0  # after Stop, with all said: a launcher ends all ranks once one has ended, while others may still write
 USUAL_SILENCE_S = 300.0  # of a console that is stopped, or unreachable
 
 Deferred = Callable[[], Sequence[RankMessage] | None]  # returns messages; None: they are not known yet
@@ -241,12 +242,14 @@ def _connect(context: zmq.Context[zmq.Socket[bytes]], way: Mapping[str, str]) ->
 
 def end_process(why: str, first: Callable[[], object] | None = None) -> None:
     """End the process, whatever fails meanwhile. Its log gets the reason, and what the main thread was doing. first:
-    what to do before."""
+    what to do before; the process then stays for STAYS_S in all."""
+    until = time.monotonic() + STAYS_S
     try:
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
         print(f"{why}; meanwhile the rank was here:", "".join(traceback.format_stack(frame)), sep="\n", flush=True)
         if first is not None:
             first()
+            time.sleep(max(0.0, until - time.monotonic()))
     finally:
         os.kill(os.getpid(), signal.SIGTERM)  # its default action ends even a rank that sits in a collective
 
