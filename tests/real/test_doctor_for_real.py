@@ -46,6 +46,7 @@ def test_too_few_open_files_are_the_reason_that_is_given(tmp_path: Path) -> None
     assert re.search(r"^✗ spawn .*(\n .*)*→ `ulimit -n 4096`", done.stdout, re.MULTILINE)
 
 
+@pytest.mark.rare
 def test_folders_that_are_files_and_an_interface_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     wrong = {"TMPDIR": str(tmp_path / "file"), "GLOO_SOCKET_IFNAME": "nonesuch"}

@@ -61,6 +61,7 @@ def test_primitives(workbench: Workbench) -> None:
     assert "of 6 operations right and timed" in text
 
 
+@pytest.mark.rare
 def test_what_looking_and_pinning_cost(workbench: Workbench) -> None:
     small = {"model": "net", "dataset": "digits", "batch_size": 64, "steps": 43}
     looked = workbench.run(on_the_cpu(plans.LOOKING, shape=None, **small), ENOUGH_S)
@@ -95,6 +96,7 @@ def test_a_trial_that_fails_brings_the_end_of_its_logs(workbench: Workbench) -> 
     assert not re.search(r"(?<![\w.…])/\w+/\w", text)
 
 
+@pytest.mark.rare
 def test_a_run_that_hangs_is_stopped_and_told_as_such(tmp_path: Path) -> None:
     plan = Plan(preset="overlap", trials=("flat",), set={"steps": 1_000_000, "width": 16})
     for minutes in (0.1, 0.3, 1.0):  # until its ranks have begun to train

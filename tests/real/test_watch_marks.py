@@ -41,7 +41,10 @@ def test_a_training_may_say_itself_what_it_does(tmp_path: Path) -> None:
     assert repeat["loss"]["first"] > repeat["loss"]["last"]
 
 
-@pytest.mark.parametrize("has_another", [False, True], ids=["no ddptui", "another version"])
+@pytest.mark.parametrize(
+    "has_another",
+    [pytest.param(False, id="no ddptui"), pytest.param(True, id="another version", marks=pytest.mark.rare)],
+)
 def test_what_the_page_shows_works_where_the_trainings_environment_lacks_this_ddptui(
     tmp_path: Path, has_another: bool
 ) -> None:

@@ -18,7 +18,7 @@ from ddptui.tui.widgets.tables import LEFT, TrialTable
 from ddptui.tui.widgets.trial_form import Group, GroupTitle, TrialForm
 from tests.tui.opened import play_in_lab, seen, until
 
-SIZES = [(60, 16), (80, 24), (120, 40)]
+SIZES = [(80, 24), *(pytest.param(size, marks=pytest.mark.rare) for size in ((60, 16), (120, 40)))]
 LEFT_OUT = {
     "name": "every trial has a name of its own",
     "primitives": "it makes a preset of another kind, whose other fields mean something else",

@@ -7,6 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from ddptui.text.argv import as_text
 from tests.support.watching import watched
 
@@ -22,6 +24,7 @@ print([os.fsencode(word) for word in sys.argv])
 """
 
 
+@pytest.mark.rare
 def test_bytes_that_are_no_utf8_reach_the_command(tmp_path: Path) -> None:
     script = tmp_path / os.fsdecode(b"tr\xfe") / os.fsdecode(b"tr\xfein.py")
     script.parent.mkdir()
