@@ -100,8 +100,10 @@ def is_not_finite(repeat: RepeatResult) -> bool:
 
 
 def diverged(trial: TrialResult) -> bool:
-    """Whether the loss of any repeat ended as no finite number."""
-    return any(map(is_not_finite, trial.repeats))
+    """Whether the loss of any repeat ended as no finite number. In a training of somebody else's it must have been one
+    before: not all that backward is called on is a number, or can be read."""
+    is_known = trial.kind != "command"
+    return any(is_not_finite(repeat) and (is_known or repeat.loss.first is not None) for repeat in trial.repeats)
 
 
 def averaged_wrong(repeat: RepeatResult) -> str | None:

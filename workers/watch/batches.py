@@ -41,7 +41,7 @@ def samples_in(batch: Any) -> int | None:
         if not issubclass(type(first), Tensor):
             pending += reversed(list(islice(_parts(first), MOST_LOOKED_AT)))
             continue
-        with torch._C.DisableTorchFunctionSubclass():
+        with torch._C.DisableTorchFunction():
             if first.dim():
                 return int(first.size(0))
     return None

@@ -277,10 +277,18 @@ class Observer:
         return self._kept(unscaled if loss is scaled else loss)
 
     def _kept(self, loss: Any) -> Tensor | float:
-        """What to hold of a loss until it is read; NaN if it is no number."""
-        if isinstance(loss, Tensor):
-            return self._clock.keep(loss) if loss.numel() == 1 else math.nan
-        return float(loss) if isinstance(loss, int | float) else math.nan
+        """What to hold of a loss until it is read; NaN if it is no number, or reading it would run the training's own
+        code, as that of a class of tensors, or even call a collective."""
+        if isinstance(loss, int | float):
+            return float(loss)
+        if not isinstance(loss, Tensor) or type(loss).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+            return math.nan
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # modes of the training's, too
+            try:
+                return self._clock.keep(loss) if loss.numel() == 1 else math.nan
+            except RuntimeError as error:  # it is on the meta device, fake, or torch.func's
+                pass_on(error)
+                return math.nan
 
     def phase_begins(self, name: str) -> None:
         """The training marks a phase."""
