@@ -72,7 +72,8 @@ class Blocks:
 
     def _cpu_s(self) -> Counter[str]:
         """The CPU time so far, by the name of a thread of this process, and of the console."""
-        names = {str(thread.native_id): thread.name for thread in threading.enumerate()}
+        observer = self._entrances._observer or self._watch["observer"]
+        names = {str(threading.get_native_id()): "MainThread", str(observer._sender.thread.native_id): "reporter"}
         cpu_s = Counter[str]()
         for thread, s in thread_times("self"):
             cpu_s[names.get(thread, "torch's own")] += s

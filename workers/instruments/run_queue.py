@@ -2,7 +2,7 @@
 
 import os
 
-from .descriptors import identity
+from .descriptors import identity, no_standard_stream
 from .shield import pass_on, suppressed
 
 LONGEST = 128  # bytes of the file: three numbers
@@ -16,7 +16,8 @@ class RunQueue:
     def __init__(self) -> None:
         self._file: int | None = None
         with suppressed(OSError):  # another system than Linux, or a kernel that does not count it
-            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            self._file = no_standard_stream(file)
             self._identity = identity(self._file)
         self._before_ns = self._read_ns()
 

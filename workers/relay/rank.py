@@ -57,7 +57,8 @@ class WatchedRank:
                 self._reporter.close()
 
     def _read_all(self) -> None:
-        hello = self._frame()
+        if (hello := self._frame()) is None:
+            return  # it has ended before it could say anything, as a process does that becomes another program
         if not isinstance(hello, dict) or hello["version"] != NOTES_VERSION:
             raise ValueError("the training was started by another version of ddptui: `ddptui watch` starts it anew")
         steps = self._begin(hello)

@@ -9,7 +9,6 @@ import atexit
 import functools
 import multiprocessing.util
 import os
-import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -30,6 +29,7 @@ from .batches import samples_in
 from .link import Gone
 from .modules import ModuleCalls
 from .process import fatal_error, is_a_rank, no_signals, written
+from .threads import OwnThread
 from .untraced import FRAMES, leave_untraced
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Entrances:
                 leave_untraced()
         except Gone:
             self._is_over = True
-            threading.Thread(target=self._await_console, name="console", daemon=True).start()
+            OwnThread(self._await_console).start()
         except Exception as error:
             self.fail(error)
         finally:
@@ -169,7 +169,7 @@ class Entrances:
         self.close()
         if self._has_failed:
             return
-        threading.Thread(target=self._await_console, name="console", daemon=True).start()
+        OwnThread(self._await_console).start()
 
     def _await_console(self) -> None:
         while written(self._console) in (self._written, None):

@@ -5,7 +5,7 @@ import json
 import socket
 from typing import Any
 
-from ..instruments.descriptors import identity
+from ..instruments.descriptors import identity, no_standard_stream
 from ..instruments.shield import pass_on
 
 HEAD_BYTES = 5  # a frame's kind, and its length: 4 bytes, the most significant first
@@ -27,7 +27,8 @@ class Link:
 
     def __init__(self, path: str) -> None:
         """path: of the relay's socket. Raises Gone, and OSError: no descriptor is left."""
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        new = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = socket.socket(fileno=no_standard_stream(new.detach()))
         try:
             self._socket.setblocking(False)
             self._socket.connect(path)

@@ -6,7 +6,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable
-from threading import Event, Thread, get_ident
+from threading import Event
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from ..instruments.gpu import peak_bytes, peak_reserved_bytes, reserved_bytes, u
 from .encoder import NoteEncoder
 from .link import JSON, NUMBERS, Gone, Link
 from .notes import CODES
+from .threads import OwnThread
 
 MEMORY_EVERY_S = 1.0  # of a GPU
 LAST_WORDS_S = 1.0  # for the device to come to the last notes, and the relay to take them
@@ -47,8 +48,8 @@ class Sender:
         self._memory_at = 0.0
         self._closing = Event()
         self._link.put(JSON, json.dumps(hello).encode())
-        self._thread = Thread(target=self._run, name="reporter", daemon=True)
-        self._thread.start()
+        self.thread = OwnThread(self._run)
+        self.thread.start()
 
     def _run(self) -> None:
         try:
@@ -99,9 +100,8 @@ class Sender:
         """End the thread, send what is left, and close the connection. last: a message about the end; None: nothing
         more is to be sent."""
         self._closing.set()
-        if get_ident() != self._thread.ident:  # it may itself have failed
-            self._thread.join(LAST_WORDS_S)
-        if last is not None and not self._thread.is_alive():
+        has_ended = self.thread.has_ended_within(LAST_WORDS_S)
+        if last is not None and has_ended:
             self._send_last(last)
         self._link.close()
 

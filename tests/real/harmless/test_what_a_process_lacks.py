@@ -27,6 +27,18 @@ print(weight.tolist())
 LACKS = {
     # numbers that were ours are the training's own files by the time that anything of ours is sent or closed
     "closed descriptors": """
+output, closed = os.dup(1), []
+sys.stdout.flush()
+os.close(0)
+os.close(1)
+train(20)
+for stream in (0, 1):
+    try:
+        os.write(stream, b"for nobody")
+    except OSError as error:
+        closed.append(error.errno)
+os.dup2(output, 1)
+print(closed)
 train(20)
 os.closerange(3, 200)
 own = [tempfile.TemporaryFile(buffering=0) for number in range(40)]
