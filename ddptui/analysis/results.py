@@ -53,7 +53,8 @@ class PhasesMs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean loss over the first and the last tenth of the measured steps, by sample. None: not finite."""
+    """The mean loss over the first and the last tenth of the measured steps, by sample. None: not finite; or, in a
+    training of the user's own, perhaps none that can be read."""
 
     first: float | None
     last: float | None
