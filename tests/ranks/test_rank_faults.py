@@ -48,6 +48,15 @@ def test_it_strikes_its_rank_in_its_step(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == ""
 
 
+def test_its_line_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread of the rank prints, too: a line of its own came between the text and its end."""
+    pieces: list[str] = []
+    monkeypatch.setattr("sys.stdout.write", pieces.append)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        faults("raise", 1).strike(5, CPU)
+    assert [piece for piece in pieces if piece] == ["fault, step 5: raise\n"]
+
+
 def test_only_who_skips_leaves_a_step_out() -> None:
     assert faults("skip", 1).skips(5)
     assert not faults("skip", 1).skips(6)

@@ -48,7 +48,7 @@ def _write(path: Path) -> None:
             part.write_bytes(bounded(record))
             part.replace(path)  # in one go: the process may be killed at any moment
     except (OSError, RuntimeError, ValueError) as error:
-        print(f"torch's flight record could not be kept: {first_line(error)}", flush=True)
+        print(f"torch's flight record could not be kept: {first_line(error)}\n", end="", flush=True)
 
 
 def backend_names() -> list[str]:

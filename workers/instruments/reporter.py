@@ -246,7 +246,8 @@ def end_process(why: str, first: Callable[[], object] | None = None) -> None:
     until = time.monotonic() + STAYS_S
     try:
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
-        print(f"{why}; meanwhile the rank was here:", "".join(traceback.format_stack(frame)), sep="\n", flush=True)
+        stack = "".join(traceback.format_stack(frame))
+        print(f"{why}; meanwhile the rank was here:\n{stack}\n", end="", flush=True)
         if first is not None:
             first()
             time.sleep(max(0.0, until - time.monotonic()))

@@ -26,7 +26,8 @@ class Faults:
         """Inject the faults of this step. The rank is between forward and backward."""
         for fault in self._faults:
             if fault.step == step:
-                print(f"fault, step {step}: {fault.kind}", flush=True)
+                line = f"fault, step {step}: {fault.kind}\n"
+                print(line, end="", flush=True)  # in one piece: the reporter's thread prints, too
                 inject(fault.kind, device)
 
     def skips(self, step: int) -> bool:
