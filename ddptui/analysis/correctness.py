@@ -100,8 +100,8 @@ def is_not_finite(repeat: RepeatResult) -> bool:
 
 
 def diverged(trial: TrialResult) -> bool:
-    """Whether the loss of any repeat ended as no finite number. In a training of somebody else's it must have been one
-    before: not all that backward is called on is a number, or can be read."""
+    """Whether the loss of any repeat ended as NaN or infinity. A watched command counts only if its loss was finite at
+    first: the tensor that backward is called on may be no number, or may not be readable."""
     is_known = trial.kind != "command"
     return any(is_not_finite(repeat) and (is_known or repeat.loss.first is not None) for repeat in trial.repeats)
 

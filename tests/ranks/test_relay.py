@@ -1,4 +1,4 @@
-"""A relay that is told to end first reads all that ranks have sent."""
+"""Before it ends, the relay reads everything that ranks have sent."""
 
 import json
 from pathlib import Path

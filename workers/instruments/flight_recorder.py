@@ -21,6 +21,7 @@ from ddptui.text.words import first_line
 from ddptui.wire.connection import LOGS, flight_record
 
 from .gpu import backend_of
+from .output import print_line
 
 OF_NCCL, OF_OTHERS = "_dump_nccl_trace_json", "_dump_fr_trace_json"
 LONGEST_S = 2.0  # of the three seconds that the console gives
@@ -48,7 +49,7 @@ def _write(path: Path) -> None:
             part.write_bytes(bounded(record))
             part.replace(path)  # in one go: the process may be killed at any moment
     except (OSError, RuntimeError, ValueError) as error:
-        print(f"torch's flight record could not be kept: {first_line(error)}\n", end="", flush=True)
+        print_line(f"torch's flight record could not be kept: {first_line(error)}")
 
 
 def backend_names() -> list[str]:

@@ -9,6 +9,7 @@ from ddptui.wire.messages import Collective, Done, Fingerprint, RankMessage, Rea
 from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 
 from .clock import Clock
+from .output import print_line
 from .records import POINT_TO_POINT, Call, StepRecord, carries_gradients
 from .reporter import Reporter
 from .run_queue import RunQueue
@@ -67,8 +68,7 @@ class Progress:
     def log(self, record: StepRecord, loss: float) -> None:
         """Print a line every LOG_EVERY steps."""
         if record.step % LOG_EVERY == 0:
-            line = f"rank {self.rank}  epoch {record.epoch}  step {record.step}  loss {loss:.4f}\n"
-            print(line, end="", flush=True)  # in one piece: without a console, all ranks write to one terminal
+            print_line(f"rank {self.rank}  epoch {record.epoch}  step {record.step}  loss {loss:.4f}")
 
     def step_message(self, record: StepRecord, times: Sequence[int], loss: float, queued_ns: int = 0) -> Step:
         """The wire's Step. times: the record's moments, in ns. queued_ns: 0 for replicas, which share threads."""

@@ -22,6 +22,7 @@ from ddptui.wire.records import Alive, ConsoleMessage, LastStep, Probe, SetBottl
 
 from .clock import LOOK_EVERY_MS, NS_PER_MS, SEND_EVERY_MS, STOOD_STILL_MS
 from .heartbeat import GpuMemory, GpuMeter, ProcessMeter, heartbeat
+from .output import print_line
 
 if TYPE_CHECKING:
     import torch
@@ -247,7 +248,7 @@ def end_process(why: str, first: Callable[[], object] | None = None) -> None:
     try:
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
         stack = "".join(traceback.format_stack(frame))
-        print(f"{why}; meanwhile the rank was here:\n{stack}\n", end="", flush=True)
+        print_line(f"{why}; meanwhile the rank was here:\n{stack}")
         if first is not None:
             first()
             time.sleep(max(0.0, until - time.monotonic()))

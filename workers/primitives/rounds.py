@@ -12,6 +12,7 @@ import torch
 from ddptui.config.primitives import OPERATIONS
 from ddptui.wire.messages import Buffer, Done, Position, Ready, Shown, Timed
 from workers.instruments.cuda_clock import clock_of
+from workers.instruments.output import print_line
 from workers.primitives.numbers import Readable, Scrambled, wrong_elements
 from workers.primitives.pipelined import MOST_IN_FLIGHT
 from workers.primitives.plans import Plan, bytes_of, make_primitive, plans_to_measure, plans_to_show
@@ -159,8 +160,8 @@ def values(argument: Argument) -> Values | None:
 
 
 def log(me: Rank, call: str, result: str) -> None:
-    """Print a line in one piece: all ranks may write to one terminal."""
-    print(f"rank {me.rank}  {call}  {result}\n", end="", flush=True)
+    """Print what a call has come to."""
+    print_line(f"rank {me.rank}  {call}  {result}")
 
 
 def send_ready(me: Rank, places: int) -> None:

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from ddptui.config.trial import Fault
+from workers.instruments.output import print_line
 
 EXIT_CODE = 7  # any that neither Python (1, 2) nor a signal (128 and more) ends with
 MISMATCHED_ELEMENTS = 7  # a size that no tensor of a model is likely to have
@@ -26,8 +27,7 @@ class Faults:
         """Inject the faults of this step. The rank is between forward and backward."""
         for fault in self._faults:
             if fault.step == step:
-                line = f"fault, step {step}: {fault.kind}\n"
-                print(line, end="", flush=True)  # in one piece: the reporter's thread prints, too
+                print_line(f"fault, step {step}: {fault.kind}")
                 inject(fault.kind, device)
 
     def skips(self, step: int) -> bool:

@@ -145,8 +145,8 @@ class Entrances:
             pass_on(another)
 
     def fail_at_end(self, error: BaseException, end: Callable[[], None]) -> None:
-        """As `fail`, where the observer was being told that a call has ended. It is told so once more before the next
-        call, or it would take that call to be within this one."""
+        """Like `fail`, for an error that came while the observer was being told that a call has ended. It is told again
+        before the next call; otherwise it would count that call as nested in this one."""
         self._untold = end
         self.changed()
         self.fail(error)

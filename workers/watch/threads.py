@@ -1,5 +1,5 @@
-"""Threads of ours in a training's process. `threading` does not know them: a training that joins all threads would wait
-for them without end, and its functions for traces and profiles would see what they do.
+"""Threads of ddptui's in a training's process, hidden from `threading`. Otherwise a training that joins all threads
+would wait forever, and its trace and profile functions would run in ddptui's threads.
 """
 
 from _thread import start_new_thread

@@ -1,5 +1,5 @@
-"""What a training brings along sees its own calls and threads, and none of ours: modes of torch's, classes of tensors,
-functions for traces, and a loop that waits for all threads."""
+"""A training's own torch modes, tensor subclasses, trace functions and loops over all threads see the calls and threads
+of the training, and none of ddptui's."""
 
 import subprocess
 import sys

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.correctness import error_bound, names_text, problems, why_wrong, with_verdict
+from ddptui.analysis.correctness import diverged, error_bound, names_text, problems, why_wrong, with_verdict
 from ddptui.analysis.repeat import outcome_of_messages
-from ddptui.analysis.results import Averaging, Check, InSync, RepeatResult
+from ddptui.analysis.results import Averaging, Check, InSync, Loss, RepeatResult
+from ddptui.config.preset import PresetKind
 from ddptui.config.trial_values import make_trial
-from tests.support.builders import audit, audit_without_numbers, journal
+from tests.support.builders import audit, audit_without_numbers, journal, preset_of, results_for
 
 ALL_REDUCE = make_trial({"world_size": 2})
 POWERSGD = make_trial({"strategy": "ddp_powersgd"})
@@ -278,3 +279,15 @@ def test_every_light_that_is_red_says_why(changes: dict[str, Any], words: list[s
 )
 def test_of_many_tensors_three_are_named(number: int, words: str) -> None:
     assert names_text([f"p{index}" for index in range(number)]) == words
+
+
+def test_a_loss_that_was_never_a_number_is_no_divergence_of_a_watched_command() -> None:
+    [trial] = results_for(preset_of({"trial": [{"name": "a"}]}), journal("a")).trials
+
+    def is_said(kind: PresetKind, first: float | None) -> bool:
+        repeat = repeat_of(loss=Loss(first=first, last=None))
+        return diverged(msgspec.structs.replace(trial, kind=kind, repeats=[repeat]))
+
+    assert is_said("command", 2.3)
+    assert not is_said("command", None)
+    assert is_said("training", None)

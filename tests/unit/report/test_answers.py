@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.correctness import diverged
-from ddptui.analysis.results import Loss, PhasesMs, RepeatResult, Results
-from ddptui.config.preset import Preset, PresetKind
+from ddptui.analysis.results import PhasesMs, RepeatResult, Results
+from ddptui.config.preset import Preset
 from ddptui.report import answers
 from ddptui.report.answers import KINDS
 from ddptui.store.presets import load
@@ -253,19 +252,6 @@ def test_a_loss_that_is_not_finite_is_the_finding_and_no_failed_check() -> None:
     three = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
     said = answer(results_for(three, journal("a"), lost, journal("c")), three)
     assert said[-1] == "The loss is the same in a and c: 0.667."
-
-
-def test_a_loss_that_was_never_a_number_says_nothing_of_a_training_of_somebody_elses() -> None:
-    [trial] = results_for(preset_of({"trial": [{"name": "a"}]}), journal("a")).trials
-
-    def is_said(kind: PresetKind, first: float | None) -> bool:
-        loss = Loss(first=first, last=None)
-        repeats = [msgspec.structs.replace(repeat, loss=loss) for repeat in trial.repeats]
-        return diverged(msgspec.structs.replace(trial, kind=kind, repeats=repeats))
-
-    assert is_said("command", 2.3)
-    assert not is_said("command", None)
-    assert is_said("training", None)
 
 
 def test_of_mistakes_it_is_said_which_check_finds_them() -> None:
