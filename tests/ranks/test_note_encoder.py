@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import torch
 
 from workers.instruments.clock import Clock
 from workers.instruments.records import Call
@@ -20,12 +21,14 @@ class Mark:
 
     def __init__(self, ns: int) -> None:
         self.event = self.ns = ns
+        self.stream = "main"
 
 
 class Device(Clock):
     """Comes to its marks as the test says."""
 
     at_ns = 0
+    device = torch.device("cuda", 0)
 
     def reached(self, mark: Mark) -> bool:
         return mark.ns <= self.at_ns
@@ -38,7 +41,7 @@ class Rank:
     def __init__(self, clock: Clock | None = None) -> None:
         self.notes: deque[Any] = deque()
         self.names: dict[int, Any] = {}
-        self._encoder = NoteEncoder(self.notes, clock or Clock(), self.names.__setitem__, on_host=clock is None)
+        self._encoder = NoteEncoder(self.notes, clock or Clock(), self.names.__setitem__)
 
     def encoded(self) -> list[int]:
         return array("q", self._encoder.encode()).tolist()

@@ -28,6 +28,7 @@ from workers.instruments import hooks as module
 from workers.instruments import tap as tap_module
 from workers.instruments.clock import Clock
 from workers.instruments.delays import RankDelays
+from workers.instruments.gpu import ANOTHER, NCCL2, STOCK_NCCL
 from workers.instruments.hooks import METHODS
 from workers.instruments.progress import Progress, collective_messages
 from workers.instruments.records import Call, PhaseTimer, StepRecord
@@ -468,13 +469,13 @@ class MadeUpWork:
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("backend", ["gloo", "mpi", "nccl"])
+@pytest.mark.parametrize("by", [ANOTHER, STOCK_NCCL, NCCL2])
 def test_when_a_bucket_is_over_the_host_says_where_it_does_the_operation(
-    backend: str, monkeypatch: pytest.MonkeyPatch
+    by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a GPU, what is marked in a thread of gloo's would lie behind all of backward. And of NCCL nothing is asked for
-    that makes the stream of backward wait, as a future does."""
-    monkeypatch.setattr(dist, "get_backend", lambda: backend)
+    """On a GPU, what is marked in a thread of gloo's would lie behind all of backward. And nccl2 is asked for nothing
+    that makes the stream of backward wait, as a future does; nor stock NCCL for what lets go of tensors, as a wait."""
+    monkeypatch.setattr(tap_module, "is_called_by_torch", lambda: True)
     monkeypatch.setattr(dist.Work, "wait", lambda work: work)
     clock = Two()
     tap = Tap(clock, nn.Linear(1, 1), buckets=True, overlaps=True)
@@ -482,17 +483,17 @@ def test_when_a_bucket_is_over_the_host_says_where_it_does_the_operation(
     timer = PhaseTimer(clock)
     timer.phases = ["data", "forward"]
     tap.begin(timer)
-    call, work = tap.before("all_reduce", 4, None, ()), MadeUpWork()
+    call, work = tap.before("all_reduce", 4, None, (), by), MadeUpWork()
     assert call is not None
     tap.issued(call, work, background=True)  # type: ignore[arg-type]
-    if backend == "nccl":
+    if by == NCCL2:
         assert (clock.waits, work.callbacks) == ([work], [])
         assert call.notified % 2 == 0
     else:
         [callback] = work.callbacks
         callback(work)
         assert clock.waits == []
-        assert call.notified % 2 == 1
+        assert call.notified % 2 == (by == ANOTHER)
     assert call.awaited is None, "the tap's own wait was taken for the loop's"
     tap.close()
 

@@ -3,7 +3,7 @@ takes nothing of the overlap away. A step costs few calls into the driver."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from weakref import ref
 
 import pytest
 import torch
@@ -12,9 +12,11 @@ from torch import nn
 
 from tests.support.simulated_gpu import Gpu, Work
 from workers.instruments import hooks
+from workers.instruments import tap as module
 from workers.instruments.cuda_clock import CudaClock
+from workers.instruments.gpu import NCCL2, STOCK_NCCL
 from workers.instruments.records import Call, PhaseTimer, StepRecord
-from workers.instruments.tap import Tap
+from workers.instruments.tap import Tap, is_called_by_torch
 from workers.rank.group import leave_group
 
 MS = 1_000_000
@@ -35,7 +37,7 @@ def alone(tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def tap(clock: CudaClock, alone: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tap]:
     """A tap on a group over NCCL, whose collectives are simulated."""
-    monkeypatch.setattr(dist, "get_backend", lambda: "nccl")
+    monkeypatch.setattr(module, "is_called_by_torch", lambda: True)
     monkeypatch.setattr(dist.Work, "wait", lambda work: work.wait())
     tap = Tap(clock, nn.Linear(1, 1), buckets=True, overlaps=True, compiles=False)
     yield tap
@@ -52,7 +54,7 @@ def step(gpu: Gpu, clock: CudaClock, tap: Tap) -> tuple[float, list[Call], list[
     works = []
     for _ in range(BUCKETS):
         gpu.main.push(BACKWARD_NS)
-        call = tap.before("all_reduce", 4, None, ())
+        call = tap.before("all_reduce", 4, None, (), NCCL2 if gpu.is_nccl2 else STOCK_NCCL)
         assert call is not None
         works.append(Work(gpu, TRANSFER_NS))
         tap.issued(call, works[-1], background=True)  # type: ignore[arg-type]
@@ -75,31 +77,82 @@ def test_the_tap_leaves_the_overlap_as_it_is(gpu: Gpu, clock: CudaClock, tap: Ta
 
 @pytest.mark.parametrize(("is_nccl2", "hidden"), [(True, 0), (False, BUCKETS - 1)])
 def test_a_tap_that_asked_for_futures_would_take_it_away_under_nccl2(
-    gpu: Gpu, clock: CudaClock, tap: Tap, is_nccl2: bool, hidden: int, monkeypatch: pytest.MonkeyPatch
+    gpu: Gpu, tap: Tap, clock: CudaClock, is_nccl2: bool, hidden: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The red case of the test above."""
 
-    def asks(wait: Any) -> Any:
-        [work] = wait.args
-        work.get_future()
-        return clock.at_once()
-
     gpu.is_nccl2 = is_nccl2
-    monkeypatch.setattr(clock, "after", asks)
+    monkeypatch.setattr(module, "NCCL2", "")  # taken for the stock one
+    monkeypatch.setattr(module, "STOCK_NCCL", STOCK_NCCL if not is_nccl2 else NCCL2)
     taken_ns, _, _ = step(gpu, clock, tap)
     exposed_ns = BUCKETS * TRANSFER_NS - hidden * TRANSFER_NS
     assert taken_ns == pytest.approx(BUCKETS * BACKWARD_NS + exposed_ns, abs=MS / 10)
 
 
+@pytest.mark.parametrize("is_nccl2", [True, False])
 def test_the_end_of_every_bucket_is_marked_when_nccl_is_done_with_it_the_last_one_too(
-    gpu: Gpu, clock: CudaClock, tap: Tap
+    gpu: Gpu, clock: CudaClock, tap: Tap, is_nccl2: bool
 ) -> None:
+    gpu.is_nccl2 = is_nccl2
     for _ in range(2):
         _, calls, works = step(gpu, clock, tap)
         for call, work in zip(calls, works, strict=True):
             assert call.notified.event.over_ns == pytest.approx(work.end_ns, abs=MS / 10)
         # By then the loop has only just begun to wait: torch DDP copies its buckets before it is back.
         assert calls[-1].ended.event.over_ns >= calls[-1].notified.event.over_ns
+
+
+class Bucket:
+    """What a work of stock NCCL holds until somebody waits for it, while NCCL may still read it."""
+
+
+class Stashing(Work):
+    def __init__(self, gpu: Gpu, length_ns: float) -> None:
+        super().__init__(gpu, length_ns)
+        self._stash: list[Bucket] = [Bucket()]
+        self.stashed = ref(self._stash[0])
+
+    def wait(self) -> None:
+        super().wait()
+        self._stash.clear()
+
+
+def test_stock_nccl_holds_the_tensors_of_a_call_until_the_training_waits_for_it(
+    gpu: Gpu, clock: CudaClock, tap: Tap
+) -> None:
+    """Else their memory would be given to others while NCCL reads it."""
+    gpu.is_nccl2 = False
+    timer = PhaseTimer(clock)
+    tap.begin(timer)
+    timer.end("forward")
+    work = Stashing(gpu, TRANSFER_NS)
+    call = tap.before("all_reduce", 4, None, (), STOCK_NCCL)
+    assert call is not None
+    tap.issued(call, work, background=True)  # type: ignore[arg-type]
+    assert call.notified.event.over_ns == pytest.approx(work.end_ns, abs=MS / 10)
+    assert work.stashed() is not None
+    dist.Work.wait(work)  # type: ignore[arg-type]
+    assert work.stashed() is None
+    tap.end()
+
+
+@pytest.mark.parametrize("by", [STOCK_NCCL, NCCL2])
+def test_of_what_the_training_calls_itself_nothing_is_asked(
+    gpu: Gpu, clock: CudaClock, tap: Tap, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch would hold its tensors for longer."""
+    monkeypatch.setattr(module, "is_called_by_torch", is_called_by_torch)
+    timer = PhaseTimer(clock)
+    tap.begin(timer)
+    timer.end("forward")
+    work = Stashing(gpu, TRANSFER_NS)
+    monkeypatch.setattr(work, "get_future", None)
+    call = tap.before("all_reduce", 4, None, (), by)
+    assert call is not None
+    tap.issued(call, work, background=True)  # type: ignore[arg-type]
+    assert call.notified is None
+    assert work.stashed() is not None
+    tap.end()
 
 
 # What it costs

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from workers.instruments import cuda_clock
+from workers.instruments import cuda_clock, page_locked
 
 CALL_NS = 2_000  # what any call into the driver takes the host
 START_NS = 5_000_000_000_000
@@ -37,6 +37,17 @@ class Stream:
         """What is queued from now on begins no sooner. The host goes on."""
         self.free_ns = max(self.free_ns, moment_ns)
 
+    def record_event(self) -> "Event":
+        event: Event = torch.cuda.Event(enable_timing=True)  # type: ignore[assignment]
+        event.record(self)
+        return event
+
+    def wait_event(self, event: "Event") -> None:
+        event.wait(self)
+
+    def wait_stream(self, stream: "Stream") -> None:
+        self.wait_event(stream.record_event())
+
     def synchronize(self) -> None:
         self.gpu.synchronised += 1
 
@@ -51,11 +62,18 @@ class Event:
         self.over_ns: float | None = None
 
     def record(self, stream: Stream) -> None:
+        if self.gpu.is_capturing:
+            raise RuntimeError("CUDA error: operation not permitted on an event last recorded in a capturing stream")
         self.gpu.call("record")
         stream.push(0)
         self.over_ns = stream.free_ns
 
+    def wait(self, stream: Stream | None = None) -> None:
+        assert self.over_ns is not None
+        (stream or self.gpu.current_stream()).wait_until(self.over_ns)
+
     def query(self) -> bool:
+        self.gpu.check_captures()
         self.gpu.call("query")
         assert self.over_ns is not None
         return self.over_ns <= self.gpu.now_ns
@@ -113,6 +131,7 @@ class Gpu:
         self.launch_ns = 5_000.0
         self.slice_ns: float | None = None
         self.is_nccl2 = True
+        self.is_capturing = False  # what the host gives it is captured for a graph
         self.now_ns = START_NS
         self.slept_ns = 0  # by the host, on purpose
         self.synchronised = 0
@@ -180,10 +199,26 @@ class Gpu:
     def synchronize(self, *_: object) -> None:
         self.synchronised += 1
 
+    def check_captures(self) -> None:
+        """A call that could wait, or make memory, ends a capture: another thread's, unless its own mode is relaxed."""
+        if self.is_capturing and getattr(self.current, "capture_mode", 0) != page_locked.RELAXED:
+            raise RuntimeError(
+                "CUDA error: operation would make the legacy stream depend on a capturing blocking stream"
+            )
+
+    def page_locked(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        self.check_captures()
+        return torch.empty(count, dtype=dtype)
+
+    def exchange_capture_mode(self, mode: int) -> int:
+        before: int = getattr(self.current, "capture_mode", 0)
+        self.current.capture_mode = mode
+        return before
+
 
 def simulated(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> "cuda_clock.CudaClock":
     """A clock of this GPU."""
-    event: Any = type("OwnEvent", (Event,), {"gpu": gpu})
+    event: Any = type("OwnEvent", (Event,), {"gpu": gpu, "wait": Event.wait})
     for name, fake in {
         "Event": event,
         "Stream": gpu.new_stream,
@@ -193,6 +228,9 @@ def simulated(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> "cuda_clock.CudaCloc
     }.items():
         monkeypatch.setattr(torch.cuda, name, fake)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: id(gpu.current_stream()), raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: gpu.is_capturing, raising=False)
+    monkeypatch.setattr(page_locked, "exchange_capture_mode", gpu.exchange_capture_mode)
+    monkeypatch.setattr(page_locked, "page_locked", gpu.page_locked)
     monkeypatch.setattr(cuda_clock, "time", SimpleNamespace(monotonic_ns=gpu.host_ns, sleep=gpu.sleep))
     made = cuda_clock.clock_of(torch.device("cuda", 0))
     assert isinstance(made, cuda_clock.CudaClock)

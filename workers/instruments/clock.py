@@ -6,7 +6,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
+
+    from .page_locked import OnItsWay
 
 # Of the thread that sends what a rank has noted.
 SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
@@ -29,8 +32,27 @@ class Clock:
     # CPU this is Python's own function, with none around it: the loop's thread calls it a dozen times a step.
     now: Callable[[], Any] = staticmethod(time.monotonic_ns)
 
-    # A mark of the host's present moment, whatever the device still has to do.
-    at_once: Callable[[], Any] = staticmethod(time.monotonic_ns)
+    # The same on the home stream: the one on which the loop computes, whatever the current one is. To come home makes
+    # the current one the home stream. Where marks of a loop's phases are taken on it, none is before the one before it.
+    at_home: Callable[[], Any] = staticmethod(time.monotonic_ns)
+    come_home: Callable[[], Any] = staticmethod(time.monotonic_ns)
+
+    # The host's present moment in ns, whatever the device still has to do. It may stand wherever a mark does.
+    at_once: Callable[[], int] = staticmethod(time.monotonic_ns)
+
+    device: "torch.device | None" = None  # None: it is the host's own
+
+    def is_full(self) -> bool:
+        """Whether so many marks have yet to be read that no more should be taken."""
+        return False
+
+    def is_home(self, stream: "torch.cuda.Stream | None" = None) -> bool:
+        """Whether a stream is the home stream. stream: None: the current one."""
+        return True
+
+    def is_capturing(self) -> bool:
+        """Whether what this thread gives the device is captured for a graph, and not done: nothing may be marked."""
+        return False
 
     def after(self, wait: Callable[[], object]) -> Any:
         """A mark of the moment at which that is over which `wait` makes this thread's stream wait for. The stream does
@@ -51,15 +73,15 @@ class Clock:
         difference of two moments. Raises RuntimeError."""
         return [later - earlier for earlier, later in pairwise(marks)]
 
-    def keep(self, tensor: "Tensor") -> "Tensor | float":
-        """What to hold of a number that is to be read later. On the CPU it is read now: that takes no wait, and in
-        another thread it would take Python's lock again and again."""
+    def keep(self, tensor: "Tensor") -> "OnItsWay | float":
+        """What to hold of a number that is to be read later; NaN: it cannot be. On the CPU it is read now: that takes
+        no wait, and in another thread it would take Python's lock again and again."""
         return float(tensor.item())
 
-    def read(self, number: "Tensor | float") -> float:
-        """A number off the device, without waiting for work that is queued behind it. A mark that was taken after the
-        number must have been resolved."""
-        return float(number)
+    def read(self, number: "OnItsWay | Tensor | float") -> float:
+        """A number off the device, without waiting for work that is queued behind it; what `keep` has returned, once. A
+        mark that was taken after the number must have been resolved."""
+        return float(number)  # type: ignore[arg-type]
 
     def accuracy_change(self) -> Accuracy | None:
         """The accuracy from now on, if it has changed since the last call. The host's own clock never changes."""

@@ -5,8 +5,12 @@ later, by its distance from a tie: an event whose host time is known. A new tie 
 a mark is interpolated between the tie before it and the one after: so it does not matter that the two oscillators drift
 apart (an H100's ran 11 to 22 ppm slow). A mark that is read before there is a next tie is extrapolated, at the pace
 that the ties before have shown.
+
+While what a thread gives the device is captured for a graph, nothing can be marked there: the host's moment stands for
+it.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +25,7 @@ from torch import Tensor
 from ddptui.text.units import DRIFT_PPM
 
 from .clock import Accuracy, Clock
+from .page_locked import Numbers, OnItsWay, captures_go_on
 from .shield import pass_on
 
 TIE_EVERY_NS = 200_000_000  # as often as the reporter sends
@@ -36,6 +41,7 @@ BASELINE_NS = 10_000_000_000  # over which the pace is measured, at least, once 
 WOBBLE_PPM = 5  # by which the pace may differ from one moment to another within two baselines
 MARGIN = 2  # × the error when it is reported: so that small changes need no further report
 PPM = 1e-6
+MOST_MARKS = 100_000  # at a time: an event takes memory of the driver's
 
 
 class Pace(NamedTuple):
@@ -110,7 +116,7 @@ class CudaClock(Clock):
 
     def __init__(self, device: torch.device) -> None:
         """Raises RuntimeError if the GPU does not answer."""
-        self._device = device
+        self.device: torch.device = device
         # torch deals streams out of pools, one pool a priority, the same streams again and again. Callbacks of futures
         # get ordinary streams, and wait on collectives there; gloo gets those of the highest priority. This priority
         # lies between, and torch uses it for nothing else. On a GPU with only two priorities it is gloo's, too. Then a
@@ -118,64 +124,94 @@ class CudaClock(Clock):
         self._side = torch.cuda.Stream(device, priority=-1)
         self._ends = torch.cuda.Stream(device)
         self._streams: dict[int, torch.cuda.Stream] = {}  # by CUDA's pointer: to ask torch for the current one is slow
+        self._home = self._current()
+        self._kept: dict[torch.dtype, Numbers] = {}
         self._free: list[Freed] = []
+        self._made = 0  # events
         self._numbers = count()
         self._order = Lock()  # several threads may record on one stream, in the order of their marks' numbers
         self._lock = Lock()  # replicas of one process may share a clock, and each has its own reporter
         self._reported_ns = 0.0  # the error that was reported last
         self._unreported: Accuracy | None = None
-        first = self._best_of(FIRST_TRIES, FIRST_PATIENCE_NS)
+        with captures_go_on():
+            first = self._best_of(FIRST_TRIES, FIRST_PATIENCE_NS)
         if first is None:
             seconds = FIRST_PATIENCE_NS // 10**9
             raise RuntimeError(f"{device} did not answer within {seconds} s: look with nvidia-smi at who keeps it busy")
         self._tie = self._anchor = self._next_anchor = first
         self._due_ns = first.at_ns + TIE_EVERY_NS
 
-    def now(self) -> Mark:
-        pointer = torch._C._cuda_getCurrentRawStream(self._device.index)  # of this thread, on this device
-        stream = self._streams.get(pointer)
-        if stream is None:
-            stream = self._streams[pointer] = torch.cuda.current_stream(self._device)
-        return self._on(stream)
+    def now(self) -> Mark | int:
+        return time.monotonic_ns() if self.is_capturing() else self._on(self._current())
 
-    def at_once(self) -> Mark:
-        return self._on(self._side)
+    def at_home(self) -> Mark | int:
+        return time.monotonic_ns() if self.is_capturing() else self._on(self._home)
+
+    def come_home(self) -> Mark | int:
+        if self.is_capturing():
+            return time.monotonic_ns()
+        self._home = self._current()
+        return self._on(self._home)
+
+    def at_once(self) -> int:
+        return time.monotonic_ns()
 
     def after(self, wait: Callable[[], object]) -> Mark:
         with torch.cuda.stream(self._ends):
             wait()
         return self._on(self._ends)
 
-    def reached(self, mark: Mark) -> bool:
+    def is_home(self, stream: torch.cuda.Stream | None = None) -> bool:
+        return (stream or self._current()) == self._home
+
+    def is_capturing(self) -> bool:
+        # CUDA does not capture its default stream, whose pointer is 0.
+        return bool(self._pointer()) and torch._C._cuda_isCurrentStreamCapturing()
+
+    def is_full(self) -> bool:
+        return self._made - len(self._free) > MOST_MARKS
+
+    def reached(self, mark: Mark | int) -> bool:
+        if isinstance(mark, int):
+            return True
         try:
             return bool(mark.event.query())
-        except RuntimeError as error:  # the device has failed, which the loop will notice, too: it will never get there
+        except RuntimeError as error:  # the device has failed, which the loop will notice, too; or this event was lost
             pass_on(error)
-            return False
+            return True
 
-    def resolve(self, marks: Sequence[Mark]) -> list[int] | None:
+    def resolve(self, marks: Sequence[Mark | int]) -> list[int] | None:
         # A call has the same mark in several places. The driver is asked for the time of each mark once: meanwhile this
         # thread holds Python's lock, and the loop may wait for it.
-        unique = {id(mark): mark for mark in marks}
+        unique = {id(mark): mark for mark in marks if isinstance(mark, Mark)}
         with self._lock:
             self._tie_anew()
             if not all_reached(list(unique.values())):
                 return None
-            tie = min((mark.tie for mark in unique.values()), key=lambda tie: tie.at_ns)  # before all of them
+            tie = min(
+                (mark.tie for mark in unique.values()), key=lambda tie: tie.at_ns, default=self._tie
+            )  # before all
             times = {key: tie.time_of(device_ns(tie.event, mark.event)) for key, mark in unique.items()}
-            moments = [times[id(mark)][0] for mark in marks]
-            self._note_error(min(moments), max(error_ns for _, error_ns in times.values()))
-            return moments
+            if times:
+                self._note_error(min(ns for ns, _ in times.values()), max(error_ns for _, error_ns in times.values()))
+            return [mark if isinstance(mark, int) else times[id(mark)][0] for mark in marks]
 
     def lengths(self, marks: Sequence[Mark]) -> list[int] | None:
         if not all_reached(marks):
             return None
         return [device_ns(earlier.event, later.event) for earlier, later in pairwise(marks)]
 
-    def keep(self, tensor: Tensor) -> Tensor | float:
-        return tensor.detach()
+    def keep(self, tensor: Tensor) -> OnItsWay | float:
+        # A copy, made when the stream comes there: a graph that is replayed has other numbers in that memory later.
+        if self.is_capturing():
+            return math.nan
+        if tensor.dtype not in self._kept:
+            self._kept[tensor.dtype] = Numbers(tensor.dtype)
+        return self._kept[tensor.dtype].copy(tensor)
 
-    def read(self, number: Tensor | float) -> float:
+    def read(self, number: "OnItsWay | Tensor | float") -> float:
+        if isinstance(number, OnItsWay):
+            return number.read()
         with torch.cuda.stream(self._side):  # a copy from the device waits only for its own stream
             return float(number.item() if isinstance(number, Tensor) else number)
 
@@ -184,6 +220,18 @@ class CudaClock(Clock):
             unreported, self._unreported = self._unreported, None
             return unreported
 
+    def _pointer(self) -> int:
+        """CUDA's, of this thread's current stream on this device."""
+        pointer: int = torch._C._cuda_getCurrentRawStream(self.device.index)
+        return pointer
+
+    def _current(self) -> torch.cuda.Stream:
+        pointer = self._pointer()
+        stream = self._streams.get(pointer)
+        if stream is None:
+            stream = self._streams[pointer] = torch.cuda.current_stream(self.device)
+        return stream
+
     def _on(self, stream: torch.cuda.Stream) -> Mark:
         tie = self._tie  # before the event: another thread may make a new one meanwhile
         try:
@@ -191,6 +239,7 @@ class CudaClock(Clock):
         except IndexError as error:
             pass_on(error)
             event = torch.cuda.Event(enable_timing=True)
+            self._made += 1
         with self._order:
             event.record(stream)
             number = next(self._numbers)

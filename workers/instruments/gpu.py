@@ -1,13 +1,17 @@
 """Which GPUs a rank computes on, how much of their memory torch has, and through which NCCL its group communicates."""
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from .shield import suppressed
 
 LONGEST_NAME = 100  # characters
+HOST, STOCK_NCCL, NCCL2, ANOTHER = "host", "ProcessGroupNCCL", "nccl2", "another"  # what carries a collective
+_carriers: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # by group: between GPUs
 
 
 def own_gpus(device: torch.device, several: int = 1) -> tuple[tuple[str, str], ...]:
@@ -63,10 +67,27 @@ def peak_reserved_bytes(device: torch.device) -> int | None:
     return torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None
 
 
-def backend_of(device: torch.device) -> Any:
-    """The backend by which this process's group communicates between such devices. Raises RuntimeError: none does."""
-    assert dist.group.WORLD is not None
-    backend = dist.group.WORLD._get_backend(device)
+def carrier_of(group: Any, tensor: Tensor | None, device: torch.device) -> str:
+    """What carries a collective: the host, if its tensors are on the CPU; else one of torch's implementations of NCCL,
+    or another backend. tensor: the first; None: it has none. device: the rank's GPU."""
+    with torch._C.DisableTorchFunction():  # else a class of tensors, or a mode, of the training's would see this
+        if tensor is not None and tensor.device.type == "cpu":
+            return HOST
+    if group not in _carriers:
+        name = ANOTHER
+        with suppressed(RuntimeError):  # it has none between GPUs
+            name = type(backend_of(device, group)).__name__
+        _carriers[group] = name if name == STOCK_NCCL else NCCL2 if "NCCL" in name else ANOTHER
+    carrier = _carriers[group]
+    return HOST if tensor is None and carrier == ANOTHER else carrier  # as gloo's barrier
+
+
+def backend_of(device: torch.device, group: Any = None) -> Any:
+    """The backend by which a group communicates between such devices. group: None: all ranks. Raises RuntimeError: none
+    does."""
+    group = group or dist.group.WORLD
+    assert group is not None
+    backend = group._get_backend(device)
     # With TORCH_DISTRIBUTED_DEBUG=DETAIL, another backend checks each call before it passes it on to this one.
     return getattr(backend, "wrapped_pg", backend)
 

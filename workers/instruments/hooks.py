@@ -16,7 +16,7 @@ import atexit
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 import torch.distributed as dist
@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from .buckets import show_buckets
+from .gpu import carrier_of
 from .records import POINT_TO_POINT, Call
 from .shield import shielded
 
@@ -62,8 +63,11 @@ Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 class Recorder(Protocol):
     """What the hooks call: a `Tap`."""
 
-    def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...]) -> Call | None:
-        """A collective is called. Returns its record, unless the rank is between two steps."""
+    device: torch.device | None  # whose clock it has; None: the host's
+
+    def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...], by: str = "") -> Call | None:
+        """A collective is called. by: gpu.carrier_of, if there is a device. Returns its record, unless the rank is
+        between two steps."""
 
     def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
         """The call has returned."""
@@ -73,6 +77,12 @@ class Recorder(Protocol):
 
     def waited(self, call: Call) -> None:
         """Python has waited for what this call has issued."""
+
+    def begins_to_wait(self, stream: Any) -> Any:
+        """A stream of the device's is about to wait for an event. Returns the moment, unless it does not matter."""
+
+    def has_waited(self, begin: Any) -> None:
+        """It has been told to, at that moment."""
 
     def settle(self) -> None:
         """torch DDP has waited for all that it had issued."""
@@ -91,6 +101,7 @@ def attach(tap: Recorder, *, compiles: bool) -> list[Undo]:
     upon these calls."""
     keep: Wrapper = untraced if compiles else as_it_is
     undo = [] if group_takes_hooks() else _wrap_groups(tap, keep)
+    undo += [] if tap.device is None else [_wrap_event(tap, keep)]
     return [*undo, _wrap_wait(tap, keep), _wrap_forward_of_ddp(tap, keep)]
 
 
@@ -131,6 +142,7 @@ class GroupHooks:
         names = torch._C._distributed_c10d.HookOpName.__members__
         self._kind_of = {member.value: KIND_OF_HOOK.get(name, name.lower()) for name, member in names.items()}
         self._ranks = _ranks(group)
+        self._group = ref(group)
         self._open: dict[int, Call] = {}
 
     def before(self, hook: Any) -> None:
@@ -138,8 +150,9 @@ class GroupHooks:
         if (tap := self.tap) is None:
             return
         kind = self._kind_of[hook.name.value]
-        size = _size(hook.output_tensors if kind in RECEIVING else hook.input_tensors)
-        call = tap.before(kind, size, _global_rank(hook.root, self._ranks), self._ranks)
+        tensors = hook.output_tensors if kind in RECEIVING else hook.input_tensors
+        root = _global_rank(hook.root, self._ranks)
+        call = tap.before(kind, _size(tensors), root, self._ranks, _carrier(tap, self._group(), tensors))
         if call is not None:
             self._open[hook.op_id] = call
             if len(self._open) > MOST_OPEN:
@@ -217,7 +230,8 @@ def _wrap_groups(tap: Recorder, keep: Wrapper) -> list[Undo]:
         tap.issued(call, None, background=False)
 
     def buffers(network: DistributedDataParallel, tensors: Any, _: int, root: int = 0) -> Call | None:
-        return tap.before("broadcast", _size(tensors), root, _ranks(network.process_group))
+        group = network.process_group
+        return tap.before("broadcast", _size(tensors), root, _ranks(group), _carrier(tap, group, tensors))
 
     shield = partial(shielded, fail=tap.fail)
     return [
@@ -241,8 +255,8 @@ def _before_method(tap: Recorder, kind: str, group: Any, *arguments: Any, **opti
     elif kind in ROOTED:
         root = terms if isinstance(terms, int) else getattr(terms, "rootRank", 0)
     ranks = _ranks(group)
-    size = _size(passed[1:2] if kind in OUTPUT_FIRST else passed[:1])
-    call = tap.before(kind, size, _global_rank(root, ranks), ranks)
+    tensors = passed[1:2] if kind in OUTPUT_FIRST else passed[:1]
+    call = tap.before(kind, _size(tensors), _global_rank(root, ranks), ranks, _carrier(tap, group, tensors))
     return None if call is None else (call, bool(getattr(terms, "asyncOp", True)))
 
 
@@ -256,6 +270,18 @@ def _global_rank(rank: int, ranks: tuple[int, ...]) -> int | None:
     if rank < 0:
         return None
     return ranks[rank] if ranks else rank
+
+
+def _carrier(tap: Recorder, group: Any, tensors: Any) -> str:
+    """What carries a call with such tensors, where the clock is a GPU's."""
+    return "" if tap.device is None else carrier_of(group, _first(tensors), tap.device)
+
+
+def _first(tensors: Any) -> Tensor | None:
+    """The first tensor of those, which may be in lists of lists."""
+    if isinstance(tensors, Tensor) or not isinstance(tensors, list | tuple):
+        return tensors if isinstance(tensors, Tensor) else None
+    return next(filter(lambda tensor: tensor is not None, map(_first, tensors)), None)
 
 
 def _size(tensors: Any) -> int:
@@ -281,6 +307,18 @@ def _wrap_wait(tap: Recorder, keep: Wrapper) -> Undo:
         tap.waited(call)
 
     return _wrap(dist.Work, "wait", shielded(before, tap.fail), shielded(after, tap.fail), keep)
+
+
+def _wrap_event(tap: Recorder, keep: Wrapper) -> Undo:
+    """By this a stream is told to wait for another one, whichever function of torch's a loop calls."""
+
+    def before(_: torch.cuda.Event, stream: Any = None) -> Any:
+        return tap.begins_to_wait(stream)
+
+    def after(begin: Any, _: object) -> None:
+        tap.has_waited(begin)
+
+    return _wrap(torch.cuda.Event, "wait", shielded(before, tap.fail), shielded(after, tap.fail), keep)
 
 
 def _wrap_forward_of_ddp(tap: Recorder, keep: Wrapper) -> Undo:

@@ -51,8 +51,8 @@ class RangedTap(Tap):
         self._in_flight: dict[int, tuple[Call, int]] = {}  # by id: the call, which is kept alive, and its range
         super().__init__(*arguments, **options)
 
-    def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...]) -> Call | None:
-        call = super().before(kind, size, root, group)  # with the injected delay, which is no part of the range
+    def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...], by: str = "") -> Call | None:
+        call = super().before(kind, size, root, group, by)  # with the injected delay, which is no part of the range
         if call is not None:
             nvtx.range_push(range_name(kind, size))
         return call

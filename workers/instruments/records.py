@@ -40,8 +40,10 @@ class Call:
     """One call of a collective. Its moments are those of wire.Collective."""
 
     __slots__ = (
+        "aside",
         "awaited",
         "background",
+        "by",
         "called",
         "ended",
         "enter",
@@ -65,11 +67,15 @@ class Call:
         forward_is_over: bool,
         called: Any,
         enter: Any,
+        by: str = "",
     ) -> None:
-        """size: in bytes. forward_is_over: of the step, when it was called."""
+        """size: in bytes. forward_is_over: of the step, when it was called. by: what carries it, where the rank's clock
+        is a GPU's (gpu.carrier_of)."""
         self.kind, self.size, self.root, self.group = kind, size, root, group
         self.forward_is_over, self.called, self.enter = forward_is_over, called, enter
+        self.by = by
         self.background = False  # the rank goes on meanwhile
+        self.aside = False  # on another stream than the one on which the rank computes, which may wait for that later
         self.thread = 0  # that issued it, where it runs in the background
         # notified: when torch called back that it had ended, where it was asked to; perhaps late. ended: at the latest
         self.issued: Any = None

@@ -7,19 +7,26 @@ The tap itself never waits. On a GPU its moments are events on the stream, which
     issued         a call that is not in the background runs on that stream, or that stream waits for it: it has ended.
     a wait         for NCCL makes the current stream wait, not the host. An event before it is reached when the device
                    has nothing else to do, and one after it when the operation has ended.
-    notified       for NCCL a stream of the clock's waits for the operation, and is marked. (Its future would do, but
-                   for NCCL's newer implementation, nccl2, to ask for it makes the caller's stream wait: backward would
-                   hide no transfer.) gloo's and MPI's futures call back when the host has done it, in a thread of
-                   their own, on the default stream behind all that is queued there. So there the host's moment
-                   counts. gloo's copy back to the device comes later and is not included.
+    aside          a call, or the wait for it, on another stream than the one on which the loop computes holds that one
+                   up only where it waits for an event, as FSDP has it: `held_up` tells when.
+    notified       torch's stock NCCL calls back at once, on a stream that waits for the operation. (A wait on a stream
+                   of ours would do, but with that torch lets go of the tensors.) NCCL's newer implementation, nccl2,
+                   has the caller's stream wait when it is asked for a future, so that backward would hide no transfer:
+                   there a stream of the clock's waits, and is marked. gloo's and MPI's futures call back when the host
+                   has done it, in a thread of their own: there the host's moment counts. gloo's copy back to the device
+                   comes later and is not included.
     settled        torch DDP waits in the same way, on the stream on which backward was called.
+
+What has its tensors on the CPU waits for no device: there the host's moments count.
 """
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import torch.distributed as dist
@@ -28,6 +35,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .calls import CallsBySteps
 from .clock import Clock
+from .gpu import HOST, NCCL2, STOCK_NCCL
 from .hooks import attach, attach_to_new_groups
 from .records import Call, PhaseTimer
 from .shield import pass_on, shielded
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
 
 FEW_WORKS = 100  # may be known although they are over
 MOST_UNSETTLED = 10_000  # calls; a step of torch DDP has some tens
+TORCHS = {"torch", __name__.partition(".")[0]}  # packages whose functions torch DDP's buckets come through
 
 
 class Tap:
@@ -54,12 +63,15 @@ class Tap:
         attached: bool = True,  # to torch; a detached tap sees nothing and costs nothing
         compiles: bool = True,  # torch.compile may come upon the tap, and must be kept from tracing it
         record: Callable[[Call], None] | None = None,  # takes the calls; None: they are kept by step
+        held_up: Callable[[Any, Any], object] | None = None,  # takes from when to when the stream waited for an event
         fail: Callable[[Exception], object] = lambda error: None,  # told of an error of the tap's own, which ends it
     ) -> None:
         self.now = clock.now
-        self._is_nccl = dist.is_initialized() and dist.get_backend() == "nccl"
         self._wait = dist.Work.wait  # not yet wrapped
         self._clock = clock
+        self.device = clock.device
+        self._held_up = held_up
+        self._has_aside = False  # calls aside
         self.buckets = buckets
         self._overlaps = overlaps
         self._before_collective = before_collective
@@ -103,6 +115,10 @@ class Tap:
         self._last_works.clear()
         while self._undo:  # drop each at once: they hold the group
             self._undo.pop()()
+
+    def forget(self) -> None:
+        """This process was forked off: record nothing more, and leave all that belongs to a device."""
+        self._timer = self._steps.timer = None
 
     def fail(self, error: Exception) -> None:
         """A call of the tap's has failed: record nothing more, and say so once."""
@@ -154,20 +170,22 @@ class Tap:
         """Where the rank's device is, which may be steps behind its loop."""
         return self._steps.position(asleep=self._is_asleep())
 
-    def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...]) -> Call | None:
-        """A collective is called. Returns its record, or None between two steps."""
-        if self._timer is None:
+    def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...], by: str = "") -> Call | None:
+        """A collective is called. by: what carries it; empty where the clock is the host's. Returns its record, or None
+        between two steps, and while it is captured for a graph."""
+        if self._timer is None or (by and self._clock.is_capturing()):
             return None
-        called = enter = self.now()
+        now = self._clock.at_once if by == HOST else self.now
+        called = enter = now()
         if self._before_collective():
-            enter = self.now()
-        call = Call(kind, size, root, group, self._timer.forward_is_over, called, enter)
+            enter = now()
+        call = Call(kind, size, root, group, self._timer.forward_is_over, called, enter, by)
         self._record(call)
         return call
 
     def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
         """The call has returned its work; None: it has ended. Not in the background: a wait follows at once."""
-        call.issued = self.now()
+        call.issued = self._moment(call)
         if background:
             call.background = True
             if self._is_ddp:
@@ -175,6 +193,7 @@ class Tap:
                 self._unsettled.append(call)
         else:
             call.awaited = call.enter
+            self._look_aside(call)
         if work is None:
             call.ended = call.issued
             return
@@ -186,16 +205,22 @@ class Tap:
         if not (background and self._overlaps):
             return
         self._carriers += call.forward_is_over
-        if self._is_nccl:
-            # This wait ends NCCL's hold on the tensors. They are gradients, which the strategy holds until it waits.
-            call.notified = self._clock.after(partial(self._wait, work))
+        if call.kind != "all_reduce":
+            return
+        if call.by in (STOCK_NCCL, NCCL2):
+            if not is_called_by_torch():  # what the training has issued itself: torch would free its tensors later
+                return
+            if call.by == NCCL2:
+                call.notified = self._clock.after(partial(self._wait, work))
+            else:
+                self._ask_for_end(work, call, self.now)
         # Torch calls back only where more gradients will be sent after this call, as in the step before: the end of the
         # last one is known, since the rank waits for it. gloo calls back in a thread that must wait for Python's lock,
         # which costs more than all the rest of the tap.
-        elif self._carriers < self._last_carriers and call.kind == "all_reduce":
-            self._ask_for_end(work, call)
+        elif self._carriers < self._last_carriers:
+            self._ask_for_end(work, call, self._clock.at_once)
 
-    def _ask_for_end(self, work: dist.Work, call: Call) -> None:
+    def _ask_for_end(self, work: dist.Work, call: Call, now: Callable[[], Any]) -> None:
         """Have torch call back when a work has ended. Not all groups can."""
         if not self._has_futures:
             return
@@ -205,10 +230,30 @@ class Tap:
             pass_on(error)
             self._has_futures = False
         else:
-            future.add_done_callback(shielded(lambda _: self._notified(call), self.fail))
+            future.add_done_callback(shielded(lambda _: self._notified(call, now), self.fail))
 
-    def _notified(self, call: Call) -> None:
-        call.notified = self._clock.at_once()
+    def _notified(self, call: Call, now: Callable[[], Any]) -> None:
+        call.notified = now()
+
+    def _moment(self, call: Call) -> Any:
+        return self._clock.at_once() if call.by == HOST else self.now()
+
+    def _look_aside(self, call: Call) -> None:
+        """The stream that the thread is on is to wait for this call."""
+        call.aside = call.by not in ("", HOST) and not self._clock.is_home()
+        self._has_aside |= call.aside
+
+    def begins_to_wait(self, stream: Any) -> Any:
+        """A stream is about to wait for an event. stream: None: the current one. Returns the moment, if the loop
+        computes on it, and there are calls aside."""
+        if not self._has_aside or self._timer is None or not self._clock.is_home(stream):
+            return None
+        return self._clock.at_home()
+
+    def has_waited(self, begin: Any) -> None:
+        """The stream will have waited, since that moment, once it comes here."""
+        if self._held_up is not None:
+            self._held_up(begin, self._clock.at_home())
 
     def waits(self, work: dist.Work) -> Call | None:
         """Python is about to wait for a work. Returns the call that has issued it, if that is recorded and not over."""
@@ -217,9 +262,20 @@ class Tap:
         if known is None or call is None or known() is not work or call.ended is not None:
             return None
         if call.awaited is None:
-            call.awaited = self.now()
+            call.awaited = self._moment(call)
         return call
 
     def waited(self, call: Call) -> None:
         """Python has waited for what this call has issued."""
-        call.ended = self.now()
+        call.ended = self._moment(call)
+        self._look_aside(call)
+
+
+def is_called_by_torch() -> bool:
+    """Whether in this thread no function but torch's and ours is under way, as where autograd calls torch DDP."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in TORCHS:
+            return False
+        frame = frame.f_back
+    return True

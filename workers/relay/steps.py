@@ -1,6 +1,7 @@
 """Reports the steps that the notes of a rank make."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,10 +13,11 @@ from workers.instruments.progress import Progress, read_loss
 from workers.instruments.records import Call, Slept, StepRecord
 from workers.instruments.reporter import Reporter
 from workers.watch.loop import Cut
-from workers.watch.notes import NONE, SITES
+from workers.watch.notes import ASIDE, NONE, SITES
 from workers.watch.reader import LoopReader
 
 MOST_PHASES = 100_000  # of a step: one that has more is none
+MOST_ASIDE = 1_000
 
 
 class WatchedProgress(Progress):
@@ -38,6 +40,7 @@ class Steps(LoopReader):
         self._progress = WatchedProgress(rank, asked.skip, reporter)
         self._names: dict[int, Any] = {}  # of kinds and groups
         self._open: dict[int, Call] = {}  # calls that have not ended
+        self._aside: deque[Call] = deque(maxlen=MOST_ASIDE)  # calls on other streams, for which the loop's may yet wait
         self._buckets = False  # of gradients are what torch DDP sends
         self._is_asleep = self._is_over = False
         self._slept: list[Slept] = []
@@ -97,8 +100,8 @@ class Steps(LoopReader):
                     None if root == NONE else root,
                     self._names[group],
                     False,
-                    self._noted.at,
-                    moments[0],
+                    self._known_of_call(self._at),
+                    self._known_of_call(moments[0]),
                 )
                 self._end_call(call, background, moments[1:])
                 if number != NONE:
@@ -114,7 +117,9 @@ class Steps(LoopReader):
             case "paused", [begin_ns, end_ns]:
                 self._reporter.send(Pause(rank=self._rank, begin_ns=begin_ns, end_ns=end_ns))
             case "tied", [error_ns]:
-                self._reporter.send(Tied(rank=self._rank, at_ns=self._noted.at, error_ns=error_ns))
+                self._reporter.send(Tied(rank=self._rank, at_ns=self._at, error_ns=error_ns))
+            case "held_up", [begin_ns]:
+                self._held_up(begin_ns, self._at)
             case "memory", [used, reserved, peak, peak_reserved]:
                 self.memory, self.peaks = (used, reserved), (peak, peak_reserved)
             case "ddp_is_made", []:
@@ -124,10 +129,23 @@ class Steps(LoopReader):
             case _:
                 super()._take(name, arguments)
 
+    def _known_of_call(self, at_ns: int) -> int:
+        self.is_untimed |= at_ns == NONE
+        return self._noted.at if at_ns == NONE else at_ns
+
     def _end_call(self, call: Call, background: int, moments: list[int]) -> None:
         call.background = bool(background)
         known = [None if moment == NONE else moment for moment in moments]
         call.issued, call.awaited, call.notified, call.ended = known
+        if background == ASIDE and call.ended is not None:
+            call.awaited = call.ended  # so far nothing has waited for it
+            self._aside.append(call)
+
+    def _held_up(self, begin_ns: int, end_ns: int) -> None:
+        """The loop's stream has waited for an event. What was over by then it was waiting for, or had no need to."""
+        for call in [call for call in self._aside if call.ended <= end_ns]:
+            self._aside.remove(call)
+            call.notified, call.awaited, call.ended = call.ended, begin_ns, end_ns
 
     def _report(self, step: Cut, calls: list[Call]) -> None:
         if self._is_over or (self._first is None and not self._is_numbered(step)):
@@ -141,7 +159,7 @@ class Steps(LoopReader):
             self._slept_ns += sum(end_ns - begin_ns for _, begin_ns, end_ns in slept)
         record = StepRecord(number, step.epoch, step.timer, step.samples, step.losses, calls, self._buckets, slept)
         done = number - (self._first or 0)
-        if done < self._asked.skip or number % self._asked.every == 0:
+        if not self.is_untimed and (done < self._asked.skip or number % self._asked.every == 0):
             times = record.moments()
             loss = read_loss(step.losses, self._noted)
             self._reporter.send(self._progress.step_message(record, times, loss, step.queued_ns))

@@ -2,14 +2,16 @@
 
 from array import array
 from bisect import bisect_left
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
 from ..instruments.clock import Clock
+from ..instruments.page_locked import OnItsWay
 from ..instruments.records import Call
-from .notes import CODES, LENGTHS, NONE, bits_of
+from ..instruments.shield import pass_on
+from .notes import ASIDE, CODES, LENGTHS, NONE, bits_of
 
 PLAIN = {int, bool}
 MOST_OPEN = 1_000  # calls that have not ended; of older ones it is not told when they do
@@ -18,9 +20,9 @@ MOST_OPEN = 1_000  # calls that have not ended; of older ones it is not told whe
 class NoteEncoder:
     """Encodes the notes in order, as far as the device has come to their moments."""
 
-    def __init__(self, notes: "deque[Any]", clock: Clock, name: Callable[[int, Any], None], *, on_host: bool) -> None:
-        """name: called with a number, and what it stands for in the notes that follow. on_host: moments are ns."""
-        self._notes, self._clock, self._name, self._on_host = notes, clock, name, on_host
+    def __init__(self, notes: "deque[Any]", clock: Clock, name: Callable[[int, Any], None]) -> None:
+        """name: called with a number, and what it stands for in the notes that follow."""
+        self._notes, self._clock, self._name = notes, clock, name
         self._held: list[Any] = []  # notes to which the device has not come
         self._open: dict[int, Call] = {}  # calls that had not ended when they were encoded, by number
         self._numbers = count()  # of such calls
@@ -34,7 +36,7 @@ class NoteEncoder:
     def encode(self) -> bytes:
         """The notes as numbers of 64 bits; empty if there is nothing new."""
         new = self._held + [self._notes.popleft() for _ in range(len(self._notes))]
-        if not self._on_host:
+        if self._clock.device is not None:
             return self._encode_reached(new)
         numbers = self._ended(int)
         for item in new:
@@ -47,16 +49,12 @@ class NoteEncoder:
         return array("q", numbers).tobytes()
 
     def _encode_reached(self, notes: list[Any]) -> bytes:
-        """As `encode`, on a GPU: moments and losses are still on the device. Raises RuntimeError if that has failed."""
-        begins: list[int] = []
-        while (begin := (begins[-1] + length(notes[begins[-1]])) if begins else 0) < len(notes):
-            begins.append(begin)
-        reached = bisect_left(begins, True, key=lambda at: not self._is_reached(moment(notes, at)))
-        end = begins[reached] if reached < len(begins) else len(notes)
+        """As `encode`, on a GPU: moments and losses are still on the device."""
+        end = self._reached(notes)
         known, self._held = notes[:end], notes[end:]
         calls = [item for item in known if isinstance(item, Call)]
         marks = {id(mark): mark for mark in self._marks(known, [*calls, *self._open.values()])}
-        times = self._clock.resolve([*marks.values()])
+        times = self._resolve([*marks.values()])
         if times is None:
             self._held = notes
             return b""
@@ -74,6 +72,31 @@ class NoteEncoder:
             else:
                 numbers.append(ns(item) if id(item) in ns_of else self._number_of(item))
         return array("q", numbers).tobytes()
+
+    def _reached(self, notes: list[Any]) -> int:
+        """So many of these the device has come to, of all its streams. It comes to the marks of each in their order."""
+        begins_by_stream: dict[Any, list[int]] = defaultdict(list)
+        begin = 0
+        while begin < len(notes):
+            if hasattr(mark := moment(notes, begin), "event"):
+                begins_by_stream[mark.stream].append(begin)
+            begin += length(notes[begin])
+        end = len(notes)
+        for begins in begins_by_stream.values():
+            reached = bisect_left(begins, True, key=lambda at: not self._is_reached(moment(notes, at)))
+            end = min([end, *begins[reached : reached + 1]])
+        return end
+
+    def _resolve(self, marks: list[Any]) -> list[int] | None:
+        """The moments of marks in ns, each NONE that cannot be read; None: the device has not come to all of them."""
+        try:
+            return self._clock.resolve(marks)
+        except RuntimeError as error:
+            pass_on(error)
+            if len(marks) == 1:
+                return [NONE]
+        each = [times for mark in marks if (times := self._resolve([mark]))]
+        return [ns for [ns] in each] if len(each) == len(marks) else None
 
     def _marks(self, notes: Iterable[Any], calls: Iterable[Call]) -> list[Any]:
         """The marks on the device that notes and calls have."""
@@ -94,7 +117,7 @@ class NoteEncoder:
         """What stands in a note and is no integer, as one: None, a loss, or a number of another type."""
         if item is None:
             return NONE
-        if isinstance(item, float) or hasattr(item, "dtype"):
+        if isinstance(item, float | OnItsWay):
             return bits_of(self._clock.read(item))
         return int(item)
 
@@ -109,7 +132,7 @@ class NoteEncoder:
                 del self._open[next(iter(self._open))]
         kind, group, root = self._named(call.kind), self._named(call.group), NONE if call.root is None else call.root
         moments = [ns(enter), *(NONE if one is None else ns(one) for one in others)]
-        return [CODES["collective"], ns(call.called), number, kind, call.size, root, group, call.background, *moments]
+        return [CODES["collective"], ns(call.called), number, kind, call.size, root, group, how(call), *moments]
 
     def _ended(self, ns: Callable[[Any], int]) -> list[int]:
         """Notes of the calls that have ended since they were encoded."""
@@ -119,7 +142,7 @@ class NoteEncoder:
             if others[-1] is not None:
                 del self._open[number]
                 moments = [NONE if one is None else ns(one) for one in others]
-                numbers += [CODES["collective_ended"], moments[-1], number, call.background, *moments]
+                numbers += [CODES["collective_ended"], moments[-1], number, how(call), *moments]
         return numbers
 
     def _named(self, name: Any) -> int:
@@ -133,6 +156,11 @@ class NoteEncoder:
 def length(item: Any) -> int:
     """The numbers of the note that begins with this one."""
     return 1 if isinstance(item, Call) else LENGTHS[item]
+
+
+def how(call: Call) -> int:
+    """Whether a call runs in the background, or even aside."""
+    return ASIDE if call.aside else call.background
 
 
 def moment(notes: list[Any], begin: int) -> Any:

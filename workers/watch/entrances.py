@@ -26,6 +26,7 @@ from ddptui.wire.connection import WATCHED
 
 from ..instruments.shield import pass_on
 from .batches import samples_in
+from .device import device_of, is_autograds_thread, is_capturing
 from .link import Gone
 from .modules import ModuleCalls
 from .process import fatal_error, is_a_rank, no_signals, written
@@ -56,22 +57,23 @@ class Entrances:
         self.has_ddp = self.has_stepped_unseen = False  # the latter: an optimizer in what torch.compile has made
         self.signs = 0  # of steps so far: at the same place of a training as many on each rank
 
-    def observer(self, *, begin: bool = False) -> "Observer | None":
-        """Return the observer if this thread's calls are to be seen. begin: this call shows that the process trains."""
+    def observer(self, shows: Any = None) -> "Observer | None":
+        """Return the observer if this thread's calls are to be seen. shows: what shows that the process trains, and on
+        which device; None: nothing does."""
         if get_ident() == self._settled_thread:
             return self._observer
-        return self._look(begin)
+        return self._look(shows)
 
     def changed(self) -> None:
         """Have the next call look at what has changed. Any thread may say so."""
         self._settled_thread = 0
 
-    def _look(self, begin: bool) -> "Observer | None":
+    def _look(self, shows: Any) -> "Observer | None":
         observer = self._observer
         if observer is None:
-            return self._begin() if begin and not self._is_over else None
-        if get_ident() != self._thread:
-            return None
+            return None if shows is None or self._is_over or is_capturing() else self._begin(shows)
+        if get_ident() != self._thread:  # the loop's is in backward, and waits for torch's own
+            return observer if observer.backwards and is_autograds_thread() else None
         self._settled_thread = self._thread  # first: another thread may change something meanwhile
         if observer.is_over:
             self._let_go()
@@ -88,13 +90,13 @@ class Entrances:
             self.fail(error)
         return self._observer
 
-    def _begin(self) -> "Observer | None":
+    def _begin(self, shows: Any) -> "Observer | None":
         if not is_a_rank():
             return None
         compiling = FRAMES.set_eval_frame(None)  # by torch.compile, which would trace what is imported here
         try:
             with no_signals():  # what a handler raises in an import, Python may drop; and the sender is to get none
-                self._make_observer()
+                self._make_observer(device_of(shows))
                 leave_untraced()
         except Gone:
             self._is_over = True
@@ -105,7 +107,7 @@ class Entrances:
             FRAMES.set_eval_frame(compiling)
         return self._observer
 
-    def _make_observer(self) -> None:
+    def _make_observer(self, device: torch.device) -> None:
         from .observer import Observer  # late: most of what torch is used for trains nothing
 
         self._written = written(self._console)
@@ -115,6 +117,7 @@ class Entrances:
             self.changed,
             self.fail,
             self.signs,
+            device,
             has_ddp=self.has_ddp,
         )
         self._thread = get_ident()
@@ -236,12 +239,13 @@ def _enter_backward(entrances: Entrances) -> None:
 
     @functools.wraps(backward)
     def backward_and_tell(*arguments: Any, **options: Any) -> Any:
-        if (observer := entrances.observer(begin=True)) is None:
+        tensors = arguments[0] if arguments else options.get("tensors", ())
+        if (observer := entrances.observer(tensors)) is None:
             entrances.signs += 1
             return backward(*arguments, **options)
         try:
             try:
-                observer.backward_begins(arguments[0] if arguments else options.get("tensors"))
+                observer.backward_begins(tensors)
             except Exception as error:
                 entrances.fail(error)
             return backward(*arguments, **options)
@@ -324,7 +328,7 @@ def _enter_ddp(entrances: Entrances) -> None:
     def make_and_tell(network: Any, *arguments: Any, **options: Any) -> None:
         make(network, *arguments, **options)
         entrances.has_ddp = True
-        if observer := entrances.observer(begin=True):
+        if observer := entrances.observer(network):
             try:
                 observer.ddp_is_made()
             except Exception as error:
@@ -362,7 +366,8 @@ class Marks:
         self._entrances = entrances
 
     def phase_begins(self, name: str) -> None:
-        if observer := self._entrances.observer(begin=True):
+        # Before the first of these it may have yet to choose its device; backward shows that, which comes before.
+        if observer := self._entrances.observer(() if name == "optimizer" else None):
             try:
                 observer.phase_begins(name)
             except BaseException as error:  # Python does not leave a block that it could not enter
@@ -376,7 +381,7 @@ class Marks:
                 self._entrances.fail_at_end(error, observer.phase_ends)
 
     def step_ends(self, loss: Any, samples: int) -> None:
-        if observer := self._entrances.observer(begin=True):
+        if observer := self._entrances.observer((loss,)):
             try:
                 observer.step_ends(loss, samples)
             except BaseException as error:

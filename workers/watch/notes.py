@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ddptui.config.trial import Site
 
-NONE = -1
+NONE = -1  # of a moment: it could not be read
+ASIDE = 2  # on another stream than the loop's
 MOST_NOTES = 400_000  # numbers that wait in a rank: more are there only if its relay does not read
 # The arguments of each: the first ones are calls of watch.loop.Loop.
 ARGUMENTS = {
@@ -26,12 +27,13 @@ ARGUMENTS = {
     "optimizer_begins": ("optimizer",),
     "optimizer_ends": ("optimizer",),
     "stepped_unseen": (),
+    "held_up": ("begin",),  # the GPU's home stream waited for an event
     "step_ends": ("has_loss", "loss", "samples"),
     "queued": ("ns",),
     "ddp_is_made": (),
     "slept": ("site", "begin_ns", "end_ns"),  # site: its place in SITES
     "numbered": (),  # the number of a step that the relay has told is taken
-    # kind and group: numbers of names that the relay was told before
+    # kind and group: numbers of names that the relay was told before. background: 0, 1; or ASIDE
     "collective": (
         "number",
         "kind",
@@ -55,7 +57,7 @@ NAMES = tuple(ARGUMENTS)
 CODES = {name: code for code, name in enumerate(NAMES)}
 LENGTHS = tuple(2 + len(arguments) for arguments in ARGUMENTS.values())
 SITES: "tuple[Site, ...]" = ("data", "forward", "backward", "aggregate")
-VERSION = 2  # of the frames between a rank and its relay
+VERSION = 3  # of the frames between a rank and its relay
 BITS, FLOAT = struct.Struct("=q"), struct.Struct("=d")
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from ..instruments.cuda_clock import clock_of
 from ..instruments.delays import RankDelays
 from ..instruments.gpu import nccl_in_use, own_gpus
+from ..instruments.page_locked import OnItsWay
 from ..instruments.records import Call, PhaseTimer
 from ..instruments.run_queue import RunQueue
 from ..instruments.shield import pass_on
@@ -42,6 +43,7 @@ BACKWARD_BEGINS, BACKWARD_ENDS = CODES["backward_begins"], CODES["backward_ends"
 OPTIMIZER_BEGINS, OPTIMIZER_ENDS = CODES["optimizer_begins"], CODES["optimizer_ends"]
 AGGREGATE_BEGINS, AGGREGATE_ENDS = CODES["aggregate_begins"], CODES["aggregate_ends"]
 STEPPED_UNSEEN, STEP_ENDS, QUEUED = CODES["stepped_unseen"], CODES["step_ends"], CODES["queued"]
+_of_parents: "list[Observer]" = []  # of processes that this one was forked off
 
 
 class Observer:
@@ -55,23 +57,23 @@ class Observer:
         over: Callable[[], None],
         fail: Callable[[Exception], None],
         signs: int,
+        device: torch.device,
         *,
         has_ddp: bool,
     ) -> None:
         """The process belongs to its group, if it will. console: the file that says where the relay is. modules: show
         where forward begins in a loop whose other calls do not. over: called, from any thread, once `is_over`. fail:
-        likewise, with what has failed in the sender. signs: how many signs of steps there were before. has_ddp: there
-        is a torch DDP already. Raises Gone: there is no relay; and whatever fails."""
+        likewise, with what has failed in the sender. signs: how many signs of steps there were before. device: on which
+        it trains. has_ddp: there is a torch DDP already. Raises Gone: there is no relay; and whatever fails."""
         self._modules, self._over, self._fail = modules, over, fail
         in_group = dist.is_available() and dist.is_initialized()
         rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
-        on_gpu = torch.cuda.is_initialized()
-        self._device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        self._device = device
         self.is_over = False  # nothing more is to be seen
         asked = read_console(console)
         self._last: int | None = asked["steps"]
         self._clock = clock_of(self._device)
-        self._now = self._clock.now
+        self._now, self._come_home = self._clock.at_home, self._clock.come_home
         self._delays = RankDelays((), rank, seed=0, warmup_steps=0, device=self._device)
         self._own_steps: OwnSteps | None = None  # only while there are delays
         self._ends = 0  # how often an optimizer has made a step, or the training has said that one ends
@@ -91,7 +93,7 @@ class Observer:
             "signs": signs,
         }
         self._sender = Sender(
-            Link(asked["socket"]), hello, self._clock, self._device, lambda: self._delays.asleep, self._sender_is_over
+            Link(asked["socket"]), hello, self._clock, lambda: self._delays.asleep, self._sender_is_over
         )
         try:
             self._attach(asked["bottleneck"], signs, has_ddp=has_ddp)
@@ -109,17 +111,19 @@ class Observer:
             before_collective=self._before_collective,
             is_asleep=lambda: self._delays.asleep,
             record=lambda call: self._note_call(call),
+            held_up=lambda begin, end: self._note((CODES["held_up"], end, begin)),
             fail=self._fail,
         )
         if has_ddp:
             self.ddp_is_made()
         self._flags = PhaseTimer(self._clock)  # of which the tap only asks whether forward is over
         self._tap.begin(self._flags)
-        self._queue = RunQueue()  # in the loop's thread, which it measures
+        # In the loop's thread, which it measures. A GPU goes on while that has no core.
+        self._queue = RunQueue() if self._clock.device is None else None
         self._first_steps = 2  # still to come
         self._shows_forward = False  # batches are fetched by calls that are seen, or a DDP is called
         self._read_queue_at = 0.0
-        self._backwards = 0  # under way, one within the other
+        self.backwards = 0  # under way, one within the other
         self._batches: dict[int, int | None] = {}  # of a pass over the data, by its iterator's id
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
         self._unscaled: tuple[Tensor, Tensor] | None = None
@@ -155,6 +159,8 @@ class Observer:
 
     def _delay(self, site: "Site", *, within: str, depth: int) -> None:
         """Put in a delay that is due here, if so many calls of that phase are under way."""
+        if self._clock.is_capturing():
+            return
         if self._own_steps is not None and self._own_steps.depth(within) == depth:
             self._delays.at(site)
             self._note_delays()
@@ -196,7 +202,7 @@ class Observer:
 
     def forward_begins(self, trains: bool) -> None:
         self._shows_forward |= trains
-        self._note((FORWARD_BEGINS, self._now(), trains))
+        self._note((FORWARD_BEGINS, self._come_home(), trains))
 
     def forward_ends(self, trains: bool) -> None:
         self._note((FORWARD_ENDS, self._now(), trains))
@@ -208,7 +214,7 @@ class Observer:
     def module_is_called(self) -> None:
         """As was awaited. What follows is forward, until backward begins."""
         self._modules.stop()
-        self._note((FORWARD_BEGINS, self._now(), True))
+        self._note((FORWARD_BEGINS, self._come_home(), True))
         self._note((FORWARD_ENDS, self._now(), True))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
@@ -223,13 +229,13 @@ class Observer:
         if self._delays.are_any:
             self._delay("forward", within="backward", depth=0)
         loss = None if tensors is None else self._loss_of(tensors)
-        self._backwards += 1
+        self.backwards += 1
         self._flags.forward_is_over = True
-        self._note((BACKWARD_BEGINS, self._now(), loss is not None, loss))
+        self._note((BACKWARD_BEGINS, self._come_home(), loss is not None, loss))
 
     def backward_ends(self) -> None:
-        self._backwards = max(0, self._backwards - 1)  # its begin may have been lost to an exception
-        if not self._backwards:
+        self.backwards = max(0, self.backwards - 1)  # its begin may have been lost to an exception
+        if not self.backwards:
             self._await_forward()
             self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
         if self._delays.are_any:
@@ -255,11 +261,11 @@ class Observer:
         self._await_forward()
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
-            if ns := self._queue.taken_ns():
+            if self._queue is not None and (ns := self._queue.taken_ns()):
                 self._note((QUEUED, self._now(), ns))
-            if len(self._notes) > MOST_NOTES:
+            if len(self._notes) > MOST_NOTES or self._clock.is_full():
                 self._see_no_more()
-        if self._sender.orders and not self._backwards and not self._marks:
+        if self._sender.orders and not self.backwards and not self._marks:
             self._obey()
 
     def _obey(self) -> None:
@@ -270,13 +276,13 @@ class Observer:
         elif self._own_steps is not None and self._own_steps.learn(order["step"], order["ends"]):
             self._note((CODES["numbered"], self._now()))
 
-    def _loss_of(self, tensors: Any) -> Tensor | float:
+    def _loss_of(self, tensors: Any) -> OnItsWay | float:
         loss = tensors[0] if isinstance(tensors, Sequence) and len(tensors) == 1 else tensors
         scaled, unscaled = self._unscaled or (None, None)
         self._unscaled = None
         return self._kept(unscaled if loss is scaled else loss)
 
-    def _kept(self, loss: Any) -> Tensor | float:
+    def _kept(self, loss: Any) -> OnItsWay | float:
         """What to hold of a loss until it is read; NaN if it is no number, or reading it would run the training's own
         code, as that of a class of tensors, or even call a collective."""
         if isinstance(loss, int | float):
@@ -284,8 +290,11 @@ class Observer:
         if not isinstance(loss, Tensor) or type(loss).__torch_dispatch__ is not Tensor.__torch_dispatch__:
             return math.nan
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # modes of the training's, too
+            if loss.is_cuda and self._clock.device is None:
+                raise RuntimeError(f"its first backward was on the {self._device}, and this one on {loss.device}")
             try:
-                return self._clock.keep(loss) if loss.numel() == 1 else math.nan
+                is_there = loss.device == self._device and self._device.type in ("cpu", "cuda")
+                return self._clock.keep(loss) if is_there and loss.numel() == 1 else math.nan
             except RuntimeError as error:  # it is on the meta device, fake, or torch.func's
                 pass_on(error)
                 return math.nan
@@ -332,24 +341,27 @@ class Observer:
 
     def give_up(self) -> None:
         """Detach, and send nothing more."""
-        self._modules.stop()
-        self._tap.close()
-        self._queue.close()
+        self._detach()
         self._sender.close(None)
 
     def forget(self) -> None:
-        """This process was forked off the rank's."""
+        """This process was forked off the rank's. It keeps what belongs to a GPU, which it has no way to give back."""
         self._modules.stop()
-        self._tap.end()
+        self._tap.forget()
         self._sender.forget()
+        _of_parents.append(self)
 
     def close(self, fatal_error: str) -> None:
         """Tell the relay that the loop is over, and detach. fatal_error: the exception that ends the training; empty:
         none does."""
+        self._detach()
+        self._sender.close(None if self.is_over else {"ended_ns": time.monotonic_ns(), "error": fatal_error})
+
+    def _detach(self) -> None:
         self._modules.stop()
         self._tap.close()
-        self._queue.close()
-        self._sender.close(None if self.is_over else {"ended_ns": time.monotonic_ns(), "error": fatal_error})
+        if self._queue is not None:
+            self._queue.close()
 
 
 def read_console(file: str) -> dict[str, Any]:

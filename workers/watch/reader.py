@@ -28,6 +28,8 @@ class LoopReader:
     def __init__(self, at: Any, ended: Callable[[Cut, list[Call]], None]) -> None:
         """at: the moment at which the first step begins. ended: called with each step and its calls."""
         self._noted = NotedClock(at)
+        self._at = at  # the moment of the note that is read, on whatever clock
+        self.is_untimed = False  # a moment of the step under way could not be read
         self._ended = ended
         self.ends = 0  # how often an optimizer has made a step, or the loop has said that one ends
         self.place: tuple[int, int | None] = 0, None  # batches that were fetched of a pass over the data, and all of it
@@ -42,7 +44,7 @@ class LoopReader:
                 self._collective(code)
                 continue
             name = NAMES[code]
-            self._noted.at, *arguments = (next(notes) for _ in range(LENGTHS[code] - 1))
+            self._at, *arguments = (next(notes) for _ in range(LENGTHS[code] - 1))
             self.ends += name in ENDS
             self._take(name, arguments)
 
@@ -51,6 +53,8 @@ class LoopReader:
         self.calls.calls.append(call)
 
     def _take(self, name: str, arguments: list[Any]) -> None:
+        """A call of the loop's. A host that comes for a GPU's moment may be ahead of it, and another stream behind."""
+        self._noted.at = self._known(self._at)
         match name, arguments:
             case "data_ends", [samples, trains, is_first, batch, batches]:
                 if batch:
@@ -66,5 +70,13 @@ class LoopReader:
                 if hasattr(self.loop, name):
                     getattr(self.loop, name)(*arguments)
 
+    def _known(self, at: Any) -> Any:
+        """A moment of the loop's: none is before the one before it."""
+        if not isinstance(at, int):
+            return at  # still a mark on a device
+        self.is_untimed |= at == NONE
+        return max(at, self._noted.at)
+
     def _cut(self, step: Cut) -> None:
         self._ended(step, self.calls.cut(step.calls, step.following))
+        self.is_untimed = self._at == NONE  # the call that shows the end may be the next step's first

@@ -13,6 +13,7 @@ import torch
 
 from ..instruments.clock import LOOK_EVERY_MS, NS_PER_MS, SEND_EVERY_MS, STOOD_STILL_MS, Clock
 from ..instruments.gpu import peak_bytes, peak_reserved_bytes, reserved_bytes, used_bytes
+from ..instruments.page_locked import RELAXED, exchange_capture_mode
 from .encoder import NoteEncoder
 from .link import JSON, NUMBERS, Gone, Link
 from .notes import CODES
@@ -30,7 +31,6 @@ class Sender:
         link: Link,
         hello: dict[str, Any],
         clock: Clock,
-        device: torch.device,
         is_asleep: Callable[[], bool],
         over: Callable[[Exception | None], None],
     ) -> None:
@@ -39,11 +39,10 @@ class Sender:
         # A note of the loop is put in at once, but not as one object: Python would look for garbage more often then, in
         # all that the training has. A collective is a note by itself.
         self.notes: deque[Any] = deque()
-        self._encoder = NoteEncoder(self.notes, clock, self._name, on_host=device.type == "cpu")
+        self._encoder = NoteEncoder(self.notes, clock, self._name)
         self.orders: deque[dict[str, Any]] = deque()  # of the relay
-        self._link, self._clock, self._device = link, clock, device
+        self._link, self._device = link, clock.device
         self._is_asleep, self._over = is_asleep, over
-        self._on_host = device.type == "cpu"
         self._was_asleep = False
         self._memory_at = 0.0
         self._closing = Event()
@@ -53,7 +52,8 @@ class Sender:
 
     def _run(self) -> None:
         try:
-            if not self._on_host:
+            if self._device is not None:
+                exchange_capture_mode(RELAXED)
                 # Without a current device the thread would be on the first GPU, where CUDA takes some hundred MB.
                 torch.cuda.set_device(self._device)
             self._send_until_closed()
@@ -84,7 +84,7 @@ class Sender:
         self._link.send()
         if not self._link.is_idle:  # the relay is behind: what waits, waits as notes, which have a bound
             return
-        if not self._on_host and time.monotonic() - self._memory_at > MEMORY_EVERY_S:
+        if self._device is not None and time.monotonic() - self._memory_at > MEMORY_EVERY_S:
             self._memory_at = time.monotonic()
             figures = (read(self._device) for read in (used_bytes, reserved_bytes, peak_bytes, peak_reserved_bytes))
             self.notes.extend((CODES["memory"], time.monotonic_ns(), *figures))
