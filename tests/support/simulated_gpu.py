@@ -4,9 +4,11 @@ the time; copies and the works of NCCL's collectives are as the driver and torch
 
 import math
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,8 +64,8 @@ class Event:
         self.over_ns: float | None = None
 
     def record(self, stream: Stream) -> None:
-        if self.gpu.is_capturing:
-            raise RuntimeError("CUDA error: operation not permitted on an event last recorded in a capturing stream")
+        if self.gpu.is_capturing():
+            self.gpu.spoil("an event is recorded among what is captured, and asked for later")
         self.gpu.call("record")
         stream.push(0)
         self.over_ns = stream.free_ns
@@ -73,7 +75,7 @@ class Event:
         (stream or self.gpu.current_stream()).wait_until(self.over_ns)
 
     def query(self) -> bool:
-        self.gpu.check_captures()
+        self.gpu.check_captures("query")
         self.gpu.call("query")
         assert self.over_ns is not None
         return self.over_ns <= self.gpu.now_ns
@@ -131,7 +133,8 @@ class Gpu:
         self.launch_ns = 5_000.0
         self.slice_ns: float | None = None
         self.is_nccl2 = True
-        self.is_capturing = False  # what the host gives it is captured for a graph
+        self.capturing = 0  # the thread whose calls are captured for a graph; 0: none
+        self.spoiled: list[str] = []  # captures, each by the call that has ended it
         self.now_ns = START_NS
         self.slept_ns = 0  # by the host, on purpose
         self.synchronised = 0
@@ -199,15 +202,27 @@ class Gpu:
     def synchronize(self, *_: object) -> None:
         self.synchronised += 1
 
-    def check_captures(self) -> None:
-        """A call that could wait, or make memory, ends a capture: another thread's, unless its own mode is relaxed."""
-        if self.is_capturing and getattr(self.current, "capture_mode", 0) != page_locked.RELAXED:
-            raise RuntimeError(
-                "CUDA error: operation would make the legacy stream depend on a capturing blocking stream"
-            )
+    def is_capturing(self) -> bool:
+        return self.capturing == threading.get_ident()
+
+    @contextmanager
+    def captures(self) -> Iterator[None]:
+        """What this thread does is captured for a graph."""
+        self.capturing = threading.get_ident()
+        yield
+        self.capturing = 0
+
+    def spoil(self, how: str) -> None:
+        self.spoiled.append(how)
+        raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+
+    def check_captures(self, call: str) -> None:
+        """A call that could wait, or make memory, ends any thread's capture, unless this thread's mode is relaxed."""
+        if self.capturing and getattr(self.current, "capture_mode", 0) != 2:  # CU_STREAM_CAPTURE_MODE_RELAXED
+            self.spoil(call)
 
     def page_locked(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        self.check_captures()
+        self.check_captures("page-locked memory")
         return torch.empty(count, dtype=dtype)
 
     def exchange_capture_mode(self, mode: int) -> int:
@@ -216,22 +231,39 @@ class Gpu:
         return before
 
 
+class RealTimeGpu(Gpu):
+    """One whose time is the host's own, so that a training can run on it."""
+
+    @property
+    def now_ns(self) -> int:  # type: ignore[override]
+        return time.monotonic_ns()
+
+    @now_ns.setter
+    def now_ns(self, _: int) -> None:
+        pass
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def put_in(gpu: Gpu, put: Callable[[Any, str, Any], object], clock: Any, memory: Any) -> None:
+    """Have torch and the instruments find this GPU. put: like setattr. clock, memory: the instruments' modules
+    cuda_clock and page_locked."""
+    put(torch.cuda, "Event", type("OwnEvent", (Event,), {"gpu": gpu, "wait": Event.wait}))
+    put(torch.cuda, "Stream", gpu.new_stream)
+    put(torch.cuda, "stream", gpu.on)
+    put(torch.cuda, "current_stream", gpu.current_stream)
+    put(torch.cuda, "synchronize", gpu.synchronize)
+    put(torch._C, "_cuda_getCurrentRawStream", lambda _: id(gpu.current_stream()))
+    put(torch._C, "_cuda_isCurrentStreamCapturing", gpu.is_capturing)
+    put(memory, "exchange_capture_mode", gpu.exchange_capture_mode)
+    put(memory, "page_locked", gpu.page_locked)
+    put(clock, "time", SimpleNamespace(monotonic_ns=gpu.host_ns, sleep=gpu.sleep))
+
+
 def simulated(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> "cuda_clock.CudaClock":
     """A clock of this GPU."""
-    event: Any = type("OwnEvent", (Event,), {"gpu": gpu, "wait": Event.wait})
-    for name, fake in {
-        "Event": event,
-        "Stream": gpu.new_stream,
-        "stream": gpu.on,
-        "current_stream": gpu.current_stream,
-        "synchronize": gpu.synchronize,
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, fake)
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: id(gpu.current_stream()), raising=False)
-    monkeypatch.setattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: gpu.is_capturing, raising=False)
-    monkeypatch.setattr(page_locked, "exchange_capture_mode", gpu.exchange_capture_mode)
-    monkeypatch.setattr(page_locked, "page_locked", gpu.page_locked)
-    monkeypatch.setattr(cuda_clock, "time", SimpleNamespace(monotonic_ns=gpu.host_ns, sleep=gpu.sleep))
+    put_in(gpu, partial(monkeypatch.setattr, raising=False), cuda_clock, page_locked)
     made = cuda_clock.clock_of(torch.device("cuda", 0))
     assert isinstance(made, cuda_clock.CudaClock)
     return made

@@ -1,0 +1,36 @@
+"""`ddptui watch` over a training on GPUs, which are simulated: figures are the GPU's, and nothing of it is spoiled."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.watching import TORCHRUN, journal, only_trial, script, watched
+
+STEPS, CAPTURED = 60, 3
+LATE_MS = 20.0
+
+
+@pytest.mark.parametrize(("rank", "phase"), [(1, "forward"), (0, "backward")])
+def test_the_late_gpu_is_named_though_its_host_goes_on(tmp_path: Path, rank: int, phase: str) -> None:
+    done = watched(tmp_path, "--", *TORCHRUN, *script("on_a_gpu", str(rank), phase, str(LATE_MS), "0"))
+    assert done.returncode == 0, done.stderr
+    trial = only_trial(tmp_path)
+    [repeat] = trial["repeats"]
+    assert {each["device"] for each in repeat["ranks"]} == {"cuda:0"}
+    culprit = trial["summary"]["culprit"]
+    assert (culprit["rank"], culprit["phase"]) == (rank, phase)
+    late_s = LATE_MS / 1000 * repeat["steps"]
+    assert culprit["excess_s"]["estimate"] == pytest.approx(late_s, rel=0.15)
+    assert repeat["ranks"][rank]["work_s"][phase] > late_s
+    assert repeat["ranks"][1 - rank]["wait_s"] > 0.8 * late_s
+
+
+def test_graphs_are_captured_while_the_gpu_is_looked_at_and_every_other_step_is_told(tmp_path: Path) -> None:
+    done = watched(tmp_path, "--", *TORCHRUN, *script("on_a_gpu", "0", "none", "0", str(CAPTURED)))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("captures that were spoiled: []") == 2
+    only_trial(tmp_path)
+    for rank in range(2):
+        steps = [line for line in journal(tmp_path) if line["type"] == "Step" and line["rank"] == rank]
+        assert [step["step"] for step in steps] == list(range(STEPS + CAPTURED))
+        assert [len(step["collectives"]) for step in steps].count(0) == CAPTURED
