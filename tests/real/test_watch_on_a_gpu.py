@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.watching import TORCHRUN, journal, only_trial, script, watched
 
-STEPS, CAPTURED = 60, 3
+STEPS, CAPTURED = 60, 3  # what is captured is not done: it is no step
 LATE_MS = 20.0
 
 
@@ -25,12 +25,13 @@ def test_the_late_gpu_is_named_though_its_host_goes_on(tmp_path: Path, rank: int
     assert repeat["ranks"][1 - rank]["wait_s"] > 0.8 * late_s
 
 
-def test_graphs_are_captured_while_the_gpu_is_looked_at_and_every_other_step_is_told(tmp_path: Path) -> None:
+def test_graphs_are_captured_while_the_gpu_is_looked_at_and_every_step_is_told(tmp_path: Path) -> None:
     done = watched(tmp_path, "--", *TORCHRUN, *script("on_a_gpu", "0", "none", "0", str(CAPTURED)))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("captures that were spoiled: []") == 2
     only_trial(tmp_path)
     for rank in range(2):
         steps = [line for line in journal(tmp_path) if line["type"] == "Step" and line["rank"] == rank]
-        assert [step["step"] for step in steps] == list(range(STEPS + CAPTURED))
-        assert [len(step["collectives"]) for step in steps].count(0) == CAPTURED
+        half = STEPS // 2
+        assert [step["step"] for step in steps] == [*range(half), *range(half + CAPTURED, STEPS + CAPTURED)]
+        assert [len(step["collectives"]) for step in steps] == [2] * STEPS

@@ -16,6 +16,7 @@ SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all o
 LOOK_EVERY_MS = 50  # how often it checks whether the process has stood still
 STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
 NS_PER_MS = 1_000_000
+UNKNOWN = -1  # stands for a moment that cannot be read, as while a graph is captured: nothing is done then
 
 
 class Accuracy(NamedTuple):
@@ -51,7 +52,7 @@ class Clock:
         return True
 
     def is_capturing(self) -> bool:
-        """Whether what this thread gives the device is captured for a graph, and not done: nothing may be marked."""
+        """Whether what this thread gives the device is captured for a graph, and not done: no moment is known there."""
         return False
 
     def after(self, wait: Callable[[], object]) -> Any:

@@ -6,8 +6,7 @@ a mark is interpolated between the tie before it and the one after: so it does n
 apart (an H100's ran 11 to 22 ppm slow). A mark that is read before there is a next tie is extrapolated, at the pace
 that the ties before have shown.
 
-While what a thread gives the device is captured for a graph, nothing can be marked there: the host's moment stands for
-it.
+While what a thread gives the device is captured for a graph, there is nothing to mark: the device does none of it.
 """
 
 import math
@@ -24,7 +23,7 @@ from torch import Tensor
 
 from ddptui.text.units import DRIFT_PPM
 
-from .clock import Accuracy, Clock
+from .clock import UNKNOWN, Accuracy, Clock
 from .page_locked import Numbers, OnItsWay, captures_go_on
 from .shield import pass_on
 
@@ -142,14 +141,14 @@ class CudaClock(Clock):
         self._due_ns = first.at_ns + TIE_EVERY_NS
 
     def now(self) -> Mark | int:
-        return time.monotonic_ns() if self.is_capturing() else self._on(self._current())
+        return UNKNOWN if self.is_capturing() else self._on(self._current())
 
     def at_home(self) -> Mark | int:
-        return time.monotonic_ns() if self.is_capturing() else self._on(self._home)
+        return UNKNOWN if self.is_capturing() else self._on(self._home)
 
     def come_home(self) -> Mark | int:
         if self.is_capturing():
-            return time.monotonic_ns()
+            return UNKNOWN
         self._home = self._current()
         return self._on(self._home)
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ddptui.wire.messages import Done, Pause, Position, Tied
 from ddptui.wire.watching import Watching
+from workers.instruments.clock import UNKNOWN
 from workers.instruments.progress import Progress, read_loss
 from workers.instruments.records import Call, Slept, StepRecord
 from workers.instruments.reporter import Reporter
@@ -130,8 +131,8 @@ class Steps(LoopReader):
                 super()._take(name, arguments)
 
     def _known_of_call(self, at_ns: int) -> int:
-        self.is_untimed |= at_ns == NONE
-        return self._noted.at if at_ns == NONE else at_ns
+        self.is_untimed |= at_ns == UNKNOWN
+        return self._noted.at if at_ns == UNKNOWN else at_ns
 
     def _end_call(self, call: Call, background: int, moments: list[int]) -> None:
         call.background = bool(background)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
-from ..instruments.clock import Clock
+from ..instruments.clock import UNKNOWN, Clock
 from ..instruments.page_locked import OnItsWay
 from ..instruments.records import Call
 from ..instruments.shield import pass_on
@@ -88,13 +88,13 @@ class NoteEncoder:
         return end
 
     def _resolve(self, marks: list[Any]) -> list[int] | None:
-        """The moments of marks in ns, each NONE that cannot be read; None: the device has not come to all of them."""
+        """The moments of marks in ns, UNKNOWN of each that cannot be read; None: the device has yet to come to some."""
         try:
             return self._clock.resolve(marks)
         except RuntimeError as error:
             pass_on(error)
             if len(marks) == 1:
-                return [NONE]
+                return [UNKNOWN]
         each = [times for mark in marks if (times := self._resolve([mark]))]
         return [ns for [ns] in each] if len(each) == len(marks) else None
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..instruments.calls import CallsBySteps
-from ..instruments.clock import Clock
+from ..instruments.clock import UNKNOWN, Clock
 from ..instruments.records import Call
 from .loop import Cut, Loop
 from .notes import LENGTHS, NAMES, NONE, loss_of
@@ -29,7 +29,7 @@ class LoopReader:
         """at: the moment at which the first step begins. ended: called with each step and its calls."""
         self._noted = NotedClock(at)
         self._at = at  # the moment of the note that is read, on whatever clock
-        self.is_untimed = False  # a moment of the step under way could not be read
+        self.is_untimed = False  # a moment of the step under way is not known
         self._ended = ended
         self.ends = 0  # how often an optimizer has made a step, or the loop has said that one ends
         self.place: tuple[int, int | None] = 0, None  # batches that were fetched of a pass over the data, and all of it
@@ -53,8 +53,17 @@ class LoopReader:
         self.calls.calls.append(call)
 
     def _take(self, name: str, arguments: list[Any]) -> None:
-        """A call of the loop's. A host that comes for a GPU's moment may be ahead of it, and another stream behind."""
-        self._noted.at = self._known(self._at)
+        """A call of the loop's."""
+        is_unknown = self._at == UNKNOWN
+        self.is_untimed |= is_unknown and name in ENDS  # another call may be the next step's first
+        if isinstance(self._noted.at, int) and isinstance(self._at, int):  # no longer marks on a device
+            self._noted.at = max(self._noted.at, self._at)  # on another stream it may be before the last one
+        else:
+            self._noted.at = self._at
+        self._call(name, arguments)
+        self.is_untimed |= is_unknown
+
+    def _call(self, name: str, arguments: list[Any]) -> None:
         match name, arguments:
             case "data_ends", [samples, trains, is_first, batch, batches]:
                 if batch:
@@ -70,13 +79,6 @@ class LoopReader:
                 if hasattr(self.loop, name):
                     getattr(self.loop, name)(*arguments)
 
-    def _known(self, at: Any) -> Any:
-        """A moment of the loop's: none is before the one before it."""
-        if not isinstance(at, int):
-            return at  # still a mark on a device
-        self.is_untimed |= at == NONE
-        return max(at, self._noted.at)
-
     def _cut(self, step: Cut) -> None:
         self._ended(step, self.calls.cut(step.calls, step.following))
-        self.is_untimed = self._at == NONE  # the call that shows the end may be the next step's first
+        self.is_untimed = False
