@@ -1,0 +1,362 @@
+"""What the tap, the clock and the encoder make of a watched training on a GPU, which is simulated."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ddptui.wire.messages import Step
+from ddptui.wire.watching import Watching
+from tests.support.simulated_gpu import Event, Gpu, Stream, Work
+from workers.instruments import cuda_clock, hooks, page_locked
+from workers.instruments.cuda_clock import CudaClock, Mark
+from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_of
+from workers.instruments.page_locked import OnItsWay
+from workers.instruments.records import Call, PhaseTimer
+from workers.instruments.reporter import Reporter
+from workers.instruments.tap import Tap
+from workers.rank.group import leave_group
+from workers.relay.steps import Steps
+from workers.watch import entrances as entrances_module
+from workers.watch.device import device_of, is_autograds_thread
+from workers.watch.encoder import NoteEncoder
+from workers.watch.entrances import Entrances
+from workers.watch.notes import CODES
+
+MS = 1_000_000
+GPU_0 = torch.device("cuda", 0)
+HOOKS = pytest.mark.skipif(not hooks.group_takes_hooks(), reason="this torch's groups take no hooks")
+
+
+class Rank:
+    """A watched rank: its loop's notes and its calls, and the steps that the relay makes of them."""
+
+    def __init__(self, gpu: Gpu, clock: CudaClock) -> None:
+        self.gpu, self.clock = gpu, clock
+        self.notes: deque[Any] = deque()
+        self.sent: list[Any] = []
+        self.steps = Steps(
+            0, Watching(), cast(Reporter, SimpleNamespace(send=self.sent.append)), at_ns=0, signs=0, over=lambda: None
+        )
+        self._encoder = NoteEncoder(self.notes, clock, self.steps.name)
+        self.tap = Tap(clock, None, record=self.notes.append, held_up=self._held_up)
+        self.tap.begin(PhaseTimer(clock))
+
+    def _held_up(self, begin: Any, end: Any) -> None:
+        self.note("held_up", begin, at=end)
+
+    def note(self, name: str, *arguments: Any, at: Any = None) -> None:
+        self.notes.extend((CODES[name], at or self.clock.at_home(), *arguments))
+
+    def call(self, work_ns: float, by: str = STOCK_NCCL) -> Call:
+        """A collective that the rank waits for at once, on the current stream."""
+        call = self.tap.before("all_gather", 64, None, (), by)
+        assert call is not None
+        work = cast(Any, Work(self.gpu, work_ns))
+        self.tap.issued(call, work, background=False)
+        waits = self.tap.waits(work)
+        work.wait()
+        assert waits is call
+        self.tap.waited(call)
+        return call
+
+    def step(self, forward: Callable[[], object]) -> None:
+        self.note("forward_begins", True, at=self.clock.come_home())
+        forward()
+        self.note("forward_ends", True)
+        self.note("backward_begins", False, None)
+        self.note("backward_ends")
+        self.note("optimizer_begins", 1)
+        self.note("optimizer_ends", 1)
+
+    def told(self) -> list[Step]:
+        self.gpu.pass_(1000 * MS)
+        numbers = self._encoder.encode()
+        self.steps.read(iter(memoryview(numbers).cast("q")))
+        self.steps.close()
+        frame = msgspec.msgpack.encode([message for message in self.sent if isinstance(message, Step)])
+        return msgspec.msgpack.decode(frame, type=list[Step])  # as the console does, which refuses what cannot be
+
+
+@pytest.fixture
+def rank(gpu: Gpu, clock: CudaClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else torch sets it
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    made = Rank(gpu, clock)
+    yield made
+    made.tap.close()
+    leave_group()
+
+
+# Calls on another stream than the loop's
+
+
+@pytest.mark.parametrize(("compute_ms", "lost_ms"), [(30, 0), (8, 12)])
+def test_of_a_call_on_another_stream_the_loop_loses_only_what_it_waits_for(
+    gpu: Gpu, rank: Rank, compute_ms: int, lost_ms: int
+) -> None:
+    """As FSDP gathers parameters, and reduces gradients: what it takes under compute is not lost."""
+    side = Stream(gpu)
+
+    def forward() -> None:
+        side.wait_until(gpu.main.free_ns)
+        with gpu.on(side):
+            rank.call(20 * MS)
+        gpu.main.push(compute_ms * MS)
+        gpu.main.wait_stream(side)
+        gpu.main.push(5 * MS)
+
+    for _ in range(3):
+        rank.step(forward)
+    for step in rank.told():
+        assert step.phases_ns[1] == pytest.approx((compute_ms + lost_ms + 5) * MS, abs=MS)
+        [gather] = step.collectives
+        assert gather.exit_ns - gather.enter_ns == pytest.approx(20 * MS, abs=MS)
+        assert max(0, gather.exit_ns - gather.awaited_ns) == pytest.approx(lost_ms * MS, abs=MS)
+
+
+def test_what_is_fetched_ahead_waits_for_its_own_turn(gpu: Gpu, rank: Rank) -> None:
+    """The loop waits for the first call while the second one has begun."""
+    side = Stream(gpu)
+    lost: list[int] = []
+
+    def forward() -> None:
+        side.wait_until(gpu.main.free_ns)
+        events = []
+        for _ in range(2):
+            with gpu.on(side):
+                rank.call(20 * MS)
+            events.append(side.record_event())
+        for event in events:
+            gpu.main.wait_event(event)
+            gpu.main.push(15 * MS)
+
+    rank.step(forward)
+    [step] = rank.told()
+    lost = [max(0, call.exit_ns - call.awaited_ns) for call in step.collectives]
+    assert lost == [pytest.approx(20 * MS, abs=MS), pytest.approx(5 * MS, abs=MS)]
+
+
+def test_a_call_that_the_loop_waits_for_at_home_is_lost_as_a_whole(gpu: Gpu, rank: Rank) -> None:
+    rank.step(lambda: rank.call(20 * MS))
+    [step] = rank.told()
+    [call] = step.collectives
+    assert (call.exit_ns - call.awaited_ns) == pytest.approx(20 * MS, abs=MS)
+
+
+def test_streams_that_wait_for_nothing_aside_cost_no_marks(gpu: Gpu, rank: Rank) -> None:
+    copies = Stream(gpu)
+    gpu.calls.clear()
+    gpu.main.wait_stream(copies)
+    assert gpu.calls == {"record": 1}
+
+
+# What carries a call
+
+
+class ProcessGroupNCCL: ...
+
+
+class ProcessGroupNCCL2: ...
+
+
+class ProcessGroupNCCLLazy: ...
+
+
+class ProcessGroupGloo: ...
+
+
+class Group:
+    """A group with a backend between GPUs; None: it has none."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    def _get_backend(self, device: torch.device) -> Any:
+        if self._backend is None:
+            raise RuntimeError("No backend type associated with device type cuda")
+        return self._backend
+
+
+@pytest.mark.parametrize(
+    ("backend", "between_gpus", "barrier"),
+    [
+        (ProcessGroupNCCL(), STOCK_NCCL, STOCK_NCCL),
+        (SimpleNamespace(wrapped_pg=ProcessGroupNCCL()), STOCK_NCCL, STOCK_NCCL),
+        (ProcessGroupNCCL2(), NCCL2, NCCL2),
+        (ProcessGroupNCCLLazy(), NCCL2, NCCL2),
+        (ProcessGroupGloo(), ANOTHER, HOST),
+        (None, ANOTHER, HOST),
+    ],
+)
+def test_what_carries_a_call_its_group_says_by_the_device_whatever_its_backend_is_called(
+    backend: Any, between_gpus: str, barrier: str
+) -> None:
+    group = Group(backend)
+    on_meta = torch.empty(1, device="meta")  # stands for one on the GPU
+    assert carrier_of(group, on_meta, GPU_0) == between_gpus
+    assert carrier_of(group, None, GPU_0) == barrier
+    assert carrier_of(group, torch.ones(1), GPU_0) == HOST
+
+
+@pytest.mark.parametrize("by_hooks", [pytest.param(True, marks=HOOKS), False])
+def test_a_call_with_tensors_on_the_cpu_waits_for_no_gpu(
+    by_hooks: bool, gpu: Gpu, clock: CudaClock, rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank.tap.close()
+    monkeypatch.setattr(hooks, "group_takes_hooks", lambda: by_hooks)
+    tap = Tap(clock, nn.Linear(1, 1), compiles=False)
+    tap.begin(PhaseTimer(clock))
+    gpu.main.push(500 * MS)
+    begin_ns = gpu.now_ns
+    dist.all_reduce(torch.ones(1))
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    dist.barrier()
+    assert work is not None
+    work.wait()
+    calls = tap.end()
+    tap.close()
+    assert [call.by for call in calls] == [HOST] * 3
+    moments = [moment for call in calls for moment in (call.called, call.enter, call.issued, call.awaited, call.ended)]
+    assert all(begin_ns <= moment < begin_ns + 100 * MS for moment in moments)
+
+
+# Marks and numbers that cannot be read
+
+
+def test_an_event_that_cannot_be_read_costs_its_step_and_no_other(
+    gpu: Gpu, rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(5):
+        rank.step(lambda: gpu.main.push(MS))
+    marks = [item for item in rank.notes if isinstance(item, Mark)]
+    lost = marks[len(marks) // 2].event
+    query = Event.query
+
+    def asks(event: Event) -> bool:
+        if event is lost:
+            raise RuntimeError("CUDA error: an event that was captured")
+        return query(event)
+
+    monkeypatch.setattr(Event, "query", asks)
+    assert [step.step for step in rank.told()] == [0, 1, 3, 4]
+
+
+def test_a_loss_is_copied_when_the_stream_comes_there_and_read_once(clock: CudaClock) -> None:
+    loss = torch.tensor(2.5)
+    kept = clock.keep(loss)
+    loss.fill_(7.0)  # as where a graph is replayed
+    assert isinstance(kept, OnItsWay)
+    assert clock.read(kept) == 2.5
+    again = clock.keep(torch.tensor(3.5))
+    assert isinstance(again, OnItsWay)
+    assert again.copy is kept.copy
+    assert clock.read(again) == 3.5
+    assert clock.read(clock.keep(torch.tensor([0.5], dtype=torch.float64))) == 0.5
+
+
+def test_while_too_many_are_on_their_way_or_a_graph_is_captured_no_loss_is_kept(
+    gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_locked, "MOST", 2)
+    kept = [clock.keep(torch.tensor(1.0)) for _ in range(3)]
+    assert [isinstance(each, OnItsWay) for each in kept] == [True, True, False]
+    clock.read(kept[0])
+    with gpu.captures():
+        assert not isinstance(clock.keep(torch.tensor(1.0)), OnItsWay)
+    assert isinstance(clock.keep(torch.tensor(1.0)), OnItsWay)
+    assert gpu.spoiled == []
+
+
+def test_marks_that_nobody_reads_have_a_bound(gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_clock, "MOST_MARKS", 5)
+    held = [clock.now() for _ in range(5)]
+    assert not clock.is_full()
+    held.append(clock.now())
+    assert clock.is_full()
+    held.clear()
+    assert not clock.is_full()
+
+
+def test_a_batch_that_is_fetched_under_another_stream_is_fetched_before_forward(gpu: Gpu, rank: Rank) -> None:
+    """Phases are when the loop's own stream comes there: the other one may be behind, or ahead."""
+    copies = Stream(gpu)
+    for behind_ms in (0, 200, 0):
+        copies.push(behind_ms * MS)
+        rank.note("data_begins", True)
+        with gpu.on(copies):
+            rank.note("data_ends", 8, True, False, 0, None)
+        rank.step(lambda: gpu.main.push(50 * MS))
+    told = rank.told()
+    assert [step.phases_ns[1] for step in told] == [pytest.approx(50 * MS, abs=MS)] * 3
+
+
+def test_where_the_loop_changes_its_stream_no_phase_ends_before_it_begins(gpu: Gpu, rank: Rank) -> None:
+    """As in the warm-up before a graph is captured."""
+    other = Stream(gpu)
+    gpu.main.push(300 * MS)
+    rank.step(lambda: gpu.main.push(50 * MS))
+    with gpu.on(other):
+        rank.step(lambda: other.push(50 * MS))
+    rank.step(lambda: gpu.main.push(50 * MS))
+    assert [step.step for step in rank.told()] == [0, 1, 2]
+
+
+# Which device, and whose threads
+
+
+class Model:
+    device = torch.device("cuda", 3)
+
+
+@pytest.mark.parametrize(
+    ("shown", "device"),
+    [
+        (torch.ones(1), "cpu"),
+        ([torch.ones(1), torch.ones(1)], "cpu"),
+        ((None,), "cpu"),
+        ((), "cpu"),
+        ((0.5,), "cpu"),
+        (torch.ones(1, device="meta"), "cpu"),
+        (Model(), "cuda:3"),
+    ],
+)
+def test_the_device_is_that_of_what_shows_a_training(shown: Any, device: str) -> None:
+    assert str(device_of(shown)) == device
+
+
+def test_a_gpu_of_this_threads_counts_only_where_nothing_else_shows_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert str(device_of(())) == "cuda:1"
+    assert str(device_of(torch.ones(1))) == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("backwards", "is_autograds", "is_seen"), [(1, True, True), (0, True, False), (1, False, False)]
+)
+def test_in_backward_what_autograds_threads_do_is_the_loops(
+    backwards: int, is_autograds: bool, is_seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU's backward runs in a thread of its own: an optimizer that is called there, or a checkpoint."""
+    monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
+    monkeypatch.setattr(entrances_module, "is_autograds_thread", lambda: is_autograds)
+    entrances, observer = Entrances(lambda _: None), SimpleNamespace(backwards=backwards)
+    entrances._observer, entrances._thread = cast(Any, observer), 1
+    assert (entrances.observer() is observer) is is_seen
+
+
+def test_a_thread_of_pythons_is_none_of_autograds() -> None:
+    seen = []
+    tensor = torch.ones(1, requires_grad=True)
+    tensor.register_hook(lambda _: seen.append((torch._C._current_graph_task_id() != -1, is_autograds_thread())))
+    tensor.sum().backward()
+    assert seen == [(True, False)]
+    assert not is_autograds_thread()
