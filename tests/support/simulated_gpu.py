@@ -63,6 +63,9 @@ class Event:
         assert enable_timing
         self.over_ns: float | None = None
 
+    def __del__(self) -> None:
+        self.gpu.given_back += 1
+
     def record(self, stream: Stream) -> None:
         if self.gpu.is_capturing():
             self.gpu.spoil("an event is recorded among what is captured, and asked for later")
@@ -134,6 +137,7 @@ class Gpu:
         self.slice_ns: float | None = None
         self.is_nccl2 = True
         self.capturing = 0  # the thread whose calls are captured for a graph; 0: none
+        self.given_back = 0  # events
         self.spoiled: list[str] = []  # captures, each by the call that has ended it
         self.now_ns = START_NS
         self.slept_ns = 0  # by the host, on purpose

@@ -64,7 +64,7 @@ class Reporter:
         self._known = False  # to the console: its Hello is on the way, which waits for CUDA to start
         self.dropped = 0
         self._given_up = False
-        self._failed = False  # the device: deferred messages never become known then
+        self._has_failed = False  # in working out a message
         self.command: SetBottleneck | None = None  # the console's newest, until the loop takes it: between two steps
         self.last_step: int | None = None  # of a training until it is stopped: known once the console has sent it
         self.position: Callable[[], Position] = Position  # where the rank is
@@ -218,15 +218,15 @@ class Reporter:
                 self.last_step = step
 
     def _call(self, deferred: Deferred) -> Sequence[RankMessage] | None:
-        """What a deferred message has become; nothing once the device has failed."""
-        if self._failed:
-            return []
+        """What a deferred message has become; nothing if it fails, as each does once the device has failed. Others may
+        come."""
         try:
             return deferred()
-        except RuntimeError:  # torch's, for a device that has failed
-            self._failed = True
-            if not self._closing.is_set():  # else the loop's own traceback should end the log: it fails, too
+        except RuntimeError:  # torch's
+            if not (self._has_failed or self._closing.is_set()):  # else the loop's own traceback should end the log
                 traceback.print_exc()
+            self._has_failed = True
+            self.dropped += 1
             return []
 
 

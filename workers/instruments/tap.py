@@ -20,6 +20,7 @@ The tap itself never waits. On a GPU its moments are events on the stream, which
 What has its tensors on the CPU waits for no device: there the host's moments count.
 """
 
+import os
 import sys
 import threading
 from collections import deque
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ddptui.wire.messages import Position
 
 FEW_WORKS = 100  # may be known although they are over
+BLOCKING_WAIT = "TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT"
 MOST_UNSETTLED = 10_000  # calls; a step of torch DDP has some tens
 TORCHS = {"torch", __name__.partition(".")[0]}  # packages whose functions torch DDP's buckets come through
 
@@ -68,6 +70,7 @@ class Tap:
     ) -> None:
         self.now = clock.now
         self._wait = dist.Work.wait  # not yet wrapped
+        self._waits_block = any(os.environ.get(name, "0") != "0" for name in BLOCKING_WAIT)  # the host, for NCCL, too
         self._clock = clock
         self.device = clock.device
         self._held_up = held_up
@@ -185,7 +188,7 @@ class Tap:
 
     def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
         """The call has returned its work; None: it has ended. Not in the background: a wait follows at once."""
-        call.issued = self._moment(call)
+        call.issued = self._clock.at_once() if call.by == HOST else self.now()
         if background:
             call.background = True
             if self._is_ddp:
@@ -193,7 +196,8 @@ class Tap:
                 self._unsettled.append(call)
         else:
             call.awaited = call.enter
-            self._look_aside(call)
+            if call.by:
+                self._look_aside(call)
         if work is None:
             call.ended = call.issued
             return
@@ -210,9 +214,9 @@ class Tap:
         if call.by in (STOCK_NCCL, NCCL2):
             if not is_called_by_torch():  # what the training has issued itself: torch would free its tensors later
                 return
-            if call.by == NCCL2:
+            if call.by == NCCL2 and not self._waits_block:
                 call.notified = self._clock.after(partial(self._wait, work))
-            else:
+            elif call.by == STOCK_NCCL:
                 self._ask_for_end(work, call, self.now)
         # Torch calls back only where more gradients will be sent after this call, as in the step before: the end of the
         # last one is known, since the rank waits for it. gloo calls back in a thread that must wait for Python's lock,
@@ -235,12 +239,9 @@ class Tap:
     def _notified(self, call: Call, now: Callable[[], Any]) -> None:
         call.notified = now()
 
-    def _moment(self, call: Call) -> Any:
-        return self._clock.at_once() if call.by == HOST else self.now()
-
     def _look_aside(self, call: Call) -> None:
         """The stream that the thread is on is to wait for this call."""
-        call.aside = call.by not in ("", HOST) and not self._clock.is_home()
+        call.aside = call.by != HOST and not self._clock.is_home()
         self._has_aside |= call.aside
 
     def begins_to_wait(self, stream: Any) -> Any:
@@ -262,13 +263,14 @@ class Tap:
         if known is None or call is None or known() is not work or call.ended is not None:
             return None
         if call.awaited is None:
-            call.awaited = self._moment(call)
+            call.awaited = self._clock.at_once() if call.by == HOST else self.now()
         return call
 
     def waited(self, call: Call) -> None:
         """Python has waited for what this call has issued."""
-        call.ended = self._moment(call)
-        self._look_aside(call)
+        call.ended = self._clock.at_once() if call.by == HOST else self.now()
+        if call.by:
+            self._look_aside(call)
 
 
 def is_called_by_torch() -> bool:

@@ -43,7 +43,6 @@ BACKWARD_BEGINS, BACKWARD_ENDS = CODES["backward_begins"], CODES["backward_ends"
 OPTIMIZER_BEGINS, OPTIMIZER_ENDS = CODES["optimizer_begins"], CODES["optimizer_ends"]
 AGGREGATE_BEGINS, AGGREGATE_ENDS = CODES["aggregate_begins"], CODES["aggregate_ends"]
 STEPPED_UNSEEN, STEP_ENDS, QUEUED = CODES["stepped_unseen"], CODES["step_ends"], CODES["queued"]
-_of_parents: "list[Observer]" = []  # of processes that this one was forked off
 
 
 class Observer:
@@ -345,11 +344,11 @@ class Observer:
         self._sender.close(None)
 
     def forget(self) -> None:
-        """This process was forked off the rank's. It keeps what belongs to a GPU, which it has no way to give back."""
+        """This process was forked off the rank's. What belongs to a GPU stays, since it has no way to give it back: the
+        tap, which torch still calls, holds it."""
         self._modules.stop()
         self._tap.forget()
         self._sender.forget()
-        _of_parents.append(self)
 
     def close(self, fatal_error: str) -> None:
         """Tell the relay that the loop is over, and detach. fatal_error: the exception that ends the training; empty:

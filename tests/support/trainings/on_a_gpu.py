@@ -5,9 +5,11 @@ Arguments: on which rank, and in which phase (none, forward or backward), the GP
 many graphs are captured, each for so long that whoever looks at the GPU now and then does so meanwhile.
 """
 
+import gc
 import os
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -73,8 +75,22 @@ def capture():
         time.sleep(CAPTURE_S)
 
 
+def fork():
+    """A process of a loader's: it has no GPU, and whatever it did to one would fail, or worse."""
+    before, given_back = Counter(GPU.calls), GPU.given_back
+    if (child := os.fork()) == 0:
+        gc.collect()
+        print(
+            f"calls from a fork: {sorted(GPU.calls - before)}, events given back: {GPU.given_back - given_back}",
+            flush=True,
+        )
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
 for _ in range(30):
     loss = step()
+fork()
 for _ in range(CAPTURES):
     capture()
 for _ in range(30):
