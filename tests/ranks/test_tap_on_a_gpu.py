@@ -19,13 +19,14 @@ from tests.support.simulated_gpu import Event, Gpu, Stream, Work
 from workers.instruments import cuda_clock, hooks, page_locked
 from workers.instruments.clock import Clock
 from workers.instruments.cuda_clock import CudaClock, Mark
-from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_of
+from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_between_gpus, carrier_of
 from workers.instruments.page_locked import OnItsWay
 from workers.instruments.records import Call, PhaseTimer
 from workers.instruments.reporter import Reporter
 from workers.instruments.tap import Tap
 from workers.rank.group import leave_group
 from workers.relay.steps import Steps
+from workers.watch import device as device_module
 from workers.watch import entrances as entrances_module
 from workers.watch.device import device_of, is_autograds_thread
 from workers.watch.encoder import NoteEncoder
@@ -34,7 +35,6 @@ from workers.watch.notes import CODES
 from workers.watch.observer import Observer
 
 MS = 1_000_000
-GPU_0 = torch.device("cuda", 0)
 HOOKS = pytest.mark.skipif(not hooks.group_takes_hooks(), reason="this torch's groups take no hooks")
 
 
@@ -204,9 +204,9 @@ def test_what_carries_a_call_its_group_says_by_the_device_whatever_its_backend_i
 ) -> None:
     group = Group(backend)
     on_meta = torch.empty(1, device="meta")  # stands for one on the GPU
-    assert carrier_of(group, on_meta, GPU_0) == between_gpus
-    assert carrier_of(group, None, GPU_0) == barrier
-    assert carrier_of(group, torch.ones(1), GPU_0) == HOST
+    assert carrier_of(on_meta, carrier_between_gpus(group)) == between_gpus
+    assert carrier_of(None, carrier_between_gpus(group)) == barrier
+    assert carrier_of(torch.ones(1), carrier_between_gpus(group)) == HOST
 
 
 @pytest.mark.parametrize("by_hooks", [pytest.param(True, marks=HOOKS), False])
@@ -369,15 +369,17 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> tuple[Entrances, list[Any]]:
     return entrances, shown
 
 
-def test_nothing_begins_while_a_graph_is_captured(
-    begun: tuple[Entrances, list[Any]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("hinders", ["nothing", "a capture", "autograd's thread"])
+def test_nothing_begins_within_a_capture_or_a_backward(
+    hinders: str, begun: tuple[Entrances, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock of a GPU begins with calls that no capture allows."""
+    """The clock of a GPU begins with calls that no capture allows; and the thread that begins is taken for the loop's."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: hinders == "a capture")
+    monkeypatch.setattr(device_module, "is_autograds_thread", lambda: hinders == "autograd's thread")
     entrances, shown = begun
-    for captures in (True, False):
-        monkeypatch.setattr(entrances_module, "is_capturing", lambda captures=captures: captures)
-        entrances.observer(torch.ones(1))
-        assert len(shown) == (not captures)
+    entrances.observer(torch.ones(1))
+    assert bool(shown) is (hinders == "nothing")
 
 
 @pytest.mark.parametrize(("name", "begins"), [("data", 0), ("forward", 0), ("backward", 0), ("optimizer", 1)])

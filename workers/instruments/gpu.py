@@ -11,7 +11,7 @@ from .shield import suppressed
 
 LONGEST_NAME = 100  # characters
 HOST, STOCK_NCCL, NCCL2, ANOTHER = "host", "ProcessGroupNCCL", "nccl2", "another"  # what carries a collective
-_carriers: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # by group: between GPUs
+_carriers: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # between GPUs, by group
 
 
 def own_gpus(device: torch.device, several: int = 1) -> tuple[tuple[str, str], ...]:
@@ -67,19 +67,23 @@ def peak_reserved_bytes(device: torch.device) -> int | None:
     return torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None
 
 
-def carrier_of(group: Any, tensor: Tensor | None, device: torch.device) -> str:
-    """What carries a collective: the host, if its tensors are on the CPU; else one of torch's implementations of NCCL,
-    or another backend. tensor: the first; None: it has none. device: the rank's GPU."""
-    with torch._C.DisableTorchFunction():  # else a class of tensors, or a mode, of the training's would see this
-        if tensor is not None and tensor.device.type == "cpu":
-            return HOST
+def carrier_between_gpus(group: Any) -> str:
+    """What carries a group's collectives between GPUs: one of torch's implementations of NCCL, or another backend."""
     if group not in _carriers:
         name = ANOTHER
-        with suppressed(RuntimeError):  # it has none between GPUs
-            name = type(backend_of(device, group)).__name__
+        with suppressed(RuntimeError):  # it has none for them
+            name = type(backend_of(torch.device("cuda"), group)).__name__
         _carriers[group] = name if name == STOCK_NCCL else NCCL2 if "NCCL" in name else ANOTHER
-    carrier = _carriers[group]
-    return HOST if tensor is None and carrier == ANOTHER else carrier  # as gloo's barrier
+    return _carriers[group]
+
+
+def carrier_of(tensor: Tensor | None, between_gpus: str) -> str:
+    """What carries a collective: the host, if its tensors are on the CPU. tensor: the first; None: it has none.
+    between_gpus: `carrier_between_gpus` of its group."""
+    if tensor is None:
+        return HOST if between_gpus == ANOTHER else between_gpus  # a barrier is gloo's, or NCCL's
+    with torch._C.DisableTorchFunction():  # else a class of tensors, or a mode, of the training's would see this
+        return HOST if tensor.device.type == "cpu" else between_gpus
 
 
 def backend_of(device: torch.device, group: Any = None) -> Any:

@@ -16,7 +16,7 @@ import atexit
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from .buckets import show_buckets
-from .gpu import carrier_of
+from .gpu import carrier_between_gpus, carrier_of
 from .records import POINT_TO_POINT, Call
 from .shield import shielded
 
@@ -142,7 +142,7 @@ class GroupHooks:
         names = torch._C._distributed_c10d.HookOpName.__members__
         self._kind_of = {member.value: KIND_OF_HOOK.get(name, name.lower()) for name, member in names.items()}
         self._ranks = _ranks(group)
-        self._group = ref(group)
+        self._between_gpus = carrier_between_gpus(group)
         self._open: dict[int, Call] = {}
 
     def before(self, hook: Any) -> None:
@@ -152,7 +152,8 @@ class GroupHooks:
         kind = self._kind_of[hook.name.value]
         tensors = hook.output_tensors if kind in RECEIVING else hook.input_tensors
         root = _global_rank(hook.root, self._ranks)
-        call = tap.before(kind, _size(tensors), root, self._ranks, _carrier(tap, self._group(), tensors))
+        by = "" if tap.device is None else carrier_of(_first(tensors), self._between_gpus)
+        call = tap.before(kind, _size(tensors), root, self._ranks, by)
         if call is not None:
             self._open[hook.op_id] = call
             if len(self._open) > MOST_OPEN:
@@ -274,7 +275,7 @@ def _global_rank(rank: int, ranks: tuple[int, ...]) -> int | None:
 
 def _carrier(tap: Recorder, group: Any, tensors: Any) -> str:
     """What carries a call with such tensors, where the clock is a GPU's."""
-    return "" if tap.device is None else carrier_of(group, _first(tensors), tap.device)
+    return "" if tap.device is None else carrier_of(_first(tensors), carrier_between_gpus(group))
 
 
 def _first(tensors: Any) -> Tensor | None:

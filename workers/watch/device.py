@@ -21,9 +21,11 @@ def device_of(shown: Any) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_initialized() else CPU
 
 
-def is_capturing() -> bool:
-    """Whether what this thread gives its GPU is captured for a graph."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+def may_begin() -> bool:
+    """Whether a training may be watched from this call on: not while it captures a graph, which a clock's first calls
+    would end; nor from within a backward that nobody saw begin, whose thread is not the loop's."""
+    is_capturing = torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    return not is_capturing and not is_autograds_thread()
 
 
 def is_autograds_thread() -> bool:

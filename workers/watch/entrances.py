@@ -26,7 +26,7 @@ from ddptui.wire.connection import WATCHED
 
 from ..instruments.shield import pass_on
 from .batches import samples_in
-from .device import device_of, is_autograds_thread, is_capturing
+from .device import device_of, is_autograds_thread, may_begin
 from .link import Gone
 from .modules import ModuleCalls
 from .process import fatal_error, is_a_rank, no_signals, written
@@ -71,7 +71,7 @@ class Entrances:
     def _look(self, shows: Any) -> "Observer | None":
         observer = self._observer
         if observer is None:
-            return None if shows is None or self._is_over or is_capturing() else self._begin(shows)
+            return self._begin(shows) if shows is not None and not self._is_over and may_begin() else None
         if get_ident() != self._thread:  # the loop's is in backward, and waits for torch's own
             return observer if observer.backwards and is_autograds_thread() else None
         self._settled_thread = self._thread  # first: another thread may change something meanwhile
