@@ -18,7 +18,7 @@ from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.text.door import ascii_json
 from ddptui.text.units import US
-from ddptui.wire.messages import Collective, Pause, Step
+from ddptui.wire.messages import Collective, Hello, Pause, Step
 from ddptui.wire.phases import PARTS
 from ddptui.wire.records import Launched, Message
 
@@ -41,12 +41,15 @@ def trace(repeats: Mapping[tuple[str, int], Iterable[Message]]) -> Iterator[str]
 def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator[Event]:
     steps: dict[int, list[Step]] = {}
     pauses: list[Pause] = []
+    devices: dict[int, str] = {}
     zero = 0
     clocks = Clocks()
     for message in messages:
         clocks.add(message)
         if isinstance(message, Launched):
             zero = message.at_ns
+        elif isinstance(message, Hello):
+            devices[message.rank] = message.device
         elif isinstance(message, Pause):
             pauses.append(message)
         elif isinstance(message, Step):
@@ -63,7 +66,7 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
             events.step(step)
     for pause in pauses:
         events.pause(pause)
-    joined = align_steps(steps if known else {}, pauses)
+    joined = align_steps(steps if known else {}, pauses, devices=devices)
     for together in joined.steps:
         events.operations(together)
     aligned_numbers = {step.number for step in joined.steps}
