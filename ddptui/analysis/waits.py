@@ -26,7 +26,7 @@ from ddptui.analysis.clock_sync import ClockSpread
 from ddptui.analysis.intervals import Interval, overlapping, subtract, total_ns, union
 from ddptui.analysis.operations import OperationKey, mismatch, needed_ranks, operation_keys
 from ddptui.analysis.own_work import Event, work_program
-from ddptui.analysis.time_source import is_timed_by_device
+from ddptui.analysis.time_source import is_host_time, is_timed_by_device
 from ddptui.wire.messages import Pause, Step
 
 Standstills = dict[int, list[Interval]]  # by rank, when its process stood still; most never do
@@ -63,6 +63,7 @@ class AlignedStep(NamedTuple):
     entered_ns: dict[OperationKey, dict[int, int]]  # by operation and rank, when the rank came to it
     needs: dict[OperationKey, dict[int, tuple[int, ...]]]  # likewise, which ranks must come before it is over
     clock_spread: ClockSpread | None = None  # how far the ranks' clocks may be apart; None: they have one clock
+    host_time: bool = False  # some rank's device may be behind the times: they do not tell who waited
 
     @property
     def last_arrivals(self) -> dict[OperationKey, int]:
@@ -91,6 +92,7 @@ def align_steps(
         rank: {step.step: replace(step, queued_ns=0) if step.queued_ns and rank in on_gpu else step for step in of_rank}
         for rank, of_rank in steps.items()
     }
+    host_time = any(map(is_host_time, devices.values()))
     # A rank that ended early, or whose messages were dropped, lacks steps that the others have.
     common = sorted(set.intersection(*(set(numbers) for numbers in by_number.values()))) if by_number else []
     still: Standstills = {}
@@ -105,8 +107,13 @@ def align_steps(
         if difference := mismatch(by_rank):
             mismatches[number] = difference
         else:
-            aligned.append(_align_step(number, by_rank, before, still)._replace(clock_spread=clock_spread))
+            step = _align_step(number, by_rank, before, still)._replace(clock_spread=clock_spread, host_time=host_time)
+            aligned.append(_without_waits(step) if host_time else step)
     return AlignedSteps(aligned, mismatches)
+
+
+def _without_waits(step: AlignedStep) -> AlignedStep:
+    return step._replace(ranks={rank: own._replace(waits=[], wait_ns=0) for rank, own in step.ranks.items()})
 
 
 def _align_step(
