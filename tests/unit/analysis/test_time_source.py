@@ -116,7 +116,7 @@ def test_so_it_does_in_an_exported_trace() -> None:
 ELSEWHERE = ("mps", "xpu:N", "npu:N", "hpu:N", "privateuseone:N")
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda:N", *ELSEWHERE])
+@pytest.mark.parametrize("device", ["cpu", "cpu (thread, CPU stand-in)", "cuda:N", "cuda:0-1", *ELSEWHERE])
 def test_where_a_device_may_be_behind_the_times_no_rank_is_said_to_be_late(device: str) -> None:
     result = result_of(launch(device, queued=False))
     assert result.phases_ms is not None
