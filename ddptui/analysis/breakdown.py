@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.results import RankResult, RepeatResult, TrialResult
 
@@ -22,7 +23,7 @@ class Breakdown(NamedTuple):
     other_wait: float = 0.0  # idle, for other late ranks
     transfer: float = 0.0  # idle, while no rank was missing
     hidden: float = 0.0  # idle, and clocks are too far apart to tell whether it was waiting or transfer
-    unexplained: float = 0.0  # in steps that could not be compared, in standstills, or not instrumented
+    unexplained: float = 0.0  # in steps that could not be compared, in standstills, not instrumented, or host time
 
     @property
     def total(self) -> float:
@@ -66,6 +67,8 @@ def middle(repeats: Sequence[RepeatResult]) -> list[RepeatResult]:
 
 
 def _of_repeat(repeat: RepeatResult, culprit: int | None) -> Breakdown:
+    if Caution.HOST_TIME in repeat.warnings and len(repeat.ranks) > 1:  # own work is, too
+        return Breakdown(unexplained=repeat.train_time_s)
     ranks = [rank for rank in repeat.ranks if rank.rank != culprit]
     caused = next((rank.wait_caused_s for rank in repeat.ranks if rank.rank == culprit), None) or 0.0
     parts = [_of_rank(rank, repeat) for rank in ranks]

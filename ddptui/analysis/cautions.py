@@ -8,6 +8,8 @@ import enum
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ddptui.analysis.time_source import HOST_TIME
+
 FEWEST_STEPS = 20  # for a verdict: TraceML calls no straggler critical before this many steps
 WIDE = 0.10  # of the median train time: as much as MATTERS in culprit.py
 MOST_OTHER_LOAD = 0.25  # cores
@@ -27,6 +29,7 @@ class Evidence(NamedTuple):
     waits_hidden: bool = False  # the clocks may be further apart than the ranks waited
     spread: float = 0.0  # of the repeats' train times, as a part of their median
     threads_a_core: float = 0.0  # of all ranks on this host's CPU
+    host_time: bool = False  # phases are the host's times, and a device may be behind
     held_back: float = 0.0  # the largest part of the time in which heat or the power supply held back a rank's GPU
 
 
@@ -69,11 +72,17 @@ class Caution(enum.Enum):
         "steps may take longer than they could: look at its cooling (`nvidia-smi -q -d PERFORMANCE`)",
         lambda evidence: evidence.held_back > MOST_HELD_BACK,
     )
+    HOST_TIME = (
+        "host_time",
+        f"phases and steps ({HOST_TIME}) are host time: when Python came there, while the device may be behind. So "
+        "waits are hidden. train s and samples/s hold; torch.profiler shows the device's own times",
+        lambda evidence: evidence.host_time,
+    )
     CLOCKS_APART = (
         "clocks_apart",
         "the clock error exceeds the measured waits, so waits and transfers are hidden: try a larger batch or model; "
         "if the ranks are on other hosts, start the console on one of those",
-        lambda evidence: evidence.clocks_known and evidence.waits_hidden,
+        lambda evidence: evidence.clocks_known and evidence.waits_hidden and not evidence.host_time,
     )
     CLOCKS_UNKNOWN = (
         "clocks_unknown",

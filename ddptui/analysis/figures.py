@@ -114,6 +114,8 @@ def wait_figures(analysis: WaitAnalysis | None) -> dict[str, Any]:
         return {}
     steps = analysis.aligned.steps
     ranks = sorted(steps[0].ranks)
+    if analysis.host_time:
+        return {}
     figures: dict[str, Any] = {"overlap": fmean(_overlap(_steps_of(analysis, rank)) for rank in ranks)}
     if analysis.uncertainty is not None:
         figures["clock_error_ms"] = analysis.uncertainty.clock_ns / MS
@@ -206,7 +208,7 @@ def _collective_figures(analysis: WaitAnalysis | None, rank: int) -> dict[str, A
     return {
         **({} if analysis.withheld else _rank_wait_figures(analysis, rank, steps)),
         "exposed_s": sum(step.exposed_ns for step in steps) / S,
-        "overlap": _overlap(steps),
+        "overlap": None if analysis.host_time else _overlap(steps),
         "collectives": sum(len(step.step.collectives) for step in steps),
         "bytes": sum(collective.bytes for step in steps for collective in step.step.collectives),
     }

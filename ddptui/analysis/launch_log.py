@@ -148,7 +148,8 @@ class LaunchLog(msgspec.Struct):
         steps, inconsistent = drop_inconsistent(self.measured_steps)
         is_whole = self.thinned.stride == 1  # else time between the kept blocks would count as work between steps
         comparable, pauses = (steps, self.pauses) if is_whole else close_gaps(steps, self.pauses)
-        aligned = align_steps(comparable, pauses, self.clock_spread)
+        devices = {rank: hello.device for rank, hello in self.hellos.items()}
+        aligned = align_steps(comparable, pauses, self.clock_spread, devices)
         return aligned._replace(mismatches=dict(sorted((aligned.mismatches | inconsistent).items())))
 
 

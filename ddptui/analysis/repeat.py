@@ -27,6 +27,7 @@ from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Loss, RepeatResult
 from ddptui.analysis.thinning import extrapolate
+from ddptui.analysis.time_source import is_host_time
 from ddptui.analysis.train_time import time_parts
 from ddptui.analysis.verdict import analyze_aligned
 from ddptui.analysis.waits import AlignedSteps
@@ -142,6 +143,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     lengths = step_ms(measured.values()) if instrumented else None
     steps = max(span.steps for span in spans)
     evidence = Evidence(
+        host_time=instrumented and any(is_host_time(hello.device) for hello in log.hellos.values()),
         steps=steps,
         other_load=other.cores if other else 0.0,
         idle=other.idle if other else 0.0,

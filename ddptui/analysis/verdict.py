@@ -1,7 +1,8 @@
 """Analyzes the waiting of a repeat: shares of wait and transfer, a verdict in a word, and the culprit if there is one.
 Pure. Thresholds of the culprit are in culprit.py.
 
-No verdict is given on thin evidence, nor where the ranks' clocks may be further apart than the ranks waited.
+No verdict is given on thin evidence, nor where the ranks' clocks may be further apart than the ranks waited, nor where
+their devices may be behind the times.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,8 @@ class WaitAnalysis(NamedTuple):
     culprit: Culprit | None
     rank_without_core: int | None = None  # late since other programs had its core
     uncertainty: WaitUncertainty | None = None  # of the waits; None: all ranks have one clock
-    withheld: bool = False  # the clocks may be further apart than the ranks waited, so who waited is not known
+    withheld: bool = False  # the clocks may be further apart than the ranks waited, so who waited is not known; or so:
+    host_time: bool = False  # devices may be behind the times
 
 
 def analyze_waits(steps: Mapping[int, Sequence[Step]]) -> WaitAnalysis | None:
@@ -57,7 +59,8 @@ def analyze_aligned(aligned: AlignedSteps, *, disturbed: bool = False) -> WaitAn
     wait, transfer = fmean(waited_ns) / train_ns, (fmean(exposed_ns) - fmean(waited_ns)) / train_ns
     caused_ns = WaitAttribution(steps).caused_ns()
     uncertainty = wait_uncertainty(steps)
-    withheld = uncertainty is not None and exceeds_waits(steps, uncertainty)
+    host_time = steps[0].host_time
+    withheld = host_time or (uncertainty is not None and exceeds_waits(steps, uncertainty))
     enough = len(steps) >= FEWEST_STEPS and not withheld
     # A group of one rank has collectives, too, but no others who wait.
     culprit = without_core = None
@@ -76,6 +79,7 @@ def analyze_aligned(aligned: AlignedSteps, *, disturbed: bool = False) -> WaitAn
         rank_without_core=without_core,
         uncertainty=uncertainty,
         withheld=withheld,
+        host_time=host_time,
     )
 
 

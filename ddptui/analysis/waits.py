@@ -11,15 +11,22 @@ waits for depends on its kind (operations.py). For one rank in one step:
 
 Intervals that overlap are counted once. A step in which ranks disagree on what ran is left out, with the reason.
 All times are by one clock; where they were converted to it, each step knows how far the clocks may still be apart.
+
+A GPU goes on while its host has no core or stands still, and a stream that runs dry lengthens its phases by itself. So
+neither is taken off a GPU's work, nor is it the reason why an operation took long.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from ddptui.analysis.clock_sync import ClockSpread
 from ddptui.analysis.intervals import Interval, overlapping, subtract, total_ns, union
 from ddptui.analysis.operations import OperationKey, mismatch, needed_ranks, operation_keys
 from ddptui.analysis.own_work import Event, work_program
+from ddptui.analysis.time_source import is_host_time, is_timed_by_device
 from ddptui.wire.messages import Pause, Step
 
 Standstills = dict[int, list[Interval]]  # by rank, when its process stood still; most never do
@@ -36,7 +43,7 @@ class Wait(NamedTuple):
 class RankStep(NamedTuple):
     """One rank in one step; lengths in ns."""
 
-    step: Step
+    step: Step  # on a GPU with queued_ns = 0
     program: list[Event]  # its events, with the own work between them
     transfers: dict[OperationKey, int]  # from when all needed ranks had come until it was over
     waits: list[Wait]  # disjoint, in order
@@ -56,6 +63,7 @@ class AlignedStep(NamedTuple):
     entered_ns: dict[OperationKey, dict[int, int]]  # by operation and rank, when the rank came to it
     needs: dict[OperationKey, dict[int, tuple[int, ...]]]  # likewise, which ranks must come before it is over
     clock_spread: ClockSpread | None = None  # how far the ranks' clocks may be apart; None: they have one clock
+    host_time: bool = False  # some rank's device may be behind the times: they do not tell who waited
 
     @property
     def last_arrivals(self) -> dict[OperationKey, int]:
@@ -72,15 +80,25 @@ class AlignedSteps(NamedTuple):
 
 
 def align_steps(
-    steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause] = (), clock_spread: ClockSpread | None = None
+    steps: Mapping[int, Sequence[Step]],
+    pauses: Iterable[Pause] = (),
+    clock_spread: ClockSpread | None = None,
+    devices: Mapping[int, str] = MappingProxyType({}),
 ) -> AlignedSteps:
-    """The steps of all ranks, side by side; steps that some rank lacks are left out."""
-    by_number = {rank: {step.step: step for step in of_rank} for rank, of_rank in steps.items()}
+    """The steps of all ranks, side by side; steps that some rank lacks are left out. devices: of the ranks, as in
+    Hello; a rank without an entry is on the CPU."""
+    on_gpu = {rank for rank, device in devices.items() if is_timed_by_device(device)}
+    by_number = {
+        rank: {step.step: replace(step, queued_ns=0) if step.queued_ns and rank in on_gpu else step for step in of_rank}
+        for rank, of_rank in steps.items()
+    }
+    host_time = any(map(is_host_time, devices.values()))
     # A rank that ended early, or whose messages were dropped, lacks steps that the others have.
     common = sorted(set.intersection(*(set(numbers) for numbers in by_number.values()))) if by_number else []
     still: Standstills = {}
     for pause in pauses:
-        still.setdefault(pause.rank, []).append((pause.begin_ns, pause.end_ns))
+        if pause.rank not in on_gpu:
+            still.setdefault(pause.rank, []).append((pause.begin_ns, pause.end_ns))
     aligned, mismatches = [], {}
     for number in common:
         # A step's own work may begin before it: the time since the step before counts as "between steps".
@@ -89,8 +107,13 @@ def align_steps(
         if difference := mismatch(by_rank):
             mismatches[number] = difference
         else:
-            aligned.append(_align_step(number, by_rank, before, still)._replace(clock_spread=clock_spread))
+            step = _align_step(number, by_rank, before, still)._replace(clock_spread=clock_spread, host_time=host_time)
+            aligned.append(_without_waits(step) if host_time else step)
     return AlignedSteps(aligned, mismatches)
+
+
+def _without_waits(step: AlignedStep) -> AlignedStep:
+    return step._replace(ranks={rank: own._replace(waits=[], wait_ns=0) for rank, own in step.ranks.items()})
 
 
 def _align_step(

@@ -50,7 +50,7 @@ class ArrivalsSummary(NamedTuple):
     ranks: list[RankArrivals]
     late: int | None  # the rank that mostly comes last, if that matters
     apart: float | None = None  # how far apart the ranks' clocks may be, in ms; None if they share one
-    withheld: bool = False  # the ranks waited less than that
+    withheld: bool = False  # the ranks waited less than that; or, if it is None, their devices may be behind the times
 
 
 class _Compared(NamedTuple):
@@ -69,7 +69,7 @@ def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
     arrivals = [_of_rank(rank, compared) for rank in sorted(joined[0].ranks)]
     doubted = wait_uncertainty(joined)
     apart = doubted.clock_ns / MS if doubted else None
-    withheld = doubted is not None and exceeds_waits(joined, doubted)
+    withheld = joined[0].host_time or (doubted is not None and exceeds_waits(joined, doubted))
     return ArrivalsSummary(len(compared), arrivals, _late(arrivals, compared, apart or 0.0), apart, withheld)
 
 

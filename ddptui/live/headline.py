@@ -1,7 +1,7 @@
 """How a run goes: in one sentence, how far it has come, and how long it may still take."""
 
 from ddptui.analysis.culprit import MATTERS
-from ddptui.analysis.verdict import WaitAnalysis
+from ddptui.analysis.time_source import HOST_TIME, is_host_time
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.diagnosis.positions import RankProgress, describe_positions
@@ -10,7 +10,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, silent_s
 from ddptui.live.state import Live
 from ddptui.text.units import S, seconds
-from ddptui.text.words import count
+from ddptui.text.words import count, printable
 from ddptui.wire.records import Refused
 
 CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet, so waits are unknown"
@@ -29,7 +29,7 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
     elif watched.mismatch:
         finding = f"ranks call different operations: {watched.mismatch}"
     else:
-        finding = _verdict(watched.judgement, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
+        finding = _verdict(watched, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
     return " · ".join(filter(None, [still, _by_hand(live), finding]))
 
 
@@ -47,7 +47,7 @@ def _of_trial(ended: RunMonitor, preset: Preset) -> str:
     """The verdict on the last two seconds of a launch that has ended well; else empty."""
     if ended.live.status != "ok" or not ended.judgement or not ended.are_clocks_known:
         return ""
-    return f"{ended.live.trial}: {_verdict(ended.judgement, ended.world_size(preset))}"
+    return f"{ended.live.trial}: {_verdict(ended, ended.world_size(preset))}"
 
 
 def refusal(refused: Refused) -> str:
@@ -88,8 +88,12 @@ def _by_hand(live: Live) -> str:
     return f"injected by hand: {describe_bottleneck(live.injected)}" if live.injected else "delays removed by hand"
 
 
-def _verdict(judgement: WaitAnalysis | None, world_size: int) -> str:
+def _verdict(watched: RunMonitor, world_size: int) -> str:
     """The verdict on the last two seconds."""
+    judgement = watched.judgement
+    if behind := [rank.device for rank in watched.live.ranks.values() if is_host_time(rank.device)]:
+        unknown = "; who waits is unknown" * (world_size > 1)
+        return f"Phases ({HOST_TIME}) are host time: {printable(behind[0])} may be behind{unknown}. See torch.profiler"
     if world_size == 1:
         return "one process, so there is nobody to wait for"
     if judgement is None:

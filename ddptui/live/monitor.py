@@ -125,7 +125,7 @@ class RunMonitor:
         steps = {rank: [in_console_time(step, clocks) for step in rank_steps] for rank, rank_steps in new_steps.items()}
         fitting, wrong = drop_inconsistent(steps)
         pauses = [in_console_time(pause, clocks) for pause in self.live.pauses]
-        aligned_steps = align_steps(fitting, pauses, self.apart)
+        aligned_steps = align_steps(fitting, pauses, self.apart, {rank.rank: rank.device for rank in ranks})
         if self.joined and self.joined[-1].ranks.keys() != steps.keys():  # a rank has come meanwhile
             self.joined.clear()
         ended_ns = _ended(self.joined[-1]) if self.joined else 0

@@ -54,6 +54,7 @@ class Timeline(NamedTuple):
     marks: list[Mark]
     ticks: list[Tick]
     kinds: list[str]
+    unit: str
     left_out: str  # which ranks are not shown
 
 
@@ -86,6 +87,7 @@ def timeline(excerpt: Excerpt) -> Timeline:
         marks,
         [Tick(percent(100 * tick / length), number(tick, step)) for tick in ticks(0, length, MOST_TICKS)],
         [kind for kind in LAYERS if kind in used],
+        f"ms{' of host time: the device may be behind' * excerpt.steps[0].host_time}",
         _left_out(len(excerpt.steps[0].ranks) - len(ranks), "waited longer"),
     )
 

@@ -20,6 +20,7 @@ from ddptui.report.rows import (
     DISTURBED,
     OFF_BY,
     Row,
+    by_host,
     culprit_of,
     is_stand_in,
     loss_of,
@@ -120,7 +121,8 @@ def aggregation(row: Row) -> str:
         return IN_BACKWARD
     if row.trial.every > 1 and row.trial.launch != "dp":  # DataParallel gathers in every step
         return IN_SOME_STEPS
-    return median_of(row.result, lambda repeat: repeat.phases_ms.aggregate if repeat.phases_ms else None, ".2f")
+    ms = median_of(row.result, lambda repeat: repeat.phases_ms.aggregate if repeat.phases_ms else None, ".2f")
+    return by_host(row, ms)
 
 
 def _wait(row: Row) -> str:
@@ -178,6 +180,8 @@ def _more_delay(row: Row) -> str:
     return _more(lambda difference: difference.delay)(row) if row.difference and row.difference.delay else NOTHING
 
 
+_step_ms = _timed(lambda repeat: repeat.step_ms.median if repeat.step_ms else None, ".2f")
+
 _COLUMNS: tuple[Column[Row], ...] = (
     Column("trial", lambda row: row.result.name + " ¹" * is_stand_in(row), 100, left=True, key="trial"),
     Column("launch", lambda row: row.trial.launch, 40, left=True, key="launch"),
@@ -204,7 +208,7 @@ _COLUMNS: tuple[Column[Row], ...] = (
     Column("TFLOP/s", _in_digits(lambda repeat: repeat.tflops), 66, key="tflops"),
     Column("MFU %", _timed(lambda repeat: repeat.mfu and 100 * repeat.mfu, ".1f"), 77, key="mfu"),
     Column("J/step", _in_digits(lambda repeat: repeat.joules_a_step), 48, key="energy"),
-    Column("step ms", _timed(lambda repeat: repeat.step_ms.median if repeat.step_ms else None, ".2f"), 70, key="step"),
+    Column("step ms", lambda row: by_host(row, _step_ms(row)), 70, key="step"),
     Column("aggr. ms", aggregation, 76, key="aggregate"),
     Column("wait ms", _wait, 92, key="wait"),
     Column("transfer ms", _timed(lambda repeat: repeat.transfer_ms, ".2f"), 74, key="transfer"),

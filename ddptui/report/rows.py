@@ -8,6 +8,7 @@ from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, TrialResult
+from ddptui.analysis.time_source import HOST_TIME
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.text.units import NOTHING
@@ -107,6 +108,12 @@ def marked(row: Row, cell: str) -> str:
     """The cell of a figure, with a mark if its measurement was disturbed: by other programs, a hand, heat or the power
     supply."""
     return f"{cell} {DISTURBED}" if (row.is_disturbed or row.is_held_back) and cell != NOTHING else cell
+
+
+def by_host(row: Row, cell: str) -> str:
+    """The cell of a time within a step, with a mark if it is host time."""
+    warnings = row.result.summary.warnings if row.result.summary else ()
+    return f"{cell} {HOST_TIME}" if Caution.HOST_TIME in warnings and cell != NOTHING else cell
 
 
 def off_by(figure: Spread | Ratio, lowest: float, highest: float, repeats: int) -> str:

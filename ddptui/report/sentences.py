@@ -196,7 +196,9 @@ def interval(excess: ConfidenceInterval) -> str:
 
 
 def _hidden_waits(repeats: Sequence[RepeatResult]) -> list[str]:
-    """Of the last repeat in which the ranks' clocks, or those of their GPUs, are too far apart to tell who waited."""
+    """Why it is not known who waited: times are the host's, or the clocks of ranks or GPUs are too far apart."""
+    if len(repeats[-1].ranks) > 1 and Caution.HOST_TIME in repeats[-1].warnings:
+        return ["who waited is not known: the devices may be behind the times of the host"]
     hidden = [repeat.clock_error_ms for repeat in repeats if repeat.wait_share is None]
     return [
         f"the clock error (±{seconds(error_ms * MS / S)}) exceeds the measured waits, so they are hidden"

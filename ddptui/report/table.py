@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import why_left_out
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.analysis.throttling import worst_held_back
@@ -134,6 +135,7 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     "sm_mhz_least": lambda line: min(ranks.clocks(line.repeat.ranks), default=None),
     "held_back_by": lambda line: value_at(worst_held_back([line.repeat]), "kind"),
     "held_back_part": lambda line: value_at(worst_held_back([line.repeat]), "part"),
+    "host_time": lambda line: Caution.HOST_TIME in line.repeat.warnings,  # phases and steps
 }
 
 

@@ -15,10 +15,11 @@ import msgspec
 from ddptui.analysis.clock_sync import Clocks, clock_spread, in_console_time
 from ddptui.analysis.operations import operation_keys
 from ddptui.analysis.own_work import phase_spans
+from ddptui.analysis.time_source import is_host_time
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.text.door import ascii_json
 from ddptui.text.units import US
-from ddptui.wire.messages import Collective, Pause, Step
+from ddptui.wire.messages import Collective, Hello, Pause, Step
 from ddptui.wire.phases import PARTS
 from ddptui.wire.records import Launched, Message
 
@@ -41,29 +42,33 @@ def trace(repeats: Mapping[tuple[str, int], Iterable[Message]]) -> Iterator[str]
 def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator[Event]:
     steps: dict[int, list[Step]] = {}
     pauses: list[Pause] = []
+    devices: dict[int, str] = {}
     zero = 0
     clocks = Clocks()
     for message in messages:
         clocks.add(message)
         if isinstance(message, Launched):
             zero = message.at_ns
+        elif isinstance(message, Hello):
+            devices[message.rank] = message.device
         elif isinstance(message, Pause):
             pauses.append(message)
         elif isinstance(message, Step):
             steps.setdefault(message.rank, []).append(message)
     spread = clock_spread(clocks, steps)
-    known = spread is None or spread.largest_ns(steps) < inf  # inf: a clock was never compared
+    doubt = "" if spread is None or spread.largest_ns(steps) < inf else " (clocks not compared)"
+    doubt = " (host time)" if any(map(is_host_time, devices.values())) else doubt
     steps = {rank: [in_console_time(step, clocks) for step in rank_steps] for rank, rank_steps in steps.items()}
     pauses = [in_console_time(pause, clocks) for pause in pauses]
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
     events = _Events(process, zero)
     for rank in sorted(steps):
-        events.name_track(rank * TRACKS_A_RANK, f"rank {rank}" + ("" if known else " (clocks not compared)"))
+        events.name_track(rank * TRACKS_A_RANK, f"rank {rank}{doubt}")
         for step in steps[rank]:
             events.step(step)
     for pause in pauses:
         events.pause(pause)
-    joined = align_steps(steps if known else {}, pauses)
+    joined = align_steps({} if doubt else steps, pauses, devices=devices)
     for together in joined.steps:
         events.operations(together)
     aligned_numbers = {step.number for step in joined.steps}

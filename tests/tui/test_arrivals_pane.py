@@ -39,6 +39,13 @@ def test_bars_show_who_waited_for_whom() -> None:
     ]
 
 
+def test_where_devices_may_be_behind_the_times_no_rank_is_late() -> None:
+    works, _ = delayed(works_of(1, steps=24), 1, "data", lambda _: 5)
+    found = summary(align_steps(trace(works), devices={0: "xpu:0", 1: "xpu:1"}).steps)
+    words = "times are the host's, and devices may be behind: the order of arrival is unknown"
+    assert text_of(pane(found), 90, 9) == [words]
+
+
 def test_long_waits_are_in_seconds() -> None:
     late = LATE._replace(lateness=[1000 * ms for ms in LATE.lateness])
     lines = text_of(pane(ArrivalsSummary(4, [PROMPT, late], 1)), 70, 9)

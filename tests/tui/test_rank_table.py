@@ -86,6 +86,16 @@ def test_what_a_gpu_is_at_is_told_in_whole_numbers() -> None:
     assert cells(ON_CPU) == dict.fromkeys([*OF_GPUS, "held back"], "–") | {"cpu %": "99"}
 
 
+@pytest.mark.parametrize(("device", "mark"), [("cpu", ""), ("cuda:0", ""), ("mps", "*"), ("xpu:1", "*")])
+def test_phases_that_a_device_may_be_behind_are_marked(device: str, mark: str) -> None:
+    rank = msgspec.structs.replace(ON_CPU, device=device)
+    row = Row(rank, "running", phases=[1.04, 123.4, 999.9, 4.0, 5.0], wait_ms=None, is_culprit=False)
+    told = {column.header: (column.cell(row), column.width) for column in COLUMNS}
+    phases = [told[header] for header in ("data", "forward", "backward", "aggr.", "optim.")]
+    assert [cell for cell, _ in phases] == [f"{ms}{mark}" for ms in ("1.0", "123.4", "999.9", "4.0", "5.0")]
+    assert all(len(cell) <= width for cell, width in phases)
+
+
 def test_memory_of_which_only_the_tensors_are_known_is_told_as_such() -> None:
     """As of a run that was recorded by an older version."""
     assert cells(msgspec.structs.replace(ON_GPU, gpu_reserved_bytes=None))["gpu mem."] == "3072 MB"

@@ -43,6 +43,11 @@ def test_a_step_of_two_ranks() -> None:
     ]
 
 
+def test_times_that_a_device_may_be_behind_are_marked() -> None:
+    marked = [step._replace(host_time=True) for step in steps()]
+    assert text_of(pane(marked), 50, 7)[4] == "  0 ms*─────5─────────10────────15────────20──────"
+
+
 def test_without_height_nothing_is_said_of_lengths() -> None:
     lines = text_of(pane(steps()), 50, 5)
     assert [line[0] for line in lines[:2]] == ["0", "1"]

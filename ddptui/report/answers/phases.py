@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ddptui.analysis.cautions import Caution
 from ddptui.analysis.effect import Effect
 from ddptui.analysis.results import RepeatResult, TrialResult
 from ddptui.config.preset import Preset
@@ -18,7 +19,8 @@ class Time(NamedTuple):
 
 
 def _aggregation(repeat: RepeatResult) -> float | None:
-    return repeat.phases_ms.aggregate if repeat.phases_ms else None
+    is_host_time = Caution.HOST_TIME in repeat.warnings
+    return repeat.phases_ms.aggregate if repeat.phases_ms and not is_host_time else None
 
 
 TIMES = {  # by the key of the column

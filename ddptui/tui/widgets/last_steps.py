@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from ddptui.analysis.time_source import HOST_TIME
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, typical_lateness
 from ddptui.live.timeline import Run, cell_of, last_steps, row, runs, telling_ranks, window
@@ -96,6 +97,8 @@ def _why_empty(summary: ArrivalsSummary | None) -> str:
         return "nothing to compare yet: waiting for the first steps"
     if len(summary.ranks) < 2:
         return "one process, so there is nobody to wait for"
+    if summary.withheld and summary.apart is None:
+        return "times are the host's, and devices may be behind: the order of arrival is unknown"
     if summary.withheld:
         return f"the clocks agree to ±{summary.apart:.2g} ms, but waits are shorter: the order of arrival is unknown"
     return "no operation of several ranks in these steps, so no rank waits"
@@ -143,7 +146,8 @@ class Timeline(Canvas):
         lines = [line for rank in ranks for line in _rank(rank, steps, left, cells)[: 2 if tall else 1]]
         if others := len(steps[0].ranks) - len(ranks):
             lines.append([(f"and {count(others, 'rank')} more", "muted")])
-        lines.append([(" " * left, ""), (axis(cells, (end - begin) / MS, "ms"), "muted")])
+        unit = f"ms{HOST_TIME * steps[0].host_time}"
+        lines.append([(" " * left, ""), (axis(cells, (end - begin) / MS, unit), "muted")])
         return [*lines, *wrap(LEGEND, width, max(1, height - len(lines)))]
 
 

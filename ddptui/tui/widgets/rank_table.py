@@ -7,6 +7,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
+from ddptui.analysis.time_source import HOST_TIME, is_host_time
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
@@ -72,7 +73,7 @@ def _rate(row: Row) -> str:
 
 
 def _phase(place: int) -> Callable[[Row], str]:
-    return lambda row: f"{row.phases[place]:.1f}" if row.phases else NOTHING
+    return lambda row: f"{row.phases[place]:.1f}{HOST_TIME * is_host_time(row.rank.device)}" if row.phases else NOTHING
 
 
 def _meter(figure: Callable[[RankState], float | None]) -> Callable[[Row], str]:

@@ -144,6 +144,7 @@ def test_a_caution_is_one_entry() -> None:
         Caution.OVERSUBSCRIBED: Evidence(threads_a_core=1.5),
         Caution.OTHER_LOAD: Evidence(other_load=2 * MOST_OTHER_LOAD),
         Caution.HELD_BACK: Evidence(held_back=2 * MOST_HELD_BACK),
+        Caution.HOST_TIME: Evidence(host_time=True, waits_hidden=True),
         Caution.CLOCKS_APART: Evidence(waits_hidden=True),
         Caution.CLOCKS_UNKNOWN: Evidence(clocks_known=False, waits_hidden=True),
     }

@@ -35,6 +35,16 @@ def test_a_wait_is_as_long_as_it_was() -> None:
     assert drawn.kinds[-2:] == ["transfer", "wait"]
 
 
+def test_of_times_that_devices_may_be_behind_no_wait_is_drawn() -> None:
+    joined = align_steps(dict(enumerate(late_steps(2, 9))), devices={0: "xpu:0", 1: "xpu:1"}).steps
+    [typical] = excerpts(joined)
+    drawn = timeline(typical)
+    assert "wait" not in drawn.kinds
+    assert drawn.unit == "ms of host time: the device may be behind"
+    assert timeline(excerpts(aligned())[0]).unit == "ms"
+    assert arrivals(joined, None) is None
+
+
 def test_paths_go_forward_only_and_stay_in_the_picture() -> None:
     for excerpt in excerpts(aligned()):
         for track in timeline(excerpt).tracks:
