@@ -373,7 +373,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> tuple[Entrances, list[Any]]:
 def test_nothing_begins_within_a_capture_or_a_backward(
     hinders: str, begun: tuple[Entrances, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock of a GPU begins with calls that no capture allows; and the thread that begins is taken for the loop's."""
+    """A GPU's clock begins with calls that no capture allows; and the thread that begins is taken for the loop's."""
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: hinders == "a capture")
     monkeypatch.setattr(device_module, "is_autograds_thread", lambda: hinders == "autograd's thread")
