@@ -16,7 +16,7 @@ SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all o
 LOOK_EVERY_MS = 50  # how often it checks whether the process has stood still
 STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
 NS_PER_MS = 1_000_000
-UNKNOWN = -1  # stands for a moment that cannot be read, as while a graph is captured: nothing is done then
+UNKNOWN = -1  # instead of a mark or a moment: it cannot be read, or a graph is being captured
 
 
 class Accuracy(NamedTuple):
@@ -33,18 +33,18 @@ class Clock:
     # CPU this is Python's own function, with none around it: the loop's thread calls it a dozen times a step.
     now: Callable[[], Any] = staticmethod(time.monotonic_ns)
 
-    # The same on the home stream: the one on which the loop computes, whatever the current one is. To come home makes
-    # the current one the home stream. Where marks of a loop's phases are taken on it, none is before the one before it.
+    # The same on the home stream, on which the loop computes, whatever the current stream is. `come_home` makes the
+    # current stream the home stream. Marks of one stream are in order, so no phase ends before it begins.
     at_home: Callable[[], Any] = staticmethod(time.monotonic_ns)
     come_home: Callable[[], Any] = staticmethod(time.monotonic_ns)
 
-    # The host's present moment in ns, whatever the device still has to do. It may stand wherever a mark does.
+    # The host's present moment in ns, whatever the device still has to do. It is valid wherever a mark is.
     at_once: Callable[[], int] = staticmethod(time.monotonic_ns)
 
-    device: "torch.device | None" = None  # None: it is the host's own
+    device: "torch.device | None" = None  # None: this is the host's own clock
 
     def is_full(self) -> bool:
-        """Whether so many marks have yet to be read that no more should be taken."""
+        """Whether too many marks are still unread to take more."""
         return False
 
     def is_home(self, stream: "torch.cuda.Stream | None" = None) -> bool:
@@ -52,7 +52,7 @@ class Clock:
         return True
 
     def is_capturing(self) -> bool:
-        """Whether what this thread gives the device is captured for a graph, and not done: no moment is known there."""
+        """Whether this thread captures a graph: the device then does nothing of what it is given."""
         return False
 
     def after(self, wait: Callable[[], object]) -> Any:

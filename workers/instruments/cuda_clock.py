@@ -6,7 +6,7 @@ a mark is interpolated between the tie before it and the one after: so it does n
 apart (an H100's ran 11 to 22 ppm slow). A mark that is read before there is a next tie is extrapolated, at the pace
 that the ties before have shown.
 
-While what a thread gives the device is captured for a graph, there is nothing to mark: the device does none of it.
+While a thread captures a graph, its moments are UNKNOWN: the device does nothing of what it captures.
 """
 
 import math
@@ -175,7 +175,7 @@ class CudaClock(Clock):
             return True
         try:
             return bool(mark.event.query())
-        except RuntimeError as error:  # the device has failed, which the loop will notice, too; or this event was lost
+        except RuntimeError as error:  # the device has failed, which the loop will notice, too; or the event is invalid
             pass_on(error)
             return True
 
@@ -187,9 +187,8 @@ class CudaClock(Clock):
             self._tie_anew()
             if not all_reached(list(unique.values())):
                 return None
-            tie = min(
-                (mark.tie for mark in unique.values()), key=lambda tie: tie.at_ns, default=self._tie
-            )  # before all
+            ties = [mark.tie for mark in unique.values()] or [self._tie]
+            tie = min(ties, key=lambda tie: tie.at_ns)  # before all of them
             times = {key: tie.time_of(device_ns(tie.event, mark.event)) for key, mark in unique.items()}
             if times:
                 self._note_error(min(ns for ns, _ in times.values()), max(error_ns for _, error_ns in times.values()))
@@ -201,7 +200,7 @@ class CudaClock(Clock):
         return [device_ns(earlier.event, later.event) for earlier, later in pairwise(marks)]
 
     def keep(self, tensor: Tensor) -> OnItsWay | float:
-        # A copy, made when the stream comes there: a graph that is replayed has other numbers in that memory later.
+        # Copied at this point of the stream: when a graph is replayed, its memory gets other numbers.
         if self.is_capturing():
             return math.nan
         if tensor.dtype not in self._kept:

@@ -63,7 +63,7 @@ Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 class Recorder(Protocol):
     """What the hooks call: a `Tap`."""
 
-    device: torch.device | None  # whose clock it has; None: the host's
+    device: torch.device | None  # of its clock; None: the host's
 
     def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...], by: str = "") -> Call | None:
         """A collective is called. by: gpu.carrier_of, if there is a device. Returns its record, unless the rank is
@@ -79,10 +79,10 @@ class Recorder(Protocol):
         """Python has waited for what this call has issued."""
 
     def begins_to_wait(self, stream: Any) -> Any:
-        """A stream of the device's is about to wait for an event. Returns the moment, unless it does not matter."""
+        """A stream of the device is about to wait for an event. Returns the moment if this matters, else None."""
 
     def has_waited(self, begin: Any) -> None:
-        """It has been told to, at that moment."""
+        """The stream has been told to wait, at that moment."""
 
     def settle(self) -> None:
         """torch DDP has waited for all that it had issued."""
@@ -274,12 +274,12 @@ def _global_rank(rank: int, ranks: tuple[int, ...]) -> int | None:
 
 
 def _carrier(tap: Recorder, group: Any, tensors: Any) -> str:
-    """What carries a call with such tensors, where the clock is a GPU's."""
+    """What carries a call with these tensors; empty if the clock is the host's."""
     return "" if tap.device is None else carrier_of(_first(tensors), carrier_between_gpus(group))
 
 
 def _first(tensors: Any) -> Tensor | None:
-    """The first tensor of those, which may be in lists of lists."""
+    """The first tensor among these, which may be lists of lists; None if there is none."""
     if isinstance(tensors, Tensor) or not isinstance(tensors, list | tuple):
         return tensors if isinstance(tensors, Tensor) else None
     return next(filter(lambda tensor: tensor is not None, map(_first, tensors)), None)
@@ -311,7 +311,7 @@ def _wrap_wait(tap: Recorder, keep: Wrapper) -> Undo:
 
 
 def _wrap_event(tap: Recorder, keep: Wrapper) -> Undo:
-    """By this a stream is told to wait for another one, whichever function of torch's a loop calls."""
+    """Every way of torch.cuda's to make a stream wait for another one calls this method."""
 
     def before(_: torch.cuda.Event, stream: Any = None) -> Any:
         return tap.begins_to_wait(stream)

@@ -1,7 +1,7 @@
-"""What a process may do beside a capture of a CUDA graph; and numbers on their way from a GPU, which no host waits for.
+"""Copies numbers from a GPU without making the host wait, and uses CUDA while another thread captures a graph.
 
-While any thread captures, CUDA fails another thread's call that could wait, as for an event, and with that the capture
-itself, unless the thread has said beforehand that its calls do not matter to captures.
+While one thread captures, CUDA rejects calls of other threads that might wait or allocate, such as a query of an event,
+and the capture fails with them. A thread that has set its own capture mode to relaxed is exempt.
 """
 
 import ctypes
@@ -18,12 +18,11 @@ from .shield import pass_on
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 CUDA = "libcuda.so.1", "cuThreadExchangeStreamCaptureMode"  # of the driver, which every CUDA runtime goes through
 HIP = "libamdhip64.so", "hipThreadExchangeStreamCaptureMode"
-MOST = 1_000  # numbers of a type on their way
+MOST = 1_000  # numbers of a type that are being copied
 
 
 def exchange_capture_mode(mode: int) -> int:
-    """Set what CUDA forbids this thread while others capture, and return what it was. Raises RuntimeError where that
-    cannot be."""
+    """Set this thread's capture mode, and return the one before. Raises RuntimeError if the driver cannot."""
     library, name = HIP if torch.version.hip else CUDA
     before = ctypes.c_int(mode)
     try:
@@ -38,7 +37,7 @@ def exchange_capture_mode(mode: int) -> int:
 
 @contextmanager
 def captures_go_on() -> Iterator[None]:
-    """Have no capture of another thread's fail by what this thread does."""
+    """Run the block without making another thread's capture fail."""
     before = exchange_capture_mode(RELAXED)
     try:
         yield
@@ -47,27 +46,27 @@ def captures_go_on() -> Iterator[None]:
 
 
 class OnItsWay(NamedTuple):
-    """A number that the device will have copied once it comes to a mark after it."""
+    """A number that the device copies. It is valid once the device has reached a mark recorded after it."""
 
     copy: Tensor
     free: list[Tensor]
 
     def read(self) -> float:
-        """The number, once."""
+        """Return the number, and free its place. Call it once."""
         number = float(self.copy.item())
         self.free.append(self.copy)
         return number
 
 
 class Numbers:
-    """Room for numbers of one type on their way."""
+    """Places in page-locked memory, for numbers of one type."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         with captures_go_on():
             self._free = list(page_locked(MOST, dtype))
 
     def copy(self, number: Tensor) -> OnItsWay | float:
-        """Have the device copy a number, when its current stream comes there; NaN if too many are on their way."""
+        """Queue a copy of a number on the current stream. Returns NaN if no place is free."""
         if not self._free:
             return math.nan
         copy = self._free.pop()
@@ -76,5 +75,5 @@ class Numbers:
 
 
 def page_locked(count: int, dtype: torch.dtype) -> Tensor:
-    """Memory to which a device copies while the host goes on."""
+    """Allocate memory that a device can copy to while the host goes on."""
     return torch.empty(count, dtype=dtype, pin_memory=True)

@@ -69,13 +69,13 @@ class Call:
         enter: Any,
         by: str = "",
     ) -> None:
-        """size: in bytes. forward_is_over: of the step, when it was called. by: what carries it, where the rank's clock
-        is a GPU's (gpu.carrier_of)."""
+        """size: in bytes. forward_is_over: of the step, when it was called. by: what carries it (gpu.carrier_of); empty
+        if the rank's clock is the host's."""
         self.kind, self.size, self.root, self.group = kind, size, root, group
         self.forward_is_over, self.called, self.enter = forward_is_over, called, enter
         self.by = by
         self.background = False  # the rank goes on meanwhile
-        self.aside = False  # on another stream than the one on which the rank computes, which may wait for that later
+        self.aside = False  # on another stream than the loop's, which may wait for it later
         self.thread = 0  # that issued it, where it runs in the background
         # notified: when torch called back that it had ended, where it was asked to; perhaps late. ended: at the latest
         self.issued: Any = None

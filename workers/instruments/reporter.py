@@ -218,8 +218,7 @@ class Reporter:
                 self.last_step = step
 
     def _call(self, deferred: Deferred) -> Sequence[RankMessage] | None:
-        """What a deferred message has become; nothing if it fails, as each does once the device has failed. Others may
-        come."""
+        """What a deferred message has become; nothing if it fails. Once the device has failed, each does."""
         try:
             return deferred()
         except RuntimeError:  # torch's

@@ -7,8 +7,8 @@ The tap itself never waits. On a GPU its moments are events on the stream, which
     issued         a call that is not in the background runs on that stream, or that stream waits for it: it has ended.
     a wait         for NCCL makes the current stream wait, not the host. An event before it is reached when the device
                    has nothing else to do, and one after it when the operation has ended.
-    aside          a call, or the wait for it, on another stream than the one on which the loop computes holds that one
-                   up only where it waits for an event, as FSDP has it: `held_up` tells when.
+    aside          a call on another stream than the loop's holds the loop's stream up only while that waits for an
+                   event, as with FSDP. `held_up` receives these waits.
     notified       torch's stock NCCL calls back at once, on a stream that waits for the operation. (A wait on a stream
                    of ours would do, but with that torch lets go of the tensors.) NCCL's newer implementation, nccl2,
                    has the caller's stream wait when it is asked for a future, so that backward would hide no transfer:
@@ -17,7 +17,7 @@ The tap itself never waits. On a GPU its moments are events on the stream, which
                    comes later and is not included.
     settled        torch DDP waits in the same way, on the stream on which backward was called.
 
-What has its tensors on the CPU waits for no device: there the host's moments count.
+A call with tensors on the CPU waits for no device: its moments are the host's.
 """
 
 import os
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 FEW_WORKS = 100  # may be known although they are over
 BLOCKING_WAIT = "TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT"
 MOST_UNSETTLED = 10_000  # calls; a step of torch DDP has some tens
-TORCHS = {"torch", __name__.partition(".")[0]}  # packages whose functions torch DDP's buckets come through
+TORCHS = {"torch", __name__.partition(".")[0]}  # packages of the functions through which torch DDP sends buckets
 
 
 class Tap:
@@ -65,12 +65,12 @@ class Tap:
         attached: bool = True,  # to torch; a detached tap sees nothing and costs nothing
         compiles: bool = True,  # torch.compile may come upon the tap, and must be kept from tracing it
         record: Callable[[Call], None] | None = None,  # takes the calls; None: they are kept by step
-        held_up: Callable[[Any, Any], object] | None = None,  # takes from when to when the stream waited for an event
+        held_up: Callable[[Any, Any], object] | None = None,  # takes begin and end of each wait of the loop's stream
         fail: Callable[[Exception], object] = lambda error: None,  # told of an error of the tap's own, which ends it
     ) -> None:
         self.now = clock.now
         self._wait = dist.Work.wait  # not yet wrapped
-        self._waits_block = any(os.environ.get(name, "0") != "0" for name in BLOCKING_WAIT)  # the host, for NCCL, too
+        self._waits_block = any(os.environ.get(name, "0") != "0" for name in BLOCKING_WAIT)  # the host, also for NCCL
         self._clock = clock
         self.device = clock.device
         self._held_up = held_up
@@ -120,7 +120,7 @@ class Tap:
             self._undo.pop()()
 
     def forget(self) -> None:
-        """This process was forked off: record nothing more, and leave all that belongs to a device."""
+        """After a fork: record nothing more, and keep whatever belongs to a device."""
         self._timer = self._steps.timer = None
 
     def fail(self, error: Exception) -> None:
@@ -212,7 +212,7 @@ class Tap:
         if call.kind != "all_reduce":
             return
         if call.by in (STOCK_NCCL, NCCL2):
-            if not is_called_by_torch():  # what the training has issued itself: torch would free its tensors later
+            if not is_called_by_torch():  # a call of the training's own, whose tensors torch would free later
                 return
             if call.by == NCCL2 and not self._waits_block:
                 call.notified = self._clock.after(partial(self._wait, work))
@@ -240,19 +240,19 @@ class Tap:
         call.notified = now()
 
     def _look_aside(self, call: Call) -> None:
-        """The stream that the thread is on is to wait for this call."""
+        """Note whether it is not the loop's stream that waits for this call."""
         call.aside = call.by != HOST and not self._clock.is_home()
         self._has_aside |= call.aside
 
     def begins_to_wait(self, stream: Any) -> Any:
-        """A stream is about to wait for an event. stream: None: the current one. Returns the moment, if the loop
-        computes on it, and there are calls aside."""
+        """A stream is about to wait for an event. stream: None: the current one. Returns the moment if it is the loop's
+        stream and there were calls aside, else None."""
         if not self._has_aside or self._timer is None or not self._clock.is_home(stream):
             return None
         return self._clock.at_home()
 
     def has_waited(self, begin: Any) -> None:
-        """The stream will have waited, since that moment, once it comes here."""
+        """The stream has been told to wait, at that moment."""
         if self._held_up is not None:
             self._held_up(begin, self._clock.at_home())
 
@@ -274,7 +274,7 @@ class Tap:
 
 
 def is_called_by_torch() -> bool:
-    """Whether in this thread no function but torch's and ours is under way, as where autograd calls torch DDP."""
+    """Whether every function on this thread's stack is torch's or ours, as when autograd calls torch DDP."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] not in TORCHS:

@@ -1,4 +1,4 @@
-"""Which device a training computes on, as its first sign shows; and what may not be done on it now."""
+"""Finds the device on which a training computes, and whether the instruments may begin there now."""
 
 import threading
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ CPU = torch.device("cpu")
 
 
 def device_of(shown: Any) -> torch.device:
-    """The device of what backward was called on, of a loss, or of a torch DDP. Where that shows none: the GPU that this
-    thread has made its own, if CUDA runs. No other GPU is touched: CUDA would take some hundred MB there."""
+    """The device of what backward was called on, of a loss, or of a torch DDP; else this thread's current GPU, if CUDA
+    runs. Any other GPU stays untouched: a context takes some hundred MB there."""
     first = next((one for one in (shown if isinstance(shown, Sequence) else [shown]) if isinstance(one, Tensor)), shown)
     with torch._C.DisableTorchFunction():  # else a class of tensors, or a mode, of the training's would see this
         device = getattr(first, "device", None)
@@ -22,14 +22,14 @@ def device_of(shown: Any) -> torch.device:
 
 
 def may_begin() -> bool:
-    """Whether a training may be watched from this call on: not while it captures a graph, which a clock's first calls
-    would end; nor from within a backward that nobody saw begin, whose thread is not the loop's."""
+    """Whether watching may begin with this call: not while a graph is captured, which the clock's first calls would
+    end; nor within a backward whose begin was not seen, since this is not the loop's thread."""
     is_capturing = torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
     return not is_capturing and not is_autograds_thread()
 
 
 def is_autograds_thread() -> bool:
-    """Whether this thread is autograd's own, in a backward: a GPU's functions run in another one than has called it."""
+    """Whether this is one of autograd's own threads, which run a GPU's part of backward, during a backward."""
     known = threading._active.get(threading.get_ident())  # type: ignore[attr-defined]
     is_pythons = known is not None and not isinstance(known, threading._DummyThread)
     return not is_pythons and torch._C._current_graph_task_id() != -1

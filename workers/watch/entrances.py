@@ -58,8 +58,8 @@ class Entrances:
         self.signs = 0  # of steps so far: at the same place of a training as many on each rank
 
     def observer(self, shows: Any = None) -> "Observer | None":
-        """Return the observer if this thread's calls are to be seen. shows: what shows that the process trains, and on
-        which device; None: nothing does."""
+        """Return the observer if this thread's calls are to be seen. shows: tensors or a module that show that the
+        process trains, and on which device; None: this call does not show it."""
         if get_ident() == self._settled_thread:
             return self._observer
         return self._look(shows)
@@ -72,7 +72,7 @@ class Entrances:
         observer = self._observer
         if observer is None:
             return self._begin(shows) if shows is not None and not self._is_over and may_begin() else None
-        if get_ident() != self._thread:  # the loop's is in backward, and waits for torch's own
+        if get_ident() != self._thread:  # during backward, the loop's thread waits for autograd's
             return observer if observer.backwards and is_autograds_thread() else None
         self._settled_thread = self._thread  # first: another thread may change something meanwhile
         if observer.is_over:
@@ -366,7 +366,7 @@ class Marks:
         self._entrances = entrances
 
     def phase_begins(self, name: str) -> None:
-        # Before the first of these it may have yet to choose its device; backward shows that, which comes before.
+        # Before its first backward, a training may have yet to choose its device.
         if observer := self._entrances.observer(() if name == "optimizer" else None):
             try:
                 observer.phase_begins(name)
