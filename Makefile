@@ -7,7 +7,7 @@ OLDER := .venv-older
 OLDER_TORCH := torch==2.11.0 torchvision==0.26.0
 ON_OLDER := tests/ranks tests/numerics tests/unit/doctor tests/real/harmless/test_collectives_unharmed.py tests/real/test_modes.py tests/real/test_runs.py tests/real/test_watch.py tests/real/test_watch_marks.py
 
-.PHONY: demo test test-all test-older test-gpu lint bench soak clean
+.PHONY: demo test test-all test-older test-gpu carried lint bench soak clean
 
 demo: .venv/installed
 	$(BIN)/ddptui run quickstart
@@ -35,9 +35,28 @@ test-older:
 	@$(MAKE) --no-print-directory $(OLDER)/installed || echo 'test-older: not run: $(OLDER_TORCH) cannot be installed'
 	@test ! -e $(OLDER)/installed || $(OLDER)/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not rare" $(ON_OLDER)
 
-# What `ddptui doctor --gpu-report` checks, as tests. Skipped without a GPU; an estimated ten minutes with one.
+# What `ddptui doctor --gpu-report` checks, as tests. Skipped without a GPU; an estimated ten minutes with one. With BIN=
+# the Python in that folder, which has torch, runs them; the other packages were carried along, and no registry is asked.
+CARRIED = carried-$(FOR)
+ifeq ($(firstword $(origin BIN)),command)
+FOR := $(or $(shell $(BIN)/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])'),$(error BIN=$(BIN): no python3 there))
+test-gpu: export PYTHONPATH := $(abspath $(CARRIED)):$(PYTHONPATH)
+test-gpu: $(CARRIED)
+else
+FOR ?= 3.12
 test-gpu: .venv/installed
-	$(BIN)/python -m pytest tests/gpu
+endif
+	$(BIN)/python3 -m pytest tests/gpu
+
+$(CARRIED):
+	@echo "test-gpu: no $@ here: run 'make carried FOR=$(FOR)' in a checkout that reaches a registry, and copy the folder into this one" >&2; exit 1
+
+# These packages, from wheels for the Python of another machine: `make carried FOR=3.12`.
+ARCH := x86_64
+carried: .venv/installed
+	rm -rf $(CARRIED)
+	$(BIN)/python -c 'import tomllib; given = tomllib.load(open("pyproject.toml", "rb")); print(*(name for name in given["project"]["dependencies"] + given["dependency-groups"]["test"] if not name.startswith("torch")), sep="\n")' | \
+	$(BIN)/python -m pip install --quiet --no-compile --target $(CARRIED) --only-binary=:all: --python-version $(FOR) --platform manylinux_2_28_$(ARCH) --platform manylinux2014_$(ARCH) --requirement /dev/stdin
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -74,7 +93,7 @@ soak: .venv/installed
 	$(BIN)/python -m benchmarks.kills
 
 clean:
-	rm -rf .venv $(OLDER) build dist
+	rm -rf .venv $(OLDER) carried-* build dist
 
 $(OLDER)/installed: pyproject.toml Makefile
 	rm -f $@

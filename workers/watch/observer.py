@@ -96,6 +96,7 @@ class Observer:
         )
         try:
             self._attach(asked["bottleneck"], signs, has_ddp=has_ddp)
+            self._sender.start()  # last: an observer that fails has sent no Hello, and the next one's is the first
         except BaseException:  # perhaps what a signal handler of the training's raises here
             self._sender.close(None)
             raise

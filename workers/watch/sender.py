@@ -48,6 +48,9 @@ class Sender:
         self._closing = Event()
         self._link.put(JSON, json.dumps(hello).encode())
         self.thread = OwnThread(self._run)
+
+    def start(self) -> None:
+        """Begin to send, with the Hello. Raises RuntimeError if no thread is to be had."""
         self.thread.start()
 
     def _run(self) -> None:

@@ -13,11 +13,13 @@ class OwnThread:
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
         self._over = Event()
+        self._over.set()
         self._ident = 0  # that of no thread
         self.native_id = 0  # by which the system knows it; 0: it has not begun
 
     def start(self) -> None:
         """Begin. Raises RuntimeError if no thread is to be had."""
+        self._over.clear()
         start_new_thread(self._run, ())
 
     def _run(self) -> None:
@@ -28,5 +30,5 @@ class OwnThread:
             self._over.set()
 
     def has_ended_within(self, seconds: float) -> bool:
-        """Wait so long for its end, unless this is the thread itself. Returns whether it has ended."""
+        """Wait so long for its end, unless this is the thread itself. Returns whether it has ended, or never begun."""
         return self._over.wait(0 if self._ident == get_ident() else seconds)

@@ -1,5 +1,6 @@
 """`make test-gpu`: without a GPU it skips in a blink and says what is missing; with one it prints what was observed."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,8 +29,41 @@ def test_without_a_gpu_all_are_skipped() -> None:
 
 def test_the_makefile_runs_them_alone() -> None:
     makefile = (REPO / "Makefile").read_text()
-    assert "\ntest-gpu: .venv/installed\n\t$(BIN)/python -m pytest tests/gpu\n" in makefile
+    assert "\ntest-gpu: .venv/installed\nendif\n\t$(BIN)/python3 -m pytest tests/gpu\n" in makefile
     assert "\nQUIET := tests/quiet tests/gpu\n" in makefile
+
+
+def make_test_gpu(carried: Path) -> subprocess.CompletedProcess[str]:
+    """Run them by this Python, where no registry answers."""
+    command = ["make", "test-gpu", f"BIN={Path(sys.executable).parent}", f"CARRIED={carried}"]
+    unreachable = {**os.environ, "PIP_NO_INDEX": "1", "PIP_INDEX_URL": "http://127.0.0.1:9"}
+    return subprocess.run(command, cwd=REPO, env=unreachable, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.skipif(not gpus.surely_none(), reason="there may be a GPU here: all of them would run")
+def test_a_python_that_is_there_runs_them_with_packages_carried_along(tmp_path: Path) -> None:
+    (tmp_path / "carried.py").touch()
+    facts = tmp_path / "carried-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Name: carried\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[pytest11]\ncarried = carried\n")  # a plugin of pytest
+    done = make_test_gpu(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    command, *lines = done.stdout.splitlines()
+    assert command == f"{Path(sys.executable).parent}/python3 -m pytest tests/gpu"  # nothing was installed before
+    assert any(line.startswith("plugins: ") and "carried-1.0" in line for line in lines)
+    assert "skipped in" in lines[-1]
+
+
+def test_without_the_packages_one_line_says_how_to_get_them(tmp_path: Path) -> None:
+    done = make_test_gpu(tmp_path / "none")
+    version = ".".join(map(str, sys.version_info[:2]))
+    assert (done.returncode, done.stdout) == (2, "")
+    line, _ = done.stderr.splitlines()  # the other is make's own
+    remedy = (
+        f"run 'make carried FOR={version}' in a checkout that reaches a registry, and copy the folder into this one"
+    )
+    assert line == f"test-gpu: no {tmp_path / 'none'} here: {remedy}"
 
 
 class Terminal:
