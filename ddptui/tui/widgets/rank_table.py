@@ -67,8 +67,7 @@ def _loss(row: Row) -> str:
 
 
 def _rate(row: Row) -> str:
-    rate = row.rank.steps_per_s
-    return f"{rate * row.rank.samples:,.0f}".replace(",", " ") if rate is not None else NOTHING
+    return _optional(row.rank.samples_per_s, ",.0f").replace(",", " ")
 
 
 def _phase(place: int) -> Callable[[Row], str]:
