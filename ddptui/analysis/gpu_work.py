@@ -26,10 +26,10 @@ def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
     if ready is None or span is None or not ready.gpus:
         return {}
     readings = log.gpu_readings.within(span)
-    tflops, peak = rank_tflops(ready, span), rank_peak(ready)
+    rate, peak = rank_tflops(ready, span), rank_peak(ready)
     return {
-        "tflops": tflops,
-        "mfu": tflops / peak if tflops is not None and peak else None,
+        "tflops": rate,
+        "mfu": rate / peak if rate is not None and peak else None,
         "sm_mhz": median_mhz(readings),
         "held_back": parts_held_back(readings),
         "joules_a_step": joules_a_step(ready, span, readings),
@@ -39,7 +39,12 @@ def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
 def rank_tflops(ready: Ready, span: Trained) -> float | None:
     """What a rank computed in its measured time, in 10^12 operations a second. None: its work was not counted."""
     ns = span.end_ns - span.begin_ns
-    return ready.flops * span.samples / (ns / S) / TERA if ready.flops is not None and ns > 0 else None
+    return tflops(ready.flops, span.samples / (ns / S)) if ns > 0 else None
+
+
+def tflops(flops: float | None, samples_per_s: float | None) -> float | None:
+    """10^12 operations a second. flops: of one sample, as in Ready. None: one of the two is not known."""
+    return flops * samples_per_s / TERA if flops is not None and samples_per_s is not None else None
 
 
 def rank_peak(ready: Ready) -> float | None:

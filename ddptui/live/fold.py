@@ -86,7 +86,7 @@ def _hello(message: Hello, live: Live) -> None:
 @_apply.register
 def _ready(message: Ready, live: Live) -> None:
     rank = live.ranks[message.rank]
-    rank.state, rank.steps = "running", message.steps
+    rank.state, rank.steps, rank.flops = "running", message.steps, message.flops
 
 
 @_apply.register

@@ -78,6 +78,7 @@ class RankState(msgspec.Struct):
     samples: int = 0  # of the last step
     phases_ns: tuple[int, ...] = ()
     ends: list[StepEnd] = msgspec.field(default_factory=list)  # of the last steps that it reported
+    flops: float | None = None  # operations of one sample; None: not counted
     losses: Curve = msgspec.field(default_factory=Curve)
     heard_ns: int = 0  # when it last beat, or finished a step
     recent: deque[Step] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_RECENT))  # warm-up left out

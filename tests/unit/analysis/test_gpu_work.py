@@ -7,13 +7,16 @@ import msgspec
 import pytest
 
 from ddptui.analysis import gpu_readings
+from ddptui.analysis.gpu_work import tflops
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import RankResult, RepeatResult
+from ddptui.live.fold import fold
+from ddptui.live.state import Live
 from ddptui.store.outcomes import results_of
 from ddptui.wire.messages import Done, Gpu, Hello, Step, Trained
-from ddptui.wire.records import Message
+from ddptui.wire.records import Ended, Message
 from tests.support.builders import FIRST_STEP_MS, MS, journal, offset, preset_of, write_run
 from tests.support.gpu_launches import MEASURED_MS, NCCL, STEP_MS, STEPS, gpu_launch, steady
 
@@ -47,6 +50,13 @@ def test_each_rank_computes_its_samples_in_its_own_time() -> None:
     assert [rank.mfu for rank in result.ranks] == pytest.approx([RATE / PEAK, RATE * 10 / 11 / PEAK])
     assert result.tflops == pytest.approx((RATE + RATE * 10 / 11) / 2)
     assert result.mfu == pytest.approx((RATE + RATE * 10 / 11) / 2 / PEAK)
+
+
+def test_what_a_rank_computes_as_it_goes_is_what_its_result_says() -> None:
+    messages = gpu_launch()
+    live = fold(Live(), [message for message in messages if not isinstance(message, Ended)])
+    rank = live.ranks[0]
+    assert tflops(rank.flops, rank.samples_per_s) == pytest.approx(first_rank(messages).tflops)
 
 
 def test_warm_up_is_in_no_figure() -> None:
