@@ -155,6 +155,7 @@ def test_on_the_cpu_there_is_none_of_it() -> None:
     assert (result.nccl, result.tflops, result.mfu, result.joules_a_step) == (None, None, None, None)
     rank = result.ranks[0]
     assert (rank.tflops, rank.mfu, rank.sm_mhz, rank.held_back, rank.joules_a_step) == (None, None, None, {}, None)
+    assert (rank.samples_per_s, rank.gpu_busy, rank.peak_gpu_used_bytes, rank.watts) == (None,) * 4
 
 
 # Clocks and energy
@@ -168,6 +169,22 @@ def test_the_clock_is_the_median_and_each_reason_has_its_part_of_the_time() -> N
     rank = first_rank(gpu_launch(meter=meter))
     assert rank.sm_mhz == 1980
     assert list(rank.held_back.items()) == [("power cap", pytest.approx(5 / 11)), ("heat", pytest.approx(1 / 11))]
+
+
+def test_load_memory_and_power_are_those_of_the_measured_time() -> None:
+    def meter(rank: int, s: float) -> Gpu:
+        inside = 0 <= s <= STEPS
+        used = int(s) + 5 if inside else 99
+        return Gpu(busy_percent=10.0 * s if inside else 0.0, used_bytes=used, total_bytes=80, joules=300 * s + 1000)
+
+    rank = first_rank(gpu_launch(meter=meter))
+    assert (rank.gpu_busy, rank.watts, rank.samples_per_s) == pytest.approx((0.5, 300, 8))
+    assert (rank.peak_gpu_used_bytes, rank.gpu_total_bytes) == (STEPS + 5, 80)
+
+
+def test_what_the_driver_withholds_is_none() -> None:
+    rank = first_rank(gpu_launch(meter=lambda *_: Gpu(sm_mhz=1.0)))
+    assert (rank.gpu_busy, rank.peak_gpu_used_bytes, rank.gpu_total_bytes, rank.watts) == (None,) * 4
 
 
 def test_energy_is_the_mean_power_times_a_step() -> None:
