@@ -11,6 +11,7 @@ from ddptui.text.tables import Column
 from ddptui.text.units import NOTHING, digits, part_of, percent, seconds, size, size_unit
 from ddptui.text.words import printable
 
+SLOWED = "▼"  # beside a clock that is held back
 MOST_PEAKS = 4  # that a cell lists one by one
 
 
@@ -155,16 +156,6 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
         about="In how many operations it arrived last; empty like wait.",
     ),
     Column(
-        "gpu mem.",
-        lambda rank: _peak(rank.peak_gpu_bytes),
-        about="The most GPU memory that its tensors took, 1 GB being 2^30 bytes; empty without a GPU.",
-    ),
-    Column(
-        "reserved",
-        lambda rank: _peak(rank.peak_gpu_reserved_bytes),
-        about="The most GPU memory that torch held for its tensors, used or not; empty without a GPU.",
-    ),
-    Column(
         "gpu %",
         lambda rank: NOTHING if rank.gpu_busy is None else f"{100 * rank.gpu_busy:.0f}",
         about="How busy its GPU was, waiting in NCCL included, in percent of the time; empty if it is not reported.",
@@ -175,13 +166,10 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
         about="The most memory of its GPU that all programs took, of all that it has; empty if it is not reported.",
     ),
     Column("W", lambda rank: digits(rank.watts), about="The mean power of its GPU; empty if it is not reported."),
-    Column("MHz", lambda rank: digits(rank.sm_mhz), about="The median clock of its GPU; empty if it is not reported."),
     Column(
-        "held back",
-        held_back,
-        worth=-1,
-        left=True,
-        about="Why the driver lowered its GPU's clock, and for what part of the time; empty if it never did.",
+        "MHz",
+        lambda rank: f"{SLOWED if rank.held_back and rank.sm_mhz is not None else ''}{digits(rank.sm_mhz)}",
+        about=f"The median clock of its GPU; {SLOWED}: it was held back at times; empty if it is not reported.",
     ),
     Column(
         "samples/s",
@@ -189,6 +177,16 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
         about="How many samples a second it trained on; empty without a GPU, or if nobody counted them.",
     ),
     Column("TFLOP/s", lambda rank: digits(rank.tflops), about="10^12 operations a second; empty if none are counted."),
+    Column(
+        "gpu mem.",
+        lambda rank: _peak(rank.peak_gpu_bytes),
+        about="The most GPU memory that its tensors took, 1 GB being 2^30 bytes; empty without a GPU.",
+    ),
+    Column(
+        "reserved",
+        lambda rank: _peak(rank.peak_gpu_reserved_bytes),
+        about="The most GPU memory that torch held for its tensors, used or not; empty without a GPU.",
+    ),
     Column(
         "MFU %",
         lambda rank: NOTHING if rank.mfu is None else f"{100 * rank.mfu:.1f}",
@@ -198,6 +196,13 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
         "J/step",
         lambda rank: digits(rank.joules_a_step),
         about="Energy of its GPU per step, in joules; empty if the driver does not report it.",
+    ),
+    Column(
+        "held back",
+        held_back,
+        worth=-1,  # it is wide
+        left=True,
+        about="Why the driver lowered its GPU's clock, and for what part of the time; empty if it never did.",
     ),
     Column(
         "operations",

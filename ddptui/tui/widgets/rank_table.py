@@ -11,6 +11,7 @@ from ddptui.analysis.gpu_work import tflops
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
+from ddptui.report.ranks import SLOWED
 from ddptui.text.drawing import shorten
 from ddptui.text.tables import GAP, fit, total
 from ddptui.text.units import MB, NOTHING, digits, part_of, size
@@ -19,7 +20,6 @@ from ddptui.tui.widgets.lists import ROW_KEYS
 from ddptui.wire.messages import Gpu
 
 BAR_CELLS = 10
-SLOWED = "▼"  # beside a clock that is held back
 SHORT_STATE = 14  # cells that a state needs: where ranks have GPUs, it gives way to their figures
 ON_GPUS = {"samples/s": 99, "progress": 89}  # what these columns are worth there
 

@@ -149,7 +149,7 @@ def test_without_a_screen_each_rank_has_a_line_of_what_one_looks_at_first() -> N
     header, _, first, second, *others = block(text(on_cuda(results), preset, 80))
     assert header.split("  ")[0] == "trial"
     assert re.split("  +", header)[1:] == ["rank", "gpu %", "gpu used", "W", "MHz", "samples/s", "TFLOP/s"]
-    assert re.split("  +", first) == ["a", "0", "97", "9.0/80 GB", "612", "1410", "1985", "287"]
+    assert re.split("  +", first) == ["a", "0", "97", "9.0/80 GB", "612", "▼1410", "1985", "287"]
     assert re.split("  +", second) == ["a", "1", "64", "7.0/80 GB", "398", "1980", "2346", "339"]
     assert [line[0] for line in others] == ["b", "b"]
     reason = next(line for line in block(text(on_cuda(results), preset, 100)) if line.startswith("a"))
@@ -161,7 +161,7 @@ def test_of_one_trial_the_reason_fits_in_80_columns_too() -> None:
     results, preset = ran()
     alone = msgspec.structs.replace(on_cuda(results), trials=on_cuda(results).trials[:1])
     header, _, first, _ = block(text(alone, preset, 80))
-    assert re.split("  +", header) == ["rank", "gpu %", "gpu used", "W", "MHz", "held back", "samples/s", "TFLOP/s"]
+    assert re.split("  +", header) == ["rank", "gpu %", "gpu used", "W", "MHz", "samples/s", "TFLOP/s", "held back"]
     assert "heat 40%, power cap 2%" in first
     assert max(map(len, block(text(alone, preset, 80)))) <= 80
 

@@ -55,7 +55,7 @@ def test_what_a_gpu_did_has_columns_where_a_rank_tells_of_it() -> None:
         "samples/s": "1985",
         "TFLOP/s": "312",
         "MFU %": "31.6",
-        "MHz": "1410",
+        "MHz": "▼1410",
         "held back": "power cap 40%, heat 12%",
         "J/step": "8.26",
     }
