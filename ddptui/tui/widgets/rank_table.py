@@ -162,7 +162,7 @@ COLUMNS = (
         5,
         99,
         _clock,
-        f"The clock of its GPU's processors; {SLOWED}: it is held back.",
+        f"The clock of its GPU's processors; {SLOWED}: it is held back, in wider terminals with the reason.",
         lambda rank: rank.gpu.sm_mhz,
     ),
     Column(
