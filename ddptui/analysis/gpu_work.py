@@ -39,7 +39,7 @@ def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
         "watts": watts(readings),
         "sm_mhz": of_known(median, (gpu.sm_mhz for gpu in gpus)),
         "held_back": parts_held_back(readings),
-        "joules_a_step": joules_a_step(ready, span, readings),
+        "joules_a_step": joules_a_step(ready, span, log.made(rank), readings),
     }
 
 
@@ -66,13 +66,13 @@ def rank_peak(ready: Ready) -> float | None:
     return sum(known) if known and len(known) == len(peaks) else None
 
 
-def joules_a_step(ready: Ready, span: Trained, readings: Sequence[GpuReading]) -> float | None:
-    """The energy of a rank's GPU in a step of mean length, other programs' use included. None: it is not known,
-    or the rank has several GPUs, of which heartbeats tell of the first."""
+def joules_a_step(ready: Ready, span: Trained, made: int, readings: Sequence[GpuReading]) -> float | None:
+    """The energy of a rank's GPU in a step of mean length, other programs' use included. made: how many steps.
+    None: it is not known, or the rank has several GPUs, of which heartbeats tell of the first."""
     power = watts(readings)
-    if power is None or len(ready.gpus) != 1 or span.steps == 0:
+    if power is None or len(ready.gpus) != 1 or made == 0:
         return None
-    return power * (span.end_ns - span.begin_ns) / S / span.steps
+    return power * (span.end_ns - span.begin_ns) / S / made
 
 
 def repeat_gpu_figures(log: LaunchLog, ranks: Sequence[RankResult]) -> dict[str, Any]:

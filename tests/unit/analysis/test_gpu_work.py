@@ -150,6 +150,15 @@ def test_of_a_launch_whose_steps_were_thinned_all_steps_count(monkeypatch: pytes
     assert result.joules_a_step == pytest.approx(2 * 500)
 
 
+def test_steps_that_were_not_reported_count_like_the_others() -> None:
+    """As under `watch --every 5`, or where messages were lost."""
+    some = [message for message in gpu_launch() if not isinstance(message, Step) or message.step in (0, 1, 6)]
+    result = result_of(some)
+    rank = result.ranks[0]
+    assert (rank.samples_per_s, rank.tflops, rank.joules_a_step) == pytest.approx((8, RATE, 500))
+    assert result.samples_per_s == pytest.approx(2 * 8)
+
+
 def test_on_the_cpu_there_is_none_of_it() -> None:
     result = result_of(journal())
     assert (result.nccl, result.tflops, result.mfu, result.joules_a_step) == (None, None, None, None)
