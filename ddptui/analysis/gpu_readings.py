@@ -1,27 +1,26 @@
 """What heartbeats told of the ranks' GPUs while they trained. Pure."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from ddptui.text.units import S
-from ddptui.wire.messages import Heartbeat, Trained
+from ddptui.wire.messages import Gpu, Heartbeat, Trained
 
-MOST_READINGS = 50_000  # of all ranks together: some 12 MB, and half a day of one rank
+Figure = TypeVar("Figure", int, float)
+
+MOST_READINGS = 50_000  # of all ranks together: some 20 MB, and half a day of one rank
 MOST_REASONS = 16  # NVML has eight
 
 
 class GpuReading(NamedTuple):
-    """A moment of a GPU, as wire.Gpu has it."""
+    """A moment of a GPU."""
 
     at_ns: int
-    sm_mhz: float | None
-    held_back: tuple[str, ...]
-    joules: float | None
+    gpu: Gpu
 
 
 class GpuReadings(msgspec.Struct):
@@ -39,9 +38,7 @@ class GpuReadings(msgspec.Struct):
         before = self.received.get(message.rank, 0)
         self.received[message.rank] = before + 1
         if before % self.stride == 0:
-            gpu = message.gpu
-            reading = GpuReading(message.at_ns, gpu.sm_mhz, gpu.held_back, gpu.joules)
-            self.kept.setdefault(message.rank, []).append(reading)
+            self.kept.setdefault(message.rank, []).append(GpuReading(message.at_ns, message.gpu))
             self.number += 1
             if self.number > MOST_READINGS:
                 self._thin()
@@ -61,22 +58,22 @@ class GpuReadings(msgspec.Struct):
         return [reading for reading in self.kept.get(span.rank, ()) if span.begin_ns <= reading.at_ns <= span.end_ns]
 
 
-def median_mhz(readings: Sequence[GpuReading]) -> float | None:
-    """The median clock; None: it was not read."""
-    clocks = [reading.sm_mhz for reading in readings if reading.sm_mhz is not None]
-    return median(clocks) if clocks else None
+def of_known(combine: Callable[[list[Figure]], Figure], figures: Iterable[Figure | None]) -> Figure | None:
+    """One figure for those that the readings have, as their median. None: they have none."""
+    known = [figure for figure in figures if figure is not None]
+    return combine(known) if known else None
 
 
 def parts_held_back(readings: Sequence[GpuReading]) -> dict[str, float]:
     """By reason, the part of the readings in which it held the clock back; the most frequent reason first."""
-    reasons = Counter(reason for reading in readings for reason in set(reading.held_back))
+    reasons = Counter(reason for reading in readings for reason in set(reading.gpu.held_back))
     return {reason: number / len(readings) for reason, number in reasons.most_common(MOST_REASONS)}
 
 
 def watts(readings: Sequence[GpuReading]) -> float | None:
     """The mean power from the first reading to the last one, by the counter of energy. None: there are not two, or the
     counter went back, as when the driver is loaded again."""
-    counted = [(reading.at_ns, reading.joules) for reading in readings if reading.joules is not None]
+    counted = [(reading.at_ns, joules) for reading in readings if (joules := reading.gpu.joules) is not None]
     if not counted or any(after < before for (_, before), (_, after) in pairwise(counted)):
         return None
     (begin_ns, first), (end_ns, last) = counted[0], counted[-1]

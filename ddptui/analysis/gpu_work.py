@@ -6,11 +6,11 @@ its GPUs. Where ranks share a GPU, the MFU of that GPU is their sum; that of a r
 """
 
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from ddptui.analysis.gpu_peaks import peak_tflops
-from ddptui.analysis.gpu_readings import GpuReading, median_mhz, parts_held_back, watts
+from ddptui.analysis.gpu_readings import GpuReading, of_known, parts_held_back, watts
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.nccl_use import NcclUse, with_log
 from ddptui.analysis.results import RankResult
@@ -26,20 +26,37 @@ def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
     if ready is None or span is None or not ready.gpus:
         return {}
     readings = log.gpu_readings.within(span)
-    tflops, peak = rank_tflops(ready, span), rank_peak(ready)
+    gpus = [reading.gpu for reading in readings]
+    rate, peak = rank_tflops(ready, span), rank_peak(ready)
+    busy_percent = of_known(fmean, (gpu.busy_percent for gpu in gpus))
     return {
-        "tflops": tflops,
-        "mfu": tflops / peak if tflops is not None and peak else None,
-        "sm_mhz": median_mhz(readings),
+        "samples_per_s": samples_per_s(span) or None,
+        "tflops": rate,
+        "mfu": rate / peak if rate is not None and peak else None,
+        "gpu_busy": None if busy_percent is None else busy_percent / 100,
+        "peak_gpu_used_bytes": of_known(max, (gpu.used_bytes for gpu in gpus)),
+        "gpu_total_bytes": of_known(max, (gpu.total_bytes for gpu in gpus)),
+        "watts": watts(readings),
+        "sm_mhz": of_known(median, (gpu.sm_mhz for gpu in gpus)),
         "held_back": parts_held_back(readings),
-        "joules_a_step": joules_a_step(ready, span, readings),
+        "joules_a_step": joules_a_step(ready, span, log.made(rank), readings),
     }
 
 
 def rank_tflops(ready: Ready, span: Trained) -> float | None:
     """What a rank computed in its measured time, in 10^12 operations a second. None: its work was not counted."""
+    return tflops(ready.flops, samples_per_s(span))
+
+
+def samples_per_s(span: Trained) -> float | None:
+    """How many samples a rank trained on in a second of its measured time. None: that is 0."""
     ns = span.end_ns - span.begin_ns
-    return ready.flops * span.samples / (ns / S) / TERA if ready.flops is not None and ns > 0 else None
+    return span.samples / (ns / S) if ns > 0 else None
+
+
+def tflops(flops: float | None, samples_per_s: float | None) -> float | None:
+    """10^12 operations a second. flops: of one sample, as in Ready. None: one of the two is not known."""
+    return flops * samples_per_s / TERA if flops is not None and samples_per_s is not None else None
 
 
 def rank_peak(ready: Ready) -> float | None:
@@ -49,13 +66,13 @@ def rank_peak(ready: Ready) -> float | None:
     return sum(known) if known and len(known) == len(peaks) else None
 
 
-def joules_a_step(ready: Ready, span: Trained, readings: Sequence[GpuReading]) -> float | None:
-    """The energy of a rank's GPU in a step of mean length, other programs' use included. None: it is not known,
-    or the rank has several GPUs, of which heartbeats tell of the first."""
+def joules_a_step(ready: Ready, span: Trained, made: int, readings: Sequence[GpuReading]) -> float | None:
+    """The energy of a rank's GPU in a step of mean length, other programs' use included. made: how many steps.
+    None: it is not known, or the rank has several GPUs, of which heartbeats tell of the first."""
     power = watts(readings)
-    if power is None or len(ready.gpus) != 1 or span.steps == 0:
+    if power is None or len(ready.gpus) != 1 or made == 0:
         return None
-    return power * (span.end_ns - span.begin_ns) / S / span.steps
+    return power * (span.end_ns - span.begin_ns) / S / made
 
 
 def repeat_gpu_figures(log: LaunchLog, ranks: Sequence[RankResult]) -> dict[str, Any]:

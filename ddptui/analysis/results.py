@@ -171,11 +171,17 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     device_why: str = ""  # why this device, if the trial did not choose one
     peak_gpu_bytes: int | None = None  # the most GPU memory that its tensors took
     peak_gpu_reserved_bytes: int | None = None  # the most that torch held for them, used or not
+    # Down to joules_a_step: of a rank on a GPU. What its GPU did includes other programs' use.
+    samples_per_s: float | None = None  # over all measured steps; None: nobody counted them
     tflops: float | None = None  # 10^12 floating-point operations a second, over all measured steps; None: not counted
     mfu: float | None = None  # the part of what its GPUs can do in that precision; None: their peak is not known
+    gpu_busy: float | None = None  # the part of the time in which some kernel ran on its GPU
+    peak_gpu_used_bytes: int | None = None  # the most that was in use of its GPU's memory
+    gpu_total_bytes: int | None = None  # all that its GPU has
+    watts: float | None = None  # the mean power of its GPU
     sm_mhz: float | None = None  # the median clock of its GPU's processors
     held_back: dict[str, float] = {}  # why that was lower than it might be, and in what part of the time
-    joules_a_step: float | None = None  # of its GPU, other programs' use included
+    joules_a_step: float | None = None  # of its GPU
     sub_batch: int | None = None  # dp: the most samples that this replica got in a step
     dropped: int = 0  # messages lost because the rank's queue was full; figures lack what they reported
 

@@ -47,8 +47,14 @@ class RankTotals(msgspec.Struct):
             self.samples += step.samples
             self.queued_ns += step.queued_ns
 
+    @property
+    def made(self) -> int:
+        """The measured steps that the rank made, also those that it did not report, as under `watch --every N`."""
+        return max(self.steps, self.end.step - self.begin.step + 1) if self.begin and self.end else 0
+
     def span(self) -> Trained | None:
-        """The message that the rank would have sent without instruments. None: no step was measured."""
+        """The message that the rank would have sent without instruments, but for its steps: these are those reported.
+        None: no step was measured."""
         if self.begin is None or self.end is None:
             return None
         return Trained(
@@ -57,7 +63,7 @@ class RankTotals(msgspec.Struct):
             begin_ns=self.begin.begin_ns,
             end_ns=self.end.end_ns,
             steps=self.steps,
-            samples=self.samples,
+            samples=self.samples * self.made // self.steps,
             loss=self.end.loss,
         )
 

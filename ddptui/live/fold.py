@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import singledispatch
 
-from ddptui.live.state import Live, RankState
+from ddptui.live.state import Live, RankState, StepEnd
 from ddptui.text.units import size
 from ddptui.wire.messages import Done, Failed, Gpu, Heartbeat, Hello, Pause, Ready, Shown, Step, Timed, Trained
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset, Refused
@@ -34,7 +34,7 @@ def _step(message: Step, live: Live) -> None:
     rank.state, rank.step = "running", message.step + 1
     rank.loss, rank.samples, rank.phases_ns = message.loss, message.samples, message.phases_ns
     rank.losses.add(message.step, message.loss)
-    _moved_on(live, rank, message.end_ns)
+    _moved_on(live, rank, message.end_ns, message.samples)
     if not message.warmup:
         rank.recent.append(message)
         while len(rank.recent) > max(FEWEST_RECENT, MOST_COLLECTIVES // (1 + len(message.collectives))):
@@ -86,7 +86,7 @@ def _hello(message: Hello, live: Live) -> None:
 @_apply.register
 def _ready(message: Ready, live: Live) -> None:
     rank = live.ranks[message.rank]
-    rank.state, rank.steps = "running", message.steps
+    rank.state, rank.steps, rank.flops = "running", message.steps, message.flops
 
 
 @_apply.register
@@ -118,7 +118,7 @@ def _offset(message: Offset, live: Live) -> None:
         return
     for rank in live.ranks.values():  # before its first offset, the times of a clock were a guess
         if live.clocks.of_rank.get(rank.rank) == message.clock:
-            rank.ends_ns.clear()
+            rank.ends.clear()
 
 
 @_apply.register
@@ -157,8 +157,8 @@ def _active(live: Live, rank: RankState, at_ns: int) -> None:
     rank.heard_ns = max(rank.heard_ns, live.clocks.console_ns(rank.rank, at_ns))
 
 
-def _moved_on(live: Live, rank: RankState, at_ns: int) -> None:
+def _moved_on(live: Live, rank: RankState, at_ns: int, samples: int = 0) -> None:
     """The rank finished a step at this moment of its own clock."""
     _active(live, rank, at_ns)
-    rank.ends_ns.append(live.clocks.console_ns(rank.rank, at_ns))
-    del rank.ends_ns[:-RATE_OVER]
+    rank.ends.append(StepEnd(live.clocks.console_ns(rank.rank, at_ns), rank.step, samples))
+    del rank.ends[:-RATE_OVER]

@@ -69,8 +69,8 @@ def silent_s(rank: RankState, now_ns: int) -> float:
 
 def _stalled_s(rank: RankState, now_ns: int) -> float:
     """For how many seconds the rank has finished no step, if that is too long; else 0."""
-    if not rank.ends_ns:
+    if not rank.ends:
         return 0.0
-    seconds = (now_ns - rank.ends_ns[-1]) / S
+    seconds = (now_ns - rank.ends[-1].at_ns) / S
     usual_s = 1 / rate if (rate := rank.steps_per_s) else 0.0
     return seconds if seconds > max(STALLED_S, STALLED_STEPS * usual_s) else 0.0

@@ -7,7 +7,7 @@ pauses keep the times of their rank: RunMonitor brings them to one clock togethe
 from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -57,6 +57,14 @@ def across(several: Sequence[Sequence[Point]], middle: Callable[[Sequence[float]
     return [(step, middle(values) if len(values) == len(tables) else None) for step, values in finite]
 
 
+class StepEnd(NamedTuple):
+    """When a rank finished a step, and how many samples it had."""
+
+    at_ns: int
+    step: int
+    samples: int
+
+
 class RankState(msgspec.Struct):
     """What is known of one rank of the current launch."""
 
@@ -69,7 +77,8 @@ class RankState(msgspec.Struct):
     loss: float | None = None
     samples: int = 0  # of the last step
     phases_ns: tuple[int, ...] = ()
-    ends_ns: list[int] = msgspec.field(default_factory=list)  # of the last steps
+    ends: list[StepEnd] = msgspec.field(default_factory=list)  # of the last steps that it reported
+    flops: float | None = None  # operations of one sample; None: not counted
     losses: Curve = msgspec.field(default_factory=Curve)
     heard_ns: int = 0  # when it last beat, or finished a step
     recent: deque[Step] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_RECENT))  # warm-up left out
@@ -85,9 +94,18 @@ class RankState(msgspec.Struct):
 
     @property
     def steps_per_s(self) -> float | None:
-        if len(self.ends_ns) < 2 or self.ends_ns[-1] == self.ends_ns[0]:
+        """How many steps it reports a second: `watch --every N` has one in N reported."""
+        if len(self.ends) < 2 or self.ends[-1].at_ns == self.ends[0].at_ns:
             return None
-        return (len(self.ends_ns) - 1) / (self.ends_ns[-1] - self.ends_ns[0]) * 1e9
+        return (len(self.ends) - 1) / (self.ends[-1].at_ns - self.ends[0].at_ns) * 1e9
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Over its last steps; steps that it did not report count like the others. None: not known, or not counted."""
+        if (reports_per_s := self.steps_per_s) is None:
+            return None
+        steps_a_report = (self.ends[-1].step - self.ends[0].step) / (len(self.ends) - 1)
+        return reports_per_s * steps_a_report * fmean(end.samples for end in self.ends[1:]) or None
 
     @property
     def of_epoch(self) -> float | None:
@@ -142,8 +160,7 @@ class Live(msgspec.Struct):
 
     @property
     def samples_per_s(self) -> float | None:
-        rates = [rate * rank.samples for rank in self.ranks.values() if (rate := rank.steps_per_s) is not None]
-        return sum(rates) or None
+        return sum(rank.samples_per_s or 0.0 for rank in self.ranks.values()) or None
 
 
 def recent(items: Sequence[Item], ended_ns: Callable[[Item], int], fewest: int) -> list[Item]:

@@ -1,14 +1,19 @@
-"""The GPUs that a run had at hand, in a line."""
+"""The GPUs that a run had at hand, in a line, and what those of its ranks did, in a table."""
 
 from collections import Counter
 from typing import Any
 
-from ddptui.analysis.results import Results
+from ddptui.analysis.results import RankResult, Results
+from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.text.drawing import shorten
+from ddptui.text.tables import Filled, Table, fill
 from ddptui.text.words import listed, printable
 
 LONGEST = 60  # characters of a name
 MOST_NAMED = 3  # kinds of GPUs, or of connections
+MOST_RANKS = 8  # of a trial
+HEADING = f"The ranks' GPUs in each trial's last repeat (at most {MOST_RANKS} ranks a trial)"
+LOOKED_AT_FIRST = ("rank", "gpu %", "gpu used", "W", "MHz", "samples/s", "TFLOP/s", "held back")  # columns of ranks
 
 
 def machine(results: Results) -> str:
@@ -24,6 +29,20 @@ def machine(results: Results) -> str:
     return f"GPUs of the console's host: {'; '.join(parts)}"
 
 
+def of_ranks(results: Results) -> Table | None:
+    """What one looks at first, a line a rank, for the first ranks of each trial. None: no rank was on a GPU."""
+    lines = [
+        (trial.name, rank)
+        for trial in results.trials
+        for rank in (trial.repeats[-1].ranks[:MOST_RANKS] if trial.repeats else ())
+        if _is_on_gpu(rank)
+    ]
+    names, ranks = zip(*lines, strict=True) if lines else ((), ())
+    trials = [Filled("trial", [printable(name) for name in names], worth=1, left=True)] if len({*names}) > 1 else []
+    figures = fill((column for column in RANK_COLUMNS if column.header in LOOKED_AT_FIRST), ranks)
+    return Table([*trials, *figures]) if lines else None
+
+
 def _texts(entries: Any) -> list[str]:
     """Those of a list that are texts, safe to print; of anything else none."""
     texts = [entry for entry in entries if isinstance(entry, str) and entry] if isinstance(entries, list) else []
@@ -33,5 +52,9 @@ def _texts(entries: Any) -> list[str]:
 def _on_gpus(results: Results) -> bool:
     repeats = (repeat for trial in results.trials for repeat in trial.repeats)
     launches = (launch for trial in results.trials for launch in trial.primitives)
-    on_cuda = (rank.device.startswith("cuda") for repeat in repeats for rank in repeat.ranks)
+    on_cuda = (_is_on_gpu(rank) for repeat in repeats for rank in repeat.ranks)
     return any(on_cuda) or any(launch.backend == "nccl" for launch in launches)
+
+
+def _is_on_gpu(rank: RankResult) -> bool:
+    return rank.device.startswith("cuda")

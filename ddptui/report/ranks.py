@@ -8,9 +8,10 @@ from ddptui.analysis.throttling import Kind, worst_held_back
 from ddptui.config.preset import Preset
 from ddptui.report import nccl
 from ddptui.text.tables import Column
-from ddptui.text.units import NOTHING, digits, percent, seconds, size, size_unit
+from ddptui.text.units import NOTHING, digits, part_of, percent, seconds, size, size_unit
 from ddptui.text.words import printable
 
+SLOWED = "▼"  # beside a clock that is held back
 MOST_PEAKS = 4  # that a cell lists one by one
 
 
@@ -113,6 +114,12 @@ def _peak(held: int | None) -> str:
     return NOTHING if held is None else memory([held])  # with as many digits as the others of its column
 
 
+def _used(rank: RankResult) -> str:
+    if rank.peak_gpu_used_bytes is None or rank.gpu_total_bytes is None:
+        return _peak(rank.peak_gpu_used_bytes)
+    return part_of(rank.peak_gpu_used_bytes, rank.gpu_total_bytes)
+
+
 def _number(value: int | None) -> str:
     return NOTHING if value is None else str(value)
 
@@ -149,6 +156,28 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
         about="In how many operations it arrived last; empty like wait.",
     ),
     Column(
+        "gpu %",
+        lambda rank: NOTHING if rank.gpu_busy is None else f"{100 * rank.gpu_busy:.0f}",
+        about="How busy its GPU was, waiting in NCCL included, in percent of the time; empty if it is not reported.",
+    ),
+    Column(
+        "gpu used",
+        _used,
+        about="The most memory of its GPU that all programs took, of all that it has; empty if it is not reported.",
+    ),
+    Column("W", lambda rank: digits(rank.watts), about="The mean power of its GPU; empty if it is not reported."),
+    Column(
+        "MHz",
+        lambda rank: f"{SLOWED if rank.held_back and rank.sm_mhz is not None else ''}{digits(rank.sm_mhz)}",
+        about=f"The median clock of its GPU; {SLOWED}: it was held back at times; empty if it is not reported.",
+    ),
+    Column(
+        "samples/s",
+        lambda rank: digits(rank.samples_per_s),
+        about="How many samples a second it trained on; empty without a GPU, or if nobody counted them.",
+    ),
+    Column("TFLOP/s", lambda rank: digits(rank.tflops), about="10^12 operations a second; empty if none are counted."),
+    Column(
         "gpu mem.",
         lambda rank: _peak(rank.peak_gpu_bytes),
         about="The most GPU memory that its tensors took, 1 GB being 2^30 bytes; empty without a GPU.",
@@ -158,8 +187,6 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
         lambda rank: _peak(rank.peak_gpu_reserved_bytes),
         about="The most GPU memory that torch held for its tensors, used or not; empty without a GPU.",
     ),
-    Column("MHz", lambda rank: digits(rank.sm_mhz), about="The median clock of its GPU; empty if it is not reported."),
-    Column("TFLOP/s", lambda rank: digits(rank.tflops), about="10^12 operations a second; empty if none are counted."),
     Column(
         "MFU %",
         lambda rank: NOTHING if rank.mfu is None else f"{100 * rank.mfu:.1f}",
@@ -173,6 +200,7 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     Column(
         "held back",
         held_back,
+        worth=-1,  # it is wide
         left=True,
         about="Why the driver lowered its GPU's clock, and for what part of the time; empty if it never did.",
     ),

@@ -11,7 +11,7 @@ from ddptui.analysis.results import RepeatResult, Results
 from ddptui.analysis.throttling import worst_held_back
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.report import ranks
+from ddptui.report import gpus, ranks
 from ddptui.report.answers import answer
 from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
 from ddptui.report.matrices import matrices
@@ -34,10 +34,12 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False, u
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
     table = tables.as_text(_table(results, preset, usual), width, color=color)
+    on_gpus = gpus.of_ranks(results)
     blocks = [
         paragraph(preset.title, width),
         paragraph(" ".join(answer(results, preset)), width),
         table,
+        [gpus.HEADING, *tables.as_text(on_gpus, width, color=color)] if on_gpus else [],
         matrices(results, width),
         [line for line in note_lines(results, preset) if _marks_shown(line, table)],
     ]
@@ -54,11 +56,12 @@ def markdown(results: Results, preset: Preset) -> str:
     """Every column that has a value, as a Markdown table with its notes."""
     if preset.kind == "primitives":
         return primitives.markdown(results, preset)
-    drawn = matrices(results, WIDE)
+    drawn, on_gpus = matrices(results, WIDE), gpus.of_ranks(results)
     blocks = [
         [f"## {preset.title}"],
         [" ".join(answer(results, preset))],
         tables.as_markdown(_table(results, preset)),
+        [gpus.HEADING, "", *tables.as_markdown(on_gpus)] if on_gpus else [],
         ["```text", *drawn, "```"] if drawn else [],
         [f"- {line}" for line in note_lines(results, preset)],
     ]

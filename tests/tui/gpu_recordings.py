@@ -14,6 +14,7 @@ GB = 2**30
 TOTAL, USED, OWN = 16 * GB, (9 * GB // 2, 3 * GB), (4 * GB, 5 * GB // 2)  # by rank
 TIED_NS = 25_000
 RESERVED = (21 * GB // 4, 3 * GB)
+FLOPS = 1.4e11  # of one sample
 BUSY, WATTS, CELSIUS, MHZ, HELD_BACK = (97, 64), (241.5, 187.25), (71, 58), (1410, 1980), (["power cap"], [])
 
 
@@ -40,6 +41,8 @@ def _on_gpus(words: dict[str, Any]) -> dict[str, Any]:
     match words["type"]:
         case "Hello":
             return words | {"device": f"cuda:{rank}", "backend": "nccl", "backend_why": "the ranks are on GPUs"}
+        case "Ready":
+            return words | {"flops": FLOPS}
         case "Heartbeat":
             gpu = [BUSY[rank], USED[rank], TOTAL, WATTS[rank], CELSIUS[rank], MHZ[rank], HELD_BACK[rank]]
             return words | {"gpu_bytes": OWN[rank], "gpu_reserved_bytes": RESERVED[rank], "gpu": gpu}

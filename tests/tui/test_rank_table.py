@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.live.state import RankState
+from ddptui.live.state import RankState, StepEnd
 from ddptui.run.playback import Playback
 from ddptui.text.tables import GAP, fit
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.rank_table import COLUMNS, PADDING, Row, progress, telling
+from ddptui.tui.widgets.rank_table import COLUMNS, PADDING, SHORT_STATE, Row, fitting, progress
 from ddptui.wire.messages import Gpu, Position
 from tests.tui.gpu_recordings import made_up
 from tests.tui.opened import opened, seen
@@ -21,18 +21,23 @@ GB = 2**30
 ON_CPU = RankState(rank=0, pid=1, device="cpu", cpu_percent=99.0)
 FULL = Gpu(busy_percent=96.6, used_bytes=5 * GB, total_bytes=80 * GB, watts=251.4, celsius=71, sm_mhz=1979.6)
 ON_GPU = msgspec.structs.replace(ON_CPU, device="cuda:0", gpu_bytes=3 * GB, gpu_reserved_bytes=17 * GB // 4, gpu=FULL)
-OF_GPUS = ["gpu %", "gpu mem.", "gpu used", "W", "°C", "MHz"]
+OF_GPUS = ["gpu %", "gpu used", "W", "MHz", "gpu mem.", "°C"]
+FIRST = ["gpu %", "gpu used", "W", "MHz", "samples/s", "TFLOP/s"]  # what one looks at first
+COUNTED = msgspec.structs.replace(ON_GPU, flops=1e12, step=3, ends=[StepEnd(0, 0, 8), StepEnd(10**9, 2, 4)])
 CAPPED = msgspec.structs.replace(FULL, sm_mhz=1410, held_back=("power cap",))
 HELD_BACK = msgspec.structs.replace(ON_GPU, gpu=CAPPED, was_held_back=True)
 
 
+OF_MACHINE = [*OF_GPUS, "held back", "cpu %"]
+
+
 def headers(width: int, *ranks: RankState) -> list[str]:
-    return [column.header for column in fit(telling(ranks), width - PADDING)]
+    return [column.header for column in fitting(ranks, width - PADDING)]
 
 
 def cells(rank: RankState, state: str = "running") -> dict[str, str]:
     row = Row(rank, state, phases=None, wait_ms=None, is_culprit=False)
-    return {column.header: column.cell(row) for column in COLUMNS if column.header in [*OF_GPUS, "held back", "cpu %"]}
+    return {column.header: column.cell(row) for column in COLUMNS if column.header in OF_MACHINE}
 
 
 @pytest.mark.parametrize(
@@ -67,15 +72,66 @@ def test_what_one_rank_tells_has_a_column_for_all() -> None:
 def test_a_figure_that_the_driver_withholds_takes_no_room() -> None:
     """As where a GPU is cut into several, or lent to a virtual machine."""
     busy = msgspec.structs.replace(ON_GPU, gpu=Gpu(used_bytes=GB))
-    assert [header for header in headers(500, busy) if header in OF_GPUS] == ["gpu mem.", "gpu used"]
+    assert [header for header in headers(500, busy) if header in OF_GPUS] == ["gpu used", "gpu mem."]
     assert cells(busy)["gpu used"] == "1 GB"
 
 
-@pytest.mark.parametrize(("width", "shown"), [(76, ["gpu %"]), (116, ["gpu %", "gpu mem.", "°C"]), (196, OF_GPUS)])
-def test_how_busy_it_is_and_its_memory_come_first(width: int, shown: list[str]) -> None:
-    chosen = headers(width, ON_GPU)
-    assert [header for header in chosen if header in OF_GPUS] == shown
-    assert sum(column.width + GAP for column in COLUMNS if column.header in chosen) <= width
+@pytest.mark.parametrize(
+    ("width", "others"),
+    [
+        (76, []),
+        (116, ["loss", "wait", "cpu %"]),
+        (
+            196,
+            ["loss", "wait", "progress", "data", "forward", "backward", "aggr.", "optim.", "cpu %", "gpu mem.", "°C"],
+        ),
+    ],
+    ids=["80", "120", "200"],
+)
+def test_what_one_looks_at_first_stands_together_at_every_width(width: int, others: list[str]) -> None:
+    chosen = headers(width, COUNTED)
+    assert {*chosen} - {"rank", "state", *FIRST} >= {*others}
+    assert chosen[:2] == ["rank", "state"]
+    assert chosen[chosen.index("gpu %") :][: len(FIRST)] == FIRST
+    assert sum(column.width + GAP for column in fitting([COUNTED], width - PADDING)) <= width
+
+
+def test_beside_a_scroll_bar_and_in_the_smallest_terminal_the_most_of_it_is_left() -> None:
+    assert headers(74, COUNTED) == ["rank", "state", *FIRST]
+    assert headers(56, COUNTED) == ["rank", "state", *FIRST[:4]]
+
+
+@pytest.mark.parametrize(
+    ("state", "is_culprit", "shown"),
+    [
+        ("running", True, "running ◀"),
+        ("waiting for rank 12", False, "waits for 12"),
+        ("waiting for rank 1023", True, "waits for 1023 ◀"),
+        ("waiting for rank 1 (5 s)", False, "waits for 1"),
+        ("stalled (12 s)", False, "stalled (12 s)"),
+        ("stalled (1234 s)", False, "stalled"),
+    ],
+)
+def test_beside_these_figures_a_state_is_short(state: str, is_culprit: bool, shown: str) -> None:
+    row = Row(COUNTED, state, phases=None, wait_ms=None, is_culprit=is_culprit)
+    [narrow] = [column for column in fitting([COUNTED], 76 - PADDING) if column.header == "state"]
+    assert (narrow.cell(row), narrow.width) == (shown, 16)
+    [wide] = [column for column in fitting([COUNTED], 116 - PADDING) if column.header == "state"]
+    assert wide.cell(row) == state + " ◀ culprit" * is_culprit
+    assert SHORT_STATE <= narrow.width < wide.width
+
+
+def test_operations_are_those_of_a_sample_times_the_samples() -> None:
+    told = {column.header: column.cell(Row(COUNTED, "running", None, None, is_culprit=False)) for column in COLUMNS}
+    assert (told["samples/s"], told["TFLOP/s"]) == ("8", "8.00")  # two steps of four samples in a second
+
+
+def test_what_nobody_counts_is_not_told_as_none() -> None:
+    """As of a watched training: nobody counts its operations, and its samples only where a loader brings them."""
+    watched = msgspec.structs.replace(COUNTED, flops=None, ends=[StepEnd(0, 0, 0), StepEnd(10**9, 2, 0)])
+    told = {column.header: column.cell(Row(watched, "running", None, None, is_culprit=False)) for column in COLUMNS}
+    assert (told["samples/s"], told["TFLOP/s"]) == ("–", "–")
+    assert headers(76, watched) == ["rank", "state", *FIRST[:5]]
 
 
 def test_what_a_gpu_is_at_is_told_in_whole_numbers() -> None:
@@ -109,15 +165,16 @@ def test_a_clock_that_is_held_back_is_marked_with_the_reason_beside_it() -> None
 
 
 @pytest.mark.parametrize(
-    ("width", "gives_way"), [(76, []), (116, ["backward", "°C"]), (196, ["memory"])], ids=["80", "120", "200"]
+    ("width", "gives_way"), [(76, []), (116, ["aggr.", "cpu %"]), (196, ["step", "optim."])], ids=["80", "120", "200"]
 )
 def test_the_reason_has_a_column_only_once_a_clock_was_held_back(width: int, gives_way: list[str]) -> None:
-    before, after = headers(width, ON_GPU), headers(width, HELD_BACK, ON_GPU)
+    slowed = msgspec.structs.replace(COUNTED, gpu=CAPPED, was_held_back=True)
+    before, after = headers(width, COUNTED), headers(width, slowed, COUNTED)
     assert "held back" not in before
     assert ("held back" in after) is bool(gives_way)
     assert [header for header in before if header not in after] == gives_way
-    recovered = msgspec.structs.replace(HELD_BACK, gpu=FULL)
-    assert headers(width, recovered, ON_GPU) == after  # or the table would change its shape again and again
+    recovered = msgspec.structs.replace(slowed, gpu=FULL)
+    assert headers(width, recovered, COUNTED) == after  # or the table would change its shape again and again
 
 
 def test_of_a_silent_rank_nothing_is_known_of_its_gpu_either() -> None:
@@ -139,8 +196,8 @@ def test_no_reason_can_steer_the_terminal() -> None:
     assert cells(msgspec.structs.replace(HELD_BACK, gpu=strange))["held back"] == "\\x1b[2J"
 
 
-@pytest.mark.parametrize(("size", "figures"), [((80, 24), ("97",)), ((120, 40), ("97", "4.0/5.2 GB", "power cap"))])
-def test_the_figures_stand_under_their_headers(size: tuple[int, int], figures: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+def test_the_figures_stand_under_their_headers(size: tuple[int, int], tmp_path: Path) -> None:
     async def shown() -> list[str]:
         run = made_up(tmp_path)
         told = Playback(run, run.preset(), Clock())
@@ -149,11 +206,15 @@ def test_the_figures_stand_under_their_headers(size: tuple[int, int], figures: t
         async with opened(tmp_path, screen, size) as (app, pilot):
             screen.tick()
             await pilot.pause()
+            assert "watched training" in dict(screen.explained["Columns of the ranks"])["TFLOP/s"]
             return seen(app).splitlines()
 
     lines = asyncio.run(shown())
     [header] = [line for line in lines if "gpu %" in line]
-    row = lines[lines.index(header) + 1]
-    for column, figure in zip(("gpu %", "gpu mem.", "held back"), figures, strict=False):
-        end = header.index(column) + len(column.strip())
-        assert row[:end].endswith(figure)
+    row, other = lines[lines.index(header) + 1 :][:2]
+    figures = dict(zip(FIRST, ("97", "4.5/16 GB", "242", "▼1410", "1 985", "278"), strict=True))
+    figures |= {"held back": "power cap", "wait": "13.5"} if size[0] > 80 else {}
+    for column, figure in figures.items():
+        assert row[: header.index(column) + len(column)].endswith(f" {figure}"), column
+    assert ("waits for 1 " in row, "running ◀  " in other) == (size[0] == 80,) * 2
+    assert ("waiting for rank 1" in row, "◀ culprit" in other) == (size[0] > 80,) * 2

@@ -7,19 +7,22 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
+from ddptui.analysis.gpu_work import tflops
 from ddptui.analysis.time_source import HOST_TIME, is_host_time
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
+from ddptui.report.ranks import SLOWED
 from ddptui.text.drawing import shorten
-from ddptui.text.tables import GAP, fit
-from ddptui.text.units import MB, NOTHING, part_of, size
+from ddptui.text.tables import GAP, fit, total
+from ddptui.text.units import MB, NOTHING, digits, part_of, size
 from ddptui.text.words import printable
 from ddptui.tui.widgets.lists import ROW_KEYS
 from ddptui.wire.messages import Gpu
 
 BAR_CELLS = 10
-SLOWED = "▼"  # beside a clock that is held back
+SHORT_STATE = 14  # cells that a state needs: where ranks have GPUs, it gives way to their figures
+ON_GPUS = {"samples/s": 99, "progress": 89}  # what these columns are worth there
 
 
 class Row(NamedTuple):
@@ -67,9 +70,18 @@ def _loss(row: Row) -> str:
     return "nan" if row.rank.loss is None and row.rank.step else _optional(row.rank.loss, ".4f")
 
 
+def _short_state(row: Row) -> str:
+    words = row.state.replace("waiting for rank", "waits for")
+    words = words if len(words) <= SHORT_STATE else words.partition(" (")[0]  # without its seconds
+    return f"{words}{' ◀' if row.is_culprit else ''}"
+
+
 def _rate(row: Row) -> str:
-    rate = row.rank.steps_per_s
-    return f"{rate * row.rank.samples:,.0f}".replace(",", " ") if rate is not None else NOTHING
+    return _optional(row.rank.samples_per_s, ",.0f").replace(",", " ")
+
+
+def _tflops(row: Row) -> str:
+    return digits(tflops(row.rank.flops, row.rank.samples_per_s))
 
 
 def _phase(place: int) -> Callable[[Row], str]:
@@ -108,15 +120,16 @@ def _held_back(row: Row) -> str:
     return printable(", ".join(reasons)) or NOTHING
 
 
+STATE = Column(
+    "state",
+    24,
+    99,
+    lambda row: f"{row.state}{' ◀ culprit' if row.is_culprit else ''}",
+    "What it does now; ◀ culprit: the others wait for it.",
+)
 COLUMNS = (
     Column("rank", 4, 100, lambda row: str(row.rank.rank), "The rank's number; ranks count from 0."),
-    Column(
-        "state",
-        24,
-        99,
-        lambda row: f"{row.state}{' ◀ culprit' if row.is_culprit else ''}",
-        "What it does now; ◀ culprit: the others wait for it.",
-    ),
+    STATE,
     Column(
         "progress",
         16,
@@ -126,7 +139,51 @@ COLUMNS = (
     ),
     Column("step", 6, 50, lambda row: str(row.rank.step), "How many steps it has finished."),
     Column("loss", 7, 90, _loss, "The loss of its last step, of its own part of the batch."),
+    Column(
+        "gpu %",
+        5,
+        99,
+        _meter(lambda rank: rank.gpu.busy_percent),
+        "How busy its GPU is. Waiting in NCCL counts as busy, too: see the waits.",
+        lambda rank: rank.gpu.busy_percent,
+    ),
+    Column(
+        "gpu used",
+        10,
+        99,
+        lambda row: _gpu_memory(row.rank.gpu),
+        "The memory of its GPU that is in use by all programs, of all that it has.",
+        lambda rank: rank.gpu.used_bytes,
+    ),
+    Column(
+        "W", 4, 99, _meter(lambda rank: rank.gpu.watts), "The power of its GPU, in watts.", lambda rank: rank.gpu.watts
+    ),
+    Column(
+        "MHz",
+        5,
+        99,
+        _clock,
+        f"The clock of its GPU's processors; {SLOWED}: it is held back, in wider terminals with the reason.",
+        lambda rank: rank.gpu.sm_mhz,
+    ),
+    Column(
+        "held back",
+        13,
+        94,
+        _held_back,
+        "Why this clock is lower than it might be, as heat or a power cap; shown once one is.",
+        lambda rank: 1.0 if rank.was_held_back else None,
+    ),
     Column("samples/s", 9, 60, _rate, "How many samples a second it trains on, over the last steps."),
+    Column(
+        "TFLOP/s",
+        7,
+        99,
+        _tflops,
+        "10^12 operations a second: those of forward, loss and backward for a sample, as counted before the first step "
+        "(matrix products and convolutions), times samples/s. Of a watched training nobody counts them.",
+        lambda rank: rank.flops,
+    ),
     Column("data", 7, 64, _phase(0), "Time to get a batch, in ms, the median of its last steps."),
     Column("forward", 7, 66, _phase(1), "Time in forward, with the loss, likewise."),
     Column("backward", 8, 67, _phase(2), "Time in backward, likewise; torch DDP averages in it."),
@@ -142,31 +199,12 @@ COLUMNS = (
     Column("cpu %", 5, 70, _meter(lambda rank: rank.cpu_percent), "Its process's use of the cores; 100 is one core."),
     Column("memory", 8, 55, lambda row: _megabytes(row.rank.rss_bytes), "The memory of its process."),
     Column(
-        "gpu %",
-        5,
-        71,
-        _meter(lambda rank: rank.gpu.busy_percent),
-        "How busy its GPU is. Waiting in NCCL counts as busy, too: see the waits.",
-        lambda rank: rank.gpu.busy_percent,
-    ),
-    Column(
         "gpu mem.",
         10,
         69,
         lambda row: _own_memory(row.rank),
         "The GPU memory that its tensors take, of what torch holds for them: tensors/held.",
         lambda rank: rank.gpu_bytes,
-    ),
-    Column(
-        "gpu used",
-        10,
-        56,
-        lambda row: _gpu_memory(row.rank.gpu),
-        "The memory of its GPU that is in use by all programs, of all that it has.",
-        lambda rank: rank.gpu.used_bytes,
-    ),
-    Column(
-        "W", 4, 59, _meter(lambda rank: rank.gpu.watts), "The power of its GPU, in watts.", lambda rank: rank.gpu.watts
     ),
     Column(
         "°C",
@@ -176,31 +214,25 @@ COLUMNS = (
         "The temperature of its GPU.",
         lambda rank: rank.gpu.celsius,
     ),
-    Column(
-        "MHz",
-        5,
-        57,
-        _clock,
-        f"The clock of its GPU's processors; {SLOWED}: it is held back.",
-        lambda rank: rank.gpu.sm_mhz,
-    ),
-    Column(
-        "held back",
-        13,
-        68,
-        _held_back,
-        "Why this clock is lower than it might be, as heat or a power cap; shown once one is.",
-        lambda rank: 1.0 if rank.was_held_back else None,
-    ),
 )
 LEFT = ("state", "progress")
 PADDING = 2  # cells, which DataTable adds to every column
 LINE = "line"  # the key of the table's only column
 
 
-def telling(ranks: Collection[RankState]) -> list[Column]:
-    """Return the columns without those of GPUs that no rank reports."""
-    return [column for column in COLUMNS if not column.figure or any(column.figure(rank) is not None for rank in ranks)]
+def fitting(ranks: Collection[RankState], width: int) -> list[Column]:
+    """Return the columns that fit, without those of GPUs that no rank reports. If a rank reports one, the figures that
+    one looks at first have precedence, and the state may be short."""
+    shown = [
+        column for column in COLUMNS if not column.figure or any(column.figure(rank) is not None for rank in ranks)
+    ]
+    if any(column.figure for column in shown):
+        shown = [column._replace(worth=ON_GPUS.get(column.header, column.worth)) for column in shown]
+        room = width - total([column.width for column in shown if column.worth >= STATE.worth])
+        if room < 0:
+            short = STATE._replace(width=max(SHORT_STATE, STATE.width + room), cell=_short_state)
+            shown[COLUMNS.index(STATE)] = short
+    return fit(shown, width)
 
 
 class RankTable(DataTable[Text], inherit_bindings=False):
@@ -235,7 +267,7 @@ class RankTable(DataTable[Text], inherit_bindings=False):
     def show(self, watched: RunMonitor, states: Mapping[int, str], ranks: int) -> None:
         """Update the visible rows. `states`: by rank, in words. `ranks`: the world size."""
         live, steps = watched.live, watched.latest
-        self._lay_out(ranks, telling(live.ranks.values()))
+        self._lay_out(ranks, live.ranks.values())
         first = int(self.scroll_y)
         # Only visible rows, or a few more: there may be a thousand ranks.
         for number in range(first, min(first + self.app.size.height, ranks)):
@@ -247,9 +279,9 @@ class RankTable(DataTable[Text], inherit_bindings=False):
                 self._shown[number] = line
                 self.update_cell(str(number), LINE, line)
 
-    def _lay_out(self, ranks: int, offered: Sequence[Column]) -> None:
+    def _lay_out(self, ranks: int, known: Collection[RankState]) -> None:
         width = self.scrollable_content_region.width
-        columns = fit(offered, width - PADDING)
+        columns = fitting(known, width - PADDING)
         if columns == self._columns and ranks == self.row_count:
             return
         chosen = self.cursor_row

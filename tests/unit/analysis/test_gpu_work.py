@@ -7,13 +7,16 @@ import msgspec
 import pytest
 
 from ddptui.analysis import gpu_readings
+from ddptui.analysis.gpu_work import tflops
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import RankResult, RepeatResult
+from ddptui.live.fold import fold
+from ddptui.live.state import Live
 from ddptui.store.outcomes import results_of
 from ddptui.wire.messages import Done, Gpu, Hello, Step, Trained
-from ddptui.wire.records import Message
+from ddptui.wire.records import Ended, Message
 from tests.support.builders import FIRST_STEP_MS, MS, journal, offset, preset_of, write_run
 from tests.support.gpu_launches import MEASURED_MS, NCCL, STEP_MS, STEPS, gpu_launch, steady
 
@@ -47,6 +50,13 @@ def test_each_rank_computes_its_samples_in_its_own_time() -> None:
     assert [rank.mfu for rank in result.ranks] == pytest.approx([RATE / PEAK, RATE * 10 / 11 / PEAK])
     assert result.tflops == pytest.approx((RATE + RATE * 10 / 11) / 2)
     assert result.mfu == pytest.approx((RATE + RATE * 10 / 11) / 2 / PEAK)
+
+
+def test_what_a_rank_computes_as_it_goes_is_what_its_result_says() -> None:
+    messages = gpu_launch()
+    live = fold(Live(), [message for message in messages if not isinstance(message, Ended)])
+    rank = live.ranks[0]
+    assert tflops(rank.flops, rank.samples_per_s) == pytest.approx(first_rank(messages).tflops)
 
 
 def test_warm_up_is_in_no_figure() -> None:
@@ -140,11 +150,21 @@ def test_of_a_launch_whose_steps_were_thinned_all_steps_count(monkeypatch: pytes
     assert result.joules_a_step == pytest.approx(2 * 500)
 
 
+def test_steps_that_were_not_reported_count_like_the_others() -> None:
+    """As under `watch --every 5`, or where messages were lost."""
+    some = [message for message in gpu_launch() if not isinstance(message, Step) or message.step in (0, 1, 6)]
+    result = result_of(some)
+    rank = result.ranks[0]
+    assert (rank.samples_per_s, rank.tflops, rank.joules_a_step) == pytest.approx((8, RATE, 500))
+    assert result.samples_per_s == pytest.approx(2 * 8)
+
+
 def test_on_the_cpu_there_is_none_of_it() -> None:
     result = result_of(journal())
     assert (result.nccl, result.tflops, result.mfu, result.joules_a_step) == (None, None, None, None)
     rank = result.ranks[0]
     assert (rank.tflops, rank.mfu, rank.sm_mhz, rank.held_back, rank.joules_a_step) == (None, None, None, {}, None)
+    assert (rank.samples_per_s, rank.gpu_busy, rank.peak_gpu_used_bytes, rank.watts) == (None,) * 4
 
 
 # Clocks and energy
@@ -158,6 +178,22 @@ def test_the_clock_is_the_median_and_each_reason_has_its_part_of_the_time() -> N
     rank = first_rank(gpu_launch(meter=meter))
     assert rank.sm_mhz == 1980
     assert list(rank.held_back.items()) == [("power cap", pytest.approx(5 / 11)), ("heat", pytest.approx(1 / 11))]
+
+
+def test_load_memory_and_power_are_those_of_the_measured_time() -> None:
+    def meter(rank: int, s: float) -> Gpu:
+        inside = 0 <= s <= STEPS
+        used = int(s) + 5 if inside else 99
+        return Gpu(busy_percent=10.0 * s if inside else 0.0, used_bytes=used, total_bytes=80, joules=300 * s + 1000)
+
+    rank = first_rank(gpu_launch(meter=meter))
+    assert (rank.gpu_busy, rank.watts, rank.samples_per_s) == pytest.approx((0.5, 300, 8))
+    assert (rank.peak_gpu_used_bytes, rank.gpu_total_bytes) == (STEPS + 5, 80)
+
+
+def test_what_the_driver_withholds_is_none() -> None:
+    rank = first_rank(gpu_launch(meter=lambda *_: Gpu(sm_mhz=1.0)))
+    assert (rank.gpu_busy, rank.peak_gpu_used_bytes, rank.gpu_total_bytes, rank.watts) == (None,) * 4
 
 
 def test_energy_is_the_mean_power_times_a_step() -> None:

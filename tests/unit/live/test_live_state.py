@@ -117,11 +117,30 @@ def test_the_rate_comes_from_the_ends_of_the_last_steps() -> None:
     assert live.samples_per_s == pytest.approx(2 * 8 + 4 * 4)
 
 
+def test_each_step_has_its_own_samples_and_those_between_reports_count() -> None:
+    """The last batch of an epoch may be smaller; `watch --every 5` has one step in five reported."""
+    ends = [step(0, 5 * number, end_ms=1_000 * number, samples=samples) for number, samples in enumerate((8, 8, 2))]
+    live = fold(Live(), [launched(), hello(0), *ends])
+    assert live.ranks[0].steps_per_s == pytest.approx(1)  # that it reports
+    assert live.samples_per_s == pytest.approx(5 * (8 + 2) / 2)
+
+
+def test_samples_that_nobody_counts_make_no_rate() -> None:
+    ends = [step(0, number, end_ms=1_000 * number, samples=0) for number in range(3)]
+    live = fold(Live(), [launched(), hello(0), *ends])
+    assert (live.ranks[0].samples_per_s, live.samples_per_s) == (None, None)
+
+
+def test_the_operations_of_a_sample_are_known_from_the_start() -> None:
+    live = fold(Live(), [launched(), hello(0), hello(1), msgspec.structs.replace(ready(0), flops=3e9), ready(1)])
+    assert [live.ranks[rank].flops for rank in (0, 1)] == [3e9, None]
+
+
 def test_the_rate_forgets_old_steps() -> None:
     slow = [step(0, number, end_ms=1_000 * number) for number in range(5)]
     fast = [step(0, 5 + number, end_ms=10_000 + 10 * number) for number in range(RATE_OVER)]
     live = fold(Live(), [launched(), hello(0), *slow, *fast])
-    assert len(live.ranks[0].ends_ns) == RATE_OVER
+    assert len(live.ranks[0].ends) == RATE_OVER
     assert live.ranks[0].steps_per_s == pytest.approx(100)
 
 

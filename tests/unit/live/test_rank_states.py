@@ -145,7 +145,7 @@ def watched(delay_ms: float, ranks: int = 2) -> RunMonitor:
 
 
 def said_of(monitor: RunMonitor) -> dict[int, str]:
-    now_ns = max(rank.ends_ns[-1] for rank in monitor.live.ranks.values())
+    now_ns = max(rank.ends[-1].at_ns for rank in monitor.live.ranks.values())
     return states(monitor.live, monitor.last, now_ns)
 
 

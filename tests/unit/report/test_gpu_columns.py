@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
+from ddptui.report.gpus import HEADING, MOST_RANKS
 from ddptui.report.rows import rows_of
 from ddptui.report.run_diff import comparison
 from ddptui.report.run_diff.render import rows
@@ -114,6 +116,60 @@ def test_csv_and_json_have_them_in_full() -> None:
     assert {without[name] for name in ("tflops", "mfu", "nccl_version", "sm_mhz_least", "held_back_part")} == {""}
     repeat = msgspec.json.decode(as_json(on_gpus(results), preset))["trials"][0]["repeats"][0]
     assert (repeat["mfu"], repeat["nccl"]["transports"]) == (0.3165, ["P2P/CUMEM"])
+
+
+def on_cuda(results: Results, ranks: int = 2) -> Results:
+    """The results with so many ranks in each repeat, on GPUs that did what `on_gpus` says."""
+    trials = [
+        msgspec.structs.replace(
+            trial,
+            repeats=[
+                msgspec.structs.replace(
+                    repeat,
+                    ranks=[
+                        msgspec.structs.replace(repeat.ranks[rank % 2], rank=rank, device=f"cuda:{rank}")
+                        for rank in range(ranks)
+                    ],
+                )
+                for repeat in trial.repeats
+            ],
+        )
+        for trial in on_gpus(results).trials
+    ]
+    return msgspec.structs.replace(results, trials=trials)
+
+
+def block(printed: str) -> list[str]:
+    """The lines of the ranks' GPUs."""
+    return next(part for part in printed.split("\n\n") if part.startswith(HEADING)).splitlines()[1:]
+
+
+def test_without_a_screen_each_rank_has_a_line_of_what_one_looks_at_first() -> None:
+    results, preset = ran()
+    header, _, first, second, *others = block(text(on_cuda(results), preset, 80))
+    assert header.split("  ")[0] == "trial"
+    assert re.split("  +", header)[1:] == ["rank", "gpu %", "gpu used", "W", "MHz", "samples/s", "TFLOP/s"]
+    assert re.split("  +", first) == ["a", "0", "97", "9.0/80 GB", "612", "▼1410", "1985", "287"]
+    assert re.split("  +", second) == ["a", "1", "64", "7.0/80 GB", "398", "1980", "2346", "339"]
+    assert [line[0] for line in others] == ["b", "b"]
+    reason = next(line for line in block(text(on_cuda(results), preset, 100)) if line.startswith("a"))
+    assert "heat 40%, power cap 2%" in reason
+    assert "| trial | rank | gpu % |" in markdown(on_cuda(results), preset)
+
+
+def test_of_one_trial_the_reason_fits_in_80_columns_too() -> None:
+    results, preset = ran()
+    alone = msgspec.structs.replace(on_cuda(results), trials=on_cuda(results).trials[:1])
+    header, _, first, _ = block(text(alone, preset, 80))
+    assert re.split("  +", header) == ["rank", "gpu %", "gpu used", "W", "MHz", "samples/s", "TFLOP/s", "held back"]
+    assert "heat 40%, power cap 2%" in first
+    assert max(map(len, block(text(alone, preset, 80)))) <= 80
+
+
+def test_of_many_ranks_the_first_have_a_line_and_on_the_cpu_none() -> None:
+    results, preset = ran()
+    assert len(block(text(on_cuda(results, ranks=64), preset, 80))) == 2 + 2 * MOST_RANKS
+    assert HEADING not in text(results, preset, 80) + markdown(results, preset)
 
 
 def test_two_runs_are_compared_by_them() -> None:

@@ -36,22 +36,35 @@ def test_the_memory_of_gpus_has_a_column_where_a_rank_has_one() -> None:
 def test_what_a_gpu_did_has_columns_where_a_rank_tells_of_it() -> None:
     shown = cells(
         peak_gpu_reserved_bytes=2**31,
+        samples_per_s=1985.2,
         tflops=312.44,
         mfu=0.3159,
+        gpu_busy=0.966,
+        peak_gpu_used_bytes=5 * 2**30,
+        gpu_total_bytes=80 * 2**30,
+        watts=251.44,
         sm_mhz=1409.6,
         held_back={"heat": 0.124, "power cap": 0.4},
         joules_a_step=8.256,
     )
     figures = {
         "reserved": "2.00 GB",
+        "gpu %": "97",
+        "gpu used": "5.0/80 GB",
+        "W": "251",
+        "samples/s": "1985",
         "TFLOP/s": "312",
         "MFU %": "31.6",
-        "MHz": "1410",
+        "MHz": "▼1410",
         "held back": "power cap 40%, heat 12%",
         "J/step": "8.26",
     }
     assert shown.items() >= figures.items()
     assert {header: text for header, text in cells().items() if header in figures} == dict.fromkeys(figures, "–")
+
+
+def test_memory_of_a_gpu_whose_size_is_not_known_is_told_alone() -> None:
+    assert cells(peak_gpu_used_bytes=3 * 2**29)["gpu used"] == "1.50 GB"
 
 
 def test_no_reason_can_steer_the_terminal() -> None:
