@@ -1,5 +1,6 @@
 """The clock of a GPU, which is simulated: its times are within what is said of them, for hours, and nobody waits."""
 
+import gc
 import random
 import sys
 import threading
@@ -20,6 +21,7 @@ from workers.instruments.cuda_clock import (
     WOBBLE_PPM,
     CudaClock,
     Mark,
+    Tie,
 )
 from workers.instruments.progress import Progress, clock_accuracy
 from workers.instruments.records import PhaseTimer
@@ -254,6 +256,42 @@ def test_within_a_list_marks_stay_in_the_devices_order_though_a_tie_came_between
     times = clock.resolve([before, after])
     assert times is not None
     assert times == sorted(times)
+
+
+def test_a_mark_that_was_never_read_makes_no_later_time_false(gpu: Gpu, clock: CudaClock) -> None:
+    """As that of a call that nobody waits for."""
+    old = clock.now()
+    worst = train(gpu, clock, 600)
+    new = clock.now()
+    gpu.pass_(S)
+    times = clock.resolve([old, new])
+    assert times is not None
+    said_ns = (clock.accuracy_change() or worst.said[-1]).error_ns
+    assert abs(times[1] - true_ns([new])[0]) < said_ns
+
+
+def test_ties_are_gone_with_the_marks_that_were_measured_by_them(gpu: Gpu, clock: CudaClock) -> None:
+    train(gpu, clock, 60)
+    clock._anchor = clock._next_anchor = clock._tie
+    gc.collect()
+    assert sum(isinstance(thing, Tie) for thing in gc.get_objects()) < 10
+
+
+def test_a_signal_handler_may_mark_while_a_mark_is_taken(
+    gpu: Gpu, clock: CudaClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, marks = Event.record, list[Mark | int]()
+
+    def is_interrupted(event: Event, stream: Stream) -> None:
+        monkeypatch.setattr(Event, "record", record)
+        marks.append(clock.now())  # as a handler that calls a collective
+        record(event, stream)
+
+    monkeypatch.setattr(Event, "record", is_interrupted)
+    thread = threading.Thread(target=lambda: marks.append(clock.now()), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert len(marks) == 2
 
 
 def test_nothing_is_known_before_every_stream_has_got_there(gpu: Gpu, clock: CudaClock) -> None:

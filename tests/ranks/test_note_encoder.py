@@ -78,6 +78,34 @@ def test_a_call_that_goes_on_is_told_and_its_end_once_it_has_ended() -> None:
     assert rank.encoded() == []
 
 
+class Hasty(Device):
+    """Goes on while its marks are read."""
+
+    def resolve(self, marks: Sequence[Mark]) -> list[int] | None:
+        times = super().resolve(marks)
+        self.at_ns += 10
+        return times
+
+
+def test_a_call_that_ends_while_the_notes_are_read_is_told_the_next_time() -> None:
+    device = Hasty()
+    rank, device.at_ns = Rank(device), 21
+    rank.notes.append(call(Mark(20), Mark(25)))
+    assert rank.encoded() == [CODES["collective"], 20, 0, 0, 40, NONE, 1, 0, 20, NONE, NONE, NONE, NONE]
+    assert rank.encoded() == [CODES["collective_ended"], 25, 0, 0, 20, 20, NONE, 25]
+
+
+def test_a_call_that_has_gone_on_for_too_long_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU it would hold all that the clock has known since."""
+    rank = Rank()
+    rank.notes.append(call(7))
+    rank.encoded()
+    assert len(rank._encoder._open) == 1
+    monkeypatch.setattr(module, "LONGEST_S", 0.0)
+    rank.encoded()
+    assert len(rank._encoder._open) == 0
+
+
 def test_calls_that_never_end_are_held_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_OPEN", 3)
     rank = Rank()

@@ -22,7 +22,7 @@ from workers.instruments.tap import Tap
 from workers.rank.group import leave_group
 
 HOOKS = pytest.mark.skipif(not module.group_takes_hooks(), reason="this torch's groups take no hooks")
-OF_A_DEVICE = {"begins_to_wait", "has_waited"}  # test_tap_on_a_gpu.py
+OF_A_DEVICE = {"begins_to_wait", "has_waited", "issued_together"}  # test_tap_on_a_gpu.py
 DOORS = [*sorted({name for name in vars(Recorder) if not name.startswith("_")} - {"fail"} - OF_A_DEVICE), "_notified"]
 
 

@@ -1,11 +1,13 @@
 """What the tap, the clock and the encoder make of a watched training on a GPU, which is simulated."""
 
+import gc
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from weakref import ref
 
 import msgspec
 import pytest
@@ -17,7 +19,7 @@ from ddptui.wire.messages import Step
 from ddptui.wire.watching import Watching
 from tests.support.simulated_gpu import Event, Gpu, Stream, Work
 from workers.instruments import cuda_clock, hooks, page_locked
-from workers.instruments.clock import Clock
+from workers.instruments.clock import UNKNOWN, Clock
 from workers.instruments.cuda_clock import CudaClock, Mark
 from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_between_gpus, carrier_of
 from workers.instruments.page_locked import OnItsWay
@@ -26,12 +28,11 @@ from workers.instruments.reporter import Reporter
 from workers.instruments.tap import Tap
 from workers.rank.group import leave_group
 from workers.relay.steps import Steps
-from workers.watch import device as device_module
 from workers.watch import entrances as entrances_module
 from workers.watch.device import device_of, is_autograds_thread
 from workers.watch.encoder import NoteEncoder
 from workers.watch.entrances import Entrances, Marks
-from workers.watch.notes import CODES
+from workers.watch.notes import CODES, NONE
 from workers.watch.observer import Observer
 
 MS = 1_000_000
@@ -147,6 +148,61 @@ def test_what_is_fetched_ahead_waits_for_its_own_turn(gpu: Gpu, rank: Rank) -> N
     assert lost == [pytest.approx(20 * MS, abs=MS), pytest.approx(5 * MS, abs=MS)]
 
 
+def test_while_the_host_waits_for_a_call_the_loops_stream_is_idle(gpu: Gpu, rank: Rank) -> None:
+    side = Stream(gpu)
+
+    def forward() -> None:
+        side.wait_until(gpu.main.free_ns)
+        with gpu.on(side):
+            rank.call(20 * MS)
+        gpu.main.push(8 * MS)
+        side.record_event().synchronize()
+
+    rank.step(forward)
+    [step] = rank.told()
+    [call] = step.collectives
+    assert call.exit_ns - call.awaited_ns == pytest.approx(12 * MS, abs=MS)
+
+
+def test_several_calls_that_one_wait_is_for_share_it(gpu: Gpu, rank: Rank) -> None:
+    side = Stream(gpu)
+
+    def forward() -> None:
+        side.wait_until(gpu.main.free_ns)
+        with gpu.on(side):
+            rank.call(10 * MS)
+            rank.call(10 * MS)
+        gpu.main.wait_stream(side)
+
+    rank.step(forward)
+    [step] = rank.told()
+    lost = [call.exit_ns - call.awaited_ns for call in step.collectives]
+    assert lost == [pytest.approx(10 * MS, abs=MS)] * 2
+
+
+def test_sends_and_receives_that_nccl_groups_are_waited_for_together(gpu: Gpu, rank: Rank) -> None:
+    """As of `batch_isend_irecv`: each returns without a work of its own."""
+
+    def forward() -> None:
+        calls = [rank.tap.before(kind, 64, 0, (), STOCK_NCCL) for kind in ("send", "recv")]
+        for call in calls:
+            assert call is not None
+            rank.tap.issued(call, None, background=True)
+        work = cast(Any, Work(gpu, 20 * MS))
+        rank.tap.issued_together(work)
+        gpu.main.push(5 * MS)
+        assert rank.tap.waits(work) is calls[1]
+        work.wait()
+        rank.tap.waited(cast(Call, calls[1]))
+
+    for _ in range(2):
+        rank.step(forward)
+    for step in rank.told():
+        assert [call.kind for call in step.collectives] == ["send", "recv"]
+        lost = [max(0, call.exit_ns - call.awaited_ns) for call in step.collectives]
+        assert lost == [0, pytest.approx(15 * MS, abs=MS)]
+
+
 def test_a_call_that_the_loop_waits_for_at_home_is_lost_as_a_whole(gpu: Gpu, rank: Rank) -> None:
     rank.step(lambda: rank.call(20 * MS))
     [step] = rank.told()
@@ -252,7 +308,22 @@ def test_an_event_that_cannot_be_read_costs_its_step_and_no_other(
     assert [step.step for step in rank.told()] == [0, 1, 3, 4]
 
 
-def test_a_loss_is_copied_when_the_stream_comes_there_and_read_once(clock: CudaClock) -> None:
+@pytest.mark.parametrize("place", range(5))
+def test_a_call_of_which_a_moment_is_unknown_costs_its_step(rank: Rank, place: int) -> None:
+    moments = [5, 6, 5, NONE, 7]
+    moments[place] = UNKNOWN
+    rank.steps.name(0, "all_reduce")
+    rank.steps.name(1, [])
+    rank.note("forward_begins", True)
+    rank.told()
+    rank.steps.read(iter([CODES["collective"], 5, NONE, 0, 64, NONE, 1, 0, *moments]))
+    assert rank.steps.is_untimed
+
+
+def test_a_loss_is_copied_when_the_stream_comes_there_and_read_once(
+    clock: CudaClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_locked, "MOST", 1)
     loss = torch.tensor(2.5)
     kept = clock.keep(loss)
     loss.fill_(7.0)  # as where a graph is replayed
@@ -349,7 +420,7 @@ class OnAGpu(torch.Tensor):
 def seen_on(device: str) -> Observer:
     """An observer of a training on a device with no clock that it reads."""
     observer = Observer.__new__(Observer)
-    observer._clock, observer._device = Clock(), torch.device(device)
+    observer._clock, observer._device, observer._unscaled = Clock(), torch.device(device), None
     return observer
 
 
@@ -357,7 +428,40 @@ def test_a_loss_that_would_hold_the_host_up_is_not_read() -> None:
     with pytest.raises(RuntimeError, match="its first backward was on the cpu, and this one on"):
         seen_on("cpu")._kept(torch.ones(()).as_subclass(OnAGpu))
     assert math.isnan(cast(float, seen_on("mps")._kept(torch.ones(()))))
+    assert math.isnan(cast(float, seen_on("cpu")._kept(torch.ones((), dtype=torch.complex64))))
     assert seen_on("cpu")._kept(torch.ones(())) == 1
+
+
+def test_what_backward_needs_is_not_held_for_a_loss_that_was_scaled() -> None:
+    observer, weights = seen_on("cpu"), torch.ones(3, requires_grad=True)
+    loss = weights.square().sum()
+    scaled = loss * 4
+    observer.loss_is_scaled(loss, scaled)
+    assert observer._loss_of(scaled) == 3
+    observer.loss_is_scaled(loss, scaled)
+    held = [ref(loss), ref(scaled)]
+    del loss, scaled
+    assert [each() for each in held] == [None, None]
+    assert observer._loss_of(torch.tensor(0.5)) == 0.5
+
+
+def test_the_end_of_a_step_is_marked_after_its_loss_is_copied() -> None:
+    order: list[str] = []
+    observer = seen_on("cpu")
+    observer._kept = lambda _: order.append("copy") or 0.5  # type: ignore[method-assign, func-returns-value]
+    observer._come_home = lambda: order.append("mark") or 1
+    observer._note, observer._between_steps = lambda _: None, lambda: None  # type: ignore[method-assign]
+    observer.step_ends(torch.ones(()), 8)
+    assert order == ["copy", "mark"]
+
+
+def test_in_inference_mode_a_loss_is_kept_and_later_ones_too(clock: CudaClock) -> None:
+    with torch.inference_mode():
+        kept = clock.keep(torch.tensor(1.5))
+    assert clock.read(kept) == 1.5
+    assert clock.read(clock.keep(torch.tensor(2.5))) == 2.5
+    for _ in range(page_locked.MOST):
+        clock.read(clock.keep(torch.tensor(2.5)))
 
 
 @pytest.fixture
@@ -369,17 +473,38 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> tuple[Entrances, list[Any]]:
     return entrances, shown
 
 
-@pytest.mark.parametrize("hinders", ["nothing", "a capture", "autograd's thread"])
-def test_nothing_begins_within_a_capture_or_a_backward(
-    hinders: str, begun: tuple[Entrances, list[Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("hinders", ["nothing", "a capture", "an error of CUDA's", "autograd's thread"])
+def test_nothing_begins_within_a_capture_or_a_backward(hinders: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU's clock begins with calls that no capture allows; and the thread that begins is taken for the loop's."""
+
+    def captures() -> bool:
+        if hinders == "an error of CUDA's":
+            raise RuntimeError("CUDA error: an earlier call has failed")
+        return hinders == "a capture"
+
+    monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: hinders == "a capture")
-    monkeypatch.setattr(device_module, "is_autograds_thread", lambda: hinders == "autograd's thread")
-    entrances, shown = begun
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", captures)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 1, raising=False)
+    monkeypatch.setattr(entrances_module, "is_autograds_thread", lambda: hinders == "autograd's thread")
+    made, noted = list[torch.device](), list[BaseException]()
+    entrances = Entrances(noted.append)
+    monkeypatch.setattr(entrances, "_make_observer", made.append)
     entrances.observer(torch.ones(1))
-    assert bool(shown) is (hinders == "nothing")
+    assert bool(made) is (hinders == "nothing")
+    assert bool(noted) is (hinders == "an error of CUDA's")
+
+
+def test_after_a_fork_the_parents_observer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its memory would be given back, for which there is no CUDA here."""
+    monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
+    entrances = Entrances(lambda _: None)
+    entrances._observer = cast(Any, SimpleNamespace(forget=lambda: None))
+    held = ref(cast(Any, entrances._observer.forget))
+    entrances.forget()
+    gc.collect()
+    assert held() is not None
 
 
 @pytest.mark.parametrize(("name", "begins"), [("data", 0), ("forward", 0), ("backward", 0), ("optimizer", 1)])

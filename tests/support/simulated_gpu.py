@@ -83,6 +83,12 @@ class Event:
         assert self.over_ns is not None
         return self.over_ns <= self.gpu.now_ns
 
+    def synchronize(self) -> None:
+        """The host waits."""
+        assert self.over_ns is not None
+        self.gpu.synchronised += 1
+        self.gpu.pass_(max(0.0, self.over_ns - self.gpu.now_ns))
+
     def elapsed_time(self, later: "Event") -> float:
         """In ms, as a float32; half a microsecond is the resolution. torch asks for both events first."""
         self.gpu.call("elapsed_time")
@@ -93,9 +99,6 @@ class Event:
         ticks = self.gpu.device_ns(later.over_ns) - self.gpu.device_ns(self.over_ns)
         assert ticks >= 0, "from a later to an earlier event"
         return float(np.float32(round(ticks / 500) * 500 / 1e6))
-
-    def synchronize(self) -> None:
-        self.gpu.synchronised += 1
 
 
 class Work:
@@ -253,8 +256,10 @@ class RealTimeGpu(Gpu):
 def put_in(gpu: Gpu, put: Callable[[Any, str, Any], object], clock: Any, memory: Any) -> None:
     """Have torch and the instruments find this GPU. put: like setattr. clock, memory: the instruments' modules
     cuda_clock and page_locked."""
-    put(torch.cuda, "Event", type("OwnEvent", (Event,), {"gpu": gpu, "wait": Event.wait}))
-    put(torch.cuda, "Stream", gpu.new_stream)
+    own_event = {"gpu": gpu, "wait": Event.wait, "synchronize": Event.synchronize}
+    own_stream = {"__new__": lambda _, *terms, **options: gpu.new_stream(*terms, **options)}
+    put(torch.cuda, "Event", type("OwnEvent", (Event,), own_event))
+    put(torch.cuda, "Stream", type("OwnStream", (Stream,), own_stream | {"synchronize": Stream.synchronize}))
     put(torch.cuda, "stream", gpu.on)
     put(torch.cuda, "current_stream", gpu.current_stream)
     put(torch.cuda, "synchronize", gpu.synchronize)

@@ -16,7 +16,7 @@ SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all o
 LOOK_EVERY_MS = 50  # how often it checks whether the process has stood still
 STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
 NS_PER_MS = 1_000_000
-UNKNOWN = -1  # instead of a mark or a moment: it cannot be read, or a graph is being captured
+UNKNOWN = -2  # instead of a mark or a moment: it cannot be read, or a graph is being captured
 
 
 class Accuracy(NamedTuple):

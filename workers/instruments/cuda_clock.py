@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
-from threading import Lock
+from threading import Lock, RLock
 from typing import NamedTuple
 from weakref import ref
 
@@ -118,17 +118,20 @@ class CudaClock(Clock):
         self.device: torch.device = device
         # torch deals streams out of pools, one pool a priority, the same streams again and again. Callbacks of futures
         # get ordinary streams, and wait on collectives there; gloo gets those of the highest priority. This priority
-        # lies between, and torch uses it for nothing else. On a GPU with only two priorities it is gloo's, too. Then a
-        # tie may fail, and the one before stays; a value or a mark of the host may be late by one of gloo's copies.
+        # lies between. FSDP takes streams of it, too, and on a GPU with only two priorities gloo does. If it takes this
+        # one, a tie may fail, and the one before stays; a value may be late by what is queued there.
         self._side = torch.cuda.Stream(device, priority=-1)
-        self._ends = torch.cuda.Stream(device)
+        self._ends: torch.cuda.Stream | None = None
         self._streams: dict[int, torch.cuda.Stream] = {}  # by CUDA's pointer: to ask torch for the current one is slow
         self._home = self._current()
         self._kept: dict[torch.dtype, Numbers] = {}
         self._free: list[Freed] = []
         self._made = 0  # events
         self._numbers = count()
-        self._order = Lock()  # several threads may record on one stream, in the order of their marks' numbers
+        self._last_ns: dict[int, int] = {}  # the latest time so far, by the stream's id
+        # Several threads may record on one stream, in the order of their marks' numbers; and a signal handler of the
+        # training's, in the middle of recording.
+        self._order = RLock()
         self._lock = Lock()  # replicas of one process may share a clock, and each has its own reporter
         self._reported_ns = 0.0  # the error that was reported last
         self._unreported: Accuracy | None = None
@@ -156,9 +159,10 @@ class CudaClock(Clock):
         return time.monotonic_ns()
 
     def after(self, wait: Callable[[], object]) -> Mark:
-        with torch.cuda.stream(self._ends):
+        ends = self._ends = self._ends or torch.cuda.Stream(self.device)
+        with torch.cuda.stream(ends):
             wait()
-        return self._on(self._ends)
+        return self._on(ends)
 
     def is_home(self, stream: torch.cuda.Stream | None = None) -> bool:
         return (stream or self._current()) == self._home
@@ -187,12 +191,21 @@ class CudaClock(Clock):
             self._tie_anew()
             if not all_reached(list(unique.values())):
                 return None
-            ties = [mark.tie for mark in unique.values()] or [self._tie]
-            tie = min(ties, key=lambda tie: tie.at_ns)  # before all of them
-            times = {key: tie.time_of(device_ns(tie.event, mark.event)) for key, mark in unique.items()}
+            in_order = sorted(unique.values(), key=lambda mark: mark.number)
+            times = {id(mark): self._time_of(mark) for mark in in_order}
             if times:
                 self._note_error(min(ns for ns, _ in times.values()), max(error_ns for _, error_ns in times.values()))
             return [mark if isinstance(mark, int) else times[id(mark)][0] for mark in marks]
+
+    def _time_of(self, mark: Mark) -> tuple[int, float]:
+        """The host time of a mark, and its error, both in ns. It is measured from the mark's own tie: from an older one
+        the steps of a float32, and of each tie between them, would add up."""
+        ns, error_ns = mark.tie.time_of(device_ns(mark.tie.event, mark.event))
+        last_ns = self._last_ns.get(id(mark.stream), 0)
+        if 0 < last_ns - ns < 2 * RESOLUTION_NS:  # its stream's mark before, from another tie
+            ns = last_ns
+        self._last_ns[id(mark.stream)] = max(ns, last_ns)
+        return ns, error_ns
 
     def lengths(self, marks: Sequence[Mark]) -> list[int] | None:
         if not all_reached(marks):
@@ -208,10 +221,12 @@ class CudaClock(Clock):
         return self._kept[tensor.dtype].copy(tensor)
 
     def read(self, number: "OnItsWay | Tensor | float") -> float:
+        if isinstance(number, float):
+            return number
         if isinstance(number, OnItsWay):
             return number.read()
         with torch.cuda.stream(self._side):  # a copy from the device waits only for its own stream
-            return float(number.item() if isinstance(number, Tensor) else number)
+            return float(number.item())
 
     def accuracy_change(self) -> Accuracy | None:
         with self._lock:

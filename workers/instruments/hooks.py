@@ -72,6 +72,9 @@ class Recorder(Protocol):
     def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
         """The call has returned."""
 
+    def issued_together(self, work: dist.Work) -> None:
+        """The sends and receives just called have this work together."""
+
     def waits(self, work: dist.Work) -> Call | None:
         """Python is about to wait for a work. Returns the call that has issued it, unless it is not recorded."""
 
@@ -101,7 +104,7 @@ def attach(tap: Recorder, *, compiles: bool) -> list[Undo]:
     upon these calls."""
     keep: Wrapper = untraced if compiles else as_it_is
     undo = [] if group_takes_hooks() else _wrap_groups(tap, keep)
-    undo += [] if tap.device is None else [_wrap_event(tap, keep)]
+    undo += [] if tap.device is None else _wrap_streams(tap, keep)
     return [*undo, _wrap_wait(tap, keep), _wrap_forward_of_ddp(tap, keep)]
 
 
@@ -310,16 +313,27 @@ def _wrap_wait(tap: Recorder, keep: Wrapper) -> Undo:
     return _wrap(dist.Work, "wait", shielded(before, tap.fail), shielded(after, tap.fail), keep)
 
 
-def _wrap_event(tap: Recorder, keep: Wrapper) -> Undo:
-    """Every way of torch.cuda's to make a stream wait for another one calls this method."""
+def _wrap_streams(tap: Recorder, keep: Wrapper) -> list[Undo]:
+    """Every way in torch.cuda to make a stream wait for another one calls Event.wait. While the host waits, the loop's
+    stream is idle, too. Sends and receives that NCCL groups have one work."""
 
-    def before(_: torch.cuda.Event, stream: Any = None) -> Any:
+    def before(_: Any, stream: Any = None) -> Any:
         return tap.begins_to_wait(stream)
 
     def after(begin: Any, _: object) -> None:
         tap.has_waited(begin)
 
-    return _wrap(torch.cuda.Event, "wait", shielded(before, tap.fail), shielded(after, tap.fail), keep)
+    def begins(*_: Any) -> bool:
+        return True
+
+    def together(_: bool, work: dist.Work | None) -> None:
+        if work is not None:
+            tap.issued_together(work)
+
+    shield = partial(shielded, fail=tap.fail)
+    ways = (torch.cuda.Event, "wait"), (torch.cuda.Event, "synchronize"), (torch.cuda.Stream, "synchronize")
+    waits = [_wrap(owner, name, shield(before), shield(after), keep) for owner, name in ways]
+    return [*waits, _wrap(dist.ProcessGroup, "_end_coalescing", begins, shield(together), keep)]
 
 
 def _wrap_forward_of_ddp(tap: Recorder, keep: Wrapper) -> Undo:

@@ -6,6 +6,7 @@ and the capture fails with them. A thread that has set its own capture mode to r
 
 import ctypes
 import math
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -49,7 +50,7 @@ class OnItsWay(NamedTuple):
     """A number that the device copies. It is valid once the device has reached a mark recorded after it."""
 
     copy: Tensor
-    free: list[Tensor]
+    free: deque[Tensor]
 
     def read(self) -> float:
         """Return the number, and free its place. Call it once."""
@@ -62,18 +63,23 @@ class Numbers:
     """Places in page-locked memory, for numbers of one type."""
 
     def __init__(self, dtype: torch.dtype) -> None:
-        with captures_go_on():
-            self._free = list(page_locked(MOST, dtype))
+        # Outside of inference mode: what is made in it can be written to in no other.
+        with captures_go_on(), torch.inference_mode(False):
+            self._free = deque(page_locked(MOST, dtype))
 
     def copy(self, number: Tensor) -> OnItsWay | float:
         """Queue a copy of a number on the current stream. Returns NaN if no place is free."""
         if not self._free:
             return math.nan
-        copy = self._free.pop()
-        copy.copy_(number.detach().reshape(()), non_blocking=True)
-        return OnItsWay(copy, self._free)
+        on_its_way = OnItsWay(self._free.popleft(), self._free)
+        try:
+            on_its_way.copy.copy_(number.detach().reshape(()), non_blocking=True)
+        except RuntimeError:
+            on_its_way.read()
+            raise
+        return on_its_way
 
 
 def page_locked(count: int, dtype: torch.dtype) -> Tensor:
     """Allocate memory that a device can copy to while the host goes on."""
-    return torch.empty(count, dtype=dtype, pin_memory=True)
+    return torch.empty(count, dtype=dtype, device="cpu", pin_memory=True)

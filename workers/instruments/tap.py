@@ -38,7 +38,7 @@ from .calls import CallsBySteps
 from .clock import Clock
 from .gpu import HOST, NCCL2, STOCK_NCCL
 from .hooks import attach, attach_to_new_groups
-from .records import Call, PhaseTimer
+from .records import POINT_TO_POINT, Call, PhaseTimer
 from .shield import pass_on, shielded
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class Tap:
     ) -> None:
         self.now = clock.now
         self._wait = dist.Work.wait  # not yet wrapped
-        self._waits_block = any(os.environ.get(name, "0") != "0" for name in BLOCKING_WAIT)  # the host, also for NCCL
+        # The host, also for NCCL; or all streams: with one connection, what is queued later stands behind a wait.
+        self._waits_block = any(os.environ.get(name, "0") != "0" for name in BLOCKING_WAIT)
+        self._waits_block |= os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1"
         self._clock = clock
         self.device = clock.device
         self._held_up = held_up
@@ -86,6 +88,7 @@ class Tap:
         self._works: dict[int, tuple[ref[dist.Work], Call]] = {}  # by number, which torch reuses once a work is gone
         # By thread: its last work, which has yet to come to Python. It would get another number there if it was let go.
         self._last_works: dict[int, dist.Work] = {}
+        self._last_sent: dict[int, Call] = {}  # by thread: the last send or receive in the background
         self._enough_works = FEW_WORKS
         self._unsettled: deque[Call] = deque(maxlen=MOST_UNSETTLED)  # torch DDP has issued, and not waited for, these
         self._carriers = self._last_carriers = 0  # calls that carried gradients: in this step, and in the one before
@@ -162,6 +165,7 @@ class Tap:
         """A step has ended, or may have: forget what is over."""
         self._last_carriers, self._carriers = self._carriers, 0
         self._last_works.clear()
+        self._last_sent.clear()
         if self._works:
             self._forget_ended()
 
@@ -187,42 +191,57 @@ class Tap:
         return call
 
     def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
-        """The call has returned its work; None: it has ended. Not in the background: a wait follows at once."""
+        """The call has returned its work. None: it has ended; in the background, it is one of several that have a work
+        together. Not in the background: a wait follows at once."""
         call.issued = self._clock.at_once() if call.by == HOST else self.now()
         if background:
             call.background = True
             if self._is_ddp:
                 call.thread = threading.get_ident()
                 self._unsettled.append(call)
+            if call.kind in POINT_TO_POINT:
+                self._last_sent[threading.get_ident()] = call
         else:
             call.awaited = call.enter
             if call.by:
                 self._look_aside(call)
-        if work is None:
+        if work is not None:
+            self._note_work(work, call)
+        elif not background:
             call.ended = call.issued
-            return
-        self._works[id(work)] = ref(work), call
-        self._last_works[threading.get_ident()] = work
-        if len(self._works) > self._enough_works:  # a step of many calls, or one that never ends
-            self._forget_ended()
-            self._enough_works = max(FEW_WORKS, 2 * len(self._works))
-        if not (background and self._overlaps):
+        if work is None or not (background and self._overlaps):
             return
         self._carriers += call.forward_is_over
         if call.kind != "all_reduce":
             return
         if call.by in (STOCK_NCCL, NCCL2):
-            if not is_called_by_torch():  # a call of the training's own, whose tensors torch would free later
-                return
-            if call.by == NCCL2 and not self._waits_block:
-                call.notified = self._clock.after(partial(self._wait, work))
-            elif call.by == STOCK_NCCL:
-                self._ask_for_end(work, call, self.now)
+            # A call of the training's own is let alone: torch would free its tensors later.
+            if is_called_by_torch() and not self._waits_block:
+                self._mark_end(work, call)
         # Torch calls back only where more gradients will be sent after this call, as in the step before: the end of the
         # last one is known, since the rank waits for it. gloo calls back in a thread that must wait for Python's lock,
         # which costs more than all the rest of the tap.
         elif self._carriers < self._last_carriers:
             self._ask_for_end(work, call, self._clock.at_once)
+
+    def issued_together(self, work: dist.Work) -> None:
+        """The sends and receives just called have this work together: a wait for it is one for the last of them."""
+        if (call := self._last_sent.pop(threading.get_ident(), None)) is not None:
+            self._note_work(work, call)
+
+    def _note_work(self, work: dist.Work, call: Call) -> None:
+        self._works[id(work)] = ref(work), call
+        self._last_works[threading.get_ident()] = work
+        if len(self._works) > self._enough_works:  # a step of many calls, or one that never ends
+            self._forget_ended()
+            self._enough_works = max(FEW_WORKS, 2 * len(self._works))
+
+    def _mark_end(self, work: dist.Work, call: Call) -> None:
+        """Have the end of an operation of NCCL's marked."""
+        if call.by == NCCL2:
+            call.notified = self._clock.after(partial(self._wait, work))
+        else:
+            self._ask_for_end(work, call, self.now)
 
     def _ask_for_end(self, work: dist.Work, call: Call, now: Callable[[], Any]) -> None:
         """Have torch call back when a work has ended. Not all groups can."""
@@ -268,9 +287,9 @@ class Tap:
 
     def waited(self, call: Call) -> None:
         """Python has waited for what this call has issued."""
-        call.ended = self._clock.at_once() if call.by == HOST else self.now()
-        if call.by:
+        if call.by:  # before the end, at which the sender may take it
             self._look_aside(call)
+        call.ended = self._clock.at_once() if call.by == HOST else self.now()
 
 
 def is_called_by_torch() -> bool:

@@ -136,17 +136,20 @@ class Steps(LoopReader):
 
     def _end_call(self, call: Call, background: int, moments: list[int]) -> None:
         call.background = bool(background)
-        known = [None if moment == NONE else moment for moment in moments]
+        self.is_untimed |= UNKNOWN in moments
+        known = [None if moment in (NONE, UNKNOWN) else moment for moment in moments]
         call.issued, call.awaited, call.notified, call.ended = known
         if background == ASIDE and call.ended is not None:
             call.awaited = call.ended  # so far nothing has waited for it
             self._aside.append(call)
 
     def _held_up(self, begin_ns: int, end_ns: int) -> None:
-        """The loop's stream has waited for an event. What was over by then it was waiting for, or had no need to."""
-        for call in [call for call in self._aside if call.ended <= end_ns]:
+        """The loop's stream has waited for an event. It waited for the calls that were over by then, one after another,
+        or did not need to."""
+        for call in sorted((call for call in self._aside if call.ended <= end_ns), key=lambda call: call.ended):
             self._aside.remove(call)
             call.notified, call.awaited, call.ended = call.ended, begin_ns, end_ns
+            begin_ns = max(begin_ns, call.notified)
 
     def _report(self, step: Cut, calls: list[Call]) -> None:
         if self._is_over or (self._first is None and not self._is_numbered(step)):

@@ -21,11 +21,13 @@ def device_of(shown: Any) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_initialized() else CPU
 
 
-def may_begin() -> bool:
-    """Whether watching may begin with this call: not while a graph is captured, which the clock's first calls would
-    end; nor within a backward whose begin was not seen, since this is not the loop's thread."""
-    is_capturing = torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-    return not is_capturing and not is_autograds_thread()
+def is_capturing() -> bool:
+    """Whether this thread captures a graph, which the first calls of a clock would end."""
+    if not torch.cuda.is_initialized():
+        return False
+    # CUDA does not capture its default stream, whose pointer is 0, and may not be asked about it meanwhile.
+    stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
+    return bool(stream) and torch.cuda.is_current_stream_capturing()
 
 
 def is_autograds_thread() -> bool:

@@ -1,9 +1,10 @@
 """Makes numbers of the notes that a rank has taken, for its relay; see notes.py."""
 
+import time
 from array import array
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -14,7 +15,8 @@ from ..instruments.shield import pass_on
 from .notes import ASIDE, CODES, LENGTHS, NONE, bits_of
 
 PLAIN = {int, bool}
-MOST_OPEN = 1_000  # calls that have not ended; of older ones it is not told when they do
+MOST_OPEN = 1_000  # calls that have not ended; the ends of older ones are not told
+LONGEST_S = 3_600.0  # likewise: longer than torch lets a call take
 
 
 class NoteEncoder:
@@ -24,7 +26,8 @@ class NoteEncoder:
         """name: called with a number, and what it stands for in the notes that follow."""
         self._notes, self._clock, self._name = notes, clock, name
         self._held: list[Any] = []  # notes to which the device has not come
-        self._open: dict[int, Call] = {}  # calls that had not ended when they were encoded, by number
+        # Calls that had not ended when they were encoded, and since when, by number.
+        self._open: dict[int, tuple[Call, float]] = {}
         self._numbers = count()  # of such calls
         self._names: dict[Any, int] = {}
 
@@ -38,12 +41,12 @@ class NoteEncoder:
         new = self._held + [self._notes.popleft() for _ in range(len(self._notes))]
         if self._clock.device is not None:
             return self._encode_reached(new)
-        numbers = self._ended(int)
+        numbers = self._ended(self._moments, int)
         for item in new:
             if type(item) in PLAIN:
                 numbers.append(item)
             elif isinstance(item, Call):
-                numbers += self._collective(item, int)
+                numbers += self._collective(item, self._moments(item), int)
             else:
                 numbers.append(self._number_of(item))
         return array("q", numbers).tobytes()
@@ -52,8 +55,12 @@ class NoteEncoder:
         """As `encode`, on a GPU: moments and losses are still on the device."""
         end = self._reached(notes)
         known, self._held = notes[:end], notes[end:]
-        calls = [item for item in known if isinstance(item, Call)]
-        marks = {id(mark): mark for mark in self._marks(known, [*calls, *self._open.values()])}
+        # A call's moments are asked for once: the device, and the loop's thread, go on meanwhile.
+        of_calls = {id(item): self._moments(item) for item in known if isinstance(item, Call)}
+        of_open = {id(call): self._moments(call) for call, _ in self._open.values()}
+        ended = [moment for moments in of_open.values() if moments[-1] is not None for moment in moments[1:]]
+        begun = [moment for item in known if isinstance(item, Call) for moment in (item.called, *of_calls[id(item)])]
+        marks = {id(item): item for item in (*known, *begun, *ended) if hasattr(item, "event")}
         times = self._resolve([*marks.values()])
         if times is None:
             self._held = notes
@@ -63,12 +70,12 @@ class NoteEncoder:
         def ns(mark: Any) -> int:
             return mark if isinstance(mark, int) else ns_of[id(mark)]
 
-        numbers = self._ended(ns)
+        numbers = self._ended(lambda call: of_open[id(call)], ns)
         if accuracy := self._clock.accuracy_change():  # before the steps that it holds for
             numbers += [CODES["tied"], accuracy.from_ns, accuracy.error_ns]
         for item in known:
             if isinstance(item, Call):
-                numbers += self._collective(item, ns)
+                numbers += self._collective(item, of_calls[id(item)], ns)
             else:
                 numbers.append(ns(item) if id(item) in ns_of else self._number_of(item))
         return array("q", numbers).tobytes()
@@ -98,11 +105,6 @@ class NoteEncoder:
         each = [times for mark in marks if (times := self._resolve([mark]))]
         return [ns for [ns] in each] if len(each) == len(marks) else None
 
-    def _marks(self, notes: Iterable[Any], calls: Iterable[Call]) -> list[Any]:
-        """The marks on the device that notes and calls have."""
-        moments = [moment for call in calls for moment in (call.called, *self._moments(call))]
-        return [item for item in (*notes, *moments) if hasattr(item, "event")]
-
     def _is_reached(self, mark: Any) -> bool:
         return isinstance(mark, int) or self._clock.reached(mark)
 
@@ -121,28 +123,30 @@ class NoteEncoder:
             return bits_of(self._clock.read(item))
         return int(item)
 
-    def _collective(self, call: Call, ns: Callable[[Any], int]) -> list[int]:
+    def _collective(self, call: Call, moments: list[Any], ns: Callable[[Any], int]) -> list[int]:
         """The note of a call."""
-        enter, *others = self._moments(call)
+        enter, *others = moments
         number = NONE
         if others[-1] is None:
             number = next(self._numbers)
-            self._open[number] = call
+            self._open[number] = call, time.monotonic()
             if len(self._open) > MOST_OPEN:
                 del self._open[next(iter(self._open))]
         kind, group, root = self._named(call.kind), self._named(call.group), NONE if call.root is None else call.root
-        moments = [ns(enter), *(NONE if one is None else ns(one) for one in others)]
-        return [CODES["collective"], ns(call.called), number, kind, call.size, root, group, how(call), *moments]
+        known = [ns(enter), *(NONE if one is None else ns(one) for one in others)]
+        return [CODES["collective"], ns(call.called), number, kind, call.size, root, group, how(call), *known]
 
-    def _ended(self, ns: Callable[[Any], int]) -> list[int]:
-        """Notes of the calls that have ended since they were encoded."""
+    def _ended(self, moments: Callable[[Call], list[Any]], ns: Callable[[Any], int]) -> list[int]:
+        """Notes of the calls that have ended since they were encoded. Forgets those that never will: a mark of theirs
+        holds all of the clock's ties since then."""
         numbers: list[int] = []
-        for number, call in list(self._open.items()):
-            _, *others = self._moments(call)
+        for number, (call, since_s) in list(self._open.items()):
+            _, *others = moments(call)
             if others[-1] is not None:
+                known = [NONE if one is None else ns(one) for one in others]
+                numbers += [CODES["collective_ended"], known[-1], number, how(call), *known]
+            if others[-1] is not None or time.monotonic() - since_s > LONGEST_S:
                 del self._open[number]
-                moments = [NONE if one is None else ns(one) for one in others]
-                numbers += [CODES["collective_ended"], moments[-1], number, how(call), *moments]
         return numbers
 
     def _named(self, name: Any) -> int:

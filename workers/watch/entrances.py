@@ -26,7 +26,7 @@ from ddptui.wire.connection import WATCHED
 
 from ..instruments.shield import pass_on
 from .batches import samples_in
-from .device import device_of, is_autograds_thread, may_begin
+from .device import device_of, is_autograds_thread, is_capturing
 from .link import Gone
 from .modules import ModuleCalls
 from .process import fatal_error, is_a_rank, no_signals, written
@@ -50,6 +50,7 @@ class Entrances:
         self._settled_thread = 0  # the same; 0: something has changed, which its next call is to look at
         self._console = os.environ[WATCHED]  # the file that says where the relay is; a training may clear its variables
         self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
+        self._of_parent: Observer | None = None  # the process that this one was forked off
         self._untold: Callable[[], None] | None = None  # a call's end that an exception has cut off
         self._modules = ModuleCalls(self._module_is_called)
         self._is_over = False  # it has failed, or ended, or waits for another console
@@ -71,7 +72,7 @@ class Entrances:
     def _look(self, shows: Any) -> "Observer | None":
         observer = self._observer
         if observer is None:
-            return self._begin(shows) if shows is not None and not self._is_over and may_begin() else None
+            return None if shows is None or self._is_over else self._begin(shows)
         if get_ident() != self._thread:  # during backward, the loop's thread waits for autograd's
             return observer if observer.backwards and is_autograds_thread() else None
         self._settled_thread = self._thread  # first: another thread may change something meanwhile
@@ -91,13 +92,14 @@ class Entrances:
         return self._observer
 
     def _begin(self, shows: Any) -> "Observer | None":
-        if not is_a_rank():
+        if not is_a_rank() or is_autograds_thread():  # in a backward that was not seen to begin
             return None
         compiling = FRAMES.set_eval_frame(None)  # by torch.compile, which would trace what is imported here
         try:
             with no_signals():  # what a handler raises in an import, Python may drop; and the sender is to get none
-                self._make_observer(device_of(shows))
-                leave_untraced()
+                if not is_capturing():
+                    self._make_observer(device_of(shows))
+                    leave_untraced()
         except Gone:
             self._is_over = True
             OwnThread(self._await_console).start()
@@ -183,6 +185,7 @@ class Entrances:
         """This process has been forked: what its parent has begun is not its own."""
         if (observer := self._take_observer()) is not None:
             observer.forget()
+            self._of_parent = observer  # kept: what belongs to a GPU cannot be given back here
         self._is_over = False
 
     def _take_observer(self) -> "Observer | None":

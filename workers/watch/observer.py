@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ..instruments.clock import Clock
 from ..instruments.cuda_clock import clock_of
 from ..instruments.delays import RankDelays
 from ..instruments.gpu import nccl_in_use, own_gpus
@@ -116,7 +118,7 @@ class Observer:
         )
         if has_ddp:
             self.ddp_is_made()
-        self._flags = PhaseTimer(self._clock)  # of which the tap only asks whether forward is over
+        self._flags = PhaseTimer(Clock())  # of which the tap only asks whether forward is over
         self._tap.begin(self._flags)
         # In the loop's thread, which it measures. A GPU goes on while that has no core.
         self._queue = RunQueue() if self._clock.device is None else None
@@ -126,7 +128,7 @@ class Observer:
         self.backwards = 0  # under way, one within the other
         self._batches: dict[int, int | None] = {}  # of a pass over the data, by its iterator's id
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
-        self._unscaled: tuple[Tensor, Tensor] | None = None
+        self._unscaled: tuple[ref[Tensor], OnItsWay | float] | None = None
         if bottlenecks:
             self._set_delays(bottlenecks, first=None if signs else 0)
 
@@ -218,9 +220,16 @@ class Observer:
         self._note((FORWARD_ENDS, self._now(), True))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
-        """A GradScaler has made the one out of the other."""
+        """A GradScaler has made the one out of the other. Neither is held: they hold all that backward needs."""
         if isinstance(loss, Tensor):
-            self._unscaled = scaled, loss
+            self._forget_unscaled()
+            self._unscaled = ref(scaled), self._kept(loss)
+
+    def _forget_unscaled(self) -> None:
+        """Backward was not called on what was scaled last."""
+        if self._unscaled is not None:
+            self._clock.read(self._unscaled[1])  # frees its place
+            self._unscaled = None
 
     def backward_begins(self, tensors: Any = None) -> None:
         """tensors: those that backward is called on; None: that is not known."""
@@ -278,9 +287,12 @@ class Observer:
 
     def _loss_of(self, tensors: Any) -> OnItsWay | float:
         loss = tensors[0] if isinstance(tensors, Sequence) and len(tensors) == 1 else tensors
-        scaled, unscaled = self._unscaled or (None, None)
-        self._unscaled = None
-        return self._kept(unscaled if loss is scaled else loss)
+        if self._unscaled is not None and self._unscaled[0]() is loss:
+            _, unscaled = self._unscaled
+            self._unscaled = None
+            return unscaled
+        self._forget_unscaled()
+        return self._kept(loss)
 
     def _kept(self, loss: Any) -> OnItsWay | float:
         """What to hold of a loss until it is read; NaN if it is no number, or reading it would run the training's own
@@ -294,7 +306,8 @@ class Observer:
                 raise RuntimeError(f"its first backward was on the {self._device}, and this one on {loss.device}")
             try:
                 is_there = loss.device == self._device and self._device.type in ("cpu", "cuda")
-                return self._clock.keep(loss) if is_there and loss.numel() == 1 else math.nan
+                is_number = loss.numel() == 1 and not loss.is_complex()
+                return self._clock.keep(loss) if is_there and is_number else math.nan
             except RuntimeError as error:  # it is on the meta device, fake, or torch.func's
                 pass_on(error)
                 return math.nan
@@ -332,7 +345,8 @@ class Observer:
 
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
-        self._note((STEP_ENDS, self._now(), loss is not None, None if loss is None else self._kept(loss), samples))
+        kept = None if loss is None else self._kept(loss)  # before the mark, by which it is known to be there
+        self._note((STEP_ENDS, self._come_home(), loss is not None, kept, samples))
         self._between_steps()
 
     def ddp_is_made(self) -> None:
@@ -345,8 +359,7 @@ class Observer:
         self._sender.close(None)
 
     def forget(self) -> None:
-        """This process was forked off the rank's. What belongs to a GPU stays, since it has no way to give it back: the
-        tap, which torch still calls, holds it."""
+        """This process was forked off the rank's."""
         self._modules.stop()
         self._tap.forget()
         self._sender.forget()

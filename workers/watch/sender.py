@@ -14,6 +14,7 @@ import torch
 from ..instruments.clock import LOOK_EVERY_MS, NS_PER_MS, SEND_EVERY_MS, STOOD_STILL_MS, Clock
 from ..instruments.gpu import peak_bytes, peak_reserved_bytes, reserved_bytes, used_bytes
 from ..instruments.page_locked import RELAXED, exchange_capture_mode
+from ..instruments.shield import suppressed
 from .encoder import NoteEncoder
 from .link import JSON, NUMBERS, Gone, Link
 from .notes import CODES
@@ -89,8 +90,9 @@ class Sender:
             return
         if self._device is not None and time.monotonic() - self._memory_at > MEMORY_EVERY_S:
             self._memory_at = time.monotonic()
-            figures = (read(self._device) for read in (used_bytes, reserved_bytes, peak_bytes, peak_reserved_bytes))
-            self.notes.extend((CODES["memory"], time.monotonic_ns(), *figures))
+            with suppressed(RuntimeError):  # an allocator of the training's own counts nothing
+                figures = [read(self._device) for read in (used_bytes, reserved_bytes, peak_bytes, peak_reserved_bytes)]
+                self.notes.extend((CODES["memory"], time.monotonic_ns(), *figures))
         if numbers := self._encoder.encode():
             self._link.put(NUMBERS, numbers)
             self._link.send()
