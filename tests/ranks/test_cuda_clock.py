@@ -270,6 +270,21 @@ def test_a_mark_that_was_never_read_makes_no_later_time_false(gpu: Gpu, clock: C
     assert abs(times[1] - true_ns([new])[0]) < said_ns
 
 
+def test_marks_of_a_stream_keep_their_order_whatever_ties_they_are_measured_by(gpu: Gpu, clock: CudaClock) -> None:
+    """Else a phase between them would end before it begins."""
+    for _ in range(200):
+        gpu.main.push(3 * MS + gpu.now_ns % 777)
+        early = clock.now()
+        clock._due_ns = 0
+        clock.resolve([])  # makes a tie
+        late = clock.now()
+        assert early.tie is not late.tie
+        gpu.pass_(5 * MS)
+        times = clock.resolve([late, early])
+        assert times is not None
+        assert times[1] <= times[0]
+
+
 def test_ties_are_gone_with_the_marks_that_were_measured_by_them(gpu: Gpu, clock: CudaClock) -> None:
     train(gpu, clock, 60)
     clock._anchor = clock._next_anchor = clock._tie

@@ -155,6 +155,26 @@ def test_of_what_the_training_calls_itself_nothing_is_asked(
     tap.end()
 
 
+@pytest.mark.parametrize("variable", ["TORCH_NCCL_BLOCKING_WAIT", "CUDA_DEVICE_MAX_CONNECTIONS"])
+@pytest.mark.parametrize("by", [STOCK_NCCL, NCCL2])
+@pytest.mark.usefixtures("alone")
+def test_where_a_wait_on_one_stream_holds_up_others_none_is_put_in(
+    gpu: Gpu, clock: CudaClock, by: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "is_called_by_torch", lambda: True)
+    monkeypatch.setenv(variable, "1")
+    tap = Tap(clock, nn.Linear(1, 1), buckets=True, overlaps=True, compiles=False)
+    timer = PhaseTimer(clock)
+    tap.begin(timer)
+    timer.end("forward")
+    call = tap.before("all_reduce", 4, None, (), by)
+    assert call is not None
+    tap.issued(call, Work(gpu, TRANSFER_NS), background=True)  # type: ignore[arg-type]
+    assert call.notified is None
+    tap.end()
+    tap.close()
+
+
 # What it costs
 
 
