@@ -5,15 +5,16 @@ BIN := .venv/bin
 # Beside the usual torch: an older one, whose process groups take no hooks. In a .venv of its own of 5 GB.
 OLDER := .venv-older
 OLDER_TORCH := torch==2.11.0 torchvision==0.26.0
-ON_OLDER := tests/ranks tests/numerics tests/unit/doctor tests/real/harmless/test_collectives_unharmed.py tests/real/test_modes.py tests/real/test_runs.py tests/real/test_watch.py tests/real/test_watch_marks.py
+ON_OLDER := tests/ranks tests/numerics tests/unit/doctor tests/real/harmless $(addprefix tests/real/test_,modes.py runs.py watch.py watch_hidden.py watch_marks.py watch_on_a_gpu.py one_watcher.py)
+ON_OLDER_QUIET := tests/quiet/test_culprits.py tests/quiet/test_launched_once.py
 
-.PHONY: demo test test-all test-older test-gpu carried lint bench soak clean
+.PHONY: demo test test-all test-older on-older test-gpu carried lint bench soak clean
 
 demo: .venv/installed
 	$(BIN)/ddptui run quickstart
 
 # Bytecode is kept, whatever the environment says: else each console, and each worker of pytest, compiles for seconds.
-test test-all test-older test-gpu bench soak: export PYTHONDONTWRITEBYTECODE =
+test test-all test-older on-older test-gpu bench soak: export PYTHONDONTWRITEBYTECODE =
 
 # What measures, or looks at the whole machine, runs alone. Of all else four files run at a time, on two cores, too: their
 # tests wait for processes and for the clock.
@@ -33,7 +34,12 @@ test-all: test
 # What depends on torch's age, with an older torch. Where that cannot be had, it says so, and is content.
 test-older:
 	@$(MAKE) --no-print-directory $(OLDER)/installed || echo 'test-older: not run: $(OLDER_TORCH) cannot be installed'
-	@test ! -e $(OLDER)/installed || $(OLDER)/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not rare" $(ON_OLDER)
+	@test ! -e $(OLDER)/installed || $(MAKE) --no-print-directory on-older
+
+on-older:
+	$(OLDER)/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not rare" $(ON_OLDER)
+	$(OLDER)/bin/python -m pytest -n 4 --dist load -m rare tests/real/harmless
+	$(OLDER)/bin/python -m pytest -m "not rare" $(ON_OLDER_QUIET)
 
 # What `ddptui doctor --gpu-report` checks, as tests. Skipped without a GPU; an estimated ten minutes with one. With BIN=
 # the Python in that folder, which has torch, runs them; the other packages were carried along, and no registry is asked.

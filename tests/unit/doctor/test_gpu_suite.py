@@ -36,7 +36,8 @@ def test_the_makefile_runs_them_alone() -> None:
 def make_test_gpu(carried: Path) -> subprocess.CompletedProcess[str]:
     """Run them by this Python, where no registry answers."""
     command = ["make", "test-gpu", f"BIN={Path(sys.executable).parent}", f"CARRIED={carried}"]
-    unreachable = {**os.environ, "PIP_NO_INDEX": "1", "PIP_INDEX_URL": "http://127.0.0.1:9"}
+    own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}  # of make test
+    unreachable = {**own, "PIP_NO_INDEX": "1", "PIP_INDEX_URL": "http://127.0.0.1:9"}
     return subprocess.run(command, cwd=REPO, env=unreachable, capture_output=True, text=True, timeout=120, check=False)
 
 
