@@ -3,7 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from ddptui.analysis.results import RankResult, Results
+from ddptui.analysis.results import Results
+from ddptui.analysis.time_source import is_timed_by_device
 from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.text.drawing import shorten
 from ddptui.text.tables import Filled, Table, fill
@@ -35,7 +36,7 @@ def of_ranks(results: Results) -> Table | None:
         (trial.name, rank)
         for trial in results.trials
         for rank in (trial.repeats[-1].ranks[:MOST_RANKS] if trial.repeats else ())
-        if _is_on_gpu(rank)
+        if is_timed_by_device(rank.device)
     ]
     names, ranks = zip(*lines, strict=True) if lines else ((), ())
     trials = [Filled("trial", [printable(name) for name in names], worth=1, left=True)] if len({*names}) > 1 else []
@@ -52,9 +53,5 @@ def _texts(entries: Any) -> list[str]:
 def _on_gpus(results: Results) -> bool:
     repeats = (repeat for trial in results.trials for repeat in trial.repeats)
     launches = (launch for trial in results.trials for launch in trial.primitives)
-    on_cuda = (_is_on_gpu(rank) for repeat in repeats for rank in repeat.ranks)
+    on_cuda = (is_timed_by_device(rank.device) for repeat in repeats for rank in repeat.ranks)
     return any(on_cuda) or any(launch.backend == "nccl" for launch in launches)
-
-
-def _is_on_gpu(rank: RankResult) -> bool:
-    return rank.device.startswith("cuda")
