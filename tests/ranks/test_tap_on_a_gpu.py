@@ -33,7 +33,7 @@ from workers.watch.device import device_of, is_autograds_thread
 from workers.watch.encoder import NoteEncoder
 from workers.watch.entrances import Entrances, Marks
 from workers.watch.notes import CODES, NONE
-from workers.watch.observer import Observer
+from workers.watch.observer import MOST_UNSCALED, Observer
 
 MS = 1_000_000
 HOOKS = pytest.mark.skipif(not hooks.group_takes_hooks(), reason="this torch's groups take no hooks")
@@ -80,10 +80,12 @@ class Rank:
         self.note("optimizer_begins", 1)
         self.note("optimizer_ends", 1)
 
-    def told(self) -> list[Step]:
+    def encode(self) -> None:
         self.gpu.pass_(1000 * MS)
-        numbers = self._encoder.encode()
-        self.steps.read(iter(memoryview(numbers).cast("q")))
+        self.steps.read(iter(memoryview(self._encoder.encode()).cast("q")))
+
+    def told(self) -> list[Step]:
+        self.encode()
         self.steps.close()
         frame = msgspec.msgpack.encode([message for message in self.sent if isinstance(message, Step)])
         return msgspec.msgpack.decode(frame, type=list[Step])  # as the console does, which refuses what cannot be
@@ -309,15 +311,25 @@ def test_an_event_that_cannot_be_read_costs_its_step_and_no_other(
 
 
 @pytest.mark.parametrize("place", range(5))
-def test_a_call_of_which_a_moment_is_unknown_costs_its_step(rank: Rank, place: int) -> None:
-    moments = [5, 6, 5, NONE, 7]
+@pytest.mark.parametrize("between", [True, False])
+def test_a_call_of_which_a_moment_is_unknown_costs_its_step_and_no_other(rank: Rank, place: int, between: bool) -> None:
+    """between: it is called after a step, as where metrics are averaged: then it belongs to the one that follows."""
+    moments: list[int] = [5, 6, 5, NONE, 7]
     moments[place] = UNKNOWN
     rank.steps.name(0, "all_reduce")
     rank.steps.name(1, [])
-    rank.note("forward_begins", True)
-    rank.told()
-    rank.steps.read(iter([CODES["collective"], 5, NONE, 0, 64, NONE, 1, 0, *moments]))
-    assert rank.steps.is_untimed
+
+    def call() -> None:
+        rank.encode()
+        rank.steps.read(iter([CODES["collective"], 5, NONE, 0, 64, NONE, 1, 0, *moments]))
+
+    rank.step(lambda: None)
+    if between:
+        call()
+    rank.step(lambda: None if between else call())
+    rank.step(lambda: None)
+    rank.step(lambda: None)
+    assert [step.step for step in rank.told()] == [0, 2, 3]
 
 
 def test_a_loss_is_copied_when_the_stream_comes_there_and_read_once(
@@ -420,7 +432,7 @@ class OnAGpu(torch.Tensor):
 def seen_on(device: str) -> Observer:
     """An observer of a training on a device with no clock that it reads."""
     observer = Observer.__new__(Observer)
-    observer._clock, observer._device, observer._unscaled = Clock(), torch.device(device), None
+    observer._clock, observer._device, observer._unscaled = Clock(), torch.device(device), {}
     return observer
 
 
@@ -437,12 +449,25 @@ def test_what_backward_needs_is_not_held_for_a_loss_that_was_scaled() -> None:
     loss = weights.square().sum()
     scaled = loss * 4
     observer.loss_is_scaled(loss, scaled)
-    assert observer._loss_of(scaled) == 3
-    observer.loss_is_scaled(loss, scaled)
     held = [ref(loss), ref(scaled)]
     del loss, scaled
     assert [each() for each in held] == [None, None]
     assert observer._loss_of(torch.tensor(0.5)) == 0.5
+
+
+def test_each_of_several_losses_that_were_scaled_is_known(clock: CudaClock) -> None:
+    observer = seen_on("cpu")
+    observer._clock = clock
+    losses = [torch.tensor(float(number)) for number in range(20)]
+    scaled = [loss * 4 for loss in losses]
+    observer.loss_is_scaled(losses[:2], scaled[:2])
+    assert [clock.read(observer._loss_of(each)) for each in (scaled[0], scaled[1])] == [0, 1]
+    for each, times_4 in zip(losses, scaled, strict=True):
+        observer.loss_is_scaled(each, times_4)
+    assert clock.read(observer._loss_of(scaled[19])) == 19
+    assert len(observer._unscaled) == MOST_UNSCALED - 1
+    [numbers] = clock._kept.values()
+    assert len(numbers._free) == page_locked.MOST - len(observer._unscaled)
 
 
 def test_the_end_of_a_step_is_marked_after_its_loss_is_copied() -> None:

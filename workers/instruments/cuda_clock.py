@@ -89,7 +89,7 @@ class Tie:
 
 class Mark:
     """An event on a stream, numbered in the order in which they were recorded; and the tie that was current when it was
-    taken, so an earlier one. With the last reference to a mark its event is free for another: to make one takes longer
+    taken, which precedes it. With the last reference to a mark its event is free for another: to make one takes longer
     than to record it."""
 
     __slots__ = ("__weakref__", "_freed", "event", "number", "stream", "tie")
@@ -129,8 +129,8 @@ class CudaClock(Clock):
         self._made = 0  # events
         self._numbers = count()
         self._last_ns: dict[int, int] = {}  # the latest time so far, by the stream's id
-        # Several threads may record on one stream, in the order of their marks' numbers; and a signal handler of the
-        # training's, in the middle of recording.
+        # Several threads may record on one stream, in the order of their marks' numbers. A signal handler of the
+        # training may mark while this thread records, so the lock is reentrant.
         self._order = RLock()
         self._lock = Lock()  # replicas of one process may share a clock, and each has its own reporter
         self._reported_ns = 0.0  # the error that was reported last
@@ -202,7 +202,7 @@ class CudaClock(Clock):
         the steps of a float32, and of each tie between them, would add up."""
         ns, error_ns = mark.tie.time_of(device_ns(mark.tie.event, mark.event))
         last_ns = self._last_ns.get(id(mark.stream), 0)
-        if 0 < last_ns - ns < 2 * RESOLUTION_NS:  # its stream's mark before, from another tie
+        if 0 < last_ns - ns < 2 * RESOLUTION_NS:  # rounding, or a mark that is read out of order
             ns = last_ns
         self._last_ns[id(mark.stream)] = max(ns, last_ns)
         return ns, error_ns

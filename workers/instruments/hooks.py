@@ -314,8 +314,8 @@ def _wrap_wait(tap: Recorder, keep: Wrapper) -> Undo:
 
 
 def _wrap_streams(tap: Recorder, keep: Wrapper) -> list[Undo]:
-    """Every way in torch.cuda to make a stream wait for another one calls Event.wait. While the host waits, the loop's
-    stream is idle, too. Sends and receives that NCCL groups have one work."""
+    """Wrap the methods of torch.cuda by which a stream, or the host, waits for a stream (those of the generic
+    torch.Stream are C++, and cannot be wrapped); and the end of a group of sends and receives, which share a work."""
 
     def before(_: Any, stream: Any = None) -> Any:
         return tap.begins_to_wait(stream)
@@ -323,7 +323,7 @@ def _wrap_streams(tap: Recorder, keep: Wrapper) -> list[Undo]:
     def after(begin: Any, _: object) -> None:
         tap.has_waited(begin)
 
-    def begins(*_: Any) -> bool:
+    def begins(*_: Any, **_options: Any) -> bool:
         return True
 
     def together(_: bool, work: dist.Work | None) -> None:
@@ -331,9 +331,13 @@ def _wrap_streams(tap: Recorder, keep: Wrapper) -> list[Undo]:
             tap.issued_together(work)
 
     shield = partial(shielded, fail=tap.fail)
-    ways = (torch.cuda.Event, "wait"), (torch.cuda.Event, "synchronize"), (torch.cuda.Stream, "synchronize")
-    waits = [_wrap(owner, name, shield(before), shield(after), keep) for owner, name in ways]
-    return [*waits, _wrap(dist.ProcessGroup, "_end_coalescing", begins, shield(together), keep)]
+    cuda = torch.cuda
+    waits = (cuda.Event, "wait"), (cuda.Event, "synchronize"), (cuda.Stream, "synchronize")
+    ways = (
+        *((owner, name, shield(before), shield(after)) for owner, name in waits),
+        (dist.ProcessGroup, "_end_coalescing", begins, shield(together)),
+    )
+    return [_wrap(*way, keep) for way in ways if way[1] in vars(way[0])]
 
 
 def _wrap_forward_of_ddp(tap: Recorder, keep: Wrapper) -> Undo:

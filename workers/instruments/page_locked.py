@@ -63,7 +63,7 @@ class Numbers:
     """Places in page-locked memory, for numbers of one type."""
 
     def __init__(self, dtype: torch.dtype) -> None:
-        # Outside of inference mode: what is made in it can be written to in no other.
+        # Tensors made in inference mode cannot be written to outside of it.
         with captures_go_on(), torch.inference_mode(False):
             self._free = deque(page_locked(MOST, dtype))
 

@@ -7,8 +7,8 @@ The tap itself never waits. On a GPU its moments are events on the stream, which
     issued         a call that is not in the background runs on that stream, or that stream waits for it: it has ended.
     a wait         for NCCL makes the current stream wait, not the host. An event before it is reached when the device
                    has nothing else to do, and one after it when the operation has ended.
-    aside          a call on another stream than the loop's holds the loop's stream up only while that waits for an
-                   event, as with FSDP. `held_up` receives these waits.
+    aside          a call on another stream than the loop's, as with FSDP, holds the loop's stream up only while that
+                   waits for an event, or the host waits. `held_up` receives these waits.
     notified       torch's stock NCCL calls back at once, on a stream that waits for the operation. (A wait on a stream
                    of ours would do, but with that torch lets go of the tensors.) NCCL's newer implementation, nccl2,
                    has the caller's stream wait when it is asked for a future, so that backward would hide no transfer:
@@ -38,7 +38,7 @@ from .calls import CallsBySteps
 from .clock import Clock
 from .gpu import HOST, NCCL2, STOCK_NCCL
 from .hooks import attach, attach_to_new_groups
-from .records import POINT_TO_POINT, Call, PhaseTimer
+from .records import Call, PhaseTimer
 from .shield import pass_on, shielded
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Tap:
         self._works: dict[int, tuple[ref[dist.Work], Call]] = {}  # by number, which torch reuses once a work is gone
         # By thread: its last work, which has yet to come to Python. It would get another number there if it was let go.
         self._last_works: dict[int, dist.Work] = {}
-        self._last_sent: dict[int, Call] = {}  # by thread: the last send or receive in the background
+        self._last_grouped: dict[int, Call] = {}  # by thread: the last call in the background without a work
         self._enough_works = FEW_WORKS
         self._unsettled: deque[Call] = deque(maxlen=MOST_UNSETTLED)  # torch DDP has issued, and not waited for, these
         self._carriers = self._last_carriers = 0  # calls that carried gradients: in this step, and in the one before
@@ -119,12 +119,16 @@ class Tap:
         self._timer = self._steps.timer = None
         self._works.clear()
         self._last_works.clear()
+        self._last_grouped.clear()
+        self._unsettled.clear()
         while self._undo:  # drop each at once: they hold the group
             self._undo.pop()()
 
     def forget(self) -> None:
-        """After a fork: record nothing more, and keep whatever belongs to a device."""
+        """After a fork: record nothing more, ask no device, and keep whatever belongs to one."""
         self._timer = self._steps.timer = None
+        self._is_ddp = False
+        self._unsettled = deque()
 
     def fail(self, error: Exception) -> None:
         """A call of the tap's has failed: record nothing more, and say so once."""
@@ -165,7 +169,7 @@ class Tap:
         """A step has ended, or may have: forget what is over."""
         self._last_carriers, self._carriers = self._carriers, 0
         self._last_works.clear()
-        self._last_sent.clear()
+        self._end_ungrouped()
         if self._works:
             self._forget_ended()
 
@@ -191,16 +195,17 @@ class Tap:
         return call
 
     def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
-        """The call has returned its work. None: it has ended; in the background, it is one of several that have a work
-        together. Not in the background: a wait follows at once."""
+        """The call has returned. work: None: it has ended, or, in the background, shares the work of its group
+        (`issued_together`). Not in the background: a wait follows at once."""
         call.issued = self._clock.at_once() if call.by == HOST else self.now()
         if background:
             call.background = True
             if self._is_ddp:
                 call.thread = threading.get_ident()
                 self._unsettled.append(call)
-            if call.kind in POINT_TO_POINT:
-                self._last_sent[threading.get_ident()] = call
+            if work is None:
+                self._end_ungrouped()
+                self._last_grouped[threading.get_ident()] = call
         else:
             call.awaited = call.enter
             if call.by:
@@ -226,8 +231,13 @@ class Tap:
 
     def issued_together(self, work: dist.Work) -> None:
         """The sends and receives just called have this work together: a wait for it is one for the last of them."""
-        if (call := self._last_sent.pop(threading.get_ident(), None)) is not None:
+        if (call := self._last_grouped.pop(threading.get_ident(), None)) is not None:
             self._note_work(work, call)
+
+    def _end_ungrouped(self) -> None:
+        """The last call without a work was not the last of its group: nothing will tell when it ends."""
+        if (call := self._last_grouped.pop(threading.get_ident(), None)) is not None:
+            call.awaited = call.ended = call.issued
 
     def _note_work(self, work: dist.Work, call: Call) -> None:
         self._works[id(work)] = ref(work), call

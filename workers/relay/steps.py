@@ -14,7 +14,7 @@ from workers.instruments.progress import Progress, read_loss
 from workers.instruments.records import Call, Slept, StepRecord
 from workers.instruments.reporter import Reporter
 from workers.watch.loop import Cut
-from workers.watch.notes import ASIDE, NONE, SITES
+from workers.watch.notes import ASIDE, MOST_OPEN, NONE, SITES
 from workers.watch.reader import LoopReader
 
 MOST_PHASES = 100_000  # of a step: one that has more is none
@@ -107,6 +107,8 @@ class Steps(LoopReader):
                 self._end_call(call, background, moments[1:])
                 if number != NONE:
                     self._open[number] = call
+                    if len(self._open) > MOST_OPEN:  # the rank tells no more of the first
+                        del self._open[next(iter(self._open))]
                 self._collective(call)
             case "collective_ended", [number, background, *moments]:
                 if (open_call := self._open.pop(number, None)) is not None:
@@ -131,13 +133,12 @@ class Steps(LoopReader):
                 super()._take(name, arguments)
 
     def _known_of_call(self, at_ns: int) -> int:
-        self.is_untimed |= at_ns == UNKNOWN
+        self.is_untimed_since |= at_ns == UNKNOWN
         return self._noted.at if at_ns == UNKNOWN else at_ns
 
     def _end_call(self, call: Call, background: int, moments: list[int]) -> None:
         call.background = bool(background)
-        self.is_untimed |= UNKNOWN in moments
-        known = [None if moment in (NONE, UNKNOWN) else moment for moment in moments]
+        known = [None if moment == NONE else self._known_of_call(moment) for moment in moments]
         call.issued, call.awaited, call.notified, call.ended = known
         if background == ASIDE and call.ended is not None:
             call.awaited = call.ended  # so far nothing has waited for it
@@ -146,6 +147,9 @@ class Steps(LoopReader):
     def _held_up(self, begin_ns: int, end_ns: int) -> None:
         """The loop's stream has waited for an event. It waited for the calls that were over by then, one after another,
         or did not need to."""
+        if UNKNOWN in (begin_ns, end_ns):
+            self.is_untimed_since = True
+            return
         for call in sorted((call for call in self._aside if call.ended <= end_ns), key=lambda call: call.ended):
             self._aside.remove(call)
             call.notified, call.awaited, call.ended = call.ended, begin_ns, end_ns

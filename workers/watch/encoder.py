@@ -12,11 +12,10 @@ from ..instruments.clock import UNKNOWN, Clock
 from ..instruments.page_locked import OnItsWay
 from ..instruments.records import Call
 from ..instruments.shield import pass_on
-from .notes import ASIDE, CODES, LENGTHS, NONE, bits_of
+from .notes import ASIDE, CODES, LENGTHS, MOST_OPEN, NONE, bits_of
 
 PLAIN = {int, bool}
-MOST_OPEN = 1_000  # calls that have not ended; the ends of older ones are not told
-LONGEST_S = 3_600.0  # likewise: longer than torch lets a call take
+LONGEST_S = 3_600.0  # after that, the end of a call is not told
 
 
 class NoteEncoder:
@@ -137,8 +136,8 @@ class NoteEncoder:
         return [CODES["collective"], ns(call.called), number, kind, call.size, root, group, how(call), *known]
 
     def _ended(self, moments: Callable[[Call], list[Any]], ns: Callable[[Any], int]) -> list[int]:
-        """Notes of the calls that have ended since they were encoded. Forgets those that never will: a mark of theirs
-        holds all of the clock's ties since then."""
+        """Notes of the calls that have ended since they were encoded. Calls open for LONGEST_S are forgotten: their
+        marks keep alive all ties made since."""
         numbers: list[int] = []
         for number, (call, since_s) in list(self._open.items()):
             _, *others = moments(call)

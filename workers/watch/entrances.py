@@ -50,7 +50,8 @@ class Entrances:
         self._settled_thread = 0  # the same; 0: something has changed, which its next call is to look at
         self._console = os.environ[WATCHED]  # the file that says where the relay is; a training may clear its variables
         self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
-        self._of_parent: Observer | None = None  # the process that this one was forked off
+        # Observers of the processes that this one was forked from: kept, since CUDA's resources cannot be freed here.
+        self._of_parents: list[Observer] = []
         self._untold: Callable[[], None] | None = None  # a call's end that an exception has cut off
         self._modules = ModuleCalls(self._module_is_called)
         self._is_over = False  # it has failed, or ended, or waits for another console
@@ -185,7 +186,7 @@ class Entrances:
         """This process has been forked: what its parent has begun is not its own."""
         if (observer := self._take_observer()) is not None:
             observer.forget()
-            self._of_parent = observer  # kept: what belongs to a GPU cannot be given back here
+            self._of_parents.append(observer)
         self._is_over = False
 
     def _take_observer(self) -> "Observer | None":
@@ -313,7 +314,7 @@ def _enter_optimizers(entrances: Entrances) -> None:
     @functools.wraps(scale)
     def scale_and_tell(scaler: Any, outputs: Any) -> Any:
         scaled = scale(scaler, outputs)
-        if observer := entrances.observer():
+        if observer := entrances.observer(outputs):
             try:
                 observer.loss_is_scaled(outputs, scaled)
             except Exception as error:

@@ -1,8 +1,8 @@
 """The notes that a rank takes of its loop, as they travel to the relay: numbers of 64 bits, since JSON would take the
 rank 20 µs a step, and these take 2.
 
-A note is its code, the moment at which its call is meant to be made, and the call's arguments. Moments are in ns, or
-clock.UNKNOWN. Where an argument may be None, -1 stands for that. A loss is its bits.
+A note is its code, the moment of the call, and the call's arguments. Moments are in ns, or clock.UNKNOWN. Where an
+argument may be None, -1 stands for that. A loss is its bits.
 """
 
 import struct
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 NONE = -1
 ASIDE = 2  # on another stream than the loop's
 MOST_NOTES = 400_000  # numbers that wait in a rank: more are there only if its relay does not read
+MOST_OPEN = 1_000  # calls that have not ended; the ends of older ones are not told
 # The arguments of each: the first ones are calls of watch.loop.Loop.
 ARGUMENTS = {
     "data_begins": ("trains",),

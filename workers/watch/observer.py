@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ddptui.config.trial import Bottleneck, Site
 
 READ_QUEUE_EVERY_S = 0.004  # a reading takes 8 us, in a training
+MOST_UNSCALED = 16  # losses that were scaled, and on which backward has yet to be called
 MOST_PASSES = 64  # over the data, whose lengths are held: most are over
 DATA_BEGINS, DATA_ENDS = CODES["data_begins"], CODES["data_ends"]
 FORWARD_BEGINS, FORWARD_ENDS = CODES["forward_begins"], CODES["forward_ends"]
@@ -128,7 +129,7 @@ class Observer:
         self.backwards = 0  # under way, one within the other
         self._batches: dict[int, int | None] = {}  # of a pass over the data, by its iterator's id
         self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
-        self._unscaled: tuple[ref[Tensor], OnItsWay | float] | None = None
+        self._unscaled: dict[int, tuple[ref[Tensor], OnItsWay | float]] = {}  # losses, by the id of what is scaled
         if bottlenecks:
             self._set_delays(bottlenecks, first=None if signs else 0)
 
@@ -220,16 +221,20 @@ class Observer:
         self._note((FORWARD_ENDS, self._now(), True))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
-        """A GradScaler has made the one out of the other. Neither is held: they hold all that backward needs."""
-        if isinstance(loss, Tensor):
-            self._forget_unscaled()
-            self._unscaled = ref(scaled), self._kept(loss)
+        """A GradScaler has scaled a loss, or several. The value is copied now; neither tensor is kept, since both keep
+        backward's graph alive."""
+        if isinstance(loss, list | tuple):
+            for each in zip(loss, scaled, strict=False):
+                self.loss_is_scaled(*each)
+        elif isinstance(loss, Tensor):
+            if len(self._unscaled) == MOST_UNSCALED:
+                self._forget_unscaled(next(iter(self._unscaled)))
+            self._forget_unscaled(id(scaled))
+            self._unscaled[id(scaled)] = ref(scaled), self._kept(loss)
 
-    def _forget_unscaled(self) -> None:
-        """Backward was not called on what was scaled last."""
-        if self._unscaled is not None:
-            self._clock.read(self._unscaled[1])  # frees its place
-            self._unscaled = None
+    def _forget_unscaled(self, number: int) -> None:
+        if number in self._unscaled:
+            self._clock.read(self._unscaled.pop(number)[1])  # frees its place
 
     def backward_begins(self, tensors: Any = None) -> None:
         """tensors: those that backward is called on; None: that is not known."""
@@ -287,11 +292,10 @@ class Observer:
 
     def _loss_of(self, tensors: Any) -> OnItsWay | float:
         loss = tensors[0] if isinstance(tensors, Sequence) and len(tensors) == 1 else tensors
-        if self._unscaled is not None and self._unscaled[0]() is loss:
-            _, unscaled = self._unscaled
-            self._unscaled = None
+        scaled, unscaled = self._unscaled.get(id(loss), (None, math.nan))
+        if scaled is not None and scaled() is loss:
+            del self._unscaled[id(loss)]
             return unscaled
-        self._forget_unscaled()
         return self._kept(loss)
 
     def _kept(self, loss: Any) -> OnItsWay | float:

@@ -29,7 +29,8 @@ class LoopReader:
         """at: the moment at which the first step begins. ended: called with each step and its calls."""
         self._noted = NotedClock(at)
         self._at = at  # the moment of the note that is read, on whatever clock
-        self.is_untimed = False  # a moment of the step under way is not known
+        # Whether a moment is not known: of the step under way; and since its last end, which may be its end.
+        self.is_untimed = self.is_untimed_since = False
         self._ended = ended
         self.ends = 0  # how often an optimizer has made a step, or the loop has said that one ends
         self.place: tuple[int, int | None] = 0, None  # batches that were fetched of a pass over the data, and all of it
@@ -54,14 +55,17 @@ class LoopReader:
 
     def _take(self, name: str, arguments: list[Any]) -> None:
         """A call of the loop's."""
-        is_unknown = self._at == UNKNOWN
-        self.is_untimed |= is_unknown and name in ENDS  # another call may be the next step's first
+        if name in ENDS:
+            self.is_untimed |= self.is_untimed_since
+            self.is_untimed_since = False
+        if self._at == UNKNOWN:
+            self.is_untimed |= name in ENDS  # which is the next step's begin, too
+            self.is_untimed_since = True
         if isinstance(self._noted.at, int) and isinstance(self._at, int):  # no longer marks on a device
             self._noted.at = max(self._noted.at, self._at)  # on another stream it may be before the last one
         else:
             self._noted.at = self._at
         self._call(name, arguments)
-        self.is_untimed |= is_unknown
 
     def _call(self, name: str, arguments: list[Any]) -> None:
         match name, arguments:
@@ -81,4 +85,4 @@ class LoopReader:
 
     def _cut(self, step: Cut) -> None:
         self._ended(step, self.calls.cut(step.calls, step.following))
-        self.is_untimed = False
+        self.is_untimed = False  # what is not known since its end is the next step's

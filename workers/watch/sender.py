@@ -90,7 +90,7 @@ class Sender:
             return
         if self._device is not None and time.monotonic() - self._memory_at > MEMORY_EVERY_S:
             self._memory_at = time.monotonic()
-            with suppressed(RuntimeError):  # an allocator of the training's own counts nothing
+            with suppressed(RuntimeError):  # a custom allocator may not report its memory
                 figures = [read(self._device) for read in (used_bytes, reserved_bytes, peak_bytes, peak_reserved_bytes)]
                 self.notes.extend((CODES["memory"], time.monotonic_ns(), *figures))
         if numbers := self._encoder.encode():
