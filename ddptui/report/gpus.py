@@ -31,7 +31,8 @@ def machine(results: Results) -> str:
 
 
 def of_ranks(results: Results) -> Table | None:
-    """What one looks at first, a line a rank, for the first ranks of each trial. None: no rank was on a GPU."""
+    """What one looks at first, a line a rank, for the first ranks of each trial. None: no rank was on a GPU, or none of
+    these figures is known."""
     lines = [
         (trial.name, rank)
         for trial in results.trials
@@ -41,7 +42,7 @@ def of_ranks(results: Results) -> Table | None:
     names, ranks = zip(*lines, strict=True) if lines else ((), ())
     trials = [Filled("trial", [printable(name) for name in names], worth=1, left=True)] if len({*names}) > 1 else []
     figures = fill((column for column in RANK_COLUMNS if column.header in LOOKED_AT_FIRST), ranks)
-    return Table([*trials, *figures]) if lines else None
+    return Table([*trials, *figures]) if len(figures) > 1 else None
 
 
 def _texts(entries: Any) -> list[str]:

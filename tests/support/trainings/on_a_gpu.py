@@ -90,7 +90,8 @@ def fork():
 
 for _ in range(30):
     loss = step()
-fork()
+if CAPTURES:
+    fork()
 for _ in range(CAPTURES):
     capture()
 for _ in range(30):
