@@ -7,7 +7,7 @@ from ddptui.analysis.results import Results
 from ddptui.analysis.time_source import is_timed_by_device
 from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.text.drawing import shorten
-from ddptui.text.tables import Filled, Table, fill
+from ddptui.text.tables import Filled, Table, fill, telling
 from ddptui.text.words import listed, printable
 
 LONGEST = 60  # characters of a name
@@ -41,7 +41,7 @@ def of_ranks(results: Results) -> Table | None:
     ]
     names, ranks = zip(*lines, strict=True) if lines else ((), ())
     trials = [Filled("trial", [printable(name) for name in names], worth=1, left=True)] if len({*names}) > 1 else []
-    figures = fill((column for column in RANK_COLUMNS if column.header in LOOKED_AT_FIRST), ranks)
+    figures = telling(fill((column for column in RANK_COLUMNS if column.header in LOOKED_AT_FIRST), ranks))
     return Table([*trials, *figures]) if len(figures) > 1 else None
 
 
