@@ -114,6 +114,10 @@ def _peak(held: int | None) -> str:
     return NOTHING if held is None else memory([held])  # with as many digits as the others of its column
 
 
+def _in_percent(part: float | None, form: str) -> str:
+    return NOTHING if part is None else format(100 * part, form)
+
+
 def _used(rank: RankResult) -> str:
     if rank.peak_gpu_used_bytes is None or rank.gpu_total_bytes is None:
         return _peak(rank.peak_gpu_used_bytes)
@@ -157,7 +161,7 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     ),
     Column(
         "gpu %",
-        lambda rank: NOTHING if rank.gpu_busy is None else f"{100 * rank.gpu_busy:.0f}",
+        lambda rank: _in_percent(rank.gpu_busy, ".0f"),
         about="How busy its GPU was, waiting in NCCL included, in percent of the time; empty if it is not reported.",
     ),
     Column(
@@ -189,7 +193,7 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     ),
     Column(
         "MFU %",
-        lambda rank: NOTHING if rank.mfu is None else f"{100 * rank.mfu:.1f}",
+        lambda rank: _in_percent(rank.mfu, ".1f"),
         about="TFLOP/s in percent of what its GPU can do in that precision; empty where this peak is not known.",
     ),
     Column(

@@ -1,13 +1,10 @@
 """What the tap, the clock and the encoder make of a watched training on a GPU, which is simulated."""
 
-import gc
-import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from weakref import ref
 
 import msgspec
 import pytest
@@ -19,7 +16,7 @@ from ddptui.wire.messages import Step
 from ddptui.wire.watching import Watching
 from tests.support.simulated_gpu import Event, Gpu, Stream, Work
 from workers.instruments import cuda_clock, hooks, page_locked
-from workers.instruments.clock import UNKNOWN, Clock
+from workers.instruments.clock import UNKNOWN
 from workers.instruments.cuda_clock import CudaClock, Mark
 from workers.instruments.gpu import ANOTHER, HOST, NCCL2, STOCK_NCCL, carrier_between_gpus, carrier_of
 from workers.instruments.page_locked import OnItsWay
@@ -28,12 +25,8 @@ from workers.instruments.reporter import Reporter
 from workers.instruments.tap import Tap
 from workers.rank.group import leave_group
 from workers.relay.steps import Steps
-from workers.watch import entrances as entrances_module
-from workers.watch.device import device_of, is_autograds_thread
 from workers.watch.encoder import NoteEncoder
-from workers.watch.entrances import Entrances, Marks
 from workers.watch.notes import CODES, NONE
-from workers.watch.observer import MOST_UNSCALED, Observer
 
 MS = 1_000_000
 HOOKS = pytest.mark.skipif(not hooks.group_takes_hooks(), reason="this torch's groups take no hooks")
@@ -393,172 +386,3 @@ def test_where_the_loop_changes_its_stream_no_phase_ends_before_it_begins(gpu: G
         rank.step(lambda: other.push(50 * MS))
     rank.step(lambda: gpu.main.push(50 * MS))
     assert [step.step for step in rank.told()] == [0, 1, 2]
-
-
-# Which device, and whose threads
-
-
-class Model:
-    device = torch.device("cuda", 3)
-
-
-@pytest.mark.parametrize(
-    ("shown", "device"),
-    [
-        (torch.ones(1), "cpu"),
-        ([torch.ones(1), torch.ones(1)], "cpu"),
-        ((None,), "cpu"),
-        ((), "cpu"),
-        ((0.5,), "cpu"),
-        (torch.ones(1, device="meta"), "cpu"),
-        (Model(), "cuda:3"),
-    ],
-)
-def test_the_device_is_that_of_what_shows_a_training(shown: Any, device: str) -> None:
-    assert str(device_of(shown)) == device
-
-
-def test_a_gpu_of_this_threads_counts_only_where_nothing_else_shows_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    assert str(device_of(())) == "cuda:1"
-    assert str(device_of(torch.ones(1))) == "cpu"
-
-
-class OnAGpu(torch.Tensor):
-    is_cuda = True  # type: ignore[assignment]
-
-
-def seen_on(device: str) -> Observer:
-    """An observer of a training on a device with no clock that it reads."""
-    observer = Observer.__new__(Observer)
-    observer._clock, observer._device, observer._unscaled = Clock(), torch.device(device), {}
-    return observer
-
-
-def test_a_loss_that_would_hold_the_host_up_is_not_read() -> None:
-    with pytest.raises(RuntimeError, match="its first backward was on the cpu, and this one on"):
-        seen_on("cpu")._kept(torch.ones(()).as_subclass(OnAGpu))
-    assert math.isnan(cast(float, seen_on("mps")._kept(torch.ones(()))))
-    assert math.isnan(cast(float, seen_on("cpu")._kept(torch.ones((), dtype=torch.complex64))))
-    assert seen_on("cpu")._kept(torch.ones(())) == 1
-
-
-def test_what_backward_needs_is_not_held_for_a_loss_that_was_scaled() -> None:
-    observer, weights = seen_on("cpu"), torch.ones(3, requires_grad=True)
-    loss = weights.square().sum()
-    scaled = loss * 4
-    observer.loss_is_scaled(loss, scaled)
-    held = [ref(loss), ref(scaled)]
-    del loss, scaled
-    assert [each() for each in held] == [None, None]
-    assert observer._loss_of(torch.tensor(0.5)) == 0.5
-
-
-def test_each_of_several_losses_that_were_scaled_is_known(clock: CudaClock) -> None:
-    observer = seen_on("cpu")
-    observer._clock = clock
-    losses = [torch.tensor(float(number)) for number in range(20)]
-    scaled = [loss * 4 for loss in losses]
-    observer.loss_is_scaled(losses[:2], scaled[:2])
-    assert [clock.read(observer._loss_of(each)) for each in (scaled[0], scaled[1])] == [0, 1]
-    for each, times_4 in zip(losses, scaled, strict=True):
-        observer.loss_is_scaled(each, times_4)
-    assert clock.read(observer._loss_of(scaled[19])) == 19
-    assert len(observer._unscaled) == MOST_UNSCALED - 1
-    [numbers] = clock._kept.values()
-    assert len(numbers._free) == page_locked.MOST - len(observer._unscaled)
-
-
-def test_the_end_of_a_step_is_marked_after_its_loss_is_copied() -> None:
-    order: list[str] = []
-    observer = seen_on("cpu")
-    observer._kept = lambda _: order.append("copy") or 0.5  # type: ignore[method-assign, func-returns-value]
-    observer._come_home = lambda: order.append("mark") or 1
-    observer._note, observer._between_steps = lambda _: None, lambda: None  # type: ignore[method-assign]
-    observer.step_ends(torch.ones(()), 8)
-    assert order == ["copy", "mark"]
-
-
-def test_in_inference_mode_a_loss_is_kept_and_later_ones_too(clock: CudaClock) -> None:
-    with torch.inference_mode():
-        kept = clock.keep(torch.tensor(1.5))
-    assert clock.read(kept) == 1.5
-    assert clock.read(clock.keep(torch.tensor(2.5))) == 2.5
-    for _ in range(page_locked.MOST):
-        clock.read(clock.keep(torch.tensor(2.5)))
-
-
-@pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> tuple[Entrances, list[Any]]:
-    """The entrances of a process that has shown no training yet, and what has begun to watch it."""
-    monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
-    entrances, shown = Entrances(lambda _: None), list[Any]()
-    monkeypatch.setattr(entrances, "_begin", shown.append)
-    return entrances, shown
-
-
-@pytest.mark.parametrize("hinders", ["nothing", "a capture", "an error of CUDA's", "autograd's thread"])
-def test_nothing_begins_within_a_capture_or_a_backward(hinders: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU's clock begins with calls that no capture allows; and the thread that begins is taken for the loop's."""
-
-    def captures() -> bool:
-        if hinders == "an error of CUDA's":
-            raise RuntimeError("CUDA error: an earlier call has failed")
-        return hinders == "a capture"
-
-    monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", captures)
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 1, raising=False)
-    monkeypatch.setattr(entrances_module, "is_autograds_thread", lambda: hinders == "autograd's thread")
-    made, noted = list[torch.device](), list[BaseException]()
-    entrances = Entrances(noted.append)
-    monkeypatch.setattr(entrances, "_make_observer", made.append)
-    entrances.observer(torch.ones(1))
-    assert bool(made) is (hinders == "nothing")
-    assert bool(noted) is (hinders == "an error of CUDA's")
-
-
-def test_after_a_fork_the_parents_observer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else its memory would be given back, for which there is no CUDA here."""
-    monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
-    entrances = Entrances(lambda _: None)
-    entrances._observer = cast(Any, SimpleNamespace(forget=lambda: None))
-    held = ref(cast(Any, entrances._observer.forget))
-    entrances.forget()
-    gc.collect()
-    assert held() is not None
-
-
-@pytest.mark.parametrize(("name", "begins"), [("data", 0), ("forward", 0), ("backward", 0), ("optimizer", 1)])
-def test_a_mark_begins_nothing_before_the_device_can_be_known(
-    name: str, begins: int, begun: tuple[Entrances, list[Any]]
-) -> None:
-    entrances, shown = begun
-    Marks(entrances).phase_begins(name)
-    assert len(shown) == begins
-
-
-@pytest.mark.parametrize(
-    ("backwards", "is_autograds", "is_seen"), [(1, True, True), (0, True, False), (1, False, False)]
-)
-def test_in_backward_what_autograds_threads_do_is_the_loops(
-    backwards: int, is_autograds: bool, is_seen: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A GPU's backward runs in a thread of its own: an optimizer that is called there, or a checkpoint."""
-    monkeypatch.setenv("DDPTUI_WATCHED", "nowhere")
-    monkeypatch.setattr(entrances_module, "is_autograds_thread", lambda: is_autograds)
-    entrances, observer = Entrances(lambda _: None), SimpleNamespace(backwards=backwards)
-    entrances._observer, entrances._thread = cast(Any, observer), 1
-    assert (entrances.observer() is observer) is is_seen
-
-
-def test_a_thread_of_pythons_is_none_of_autograds() -> None:
-    seen = []
-    tensor = torch.ones(1, requires_grad=True)
-    tensor.register_hook(lambda _: seen.append((torch._C._current_graph_task_id() != -1, is_autograds_thread())))
-    tensor.sum().backward()
-    assert seen == [(True, False)]
-    assert not is_autograds_thread()

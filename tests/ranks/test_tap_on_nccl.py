@@ -103,7 +103,7 @@ def test_the_end_of_every_bucket_is_marked_when_nccl_is_done_with_it_the_last_on
 
 
 class Bucket:
-    """What a work of stock NCCL holds until somebody waits for it, while NCCL may still read it."""
+    """Stands for the tensors that a work of stock NCCL holds until the training waits for it."""
 
 
 class Stashing(Work):

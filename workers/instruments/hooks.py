@@ -283,9 +283,10 @@ def _carrier(tap: Recorder, group: Any, tensors: Any) -> str:
 
 def _first(tensors: Any) -> Tensor | None:
     """The first tensor among these, which may be lists of lists; None if there is none."""
-    if isinstance(tensors, Tensor) or not isinstance(tensors, list | tuple):
-        return tensors if isinstance(tensors, Tensor) else None
-    return next(filter(lambda tensor: tensor is not None, map(_first, tensors)), None)
+    if isinstance(tensors, Tensor):
+        return tensors
+    within = tensors if isinstance(tensors, list | tuple) else ()
+    return next((first for each in within if (first := _first(each)) is not None), None)
 
 
 def _size(tensors: Any) -> int:

@@ -9,12 +9,12 @@ The tap itself never waits. On a GPU its moments are events on the stream, which
                    has nothing else to do, and one after it when the operation has ended.
     aside          a call on another stream than the loop's, as with FSDP, holds the loop's stream up only while that
                    waits for an event, or the host waits. `held_up` receives these waits.
-    notified       torch's stock NCCL calls back at once, on a stream that waits for the operation. (A wait on a stream
-                   of ours would do, but with that torch lets go of the tensors.) NCCL's newer implementation, nccl2,
-                   has the caller's stream wait when it is asked for a future, so that backward would hide no transfer:
-                   there a stream of the clock's waits, and is marked. gloo's and MPI's futures call back when the host
-                   has done it, in a thread of their own: there the host's moment counts. gloo's copy back to the device
-                   comes later and is not included.
+    notified       torch's stock NCCL calls back at once, on a stream that waits for the operation. (If a stream of
+                   the clock's waited, torch would release the tensors too early.) The newer implementation, nccl2,
+                   makes the caller's stream wait if it is asked for a future, and backward would hide no transfer.
+                   So there a stream of the clock's waits, and is marked. gloo's and MPI's futures call back when the
+                   host has done it, in a thread of their own: there the host's moment counts. gloo's copy back to the
+                   device comes later and is not included.
     settled        torch DDP waits in the same way, on the stream on which backward was called.
 
 A call with tensors on the CPU waits for no device: its moments are the host's.

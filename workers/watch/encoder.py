@@ -55,10 +55,13 @@ class NoteEncoder:
         end = self._reached(notes)
         known, self._held = notes[:end], notes[end:]
         # A call's moments are asked for once: the device, and the loop's thread, go on meanwhile.
-        of_calls = {id(item): self._moments(item) for item in known if isinstance(item, Call)}
-        of_open = {id(call): self._moments(call) for call, _ in self._open.values()}
-        ended = [moment for moments in of_open.values() if moments[-1] is not None for moment in moments[1:]]
-        begun = [moment for item in known if isinstance(item, Call) for moment in (item.called, *of_calls[id(item)])]
+        calls, open_calls = (
+            [item for item in known if isinstance(item, Call)],
+            [call for call, _ in self._open.values()],
+        )
+        moments = {id(call): self._moments(call) for call in (*calls, *open_calls)}
+        begun = [at for call in calls for at in (call.called, *moments[id(call)])]
+        ended = [at for call in open_calls if moments[id(call)][-1] is not None for at in moments[id(call)][1:]]
         marks = {id(item): item for item in (*known, *begun, *ended) if hasattr(item, "event")}
         times = self._resolve([*marks.values()])
         if times is None:
@@ -69,12 +72,12 @@ class NoteEncoder:
         def ns(mark: Any) -> int:
             return mark if isinstance(mark, int) else ns_of[id(mark)]
 
-        numbers = self._ended(lambda call: of_open[id(call)], ns)
+        numbers = self._ended(lambda call: moments[id(call)], ns)
         if accuracy := self._clock.accuracy_change():  # before the steps that it holds for
             numbers += [CODES["tied"], accuracy.from_ns, accuracy.error_ns]
         for item in known:
             if isinstance(item, Call):
-                numbers += self._collective(item, of_calls[id(item)], ns)
+                numbers += self._collective(item, moments[id(item)], ns)
             else:
                 numbers.append(ns(item) if id(item) in ns_of else self._number_of(item))
         return array("q", numbers).tobytes()

@@ -55,12 +55,12 @@ class LoopReader:
 
     def _take(self, name: str, arguments: list[Any]) -> None:
         """A call of the loop's."""
+        is_unknown = self._at == UNKNOWN
         if name in ENDS:
-            self.is_untimed |= self.is_untimed_since
-            self.is_untimed_since = False
-        if self._at == UNKNOWN:
-            self.is_untimed |= name in ENDS  # which is the next step's begin, too
-            self.is_untimed_since = True
+            self.is_untimed |= self.is_untimed_since or is_unknown
+            self.is_untimed_since = is_unknown  # the end is the next step's begin, too
+        else:
+            self.is_untimed_since |= is_unknown
         if isinstance(self._noted.at, int) and isinstance(self._at, int):  # no longer marks on a device
             self._noted.at = max(self._noted.at, self._at)  # on another stream it may be before the last one
         else:

@@ -1,8 +1,8 @@
 """Two ranks, each on a GPU that is simulated: the host queues its work there and goes on, and that is over by the
 GPU's own clock. An all_reduce waits for the GPU, as gloo's does.
 
-Arguments: on which rank, and in which phase (none, forward or backward), the GPU takes by how many ms longer; and how
-many graphs are captured, each for so long that whoever looks at the GPU now and then does so meanwhile.
+Arguments: on which rank, and in which phase (none, forward or backward), the GPU takes longer, by how many ms; and how
+many graphs are captured. Each capture outlasts the interval at which ddptui reads events.
 """
 
 import gc
