@@ -326,7 +326,7 @@ def test_the_training_goes_on_when_the_console_does_not(tmp_path: Path, number: 
 
 
 def test_a_training_that_goes_on_can_be_watched_again(tmp_path: Path) -> None:
-    training = script("plain", "ddp", "forward", "epochs=200")
+    training = script("plain", "ddp", "forward", "late_ms=60", "epochs=200")
     command = arguments("watch", "--no-ui", "--", *TORCHRUN, *training)
     with subprocess.Popen(command, env=environment(tmp_path), stdout=subprocess.DEVNULL) as console:
         await_steps(tmp_path)
