@@ -5,12 +5,64 @@ from pathlib import Path
 import pytest
 
 from tests.support.house import violations
+from tests.support.lines import by_room, code_lines, over_budget
 
 REPO = Path(__file__).parents[1]
+
+# Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
+BUDGETS = {
+    "text": 430,
+    "config": 1562,
+    "wire": 423,
+    "host": 1224,
+    "analysis": 3074,
+    "diagnosis": 486,
+    "live": 787,
+    "report": 3274,
+    "store": 930,
+    "engines": 2860,
+    "run": 1545,
+    "doctor": 1418,
+    "projection": 1246,
+    "page": 629,
+    "tui": 4581,
+    "cli": 907,
+    "workers": 6030,
+    "templates": 976,
+}
+MOST_PICTURES, MOST_PICTURE_BYTES = 64, 6_000_000
 
 
 def test_the_house_keeps_its_rules() -> None:
     assert violations(REPO) == []
+
+
+def test_no_room_outgrows_its_budget() -> None:
+    assert over_budget(by_room(REPO), BUDGETS) == []
+
+
+def test_a_room_beyond_its_budget_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ddptui" / "text").mkdir(parents=True)
+    (tmp_path / "ddptui" / "text" / "words.py").write_text("a = 1\n" * 30)
+    rooms = by_room(tmp_path)
+    assert over_budget(rooms, {"text": 29}) == ["text: 30 code lines, 1 over its budget"]
+    assert over_budget(rooms, {"text": 60}) == ["text: 30 code lines: lower its budget of 60"]
+    assert over_budget(rooms, {}) == ["text: 30 code lines, and no budget"]
+    assert over_budget(rooms, {"text": 30}) == []
+
+
+def test_neither_prose_nor_imports_are_code_lines() -> None:
+    source = (
+        '"""What.\n\nMore.\n"""\n\nimport a\nfrom b import (\n    c,\n)\n\n\ndef f():  # why\n    """It."""\n    # so\n'
+    )
+    assert code_lines(source) == 1
+    assert code_lines(source + "    return c(\n        a\n    )\n") == 4
+
+
+def test_pictures_are_few_and_small() -> None:
+    pictures = [*(REPO / "tests/tui/__snapshots__").rglob("*.*")]
+    assert len(pictures) <= MOST_PICTURES
+    assert sum(picture.stat().st_size for picture in pictures) <= MOST_PICTURE_BYTES
 
 
 BROKEN = {
