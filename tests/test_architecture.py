@@ -52,7 +52,7 @@ def test_a_room_beyond_its_budget_is_named(tmp_path: Path) -> None:
 
 
 def test_neither_prose_nor_imports_are_code_lines() -> None:
-    source = (
+    source = '"""What."""\n\nimport a\nfrom b import (\n    c,\n)\n\n\ndef f():  # why\n    """It.\n\n    More.\n    """\n    # so\n'
         '"""What.\n\nMore.\n"""\n\nimport a\nfrom b import (\n    c,\n)\n\n\ndef f():  # why\n    """It."""\n    # so\n'
     )
     assert code_lines(source) == 1
