@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ddptui.report.run_diff.render import NO_DIFFERENCE
 from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.match import MatchDialog
@@ -11,6 +13,7 @@ from ddptui.tui.widgets.lists import Chooser
 from ddptui.tui.widgets.tables import LabTable
 from tests.support.builders import journal, preset_of, results_for
 from tests.support.two_runs import run_of, run_with
+from tests.tui import primitive_recordings
 from tests.tui.opened import opened, seen, until
 from tests.tui.two_runs import compare_screen
 
@@ -90,6 +93,16 @@ def test_two_equal_runs_say_that_nothing_differs(tmp_path: Path) -> None:
         async with opened(tmp_path, compare_screen(run_of(1), run_of(1))) as (app, _):
             assert NO_DIFFERENCE in seen(app)
             assert "Cannot tell: one repeat each." in seen(app)
+
+    asyncio.run(scenario())
+
+
+def test_primitives_are_compared_by_size(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        results = primitive_recordings.results()
+        async with opened(tmp_path, compare_screen(results, replace(results, run="the-same"))) as (app, _):
+            words = ("at the median of 23 cells", "operation            size   A median", "ring by hand         1 KB")
+            assert all(each in seen(app) for each in words)
 
     asyncio.run(scenario())
 

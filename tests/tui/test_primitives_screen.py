@@ -643,6 +643,7 @@ def test_with_few_lines_the_answer_is_its_first_sentence_and_buffers_have_all_of
         await pilot.press("2")
         await until(pilot, lambda: now.display)
         assert str(now.content).startswith("11 primitives ran on 4 ranks over gloo")
+        assert "busbw  #wrong" in seen(app)
         await pilot.press("1")
         await until(pilot, lambda: not now.display)
 

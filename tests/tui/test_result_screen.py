@@ -34,6 +34,8 @@ from ddptui.tui.widgets.time_bars import TimeBars
 from ddptui.tui.widgets.who_waits import WhoWaits
 from ddptui.wire.records import Message
 from tests.support.builders import ended, failure, journal, launched, preset_of, results_for, two_trials, write_run
+from tests.support.gpu_figures import on_gpus
+from tests.tui.gpu_recordings import made_up
 from tests.tui.opened import each_theme, opened, seen, toasts, until
 
 STEPS_MS = {"slow": 400, "base": 100, "fast": 30, "slowest": 4000}
@@ -311,6 +313,16 @@ def test_a_wider_terminal_has_more_columns_and_the_narrow_one_the_most_telling(t
         assert {"trial", "train", "ratio"} <= {*narrow} < {*table.shown}
 
     play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
+
+
+def test_what_gpus_reached_is_in_the_table_and_what_slowed_them_in_words(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        for words in ("gpu mem.", "4.00+2.50 GB", "TFLOP/s", "MFU %", "31.6 ⚠", "slowed rank 0's GPU"):
+            assert words in seen(app)
+
+    run = made_up(tmp_path)
+    screen = ResultScreen(run, run.preset(), on_gpus(results_of(run, run.preset())))
+    play(screen, tmp_path, scenario, (200, 60))
 
 
 def test_it_survives_any_size(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The Run screen, fed with the recorded run: none (nobody late), late (rank 1, in backward), killed (rank 1)."""
 
 import asyncio
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,6 +85,28 @@ def test_a_killed_rank_is_named(tmp_path: Path) -> None:
     text = asyncio.run(shown(tmp_path, screen))
     assert "failed: killed (rank 1 killed by SIGKILL" in text
     assert "stopped" in text
+
+
+@pytest.mark.parametrize(
+    ("step", "size", "keys", "expected"),
+    [
+        (0, (120, 40), [], ["warming up", "─ the trial before: none ─╯╰─ the trial before: none ─"]),
+        (
+            70,
+            (120, 40),
+            ["b", "down", "w"],
+            ["rank 1  w aggregate  - + 12 ms", "now: backward 12 ms on 1, backward 20 "],
+        ),
+        (70, (200, 60), [], [" optim. ", "╭─ 5 So far · 6: log ─╮╭─ 6 Log of rank 0 · 5: so far ─╮"]),
+    ],
+    ids=["the next trial starts", "a delay is put in", "a large terminal"],
+)
+def test_what_shows_at_a_moment(
+    step: int, size: tuple[int, int], keys: list[str], expected: list[str], tmp_path: Path
+) -> None:
+    text = re.sub("─+", "─", asyncio.run(shown(tmp_path, live("late", step), size, *keys)))
+    for words in expected:
+        assert words in text
 
 
 @pytest.mark.parametrize("size", SIZES)
