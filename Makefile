@@ -8,13 +8,13 @@ OLDER_TORCH := torch==2.11.0 torchvision==0.26.0
 ON_OLDER := tests/ranks tests/numerics tests/unit/doctor tests/real/harmless $(addprefix tests/real/test_,modes.py runs.py watch.py watch_hidden.py watch_marks.py watch_on_a_gpu.py one_watcher.py)
 ON_OLDER_QUIET := tests/quiet/test_culprits.py tests/quiet/test_launched_once.py
 
-.PHONY: demo test test-all test-older on-older test-gpu carried lint bench soak clean
+.PHONY: demo test test-all mutants test-older on-older test-gpu carried lint bench soak clean
 
 demo: .venv/installed
 	$(BIN)/ddptui run quickstart
 
 # Bytecode is kept, whatever the environment says: else each console, and each worker of pytest, compiles for seconds.
-test test-all test-older on-older test-gpu bench soak: export PYTHONDONTWRITEBYTECODE =
+test test-all mutants test-older on-older test-gpu bench soak: export PYTHONDONTWRITEBYTECODE =
 
 # What measures, or looks at the whole machine, runs alone. Of all else four files run at a time, on two cores, too: their
 # tests wait for processes and for the clock.
@@ -29,7 +29,12 @@ test: lint
 test-all: test
 	$(BESIDE) -m rare
 	$(BIN)/python -m pytest -m rare $(QUIET)
+	$(MAKE) mutants
 	$(MAKE) test-older
+
+# Puts faults into a copy, one at a time: some test must notice each. Ten minutes on two cores.
+mutants: .venv/installed
+	$(BIN)/python -m tests.mutants
 
 # What depends on torch's age, with an older torch. Where that cannot be had, it says so, and is content.
 test-older:

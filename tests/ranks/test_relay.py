@@ -1,13 +1,18 @@
-"""Before it ends, the relay reads everything that ranks have sent."""
+"""Before it ends, the relay reads everything that ranks have sent; what it cannot read, it says."""
 
 import json
+import socket
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.relay import SOCKET, Relay
 from ddptui.wire.messages import Hello, OwnGpu, RankMessage, Ready
 from ddptui.wire.watching import Watching
-from workers.watch.link import JSON, Link
+from workers.relay.rank import WatchedRank
+from workers.watch.link import JSON, Link, framed
 from workers.watch.notes import VERSION
 
 PATIENCE_MS = 60_000
@@ -31,3 +36,22 @@ def test_a_rank_that_connected_before_the_end_is_heard(tmp_path: Path) -> None:
     assert (hello.torch, hello.host) == ("2.8.0", "here")
     assert isinstance(ready, Ready)
     assert ready.gpus == (OwnGpu("A GPU", "its-uuid"),)
+
+
+@pytest.mark.parametrize(
+    ("hello", "said"),
+    [
+        ({**HELLO, "version": -1}, "ValueError: the training was started by another version of ddptui"),
+        ({key: value for key, value in HELLO.items() if key != "gpus"}, "KeyError: 'gpus'"),
+        ([], "ValueError: the training was started by another version of ddptui"),
+    ],
+)
+def test_why_a_rank_cannot_be_read_is_said(hello: Any, said: str) -> None:
+    notes: list[str] = []
+    ours, of_rank = socket.socketpair()
+    rank = WatchedRank(ours, {}, Watching(), notes.append)
+    with of_rank:
+        of_rank.sendall(framed(JSON, json.dumps(hello).encode()))
+    rank.thread.join()
+    [note] = notes
+    assert note.startswith(said)

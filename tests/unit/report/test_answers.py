@@ -215,6 +215,17 @@ def test_of_a_row_of_delays_it_is_said_from_which_on_the_rank_was_found() -> Non
     assert cost.startswith("A delay of 20 ms on rank 1")
 
 
+def test_a_culprit_that_was_not_delayed_is_not_the_rank_that_was_to_be_found() -> None:
+    late = [{"name": f"{ms}-ms", "bottleneck": delayed(ms)} for ms in (10, 20, 40)]
+    preset = preset_of({"trial": [{"name": "none"}, *late], "defaults": {"world_size": 2, "strategy": "all_reduce"}})
+    of_another_rank = [late_launch(f"{ms}-ms", ms=ms, rank=0) for ms in (10, 20, 40)]
+    words = answer(results_for(preset, late_launch("none"), *of_another_rank), preset)
+    assert words[0] == "Rank 1 was not identified as the cause at any of these delays."
+    alone = preset_of({"trial": [{"name": "40-ms"}], "defaults": {"world_size": 2, "bottleneck": delayed(40)}})
+    words = answer(results_for(alone, of_another_rank[-1]), alone)
+    assert words[1:] == ["A delay of 40 ms on rank 1 after each backward was not found."]
+
+
 def test_a_delay_before_the_first_step_is_in_no_train_time() -> None:
     trials = [{"name": "none"}, {"name": "start", "bottleneck": delayed(1, "start")}]
     words = answered({"none": (10, 10), "start": (10, 10)}, trials)
@@ -277,7 +288,11 @@ def test_of_faults_it_is_said_whether_the_reason_names_the_rank() -> None:
     ]
     preset = preset_of({"trial": trials, "defaults": {"world_size": 2}})
     results = results_for(
-        preset, journal("sound"), failure("named"), failure("wrong", error="rank 0 died"), journal("survived")
+        preset,
+        journal("sound"),
+        failure("named"),
+        failure("wrong", error="rank 0 died, and rank 1 with it"),
+        journal("survived"),
     )
     assert answer(results, preset) == [
         "1 of 3 faults ended the trial with a reason that names the rank.",
