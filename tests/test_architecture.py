@@ -30,7 +30,7 @@ BUDGETS = {
     "workers": 6030,
     "templates": 976,
 }
-MOST_PICTURES, MOST_PICTURE_BYTES = 64, 6_000_000
+MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 
 
 def test_the_house_keeps_its_rules() -> None:
