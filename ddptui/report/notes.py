@@ -127,8 +127,6 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield _of_trials("reading", names, nccl.HOOKS_WAIT)
     if machine := gpus.machine(results):
         yield Note("reading", machine)
-    if names := [row.result.name for row in rows if row.trial.nvtx and row.result.repeats]:
-        yield _of_trials("reading", names, "ranges of NVTX were open, which takes time")
     for why, names in _cold_starts(rows).items():
         yield _of_trials("reading", names, f"started cold: {why}")
     aggregations = {aggregation(row) for row in rows}

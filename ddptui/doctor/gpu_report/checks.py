@@ -150,12 +150,6 @@ CHECKS = (
         run=of_preset(plans.PINNING, verdicts.pair(verdicts.MOST_FOR_PINNING)),
     ),
     Check(
-        name="nvtx",
-        question="the same training without and with ranges for Nsight Systems",
-        expected="losses alike within 1%; at most twice as long a step with them",
-        run=of_preset(plans.RANGES, verdicts.pair(verdicts.MOST_FOR_LOOKING)),
-    ),
-    Check(
         name="synchronisation",
         question="whether anything in the training loop waits for the GPU, by torch's own check",
         expected="nothing, under every strategy, in float32, bf16 and fp16",

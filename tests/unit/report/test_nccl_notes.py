@@ -139,12 +139,6 @@ def test_the_mark_of_what_was_slowed_is_explained() -> None:
     assert note not in note_lines(results, preset)
 
 
-def test_ranges_of_nvtx_are_said_of_the_trials_that_had_them() -> None:
-    words = "ranges of NVTX were open, which takes time"
-    assert f"a, b: {words}" in note_lines(*run_of(NCCL, NCCL, nvtx=True))
-    assert not any(words in line for line in note_lines(*run_of(NCCL, NCCL)))
-
-
 def test_a_caution_without_its_figures_still_advises() -> None:
     """As of results that were taken apart."""
     results, preset = run_of(NCCL)
