@@ -135,7 +135,9 @@ def _pytorchjob(variables: Variables) -> Place:
         ranks = variables.number("PET_NPROC_PER_NODE", 1)
         if world not in (nodes, nodes * ranks):
             raise variables.error(f"WORLD_SIZE={world} is neither {nodes} pods nor {nodes} × {ranks} processes")
-    return _node(variables.index("RANK", nodes), nodes, ranks, *variables.meeting())
+    means = "nodes (pods), not processes" if world == nodes else "processes of all nodes together"
+    place = _node(variables.index("RANK", nodes), nodes, ranks, *variables.meeting())
+    return replace(place, says=(f"WORLD_SIZE={world}: {means}",))
 
 
 def _trainjob(variables: Variables) -> Place:
@@ -190,7 +192,6 @@ LAUNCHERS = {
         _pytorchjob,
         {
             "RANK": "the node (pod), not the process",
-            "WORLD_SIZE": "nodes (pods); in the last releases the processes of all of them",
             "PET_NNODES": "nodes",
         }
         | PER_NODE,
