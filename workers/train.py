@@ -13,7 +13,7 @@ from workers.aggregate.strategy import Strategy, gradients_of
 from workers.instruments.clock import Clock
 from workers.instruments.cuda_clock import clock_of
 from workers.instruments.progress import Progress
-from workers.instruments.records import StepRecord
+from workers.instruments.records import PhaseTimer, StepRecord
 from workers.rank.faults import Faults
 from workers.rank.process import Rank
 from workers.replicas.replicas import replicate_over_devices
@@ -21,7 +21,7 @@ from workers.training.audit import audit
 from workers.training.data import Share, load
 from workers.training.evaluate import evaluate, fingerprint
 from workers.training.flops import count_work
-from workers.training.instruments import make_progress, make_tap, make_timer
+from workers.training.instruments import make_progress, make_tap
 from workers.training.loader import first_epoch, make_loader, on_device
 from workers.training.models import compiled, input_shape, make_model, memory_format, set_dtype, with_sync_batchnorm
 from workers.training.optimizer import autocast, make_optimizer, make_scaler, optimize
@@ -73,7 +73,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
         updates = trial.average == "parameters" or step == window[-1]
         take_new_delays(me)
         delays.begin(step)
-        timer = make_timer(trial, clock, step, averages=averages, updates=updates)
+        timer = PhaseTimer(clock, step)
         tap.begin(timer)
 
         inputs, labels = on_device(trial, next(batches), device)

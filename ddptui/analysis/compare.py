@@ -14,7 +14,6 @@ from ddptui.analysis.culprit import culprit_of_repeats
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, in_place_of, outcome_of_log
 from ddptui.analysis.results import Culprit, Ratio, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
-from ddptui.analysis.throttling import worst_held_back
 from ddptui.analysis.verdict import verdict_for
 from ddptui.config.fields import meaningless
 from ddptui.config.launch_modes import COMMAND
@@ -156,9 +155,8 @@ def cautions_of_trial(
     on_cpu = any(rank.device.startswith("cpu") for repeat in repeats for rank in repeat.ranks)
     lab_on_cpu = on_cpu and trial.launch != COMMAND  # a command chooses its own number of threads
     threads = trial.world_size * threads_per_rank(trial, cores) if cores and lab_on_cpu else 0
-    slowed = worst_held_back(repeats)
     evidence = Evidence(
-        held_back=slowed.part if slowed else 0.0,
+        held_back=max((rank.held_back_part or 0.0 for repeat in repeats for rank in repeat.ranks), default=0.0),
         spread=(train_time_s.max - train_time_s.min) / train_time_s.median,
         threads_a_core=threads / (cores or 1),
     )

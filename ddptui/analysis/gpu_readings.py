@@ -1,6 +1,5 @@
 """What heartbeats told of the ranks' GPUs while they trained. Pure."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
@@ -13,7 +12,6 @@ from ddptui.wire.messages import Gpu, Heartbeat, Trained
 Figure = TypeVar("Figure", int, float)
 
 MOST_READINGS = 50_000  # of all ranks together: some 20 MB, and half a day of one rank
-MOST_REASONS = 16  # NVML has eight
 
 
 class GpuReading(NamedTuple):
@@ -64,10 +62,9 @@ def of_known(combine: Callable[[list[Figure]], Figure], figures: Iterable[Figure
     return combine(known) if known else None
 
 
-def parts_held_back(readings: Sequence[GpuReading]) -> dict[str, float]:
-    """By reason, the part of the readings in which it held the clock back; the most frequent reason first."""
-    reasons = Counter(reason for reading in readings for reason in set(reading.gpu.held_back))
-    return {reason: number / len(readings) for reason, number in reasons.most_common(MOST_REASONS)}
+def part_held_back(readings: Sequence[GpuReading]) -> float | None:
+    """The part of the readings in which heat or the power supply lowered the clock. None: there are none."""
+    return sum(reading.gpu.held_back is True for reading in readings) / len(readings) if readings else None
 
 
 def watts(readings: Sequence[GpuReading]) -> float | None:

@@ -10,9 +10,9 @@ from statistics import fmean, median
 from typing import Any
 
 from ddptui.analysis.gpu_peaks import peak_tflops
-from ddptui.analysis.gpu_readings import GpuReading, of_known, parts_held_back, watts
+from ddptui.analysis.gpu_readings import GpuReading, of_known, part_held_back, watts
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.nccl_use import NcclUse, with_log
+from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult
 from ddptui.text.units import S
 from ddptui.wire.messages import Ready, Trained
@@ -38,7 +38,7 @@ def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
         "gpu_total_bytes": of_known(max, (gpu.total_bytes for gpu in gpus)),
         "watts": watts(readings),
         "sm_mhz": of_known(median, (gpu.sm_mhz for gpu in gpus)),
-        "held_back": parts_held_back(readings),
+        "held_back_part": part_held_back(readings),
         "joules_a_step": joules_a_step(ready, span, log.made(rank), readings),
     }
 
@@ -108,7 +108,7 @@ def joules_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
 
 
 def nccl_use(log: LaunchLog) -> NcclUse | None:
-    """The NCCL of the ranks' group, by the first rank that reports one, with what its log says."""
+    """The NCCL of the ranks' group, by the first rank that reports one."""
     reported = (ready.nccl for _, ready in sorted(log.ready.items()) if ready.nccl)
     uses = (NcclUse(version=nccl.version, implementation=nccl.implementation) for nccl in reported)
-    return with_log(next(uses, None), log.nccl)
+    return next(uses, None)

@@ -15,7 +15,7 @@ from ddptui.analysis.thinning import StepsByRank, ThinnedSteps, close_gaps
 from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.text.units import S
 from ddptui.wire.messages import Done, Fingerprint, Heartbeat, Hello, Pause, Ready, Shown, Step, Timed, Trained
-from ddptui.wire.records import Ended, Injection, Launched, Load, Message, NcclLog, Notice, Refused
+from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Refused
 
 MOST_PAUSES = 100_000  # kept of one launch, so that no rank can fill the console's memory
 
@@ -39,7 +39,6 @@ class LaunchLog(msgspec.Struct):
     injections: list[Injection] = []
     first_step_after: dict[int, int] = {}  # by an injection's index, the first step that any rank began after it
     refused: int = 0
-    nccl: NcclLog | None = None
     primitives: PrimitivesLog = msgspec.field(default_factory=PrimitivesLog)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
     clock_spread: ClockSpread | None = None  # how far the ranks' clocks may be apart; None: they have one clock
@@ -77,8 +76,6 @@ class LaunchLog(msgspec.Struct):
                     self._note_injections(step)
             case Refused():
                 self.refused = message.count
-            case NcclLog():
-                self.nccl = message
             case Hello():
                 self.hellos[message.rank] = message
             case Shown() | Timed():

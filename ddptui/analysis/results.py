@@ -5,8 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.nccl_use import NcclUse
-from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.primitives.results import NcclUse, PrimitivesResult
 from ddptui.config.preset import PresetKind
 from ddptui.config.trial import StartKind
 from ddptui.wire.messages import Audit
@@ -180,7 +179,7 @@ class RankResult(msgspec.Struct, frozen=True, kw_only=True):
     gpu_total_bytes: int | None = None  # all that its GPU has
     watts: float | None = None  # the mean power of its GPU
     sm_mhz: float | None = None  # the median clock of its GPU's processors
-    held_back: dict[str, float] = {}  # why that was lower than it might be, and in what part of the time
+    held_back_part: float | None = None  # the part of the time in which heat or the power supply lowered that
     joules_a_step: float | None = None  # of its GPU
     sub_batch: int | None = None  # dp: the most samples that this replica got in a step
     dropped: int = 0  # messages lost because the rank's queue was full; figures lack what they reported

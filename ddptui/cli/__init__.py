@@ -133,9 +133,7 @@ def main(context: click.Context, /, preset: str | None, resume: str | None, **op
             raise Refusal(f"--preset and its options run a preset or the console; {where}")
         return
     if resume and (preset or typed.assignments or typed.repeats or typed.engine):
-        raise Refusal(
-            "--resume keeps the run's own settings: leave out --preset, --set, --nvtx, --repeats and --engine"
-        )
+        raise Refusal("--resume keeps the run's own settings: leave out --preset, --set, --repeats and --engine")
     sys.exit(begin(preset, resume, typed))
 
 

@@ -119,9 +119,6 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table."),
             SET_OPTION,
             click.option("--repeats", metavar="N", type=Whole(1, 1000), help="Launches of each trial."),
-            click.option(
-                "--nvtx", is_flag=True, help="Open NVTX ranges for Nsight Systems (the same as --set nvtx=true)."
-            ),
             click.option("--no-retry", is_flag=True, help="Launch no repeat again that other programs have disturbed."),
             RUNS_OPTION,
             click.option(
@@ -140,9 +137,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def taken(options: dict[str, Any]) -> RunOptions:
     """The values of the options that `run_options` added."""
     own = {name: options[name] for name in RunOptions._fields if name != "engine"}
-    engine = given({name: value for name, value in options.items() if name not in (*own, "nvtx")})
-    if options["nvtx"]:
-        own["assignments"] += ("nvtx=true",)
+    engine = given({name: value for name, value in options.items() if name not in own})
     return RunOptions(**own, engine=engine)
 
 

@@ -94,9 +94,7 @@ def open_console(request: PresetRequest, resume: str | None, typed: RunOptions, 
     if typed.theme is not None and typed.theme not in THEMES:
         raise Refusal(f"--theme {typed.theme}: not one of {', '.join(THEMES)}")
     if request.name is None and (request.assignments or request.repeats or request.engine):
-        raise Refusal(
-            "--set, --nvtx, --repeats and --engine change a preset: name it, as in `ddptui run NAME --set KEY=VALUE`"
-        )
+        raise Refusal("--set, --repeats and --engine change a preset: name it, as in `ddptui run NAME --set KEY=VALUE`")
     user_config("presets")  # raises where there is no home, before a screen would
     folder = runs_folder(typed.runs)
     preset = load_preset(request) if request.name is not None else None

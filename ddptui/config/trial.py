@@ -203,8 +203,6 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     save: Annotated[bool, About("keep a checkpoint of each rank in the run's folder", work=TRAIN)] = False
     instruments: Annotated[Literal["on", "off"], About(
         "off: ranks report their start and end only, which shows what measuring costs", work=TRAIN)] = "on"
-    nvtx: Annotated[bool, About(
-        "open an NVTX range for each step, phase and collective, with instruments = off, too", work=TRAIN)] = False
     bottleneck: Annotated[tuple[Bottleneck, ...], About(
         "delays and slow links, injected on purpose", work=EVERY, column="bottleneck")] = ()
     fault: Annotated[tuple[Fault, ...], About("faults, injected on purpose", work=TRAIN, column="fault")] = ()

@@ -19,7 +19,6 @@ from ddptui.engines.preflight_gpus import ABOUT_GPUS, OUR_MODELS, check_gpus
 from ddptui.engines.preflight_machine import (
     check_compiler,
     check_mpi,
-    check_nvtx,
     check_room,
     check_temporary_folder,
 )
@@ -105,7 +104,6 @@ def _prepare(preset: str, trial: Trial, *, is_local: bool, has_data: bool = True
         if links_of(trial) and (no_link := links.problem(try_it=try_links)):
             raise PresetError(f"{preset}, trial {trial.name}: bottleneck: {no_link}")
         check_compiler(preset, trial)
-        check_nvtx(preset, trial)
     if trial.dataset not in FILES or not has_data:
         return trial
     folder = data_folder(trial)

@@ -1,4 +1,4 @@
-"""What a trial needs of this machine besides GPUs: memory, open files, a temporary folder, a compiler, NVTX, MPI."""
+"""What a trial needs of this machine besides GPUs: memory, open files, a temporary folder, a compiler, MPI."""
 
 import os
 import shlex
@@ -15,10 +15,9 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.start import start_of
 from ddptui.config.trial import Trial
-from ddptui.host.gpus import Build, built_for
 from ddptui.host.machine import allow_open_files
 from ddptui.text.units import MB
-from ddptui.text.words import WHO_HAS_MPI, WITH_CUDA
+from ddptui.text.words import WHO_HAS_MPI
 
 # What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU. Forked from a parent with all
 # imports, 64 ranks took 28 MB each (PSS, torch 2.14). This is to refuse only what is hopeless.
@@ -46,13 +45,6 @@ def no_compiler(variables: Mapping[str, str]) -> str:
     if shutil.which(words[0], path=variables.get("PATH")) is not None:
         return ""
     return f"torch.compile needs a C++ compiler, but {words[0]!r} is missing: install g++, or set CXX to another"
-
-
-def check_nvtx(preset: str, trial: Trial) -> None:
-    """Raises PresetError if the trial wants ranges of NVTX, and this torch surely has none."""
-    if trial.nvtx and built_for() == Build(None, None):
-        lacking = f"this torch has no NVTX, which comes with CUDA: {WITH_CUDA}"
-        raise PresetError(f"{preset}, trial {trial.name}: nvtx: {lacking}, or `--set nvtx=false`")
 
 
 def check_mpi(preset: Preset) -> None:

@@ -6,18 +6,24 @@ import sys
 from collections.abc import Mapping, Sequence
 from glob import glob
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ddptui.host import gpu_links
-from ddptui.host.gpu_links import Links
-from ddptui.host.nvml import HEAT, HW_HEAT, MW_PER_W, POWER_BRAKE, answer, clock_reasons, reasons_in_words, text
+from ddptui.text.words import printable
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER, BUS_ORDER = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"  # by default FASTEST_FIRST, which CUDA does not define further
 DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # NVIDIA's, through WSL, AMD's
+MW_PER_W = MJ_PER_J = 1000
+# Values of nvml.h, which do not change. Of two GPUs: whether NVLinks connect them, and what is between them on PCIe, in
+# the words of `nvidia-smi topo -m`.
+OVER_NVLINK, P2P_OK = 2, 0
+PCIE_LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 NUMBER = re.compile(r"[+-]?\d+")  # the number at the beginning of an entry of VISIBLE, as strtoul reads it
-SLOWDOWNS = HEAT | HW_HEAT | POWER_BRAKE  # of the reasons for a clock, those that are a fault: power caps are usual
+# Reasons for a low clock that are a fault: heat, as the driver and as the hardware sees it, and the power supply. Power
+# caps are usual, and so are clocks that the user has set; a GPU that idles is not held back.
+HELD_BACK = 0x20 | 0x40 | 0x80
 
 
 class Gpu(NamedTuple):
@@ -32,7 +38,7 @@ class Gpu(NamedTuple):
     power_limit_w: float | None = None
     default_power_limit_w: float | None = None  # as it left the factory
     most_sm_mhz: int | None = None  # the greatest clock of its processors
-    slowdowns: tuple[str, ...] = ()  # why its clocks are lower than they should be right now: SLOWDOWNS in words
+    is_held_back: bool = False  # heat or the power supply lowers its clocks right now
 
 
 class Driver(NamedTuple):
@@ -41,7 +47,7 @@ class Driver(NamedTuple):
     version: str
     cuda: tuple[int, int] | None  # the newest that it supports
     gpus: tuple[Gpu, ...]  # in the order of the bus
-    links: Links = Links()
+    links: tuple[str, ...] = ()  # what connects the GPUs, a line a kind
 
 
 class Build(NamedTuple):
@@ -58,7 +64,7 @@ def surely_none() -> bool:
 
 def ask(*, with_links: bool = False) -> Driver | None:
     """What NVML says. None: there is no NVML, as with AMD's GPUs, on macOS, or without a driver. Never raises.
-    with_links: also what connects the GPUs, which takes some hundred calls."""
+    with_links: also what connects the GPUs, which takes up to some hundred calls."""
     if surely_none():
         return None
     try:
@@ -72,12 +78,32 @@ def ask(*, with_links: bool = False) -> Driver | None:
         cuda = answer(nvml, "nvmlSystemGetCudaDriverVersion_v2")  # 13020 is 13.2
         version = text(answer(nvml, "nvmlSystemGetDriverVersion") or "?")
         newest = None if cuda is None else (cuda // 1000, cuda % 1000 // 10)
-        links = _links(nvml, handles) if with_links else Links()
+        links = connections(nvml, handles) if with_links else ()
         return Driver(version, newest, tuple(_gpu(nvml, handle) for handle in handles), links)
     except nvml.NVMLError:
         return None
     finally:
         nvml.nvmlShutdown()
+
+
+def answer(nvml: Any, function: str, *arguments: Any) -> Any:
+    """The result of a function of NVML; None where this GPU, this driver, or this release of the library lacks it."""
+    try:
+        return getattr(nvml, function)(*arguments)
+    except (AttributeError, nvml.NVMLError):
+        return None
+
+
+def is_held_back(nvml: Any, handle: Any) -> bool:
+    """Whether heat or the power supply lowers a GPU's clock. Older drivers know the second name."""
+    names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+    reasons = next((reasons for name in names if (reasons := answer(nvml, name, handle)) is not None), 0)
+    return bool(reasons & HELD_BACK)
+
+
+def text(answered: str | bytes) -> str:
+    """A name that NVML returned, to be printed: some releases of the library return bytes."""
+    return printable(answered.decode("utf-8", "replace") if isinstance(answered, bytes) else answered)
 
 
 def _gpu(nvml: Any, handle: Any) -> Gpu:
@@ -96,15 +122,23 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
         power_limit_w=limit and limit / MW_PER_W,
         default_power_limit_w=default_limit and default_limit / MW_PER_W,
         most_sm_mhz=answer(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
-        slowdowns=reasons_in_words(clock_reasons(nvml, handle) & SLOWDOWNS),
+        is_held_back=is_held_back(nvml, handle),
     )
 
 
-def _links(nvml: Any, handles: Sequence[Any]) -> Links:
-    try:
-        return gpu_links.read(nvml, handles)
-    except Exception:  # a release of the library that differs from what is known: all else is still worth telling
-        return Links()
+def connections(nvml: Any, handles: Sequence[Any]) -> tuple[str, ...]:
+    """What connects the GPUs, a line a kind, as in "NVLink: 0-1, 2-3" or "NVLink between all 8"; empty if NVML does not
+    say."""
+    pairs: dict[str, list[str]] = {}
+    for (a, one), (b, other) in combinations(enumerate(handles), 2):
+        is_nvlink = answer(nvml, "nvmlDeviceGetP2PStatus", one, other, OVER_NVLINK) == P2P_OK
+        level = answer(nvml, "nvmlDeviceGetTopologyCommonAncestor", one, other)
+        if kind := "NVLink" if is_nvlink else PCIE_LEVELS.get(level):
+            pairs.setdefault(kind, []).append(f"{a}-{b}")
+    number = len(handles)
+    if number > 2 and [*map(len, pairs.values())] == [number * (number - 1) // 2]:
+        return tuple(f"{kind} between all {number}" for kind in pairs)
+    return tuple(f"{kind}: {', '.join(which)}" for kind, which in pairs.items())
 
 
 def count(driver: Driver | None, variables: Mapping[str, str] = os.environ) -> int | None:
@@ -115,14 +149,6 @@ def count(driver: Driver | None, variables: Mapping[str, str] = os.environ) -> i
     if driver is None or any(gpu.is_cut for gpu in driver.gpus) or "MIG-" in (visible or ""):
         return None
     return len(seen(visible, [gpu.uuid for gpu in driver.gpus]))
-
-
-def whole(driver: Driver, variables: Mapping[str, str] = os.environ) -> list[int]:
-    """NVML's numbers of the GPUs that ranks will see, in the ranks' order. Empty if some are cut into instances (MIG),
-    between which there are no links, if NVML says nothing of links, or if CUDA may number the GPUs otherwise."""
-    numbers = seen(variables.get(VISIBLE), [gpu.uuid for gpu in driver.gpus])
-    is_known = len(driver.links.gpus) == len(driver.gpus) and not may_differ_in_order(driver, variables)
-    return numbers if is_known and not any(driver.gpus[number].is_cut for number in numbers) else []
 
 
 def may_differ_in_order(driver: Driver, variables: Mapping[str, str] = os.environ) -> bool:

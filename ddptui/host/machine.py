@@ -14,7 +14,6 @@ from typing import Any
 from ddptui import __version__
 from ddptui.host import gpus
 from ddptui.host.gpus import VISIBLE, Driver
-from ddptui.host.link_peak import connections, peaks_gb_s
 from ddptui.text.units import GB
 from ddptui.text.words import count
 
@@ -142,38 +141,17 @@ def gpus_of(driver: Driver | None) -> dict[str, Any]:
     power limits, and what connects them."""
     if driver is None or not driver.gpus:
         return {}
+    where_known: dict[str, list[Any]] = {
+        "gpu_power_limit_w": [gpu.power_limit_w for gpu in driver.gpus],
+        "gpu_default_power_limit_w": [gpu.default_power_limit_w for gpu in driver.gpus],
+        "gpu_links": [*driver.links],
+    }
     newest_cuda = f" (CUDA {driver.cuda[0]}.{driver.cuda[1]})" if driver.cuda else ""
     return {
         "gpus": [f"{gpu.name}, {gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else gpu.name for gpu in driver.gpus],
         "gpu_driver": f"{driver.version}{newest_cuda}",
         "gpus_visible": os.environ.get(VISIBLE),
-        **_where_known(_power_limits(driver)),
-        **_where_known(_links_of(driver)),
-    }
-
-
-def _where_known(entries: dict[str, Any]) -> dict[str, Any]:
-    """Without those of which nothing is known of any GPU."""
-    return {key: entry for key, entry in entries.items() if any(value is not None for value in entry)}
-
-
-def _power_limits(driver: Driver) -> dict[str, Any]:
-    """Each GPU's power limit, and the one that it had from the factory, in W."""
-    return {
-        "gpu_power_limit_w": [gpu.power_limit_w for gpu in driver.gpus],
-        "gpu_default_power_limit_w": [gpu.default_power_limit_w for gpu in driver.gpus],
-    }
-
-
-def _links_of(driver: Driver) -> dict[str, Any]:
-    """What is known of: each GPU's PCIe and NUMA node; what connects the pairs; and, by how many of the visible GPUs
-    communicate (from this number on), how much each can send, in GB/s."""
-    links = driver.links
-    return {
-        "gpu_pcie": [gpu.pcie and str(gpu.pcie) for gpu in links.gpus],
-        "gpu_numa": [gpu.numa_node for gpu in links.gpus],
-        "gpu_links": connections(links, range(len(links.gpus))),
-        "gpu_link_peak_gb_s": peaks_gb_s([links.gpus[number] for number in gpus.whole(driver, os.environ)]),
+        **{key: entry for key, entry in where_known.items() if any(value is not None for value in entry)},
     }
 
 

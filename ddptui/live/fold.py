@@ -60,7 +60,6 @@ def _heartbeat(message: Heartbeat, live: Live) -> None:
     rank.cpu_percent, rank.rss_bytes = message.cpu_percent, message.rss_bytes
     rank.gpu_bytes, rank.gpu_reserved_bytes = message.gpu_bytes, message.gpu_reserved_bytes
     rank.gpu = message.gpu or Gpu()
-    rank.was_held_back = rank.was_held_back or bool(rank.gpu.held_back)
     rank.dropped, rank.position = message.dropped, message.position
 
 

@@ -87,7 +87,6 @@ class RankState(msgspec.Struct):
     gpu_bytes: int | None = None  # of its own tensors
     gpu_reserved_bytes: int | None = None  # held by torch for them, used or not
     gpu: Gpu = Gpu()  # load, memory, power and clock of its GPU, by all processes
-    was_held_back: bool = False  # the clock of its GPU, at any time of this launch
     dropped: int = 0
     position: Position = Position()  # at its last beat
     error: str | None = None

@@ -12,7 +12,7 @@ from ddptui.report.sentences import what_became
 from ddptui.store.presets import as_toml
 from ddptui.text.argv import shell_line
 from ddptui.text.tables import Filled
-from ddptui.text.units import digits, size
+from ddptui.text.units import size
 from ddptui.text.words import count
 
 # Entries of the environment that would not explain themselves: their names, and how their values read. {} is the key
@@ -22,7 +22,6 @@ READABLE: dict[str, tuple[str, Callable[[float], str]]] = {
     "load_before": ("load average before the run", lambda load: f"{load:.2f}"),
     "gpu_power_limit_w": ("gpu power limit.{}", lambda limit: f"{limit:.0f} W"),
     "gpu_default_power_limit_w": ("gpu power limit by default.{}", lambda limit: f"{limit:.0f} W"),
-    "gpu_link_peak_gb_s": ("most that a GPU can send, of {} GPUs and more", lambda peak: f"{digits(peak)} GB/s"),
 }
 
 

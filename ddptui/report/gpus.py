@@ -14,7 +14,7 @@ LONGEST = 60  # characters of a name
 MOST_NAMED = 3  # kinds of GPUs, or of connections
 MOST_RANKS = 8  # of a trial
 HEADING = f"The ranks' GPUs in each trial's last repeat (at most {MOST_RANKS} ranks a trial)"
-LOOKED_AT_FIRST = ("rank", "gpu %", "gpu used", "W", "MHz", "samples/s", "TFLOP/s", "held back")  # columns of ranks
+LOOKED_AT_FIRST = ("rank", "gpu %", "gpu used", "W", "MHz", "samples/s", "TFLOP/s")  # columns of ranks
 
 
 def machine(results: Results) -> str:

@@ -16,7 +16,7 @@ from ddptui.analysis.extent import finished
 from ddptui.analysis.results import OtherLoad, Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
-from ddptui.report import gpus, nccl, ranks, sentences
+from ddptui.report import gpus, ranks, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.differences import as_sum, signed, why_none
 from ddptui.report.rows import DISTURBED, OFF_BY, Row, is_stand_in, rows_of
@@ -87,8 +87,6 @@ def _advice(caution: Caution, results: Sequence[TrialResult]) -> str:
     """What a caution says of these trials, with the worst figure where it has one."""
     if caution is Caution.OTHER_LOAD and (worst := _worst_load(results)):
         return f"{describe(worst)}: {CLOSE_THEM}"
-    if caution is Caution.HELD_BACK:
-        return ranks.slowed(results) or caution.advice
     return caution.advice
 
 
@@ -123,12 +121,10 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield _of_trials("reading", [launched.name], f"started by {by}")
     for why, names in ranks.backends([row.result for row in rows], preset).items():
         yield _of_trials("reading", names, why)
-    if names := nccl.waiting_hooks([row.result for row in rows], preset):
-        yield _of_trials("reading", names, nccl.HOOKS_WAIT)
+    if names := ranks.waiting_hooks([row.result for row in rows], preset):
+        yield _of_trials("reading", names, ranks.HOOKS_WAIT)
     if machine := gpus.machine(results):
         yield Note("reading", machine)
-    if names := [row.result.name for row in rows if row.trial.nvtx and row.result.repeats]:
-        yield _of_trials("reading", names, "ranges of NVTX were open, which takes time")
     for why, names in _cold_starts(rows).items():
         yield _of_trials("reading", names, f"started cold: {why}")
     aggregations = {aggregation(row) for row in rows}

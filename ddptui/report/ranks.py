@@ -2,16 +2,22 @@
 
 from collections.abc import Sequence
 
-from ddptui.analysis.counted import counted
+from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult, Results, TrialResult
-from ddptui.analysis.throttling import Kind, worst_held_back
 from ddptui.config.preset import Preset
-from ddptui.report import nccl
+from ddptui.config.strategies import STRATEGIES
 from ddptui.text.tables import Column
 from ddptui.text.units import NOTHING, digits, part_of, percent, seconds, size, size_unit
 from ddptui.text.words import printable
 
 SLOWED = "▼"  # beside a clock that is held back
+NCCL2 = "ProcessGroupNCCL2"
+# Its future orders the caller's stream after the collective (torch/csrc/distributed/c10d/nccl2/WorkNCCL.cpp), and the
+# hooks call it in backward (ddp_comm_hooks/default_hooks.py, powerSGD_hook.py).
+HOOKS_WAIT = (
+    f"by torch's sources, its comm hooks make backward wait for each bucket under {NCCL2}, so they hide no transfer: "
+    "`TORCH_DIST_USE_NCCL2=0` takes the older ProcessGroupNCCL"
+)
 MOST_PEAKS = 4  # that a cell lists one by one
 
 
@@ -59,12 +65,24 @@ def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[st
     reasons: dict[str, list[str]] = {}
     for name, repeat in groups.items():
         why = printable(repeat.backend_why) if name in left_open else ""
-        words = "; ".join(filter(None, [why, nccl.describe(repeat.nccl) if repeat.nccl else ""]))
+        words = "; ".join(filter(None, [why, describe_nccl(repeat.nccl) if repeat.nccl else ""]))
         if words:
             reasons.setdefault(f"backend {printable(repeat.backend or '')}: {words}", []).append(name)
     if len(reasons) == 1 and len({repeat.backend for repeat in groups.values()}) == 1:
         return {reason: [] for reason in reasons}
     return reasons
+
+
+def describe_nccl(use: NcclUse) -> str:
+    """As in "NCCL 2.28.9 (ProcessGroupNCCL)"."""
+    return printable(f"NCCL {use.version} ({use.implementation})")
+
+
+def waiting_hooks(trials: Sequence[TrialResult], preset: Preset) -> list[str]:
+    """The trials whose comm hook waits in backward."""
+    hooked = {trial.name for trial in preset.trials if STRATEGIES[trial.strategy or "none"].comm_hook}
+    uses = {trial.name: trial.repeats[-1].nccl for trial in trials if trial.repeats}
+    return [name for name, use in uses.items() if name in hooked and use and use.implementation == NCCL2]
 
 
 def unexpected(results: Results) -> dict[str, list[str]]:
@@ -77,25 +95,6 @@ def unexpected(results: Results) -> dict[str, list[str]]:
                 names = reasons.setdefault(f"on the {kind}: {printable(rank.device_why)}", [])
                 names += [trial.name] if trial.name not in names else []
     return reasons
-
-
-# What slows a GPU by lowering its clock, and what helps, by the kind of reason.
-SLOWED_BY: dict[Kind, tuple[str, str]] = {
-    "heat": ("heat", "look at its fans and at what is near it"),
-    "supply": ("a power brake", "look at the host's power supply, which asked for that"),
-}
-
-
-def slowed(trials: Sequence[TrialResult]) -> str:
-    """That heat or the power supply slowed a GPU: the rank and trial where it was worst, and what to do; or empty."""
-    worst = [(held, trial.name) for trial in trials if (held := worst_held_back(counted(trial.repeats)))]
-    if not worst:
-        return ""
-    held, name = max(worst, key=lambda each: each[0].part)
-    cause, remedy = SLOWED_BY[held.kind]
-    where = f", worst in {name}" if len(trials) > 1 else ""
-    clock = f" (median clock {held.sm_mhz:.0f} MHz)" if held.sm_mhz is not None else ""
-    return f"{cause} slowed rank {held.rank}'s GPU for {held.part:.0%} of the time{where}{clock}: {remedy}"
 
 
 def _waited_for(rank: RankResult) -> str:
@@ -128,13 +127,6 @@ def _number(value: int | None) -> str:
     return NOTHING if value is None else str(value)
 
 
-def held_back(rank: RankResult) -> str:
-    """Why the driver lowered its GPU's clock, and for what part of the time, as in "heat 40%, power cap 12%"."""
-    reasons = sorted(rank.held_back.items(), key=lambda reason: -reason[1])
-    return ", ".join(f"{printable(why)} {percent(part)}" for why, part in reasons) or NOTHING
-
-
-# Of a table with a line for each rank of one repeat.
 RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     Column("rank", lambda rank: str(rank.rank), about="The rank's number; ranks count from 0."),
     Column(
@@ -172,7 +164,7 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     Column("W", lambda rank: digits(rank.watts), about="The mean power of its GPU; empty if it is not reported."),
     Column(
         "MHz",
-        lambda rank: f"{SLOWED if rank.held_back and rank.sm_mhz is not None else ''}{digits(rank.sm_mhz)}",
+        lambda rank: f"{SLOWED if rank.held_back_part and rank.sm_mhz is not None else ''}{digits(rank.sm_mhz)}",
         about=f"The median clock of its GPU; {SLOWED}: it was held back at times; empty if it is not reported.",
     ),
     Column(
@@ -200,13 +192,6 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
         "J/step",
         lambda rank: digits(rank.joules_a_step),
         about="Energy of its GPU per step, in joules; empty if the driver does not report it.",
-    ),
-    Column(
-        "held back",
-        held_back,
-        worth=-1,  # it is wide
-        left=True,
-        about="Why the driver lowered its GPU's clock, and for what part of the time; empty if it never did.",
     ),
     Column(
         "operations",

@@ -8,7 +8,6 @@ import msgspec
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import why_left_out
 from ddptui.analysis.results import RepeatResult, Results
-from ddptui.analysis.throttling import worst_held_back
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import gpus, ranks
@@ -134,10 +133,9 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     **{name: f"repeat.{name}" for name in ("tflops", "mfu", "joules_a_step")},
     "peak_gpu_reserved_bytes_least": lambda line: min(ranks.reserved_peaks(line.repeat.ranks), default=None),
     "peak_gpu_reserved_bytes_most": lambda line: max(ranks.reserved_peaks(line.repeat.ranks), default=None),
-    **{f"nccl_{name}": f"repeat.nccl.{name}" for name in ("version", "implementation", "channels")},
+    **{f"nccl_{name}": f"repeat.nccl.{name}" for name in ("version", "implementation")},
     "sm_mhz_least": lambda line: min(ranks.clocks(line.repeat.ranks), default=None),
-    "held_back_by": lambda line: value_at(worst_held_back([line.repeat]), "kind"),
-    "held_back_part": lambda line: value_at(worst_held_back([line.repeat]), "part"),
+    "held_back_part": lambda line: max((rank.held_back_part or 0.0 for rank in line.repeat.ranks), default=0.0) or None,
     "host_time": lambda line: Caution.HOST_TIME in line.repeat.warnings,  # phases and steps
 }
 

@@ -24,7 +24,7 @@ from ddptui.analysis.repeat import Outcomes
 from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.engines.base import LAUNCHER_LOG, Engine, Launch, LaunchRefused
+from ddptui.engines.base import Engine, Launch, LaunchRefused
 from ddptui.engines.choose import engine_for
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.foreign import Terms
@@ -41,7 +41,6 @@ from ddptui.wire.records import Alive, Ended, Injection, Launched, Message, Noti
 READY_S = 0.1  # longest wait for the warm parent before requests are looked at again
 POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
 ALIVE_EVERY_S = 5.0
-NCCL = "nccl"  # the backend that writes into the logs how it connected the ranks, if it is asked to
 RETRIES = 2  # of a repeat that other programs disturbed
 Supervisor = LaunchSupervisor | WatchSupervisor
 
@@ -215,9 +214,6 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
         yield from refusals.new()
         status = controls.close()  # what a user ended is no failure, whatever the ranks' exit codes
         end = Ended(at_ns=time.monotonic_ns(), status=status) if cut_short and status else supervisor.ended()
-        if any(NCCL in (hello.backend or "") for hello in hub.hellos.values()):
-            logs = [LAUNCHER_LOG, *(f"rank-{rank}.log" for rank in range(trial.ranks))]
-            yield from repeat.nccl_log(logs, end.at_ns)  # which may take a second: no part of the launch
         yield end
 
 

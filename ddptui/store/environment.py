@@ -15,15 +15,11 @@ MATTERS_TO_FIGURES = (
     "gpu_driver",
     "gpus_visible",
     "gpu_power_limit_w",
-    "gpu_pcie",
-    "gpu_numa",
     "gpu_links",
     "openmp",
     "malloc",
     "watched",
 )
-NumberOfGpus = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,3}\Z")]
-PeakGbS = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 DEEPEST = 16  # tables and lists in one another in environment.json; a console writes 4 at most
 TOO_DEEP = "its tables and lists are nested too deeply"
 
@@ -35,7 +31,6 @@ class Environment(msgspec.Struct):
     packages: dict[str, Any] = {}
     resumed: list[dict[str, Any]] = []
     cores: int | None = None
-    gpu_link_peak_gb_s: Annotated[dict[NumberOfGpus, PeakGbS | None], msgspec.Meta(max_length=1024)] = {}
 
 
 def problem_of(environment: dict[str, Any]) -> str:

@@ -6,20 +6,19 @@ import os
 import shlex
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
 
 import msgspec
 
-from ddptui.analysis.nccl_log import nccl_log
 from ddptui.host.files import open_plain
 from ddptui.text.argv import shell_line
 from ddptui.text.words import count, printable
 from ddptui.wire.connection import flight_record
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
-from ddptui.wire.records import Ended, Message, NcclLog
+from ddptui.wire.records import Ended, Message
 
 FLUSH_EVERY_S = 0.5  # ranks send heartbeats every second, so no message waits longer than 1.5 s
 BYTES_AT_ONCE = 2**20  # of a journal that is read again
@@ -29,9 +28,6 @@ MOST_BYTES = 64 * 1024  # of a log, at a time: of a longer one only the end is s
 MOST_LOG = 2**62  # bytes of a log: any number
 LONGEST_LINE = 2000  # characters of a log
 LOG_TAIL = 16_384  # bytes, for reasons of failures
-LOG_HEAD = 512 * 1024  # bytes, for what NCCL writes: mostly when it starts
-MOST_LOGS = 64  # that are read for this
-
 
 DECODER = msgspec.json.Decoder(Message)
 
@@ -104,13 +100,6 @@ class RepeatJournal:
     def log(self, name: str) -> str:
         """The end of one of the repeat's logs; empty if there is none."""
         return tail(self.folder / name)
-
-    def nccl_log(self, names: Sequence[str], at_ns: int) -> Iterator[NcclLog]:
-        """What NCCL wrote into the first of these logs, if it was asked to; the others say much the same. at_ns: the
-        end of the launch."""
-        lines = (line for name in names[:MOST_LOGS] for line in head(self.folder / name).splitlines())
-        if said := nccl_log(lines, at_ns):
-            yield said
 
     def flight_records(self, ranks: Iterable[int]) -> list[int]:
         """Which of these ranks have left what torch's flight recorder held."""
@@ -218,11 +207,4 @@ def tail(path: Path) -> str:
     with suppress(OSError), open_plain(path, MOST_LOG) as log:
         log.seek(max(0, os.fstat(log.fileno()).st_size - LOG_TAIL))
         return log.read(LOG_TAIL).decode("utf-8", "replace")
-    return ""
-
-
-def head(path: Path) -> str:
-    """The beginning of a log; empty if there is none."""
-    with suppress(OSError), open_plain(path, MOST_LOG) as log:
-        return log.read(LOG_HEAD).decode("utf-8", "replace")
     return ""

@@ -22,7 +22,7 @@ GROUPS = {
     ),
     "Sizes": ("composites", "min_bytes", "step_factor", "cell_s"),
     "Command": ("command", "env"),
-    "Devices": ("device", "backend", "gpus_per_rank", "share_gpu", "threads", "sched_batch", "nvtx"),
+    "Devices": ("device", "backend", "gpus_per_rank", "share_gpu", "threads", "sched_batch"),
     "Start": ("start", "start_method", "init_method", "stall_s"),
     "Faults": ("fault",),
     "Checks": ("hash_every", "instruments", "save"),

@@ -173,7 +173,9 @@ class Gpu(msgspec.Struct, frozen=True, array_like=True):
     watts: Number | None = None
     celsius: Number | None = None
     sm_mhz: Amount | None = None  # the clock of its processors
-    held_back: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()  # why that is lower than it might be
+    # Whether heat or the power supply lowers that. Journals of older versions list reasons, usual ones too: they are
+    # ignored.
+    held_back: bool | Annotated[tuple[Word, ...], Meta(max_length=16)] = False
     joules: Amount | None = None  # spent since its driver was loaded
 
 

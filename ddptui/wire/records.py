@@ -1,11 +1,9 @@
 """What the console sends to ranks, and what it records in a run's journal itself. Message is any line of a journal."""
 
-from typing import Annotated, Literal
-
-from msgspec import Meta
+from typing import Literal
 
 from ddptui.config.trial import Bottleneck, StartKind
-from ddptui.wire.limits import Count, Moment, Name, Tagged, Word
+from ddptui.wire.limits import Count, Moment, Name, Tagged
 from ddptui.wire.messages import RankMessage
 
 
@@ -102,13 +100,10 @@ class Injection(Tagged, frozen=True, kw_only=True):
     bottleneck: tuple[Bottleneck, ...]
 
 
-class NcclLog(Tagged, frozen=True, kw_only=True):
-    """What NCCL has written into the logs of a launch, as analysis/nccl_log.py reads them: written before its end."""
+class NcclLog(Tagged, frozen=True, forbid_unknown_fields=False):
+    """What NCCL's own log said. Only journals of older versions have it, and it is ignored."""
 
     at_ns: Moment
-    channels: Count | None = None  # of collectives
-    transports: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
-    algorithms: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()
 
 
 class Ended(Tagged, frozen=True, kw_only=True):

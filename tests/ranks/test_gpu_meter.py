@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from ddptui.host.nvml import CLOCK_REASONS, reasons_in_words
+from ddptui.host.gpus import is_held_back
 from ddptui.wire.messages import Gpu
 from workers.instruments import heartbeat
 from workers.instruments.gpu import uuid_of
@@ -25,7 +25,7 @@ FULL = Gpu(
     watts=215.5,
     celsius=61.0,
     sm_mhz=1755.0,
-    held_back=("power cap", "heat"),
+    held_back=True,
     joules=1234.567,
 )
 FIELDS = {  # by the figures of NVML that they come from
@@ -111,50 +111,40 @@ def test_a_figure_that_is_not_given_is_missing_alone(installed: Any, refused: st
     installed(Nvml("GPU-22222222-bbbb", refuses=(refused,)))
     told = meter_of(GPU).read()
     for field in Gpu.__struct_fields__:
-        missing = () if field == "held_back" else None
+        missing = False if field == "held_back" else None
         assert getattr(told, field) == (missing if field in FIELDS[refused] else getattr(FULL, field))
 
 
 def test_a_driver_that_knows_the_reasons_by_their_older_name_is_asked_by_that(installed: Any) -> None:
     nvml = installed(Nvml("GPU-22222222-bbbb", refuses=("CurrentClocksEventReasons",)))
-    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda _: 0x04
+    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda _: 0x20
     read = meter_of(GPU).read()
     assert read is not None
-    assert read.held_back == ("power cap",)
+    assert read.held_back is True
 
 
 @pytest.mark.parametrize(
-    ("reasons", "words"),
+    ("reason", "is_a_fault"),
     [
-        (0x0, ()),
-        (0x1, ()),  # idle
-        (0x2 | 0x1, ("application clocks",)),
-        (0x8, ("hardware slowdown",)),
-        (0x8 | 0x40, ("heat (hardware)",)),  # which explains the slowdown
-        (0x8 | 0x80, ("power brake",)),
-        (0x10 | 0x100 | 2**40, ("sync boost", "display clocks")),  # and one that no header has yet
+        ("None", False),
+        ("GpuIdle", False),
+        ("ApplicationsClocksSetting", False),
+        ("SwPowerCap", False),  # at which large GPUs train as they left the factory
+        ("HwSlowdown", False),  # also where the clock only changes
+        ("SyncBoost", False),
+        ("DisplayClockSetting", False),
+        ("SwThermalSlowdown", True),
+        ("HwThermalSlowdown", True),
+        ("HwPowerBrakeSlowdown", True),
     ],
 )
-def test_reasons_are_said_in_words_and_an_idle_gpu_has_none(reasons: int, words: tuple[str, ...]) -> None:
-    assert reasons_in_words(reasons) == words
-
-
-def test_the_bits_are_those_of_nvmls_header() -> None:
-    """As its Python binding has them."""
+def test_only_heat_and_the_power_supply_hold_a_clock_back(reason: str, is_a_fault: bool) -> None:
+    """By the bits of NVML's header, as its Python binding has them."""
     import pynvml
 
-    named = {
-        "ApplicationsClocksSetting": "application clocks",
-        "SwPowerCap": "power cap",
-        "HwSlowdown": "hardware slowdown",
-        "SyncBoost": "sync boost",
-        "SwThermalSlowdown": "heat",
-        "HwThermalSlowdown": "heat (hardware)",
-        "HwPowerBrakeSlowdown": "power brake",
-        "DisplayClockSetting": "display clocks",
-    }
-    bits = {getattr(pynvml, f"nvmlClocksThrottleReason{name}"): word for name, word in named.items()}
-    assert bits == CLOCK_REASONS
+    bits = getattr(pynvml, f"nvmlClocksThrottleReason{reason}")
+    said = SimpleNamespace(NVMLError=NVMLError, nvmlDeviceGetCurrentClocksEventReasons=lambda _: bits | 2**40)
+    assert is_held_back(said, "gpu") is is_a_fault
     assert pynvml.NVML_CLOCK_SM == SM
 
 

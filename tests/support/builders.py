@@ -237,8 +237,18 @@ def one_of_each() -> list[Message]:
     seen += [Injection(at_ns=4_000 * MS, bottleneck=(late,)), Refused(at_ns=4_000 * MS, count=3, why="a stranger")]
     seen += [Notice(at_ns=1_500 * MS, text="job 7 waits"), offset(), Echo(rank=1, number=2, heard_ns=10, said_ns=20)]
     seen += [shown(), shown(buffers=(Buffer("parts", 2, None, None),)), shown(error="no"), timed(), timed(us=())]
-    nccl = NcclLog(at_ns=4_500 * MS, channels=24, transports=("P2P/CUMEM",), algorithms=("RING/SIMPLE",))
-    return [launched(), hello(), ready(), *steps, *seen, *told, failed(), nccl, ended("failed", "no")]
+
+    return [
+        launched(),
+        hello(),
+        ready(),
+        *steps,
+        *seen,
+        *told,
+        failed(),
+        NcclLog(at_ns=4_500 * MS),
+        ended("failed", "no"),
+    ]
 
 
 def one_of_each_to_a_rank() -> list[ConsoleMessage]:

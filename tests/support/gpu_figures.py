@@ -5,17 +5,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.nccl_use import NcclUse
+from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult, RepeatResult, Results, TrialResult
 
 GB = 2**30
-NCCL = NcclUse(
-    version="2.28.9",
-    implementation="ProcessGroupNCCL",
-    channels=24,
-    transports=["P2P/CUMEM"],
-    algorithms=["RING/SIMPLE", "TREE/LL"],
-)
+NCCL = NcclUse(version="2.28.9", implementation="ProcessGroupNCCL")
 OF_RANKS: tuple[dict[str, Any], ...] = (
     {
         "peak_gpu_bytes": 4 * GB,
@@ -28,7 +22,7 @@ OF_RANKS: tuple[dict[str, Any], ...] = (
         "gpu_total_bytes": 80 * GB,
         "watts": 612.4,
         "sm_mhz": 1410.0,
-        "held_back": {"heat": 0.4, "power cap": 0.02},
+        "held_back_part": 0.4,
         "joules_a_step": 8.2,
     },
     {

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ddptui.analysis.nccl_use import NcclUse
+from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import (
     Averaging,
     ConfidenceInterval,

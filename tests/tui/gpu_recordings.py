@@ -15,7 +15,7 @@ TOTAL, USED, OWN = 16 * GB, (9 * GB // 2, 3 * GB), (4 * GB, 5 * GB // 2)  # by r
 TIED_NS = 25_000
 RESERVED = (21 * GB // 4, 3 * GB)
 FLOPS = 1.4e11  # of one sample
-BUSY, WATTS, CELSIUS, MHZ, HELD_BACK = (97, 64), (241.5, 187.25), (71, 58), (1410, 1980), (["power cap"], [])
+BUSY, WATTS, CELSIUS, MHZ, HELD_BACK = (97, 64), (241.5, 187.25), (71, 58), (1410, 1980), (True, False)
 
 
 def made_up(folder: Path) -> Run:

@@ -262,22 +262,6 @@ def test_a_table_the_model_and_a_plot_of_the_chosen_one() -> None:
     play(scenario, PrimitivesScreen(over()))
 
 
-@pytest.mark.parametrize(("backend", "hidden"), [("nccl", False), ("gloo", True)])
-def test_bus_bandwidth_stands_beside_what_connects_the_gpus(backend: str, hidden: bool) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        await pilot.press("2", "n")
-        await pilot.pause()
-        assert ("of peak" not in seen(app)) == hidden
-        assert ({*column(screen, "of peak")} == {NOTHING}) == hidden
-
-    feed = replace(backend=backend)
-    environment = {"gpu_link_peak_gb_s": {"2": 10.0}}
-    play(
-        scenario,
-        PrimitivesScreen(feed._replace(results=msgspec.structs.replace(feed.results, environment=environment))),
-    )
-
-
 def test_calls_that_are_pipelined_are_said_to_be_and_held_against_no_textbook() -> None:
     def several(cell: Cell) -> Cell:
         return msgspec.structs.replace(cell, in_flight=8)

@@ -8,7 +8,7 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ddptui.host.nvml import MJ_PER_J, MW_PER_W, answer, clock_reasons, reasons_in_words
+from ddptui.host.gpus import MJ_PER_J, MW_PER_W, answer, is_held_back
 from ddptui.wire.messages import Gpu, Heartbeat, Position
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ def figures(nvml: Any, handle: Any) -> Gpu:
         watts=milliwatts and milliwatts / MW_PER_W,
         celsius=answer(nvml, "nvmlDeviceGetTemperature", handle, nvml.NVML_TEMPERATURE_GPU),
         sm_mhz=answer(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM),
-        held_back=reasons_in_words(clock_reasons(nvml, handle)),
+        held_back=is_held_back(nvml, handle),
         joules=millijoules and millijoules / MJ_PER_J,
     )
 

@@ -6,8 +6,7 @@ from typing import TypeVar, cast, get_args
 
 import msgspec
 
-from ddptui.analysis.nccl_use import NcclUse
-from ddptui.analysis.primitives.results import Cell, PrimitivesResult, RankView, TimeUs, View
+from ddptui.analysis.primitives.results import Cell, NcclUse, PrimitivesResult, RankView, TimeUs, View
 from ddptui.config.primitives import OPERATIONS, Cadence, ReduceOpName, primitive_facts
 from ddptui.config.strategies import COMPOSITES
 from ddptui.text.units import US

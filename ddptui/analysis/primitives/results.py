@@ -2,8 +2,8 @@
 
 import msgspec
 
-from ddptui.analysis.nccl_use import NcclUse
 from ddptui.config.primitives import Cadence, ReduceOpName
+from ddptui.wire.limits import Name, Word
 
 
 class BufferView(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +61,13 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     slowest_us: float | None = None  # this mean
     in_flight: int = 1  # calls at once; more: the figures are over groups of so many, whose time is divided by that
     error: str | None = None
+
+
+class NcclUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The NCCL of a launch."""
+
+    version: Name
+    implementation: Word  # torch's class around it
 
 
 class PrimitivesResult(msgspec.Struct, frozen=True, kw_only=True):

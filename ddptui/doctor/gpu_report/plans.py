@@ -87,12 +87,6 @@ FAULTS = Plan(
 BATCHNORM = Plan(
     preset="batchnorm", set={**ON_GPU, "sync_batchnorm": True, "save": False}, trials=("ddp", "all_reduce")
 )
-RANGES = Plan(
-    preset="gpu-quickstart",
-    set={"epochs": 60},
-    trials=("group-of-one",),
-    vary={"without": {"nvtx": False}, "with": {"nvtx": True}},
-)
 PRIMITIVES = Plan(preset="primitives-measure", set={**ON_GPU, "iterations": 20}, trials=("ranks-2",))
 
 
@@ -115,6 +109,6 @@ def overlap(newer: bool) -> Plan:
 
 PLANS = (
     QUICKSTART, DELAYS, STRATEGIES, STRATEGIES_SHARED, PRIMITIVES_SHARED, AMP, COMPILED, LOOKING, PINNING, SPLIT,
-    PRIMITIVES, STRATEGIES_OF_TWO, FAULTS, BATCHNORM, RANGES,
+    PRIMITIVES, STRATEGIES_OF_TWO, FAULTS, BATCHNORM,
     *(make(newer) for make in (alone, backends, overlap) for newer in (False, True)),
 )  # fmt: skip

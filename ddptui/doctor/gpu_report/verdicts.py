@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ddptui.analysis.results import TrialResult
 from ddptui.doctor.gpu_report import figures, training
 from ddptui.doctor.gpu_report.check import Observed, Recorded, together
-from ddptui.doctor.gpu_report.primitives import primitives_right, within_link_peak
+from ddptui.doctor.gpu_report.primitives import primitives_right
 from ddptui.doctor.gpu_report.training import LOSS_TOLERANCE, Site, repeats
 
 Evaluate = Callable[[Recorded], Observed]
@@ -58,14 +58,9 @@ def over(backend: str, implementation: str | None = None) -> Evaluate:
     return evaluate
 
 
-def primitives(recorded: Recorded, *more: Observed) -> Observed:
-    """primitives-measure: each value, and a time for each size; and more."""
-    return together([training.ended_well(recorded.results), primitives_right(recorded.results), *more])
-
-
-def primitives_of_two(recorded: Recorded) -> Observed:
-    """primitives-measure between two GPUs: no operation sends more than their links can."""
-    return primitives(recorded, within_link_peak(recorded.results))
+def primitives(recorded: Recorded) -> Observed:
+    """primitives-measure: each value, and a time for each size."""
+    return together([training.ended_well(recorded.results), primitives_right(recorded.results)])
 
 
 def gpu_figures(recorded: Recorded) -> Observed:

@@ -15,10 +15,9 @@ class PlaceError(ValueError):
     """An environment that says no place. One line: the variable, what is wrong with it, and who sets it."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Place(msgspec.Struct, frozen=True):
     """What an environment says. Everything is counted from 0."""
 
-    kind: str  # the name of the environment
     rank: int  # of this process; where the environment describes a node, the first rank of this node
     world: int
     local_rank: int  # among the ranks of this node
@@ -30,6 +29,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     file: str | None = None  # the file that they meet in, where the environment names one
     is_node: bool = False  # a node, not a process: its reader has to start local_world ranks, from `rank` on
     says: tuple[str, ...] = ()  # a line for each variable: its value and its meaning
+    kind: str = ""  # the name of the environment
 
     def describe(self) -> str:
         """One line that says the place, and a line for each variable."""
@@ -57,6 +57,7 @@ class Variables:
         """`setter`: the sentence that says who sets these variables."""
         self.environ = environ
         self._setter = setter
+        self._read: set[str] = set()  # variables
 
     def error(self, why: str) -> PlaceError:
         """An error that ends with who sets the variables."""
@@ -68,6 +69,7 @@ class Variables:
 
     def text(self, name: str) -> str:
         """The value of a variable. Raises PlaceError if it is unset, or empty."""
+        self._read.add(name)
         if value := self.environ.get(name, "").strip():
             return value
         raise self.error(f"{name} is not set")
@@ -82,18 +84,22 @@ class Variables:
             raise self.error(f"{name}={value} is out of range ({low} to {high})")
         return int(value)
 
-    def port(self, name: str) -> int:
-        """A port's number. Raises PlaceError."""
-        return self.number(name, 1, LAST_PORT)
+    def index(self, name: str, count: int) -> int:
+        """A whole number from 0 to count - 1. Raises PlaceError."""
+        return self.number(name, 0, count - 1)
+
+    def meeting(self, prefix: str = "") -> tuple[str, int]:
+        """The address and port where the ranks meet. Raises PlaceError."""
+        return self.text(f"{prefix}MASTER_ADDR"), self.number(f"{prefix}MASTER_PORT", 1, LAST_PORT)
 
     def first_set(self, *names: str) -> str:
         """The name of the first of these variables that is set; the last name if none is, for the error to name."""
         return next((name for name in names if self.environ.get(name, "").strip()), names[-1])
 
     def meanings(self, meanings: Mapping[str, str]) -> tuple[str, ...]:
-        """A line for each of these variables that is set: its value and its meaning."""
-        lines = meanings.items()
-        return tuple(f"{name}={quoted(self.environ[name])}: {means}" for name, means in lines if self.has(name))
+        """A line for each of these variables that was read: its value and its meaning."""
+        read = [(name, means) for name, means in meanings.items() if name in self._read]
+        return tuple(f"{name}={quoted(self.environ[name])}: {means}" for name, means in read)
 
 
 def escaped(value: str) -> str:

@@ -16,21 +16,20 @@ from ddptui.analysis.primitives.cells import (
 )
 from ddptui.analysis.primitives.crossover import CLEAR, overtakings, rivals, steady_times
 from ddptui.analysis.primitives.fit import Fit, fit_all, network_of
-from ddptui.analysis.primitives.link_peak import link_peak_gb_s
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.primitives import Cadence
 from ddptui.config.trial import Trial
-from ddptui.report import gpus, nccl
+from ddptui.report import gpus
 from ddptui.report.notes import damage, missing_repeats
 from ddptui.report.primitives import grid, tables
 from ddptui.report.primitives.meaning import how_long, why
 from ddptui.report.primitives.plot import draw
+from ddptui.report.ranks import describe_nccl
 from ddptui.report.sentences import failure, what_became
 from ddptui.text.drawing import Line
 from ddptui.text.tables import Table
-from ddptui.text.units import digits
 from ddptui.text.words import sentence
 
 CADENCES: dict[Cadence, str] = {
@@ -54,7 +53,6 @@ TICK = (
     "some calls wait for the scheduler's tick (4 ms at 250 Hz), others do not: sched_batch = true (SCHED_BATCH), or"
     " ranks pinned to cores of their own, avoid that"
 )
-PEAK = "what a GPU's links to the others carry in one direction; the protocol's overhead counts as unused"
 HOW_MODELS_ARE_MADE = (
     "α a message, β a byte sent, γ a byte added (held, as local_sum has it): least squares of relative residuals",
     "line off, bent off: the largest residual of the straight line, and of the one that bends; left out: the largest at"
@@ -102,9 +100,7 @@ def blocks(results: Results, preset: Preset) -> Iterator[Block]:
         yield Notes([machine])
     for result in results.trials:
         if result.primitives:
-            launch = combined(result.primitives)
-            peak = link_peak_gb_s(results.environment, preset.engine, launch)
-            yield from _of_trial(launch, trials[result.name], len(result.primitives), peak)
+            yield from _of_trial(combined(result.primitives), trials[result.name], len(result.primitives))
     timed = [key_of(cell) for result in results.trials for repeat in result.primitives for cell in repeat.cells]
     if timed:
         books = dict.fromkeys(f"formulas: {tables.theory_of(key).source}" for key in timed)
@@ -127,20 +123,20 @@ def failures(results: Results) -> list[str]:
     return lines
 
 
-def _of_trial(result: PrimitivesResult, trial: Trial, repeats: int, peak_gb_s: float | None) -> Iterator[Block]:
+def _of_trial(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
     yield Heading(f"{trial.name}: {result.ranks} ranks, {result.backend}", 3)
     if result.nccl:
-        yield Notes([nccl.describe(result.nccl)])
+        yield Notes([describe_nccl(result.nccl)])
     for view in result.views:
         yield Heading(grid.heading(view), 4)
         yield Drawing(partial(grid.grid, view))
     if result.views:
         yield Notes([grid.LEGEND])
     if result.cells:
-        yield from _measured(result, trial, repeats, peak_gb_s)
+        yield from _measured(result, trial, repeats)
 
 
-def _measured(result: PrimitivesResult, trial: Trial, repeats: int, peak_gb_s: float | None) -> Iterator[Block]:
+def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
     fits = fit_all(result)
     source = network_of(fits, result.cadence)
     models = {fit.key: fit for fit in fits}
@@ -150,12 +146,11 @@ def _measured(result: PrimitivesResult, trial: Trial, repeats: int, peak_gb_s: f
             f"cadence: {CADENCES[result.cadence]}; warm-up left out; every element checked (#wrong)",
             f"times are means over ranks, then over calls{launches}; 1 KB is 1024 bytes; algbw, busbw in GB/s of 1e9"
             " bytes",
-            *([f"{tables.OF_PEAK}: busbw as a part of {digits(peak_gb_s)} GB/s, {PEAK}"] if peak_gb_s else []),
         ]
     )
     for key, cells in by_operation(result.cells).items():
         yield Heading(tables.heading(key, result.cadence), 4)
-        yield tables.of_cells(cells, models.get(key), source, peak_gb_s)
+        yield tables.of_cells(cells, models.get(key), source)
         if refusals := dict.fromkeys(f"not done: {cell.error.splitlines()[0]}" for cell in cells if cell.error):
             yield Notes([*refusals])
     if any(is_uneven(cell) for cell in result.cells):

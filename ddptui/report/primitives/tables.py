@@ -6,7 +6,6 @@ from typing import NamedTuple
 from ddptui.analysis.primitives.cells import PrimitiveKey, is_uneven
 from ddptui.analysis.primitives.crossover import Overtaking
 from ddptui.analysis.primitives.fit import Fit, predicted_time, textbook_time
-from ddptui.analysis.primitives.link_peak import part_of_peak
 from ddptui.analysis.primitives.results import Cell, TimeUs
 from ddptui.analysis.primitives.theory import Network, Theory, theory
 from ddptui.config.primitives import OPERATIONS, Cadence, primitive_facts
@@ -14,7 +13,6 @@ from ddptui.text.tables import RED, Column, Table, fill
 from ddptui.text.units import NOTHING, US_IN_S, bandwidth, digits, duration, percent, size
 
 MARK = "¹"
-OF_PEAK = "of peak"
 ALGORITHM = "gloo's algorithm"
 NEAR = 0.15  # as near as a model should come to what was measured
 
@@ -29,7 +27,6 @@ class Sized(NamedTuple):
     cell: Cell
     fit: Fit | None
     source: Source
-    peak_gb_s: float | None
 
 
 class Modeled(NamedTuple):
@@ -39,10 +36,9 @@ class Modeled(NamedTuple):
     source: Source
 
 
-def of_cells(cells: Sequence[Cell], fit: Fit | None, source: Source, peak_gb_s: float | None = None) -> Table:
-    """One operation, a line a size, named as in nccl-tests; beside each, what its model and the textbook predict.
-    peak_gb_s: the most that a GPU could send."""
-    columns = fill(SIZE_COLUMNS, [Sized(cell, fit, source, peak_gb_s) for cell in cells])
+def of_cells(cells: Sequence[Cell], fit: Fit | None, source: Source) -> Table:
+    """One operation, a line a size, named as in nccl-tests; beside each, what its model and the textbook predict."""
+    columns = fill(SIZE_COLUMNS, [Sized(cell, fit, source) for cell in cells])
     return Table(columns, {row: RED for row, cell in enumerate(cells) if cell.wrong or cell.error})
 
 
@@ -184,13 +180,6 @@ SIZE_COLUMNS: tuple[Column[Sized], ...] = (
         97,
         about="Bus bandwidth: algbw times what nccl-tests multiplies it with, so that it compares to the bandwidth of "
         "a wire whatever the operation and the number of ranks.",
-    ),
-    Column(
-        OF_PEAK,
-        lambda row: percent(part_of_peak(row.cell, row.peak_gb_s)),
-        96,
-        about="busbw as a part of what a GPU's NVLinks, or its PCIe slot, carry in one direction. Empty unless NCCL "
-        "connects GPUs of this machine. Above 100% where NVSwitches add up.",
     ),
     Column(
         "slowest",

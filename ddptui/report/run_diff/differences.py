@@ -16,7 +16,7 @@ from ddptui.text.units import NOTHING
 from ddptui.text.words import count
 
 # Of the environment: other in every run, compared elsewhere, or (the peak) following from what connects the GPUs.
-NOT_COMPARED = {"load_before", "watched", "started", "preset", "executable", "packages", "gpu_link_peak_gb_s"}
+NOT_COMPARED = {"load_before", "watched", "started", "preset", "executable", "packages"}
 # The other cautions tell of figures that deceive, not of slower ones.
 SLOW_DOWN = {Caution.OTHER_LOAD, Caution.OVERSUBSCRIBED, Caution.HELD_BACK}
 

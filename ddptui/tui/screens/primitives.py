@@ -15,7 +15,6 @@ from textual.widgets import OptionList, Static
 
 from ddptui.analysis.extent import shortfall
 from ddptui.analysis.primitives.cells import PrimitiveKey
-from ddptui.analysis.primitives.link_peak import link_peak_gb_s
 from ddptui.analysis.primitives.results import View
 from ddptui.config.trial import Trial
 from ddptui.live import headline, rank_states
@@ -218,8 +217,7 @@ class PrimitivesScreen(Following, ExportableRun):
             note = "playing: a stops it" if self._playing else ""
             self.query_one(PrimitiveGrid).show(view, after=self.after, note=note)
         elif isinstance(primitive, PrimitiveKey) and result is not None:
-            peak = link_peak_gb_s(self.feed.results.environment, self.feed.preset.engine, result)
-            self.query_one(PrimitiveTimes).show(result, primitive, self._marked, self._what, peak)
+            self.query_one(PrimitiveTimes).show(result, primitive, self._marked, self._what)
 
     @on(OptionList.OptionHighlighted)
     def _follow(self) -> None:

@@ -98,10 +98,8 @@ class PrimitiveTimes(Vertical):
         chosen: PrimitiveKey,
         marked: Sequence[PrimitiveKey],
         what: What,
-        peak_gb_s: float | None,
     ) -> None:
-        """Show the chosen primitive; the plot also has the marked ones. Does nothing if all is unchanged.
-        peak_gb_s: the most that a GPU of this run could send."""
+        """Show the chosen primitive; the plot also has the marked ones. Does nothing if all is unchanged."""
         shown = (id(result), chosen, tuple(marked), what)
         if shown == self._shown:
             return
@@ -118,7 +116,7 @@ class PrimitiveTimes(Vertical):
         model = next((model for model in models if model.key == chosen), None)
         network = network_of(models, result.cadence)
         table = self.query_one(SizeTable)
-        table.show(tables.of_cells(cells, model, network, peak_gb_s))
+        table.show(tables.of_cells(cells, model, network))
         table.border_title = tables.heading(chosen, result.cadence)
         table.border_subtitle = UNEVEN if any(map(is_uneven, cells)) else ""
         refusal = next((cell.error for cell in cells if cell.error), None)

@@ -16,7 +16,6 @@ from ddptui.report.ranks import SLOWED
 from ddptui.text.drawing import shorten
 from ddptui.text.tables import GAP, fit, total
 from ddptui.text.units import MB, NOTHING, digits, part_of, size
-from ddptui.text.words import printable
 from ddptui.tui.widgets.lists import ROW_KEYS
 from ddptui.wire.messages import Gpu
 
@@ -112,12 +111,7 @@ def _gpu_memory(gpu: Gpu) -> str:
 
 def _clock(row: Row) -> str:
     mhz = _meter(lambda rank: rank.gpu.sm_mhz)(row)
-    return f"{SLOWED if row.rank.gpu.held_back and mhz != NOTHING else ''}{mhz}"
-
-
-def _held_back(row: Row) -> str:
-    reasons = () if row.state.startswith(STALLED) else row.rank.gpu.held_back
-    return printable(", ".join(reasons)) or NOTHING
+    return f"{SLOWED if row.rank.gpu.held_back is True and mhz != NOTHING else ''}{mhz}"
 
 
 STATE = Column(
@@ -163,16 +157,8 @@ COLUMNS = (
         5,
         99,
         _clock,
-        f"The clock of its GPU's processors; {SLOWED}: it is held back, in wider terminals with the reason.",
+        f"The clock of its GPU's processors; {SLOWED}: heat or the power supply lowers it.",
         lambda rank: rank.gpu.sm_mhz,
-    ),
-    Column(
-        "held back",
-        13,
-        94,
-        _held_back,
-        "Why this clock is lower than it might be, as heat or a power cap; shown once one is.",
-        lambda rank: 1.0 if rank.was_held_back else None,
     ),
     Column("samples/s", 9, 60, _rate, "How many samples a second it trains on, over the last steps."),
     Column(

@@ -19,9 +19,7 @@ from ddptui.analysis.cautions import (
 from ddptui.analysis.compare import cautions_of_trial, compare
 from ddptui.analysis.figures import other_load
 from ddptui.analysis.results import InSync, Loss, RankResult, RepeatResult, Spread
-from ddptui.analysis.throttling import KINDS
 from ddptui.config.trial import Trial
-from ddptui.host.nvml import CLOCK_REASONS
 from ddptui.report.notes import note_lines
 from ddptui.wire.records import Load, Message
 from tests.support.builders import FIRST_STEP_MS, journal, load, outcomes_of, preset_of, results_for, trained
@@ -110,26 +108,13 @@ def test_other_programs_take_nothing_from_the_ranks_where_a_core_is_idle() -> No
 
 
 @pytest.mark.parametrize(
-    ("reasons", "is_raised"),
-    [
-        ({}, False),
-        ({"heat": MOST_HELD_BACK}, False),
-        ({"heat": MOST_HELD_BACK + 0.01}, True),
-        ({"power cap": 1.0}, False),  # at which large GPUs train as they left the factory
-        ({"heat": 0.05, "heat (hardware)": 0.2}, True),
-        ({"power brake": 1.0}, True),
-        ({word: 1.0 for word in CLOCK_REASONS.values() if word not in KINDS}, False),  # wanted so, or no reason at all
-    ],
+    ("part", "is_raised"), [(None, False), (0.0, False), (MOST_HELD_BACK, False), (MOST_HELD_BACK + 0.01, True)]
 )
-def test_a_gpu_that_heat_or_the_power_supply_holds_back(reasons: dict[str, float], is_raised: bool) -> None:
+def test_a_gpu_that_heat_or_the_power_supply_holds_back(part: float | None, is_raised: bool) -> None:
     calm, slowed = repeat(), repeat()
-    rank = msgspec.structs.replace(slowed.ranks[0], held_back=reasons)
+    rank = msgspec.structs.replace(slowed.ranks[0], held_back_part=part)
     raised = of_trial(calm, msgspec.structs.replace(slowed, ranks=[rank]))
     assert (Caution.HELD_BACK in raised) is is_raised
-
-
-def test_the_reasons_are_those_of_the_driver() -> None:
-    assert KINDS.keys() <= {*CLOCK_REASONS.values()}
 
 
 def test_what_any_repeat_shows_is_the_trials_and_each_is_said_once() -> None:

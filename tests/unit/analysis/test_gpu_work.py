@@ -9,7 +9,7 @@ import pytest
 from ddptui.analysis import gpu_readings
 from ddptui.analysis.gpu_work import tflops
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.nccl_use import NcclUse
+from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import RankResult, RepeatResult
 from ddptui.live.fold import fold
@@ -82,7 +82,7 @@ def test_without_instruments_the_rate_is_known_and_what_heartbeats_tell_is_not()
     assert result.tflops == pytest.approx(RATE)
     assert result.mfu == pytest.approx(RATE / PEAK)
     rank = result.ranks[0]
-    assert (rank.sm_mhz, rank.held_back, rank.joules_a_step, result.joules_a_step) == (None, {}, None, None)
+    assert (rank.sm_mhz, rank.held_back_part, rank.joules_a_step, result.joules_a_step) == (None,) * 4
 
 
 @pytest.mark.parametrize(
@@ -163,21 +163,20 @@ def test_on_the_cpu_there_is_none_of_it() -> None:
     result = result_of(journal())
     assert (result.nccl, result.tflops, result.mfu, result.joules_a_step) == (None, None, None, None)
     rank = result.ranks[0]
-    assert (rank.tflops, rank.mfu, rank.sm_mhz, rank.held_back, rank.joules_a_step) == (None, None, None, {}, None)
+    assert (rank.tflops, rank.mfu, rank.sm_mhz, rank.held_back_part, rank.joules_a_step) == (None,) * 5
     assert (rank.samples_per_s, rank.gpu_busy, rank.peak_gpu_used_bytes, rank.watts) == (None,) * 4
 
 
 # Clocks and energy
 
 
-def test_the_clock_is_the_median_and_each_reason_has_its_part_of_the_time() -> None:
+def test_the_clock_is_the_median_and_it_is_held_back_for_a_part_of_the_time() -> None:
     def meter(rank: int, s: float) -> Gpu:
-        reasons = ("power cap", "heat") if s == 3 else ("power cap",) if 0 <= s <= 4 else ()
-        return Gpu(sm_mhz=1980.0 if s < 8 else 1000.0, held_back=reasons)
+        return Gpu(sm_mhz=1980.0 if s < 8 else 1000.0, held_back=0 <= s <= 4 or ("power cap",))
 
     rank = first_rank(gpu_launch(meter=meter))
     assert rank.sm_mhz == 1980
-    assert list(rank.held_back.items()) == [("power cap", pytest.approx(5 / 11)), ("heat", pytest.approx(1 / 11))]
+    assert rank.held_back_part == pytest.approx(5 / 11)  # the words of older journals do not count
 
 
 def test_load_memory_and_power_are_those_of_the_measured_time() -> None:
@@ -275,12 +274,6 @@ def test_a_long_launch_keeps_every_other_reading_of_all_its_time(monkeypatch: py
     assert rank.sm_mhz == pytest.approx(5, abs=2)
 
 
-def test_a_rank_that_invents_reasons_fills_no_results() -> None:
-    words = tuple(f"reason {number}" for number in range(16))
-    rank = first_rank(gpu_launch(meter=lambda _, s: Gpu(held_back=tuple(f"{word} {s}" for word in words))))
-    assert len(rank.held_back) == gpu_readings.MOST_REASONS
-
-
 # NCCL, memory, and the way to results.json
 
 
@@ -302,18 +295,12 @@ def test_a_whole_launch_comes_to_results_json(tmp_path: Path) -> None:
     [trial] = results_of(run, preset).trials  # read from its journal once more
     [written] = msgspec.json.decode((run.folder / "results.json").read_bytes())["trials"][0]["repeats"]
     assert msgspec.to_builtins(trial.repeats[0], str_keys=True) == written
-    assert written["nccl"] == {
-        "version": NCCL.version,
-        "implementation": NCCL.implementation,
-        "channels": None,
-        "transports": [],
-        "algorithms": [],
-    }
+    assert written["nccl"] == {"version": NCCL.version, "implementation": NCCL.implementation}
     assert (written["tflops"], written["mfu"]) == (pytest.approx(RATE), pytest.approx(RATE / PEAK))
     assert written["joules_a_step"] == pytest.approx(1000)
     rank = written["ranks"][1]
     assert (rank["peak_gpu_bytes"], rank["peak_gpu_reserved_bytes"]) == (5, 7)
-    assert (rank["sm_mhz"], rank["held_back"], rank["joules_a_step"]) == (1700, {}, pytest.approx(500))
+    assert (rank["sm_mhz"], rank["held_back_part"], rank["joules_a_step"]) == (1700, 0, pytest.approx(500))
     assert (rank["tflops"], rank["mfu"]) == (pytest.approx(RATE), pytest.approx(RATE / PEAK))
 
 

@@ -5,12 +5,12 @@ from statistics import pstdev
 import pytest
 from msgspec.structs import replace
 
-from ddptui.analysis.nccl_use import NcclUse
 from ddptui.analysis.primitives.collect import PrimitivesLog, cell_of, view_of
+from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.config.primitives import OPERATIONS
 from ddptui.wire.messages import Nccl, Ready
-from ddptui.wire.records import Message, NcclLog
+from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, results_for, shown, timed
 
 MEASURE = preset_of({"kind": "primitives", "trial": [{"name": "a", "primitives": "measure"}]})
@@ -110,19 +110,12 @@ def test_a_launch_that_ended_well_is_ok() -> None:
     assert (trial.status, trial.repeats, len(trial.primitives)) == ("ok", [], 1)
 
 
-def test_the_nccl_of_the_ranks_is_told_with_what_its_log_says() -> None:
+def test_the_nccl_of_the_ranks_is_told() -> None:
     ranks = [message(rank) for message in (hello, ready, timed, done) for rank in (0, 1)]
     told = [
         replace(each, nccl=Nccl("2.28.9", "ProcessGroupNCCL")) if isinstance(each, Ready) else each for each in ranks
     ]
-    log = NcclLog(at_ns=0, channels=24, transports=("P2P/CUMEM",), algorithms=("RING/SIMPLE",))
-    [with_log] = results_for(MEASURE, [launched(), *told, log, ended()]).trials
-    assert with_log.primitives[0].nccl == NcclUse(
-        version="2.28.9",
-        implementation="ProcessGroupNCCL",
-        channels=24,
-        transports=["P2P/CUMEM"],
-        algorithms=["RING/SIMPLE"],
-    )
-    [over_gloo] = results_for(MEASURE, [launched(), *ranks, log, ended()]).trials
+    [over_nccl] = results_for(MEASURE, [launched(), *told, ended()]).trials
+    assert over_nccl.primitives[0].nccl == NcclUse(version="2.28.9", implementation="ProcessGroupNCCL")
+    [over_gloo] = results_for(MEASURE, [launched(), *ranks, ended()]).trials
     assert over_gloo.primitives[0].nccl is None

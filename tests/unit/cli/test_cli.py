@@ -177,7 +177,6 @@ def on_a_terminal(*words: str, keys: bool = True, term: str = "xterm") -> subpro
         (("--preset", "quickstar"), True, "did you mean 'quickstart'?"),
         (("--repeats", "2"), True, "name it, as in `ddptui run NAME"),
         (("--set", "epochs=1"), True, "name it, as in `ddptui run NAME"),
-        (("--nvtx",), True, "name it, as in `ddptui run NAME"),
         (("--refresh", "0"), True, "'--refresh'"),
         (("--theme", "nord", "presets"), True, "they mean nothing to a command"),
         (("--theme", "nord", "run", "quickstart"), True, "give them after it: `ddptui run NAME …`"),
@@ -307,7 +306,7 @@ def write_settings(folder: Path, text: str) -> Path:
 
 EVERY_OPTION = {
     "--repeats": "2", "--set": "epochs=1", "--no-retry": None, "--engine": "join", "--nodes": "2", "--json": None,
-    "--runs": "elsewhere", "--nvtx": None,
+    "--runs": "elsewhere",
 }  # fmt: skip
 
 
@@ -321,7 +320,7 @@ def test_run_takes_what_the_option_preset_takes(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("ddptui.run.headless.run", begin)
     words = [word for pair in EVERY_OPTION.items() for word in pair if word]
     before = ("--set", "epochs=1", "--engine", "join", "--nodes", "2", "--runs", "elsewhere")
-    after = ("--repeats", "2", "--no-retry", "--json", "--nvtx")
+    after = ("--repeats", "2", "--no-retry", "--json")
     write_settings(tmp_path, 'columns = ["startup"]')
     path = str(write_preset(tmp_path, "repeats = 3\n" + TINY))
     for typed in (
@@ -335,7 +334,6 @@ def test_run_takes_what_the_option_preset_takes(tmp_path: Path, monkeypatch: pyt
     assert begun == [begun[0]] * 4
     preset, runs, how = begun[0]
     assert (preset.repeats, preset.trials[0].epochs, preset.engine.name, preset.engine.nodes) == (2, 1, "join", 2)
-    assert preset.trials[0].nvtx
     assert (runs, how) == (tmp_path / "elsewhere", {"as_json": True, "retries": 0, "usual": ("startup",)})
 
 

@@ -133,7 +133,7 @@ def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path)
         (("--engine", "join", "--nodes", "2", "runs"), "--engine and its options say where a preset runs"),
         (("presets", "--nodes", "3"), "--engine and its options say how one preset is started: name it"),
         (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo' is none of sbatch's"),
-        (("--resume", "last", "--nodes", "2"), "leave out --preset, --set, --nvtx, --repeats and --engine"),
+        (("--resume", "last", "--nodes", "2"), "leave out --preset, --set, --repeats and --engine"),
     ],
 )
 def test_options_of_an_engine_where_they_mean_nothing(tmp_path: Path, words: tuple[str, ...], why: str) -> None:

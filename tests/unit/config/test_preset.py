@@ -374,7 +374,6 @@ OWN_FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "optimizer": st.sampled_from(choices("optimizer")),
     "seed": st.integers(0, 2**62),
     "save": st.booleans(),
-    "nvtx": st.booleans(),
     "device": st.sampled_from(choices("device")),
     "amp": st.sampled_from(choices("amp")),
     "channels_last": st.booleans(),

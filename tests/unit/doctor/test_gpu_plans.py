@@ -15,7 +15,7 @@ from tests.support.builders import write_preset
 
 ONE_GPU = [
     plans.QUICKSTART, plans.DELAYS, plans.STRATEGIES, plans.STRATEGIES_SHARED, plans.PRIMITIVES_SHARED, plans.AMP,
-    plans.COMPILED, plans.LOOKING, plans.PINNING, plans.RANGES, plans.alone(False), plans.alone(True),
+    plans.COMPILED, plans.LOOKING, plans.PINNING, plans.alone(False), plans.alone(True),
 ]  # fmt: skip
 
 

@@ -317,18 +317,6 @@ def test_primitives() -> None:
     red(verdicts.primitives(empty), "nothing was measured")
 
 
-def test_no_operation_sends_more_than_links_can() -> None:
-    links = {"gpu_link_peak_gb_s": {"2": 450.0}}
-    ok, text = verdicts.primitives_of_two(measured(links, busbw_gb_s=405.0))
-    assert ok
-    assert "busbw up to 90% of what the GPUs can send, of broadcast" in text
-    red(verdicts.primitives_of_two(measured(links, busbw_gb_s=460.0)), "busbw up to 102%")
-    ok, text = verdicts.primitives_of_two(measured())
-    assert ok
-    assert "busbw not compared: how much the GPUs can send to each other is not known" in text
-    red(verdicts.primitives_of_two(measured(links, wrong=1)), "wrong: broadcast")
-
-
 # Faults
 
 

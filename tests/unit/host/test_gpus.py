@@ -1,20 +1,14 @@
 """Which GPUs a rank will see: as CUDA reads CUDA_VISIBLE_DEVICES, and as NVML tells; NVML is faked, there is no GPU."""
 
-import json
 import sys
 from collections.abc import Sequence
-from itertools import combinations
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
 from ddptui.host import gpus, machine
-from ddptui.host.gpu_links import GpuLinks, Links, Pcie
 from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.host.machine import describe, gpus_of
-from ddptui.store.environment import problem_of
-from tests.support.gpu_boxes import box, bridged_3090s, direct
 
 GB = 2**30
 UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44"]
@@ -96,8 +90,11 @@ class FakeNvml(ModuleType):
     NVMLError = NotSupported
     NVML_CLOCK_SM = 1
 
-    def __init__(self, number: int = 2, silent: Sequence[str] = (), version: int = 12040) -> None:
+    def __init__(
+        self, number: int = 2, silent: Sequence[str] = (), version: int = 12040, nvlinks: Sequence[set[int]] = ()
+    ) -> None:
         super().__init__("pynvml")
+        self.nvlinks = nvlinks
         self.silent, self.open, self.number, self.version = silent, 0, number, version
 
     def _say(self, question: str, answer: object) -> object:
@@ -148,10 +145,12 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, _: int) -> object:
         return self._say("old reasons", 0x20)
 
+    def nvmlDeviceGetP2PStatus(self, one: int, other: int, over: int) -> object:
+        is_nvlink = {one, other} in self.nvlinks and over == 2  # NVML_P2P_CAPS_INDEX_NVLINK
+        return self._say("p2p", 0 if is_nvlink else 5)  # NVML_P2P_STATUS_OK, …_NOT_SUPPORTED
+
     def nvmlDeviceGetTopologyCommonAncestor(self, *_: int) -> object:
-        if "topology" in self.silent:
-            raise ValueError("what no release was seen to raise")
-        return 50
+        return self._say("topology", 50)
 
     def nvmlSystemGetDriverVersion(self) -> object:
         return self._say("driver", "550.54")
@@ -175,8 +174,7 @@ def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch)
     limits = {"power_limit_w": 300, "default_power_limit_w": 350, "most_sm_mhz": 1980}
     assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, **limits)
     assert told.gpus[1].is_cut
-    # A power cap is everyday, and the slowdown stands for its cause.
-    assert told.gpus[1].slowdowns == ("heat (hardware)",)
+    assert [gpu.is_held_back for gpu in told.gpus] == [False, True]
 
 
 def test_a_name_with_control_characters_is_made_printable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,16 +187,38 @@ def test_a_name_with_control_characters_is_made_printable(monkeypatch: pytest.Mo
 def test_older_drivers_tell_by_another_name_why_clocks_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
     told = told_by(FakeNvml(silent=("reasons",)), monkeypatch)
     assert told is not None
-    assert told.gpus[0].slowdowns == ("heat",)
+    assert told.gpus[0].is_held_back
 
 
-def test_what_connects_gpus_is_asked_for_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    told, plain = (told_by(FakeNvml(), monkeypatch, with_links=wanted) for wanted in (True, False))
+@pytest.mark.parametrize(
+    ("nvml", "lines"),
+    [
+        (FakeNvml(), ("SYS: 0-1",)),
+        (FakeNvml(nvlinks=[{0, 1}]), ("NVLink: 0-1",)),
+        (FakeNvml(4, nvlinks=[{0, 1}, {2, 3}]), ("NVLink: 0-1, 2-3", "SYS: 0-2, 0-3, 1-2, 1-3")),
+        (FakeNvml(3, nvlinks=[{0, 1}, {0, 2}, {1, 2}]), ("NVLink between all 3",)),
+        (FakeNvml(3, nvlinks=[{0, 2}], silent=("topology",)), ("NVLink: 0-2",)),
+        (FakeNvml(silent=("p2p",)), ("SYS: 0-1",)),
+        (FakeNvml(silent=("p2p", "topology")), ()),
+        (FakeNvml(1), ()),
+    ],
+)
+def test_what_connects_gpus_is_asked_for_where_it_is_wanted(
+    nvml: FakeNvml, lines: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, plain = (told_by(nvml, monkeypatch, with_links=wanted) for wanted in (True, False))
     assert told is not None
     assert plain is not None
-    assert (told.links, plain.links) == (Links((GpuLinks(), GpuLinks()), {(0, 1): "SYS"}), Links())
-    failing = told_by(FakeNvml(silent=("topology",)), monkeypatch, with_links=True)
-    assert failing == plain  # what fails takes nothing else with it
+    assert (told.links, plain.links) == (lines, ())
+
+
+def test_the_numbers_are_those_of_nvmls_header() -> None:
+    """As its Python binding has them."""
+    import pynvml
+
+    assert (pynvml.NVML_P2P_CAPS_INDEX_NVLINK, pynvml.NVML_P2P_STATUS_OK) == (gpus.OVER_NVLINK, gpus.P2P_OK)
+    levels = ("INTERNAL", "SINGLE", "MULTIPLE", "HOSTBRIDGE", "NODE", "SYSTEM")
+    assert [getattr(pynvml, f"NVML_TOPOLOGY_{level}") for level in levels] == [*gpus.PCIE_LEVELS]
 
 
 def test_what_a_gpu_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,71 +317,8 @@ def test_a_run_keeps_what_gpus_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = describe()
     assert kept["gpus"] == ["H100, 80 GB"] * 4
     assert (kept["gpu_driver"], kept["gpus_visible"]) == ("550.54 (CUDA 12.4)", "1")
-    assert not LINKS & set(kept)  # of which this NVML says nothing
-
-
-LINKS = {"gpu_pcie", "gpu_numa", "gpu_links", "gpu_link_peak_gb_s"}
-
-
-def linked(links: Links, **changes: Any) -> Driver:
-    gpus = tuple(Gpu("H100", uuid, 80 * GB, **changes) for uuid in UUIDS[: len(links.gpus)])
-    return Driver("550.54", (12, 4), gpus, links)
-
-
-@pytest.mark.parametrize(
-    ("visible", "peaks"),
-    [
-        (None, {"2": 56.248, "3": 31.508}),
-        ("0,1", {"2": 56.248}),
-        ("1,2,3", {"2": 31.508}),  # the first two of them have no bridge
-        ("2,3,1", {"2": 56.248, "3": 31.508}),
-        ("3", None),
-        ("", None),
-    ],
-)
-def test_a_run_keeps_what_connects_its_gpus(
-    visible: str | None, peaks: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(gpus.VISIBLE, raising=False)
-    if visible is not None:
-        monkeypatch.setenv(gpus.VISIBLE, visible)
-    kept = gpus_of(linked(bridged_3090s(4)))
-    assert {key: kept[key] for key in LINKS & set(kept)} == {
-        "gpu_pcie": ["4.0 x16"] * 4,
-        "gpu_numa": [0, 0, 1, 1],
-        "gpu_links": ["NV4: 0-1, 2-3", "PHB: 0-2, 0-3, 1-2, 1-3"],
-        **({"gpu_link_peak_gb_s": peaks} if peaks else {}),
-    }
-    assert problem_of(json.loads(json.dumps(kept))) == ""
-
-
-STATION = box(5, Pcie(4, 16), direct(dict.fromkeys(combinations((0, 1, 2, 4), 2), 4), 25.0))  # 3 drives a display
-BY_UUID = ",".join(f"GPU-{number}" for number in (0, 1, 2, 4))
-
-
-@pytest.mark.parametrize(
-    ("variables", "peaks"),
-    [
-        ({}, None),
-        ({gpus.VISIBLE: "0,1,2,3"}, None),
-        ({gpus.ORDER: "FASTEST_FIRST"}, None),
-        ({gpus.ORDER: gpus.BUS_ORDER}, {"2": 100.0, "3": 200.0, "4": 31.508}),
-        ({gpus.ORDER: gpus.BUS_ORDER, gpus.VISIBLE: "0,1,2,4"}, {"2": 100.0, "3": 200.0, "4": 300.0}),
-        ({gpus.VISIBLE: BY_UUID}, {"2": 100.0, "3": 200.0, "4": 300.0}),
-    ],
-)
-def test_no_peak_is_known_where_cuda_may_number_gpus_otherwise(
-    variables: dict[str, str], peaks: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in (gpus.VISIBLE, gpus.ORDER):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    mixed = [Gpu("DGX Display" if number == 3 else "A100-SXM4-80GB", f"GPU-{number}") for number in range(5)]
-    kept = gpus_of(Driver("550.54", None, tuple(mixed), STATION))
-    assert kept.get("gpu_link_peak_gb_s") == peaks
-    alike = tuple(gpu._replace(name="A100-SXM4-80GB") for gpu in mixed)
-    assert gpus_of(Driver("550.54", None, alike, STATION))["gpu_link_peak_gb_s"]
+    assert "gpu_links" not in kept  # of which this NVML says nothing
+    assert gpus_of(FOUR._replace(links=("SYS: 0-1",)))["gpu_links"] == ["SYS: 0-1"]
 
 
 def test_a_run_keeps_the_power_limits_of_its_gpus() -> None:
@@ -370,15 +327,6 @@ def test_a_run_keeps_the_power_limits_of_its_gpus() -> None:
     assert kept["gpu_power_limit_w"] == [300.0, None]
     assert kept["gpu_default_power_limit_w"] == [700.0, None]
     assert not [key for key in gpus_of(FOUR) if "power" in key]  # of which this NVML says nothing
-
-
-def test_between_instances_of_gpus_no_peak_is_known() -> None:
-    assert "gpu_link_peak_gb_s" in gpus_of(linked(bridged_3090s()))
-    assert "gpu_link_peak_gb_s" not in gpus_of(linked(bridged_3090s(), is_cut=True))
-
-
-def test_one_gpu_has_a_slot_but_nothing_that_connects_it() -> None:
-    assert LINKS & set(gpus_of(linked(box(1, Pcie(5, 16))))) == {"gpu_pcie", "gpu_numa"}
 
 
 @pytest.mark.parametrize("package", ["nvidia-nccl-cu12", "nvidia-nccl-cu13", None])

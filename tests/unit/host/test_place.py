@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from ddptui.host.place import KINDS, here, kinds_here
+from ddptui.host.place import here, kinds_here
 from ddptui.host.place.place import Place, PlaceError
+from ddptui.host.place.table import LAUNCHERS
 
 ENV = {"RANK": "5", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "15001"}
 FILE = {"RANK": "1", "WORLD_SIZE": "3", "INIT_METHOD": "file:///shared/meet"}
@@ -49,7 +50,7 @@ def numbers(place: Place) -> tuple[int, ...]:
 
 
 def test_every_kind_is_tried() -> None:
-    assert set(FULL) == set(KINDS)
+    assert set(FULL) == set(LAUNCHERS)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.host.place.place import PlaceError
-from ddptui.host.place.slurm import counts, node_names
+from ddptui.host.place.slurm_lists import counts, node_names
 
 
 @pytest.mark.parametrize(

@@ -85,14 +85,6 @@ def test_a_heartbeat_tells_what_the_gpu_is_at_until_the_next() -> None:
     assert (rank.gpu, rank.gpu_bytes, rank.gpu_reserved_bytes) == (Gpu(), None, None)
 
 
-def test_that_a_clock_was_held_back_is_known_until_the_next_launch() -> None:
-    beat = msgspec.structs.replace(heartbeat(0), gpu=Gpu(sm_mhz=1410.0, held_back=("heat",)))
-    live = fold(Live(), [launched(), hello(0), hello(1), beat, heartbeat(0)])
-    assert [live.ranks[rank].was_held_back for rank in (0, 1)] == [True, False]
-    fold(live, [launched(), hello(0)])
-    assert not live.ranks[0].was_held_back
-
-
 def test_the_step_is_that_of_the_slowest_rank() -> None:
     live = fold(Live(), [launched(), hello(0), hello(1), ready(0), ready(1), step(0, 0), step(0, 1), step(1, 0)])
     assert (live.step, live.steps) == (1, 4)

@@ -73,13 +73,13 @@ def test_a_page_opens_with_the_trial_of_the_answer_and_prints_it_beside_the_base
     assert re.findall(r"data-prints>\n<h3>(\w+)", page) == ["a", "c"]
 
 
-def test_what_a_gpu_can_send_is_spelled_out_in_the_environment() -> None:
+def test_power_limits_and_links_of_gpus_are_spelled_out_in_the_environment() -> None:
     run, preset, results = a_run()
-    environment = {"gpu_links": ["NV18 between all 8"], "gpu_link_peak_gb_s": {"2": 450.0, "9": None}}
+    environment = {"gpu_links": ["NVLink between all 8"], "gpu_power_limit_w": [700.0, None]}
     told = Found(formats.page(run, preset, msgspec.structs.replace(results, environment=environment))).text
-    assert "most that a GPU can send, of 2 GPUs and more" in told
-    assert "450 GB/s" in told
-    assert "NV18 between all 8" in told
+    assert "gpu power limit.1" in told
+    assert "700 W" in told
+    assert "NVLink between all 8" in told
 
 
 def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:

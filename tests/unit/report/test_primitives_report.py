@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.nccl_use import NcclUse
-from ddptui.analysis.primitives.results import BufferView, PrimitivesResult, RankView
+from ddptui.analysis.primitives.results import BufferView, NcclUse, PrimitivesResult, RankView
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.primitives.grid import LEGEND, grid
@@ -127,26 +126,10 @@ def on_gpus(environment: dict[str, Any], **launch: Any) -> tuple[Results, Preset
     return msgspec.structs.replace(results, environment=environment), preset
 
 
-BRIDGED: dict[str, Any] = {"gpu_link_peak_gb_s": {"2": 100.0}}
-
-
-def test_bus_bandwidth_is_a_part_of_what_connects_the_gpus() -> None:
-    shown = markdown(*on_gpus(BRIDGED))
-    [row] = rows_of(shown, "#### all_reduce: all tensors as one to all")
-    assert (row["busbw"], row["of peak"]) == ("66.4", "66%")
-    assert "of peak: busbw as a part of 100 GB/s, what a GPU's links" in shown
-    assert "of peak" not in rows_of(shown, "#### local_sum: a rank adds one tensor to another, alone: no wire")[0]
-
-
-@pytest.mark.parametrize(("environment", "launch"), [({}, {}), (BRIDGED, {"backend": "gloo"})])
-def test_without_a_peak_nothing_is_said_of_it(environment: dict[str, Any], launch: dict[str, Any]) -> None:
-    assert "peak" not in markdown(*on_gpus(environment, **launch))
-
-
 def test_the_nccl_is_named_below_the_trials_heading() -> None:
-    used = NcclUse(version="2.28.9", implementation="ProcessGroupNCCL", channels=24)
+    used = NcclUse(version="2.28.9", implementation="ProcessGroupNCCL")
     shown = markdown(*on_gpus({}, nccl=used))
-    assert "### a: 2 ranks, nccl\n\n- NCCL 2.28.9 (ProcessGroupNCCL), 24 channels\n" in shown
+    assert "### a: 2 ranks, nccl\n\n- NCCL 2.28.9 (ProcessGroupNCCL)\n" in shown
     assert "NCCL" not in markdown(*on_gpus({}))
 
 

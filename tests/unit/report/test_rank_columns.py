@@ -44,7 +44,7 @@ def test_what_a_gpu_did_has_columns_where_a_rank_tells_of_it() -> None:
         gpu_total_bytes=80 * 2**30,
         watts=251.44,
         sm_mhz=1409.6,
-        held_back={"heat": 0.124, "power cap": 0.4},
+        held_back_part=0.124,
         joules_a_step=8.256,
     )
     figures = {
@@ -56,7 +56,6 @@ def test_what_a_gpu_did_has_columns_where_a_rank_tells_of_it() -> None:
         "TFLOP/s": "312",
         "MFU %": "31.6",
         "MHz": "▼1410",
-        "held back": "power cap 40%, heat 12%",
         "J/step": "8.26",
     }
     assert shown.items() >= figures.items()
@@ -65,10 +64,6 @@ def test_what_a_gpu_did_has_columns_where_a_rank_tells_of_it() -> None:
 
 def test_memory_of_a_gpu_whose_size_is_not_known_is_told_alone() -> None:
     assert cells(peak_gpu_used_bytes=3 * 2**29)["gpu used"] == "1.50 GB"
-
-
-def test_no_reason_can_steer_the_terminal() -> None:
-    assert cells(held_back={"\x1b[2J": 1.0})["held back"] == "\\x1b[2J 100%"
 
 
 def test_delays_are_counted_and_summed() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.wire.limits import MOST_OF_AN_ERROR
-from ddptui.wire.messages import RankMessage
+from ddptui.wire.messages import Heartbeat, RankMessage
 from ddptui.wire.phases import PHASES
-from ddptui.wire.records import ConsoleMessage, Message
+from ddptui.wire.records import ConsoleMessage, Message, NcclLog
 from tests.support.builders import (
     audit,
     done,
@@ -40,6 +40,17 @@ def test_every_message_survives_the_journal(message: Message) -> None:
 @pytest.mark.parametrize("message", one_of_each(), ids=lambda message: type(message).__name__)
 def test_every_message_survives_messagepack(message: Message) -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=Message) == message
+
+
+def test_what_older_journals_say_besides_is_ignored() -> None:
+    """Fields and messages that no version writes any more."""
+    nccl = {"type": "NcclLog", "at_ns": 7, "channels": 24, "transports": ["P2P/CUMEM"], "algorithms": ["RING/LL"]}
+    assert LINE.decode(msgspec.json.encode(nccl)) == NcclLog(at_ns=7)
+    gpu = [97, 1, 2, 241.5, 71, 1410, ["power cap"], 8.5]
+    beat = LINE.decode(msgspec.json.encode(msgspec.to_builtins(heartbeat()) | {"type": "Heartbeat", "gpu": gpu}))
+    assert isinstance(beat, Heartbeat)
+    assert beat.gpu is not None
+    assert (beat.gpu.held_back, beat.gpu.joules) == (("power cap",), 8.5)
 
 
 def test_a_frame_is_a_list_of_messages() -> None:
