@@ -1,6 +1,6 @@
 """What is read from the recorded runs: results.json, the CSV, and which findings there are, of whom.
 
-`python -m tests.recorded.net [NAME…]` writes it down anew, and prints each figure that changes. Words may change at any
+`python -m tests.recorded.net [NAME…]` writes it down anew, with the schema and the headers, and prints what changes. Words may change at any
 time. Figures, ranks, phases and kinds of findings may not, unless a commit says why and lists them.
 """
 
@@ -21,6 +21,7 @@ from ddptui.config.preset import Preset
 from ddptui.live.monitor import RunMonitor
 from ddptui.report import answers, table
 from ddptui.report.notes import notes
+from ddptui.report.primitives import render as primitives
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.wire.messages import PHASES
@@ -28,6 +29,7 @@ from ddptui.wire.records import Ended
 
 RUNS = Path(__file__).parent / "runs"
 NAMES = sorted(folder.name for folder in RUNS.iterdir())
+SCHEMA, HEADERS = RUNS.parent / "results.schema.json", RUNS.parent / "csv_headers.json"
 EXACT = 1e-9  # relative
 WORDS = ("title", "description")  # of a schema
 KEPT = ("results.json", "results.csv", "findings.json")
@@ -43,6 +45,10 @@ def main() -> None:
             print(f"{name}: {line}")
         for file, text in now.items():
             (folder / file).write_text(text, encoding="utf-8")
+    for line in shrunk(json.loads(SCHEMA.read_text()), schema_now()):
+        print(f"results.json {line}")
+    SCHEMA.write_text(json.dumps(schema_now(), indent=1) + "\n")
+    HEADERS.write_text(json.dumps(headers_now(), indent=1) + "\n")
 
 
 def read_run(folder: Path) -> Answers:
@@ -137,6 +143,11 @@ def schema_now() -> Any:
         return [bare(part) for part in value] if isinstance(value, list) else value
 
     return bare(msgspec.json.schema(Results))
+
+
+def headers_now() -> dict[str, list[str]]:
+    """The columns of the CSV of trials, and of that of primitives."""
+    return {"trials": [*table.CSV], "primitives": [*primitives.CSV]}
 
 
 def shrunk(kept: Any, now: Any, path: str = "") -> Iterator[str]:
