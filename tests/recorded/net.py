@@ -1,7 +1,8 @@
 """What is read from the recorded runs: results.json, the CSV, and which findings there are, of whom.
 
-`python -m tests.recorded.net [NAME…]` writes it down anew, with the schema and the headers, and prints what changes. Words may change at any
-time. Figures, ranks, phases and kinds of findings may not, unless a commit says why and lists them.
+`python -m tests.recorded.net [NAME…]` writes it down anew, with the schema and the CSV's headers, and prints what
+changes. Words may change at any time. Figures, ranks, phases and kinds of findings may not, unless a commit says why
+and lists them.
 """
 
 import csv
