@@ -1,4 +1,4 @@
-"""Which presets the GPU report runs, and how: shortened, so that all together take minutes."""
+"""Which presets the checks of GPUs run, and how: shortened, so that all together take minutes."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ ALONE = {**ON_GPU, "world_size": 1}
 SHARED = {**ON_GPU, "share_gpu": True}
 OPERATIONS = ["all_reduce", "broadcast", "all_gather", "reduce_scatter", "local_sum", "barrier"]
 SEEN_AND_UNSEEN = {"seen": {"instruments": "on"}, "unseen": {"instruments": "off"}}
-NCCL2 = "TORCH_DIST_USE_NCCL2"  # the variable by which torch takes its newer implementation, or the stock one
+IMPLEMENTATIONS = STOCK, NEWER = "ProcessGroupNCCL", "ProcessGroupNCCL2"  # torch's classes around NCCL
 
 QUICKSTART = Plan(preset="gpu-quickstart", set={"epochs": 200})  # some seconds: its clock needs one to settle
 DELAYS = Plan(preset="bottleneck-where", set=SHARED)
@@ -80,41 +80,43 @@ FAULTS = Plan(
     preset="faults",
     set={**ON_GPU, "world_size": 2},
     trials=("sound", "kill", "mismatch", "stop", "hang", "skip"),
-    env={
-        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000"
-    },  # flight records; every torch reads this name, newer ones with a warning
+    # flight records; every torch reads this name, newer ones with a warning
+    env={"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000"},
 )
 BATCHNORM = Plan(
     preset="batchnorm", set={**ON_GPU, "sync_batchnorm": True, "save": False}, trials=("ddp", "all_reduce")
 )
-RANGES = Plan(
-    preset="gpu-quickstart",
-    set={"epochs": 60},
-    trials=("group-of-one",),
-    vary={"without": {"nvtx": False}, "with": {"nvtx": True}},
-)
 PRIMITIVES = Plan(preset="primitives-measure", set={**ON_GPU, "iterations": 20}, trials=("ranks-2",))
 
 
-def alone(newer: bool) -> Plan:
-    """A few strategies with one rank over NCCL, by torch's newer implementation or by the stock one."""
-    trials = ("ddp", "bucketed", "flat", "all_reduce")
-    return Plan(preset="strategies", set=ALONE, trials=trials, env={NCCL2: str(int(newer))})
+def alone(implementation: str) -> Plan:
+    """A few strategies with one rank over NCCL, by one of torch's classes around it."""
+    return Plan(
+        preset="strategies", set=ALONE, trials=("ddp", "bucketed", "flat", "all_reduce"), env=taking(implementation)
+    )
 
 
-def backends(newer: bool) -> Plan:
+def backends(implementation: str) -> Plan:
     """gloo and NCCL between two GPUs, likewise."""
-    return Plan(preset="gpu-backends", set={"epochs": 10}, env={NCCL2: str(int(newer))})
+    return Plan(preset="gpu-backends", set={"epochs": 10}, env=taking(implementation))
 
 
-def overlap(newer: bool) -> Plan:
+def overlap(implementation: str) -> Plan:
     """What backward hides, likewise; with instruments and without."""
     fields = {**ON_GPU, "width": 4096, "steps": 83}
-    return Plan(preset="overlap", set=fields, vary=SEEN_AND_UNSEEN, env={NCCL2: str(int(newer))})
+    return Plan(preset="overlap", set=fields, vary=SEEN_AND_UNSEEN, env=taking(implementation))
 
 
-PLANS = (
-    QUICKSTART, DELAYS, STRATEGIES, STRATEGIES_SHARED, PRIMITIVES_SHARED, AMP, COMPILED, LOOKING, PINNING, SPLIT,
-    PRIMITIVES, STRATEGIES_OF_TWO, FAULTS, BATCHNORM, RANGES,
-    *(make(newer) for make in (alone, backends, overlap) for newer in (False, True)),
+def taking(implementation: str) -> dict[str, str]:
+    """The variable by which torch takes this class around NCCL."""
+    return {"TORCH_DIST_USE_NCCL2": str(int(implementation == NEWER))}
+
+
+OF_ONE = (
+    QUICKSTART, DELAYS, STRATEGIES, STRATEGIES_SHARED, PRIMITIVES_SHARED, AMP, COMPILED, LOOKING, PINNING,
+    *map(alone, IMPLEMENTATIONS),
+)  # fmt: skip
+OF_TWO = (
+    SPLIT, PRIMITIVES, STRATEGIES_OF_TWO, FAULTS, BATCHNORM,
+    *(make(implementation) for make in (backends, overlap) for implementation in IMPLEMENTATIONS),
 )  # fmt: skip
