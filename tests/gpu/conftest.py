@@ -9,16 +9,14 @@ from ddptui.engines.preflight_gpus import ELSEWHERE
 from ddptui.host import gpus
 from ddptui.host.machine import describe
 from ddptui.host.rank_side import Child, NoAnswer
-from tests.gpu.judging import Observed, Recorded
-from tests.gpu.plans import IMPLEMENTATIONS, Plan
+from tests.gpu.judging import Expect, Observed, Recorded
+from tests.gpu.plans import Plan
 from tests.gpu.report import REPORT, pytest_runtest_makereport, pytest_terminal_summary, report_of
-from tests.gpu.running import run_plan
+from tests.gpu.running import RunPlan, run_plan
 
 __all__ = ["pytest_runtest_makereport", "pytest_terminal_summary"]
 PROBES = "tests.gpu.probes"
-Probe = Callable[[str], dict[str, Any]]
-Run = Callable[..., Recorded]
-Expect = Callable[..., None]
+PROBED_S = 180.0
 
 
 @pytest.fixture(scope="session")
@@ -49,16 +47,18 @@ def two_gpus(facts: dict[str, Any]) -> None:
         pytest.skip(f"needs 2 GPUs; torch sees {len(facts['gpus'])}")
 
 
-@pytest.fixture(params=IMPLEMENTATIONS)
-def implementation(request: pytest.FixtureRequest, facts: dict[str, Any]) -> str:
-    """One of torch's classes around NCCL, if this torch has it."""
-    if request.param not in facts["nccl_implementations"]:
-        pytest.skip(f"this torch has no {request.param}")
-    return str(request.param)
+@pytest.fixture(params=["ProcessGroupNCCL", "ProcessGroupNCCL2"])
+def implementation(request: pytest.FixtureRequest, facts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
+    """One of torch's classes around NCCL, which ranks take, if this torch has it."""
+    name = str(request.param)
+    if name not in facts["nccl_implementations"]:
+        pytest.skip(f"this torch has no {name}")
+    monkeypatch.setenv("TORCH_DIST_USE_NCCL2", str(int(name.endswith("2"))))
+    return name
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunPlan:
     """Runs a preset."""
 
     def run(plan: Plan, minutes: float = 3) -> Recorded:
@@ -68,12 +68,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture
-def probe() -> Probe:
+def probe() -> Callable[[str], dict[str, Any]]:
     """Asks a question of probes.py, in a process of its own."""
 
-    def ask(question: str, minutes: float = 3) -> dict[str, Any]:
+    def ask(question: str) -> dict[str, Any]:
         with Child(PROBES) as child:
-            return child.ask(question, minutes * 60)
+            return child.ask(question, PROBED_S)
 
     return ask
 

@@ -1,6 +1,7 @@
 """Whether what ran on GPUs came out as expected: of results.json and the journals of a run. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ddptui.analysis.gpu_work import rank_peak
@@ -24,6 +25,9 @@ class Observed(NamedTuple):
 
     ok: bool
     text: str
+
+
+Expect = Callable[..., None]  # what it is given, each Observed, must be as expected
 
 
 class Recorded(NamedTuple):
@@ -111,10 +115,12 @@ def every_step_told(recorded: Recorded) -> Observed:
     lacking = []
     for trial, messages in recorded.messages.items():
         planned = {message.rank: message.steps for message in messages if isinstance(message, Ready)}
-        told = {(message.rank, message.step) for message in messages if isinstance(message, Step)}
-        numbers = {rank: sum(each == rank for each, _ in told) for rank in planned}
-        lacking += [f"{trial}, rank {rank}: {numbers[rank]} of {steps} steps" for rank, steps in planned.items()
-                    if numbers[rank] != steps]  # fmt: skip
+        told = Counter(rank for rank, _ in {(each.rank, each.step) for each in messages if isinstance(each, Step)})
+        lacking += [
+            f"{trial}, rank {rank}: {told[rank]} of {steps} steps"
+            for rank, steps in planned.items()
+            if told[rank] != steps
+        ]
         lacking += [] if planned else [f"{trial}: no rank was ready"]
     return none_of(lacking, "a message for each step")
 
@@ -195,16 +201,16 @@ def figures_told(recorded: Recorded) -> Iterator[Observed]:
     """For each trial what its GPUs did: TFLOP/s, MFU, energy, clocks and memory; each must be there, and possible."""
     for name, repeat in recorded.repeats.items():
         readies = [message for message in recorded.messages[name] if isinstance(message, Ready)]
-        problems = dict.fromkeys([*_work(repeat, readies), *_heartbeats(repeat), *_memory(repeat)])
         clocks = " and ".join(f"{digits(rank.sm_mhz)} MHz" for rank in repeat.ranks)
         memory = [f"{size(rank.peak_gpu_bytes)} of {size(rank.peak_gpu_reserved_bytes)}" for rank in repeat.ranks]
         rates = f"{digits(repeat.tflops)} TFLOP/s, MFU {percent(repeat.mfu)}, {digits(repeat.joules_a_step)} J a step"
-        found = none_of(list(problems), f"{rates}, {clocks}, {' and '.join(memory)} reserved")
+        problems = list(dict.fromkeys([*_rates_wrong(repeat, readies), *_memory_wrong(repeat)]))
+        found = none_of(problems, f"{rates}, {clocks}, {' and '.join(memory)} reserved")
         yield found._replace(text=f"{name}: {found.text}")
 
 
-def _work(repeat: RepeatResult, readies: Sequence[Ready]) -> Iterator[str]:
-    """What is missing of TFLOP/s and MFU, or cannot be. A GPU whose peak is not known has no MFU."""
+def _rates_wrong(repeat: RepeatResult, readies: Sequence[Ready]) -> Iterator[str]:
+    """What is missing of TFLOP/s, MFU, clocks and energy, or cannot be. A GPU whose peak is not known has no MFU."""
     if not repeat.tflops:
         yield "no TFLOP/s"
     if not readies or not all(ready.gpus for ready in readies):
@@ -213,17 +219,13 @@ def _work(repeat: RepeatResult, readies: Sequence[Ready]) -> Iterator[str]:
         yield "no MFU, although the peak is known"
     elif repeat.mfu is not None and not 0 < repeat.mfu <= 1:
         yield f"MFU {percent(repeat.mfu)}"
-
-
-def _heartbeats(repeat: RepeatResult) -> Iterator[str]:
-    """What is missing of clocks and energy, if the training was long enough for it."""
     if repeat.train_time_s >= BEATS_S and not all(rank.sm_mhz for rank in repeat.ranks):
         yield "no clock of the GPU"
     if repeat.train_time_s >= BEATS_S and not repeat.joules_a_step:
         yield "no joules a step"
 
 
-def _memory(repeat: RepeatResult) -> Iterator[str]:
+def _memory_wrong(repeat: RepeatResult) -> Iterator[str]:
     for rank in repeat.ranks:
         taken, reserved = rank.peak_gpu_bytes, rank.peak_gpu_reserved_bytes
         if taken is None or reserved is None:

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tests.gpu.judging import Recorded
 from tests.gpu.plans import Plan, planned
 from tests.support.runner import arguments
 
+RunPlan = Callable[..., Recorded]
 REFUSED = 2  # the exit code of a run of which nothing was started
 STOP_S = 15.0  # for a console to stop its ranks once it has been asked to
 LINES_OF_A_LOG = 15
@@ -29,7 +30,7 @@ def run_plan(folder: Path, plan: Plan, minutes: float) -> Recorded:
     refuses is skipped; a run that has not come to its end fails."""
     preset, errors = folder / f"{plan.preset}.toml", folder / "stderr"
     preset.write_text(as_toml(planned(plan)), encoding="utf-8")
-    environment = {**without_launchers(os.environ), "PYTHONPATH": python_path(), **plan.env}
+    environment = {**without_launchers(os.environ), "PYTHONPATH": python_path()}
     command = arguments("run", str(preset), "--no-ui", "--runs", str(folder))
     with errors.open("wb") as file:
         # where no preset of the user's is found

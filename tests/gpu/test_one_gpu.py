@@ -2,18 +2,18 @@
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ddptui.text.units import MS, US, digits
 from ddptui.text.words import count
 from tests.gpu import judging, plans
-from tests.gpu.judging import MOST_TIE_ERROR_NS, Observed, Recorded
+from tests.gpu.judging import MOST_TIE_ERROR_NS, Expect, Observed, Recorded
+from tests.gpu.running import RunPlan
 
-if TYPE_CHECKING:
-    from tests.gpu.conftest import Expect, Probe, Run
-
+Probe = Callable[[str], dict[str, Any]]  # answers a question of probes.py
 SHORT_TYPES_TOLERANCE = 0.1  # relative: a step in fp16 may be skipped until its loss is scaled as it should be
 MOST_FOR_LOOKING = 2.0  # × a step without instruments
 MOST_FOR_PINNING = 1.2  # × a step with pageable memory
@@ -21,7 +21,7 @@ FEWEST_MARKS = 100
 PUT_IN_MS, WITHIN_MS = 20.0, 2.0  # as nccl_pair.py puts in; by how much the measured wait may differ
 
 
-def test_doctor(expect: "Expect") -> None:
+def test_doctor(expect: Expect) -> None:
     """What `ddptui doctor` finds.
 
     Expected: nothing that keeps a run from starting.
@@ -32,7 +32,7 @@ def test_doctor(expect: "Expect") -> None:
     expect(Observed(done.returncode == 0, "; ".join([f"{len(to_mend)} to mend", *to_mend])))
 
 
-def test_versions(facts: dict[str, object], expect: "Expect") -> None:
+def test_versions(facts: dict[str, object], expect: Expect) -> None:
     """What torch, CUDA and NCCL there are, and how collectives are observed.
 
     Expected: a GPU and NCCL.
@@ -41,7 +41,7 @@ def test_versions(facts: dict[str, object], expect: "Expect") -> None:
     expect(Observed(bool(facts["nccl"] and facts["gpus"]), text))
 
 
-def test_gpu_quickstart(run: "Run", expect: "Expect") -> None:
+def test_gpu_quickstart(run: RunPlan, expect: Expect) -> None:
     """One GPU: alone, in a group over NCCL, shared over gloo, under DataParallel.
 
     Expected: losses alike within 1%, in sync, averages right, over nccl and gloo; a message for each step; times of the
@@ -56,7 +56,7 @@ def test_gpu_quickstart(run: "Run", expect: "Expect") -> None:
     )
 
 
-def test_clock(probe: "Probe", expect: "Expect") -> None:
+def test_clock(probe: Probe, expect: Expect) -> None:
     """Times of marks on the GPU, against host times just before and after; its queue idle, then busy.
 
     Expected: none outside the error reported for it, which is ±60 µs at most.
@@ -73,7 +73,7 @@ def test_clock(probe: "Probe", expect: "Expect") -> None:
     )
 
 
-def test_bottleneck_where(run: "Run", expect: "Expect") -> None:
+def test_bottleneck_where(run: RunPlan, expect: Expect) -> None:
     """Two ranks share the GPU, and rank 1 is delayed.
 
     Expected: rank 1 named in aggregate and in backward, its delay within 5%; no rank without a delay.
@@ -83,7 +83,7 @@ def test_bottleneck_where(run: "Run", expect: "Expect") -> None:
     expect(*judging.trained(recorded), *(judging.delay_found(recorded, name, site) for name, site in sites.items()))
 
 
-def test_strategies(run: "Run", expect: "Expect") -> None:
+def test_strategies(run: RunPlan, expect: Expect) -> None:
     """Every exact strategy, with one rank over NCCL.
 
     Expected: losses alike within 1%, averages right, over nccl.
@@ -92,7 +92,7 @@ def test_strategies(run: "Run", expect: "Expect") -> None:
     expect(*judging.trained_alike(recorded), judging.over(recorded, "nccl"))
 
 
-def test_strategies_shared(run: "Run", expect: "Expect") -> None:
+def test_strategies_shared(run: RunPlan, expect: Expect) -> None:
     """Every exact strategy but ring, with two ranks that share the GPU.
 
     Expected: losses alike within 1%, in sync, averages right, over gloo.
@@ -101,7 +101,7 @@ def test_strategies_shared(run: "Run", expect: "Expect") -> None:
     expect(*judging.trained_alike(recorded), judging.over(recorded, "gloo"))
 
 
-def test_primitives_shared(run: "Run", expect: "Expect") -> None:
+def test_primitives_shared(run: RunPlan, expect: Expect) -> None:
     """What a call costs between two ranks that share the GPU, from 1 KB to 64 MB.
 
     Expected: every value right, a time for every size.
@@ -111,12 +111,12 @@ def test_primitives_shared(run: "Run", expect: "Expect") -> None:
 
 
 @pytest.fixture(scope="module")
-def amp(run: "Run") -> Recorded:
+def amp(run: RunPlan) -> Recorded:
     """One run for two checks."""
     return run(plans.AMP, minutes=6)
 
 
-def test_gpu_amp(amp: Recorded, expect: "Expect") -> None:
+def test_gpu_amp(amp: Recorded, expect: Expect) -> None:
     """ResNet-50 in float32, bf16 and fp16.
 
     Expected: losses within 10%.
@@ -124,7 +124,7 @@ def test_gpu_amp(amp: Recorded, expect: "Expect") -> None:
     expect(*judging.trained_alike(amp, SHORT_TYPES_TOLERANCE), judging.step_times(amp))
 
 
-def test_figures(amp: Recorded, expect: "Expect") -> None:
+def test_figures(amp: Recorded, expect: Expect) -> None:
     """TFLOP/s, MFU, joules, clocks and memory of the same run.
 
     Expected: all reported, MFU where the peak is known, and at most 100%; memory taken at most that reserved.
@@ -132,7 +132,7 @@ def test_figures(amp: Recorded, expect: "Expect") -> None:
     expect(judging.ended_well(amp), *judging.figures_told(amp))
 
 
-def test_compile(run: "Run", expect: "Expect") -> None:
+def test_compile(run: RunPlan, expect: Expect) -> None:
     """ResNet-50 in bf16 through torch.compile.
 
     Expected: ends well.
@@ -141,7 +141,7 @@ def test_compile(run: "Run", expect: "Expect") -> None:
     expect(*judging.trained_alike(recorded), judging.step_times(recorded))
 
 
-def test_cost_of_looking(run: "Run", expect: "Expect") -> None:
+def test_cost_of_looking(run: RunPlan, expect: Expect) -> None:
     """ResNet-50 on small images, with instruments and without.
 
     Expected: at most twice as long a step with instruments.
@@ -150,7 +150,7 @@ def test_cost_of_looking(run: "Run", expect: "Expect") -> None:
     expect(*judging.trained(recorded), judging.costs_at_most(recorded, "unseen", "seen", MOST_FOR_LOOKING))
 
 
-def test_pin_memory(run: "Run", expect: "Expect") -> None:
+def test_pin_memory(run: RunPlan, expect: Expect) -> None:
     """The same training with pageable and with page-locked memory.
 
     Expected: losses alike within 1%; a step with page-locked memory at most 1.2 × as long.
@@ -160,7 +160,7 @@ def test_pin_memory(run: "Run", expect: "Expect") -> None:
     expect(*judging.trained_alike(recorded), judging.costs_at_most(recorded, pageable, page_locked, MOST_FOR_PINNING))
 
 
-def test_synchronisation(probe: "Probe", expect: "Expect") -> None:
+def test_synchronisation(probe: Probe, expect: Expect) -> None:
     """Whether anything in the training loop waits for the GPU, by torch's own check.
 
     Expected: nothing, under every strategy, in float32, bf16 and fp16.
@@ -171,7 +171,7 @@ def test_synchronisation(probe: "Probe", expect: "Expect") -> None:
     expect(found._replace(ok=found.ok and bool(refused)))
 
 
-def test_two_ranks_one_gpu(probe: "Probe", expect: "Expect") -> None:
+def test_two_ranks_one_gpu(probe: Probe, expect: Expect) -> None:
     """An experiment: NCCL between two ranks that it takes for two hosts (NCCL_HOSTID).
 
     Expected: sums right; a wait of 20 ± 2 ms where 20 ms were put in; isend/irecv of 64 MB right.
@@ -187,12 +187,12 @@ def test_two_ranks_one_gpu(probe: "Probe", expect: "Expect") -> None:
     )
 
 
-def test_group_of_one(run: "Run", expect: "Expect", implementation: str) -> None:
+def test_group_of_one(run: RunPlan, expect: Expect, implementation: str) -> None:
     """Four strategies with one rank, by one of torch's classes around NCCL.
 
     Expected: losses alike within 1%, averages right, over nccl; this class named.
     """
-    recorded = run(plans.alone(implementation))
+    recorded = run(plans.GROUP_OF_ONE)
     expect(
         *judging.trained_alike(recorded),
         judging.over(recorded, "nccl"),

@@ -11,7 +11,8 @@ from tests.support.gpu_checks import missed, on_the_cpu
 
 def test_who_was_delayed_is_named_and_no_other(tmp_path: Path) -> None:
     recorded = run_plan(tmp_path, on_the_cpu(plans.DELAYS, epochs=2), minutes=5)
-    [on_cpu_only] = missed(check, lambda _: recorded)
+    [on_cpu_only, *others] = missed(check, lambda _: recorded)
     assert "aggregate on cpu" in on_cpu_only
+    assert others == []
     wrong = {"none": None, "aggregate": (0, "aggregate"), "backward": (1, "forward")}
     assert [delay_found(recorded, name, site).ok for name, site in wrong.items()] == [True, False, False]
