@@ -3,7 +3,7 @@
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from time import strftime
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ddptui.text.units import duration
-from ddptui.text.words import count
+from ddptui.text.words import count, first_line
 from tests.gpu.privacy import own_names, without_names
 
 COLUMNS = 80
@@ -58,6 +58,7 @@ class Report(NamedTuple):
 
 
 REPORT = pytest.StashKey[Report]()
+TOOK_S = pytest.StashKey[float]()
 
 
 def report_of(folder: Path, environment: Mapping[str, Any], facts: Mapping[str, Any]) -> Report:
@@ -81,29 +82,34 @@ def cleaned(value: Any, names: Mapping[str, str]) -> Any:
 def row_of(item: pytest.Function, report: pytest.TestReport, error: BaseException | None) -> Row:
     """A check that has been made. Its docstring says what is tried, and what is expected."""
     tried, _, expected = " ".join((item.function.__doc__ or "").split()).partition(" Expected: ")
-    seen = dict(report.user_properties).get("seen")
-    is_told = isinstance(error, pytest.fail.Exception | pytest.skip.Exception)
+    seen = str(dict(report.user_properties).get("seen", ""))
+    if error:
+        seen = str(error) if isinstance(error, pytest.fail.Exception | pytest.skip.Exception) else first_line(error)
     return Row(
         check=item.name.removeprefix("test_"),
         tried=tried,
         expected=expected,
-        seen=str(seen or ("" if error is None else error if is_told else f"{type(error).__name__}: {error}")),
+        seen=seen,
         verdict=VERDICTS[report.outcome],
-        took_s=report.duration,
+        took_s=item.stash[TOOK_S],
         log=report.capstdout.splitlines()[-LINES_OF_LOGS:] if report.failed else [],
     )
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Function, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Function, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Note how a check came out, on a machine where checks can be made."""
-    report: pytest.TestReport = yield  # type: ignore[misc,assignment]
+    report = yield
     error = call.excinfo.value if call.excinfo else None
+    item.stash[TOOK_S] = item.stash.get(TOOK_S, 0.0) + report.duration  # a run may be made in the setup
     if REPORT in item.config.stash and (report.when == "call" or error):
         item.config.stash[REPORT].add(row_of(item, report, error))
     elif report.skipped:
-        report.longrepr = (str(item.path.parent), None, str(error))  # without a GPU: one line for all of them
-    return report  # type: ignore[return-value]
+        # without a GPU: no line of a file, so that one line of the summary stands for all checks
+        report.longrepr = (str(item.path.parent), None, str(error))  # type: ignore[assignment]
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -26,7 +26,9 @@ def test_doctor(expect: Expect) -> None:
 
     Expected: nothing that keeps a run from starting.
     """
-    done = subprocess.run([sys.executable, "-m", "ddptui", "doctor"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "ddptui", "doctor"], capture_output=True, text=True, timeout=300, check=False
+    )
     print(done.stdout, done.stderr)
     to_mend = [line for line in done.stdout.splitlines() if line.startswith(("!", "✗"))]
     expect(Observed(done.returncode == 0, "; ".join([f"{len(to_mend)} to mend", *to_mend])))
