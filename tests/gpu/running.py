@@ -33,8 +33,8 @@ def run_plan(folder: Path, plan: Plan, minutes: float) -> Recorded:
     environment = {**without_launchers(os.environ), "PYTHONPATH": python_path()}
     command = arguments("run", str(preset), "--no-ui", "--runs", str(folder))
     with errors.open("wb") as file:
-        # where no preset of the user's is found
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=file)
+        none = subprocess.DEVNULL
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdin=none, stdout=none, stderr=file)
         code = ended_within(process, minutes * 60)
     said = last_lines(errors)
     if code == REFUSED:
