@@ -50,9 +50,11 @@ def test_what_looking_costs(tmp_path: Path) -> None:
     assert not costs_at_most(looked, "unseen", "seen", factor=0.01).ok
 
 
-def test_faults(tmp_path: Path) -> None:
-    recorded = on_cpu(tmp_path, plans.FAULTS, trials=("sound", "kill", "hang"), stall_s=5.0)
-    assert missed(test_two_gpus.test_faults, lambda _, minutes: recorded) == []
+def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(plan: Plan, minutes: float) -> Recorded:
+        return on_cpu(tmp_path, plan, trials=("sound", "kill", "hang"), stall_s=minutes)
+
+    assert missed(test_two_gpus.test_faults, run, monkeypatch) == []
 
 
 # What runs a preset
