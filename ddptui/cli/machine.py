@@ -10,39 +10,20 @@ from ddptui.cli.common import PresetRequest, Refusal, interruptible, load_preset
 from ddptui.cli.completion import presets_and_files, strategies
 from ddptui.cli.options import RUNS_OPTION
 
-GPU_REPORT = "ddptui-gpu-report.md"
 SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 
 
 @click.command()
-@click.option(
-    "--gpu-report",
-    metavar="[FILE]",
-    is_flag=False,
-    flag_value=GPU_REPORT,
-    help=f"Run all GPU checks (about ten minutes) and write a report that you can send ({GPU_REPORT}).",
-)
 @click.pass_obj
-def doctor(obj: dict[str, Any], gpu_report: str | None) -> None:
+def doctor(obj: dict[str, Any]) -> None:
     """Check what this machine can run, and how to mend the rest.
 
-    Exit code 1 if something keeps every run from starting; with --gpu-report, if something is not as expected, and 2
-    if no check was run: there is no GPU that torch can use, or the report's file exists already.
+    Exit code 1 if something keeps every run from starting.
     """
-    if gpu_report is not None:
-        sys.exit(interruptible(lambda: report_on_gpus(gpu_report)))
     from ddptui.doctor import examine
 
     # a signal must not leave the checks' processes and folders behind
     sys.exit(interruptible(lambda: examine(obj["runs"])))
-
-
-def report_on_gpus(file: str) -> int:
-    """Write the GPU report; returns the exit code. Raises Refusal."""
-    from ddptui.doctor.gpu_report.command import NoReport, report
-
-    with refusing(NoReport):
-        return report(file)
 
 
 @click.command()

@@ -1,17 +1,18 @@
-"""How the GPU report judges delays that are there: of real ranks, on the CPU."""
+"""How the checks of GPUs judge delays that are there: of real ranks, on the CPU."""
 
 from pathlib import Path
 
-from ddptui.doctor.gpu_report import plans, training, verdicts
-from ddptui.doctor.gpu_report.bench import Workbench
-from tests.support.gpu_results import missed, on_the_cpu
+from tests.gpu import plans
+from tests.gpu.judging import delay_found
+from tests.gpu.running import run_plan
+from tests.gpu.test_one_gpu import test_bottleneck_where as check
+from tests.support.gpu_checks import missed, on_the_cpu
 
-ENOUGH_S = 300
 
-
-def test_who_was_delayed_is_named_and_nobody_else(tmp_path: Path) -> None:
-    recorded = Workbench(tmp_path, 1, {}).run(on_the_cpu(plans.DELAYS, epochs=2), ENOUGH_S)
-    [on_cpu] = missed(verdicts.delays(recorded))
-    assert "aggregate on cpu" in on_cpu
-    wrong = {"none": None, "aggregate": training.Site(0, "aggregate"), "backward": training.Site(1, "forward")}
-    assert [found.ok for found in training.delays_found(recorded.results, wrong)] == [True, False, False]
+def test_who_was_delayed_is_named_and_no_other(tmp_path: Path) -> None:
+    recorded = run_plan(tmp_path, on_the_cpu(plans.DELAYS, epochs=2), minutes=5)
+    [on_cpu_only, *others] = missed(check, lambda _: recorded)
+    assert "aggregate on cpu" in on_cpu_only
+    assert others == []
+    wrong = {"none": None, "aggregate": (0, "aggregate"), "backward": (1, "forward")}
+    assert [delay_found(recorded, name, site).ok for name, site in wrong.items()] == [True, False, False]

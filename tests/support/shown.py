@@ -20,7 +20,7 @@ PROMPT = re.compile(r"(?:(?P<host>[\w-]+) )?\$ (?P<command>.+)")
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COLUMNS = "120"  # of the terminal that the pages show
 # These start no ranks, need no run, and end within two seconds.
-QUICK = re.compile(r"ddptui (presets|columns|manifest|place|config)\b|ddptui place$|(--preset|run) gpu-|--gpu-report")
+QUICK = re.compile(r"ddptui (presets|columns|manifest|place|config)\b|ddptui place$|(--preset|run) gpu-")
 NO_RUN = re.compile(r"ddptui (presets|columns|manifest|place|config|doctor|selftest)\b")
 LAUNCHES = re.compile(r"--preset|ddptui run\b")
 # Variables that change what is printed
@@ -121,7 +121,7 @@ def without_machine(text: str, home: Path) -> str:
 
 def lacking(shown: Shown) -> str | None:
     """What this machine lacks to print what is shown, or has too much; None: nothing."""
-    if re.search(r"(--preset|run) gpu-|--gpu-report", shown.command) and not gpus.surely_none():
+    if re.search(r"(--preset|run) gpu-", shown.command) and not gpus.surely_none():
         return "this machine may have a GPU, and the page shows what one without says"
     if "jq " in shown.command and shutil.which("jq") is None:
         return "this machine has no jq"

@@ -1,4 +1,4 @@
-"""Compares the times of marks with times of the host just before and after, for `ddptui doctor --gpu-report`."""
+"""Compares the times of marks with times of the host just before and after."""
 
 import time
 from collections.abc import Callable, Sequence

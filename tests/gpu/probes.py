@@ -1,6 +1,6 @@
-"""Tries on the first GPU what no preset shows, for `ddptui doctor --gpu-report`. By hand:
+"""Tries on the first GPU what no preset shows. By hand:
 
-echo clock | python -m workers.doctor.gpu
+echo clock | python -m tests.gpu.probes
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ def clock() -> dict[str, Any]:
     """Take marks while the GPU is idle, and while it is busy."""
     import torch
 
-    from workers.doctor.marks import compare
+    from tests.gpu.marks import compare
 
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
@@ -48,14 +48,14 @@ def synchronising() -> dict[str, Any]:
     """Train under torch's own check for calls that wait for the GPU."""
     import torch
 
-    from workers.doctor.synchronising import refused
+    from tests.gpu.synchronising import refused
 
     return {"refused": refused(torch.device("cuda", 0))}
 
 
 def nccl_pair() -> dict[str, Any]:
     """Let two ranks communicate over NCCL on one GPU."""
-    from workers.doctor.nccl_pair import measure
+    from tests.gpu.nccl_pair import measure
 
     return measure()
 

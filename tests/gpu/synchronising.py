@@ -1,4 +1,4 @@
-"""Trains under every strategy while torch refuses calls that wait for the GPU, for `ddptui doctor --gpu-report`."""
+"""Trains under every strategy while torch refuses calls that wait for the GPU."""
 
 import os
 import tempfile
