@@ -22,12 +22,12 @@ BUDGETS = {
     "store": 915,
     "engines": 2855,
     "run": 1541,
-    "doctor": 1355,
+    "doctor": 458,
     "projection": 1246,
     "page": 628,
     "tui": 4568,
-    "cli": 898,
-    "workers": 5958,
+    "cli": 885,
+    "workers": 5736,
     "templates": 976,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
