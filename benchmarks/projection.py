@@ -35,9 +35,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             busy = dict(launched(preset, Path(folder)))
             found = projection(Path(folder), "last", QUESTION)
-        print(
-            f"run {number + 1}; α {found.network.alpha_us:.0f} µs, a call {found.network.call_us:.0f} µs; others busy:"
-        )
+        print(f"run {number + 1}; α {found.network.alpha_us:.0f} µs; others busy:")
         print("  " + ", ".join(f"{name} {cores:.2f}" for name, cores in busy.items()))
         for point in found.points:
             if point.strategy == "all_reduce" and point.ranks in errors and point.error is not None:

@@ -21,7 +21,9 @@ COLUMNS: tuple[Column[Point], ...] = (
     Column("ranks", lambda point: str(point.ranks), 10, about="How many ranks."),
     Column("step ms", lambda point: digits(point.step_ms), 9, about="The predicted step: work, wait and transfer."),
     Column("work", lambda point: digits(point.work_ms), 3, about="A rank's own work in a step, in ms, mean of ranks."),
-    Column("wait", lambda point: digits(point.wait_ms), 5, about="How long ranks wait for the slowest, in ms a step."),
+    Column(
+        "wait", lambda point: digits(point.wait_ms), 5, about="How long ranks wait for the slowest one, in ms a step."
+    ),
     Column("transfer", lambda point: digits(point.transfer_ms), 1, about="Communication in a step, in ms."),
     Column("exposed", lambda point: digits(point.exposed_ms), 4, about="Transfer that backward does not hide, in ms."),
     Column("efficiency", lambda point: f"{point.efficiency:.1%}", 8, about=EFFICIENCY),
