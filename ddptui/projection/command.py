@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from ddptui.projection.model import Costs
 from ddptui.run import output
 from ddptui.store.overview import UNDER_WAY
 from ddptui.store.runs import Run, RunError, find_run
-from ddptui.text.units import MS_PER_S, US_IN_S
+from ddptui.text.units import US_IN_S
 from ddptui.text.words import count, did_you_mean
 
 GIGABIT = 1e9 / 8  # bytes
@@ -61,11 +60,7 @@ def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
         launches = {other: measured.completed_launches(run, preset, other) for other in related if not stated}
     except RunError as error:
         raise ProjectionError(str(error)) from None
-    measured_ms = {
-        (str(other.strategy), other.world_size): fmean(map(measured.step_s, logs)) * MS_PER_S
-        for other, logs in launches.items()
-        if logs
-    }
+    measured_ms = {(str(t.strategy), t.world_size): measured.step_ms(logs) for t, logs in launches.items() if logs}
     ranks = sorted({*numbers, own.ranks})  # the measured number, too: it shows how well the model fits
     strategies = list(dict.fromkeys((str(trial.strategy), *(options.strategies or PROJECTED))))
     by_ranks = [model.points(own, costs, strategies, number, strong, options.cores) for number in ranks]

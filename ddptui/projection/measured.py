@@ -23,7 +23,7 @@ from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
 from ddptui.projection.model import Costs, MeasuredCall, MeasuredTrial, Work, fit_costs
 from ddptui.store.runs import Run, RunError
-from ddptui.text.units import US_IN_S, S
+from ddptui.text.units import MS, US_IN_S, S
 from ddptui.wire.messages import Collective, Trained
 from ddptui.wire.phases import PHASES
 
@@ -97,9 +97,9 @@ def _without_scale(trial: Trial) -> Trial:
     return replace(trial, name="", world_size=1, batch_size=1, strategy=None, seed=0, bottleneck=delays, **length)
 
 
-def step_s(log: LaunchLog) -> float:
-    """A launch's train time over its steps, s; with or without instruments."""
-    return max((span.end_ns - span.begin_ns) / span.steps for span in _train_spans(log)) / S
+def step_ms(logs: Iterable[LaunchLog]) -> float:
+    """The train time over its steps, mean over the launches; with or without instruments."""
+    return fmean(max((span.end_ns - span.begin_ns) / span.steps for span in _train_spans(log)) for log in logs) / MS
 
 
 def is_disturbed(log: LaunchLog) -> bool:

@@ -14,6 +14,7 @@ from ddptui.text.words import count, listed, paragraph, sentence
 FAR_OFF = 0.5  # a fit with a larger relative error is too poor to rest a figure on it alone
 CLEARLY = 0.10  # faster: smaller differences are within the error of a projection
 
+WAIT = "How long ranks wait for the slowest one, in ms a step."
 ERROR = "How far the predicted step is off the measured one; + means that it is too long."
 MEASURED = "The step in ms of a trial of the same run with this strategy and number of ranks, if there is one."
 EFFICIENCY = "The measured work as a part of the step; under strong scaling, a rank's share of that work."
@@ -21,9 +22,7 @@ COLUMNS: tuple[Column[Point], ...] = (
     Column("ranks", lambda point: str(point.ranks), 10, about="How many ranks."),
     Column("step ms", lambda point: digits(point.step_ms), 9, about="The predicted step: work, wait and transfer."),
     Column("work", lambda point: digits(point.work_ms), 3, about="A rank's own work in a step, in ms, mean of ranks."),
-    Column(
-        "wait", lambda point: digits(point.wait_ms), 5, about="How long ranks wait for the slowest one, in ms a step."
-    ),
+    Column("wait", lambda point: digits(point.wait_ms), 5, about=WAIT),
     Column("transfer", lambda point: digits(point.transfer_ms), 1, about="Communication in a step, in ms."),
     Column("exposed", lambda point: digits(point.exposed_ms), 4, about="Transfer that backward does not hide, in ms."),
     Column("efficiency", lambda point: f"{point.efficiency:.1%}", 8, about=EFFICIENCY),

@@ -8,7 +8,7 @@ import pytest
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.config.trial import Bottleneck, Site
 from ddptui.config.trial_values import make_trial
-from ddptui.projection.measured import measured_trial, predicted_trials, step_s
+from ddptui.projection.measured import measured_trial, predicted_trials, step_ms
 from ddptui.projection.model import MeasuredTrial, Work
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Message
@@ -126,7 +126,7 @@ def test_gradients_are_as_large_as_the_parameters() -> None:
 def test_a_step_takes_the_train_time_by_their_number() -> None:
     heard = heard_of(journal("two", 2, seed=1))
     first, final = heard.steps[0][0], heard.steps[0][-1]
-    assert step_s(heard) == pytest.approx((final.end_ns - first.begin_ns) / 1e9 / STEPS)
+    assert step_ms([heard]) == pytest.approx((final.end_ns - first.begin_ns) / 1e6 / STEPS)
 
 
 def delays(ranks: tuple[int, ...]) -> tuple[Bottleneck, ...]:
