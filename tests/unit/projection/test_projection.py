@@ -46,7 +46,7 @@ def transfers_ms(ranks: int) -> float:
     return sum(ring_ns(size, ranks) for size in TENSORS) / MS
 
 
-def test_from_two_ranks_it_foretells_four(runs: Path) -> None:
+def test_from_two_ranks_it_predicts_four(runs: Path) -> None:
     found = asked(runs)
     assert (found.trial, found.strategy, found.measured_ranks) == ("two", "all_reduce", 2)
     two, four = at(found, 2), at(found, 4)

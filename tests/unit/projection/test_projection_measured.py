@@ -50,11 +50,11 @@ def _with_sleep(step: Step, slept: Sequence[tuple[Site, int]]) -> Step:
     return msgspec.structs.replace(step, slept=told)
 
 
-def program(*aggregate: Call | Await, forward: Sequence[Call] = (), backward: Sequence[Call] = ()) -> Program:
+def program(*aggregate: Call | Await, backward: Sequence[Call] = ()) -> Program:
     return [
         (BETWEEN, [Busy(1 * MS)]),
         ("data", [Busy(2 * MS)]),
-        ("forward", [*forward, Busy(8 * MS)]),
+        ("forward", [Busy(8 * MS)]),
         ("backward", [Busy(10 * MS), *backward, Busy(6 * MS)]),
         ("aggregate", aggregate),
         ("optimizer", [Busy(3 * MS)]),
@@ -133,7 +133,7 @@ def delays(ranks: tuple[int, ...]) -> tuple[Bottleneck, ...]:
     return (Bottleneck(at="forward", sleep_ms=5, ranks=ranks),)
 
 
-def test_what_is_foretold_is_the_same_training_on_other_ranks() -> None:
+def test_what_is_predicted_is_the_same_training_on_other_ranks() -> None:
     two = make_trial({"name": "two", "batch_size": 16, "bottleneck": delays((0, 1))})
     four = make_trial(
         {"name": "four", "world_size": 4, "batch_size": 32, "seed": 7, "bottleneck": delays((0, 1, 2, 3))}
