@@ -1,5 +1,5 @@
-"""What two ranks foretell of four and eight, against four and eight ranks: the preset project-validation, launched and
-projected, as often as wanted.
+"""Steps of four and eight ranks as predicted from two, against four and eight ranks: the preset project-validation,
+launched and projected, as often as wanted.
 
 Goal: within 15 % of the measured step time on 4 and 8 ranks. What else was busy on this host meanwhile is said, in
 cores: with half a core of it, or more, it is the load that is measured.
@@ -24,20 +24,18 @@ from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.wire.records import Launched, Load, Message
 
-MEASURED, FORETOLD = 2, (4, 8)  # ranks
+MEASURED, PREDICTED = 2, (4, 8)  # ranks
 QUESTION = ProjectOptions(trial="ranks-2", ranks="2,4,8", cores=available_cores(), strategies=("all_reduce",))
 
 
 def main() -> None:
     preset = prepare(load("project-validation"))
-    errors: dict[int, list[float]] = {ranks: [] for ranks in (MEASURED, *FORETOLD)}
+    errors: dict[int, list[float]] = {ranks: [] for ranks in (MEASURED, *PREDICTED)}
     for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else 1):
         with tempfile.TemporaryDirectory() as folder:
             busy = dict(launched(preset, Path(folder)))
             found = projection(Path(folder), "last", QUESTION)
-        print(
-            f"run {number + 1}; α {found.network.alpha_us:.0f} µs, a call {found.network.call_us:.0f} µs; others busy:"
-        )
+        print(f"run {number + 1}; α {found.network.alpha_us:.0f} µs; others busy:")
         print("  " + ", ".join(f"{name} {cores:.2f}" for name, cores in busy.items()))
         for point in found.points:
             if point.strategy == "all_reduce" and point.ranks in errors and point.error is not None:

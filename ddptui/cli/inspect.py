@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PAGE_FORMATS = ("html", "svg")
 FORMATS = ("table", "markdown", "csv", "json", "trace", *PAGE_FORMATS)
 COMPARISON_FORMATS = ("table", "markdown", "csv", "json", "html")
-PROJECTION_FORMATS = ("table", "markdown", "csv", "json", "html")
+PROJECTION_FORMATS = ("table", "markdown", "json", "html")
 SCALINGS = ("weak", "strong")
 SCALING_HELP = "weak: each rank keeps its batch; strong: all ranks share it."
 
@@ -181,7 +181,7 @@ def compare(obj: dict[str, Any], a: str, b: str, match: tuple[str, ...], format:
 @click.option("--alpha", type=float, metavar="US", help="State the network: µs a message.")
 @click.option("--gbps", type=float, help="State the network: 1e9 bits a second.")
 @click.option("--scaling", type=click.Choice(SCALINGS), default="weak", show_default=True, help=SCALING_HELP)
-@click.option("--cores", type=int, metavar="N", help="All ranks share one host of N cores.")
+@click.option("--cores", type=click.IntRange(min=1), metavar="N", help="All ranks share one host of N cores.")
 @click.option(
     "--strategy",
     "strategies",

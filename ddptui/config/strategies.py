@@ -4,7 +4,6 @@ How a strategy works is in workers/aggregate/, in the file that has its name. Th
 to a strategy: presets, table, trace and projection read the entry.
 """
 
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 
@@ -13,9 +12,7 @@ class Sends(NamedTuple):
 
     # Tensor by tensor; two tensors at a time; everything as one tensor; several at a time, while backward runs.
     how: Literal["each", "pairs", "all", "buckets"]
-    cost: str = "all_reduce"  # each: whose cost the mean of a tensor has, a key of COMPOSITES in theory.py
-    collective: str | None = None  # it runs once a tensor, so that its calls show the tensors' sizes
-    calls: Callable[[int], float] = lambda ranks: 1  # each: collectives a tensor, by the number of ranks
+    cost: str = "all_reduce"  # whose messages the mean of a tensor takes, a key of AVERAGES in projection/model.py
     number_bytes: int | None = None  # bytes a number; None: as many as in the model's dtype
 
 
@@ -43,32 +40,31 @@ STRATEGIES = {
     ),
     "all_reduce": StrategyFacts(
         "an all_reduce a tensor, after backward",
-        "all_reduce + divide", Sends("each", collective="all_reduce"), reduces=True
+        "all_reduce + divide", Sends("each"), reduces=True
     ),
     "all_reduce_async": StrategyFacts(
-        "an all_reduce a tensor, all begun at once", sends=Sends("pairs", collective="all_reduce"), reduces=True
+        "an all_reduce a tensor, all begun at once", sends=Sends("pairs"), reduces=True
     ),
     "reduce_broadcast": StrategyFacts(
         "rank 0 sums each tensor and sends the mean back",
-        "reduce + broadcast", Sends("each", "reduce_broadcast", "reduce", lambda ranks: 2), reduces=True
+        "reduce + broadcast", Sends("each", "reduce_broadcast"), reduces=True
     ),
     "gather_scatter": StrategyFacts(
         "rank 0 gathers each tensor, averages, and scatters the mean",
-        "gather + scatter", Sends("each", "gather_scatter", "gather", lambda ranks: 2)
+        "gather + scatter", Sends("each", "gather_scatter")
     ),
     "all_gather": StrategyFacts(
         "each rank gathers every rank's tensors and averages them itself",
-        "all_gather + sum", Sends("each", "all_gather", "all_gather")
+        "all_gather + sum", Sends("each", "all_gather")
     ),
     "reduce_scatter_all_gather": StrategyFacts(
         "each rank averages its part of every tensor; an all_gather brings the parts together",
-        "reduce_scatter + all_gather",  # torch's gloo makes an all_reduce of each rank's part: so many calls
-        Sends("each", "reduce_scatter_all_gather", "reduce_scatter", lambda ranks: ranks + 1), reduces=True
+        "reduce_scatter + all_gather",  # torch's gloo makes an all_reduce of each rank's part
+        Sends("each", "reduce_scatter_all_gather"), reduces=True
     ),
     "ring": StrategyFacts(
         "the ring all_reduce by hand, from neighbor to neighbor",
-        "ring by hand",  # in `calls` a send and its receive count as one
-        Sends("each", "ring", calls=lambda ranks: 2 * (ranks - 1)), point_to_point=True
+        "ring by hand", Sends("each", "ring"), point_to_point=True
     ),
     "flat": StrategyFacts("all tensors in one buffer, one all_reduce", sends=Sends("all"), reduces=True),
     "bucketed": StrategyFacts(

@@ -87,7 +87,6 @@ class About(NamedTuple):
     work: tuple[Work, ...] = LAB  # the kinds of work in which the field means something
     column: str = ""  # of a preset's table, that shows it; empty: one that has the field's name
     affects_time: bool = True  # the time of a step may depend on it
-    affects_wire: bool = False  # what a message costs depends on it
     alone: str = ""  # why it means nothing where there is one process
     needs: str = ""  # what the strategy must do for the field to mean something: a fact of StrategyFacts
 
@@ -110,7 +109,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         "cold: each launch imports torch anew; warm: ranks are forked from a process that has", affects_time=False
     )] = "warm"
     world_size: Annotated[int, Meta(ge=1, le=1024), About(
-        'number of ranks; "cores": one for each core of the host, two at least', column="ranks", affects_wire=True)] = 2
+        'number of ranks; "cores": one for each core of the host, two at least', column="ranks")] = 2
     strategy: Annotated[StrategyName | None, About(
         "how the ranks average; each has its own file in workers/aggregate/", work=TRAIN, column="strategy"
     )] = "all_reduce"
@@ -143,21 +142,21 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         "compare the ranks' tensors every so many steps, too, which costs time",
         work=TRAIN, alone="there is one copy of the model")] = None
     backend: Annotated[Literal["auto", "gloo", "nccl", "mpi"], About(
-        "the library that carries out collectives", affects_wire=True, alone="one process has no group")] = "auto"
+        "the library that carries out collectives", alone="one process has no group")] = "auto"
     init_method: Annotated[Literal["tcp", "file"], About(
         "where the ranks meet: at an address and port, or in a file that all can see",
         alone="one process has nobody to meet")] = "tcp"
     gpus_per_rank: Annotated[int, Meta(ge=1, le=64), About(
         "GPUs of a rank: DataParallel within it, the strategy across ranks",
         work=TRAIN, alone="one process with several GPUs is launch = 'dp'")] = 1
-    device: Annotated[Literal["auto", "cpu", "cuda"], About("where a rank computes", affects_wire=True)] = "auto"
+    device: Annotated[Literal["auto", "cpu", "cuda"], About("where a rank computes")] = "auto"
     share_gpu: Annotated[bool, About(
         "more ranks than GPUs: they share them over gloo, since NCCL refuses two ranks on one",
         alone="one process has nobody to share a GPU with")] = False
     threads: Annotated[Threads | None, About(
-        "threads a rank computes with; unset: its share of the host's cores", affects_wire=True)] = None
+        "threads a rank computes with; unset: its share of the host's cores")] = None
     sched_batch: Annotated[bool, About(
-        "Linux: run ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick", affects_wire=True
+        "Linux: run ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick"
     )] = False
     model: Annotated[str, About(
         "net, mlp, linears, a torchvision model, or the user's own as module:attribute", work=TRAIN, column="model"

@@ -1,4 +1,4 @@
-"""Charts for a page: lines, bands and points in a square of 1,000 units, which the browser stretches to its width."""
+"""Charts for a page: lines and points in a square of 1,000 units, which the browser stretches to its width."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -14,24 +14,21 @@ COLORS, DASHES = 6, 4  # of lines: then they look like an earlier one
 
 class Series(NamedTuple):
     """One line of a chart, as it comes: on logarithmic axes, logarithms. said: its last value, or what else is said
-    of it in the legend. low, high: of a band around it."""
+    of it in the legend."""
 
     name: str
     points: Sequence[Point]
     said: str = ""
     marks: Sequence[Point] = ()
-    low: Sequence[Point] = ()
-    high: Sequence[Point] = ()
 
 
 class Drawn(NamedTuple):
-    """One line: path and band in units, marks in percent."""
+    """One line: path in units, marks in percent."""
 
     name: str
     said: str
     look: str  # the classes that give it color and dashes
     path: str
-    band: str
     marks: list[tuple[str, str]]
 
 
@@ -69,7 +66,7 @@ class Axis(NamedTuple):
 
 def frame_of(series: Sequence[Series]) -> Frame | None:
     """The frame that holds all that is drawn; None if that is nothing."""
-    return frame(points for each in series for points in (each.points, each.marks, each.low, each.high))
+    return frame(points for each in series for points in (each.points, each.marks))
 
 
 def chart(name: str, about: str, series: Sequence[Series], within: Frame, x: Axis, y: Axis) -> Chart:
@@ -102,11 +99,9 @@ def percent(part: float) -> str:
 def _drawn(number: int, series: Series, within: Frame) -> Drawn:
     look = f"c{number % COLORS} d{number // COLORS % DASHES}"
     path = "".join(_path(piece) for piece in _pieces(series.points, within))
-    upper, lower = ([point for piece in _pieces(edge, within) for point in piece] for edge in (series.high, series.low))
-    band = _path([*upper, *reversed(lower)]) + "z" if upper and lower else ""
     points = [point for piece in _pieces(series.marks, within) for point in piece]
     marks = [(percent(100 * x / UNITS), percent(100 * y / UNITS)) for x, y in points]
-    return Drawn(series.name, series.said, look, path, band, marks)
+    return Drawn(series.name, series.said, look, path, marks)
 
 
 def _pieces(points: Iterable[Point], within: Frame) -> list[list[tuple[int, int]]]:

@@ -20,15 +20,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str
     ranks: int
     step_ms: float  # work, wait and exposed communication together
-    low_ms: float | None  # to high_ms: its band, 10 to 90 %, by bootstrap over steps; None: too few steps
-    high_ms: float | None
     work_ms: float  # a rank's own work, mean
     wait_ms: float  # until the slowest rank has done its own
     transfer_ms: float  # communication
     exposed_ms: float  # the part of it that backward does not hide
     efficiency: float  # part of the step that is measured work; under strong scaling, a rank's share of that work
-    calibrated: bool = False  # on the strategy's own measured transfers
-    rough: bool = False  # not calibrated, and the fit is poor
     measured_ms: float | None = None  # of a trial of the same run with this strategy and number of ranks
     error: float | None = None  # step_ms over measured_ms, less 1
 
@@ -38,10 +34,7 @@ class NetworkUsed(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     alpha_us: float  # a message
-    call_us: float  # a call, however many messages it makes
-    outliers_us: float  # mean time of a call beyond its typical time
     gb_s: float | None  # bandwidth, 1e9 bytes a second; None: a byte takes no time
-    gamma_gb_s: float | None  # bytes added a second; None: no time, or part of gb_s
     worst: float | None  # largest relative error of the fit; None: no fit
 
 

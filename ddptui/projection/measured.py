@@ -1,194 +1,214 @@
-"""What a measured trial tells a projection: each rank's own work in every step, and its transfers. Pure.
+"""What a projection reads from a run's folder: the trial to project, those to compare it with, and a network.
 
-Own work is the step without waiting and without exposed communication, as in analysis/waits.py. An injected delay
-stands for compute and is part of the work. It needs no core, though, so it is kept apart.
+Own work is the step without waiting and without exposed transfers, as in analysis/waits.py. An injected delay stands
+for compute and is part of the work.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from statistics import fmean, median
-from typing import NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
 
-from ddptui.analysis.cautions import Caution, Evidence, cautions_for
+from msgspec.structs import replace
+
 from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
 from ddptui.analysis.disturbance import takes_cores
 from ddptui.analysis.figures import other_load
-from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.launch_log import LaunchLog, launch_logs
 from ddptui.analysis.operations import POINT_TO_POINT, OperationKey, operation_keys
-from ddptui.analysis.own_work import phase_spans
+from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.waits import AlignedStep, RankStep
+from ddptui.config.preset import Preset
+from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
-from ddptui.text.units import S
+from ddptui.projection.model import Costs, MeasuredCall, MeasuredTrial, Work, fit_costs
+from ddptui.store.runs import Run, RunError
+from ddptui.text.units import MS, US_IN_S, S
 from ddptui.wire.messages import Collective, Trained
 from ddptui.wire.phases import PHASES
 
-MOST_RANK_STEPS = 8000  # longer trials are thinned evenly to this many, since the bootstrap passes over them 100 times
 BATCH_PHASES = ("data", "forward", "backward")  # their work grows with a rank's batch
 BACKWARD = PHASES.index("backward")
+ITEMSIZES = {"float32": 4, "float64": 8}
+PARTS = ("gather", "all_gather", "scatter")  # a rank records its part of these; the formulas count all parts together
+CLEAN = ("all_reduce", "reduce", "broadcast")  # gloo makes no copies for these, so their formulas are complete
 
 
-class Work(NamedTuple):
-    """A rank's own work in a step, s. The first four add up to it."""
-
-    batch: float  # grows with the rank's batch
-    rest: float  # does not: the optimizer, local sums, the time between steps
-    batch_slept: float  # in injected delays, as the next
-    rest_slept: float
-    backward: float  # part of `batch`: what backward computes
-    slept_after: float  # part of `batch_slept`: after backward's computing
-
-
-class Call(NamedTuple):
-    """The operations of one kind and size in a step. One begins when all its ranks have come and the one before is
-    over."""
-
-    kind: str
-    bytes: int
-    early: bool  # before backward, so no gradient
-    s: float  # of each, mean
-    number: int
+def choose_trial(run: Run, preset: Preset, name: str | None) -> tuple[Trial, list[LaunchLog]]:
+    """The named trial, else the baseline, else the first that can be projected; and its completed launches. Raises
+    ProjectionError."""
+    if preset.kind == "primitives":
+        why = "its ranks trained nothing: name a run that trained (primitives go with --network)"
+        raise ProjectionError(f"{run.name}: {why}")
+    baseline_first = sorted(preset.trials, key=lambda trial: trial.name != preset.baseline)
+    candidates = [trial for trial in baseline_first if name in (None, trial.name)]
+    if not candidates:
+        names = ", ".join(trial.name for trial in preset.trials)
+        raise ProjectionError(f"--trial {name}: not in {run.name}, which has {names}")
+    refusals = []
+    for trial in candidates:
+        logs = completed_launches(run, preset, trial)
+        if not (why := obstacle(trial, logs)):
+            return trial, logs
+        refusals.append(f"{trial.name}: {why}")
+    raise ProjectionError(refusals[0])
 
 
-class MeasuredStep(NamedTuple):
-    """One step of all ranks."""
-
-    work: tuple[Work, ...]  # by rank
-    calls: tuple[Call, ...]
-    exposed: float = 0.0  # communication, s, mean over the ranks
-
-
-LaunchSteps = Sequence[MeasuredStep]
-StepChoice = Sequence[Sequence[int]]  # for each launch, indices of steps
-
-
-class MeasuredTrial(NamedTuple):
-    """All completed launches of a trial."""
-
-    launches: tuple[LaunchSteps, ...]
-    operations: tuple[tuple[str, int], ...]  # kind and bytes of each in a step, after forward, in order
-    ranks: int
-    parameters: int  # of the model, numbers
-    tensors: int  # that hold them
-    step_s: float  # train time over steps, mean over the launches
-    ready: tuple[float, ...] = ()  # by operation, the part of backward computed when a rank typically arrives there
-
-    @property
-    def steps(self) -> LaunchSteps:
-        """The steps of all launches."""
-        return [step for launch in self.launches for step in launch]
-
-    @property
-    def every_step(self) -> StepChoice:
-        """The choice that leaves out no step."""
-        return [range(len(launch)) for launch in self.launches]
+def obstacle(trial: Trial, logs: Sequence[LaunchLog]) -> str:
+    """Why a trial with these completed launches cannot be projected; empty if it can."""
+    facts = STRATEGIES[trial.strategy or "none"]
+    obstacles = {
+        "its replicas are threads of one process, so it has no network to project": trial.launch == "dp",
+        "one rank sends nothing and waits for no other: measure two at least": trial.world_size == 1,
+        f"strategy {trial.strategy}: {facts.unprojected}": facts.sends is None,
+        f"it was made with a mistake ({trial.mistake}), so it does not do what its strategy would": trial.mistake,
+        "without instruments only its times are known: measure it with instruments = 'on'": trial.instruments == "off",
+        "it averages in some steps only, and ranks wait in these alone: measure it with every = 1": trial.every > 1,
+        "none of its launches ended well with the delays that it began with": not logs,
+    }
+    return next((why for why, applies in obstacles.items() if applies), "")
 
 
-def measured_trial(name: str, logs: Sequence[LaunchLog]) -> MeasuredTrial:
-    """What a trial's launches, which all ended well, measured. Raises ProjectionError."""
-    aligned = [steps for log in logs if (steps := _aligned_steps(name, log))]
-    if not aligned:
-        raise ProjectionError(f"{name}: its ranks recorded no step in which all made the same operations")
-    first = logs[0]
-    operations = tuple((call.kind, call.bytes) for call in _calls(aligned[-1][-1]) if not call.early)
-    parts = [ready for steps in aligned for step in steps if len(ready := _ready(step)) == len(operations)]
-    return MeasuredTrial(
-        launches=tuple([_measured_step(step) for step in steps] for steps in aligned),
-        operations=operations,
-        ranks=len(first.hellos),
-        parameters=max(ready.parameters for ready in first.ready.values()),
-        tensors=max(len(done.parameters) for done in first.done.values()),
-        step_s=fmean(step_s(log) for log in logs),
-        ready=tuple(map(median, zip(*parts, strict=True))),
+def completed_launches(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog]:
+    """The log of each launch of the trial that ended well; not if delays were changed by hand before some step."""
+    numbers = range(1, preset.repeats + 1)
+    logs = [log for number in numbers for log in launch_logs(run.messages(trial.name, number)) if log.ended]
+    ended = [log for log in logs if log.ended and log.ended.status == "ok" and log.hellos]
+    return [log for log in ended if len(log.done) == len(log.hellos) and not log.first_step_after]
+
+
+def predicted_trials(trial: Trial, others: Iterable[Trial], *, strong: bool) -> Iterator[Trial]:
+    """The trials that a projection of this one predicts: they differ in the number of ranks and the strategy only, with
+    the same batch a rank (or, with strong scaling, the same global batch)."""
+    for other in others:
+        ranks, other_ranks = (1, 1) if strong else (trial.world_size, other.world_size)
+        same_batch = trial.batch_size * other_ranks == other.batch_size * ranks
+        if same_batch and _without_scale(other) == _without_scale(trial):
+            yield other
+
+
+def _without_scale(trial: Trial) -> Trial:
+    """The trial without what may differ."""
+    all_ranks = tuple(range(trial.world_size))
+    delays = tuple(  # a delay on all ranks is the same on any number of them
+        replace(delay, ranks=()) if tuple(sorted(delay.ranks)) == all_ranks else delay for delay in trial.bottleneck
     )
+    length = {"steps": None, "epochs": 1, "warmup_steps": 0}
+    return replace(trial, name="", world_size=1, batch_size=1, strategy=None, seed=0, bottleneck=delays, **length)
 
 
-def step_s(log: LaunchLog) -> float:
-    """A launch's train time over its steps, s; with or without instruments."""
-    return max((span.end_ns - span.begin_ns) / span.steps for span in _train_spans(log)) / S
+def step_ms(logs: Iterable[LaunchLog]) -> float:
+    """The train time over its steps, mean over the launches; with or without instruments."""
+    return fmean(max((span.end_ns - span.begin_ns) / span.steps for span in _train_spans(log)) for log in logs) / MS
 
 
-def cautions_of(logs: Sequence[LaunchLog]) -> set[Caution]:
-    """Why the figures of these launches may mislead."""
-    raised: set[Caution] = set()
-    for log in logs:
-        spans = _train_spans(log)
-        raised.update(cautions_for(Evidence(steps=max(span.steps for span in spans))))
-        if takes_cores(other_load(log.loads, spans)):
-            raised.add(Caution.OTHER_LOAD)
-    return raised
+def is_disturbed(log: LaunchLog) -> bool:
+    """Whether other programs took cores from the ranks."""
+    return takes_cores(other_load(log.loads, _train_spans(log)))
 
 
 def _train_spans(log: LaunchLog) -> list[Trained]:
     return [span for rank in log.hellos if (span := log.span(rank))]
 
 
-def _aligned_steps(name: str, log: LaunchLog) -> list[AlignedStep]:
-    """A launch's steps after the warm-up, across all ranks."""
-    aligned = log.align_measured().steps
-    if (clock_error := wait_uncertainty(aligned)) and exceeds_waits(aligned, clock_error):
+def measured_trial(trial: Trial, logs: Sequence[LaunchLog]) -> MeasuredTrial:
+    """What a trial's launches, which all ended well, measured. Raises ProjectionError."""
+    launches = [steps for log in logs if (steps := log.align_measured().steps)]
+    if not launches:
+        raise ProjectionError(f"{trial.name}: its ranks recorded no step in which all made the same operations")
+    if any((error := wait_uncertainty(steps)) and exceeds_waits(steps, error) for steps in launches):
         why = "the clock error between its ranks exceeds the measured waits: its transfers are unknown"
-        raise ProjectionError(f"{name}: {why}")
-    return aligned[:: max(1, len(aligned) * len(log.hellos) // MOST_RANK_STEPS)]
-
-
-def _measured_step(step: AlignedStep) -> MeasuredStep:
-    ranks = [step.ranks[rank] for rank in sorted(step.ranks)]
-    by_key: dict[tuple[str, int, bool], list[float]] = {}
-    for call in _calls(step):
-        by_key.setdefault((call.kind, call.bytes, call.early), []).append(call.s)
-    calls = (Call(*key, fmean(times), len(times)) for key, times in sorted(by_key.items()))
-    exposed = fmean(rank.exposed_ns - rank.wait_ns for rank in ranks) / S
-    return MeasuredStep(tuple(map(_work, ranks)), tuple(calls), exposed)
+        raise ProjectionError(f"{trial.name}: {why}")
+    steps = [step for launch in launches for step in launch]
+    by_size: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
+    for kind, size, s in (call for step in steps for call in _calls(step)):
+        by_size[kind, size].append(s)
+    overlaps = STRATEGIES[trial.strategy or "none"].overlaps
+    ranks = [rank for step in steps for rank in step.ranks.values()]
+    if overlaps:
+        exposed_ns = fmean(rank.exposed_ns - rank.wait_ns for rank in ranks)
+        hidden = sum(map(sum, by_size.values())) / len(steps) - exposed_ns / S
+    else:
+        hidden = fmean(max(0, rank.work_ns[BACKWARD] - _slept_ns(rank)["backward"]) for rank in ranks) / S
+    reduced = sum(len(times) for (kind, _), times in by_size.items() if kind == "all_reduce")
+    return MeasuredTrial(
+        ranks=trial.world_size,
+        work=[[[_work(step.ranks[at]) for step in launch] for at in sorted(launch[0].ranks)] for launch in launches],
+        calls=[
+            MeasuredCall(kind, size * (trial.world_size if kind in PARTS else 1), fmean(times), sum(times))
+            for (kind, size), times in sorted(by_size.items())
+        ],
+        tensors=max(len(done.parameters) for done in logs[0].done.values()),
+        bytes=max(ready.parameters for ready in logs[0].ready.values()) * ITEMSIZES[trial.dtype],
+        itemsize=ITEMSIZES[trial.dtype],
+        threads=max(hello.threads for hello in logs[0].hellos.values()),
+        bucket_mb=trial.bucket_mb,
+        buckets=max(1, round(reduced / len(steps))) if overlaps else None,
+        hidden=hidden,
+    )
 
 
 def _work(rank: RankStep) -> Work:
-    worked = dict(zip((*PHASES, "between"), rank.work_ns, strict=True))
-    slept = Counter[str]()
-    for sleep in rank.step.slept:
-        slept[sleep.at] += sleep.end_ns - sleep.begin_ns
+    worked, slept = dict(zip((*PHASES, "between"), rank.work_ns, strict=True)), _slept_ns(rank)
     batch = sum(worked[phase] for phase in BATCH_PHASES)
     rest = sum(rank.work_ns) - batch
     # the work is without waits and exposed transfers, so it may hold less than was slept
     batch_slept = min(batch, sum(slept[phase] for phase in BATCH_PHASES))
     rest_slept = min(rest, slept["aggregate"])
-    after = min(worked["backward"], slept["backward"])
-    lengths = (batch - batch_slept, rest - rest_slept, batch_slept, rest_slept, worked["backward"] - after, after)
-    return Work(*(ns / S for ns in lengths))
+    return Work((batch - batch_slept) / S, (rest - rest_slept) / S, batch_slept / S, rest_slept / S)
 
 
-def _calls(step: AlignedStep) -> Iterator[Call]:
-    """A step's operations one by one, in the order in which they began."""
-    backward = max(map(_begin_of_backward, step.ranks.values()))
-    by_key: dict[OperationKey, list[Collective]] = {}
+def _slept_ns(rank: RankStep) -> Counter[str]:
+    slept = Counter[str]()
+    for sleep in rank.step.slept:
+        slept[sleep.at] += sleep.end_ns - sleep.begin_ns
+    return slept
+
+
+def _calls(step: AlignedStep) -> Iterator[tuple[str, int, float]]:
+    """Kind, bytes and s of a step's operations. Each begins when all its ranks have come and the one before is over."""
+    by_key: defaultdict[OperationKey, list[Collective]] = defaultdict(list)
     for rank in step.ranks.values():
         for key, operation in zip(operation_keys(rank.step), rank.step.collectives, strict=True):
-            by_key.setdefault(key, []).append(operation)
-    ordered = sorted(by_key, key=lambda key: max(step.entered_ns[key].values()))
-    over = 0.0
+            by_key[key].append(operation)
+    ordered, over = sorted(by_key, key=lambda key: max(step.entered_ns[key].values())), 0.0
     for key in ordered:
-        kind, size = by_key[key][0].kind, by_key[key][0].bytes
-        all_came = max(step.entered_ns[key].values())
+        kind, all_came = by_key[key][0].kind, max(step.entered_ns[key].values())
         exits = [max(all_came, operation.exit_ns) for operation in by_key[key]]
         # The next operation must wait for the last rank; after a step's last one, each rank goes on by itself.
-        end = fmean(exits) if key == ordered[-1] else max(exits)
+        begin, end = float(all_came), fmean(exits) if key == ordered[-1] else max(exits)
         if kind in POINT_TO_POINT:  # these do not queue: other pairs exchange theirs at the same time
-            kind, begin = "isend_irecv", float(all_came)
+            kind = "isend_irecv"
         else:
-            begin, over = max(all_came, over), max(over, end)
-        yield Call(kind, size, all_came < backward, max(0, end - begin) / S, 1)
+            begin, over = max(begin, over), max(over, end)
+        yield kind, by_key[key][0].bytes, max(0.0, end - begin) / S
 
 
-def _ready(step: AlignedStep) -> list[float]:
-    """For each operation from backward on, by arrival: the part of backward computed then, mean over the ranks."""
-    begins = {number: _begin_of_backward(rank) for number, rank in step.ranks.items()}
-    computed = {number: max(1, round(_work(rank).backward * S)) for number, rank in step.ranks.items()}
-    arrivals = sorted(step.entered_ns.values(), key=lambda moments: max(moments.values()))
-    return [
-        fmean(min(1.0, max(0.0, (at - begins[rank]) / computed[rank])) for rank, at in moments.items())
-        for moments in arrivals
-        if max(moments.values()) >= max(begins.values())
+def own_network(run: Run, preset: Preset, trial: Trial, own: MeasuredTrial, others: Iterable[Trial]) -> Costs:
+    """The network fitted to the trial's own transfers; where these are of one size, also to those of other trials on as
+    many ranks."""
+    calls = list(own.calls)
+    for other in others if len({call.bytes for call in calls}) < 2 else ():
+        logs = completed_launches(run, preset, other)
+        if other.world_size == own.ranks and other != trial and not obstacle(other, logs):
+            calls += measured_trial(other, logs).calls
+    return fit_costs(calls, own.ranks, f"{trial.name}'s transfers")
+
+
+def network_of_primitives(run: Run) -> Costs:
+    """The network of a run, fitted to its primitives on the fewest ranks. Raises ProjectionError."""
+    try:
+        trials = run.results(ResultsOutline).trials
+    except (FileNotFoundError, RunError) as error:
+        raise ProjectionError(f"--network {run.name}: its results cannot be read: {error}") from None
+    # The latencies of pipelined calls overlap.
+    alone = [found for trial in trials for found in trial.primitives if found.cells and found.cadence != "pipelined"]
+    if not alone:
+        raise ProjectionError(f"--network {run.name}: no primitives were measured in it, one after the other")
+    ranks = min(found.ranks for found in alone)
+    calls = [
+        MeasuredCall(cell.operation, cell.bytes, cell.time_us.median * US_IN_S)
+        for cell in (cell for found in alone if found.ranks == ranks for cell in found.cells)
+        if cell.time_us and cell.operation in CLEAN and not cell.composite
     ]
-
-
-def _begin_of_backward(rank: RankStep) -> int:
-    return next((begin for place, begin, _ in phase_spans(rank.step) if place == BACKWARD), rank.step.begin_ns)
+    return fit_costs(calls, ranks, f"{run.name}, on {ranks} ranks")

@@ -1,192 +1,207 @@
-"""Predicts a measured trial on other numbers of ranks: work, the wait for the slowest, transfers, and a band. Pure.
+"""What a network costs, and what a step takes on other numbers of ranks. Pure; times in s.
 
-A step is the mean of a rank's own work, the wait until the slowest rank has done its own (slowest_rank.py), and the
-exposed communication (costs.py), calibrated on the measured transfers (calibration.py). Ranks are taken to be slow
-independently of each other.
+A call on n ranks pays messages(n) · α + copies(n) · bytes · β, for the rank that has most to do: a message takes α, a
+byte β (Hockney, "The communication challenge for MPP", 1994). How many follows from gloo's algorithms (Thakur,
+Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005).
 
-Weak scaling: a rank keeps its batch. Strong scaling: the ranks share the measured global batch. Data, forward and
-backward then shrink by N0/N, while the optimizer and the time between steps stay.
-
-With `cores` all ranks share one host. Transfers are copies there, which all ranks make at once: they take max(1,
-ranks/cores) times as long. A rank that computes competes with those that compute at the same time, and delays make
-these fewer: a fixed point, as in mean-value analysis of a closed queue (Reiser and Lavenberg, "Mean-value analysis of
-closed multichain queuing networks", 1980). Without delays it is ranks/cores again.
-
-The band, 10 to 90 %: steps drawn anew with replacement, and everything but the calibration computed again (Efron,
-"Bootstrap methods: another look at the jackknife", 1979). It covers chance between steps and nothing else.
+A step is the mean of a rank's own work, the wait until the slowest rank has done its own, and the transfers that
+backward does not hide. The slowest of N ranks is the longest of N steps that are drawn from the measured ones. Ranks
+are taken to be slow independently of each other, and each to be like one of the measured ranks: with one slow rank of
+four, a quarter of the ranks is slow.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from math import ceil
 from random import Random
-from statistics import fmean, quantiles
+from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.projection import Point
-from ddptui.projection.calibration import Calibration, backward_of
-from ddptui.projection.costs import Backward, CallCosts, transfer_times
-from ddptui.projection.measured import LaunchSteps, MeasuredTrial, StepChoice
-from ddptui.projection.slowest_rank import Scale, expected_slowest, pooled, slowest, work_by_rank, work_times
-from ddptui.text.units import MS_PER_S
+from ddptui.config.strategies import STRATEGIES
+from ddptui.projection import Point, ProjectionError
+from ddptui.text.units import MB, MS_PER_S
 
-RESAMPLES = 100  # enough for the deciles that the band shows
-FEWEST_STEPS = 20  # with fewer, a band says nothing
-SEED = 0  # the same run always gives the same band
-ROUNDS = 50  # of the fixed point, far more than it takes to converge
+BUCKET_MB = 25.0  # torch DDP's default
+AT_A_TIME = 2  # threads of a group in torch's gloo: asynchronous calls overlap by pairs
+DRAWS, SEED = 4000, 0  # steps that are drawn; the same run always gives the same figures
 
-StrategyRanks = tuple[str, int]
+Counts = Callable[[int], tuple[float, float]]  # by ranks: messages one after another, copies of the bytes sent
 
 
-class Network(NamedTuple):
-    """The network of a projection."""
-
-    costs_of: Callable[[Sequence[LaunchSteps]], CallCosts]  # by the trial's launches, as measured or as resampled
-    is_measured: bool  # it is the one on which the trial was measured
-    ranks: int  # on one host, with which it was measured; 0: it was stated
-    notes: Sequence[str] = ()  # on what it lacks
+def _ring(ranks: int) -> tuple[float, float]:
+    return 2 * (ranks - 1), 2 * (ranks - 1) / ranks
 
 
-class ProjectionRequest(NamedTuple):
-    """What to predict."""
-
-    ranks: Sequence[int]
-    strong: bool = False
-    cores: int | None = None  # of the host that all ranks share, if they do
-    threads: int = 1  # of a rank
+def _tree(ranks: int) -> tuple[float, float]:
+    return (ranks - 1).bit_length(), (ranks - 1).bit_length()
 
 
-class Measurements(NamedTuple):
-    """What predictions are set beside."""
-
-    step_s: Mapping[StrategyRanks, float]  # of the measured trials
-    calibrated: Collection[str]  # strategies whose own transfers were measured on the network projected
-    far_off: bool  # the fit is too poor to rest a figure on it alone
+def _parts(ranks: int) -> tuple[float, float]:
+    return ranks - 1, (ranks - 1) / ranks
 
 
-class StepTimes(NamedTuple):
-    """The parts of a step, s, mean over ranks and steps."""
+OPERATIONS: dict[str, Counts] = {  # bytes: of all parts together
+    **dict.fromkeys(("all_reduce", "reduce"), _ring),
+    **dict.fromkeys(("gather", "all_gather", "scatter", "all_to_all"), _parts),
+    **dict.fromkeys(("send_recv", "isend_irecv"), lambda ranks: (1, 1)),
+    "broadcast": _tree,
+    "reduce_scatter": lambda ranks: (2 * ranks * (ranks - 1), 2 * (ranks - 1) / ranks),  # an all_reduce of each part
+}
+AVERAGES: dict[str, Counts] = {  # of one tensor, by Sends.cost; bytes: of the tensor
+    **dict.fromkeys(("all_reduce", "ring"), _ring),
+    "reduce_broadcast": lambda ranks: (_ring(ranks)[0] + _tree(ranks)[0], _ring(ranks)[1] + _tree(ranks)[1]),
+    "gather_scatter": lambda ranks: (2 * (ranks - 1), 2 * (ranks - 1)),
+    "all_gather": lambda ranks: (ranks - 1, ranks - 1),
+    "reduce_scatter_all_gather": lambda ranks: ((2 * ranks + 1) * (ranks - 1), 3 * (ranks - 1) / ranks),
+}
 
-    work: float
-    wait: float
-    transfer: float
-    exposed: float
 
-    @property
-    def step(self) -> float:
-        return self.work + self.wait + self.exposed
+class Costs(NamedTuple):
+    """What a network costs."""
+
+    alpha: float  # a message
+    beta: float  # a byte
+    source: str  # where the figures come from, in words
+    ranks: int = 0  # on which they were measured; 0: they were stated
+    worst: float | None = None  # largest error of the fit, relative to the measured time; None: no fit
 
 
-class Extrapolation(NamedTuple):
-    """More ranks than measured steps."""
+class MeasuredCall(NamedTuple):
+    """An operation of one size, as measured."""
+
+    operation: str
+    bytes: float  # as OPERATIONS counts them
+    s: float
+    weight: float = 1.0  # of its relative error
+
+
+class Work(NamedTuple):
+    """A rank's own work in a step: the four add up to it."""
+
+    batch: float  # computed; grows with the rank's batch
+    rest: float  # computed; does not: the optimizer, local sums, the time between steps
+    batch_slept: float  # in injected delays, which need no core
+    rest_slept: float
+
+
+class MeasuredTrial(NamedTuple):
+    """All completed launches of a trial."""
 
     ranks: int
-    steps: int
-    longest_seen_wait: float  # s, if no step were longer than the longest one measured
+    work: Sequence[Sequence[Sequence[Work]]]  # by launch, rank and step
+    calls: Sequence[MeasuredCall]
+    tensors: int  # that hold the gradients
+    bytes: float  # of the gradients
+    itemsize: int  # bytes of a number
+    threads: int = 1  # of a rank
+    bucket_mb: float | None = None
+    buckets: int | None = None  # None: the trial does not send while backward runs
+    hidden: float = 0.0  # of a step's transfers; without buckets: how long backward computes
 
 
-class Model:
-    """Predicts every strategy on every number of ranks of a request."""
+def fit_costs(calls: Sequence[MeasuredCall], ranks: int, source: str) -> Costs:
+    """Least squares of the relative errors; neither cost is below 0. Raises ProjectionError."""
+    rows = []  # weight, and how much of the measured time 1 s of α and 1 s of β would make
+    for call in calls:
+        if call.operation in OPERATIONS and call.s > 0:
+            messages, copies = OPERATIONS[call.operation](ranks)
+            rows.append((call.weight, messages / call.s, copies * call.bytes / call.s))
+    if len({y / x for _, x, y in rows if y}) < 2:
+        remedy = "state both (--alpha, --gbps), or name a run of primitives (--network)"
+        raise ProjectionError(f"{source}: transfers of one size cannot separate latency from bandwidth: {remedy}")
+    xx, xy = sum(w * x * x for w, x, _ in rows), sum(w * x * y for w, x, y in rows)
+    yy, x1, y1 = sum(w * y * y for w, _, y in rows), sum(w * x for w, x, _ in rows), sum(w * y for w, _, y in rows)
+    determinant = xx * yy - xy * xy
+    alpha, beta = (x1 * yy - y1 * xy) / determinant, (y1 * xx - x1 * xy) / determinant
+    if alpha < 0 or beta < 0:
+        alpha, beta = (0.0, y1 / yy) if alpha < 0 else (x1 / xx, 0.0)
+    return Costs(alpha, beta, source, ranks, max(abs(x * alpha + y * beta - 1) for _, x, y in rows))
 
-    def __init__(
-        self, measured: MeasuredTrial, calibrations: Sequence[Calibration], network: Network, request: ProjectionRequest
-    ) -> None:
-        """calibrations: one a strategy, the measured one first."""
-        self._trial = measured
-        self._calibrations = calibrations
-        self._network = network
-        self._request = request
-        self._works = [work for step in measured.steps for work in step.work]
-        self._backward = backward_of(measured)
-        self._measured_work = fmean(map(fmean, work_by_rank(measured)))
-        self._scales = {ranks: self._scale(ranks) for ranks in request.ranks}
-        self._work_times = {scale: work_times(measured, scale) for scale in set(self._scales.values())}
 
-    def points(self, measurements: Measurements) -> list[Point]:
-        """The predictions, strategy by strategy, by ranks."""
-        as_measured = self._predict(self._trial.every_step)
-        draw = Random(SEED)
-        resampled = []
-        for _ in range(RESAMPLES if len(self._trial.steps) >= FEWEST_STEPS else 0):
-            resampled.append(self._predict([draw.choices(steps, k=len(steps)) for steps in self._trial.every_step]))
-        points = []
-        for (strategy, ranks), times in as_measured.items():
-            steps_s = [sample[strategy, ranks].step for sample in resampled]
-            deciles = quantiles(steps_s, n=10, method="inclusive") if steps_s else None
-            measured_s = measurements.step_s.get((strategy, ranks))
-            calibrated = strategy in measurements.calibrated
+def points(
+    trial: MeasuredTrial, costs: Costs, strategies: Sequence[str], ranks: int, strong: bool, cores: int | None
+) -> list[Point]:
+    """The prediction for each strategy on so many ranks. strong: they share the measured global batch; cores: of the
+    host that all ranks share, if they do."""
+    share = trial.ranks / ranks if strong else 1.0
+    measured_work, own = mean_work(own_work(trial)), own_work(trial, share, _slowdown(trial, ranks, cores))
+    work = mean_work(own)
+    wait = max(0.0, fmean(slowest(own, ranks)) - work) if ranks > 1 else 0.0
+    if cores:  # all ranks copy at once; so did the measured ones
+        costs = costs._replace(beta=costs.beta * max(1.0, ranks / cores) / max(1.0, costs.ranks / cores))
+    found = []
+    for strategy in strategies:
+        transfer, exposed = transfers(strategy, trial, ranks, costs, share)
+        step = work + wait + exposed
+        point = Point(
+            strategy=strategy,
+            ranks=ranks,
+            step_ms=step * MS_PER_S,
+            work_ms=work * MS_PER_S,
+            wait_ms=wait * MS_PER_S,
+            transfer_ms=transfer * MS_PER_S,
+            exposed_ms=exposed * MS_PER_S,
             # With strong scaling the measured ranks did all the work. What sharing cores adds to it is no gain.
-            share = self._trial.ranks / ranks if self._request.strong else 1.0
-            point = Point(
-                strategy=strategy,
-                ranks=ranks,
-                step_ms=times.step * MS_PER_S,
-                low_ms=deciles[0] * MS_PER_S if deciles else None,
-                high_ms=deciles[-1] * MS_PER_S if deciles else None,
-                work_ms=times.work * MS_PER_S,
-                wait_ms=times.wait * MS_PER_S,
-                transfer_ms=times.transfer * MS_PER_S,
-                exposed_ms=times.exposed * MS_PER_S,
-                efficiency=share * self._measured_work / times.step,
-                calibrated=calibrated,
-                rough=measurements.far_off and not calibrated and ranks > 1,  # one rank alone sends nothing
-                measured_ms=measured_s * MS_PER_S if measured_s else None,
-                error=times.step / measured_s - 1 if measured_s else None,
-            )
-            points.append(point)
-        return points
-
-    def extrapolation(self) -> Extrapolation | None:
-        """How far the measured strategy's wait on the most ranks goes beyond measured steps; None: not at all."""
-        ranks, steps = max(self._request.ranks), len(self._trial.steps)
-        if ranks <= steps:
-            return None
-        samples = pooled(self._work_times[self._scales[ranks]], self._trial.every_step)
-        longest = (max(map(max, samples)) - fmean(map(fmean, samples))) * self._calibrations[0].wait_factor
-        return Extrapolation(ranks, steps, longest)
-
-    def _predict(self, choice: StepChoice) -> Mapping[StrategyRanks, StepTimes]:
-        costs = self._network.costs_of(
-            [[launch[at] for at in chosen] for launch, chosen in zip(self._trial.launches, choice, strict=True)]
+            efficiency=share * measured_work / step,
         )
-        samples = {scale: pooled(times, choice) for scale, times in self._work_times.items()}
-        laws = {scale: slowest(ranks) for scale, ranks in samples.items()}
-        means = {scale: fmean(map(fmean, ranks)) for scale, ranks in samples.items()}
-        longest = {ranks: expected_slowest(laws[scale], ranks) for ranks, scale in self._scales.items()}
-        return {
-            (calibration.strategy, ranks): self._step_times(calibration, ranks, means[scale], longest[ranks], costs)
-            for calibration in self._calibrations
-            for ranks, scale in self._scales.items()
-        }
+        found.append(point)
+    return found
 
-    def _step_times(
-        self, calibration: Calibration, ranks: int, mean: float, longest: float, costs: CallCosts
-    ) -> StepTimes:
-        scale, crowding = self._scales[ranks], 1.0
-        if cores := self._request.cores:  # relative to the measured crowding, which is in the measured transfers
-            crowding = max(1.0, ranks / cores) / max(1.0, self._network.ranks / cores)
-        computed = self._backward.computed * scale.batch * scale.compute
-        backward = Backward(computed, self._backward.slept * scale.batch, computed * calibration.hides)
-        slowed = calibration.costs(costs, crowding)
-        transfers = transfer_times(calibration.strategy, calibration.traffic, ranks, slowed, backward)
-        wait = max(0.0, longest - mean) * calibration.wait_factor if ranks > 1 else 0.0
-        return StepTimes(mean, wait, transfers.transfer, transfers.exposed)
 
-    def _scale(self, ranks: int) -> Scale:
-        batch = self._trial.ranks / ranks if self._request.strong else 1.0
-        return Scale(batch, self._compute_scale(ranks, batch) if self._request.cores else 1.0)
+def own_work(trial: MeasuredTrial, batch: float = 1.0, slowdown: float = 1.0) -> list[list[list[float]]]:
+    """Own work by launch, rank and step. batch, slowdown: a rank's batch and how long it computes, relative to the
+    measured ones."""
 
-    def _compute_scale(self, ranks: int, batch: float) -> float:
-        """How many times as long as measured computing takes on the shared cores."""
-        computed = fmean(work.batch + work.rest for work in self._works)
-        slept = fmean(work.batch_slept + work.rest_slept for work in self._works)
-        measured = self._slowdown(self._trial.ranks, computed, slept)
-        alone = fmean(work.batch * batch + work.rest for work in self._works) / measured
-        asleep = fmean(work.batch_slept * batch + work.rest_slept for work in self._works)
-        slowdown = 1.0
-        for _ in range(ROUNDS):
-            slowdown = self._slowdown(ranks, alone * slowdown, asleep)
-        return slowdown / measured
+    def seconds(work: Work) -> float:
+        return (work.batch * batch + work.rest) * slowdown + work.batch_slept * batch + work.rest_slept
 
-    def _slowdown(self, ranks: int, computed: float, slept: float) -> float:
-        """Of a rank that competes with those ranks that compute at the same time."""
-        at_work = computed / (computed + slept) if computed else 0.0
-        return max(1.0, (1 + (ranks - 1) * at_work) * self._request.threads / (self._request.cores or 1))
+    return [[[seconds(work) for work in steps] for steps in launch] for launch in trial.work]
+
+
+def mean_work(own: Sequence[Sequence[Sequence[float]]]) -> float:
+    """The mean over launches, ranks and steps."""
+    return fmean(s for launch in own for steps in launch for s in steps)
+
+
+def slowest(own: Sequence[Sequence[Sequence[float]]], ranks: int) -> list[float]:
+    """The slowest of so many ranks in each of DRAWS steps. Each draw is from one launch, since no rank waits for what
+    launches differ by. own: work by launch, rank and step."""
+    draw, drawn = Random(SEED), []
+    launches = [[sorted(steps) for steps in launch] for launch in own]
+    for number in range(DRAWS):
+        turn, longest = number // len(launches), 0.0
+        measured = launches[number % len(launches)]
+        for at, steps in enumerate(measured):
+            # As many ranks are like this one as like any other; those left over are like each in turn.
+            if alike := (ranks + (at + turn) % len(measured)) // len(measured):
+                # The longest of n steps, each drawn from the sorted ones, is where the n-th root of a random number is.
+                place = int(len(steps) * draw.random() ** (1 / alike))
+                longest = max(longest, steps[min(place, len(steps) - 1)])
+        drawn.append(longest)
+    return drawn
+
+
+def transfers(strategy: str, trial: MeasuredTrial, ranks: int, costs: Costs, batch: float = 1.0) -> tuple[float, float]:
+    """A step's transfers on so many ranks, and the part of them that backward does not hide."""
+    sends, (messages, copies) = STRATEGIES[strategy].sends, (0.0, 0.0)
+    assert sends is not None
+    if ranks > 1:
+        messages, copies = AVERAGES[sends.cost](ranks)
+    buckets = trial.buckets or ceil(trial.bytes / MB / (trial.bucket_mb or BUCKET_MB))
+    calls = {"each": trial.tensors, "pairs": ceil(trial.tensors / AT_A_TIME), "all": 1, "buckets": buckets}
+    size = trial.bytes * (sends.number_bytes or trial.itemsize) / trial.itemsize
+    sent = calls[sends.how] * messages * costs.alpha + size * copies * costs.beta
+    hidden = 0.0
+    if STRATEGIES[strategy].overlaps:  # as much as was measured; else all but the last bucket, while backward lasts
+        hidden = trial.hidden * batch if trial.buckets else min(trial.hidden * batch, sent * (1 - 1 / buckets))
+    return sent, max(0.0, sent - hidden)
+
+
+def _slowdown(trial: MeasuredTrial, ranks: int, cores: int | None) -> float:
+    """How many times as long computing takes on shared cores: a rank needs as many of them, on average, as the part of
+    its work that it computes, times its threads."""
+    computed = sum(work.batch + work.rest for launch in trial.work for steps in launch for work in steps)
+    if not cores or not computed:
+        return 1.0
+    all_work = sum(sum(work) for launch in trial.work for steps in launch for work in steps)
+    needs = trial.threads * computed / all_work / cores
+    return max(1.0, ranks * needs) / max(1.0, trial.ranks * needs)

@@ -1,4 +1,4 @@
-"""`ddptui project` on a run that ranks have really made: two of them, and four to set its foretelling against."""
+"""`ddptui project` on a run that ranks have really made: two of them, and four to set its prediction against."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ bottleneck = [{{ {LATE}, ranks = [0, 1, 2, 3] }}]
 """
 
 
-def test_a_real_run_foretells_itself_and_more_ranks(warm: WarmParent, tmp_path: Path) -> None:
+def test_a_real_run_predicts_itself_and_more_ranks(warm: WarmParent, tmp_path: Path) -> None:
     [_, four] = run_here(warm, tmp_path, write_preset(tmp_path, TRAINING))["trials"]
     found = projection(tmp_path, "last", ProjectOptions(trial="two", ranks="2,4,64", cores=available_cores()))
     own = {point.ranks: point for point in found.points if point.strategy == "all_reduce"}

@@ -15,7 +15,7 @@ from tests.support.runner import ENOUGH_S, write_preset
 TABLE = "STRATEGIES = {\n"
 ENTRY = """    "halves": StrategyFacts(
         "an all_reduce of each half of a tensor",
-        sends=Sends("each", collective="all_reduce", calls=lambda ranks: 2),
+        sends=Sends("each"),
         reduces=True,
     ),
 """

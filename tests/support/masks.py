@@ -14,9 +14,9 @@ TABLE = re.compile(r"─{3,}$|\| :?-")  # below its header, also in Markdown
 
 # A number with its sign, its decimals and its unit; or the mark in place of one, where a trial was disturbed.
 NUMBERS = re.compile(r"⚠|[+−-]?\d[\d.,:]*(?<=\d)(?:e-?\d+)?(?:\s?(?:%|[nµm]?s|[KMGT]?B)(?![A-Za-z]))?")
-# How far repeats lie apart, disturbed repeats, two kinds of times, rough predictions, a figure that is wrong, a
+# How far repeats lie apart, disturbed repeats, two kinds of times, a figure that is wrong, a
 # wait that is just long enough for the lightest shade.
-MARKS = re.compile(r"\s*±\s?[\d.]+%?|(?<=[\d%])\s⚠|¹\s|\s~(?=\s|$)|!(?=\d)|░ (?=\d)")
+MARKS = re.compile(r"\s*±\s?[\d.]+%?|(?<=[\d%])\s⚠|¹\s|!(?=\d)|░ (?=\d)")
 LEFT = re.compile(r"\s+about [\d:]+ left$")
 # Whether the network or a late rank took more is close, where neither took much.
 VERDICT = re.compile(

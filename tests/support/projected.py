@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from ddptui.store.runs import Run
 from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, write_run
@@ -47,28 +49,22 @@ def journal(
     *,
     seed: int,
     repeat: int = 1,
-    longer: float = 0.0,
-    slower: float = 0.0,
     sizes: Sequence[int] = TENSORS,
     steps: int = STEPS,
-    wire: float = 1.0,
     shape: Callable[[float, Sequence[Call]], Program] = program,
 ) -> list[Message]:
-    """A launch. What ranks work longer in each step, ms: all of them, or rank 1. wire: times as long as usual, a call
-    takes."""
+    """A launch."""
     draw = random.Random(seed)
-    calls = [
-        Call(str(at), "all_reduce", round(wire * ring_ns(size, ranks)), bytes=size) for at, size in enumerate(sizes)
-    ]
+    calls = [Call(str(at), "all_reduce", ring_ns(size, ranks), bytes=size) for at, size in enumerate(sizes)]
     programs = []
     for _ in range(steps):
-        works = [FIXED_MS + draw.expovariate(1 / FIXED_MS) + longer + slower * (rank == 1) for rank in range(ranks)]
+        works = [FIXED_MS + draw.expovariate(1 / FIXED_MS) for _ in range(ranks)]
         programs.append({rank: shape(work, calls) for rank, work in enumerate(works)})
     told = simulate(programs, start_ns=1000 * MS)
     names = dict.fromkeys((f"tensor-{at}" for at in range(len(sizes))), "hash")
     messages: list[Message] = [launched(trial, repeat)]
     messages += [hello(rank, world_size=ranks) for rank in range(ranks)]
-    messages += [ready(rank, steps) for rank in range(ranks)]
+    messages += [replace(ready(rank, steps), parameters=sum(sizes) // 4) for rank in range(ranks)]
     messages += [step for own in told.values() for step in own]
     return [*messages, *(done(rank, parameters=names) for rank in range(ranks)), ended()]
 

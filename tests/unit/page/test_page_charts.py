@@ -31,14 +31,6 @@ def test_a_value_that_is_not_finite_is_a_gap() -> None:
     assert re.fullmatch(r"M\d+ \d+h1M\d+ \d+h1", line.path)
 
 
-def test_a_band_is_closed_and_only_there_if_there_is_one() -> None:
-    points = [(0, 1.0), (1, 2.0)]
-    [line] = drawn(Series("a", points, low=[(0, 0.5), (1, 1.5)], high=[(0, 1.5), (1, 2.5)])).lines
-    assert line.band.endswith("z")
-    assert line.band.count("l") == 3
-    assert not drawn(Series("a", points)).lines[0].band
-
-
 def test_marks_and_ticks_are_in_percent_and_those_outside_are_left_out() -> None:
     found = drawn(Series("a", [(0, 0.0), (10, 10.0)], marks=[(5, 5.0)]), y=Axis("y", [(0, "0"), (5, "5"), (11, "11")]))
     assert found.lines[0].marks == [("50%", "50%")]

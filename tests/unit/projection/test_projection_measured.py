@@ -8,13 +8,12 @@ import pytest
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.config.trial import Bottleneck, Site
 from ddptui.config.trial_values import make_trial
-from ddptui.projection import recorded
-from ddptui.projection.calibration import measured_calls, traffic
-from ddptui.projection.measured import MeasuredStep, MeasuredTrial, Work, measured_trial, step_s
+from ddptui.projection.measured import measured_trial, predicted_trials, step_ms
+from ddptui.projection.model import MeasuredTrial, Work
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, ready
-from tests.support.projected import STEPS, TENSORS, journal
+from tests.support.projected import STEPS, journal
 from tests.support.traces import BETWEEN, MS, Await, Call, Program, simulate
 from tests.support.traces import Work as Busy
 
@@ -29,7 +28,11 @@ def heard_of(messages: Sequence[Message]) -> LaunchLog:
 
 
 def launch_of(
-    program: Program, other: Program | None = None, *, slept: Sequence[tuple[Site, int]] = ()
+    program: Program,
+    other: Program | None = None,
+    *,
+    slept: Sequence[tuple[Site, int]] = (),
+    strategy: str = "all_reduce",
 ) -> MeasuredTrial:
     """Two ranks that make three steps each, of this program or of one each; the sleep of a step, in ms, is somewhere in
     it."""
@@ -38,9 +41,8 @@ def launch_of(
     ranks = (0, 1)
     others: list[Message] = [launched(), *(hello(rank) for rank in ranks), *(ready(rank, 3) for rank in ranks)]
     names = dict.fromkeys(SIZES, "hash")
-    return measured_trial(
-        "two", [heard_of([*others, *steps, *(done(rank, parameters=names) for rank in ranks), ended()])]
-    )
+    heard = heard_of([*others, *steps, *(done(rank, parameters=names) for rank in ranks), ended()])
+    return measured_trial(make_trial({"strategy": strategy}), [heard])
 
 
 def _with_sleep(step: Step, slept: Sequence[tuple[Site, int]]) -> Step:
@@ -48,32 +50,27 @@ def _with_sleep(step: Step, slept: Sequence[tuple[Site, int]]) -> Step:
     return msgspec.structs.replace(step, slept=told)
 
 
-def program(*aggregate: Call | Await, forward: Sequence[Call] = (), backward: Sequence[Call] = ()) -> Program:
+def program(*aggregate: Call | Await, backward: Sequence[Call] = ()) -> Program:
     return [
         (BETWEEN, [Busy(1 * MS)]),
         ("data", [Busy(2 * MS)]),
-        ("forward", [*forward, Busy(8 * MS)]),
+        ("forward", [Busy(8 * MS)]),
         ("backward", [Busy(10 * MS), *backward, Busy(6 * MS)]),
         ("aggregate", aggregate),
         ("optimizer", [Busy(3 * MS)]),
     ]
 
 
-def last(found: MeasuredTrial) -> MeasuredStep:
-    return found.launches[0][-1]
-
-
 def test_work_is_without_transfers_and_what_was_slept_is_apart() -> None:
     found = launch_of(program(Call("a", "all_reduce", 7 * MS)), slept=[("forward", 5), ("backward", 4)])
-    work = Work(batch=17e-3, rest=4e-3, batch_slept=9e-3, rest_slept=0.0, backward=12e-3, slept_after=4e-3)
-    for own in last(found).work:
-        assert own == pytest.approx(work)
+    for [*_, last] in found.work[0]:
+        assert last == pytest.approx(Work(batch=17e-3, rest=4e-3, batch_slept=9e-3, rest_slept=0.0))
+    assert found.hidden == pytest.approx(12e-3)  # what backward computes
 
 
 def test_a_delay_before_a_collective_is_slept_but_grows_with_no_batch() -> None:
     found = launch_of(program(Call("a", "all_reduce", 7 * MS, held=5 * MS)), slept=[("aggregate", 5)])
-    own = last(found).work[0]
-    assert (own.rest, own.rest_slept, own.batch_slept) == pytest.approx((4e-3, 5e-3, 0))
+    assert found.work[0][0][-1][1:] == pytest.approx((4e-3, 0, 5e-3))
 
 
 def test_calls_that_queue_are_counted_from_the_end_of_the_one_before() -> None:
@@ -82,8 +79,8 @@ def test_calls_that_queue_are_counted_from_the_end_of_the_one_before() -> None:
         Call("a", "all_reduce", 9 * MS, background=True),
         Call("b", "all_reduce", 11 * MS, background=True, bytes=16),
     ]
-    found = last(launch_of(program(Await("a"), Await("b"), backward=calls)))
-    assert [(call.bytes, call.number) for call in found.calls] == [(8, 1), (16, 1)]
+    found = launch_of(program(Await("a"), Await("b"), backward=calls))
+    assert [call.bytes for call in found.calls] == [8, 16]
     assert [call.s for call in found.calls] == pytest.approx([9e-3, 2e-3])
 
 
@@ -94,69 +91,49 @@ def test_a_call_is_over_on_the_last_rank_but_the_last_one_of_a_step_on_average()
         program(*(Call(str(size), "broadcast", transfer * MS, root=0, bytes=size) for size in sizes))
         for transfer in (0, 4)
     )
-    assert [call.s for call in last(launch_of(root, leaf)).calls] == pytest.approx([4e-3, 2e-3])
+    assert [call.s for call in launch_of(root, leaf).calls] == pytest.approx([4e-3, 2e-3])
 
 
-def test_what_is_sent_before_backward_is_no_gradient() -> None:
-    buffers = Call("b", "broadcast", 2 * MS, root=0, bytes=400)
-    found = launch_of(program(Call("a", "all_reduce", 7 * MS), forward=[buffers]))
-    assert found.operations == (("all_reduce", 8),)
-    sends = traffic(make_trial({}), found)
-    assert (sends.early_calls, sends.early_bytes, sends.tensors) == (1, 400, (8,))
-
-
-def test_calls_of_a_kind_and_size_are_taken_together_and_counted() -> None:
+def test_calls_of_a_kind_and_size_are_taken_together_by_the_time_that_all_took() -> None:
     calls = [
         Call("a", "all_reduce", 2 * MS),
         Call("b", "all_reduce", 4 * MS),
         Call("c", "all_reduce", 9 * MS, bytes=16),
     ]
-    found = launch_of(program(*calls))
-    small, large = measured_calls(found, found.launches)
-    assert (small.bytes, small.number, large.bytes, large.number) == (8, 6, 16, 3)
-    assert (small.s, small.mean_s, large.s) == pytest.approx((3e-3, 3e-3, 9e-3))
+    small, large = launch_of(program(*calls)).calls
+    assert (small.s, small.weight, large.s, large.weight) == pytest.approx((3e-3, 18e-3, 9e-3, 27e-3))
 
 
-def test_what_part_of_backward_was_done_when_a_bucket_was_ready_and_what_of_it_stuck_out() -> None:
-    """It leaves after 10 of 16 ms, and is over 3 ms after backward."""
+@pytest.mark.parametrize(("strategy", "buckets", "hidden_ms"), [("bucketed", 1, 6), ("all_reduce", None, 16)])
+def test_what_backward_hid_of_the_transfers(strategy: str, buckets: int | None, hidden_ms: float) -> None:
+    """The bucket leaves after 10 of 16 ms, takes 9, and is over 3 ms after backward."""
     bucket = Call("a", "all_reduce", 9 * MS, background=True)
-    found = launch_of(program(Await("a"), backward=[bucket]))
-    assert found.ready == pytest.approx((10 / 16,))
-    assert last(found).exposed == pytest.approx(3e-3)
-    assert traffic(make_trial({"strategy": "bucketed"}), found).ready == found.ready
+    found = launch_of(program(Await("a"), backward=[bucket]), strategy=strategy)
+    assert found.buckets == buckets
+    assert found.hidden == pytest.approx(hidden_ms / 1e3)
 
 
-def test_parts_that_ranks_tell_of_count_all_together() -> None:
+def test_parts_that_ranks_send_count_all_together() -> None:
     found = launch_of(program(Call("a", "all_gather", 2 * MS, bytes=100)))
-    assert [each.bytes for each in measured_calls(found, found.launches)] == [200]
+    assert [each.bytes for each in found.calls] == [200]
 
 
-def test_tensors_whose_sizes_are_not_seen_are_equal_parts_of_all() -> None:
-    found = launch_of(program(Call("a", "all_reduce", 2 * MS, bytes=4000)))
-    assert (found.parameters, found.tensors) == (1000, 3)
-    flat = traffic(make_trial({"strategy": "flat"}), found)
-    assert flat.tensors == pytest.approx((4000 / 3,) * 3)
-    assert traffic(make_trial({"strategy": "flat", "dtype": "float64"}), found).tensors[0] == pytest.approx(8000 / 3)
-
-
-@pytest.mark.parametrize(("strategy", "bytes_of_bucket"), [("ddp", 4000), ("bucketed", 4000), ("ddp_fp16", 8000)])
-def test_buckets_are_those_that_were_sent_at_full_width(strategy: str, bytes_of_bucket: float) -> None:
-    found = launch_of(program(Call("a", "all_reduce", 2 * MS, bytes=4000)))
-    assert traffic(make_trial({"strategy": strategy}), found).buckets == (bytes_of_bucket,)
+def test_gradients_are_as_large_as_the_parameters() -> None:
+    found = launch_of(program(Call("a", "all_reduce", 2 * MS)))
+    assert (found.ranks, found.tensors, found.bytes, found.itemsize) == (2, 3, 4000, 4)
 
 
 def test_a_step_takes_the_train_time_by_their_number() -> None:
     heard = heard_of(journal("two", 2, seed=1))
     first, final = heard.steps[0][0], heard.steps[0][-1]
-    assert step_s(heard) == pytest.approx((final.end_ns - first.begin_ns) / 1e9 / STEPS)
-    assert measured_trial("two", [heard]).operations == tuple(("all_reduce", size) for size in TENSORS)
+    assert step_ms([heard]) == pytest.approx((final.end_ns - first.begin_ns) / 1e6 / STEPS)
 
 
 def delays(ranks: tuple[int, ...]) -> tuple[Bottleneck, ...]:
     return (Bottleneck(at="forward", sleep_ms=5, ranks=ranks),)
 
 
-def test_what_is_foretold_is_the_same_training_on_other_ranks() -> None:
+def test_what_is_predicted_is_the_same_training_on_other_ranks() -> None:
     two = make_trial({"name": "two", "batch_size": 16, "bottleneck": delays((0, 1))})
     four = make_trial(
         {"name": "four", "world_size": 4, "batch_size": 32, "seed": 7, "bottleneck": delays((0, 1, 2, 3))}
@@ -167,19 +144,10 @@ def test_what_is_foretold_is_the_same_training_on_other_ranks() -> None:
     deeper = msgspec.structs.replace(four, name="deeper", depth=5)
     one_late = msgspec.structs.replace(four, name="one late", bottleneck=delays((0, 1)))
     trials = (two, four, ring, longer, shared, deeper, one_late)
-    assert [each.name for each in recorded.predicted_trials(two, trials, strong=False)] == [
+    assert [each.name for each in predicted_trials(two, trials, strong=False)] == [
         "two",
         "four",
         "ring",
         "longer",
     ]
-    assert [each.name for each in recorded.predicted_trials(two, trials, strong=True)] == ["two", "shared"]
-
-
-def test_calls_of_other_trials_count_where_as_many_ranks_sent_under_the_same_conditions() -> None:
-    two = make_trial({"name": "two"})
-    ring = msgspec.structs.replace(two, name="ring", strategy="ring")
-    others = [msgspec.structs.replace(two, name="other", **{key: 5}) for key in ("world_size", "threads")]
-    pinned = msgspec.structs.replace(two, name="batch", sched_batch=True)
-    alone = msgspec.structs.replace(two, name="alone", mistake="group_of_one")
-    assert list(recorded.same_network_trials(two, (two, ring, *others, pinned, alone))) == [ring]
+    assert [each.name for each in predicted_trials(two, trials, strong=True)] == ["two", "shared"]

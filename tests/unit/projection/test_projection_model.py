@@ -1,0 +1,163 @@
+"""Known costs come out of what calls took; what a step sends under each strategy; the slowest of many ranks."""
+
+from math import log
+from random import Random
+from statistics import fmean
+
+import pytest
+
+from ddptui.projection import ProjectionError
+from ddptui.projection.command import PROJECTED
+from ddptui.projection.model import (
+    OPERATIONS,
+    Costs,
+    MeasuredCall,
+    MeasuredTrial,
+    Work,
+    fit_costs,
+    points,
+    slowest,
+    transfers,
+)
+
+ALPHA, BETA = 50e-6, 1e-9
+SIZES = (40, 1024, 65536, 262144)
+KB = 1024
+TRIAL = MeasuredTrial(2, [[[Work(1.0, 0.0, 0.0, 0.0)]] * 2], [], tensors=3, bytes=16 * KB, itemsize=4)
+MESSAGES, BYTES = Costs(1.0, 0.0, "α"), Costs(0.0, 1.0, "β")
+EULER = 0.5772156649
+
+
+def calls(operation: str, ranks: int) -> list[MeasuredCall]:
+    """As the formula has it."""
+    messages, copies = OPERATIONS[operation](ranks)
+    return [MeasuredCall(operation, size, messages * ALPHA + copies * size * BETA) for size in SIZES]
+
+
+@pytest.mark.parametrize("ranks", [2, 5])
+@pytest.mark.parametrize("operations", [["all_reduce"], ["reduce", "broadcast"], ["all_gather"], ["isend_irecv"]])
+def test_alpha_and_beta_are_recovered(operations: list[str], ranks: int) -> None:
+    found = fit_costs([call for name in operations for call in calls(name, ranks)], ranks, "here")
+    assert (found.alpha, found.beta, found.worst) == pytest.approx((ALPHA, BETA, 0), abs=1e-12)
+    assert (found.source, found.ranks) == ("here", ranks)
+
+
+def test_a_call_counts_by_its_weight() -> None:
+    doubled = [call._replace(s=2 * call.s, weight=1e-9) for call in calls("all_reduce", 2)]
+    found = fit_costs([*calls("all_reduce", 2), *doubled], 2, "here")
+    assert found.alpha == pytest.approx(ALPHA, rel=1e-3)
+    assert found.worst == pytest.approx(0.5)
+
+
+def test_no_cost_is_negative() -> None:
+    shrinking = [MeasuredCall("all_reduce", size, 1e-3 - size * 1e-9) for size in SIZES]
+    assert fit_costs(shrinking, 2, "here").beta == 0
+    without_latency = [MeasuredCall("all_reduce", size, size**1.2 * 1e-9) for size in SIZES]
+    assert fit_costs(without_latency, 2, "here").alpha == 0
+
+
+@pytest.mark.parametrize("of_one_size", [[], calls("all_reduce", 2)[:1] * 3])
+def test_one_size_cannot_tell_latency_from_bandwidth(of_one_size: list[MeasuredCall]) -> None:
+    with pytest.raises(ProjectionError, match=r"here: .*one size cannot .*--alpha, --gbps.*--network"):
+        fit_costs(of_one_size, 2, "here")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "messages", "copies"),
+    [
+        ("all_reduce", 3 * 2 * 3, 2 * 3 / 4),
+        ("all_reduce_async", 2 * 2 * 3, 2 * 3 / 4),
+        ("reduce_broadcast", 3 * (2 * 3 + 2), 2 * 3 / 4 + 2),
+        ("gather_scatter", 3 * 2 * 3, 2 * 3),
+        ("all_gather", 3 * 3, 3),
+        ("reduce_scatter_all_gather", 3 * (4 * 2 * 3 + 3), 3 * 3 / 4),
+        ("ring", 3 * 2 * 3, 2 * 3 / 4),
+        ("flat", 2 * 3, 2 * 3 / 4),
+        ("bucketed", 2 * 3, 2 * 3 / 4),
+        ("ddp", 2 * 3, 2 * 3 / 4),
+        ("ddp_fp16", 2 * 3, 2 * 3 / 4 / 2),
+        ("ddp_bf16", 2 * 3, 2 * 3 / 4 / 2),
+    ],
+)
+def test_what_a_step_sends_on_four_ranks(strategy: str, messages: float, copies: float) -> None:
+    """Three tensors. copies: how often the gradients are sent by the rank that sends most."""
+    assert transfers(strategy, TRIAL, 4, MESSAGES)[0] == pytest.approx(messages)
+    assert transfers(strategy, TRIAL, 4, BYTES)[0] == pytest.approx(copies * 16 * KB)
+
+
+def test_every_strategy_has_a_cost_and_one_rank_sends_nothing() -> None:
+    for strategy in PROJECTED:
+        assert transfers(strategy, TRIAL, 2, MESSAGES)[0] > 0
+        assert transfers(strategy, TRIAL, 1, MESSAGES) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "buckets", "hidden", "exposed"),
+    [
+        ("flat", None, 100.0, 8.0),  # without overlap all is exposed
+        ("ddp", None, 100.0, 2.0),  # not measured: all but the last of four buckets is hidden
+        ("ddp", None, 1.0, 7.0),  # as long as backward lasts
+        ("ddp", 4, 7.5, 0.5),  # measured
+        ("ddp", 4, -0.5, 8.5),
+    ],
+)
+def test_what_backward_hides(strategy: str, buckets: int | None, hidden: float, exposed: float) -> None:
+    """An all_reduce on two ranks has two messages. The gradients fill four buckets."""
+    trial = TRIAL._replace(bytes=4 * KB * KB, bucket_mb=1.0, buckets=buckets, hidden=hidden)
+    costs = MESSAGES._replace(alpha=4.0 if strategy == "flat" else 1.0)
+    assert transfers(strategy, trial, 2, costs) == pytest.approx((8.0, exposed))
+
+
+def test_half_the_batch_hides_half_as_much() -> None:
+    trial = TRIAL._replace(buckets=4, hidden=6.0)
+    assert transfers("ddp", trial, 2, MESSAGES, batch=0.5) == pytest.approx((8.0, 5.0))
+
+
+def mean_of_slowest(samples: list[list[float]], ranks: int) -> float:
+    return fmean(slowest([samples], ranks))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8, 64])
+def test_the_slowest_of_a_known_distribution(ranks: int) -> None:
+    chances = [(at + 0.5) / 20_000 for at in range(20_000)]
+    assert mean_of_slowest([chances], ranks) == pytest.approx(ranks / (ranks + 1), rel=0.02)
+    exponential = [-log(1 - chance) for chance in chances]
+    harmonic = sum(1 / each for each in range(1, ranks + 1))
+    assert mean_of_slowest([exponential], ranks) == pytest.approx(harmonic, rel=0.04)
+
+
+def test_on_as_many_ranks_as_were_measured_it_is_the_mean_of_their_maxima() -> None:
+    draw = Random(4)
+    ranks = [[draw.gauss(10 + rank, 1 + rank) for _ in range(2000)] for rank in range(3)]
+    really = fmean(map(max, zip(*ranks, strict=True)))
+    assert mean_of_slowest(ranks, 3) == pytest.approx(really, rel=0.01)
+
+
+def test_it_is_never_slower_than_what_was_measured_and_the_same_again() -> None:
+    sample = [Random(1).expovariate(1) for _ in range(200)]
+    assert max(slowest([[sample]], 4096)) == max(sample)
+    assert slowest([[sample]], 8) == slowest([[sample]], 8)
+
+
+def test_a_rank_that_is_always_slower_is_no_chance() -> None:
+    """One in four ranks is like it; fewer ranks than were measured are any of them, in turn."""
+    ranks = [[1.0] * 9, [1.0] * 9, [1.0] * 9, [2.0] * 9]
+    assert [mean_of_slowest(ranks, number) for number in (1, 2, 4, 4096)] == pytest.approx([1.25, 1.5, 2, 2])
+
+
+def test_what_launches_differ_by_is_nothing_to_wait_for() -> None:
+    launches = [[[1.0, 3.0]] * 2, [[11.0, 13.0]] * 2]
+    assert fmean(slowest(launches, 2)) == pytest.approx(fmean(slowest(launches[:1], 2)) + 5, abs=0.1)
+
+
+def test_on_shared_cores_computing_and_bytes_take_longer_but_delays_and_messages_do_not() -> None:
+    def step(work: Work, ranks: int, cores: int | None) -> tuple[float, float]:
+        trial = TRIAL._replace(work=[[[work]] * 2])
+        [point] = points(trial, Costs(1.0, 1.0, "", ranks=2), ["flat"], ranks, strong=False, cores=cores)
+        return point.work_ms / 1e3, point.transfer_ms / 1e3
+
+    computed, half_asleep = Work(1.0, 1.0, 0.0, 0.0), Work(0.5, 0.5, 0.5, 0.5)
+    assert step(computed, 2, 2) == step(computed, 2, None)
+    assert step(computed, 8, 2) == pytest.approx((8.0, 14 + 4 * 1.75 * 16 * KB))
+    assert step(half_asleep, 8, 2)[0] == pytest.approx(1 * 2 + 1)  # four of eight compute at a time, on two cores
+    assert step(half_asleep, 4, 2)[0] == pytest.approx(2)

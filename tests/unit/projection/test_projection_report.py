@@ -1,0 +1,125 @@
+"""A projection as text, Markdown and JSON, from figures made by hand."""
+
+import json
+
+import pytest
+
+from ddptui.page.projection import projection_page
+from ddptui.projection import NetworkUsed, Point, Projection
+from ddptui.projection.model import Costs, MeasuredTrial, Work
+from ddptui.projection.report import as_json, findings, markdown, notes, text
+
+RANKS = (2, 4, 8, 16)
+NETWORK = Costs(alpha=2e-6, beta=1e-10, source="two's transfers", ranks=2, worst=0.12)
+TRIAL = MeasuredTrial(2, [[[Work(1.0, 0.0, 0.0, 0.0)] * 400] * 2], [], tensors=1, bytes=1, itemsize=4)
+
+
+def point(ranks: int, wait: float, exposed: float, *, strategy: str = "flat", measured: float | None = None) -> Point:
+    step = 10 + wait + exposed
+    return Point(
+        strategy=strategy,
+        ranks=ranks,
+        step_ms=step,
+        work_ms=10,
+        wait_ms=wait,
+        transfer_ms=exposed,
+        exposed_ms=exposed,
+        efficiency=10 / step,
+        measured_ms=measured,
+        error=step / measured - 1 if measured else None,
+    )
+
+
+OWN = [point(ranks, ranks, 1, measured=20.0 if ranks in (2, 8) else None) for ranks in RANKS]
+RING = [point(ranks, ranks, 2 * ranks, strategy="ring", measured=15.0 if ranks == 2 else None) for ranks in RANKS]
+
+
+def projected(points: list[Point]) -> Projection:
+    return Projection(
+        run="run",
+        trial="two",
+        strategy="flat",
+        measured_ranks=2,
+        scaling="weak",
+        cores=2,
+        network=NetworkUsed(source="two's transfers", alpha_us=2.0, gb_s=10.0, worst=0.12),
+        points=points,
+        said=findings(points, 2, NETWORK),
+        notes=notes(NETWORK, TRIAL, 16, False, 2),
+    )
+
+
+def test_the_text() -> None:
+    assert text(projected([*OWN, *RING]), 80) == (
+        """\
+two of run, measured on 2 ranks, on others: weak scaling
+
+Predicted against measured, a step: flat on 8 ranks 19.0 ms against 20.0 ms
+(-5.0%); ring on 2 ranks 16.0 ms against 15.0 ms (+6.7%). On 16 ranks waiting
+for the slowest costs 16.0 ms a step, exposed communication 1.00 ms: efficiency
+is 37.0%. Fastest there: flat, 27.0 ms a step.
+
+flat
+ranks  step ms  work  wait  transfer  exposed  efficiency  measured   error
+    2     13.0  10.0  2.00      1.00     1.00       76.9%      20.0  -35.0%
+    4     15.0  10.0  4.00      1.00     1.00       66.7%         –       –
+    8     19.0  10.0  8.00      1.00     1.00       52.6%      20.0   -5.0%
+   16     27.0  10.0  16.0      1.00     1.00       37.0%         –       –
+
+step ms by strategy and ranks
+         2     4     8    16
+flat  13.0  15.0  19.0  27.0
+ring  16.0  22.0  34.0  58.0
+
+weak scaling: each rank keeps its batch, and works as long as a measured rank
+network: two's transfers: a message 2.00 µs, 10.0 GB/s (worst error of the fit 12%)
+all ranks share 2 cores: only computing and copying take longer there
+each rank is slow by chance, independently of the others, as in some measured step
+"""
+    )
+
+
+def test_in_little_space_columns_go_and_the_most_ranks_stay() -> None:
+    narrow = text(projected([*OWN, *RING]), 24).splitlines()
+    at = narrow.index("step ms by strategy and ranks")
+    assert narrow[at + 1].split() == ["4", "8", "16"]
+    assert "step ms" in narrow[narrow.index("flat") + 1]
+    assert "by strategy" not in text(projected(OWN), 80)
+
+
+def test_markdown_and_json_have_all_points() -> None:
+    found = projected([*OWN, *RING])
+    assert markdown(found).startswith("## two of run, measured on 2 ranks")
+    assert markdown(found).count("\n| ") == 1 + 8 + 1
+    assert "\n- network: two's transfers" in markdown(found)
+    printed = json.loads(as_json(found))
+    assert printed["points"][2] == {
+        "strategy": "flat", "ranks": 8, "step_ms": 19.0, "work_ms": 10.0, "wait_ms": 8.0, "transfer_ms": 1.0,
+        "exposed_ms": 1.0, "efficiency": 10 / 19, "measured_ms": 20.0, "error": -0.050000000000000044,
+    }  # fmt: skip
+    assert printed["network"] == {"source": "two's transfers", "alpha_us": 2.0, "gb_s": 10.0, "worst": 0.12}
+
+
+@pytest.mark.parametrize("longest", [16.0, 5000.0])
+def test_the_page_has_a_curve_and_a_table_a_strategy(longest: float) -> None:
+    page = projection_page(projected([*OWN[:3], point(16, longest, 1), *RING]))
+    assert page.count("<section") == 3
+    assert "flat: 13.0 ms on 2 ranks" in page
+    assert "a circle was measured" in page
+
+
+def test_of_several_fastest_strategies_all_are_named_and_of_a_poor_fit_none() -> None:
+    near = [point(ranks, ranks, 1.5, strategy="ddp") for ranks in RANKS]
+    assert findings([*OWN, *near, *RING], 2, NETWORK)[-1] == "fastest there: flat and ddp (within 10%), 27.0 ms a step"
+    assert findings([*OWN, *RING], 2, NETWORK._replace(worst=0.8))[-1] == (
+        "do not rely on other strategies than flat: the fit of the network is off by up to 80%; "
+        "measure the network (--network)"
+    )
+    assert len(findings(OWN, 2, NETWORK)) == 2
+
+
+def test_what_is_assumed() -> None:
+    strong = notes(NETWORK, TRIAL, 4096, True, None)
+    assert strong[0].startswith("strong scaling: data, forward and backward shrink by 2 / ranks")
+    assert strong[2] == "every rank has the cores and the network of a measured rank"
+    assert strong[3].endswith("4096 ranks are more than the 400 measured steps, so they may wait longer than predicted")
