@@ -93,5 +93,7 @@ class PrimitiveTimes(Vertical):
         table.border_title = tables.heading(chosen, result.cadence)
         table.border_subtitle = UNEVEN if any(map(is_uneven, cells)) else ""
         refusal = next((f"The backend cannot: {printable(cell.error)}" for cell in cells if cell.error), "")
-        self.query_one("#refusal", Static).update(Content(refusal))
+        line = self.query_one("#refusal", Static)
+        line.display = bool(refusal)
+        line.update(Content(refusal))
         self.query_one(SizePlot).show(result, drawn, what)
