@@ -6,7 +6,7 @@ from typing import Any
 
 from ddptui.projection.report import COLUMNS as PROJECTION_COLUMNS
 from ddptui.report.columns import COLUMNS
-from ddptui.report.primitives.tables import MODEL_COLUMNS, OVERTAKING_COLUMNS, SIZE_COLUMNS
+from ddptui.report.primitives.tables import SIZE_COLUMNS
 from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.report.run_diff import cells, trials
 from ddptui.text.tables import Column
@@ -17,8 +17,6 @@ TABLES: dict[str, tuple[Column[Any], ...]] = {
     "Columns that compare trials; a preset's `columns` takes their keys": COLUMNS,
     "Columns of the table of ranks": RANK_COLUMNS,
     "Columns of a primitive's sizes": SIZE_COLUMNS,
-    "Columns of the primitives' models": MODEL_COLUMNS,
-    "Columns of which primitive overtakes which": OVERTAKING_COLUMNS,
     "Columns that compare the trials of two runs": trials.COLUMNS,
     "Columns that compare the primitives of two runs": cells.COLUMNS,
     "Columns of a projection": PROJECTION_COLUMNS,

@@ -17,10 +17,10 @@ class Sends(NamedTuple):
 
 
 class StrategyFacts(NamedTuple):
-    """What the console knows of a strategy. theory.py is ddptui/analysis/primitives/theory.py."""
+    """What the console knows of a strategy."""
 
     description: str  # how the ranks average, in one line
-    composite: str = ""  # the primitives of its mean of one tensor, whose cost is in theory.py; empty: it has no such
+    composite: str = ""  # the primitives that its mean of one tensor is made of; empty: it has no such
     sends: Sends | None = None  # None: it cannot be projected, and `unprojected` says why
     unprojected: str = "its entry in ddptui/config/strategies.py does not state what it sends"
     reduces: bool = False  # adds up inside a collective, so that a reduction operator can be chosen

@@ -16,10 +16,9 @@ from ddptui.text.drawing import Line, log_ticks
 from ddptui.text.tables import Table
 from ddptui.text.units import seconds, size
 
-FITTED_STEPS = 60  # of a fitted line
 GRID_WIDTH = 100  # columns of a grid of buffers
 MOST_SIZES, MOST_TIMES = 8, 6  # ticks
-DRAWN = "Time over size: what was measured as points, what was fitted as lines. Both axes are logarithmic."
+DRAWN = "Time over size: measured medians as points, joined by lines. Both axes are logarithmic."
 
 
 class Part(NamedTuple):
@@ -47,8 +46,8 @@ def primitives_page(preset: Preset, results: Results) -> str:
 
 def times_chart(plot: Plot) -> Chart | None:
     """The chart of a plot; None if nothing of it was measured."""
-    drawn = series_of(plot.result, plot.operations, FITTED_STEPS)
-    series = [Series(str(each.which), each.line, marks=each.points) for each in drawn]
+    drawn = series_of(plot.result, plot.operations)
+    series = [Series(str(each.which), each.points, marks=each.points) for each in drawn]
     within = frame_of(series)
     if within is None:
         return None

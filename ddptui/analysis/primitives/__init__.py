@@ -1,1 +1,1 @@
-"""The primitives of torch.distributed on their own: shown, timed, explained by a model. Pure: no I/O, no clock."""
+"""The primitives of torch.distributed on their own: shown, and timed. Pure: no I/O, no clock."""

@@ -1,9 +1,10 @@
-"""Cells of primitives: their keys, several launches combined, and whether a median means something. Pure.
+"""Cells of primitives: their keys, several launches combined, whether a median means something, and which of several
+ways to average is fastest at which size. Pure.
 
 On a busy machine, or with the scheduler's tick, no single figure can stand for the calls of a cell.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import msgspec
 
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
 from ddptui.config.primitives import ReduceOpName, primitive_title
+from ddptui.text.units import US_IN_S
 
 
 class PrimitiveKey(NamedTuple):
@@ -81,3 +83,52 @@ def is_uneven(cell: Cell) -> bool:
     """Whether the cell's calls differ so much that its row needs a note."""
     # A few calls that took far longer change the CV, but not the median.
     return cell.time_us is not None and (not has_a_median(cell) or (cell.cv is not None and cell.cv > MOST_CV))
+
+
+CLEAR = 0.10  # of the faster time: a smaller difference is noise
+Times = Mapping[int, Sequence[float]]  # by bytes, what the launches took, in s
+
+
+class Span(NamedTuple):
+    """The sizes from `first` to `last`, in bytes. ways: the fastest one, or all that are too close to tell it."""
+
+    ways: tuple[PrimitiveKey, ...]
+    first: int
+    last: int
+
+
+def times_of(launches: Iterable[PrimitivesResult], *, steady: bool) -> dict[PrimitiveKey, dict[int, list[float]]]:
+    """By operation and size, the median of each launch in which it stands for its calls. Of other launches the
+    shortest call, the median and the p90; or nothing, if `steady`."""
+    times: dict[PrimitiveKey, dict[int, list[float]]] = {}
+    for cell in (cell for launch in launches for cell in launch.cells):
+        if cell.time_us and (has_a_median(cell) or not steady):
+            time = cell.time_us
+            figures = [time.median] if has_a_median(cell) else [time.min, time.median, time.p90]
+            times.setdefault(key_of(cell), {}).setdefault(cell.bytes, []).extend(us * US_IN_S for us in figures)
+    return times
+
+
+def rivals(measured: Iterable[PrimitiveKey]) -> list[PrimitiveKey]:
+    """The ways to average among the measured operations: all composites. A bare all_reduce counts among them if none
+    that divides was measured."""
+    keys = list(measured)
+    composites = [key for key in keys if key.composite]
+    divided = any(key.operation == "all_reduce" for key in composites)
+    bare = [] if divided else [key for key in keys if key.operation == "all_reduce" and not key.composite]
+    return [*[key for key in bare if key.reduce_op in (None, "sum", "avg")], *composites]
+
+
+def fastest_spans(times: Mapping[PrimitiveKey, Times]) -> list[Span]:
+    """Which way is fastest at which of the sizes that all have, as measured. A way may be the fastest as long as the
+    least of its times is not more than CLEAR above the largest of each other way."""
+    spans: list[Span] = []
+    for size in sorted(set.intersection(*map(set, times.values()))) if times else []:
+        limit = (1 + CLEAR) * min(max(of_way[size]) for of_way in times.values())
+        ways = [way for way, of_way in times.items() if min(of_way[size]) <= limit]
+        before = spans[-1].ways if spans else ()
+        if [*before] == ways or (len(before) > 1 and len(ways) > 1):
+            spans[-1] = Span(tuple(way for way in times if way in before or way in ways), spans[-1].first, size)
+        else:
+            spans.append(Span(tuple(ways), size, size))
+    return spans

@@ -1,41 +1,38 @@
-"""Time or bus bandwidth over size, both axes logarithmic: what was measured as letters, what was fitted as lines."""
+"""Time or bus bandwidth over size, both axes logarithmic: measured medians as letters, joined by lines."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import log2, log10
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
 
 from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
-from ddptui.analysis.primitives.fit import Curve, curve_of, time_at, times_of
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.config.primitives import primitive_facts
 from ddptui.text.braille import Frame, Point, beside_axis, column_of, frame, labels_of, row_of, signs_of
 from ddptui.text.drawing import Line, Span, log_ticks, series_kind, wrap
-from ddptui.text.units import seconds, size
+from ddptui.text.units import US_IN_S, seconds, size
 
 What = Literal["time", "busbw"]
 TITLES: dict[What, str] = {"time": "time", "busbw": "bus bandwidth, GB/s"}
 SEVERAL = "*"
 ROWS_A_TICK = 2
 LEGEND_ROWS = 3  # at most
-STEPS_A_CELL = 2  # of a fitted line: as many as there are dots
 
 
 class Drawn(NamedTuple):
-    """One operation: its letter and color, the measured points and those of its fitted line."""
+    """One operation: its letter and color, and the measured points."""
 
     which: PrimitiveKey
     sign: Span
     points: Sequence[Point]
-    line: Sequence[Point]
 
 
 def draw(
     result: PrimitivesResult, operations: Sequence[PrimitiveKey], width: int, height: int, what: What = "time"
 ) -> list[Line]:
     """The plot with its legend below, at most `height` lines of at most `width` cells."""
-    series = series_of(result, operations, STEPS_A_CELL * width, what)
-    bounds = frame([*(drawn.points for drawn in series), *(drawn.line for drawn in series)])
+    series = series_of(result, operations, what)
+    bounds = frame(drawn.points for drawn in series)
     entries: list[Line] = [[drawn.sign, (f" {drawn.which}", "")] for drawn in series]
     legend = wrap([*entries, [(TITLES[what], "muted")]], width, min(LEGEND_ROWS, max(1, height // 5)))
     rows = height - len(legend) - 1  # one is for the sizes
@@ -46,26 +43,27 @@ def draw(
     labels = labels_of(named, bounds, rows)
     left = max(map(len, labels.values()), default=0) + 1
     across = max(1, width - left)
-    signs = signs_of([(drawn.line, drawn.sign[1]) for drawn in series], bounds, across, rows)
+    signs = signs_of([(drawn.points, drawn.sign[1]) for drawn in series], bounds, across, rows)
     for (row, column), sign in _letters(series, bounds, across, rows).items():
         signs[row][column] = sign
     return [*beside_axis(signs, labels), [(" " * left + _sizes(bounds, across), "muted")], *legend]
 
 
-def series_of(
-    result: PrimitivesResult, operations: Sequence[PrimitiveKey], steps: int, what: What = "time"
-) -> list[Drawn]:
-    """The operations that were measured with bytes, in the order asked for. steps: of a fitted line. Both axes are
-    logarithms: to 2 of bytes, and to 10 of s or GB/s."""
-    groups = {key: times_of(several) for key, several in by_operation(result.cells).items()}
-    chosen = [key for key in operations if any(groups.get(key, {}))]  # a barrier has the size 0 only
-    series = []
-    for number, key in enumerate(chosen):
+def series_of(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What = "time") -> list[Drawn]:
+    """The operations that were measured with bytes, in the order asked for. Both axes are logarithms: to 2 of bytes,
+    and to 10 of s or GB/s."""
+    groups = by_operation(result.cells)
+    series: list[Drawn] = []
+    for key in operations:
         figure = _figure(key, result.ranks, what)
-        times = {bytes: s for bytes, s in groups[key].items() if bytes > 0}  # 0 has no place on a logarithmic axis
-        points = [(log2(bytes), log10(figure(bytes, s))) for bytes, s in times.items()]
-        sign = (ascii_lowercase[number % len(ascii_lowercase)], series_kind(number))
-        series.append(Drawn(key, sign, points, _line(curve_of(times), times, figure, steps)))
+        points: list[Point] = [
+            (log2(cell.bytes), log10(figure(cell.bytes, cell.time_us.median * US_IN_S)))
+            for cell in groups.get(key, [])
+            if cell.bytes and cell.time_us and cell.time_us.median > 0  # 0 has no place on a logarithmic axis
+        ]
+        if points:
+            sign = (ascii_lowercase[len(series) % len(ascii_lowercase)], series_kind(len(series)))
+            series.append(Drawn(key, sign, points))
     return series
 
 
@@ -75,18 +73,6 @@ def _figure(which: PrimitiveKey, ranks: int, what: What) -> Callable[[float, flo
         return lambda bytes, s: s
     factor = primitive_facts(which.operation, composite=which.composite).factor(ranks)
     return lambda bytes, s: bytes * factor / s / 1e9  # GB/s of 1e9 bytes, as nccl-tests has them
-
-
-def _line(
-    curve: Curve | None, times: Mapping[int, float], figure: Callable[[float, float], float], steps: int
-) -> list[Point]:
-    """The fitted line from the smallest size to the largest; empty if there is no fit."""
-    low, high = log2(min(times)), log2(max(times))
-    if curve is None or low == high:
-        return []
-    places = [low + (high - low) * step / steps for step in range(steps + 1)]
-    times_s = [(x, time_at(curve, 2**x)) for x in places]
-    return [(x, log10(figure(2**x, s))) for x, s in times_s if s > 0]  # a logarithmic axis has no 0
 
 
 def _letters(series: Sequence[Drawn], bounds: Frame, width: int, rows: int) -> dict[tuple[int, int], Span]:

@@ -12,19 +12,17 @@ from ddptui.analysis.primitives.cells import (
     by_operation,
     combined,
     is_uneven,
-    key_of,
+    rivals,
 )
-from ddptui.analysis.primitives.crossover import CLEAR, overtakings, rivals, steady_times
-from ddptui.analysis.primitives.fit import Fit, fit_all, network_of
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.primitives import Cadence
 from ddptui.config.trial import Trial
 from ddptui.report import gpus
+from ddptui.report.answers.primitives import how_long, why
 from ddptui.report.notes import damage, missing_repeats
 from ddptui.report.primitives import grid, tables
-from ddptui.report.primitives.meaning import how_long, why
 from ddptui.report.primitives.plot import draw
 from ddptui.report.ranks import describe_nccl
 from ddptui.report.sentences import failure, what_became
@@ -39,11 +37,6 @@ CADENCES: dict[Cadence, str] = {
 }
 PLOT_HEIGHT = 16  # lines
 PLOTTED = ("isend_irecv", "broadcast", "all_reduce", "all_gather")  # where nothing is to be compared
-OVERTAKING = (
-    f"measured: where the lines through the medians cross, if one is faster by more than {CLEAR:.0%} at a smaller size,"
-    " and the other at a larger one, both with p90 and minimum near the median. fitted: where the bent lines cross, if"
-    " they differ by more than their own error. textbook: where the formulas cross"
-)
 UNEVEN = (
     f"{tables.MARK} its calls differ much among each other (CV above {MOST_CV:.0%}, p90 above {MOST_P90:g}"
     f" medians, or the median above {MOST_MEDIAN:g} times the least): "
@@ -52,11 +45,6 @@ TOO_MUCH_WORK = "there is other work on the machine, or more ranks than cores: a
 TICK = (
     "some calls wait for the scheduler's tick (4 ms at 250 Hz), others do not: sched_batch = true (SCHED_BATCH), or"
     " ranks pinned to cores of their own, avoid that"
-)
-HOW_MODELS_ARE_MADE = (
-    "α a message, β a byte sent, γ a byte added (held, as local_sum has it): least squares of relative residuals",
-    "line off, bent off: the largest residual of the straight line, and of the one that bends; left out: the largest at"
-    " a size that was left out of the fit",
 )
 
 
@@ -100,11 +88,7 @@ def blocks(results: Results, preset: Preset) -> Iterator[Block]:
         yield Notes([machine])
     for result in results.trials:
         if result.primitives:
-            yield from _of_trial(combined(result.primitives), trials[result.name], len(result.primitives))
-    timed = [key_of(cell) for result in results.trials for repeat in result.primitives for cell in repeat.cells]
-    if timed:
-        books = dict.fromkeys(f"formulas: {tables.theory_of(key).source}" for key in timed)
-        yield Notes([*HOW_MODELS_ARE_MADE, *books])
+            yield from _of_trial(result.primitives, trials[result.name])
     if notes := failures(results):
         yield Notes(notes)
 
@@ -123,7 +107,8 @@ def failures(results: Results) -> list[str]:
     return lines
 
 
-def _of_trial(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
+def _of_trial(launches: Sequence[PrimitivesResult], trial: Trial) -> Iterator[Block]:
+    result = combined(launches)
     yield Heading(f"{trial.name}: {result.ranks} ranks, {result.backend}", 3)
     if result.nccl:
         yield Notes([describe_nccl(result.nccl)])
@@ -133,13 +118,13 @@ def _of_trial(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[
     if result.views:
         yield Notes([grid.LEGEND])
     if result.cells:
-        yield from _measured(result, trial, repeats)
+        yield from _measured(result, trial, len(launches))
+    if sentences := [*filter(None, [how_long(launches), why(launches)])]:
+        yield Heading("What it means", 4)
+        yield Notes([*map(sentence, sentences)])
 
 
 def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
-    fits = fit_all(result)
-    source = network_of(fits, result.cadence)
-    models = {fit.key: fit for fit in fits}
     launches = f", and of {repeats} launches" if repeats > 1 else ""
     yield Notes(
         [
@@ -148,43 +133,16 @@ def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[
             " bytes",
         ]
     )
-    for key, cells in by_operation(result.cells).items():
+    measured = by_operation(result.cells)
+    for key, cells in measured.items():
         yield Heading(tables.heading(key, result.cadence), 4)
-        yield tables.of_cells(cells, models.get(key), source)
+        yield tables.of_cells(cells)
         if refusals := dict.fromkeys(f"not done: {cell.error.splitlines()[0]}" for cell in cells if cell.error):
             yield Notes([*refusals])
     if any(is_uneven(cell) for cell in result.cells):
         yield Notes([UNEVEN + (TOO_MUCH_WORK if trial.sched_batch else TICK)])
-    yield Heading(f"Models{tables.unless_usual(result.cadence)}", 4)
-    yield tables.of_models(fits, source)
-    yield Notes([_textbook_from(fits, source[1] if source else None, result.cadence)])
-    yield from _compared(result, fits)
-    if sentences := [*filter(None, [how_long(steady_times(result), result.ranks), why(fits, result.cadence)])]:
-        yield Heading("What it means", 4)
-        yield Notes([*map(sentence, sentences)])
-
-
-def _compared(result: PrimitivesResult, fits: Sequence[Fit]) -> Iterator[Block]:
-    """A plot, and from which size on one way to average is faster than another."""
-    ways = rivals(fit.key for fit in fits)
-    chosen = ways if len(ways) > 1 else [fit.key for fit in fits if fit.key.operation in PLOTTED]
-    if any(len(fit.residuals) > 1 for fit in fits if fit.key in chosen):  # of one size there is no line
-        yield Plot(result, chosen)
-    if len(ways) > 1:
-        yield Heading("From which size on another is faster", 4)
-        if overtaking := overtakings(result, fits):
-            yield tables.of_overtakings(overtaking)
-            yield Notes([OVERTAKING])
-        else:
-            yield Notes([f"none by more than {CLEAR:.0%}: neither as measured, nor as fitted, nor by the textbook"])
-
-
-def _textbook_from(fits: Sequence[Fit], source: PrimitiveKey | None, cadence: Cadence) -> str:
-    """Which measurements the textbook's figures are computed from."""
-    if cadence == "pipelined":
-        return "textbook: none, since its formulas are of one call by itself; α is what one more call in flight costs"
-    if source is None:
-        return "textbook: unknown, since neither isend/irecv nor send/recv tells α and β here"
-    added = any(fit.key.operation == "local_sum" and fit.gamma is not None for fit in fits)
-    gamma = "γ of local_sum" if added else "no γ, since local_sum was not measured"
-    return f"textbook: p ranks, n bytes; α and β of {source}, {gamma}"
+    timed = {key: [cell for cell in cells if cell.time_us] for key, cells in measured.items()}
+    ways = rivals(key for key, cells in timed.items() if cells)
+    plotted = ways if len(ways) > 1 else [key for key in timed if key.operation in PLOTTED]
+    if any(len(timed[key]) > 1 for key in plotted):  # of one size there is no line
+        yield Plot(result, plotted)

@@ -1,10 +1,9 @@
 """A run of primitives: each one's buffers before and after the call, or its times by size."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
@@ -24,7 +23,6 @@ from ddptui.report.answers import answer
 from ddptui.report.primitives.plot import What
 from ddptui.report.sentences import what_became
 from ddptui.text.words import printable
-from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.export import ExportableRun
@@ -94,7 +92,7 @@ class PrimitivesScreen(Following, ExportableRun):
         self._marked: list[PrimitiveKey] = []
         self._what: What = "time"
         self._playing: Timer | None = None
-        self._answer: list[str] | None = None  # of the run, once it is over; None: not looked for
+        self._answer: list[str] | None = None  # of the run; None: it is not over
         self._sentence = ""  # what the line at the top shows
 
     @property
@@ -131,8 +129,7 @@ class PrimitivesScreen(Following, ExportableRun):
         self._lead()
         self._show_chosen()
         if self.is_over and self._answer is None:
-            self._answer = []
-            self._find_answer()
+            self._answer = answer(self.feed.results, self.feed.preset)
         if (sentence := self._status() or self._why_incomplete() or self._answered()) != self._sentence:
             self._sentence = sentence
             self.set_class(bool(sentence), "-said")
@@ -148,13 +145,6 @@ class PrimitivesScreen(Following, ExportableRun):
 
     def announce_end(self, status: str) -> None:
         self.notify(f"{printable(self.feed.preset.name)}: {status}", title="The run has ended", timeout=5, markup=False)
-
-    @work
-    async def _find_answer(self) -> None:
-        """Show the answer as soon as it is known: its models take some tenths of a second."""
-        self._answer = await in_background(partial(answer, self.feed.results, self.feed.preset))
-        if self.is_current:
-            self.draw()
 
     def _answered(self) -> str:
         """Return the question and its answer; where there is little room, the answer's first sentence, or nothing:

@@ -1,27 +1,24 @@
-"""A measured primitive: a table of its sizes, the fitted model, and a plot of both."""
+"""A measured primitive: a table of its sizes, and a plot."""
 
-import textwrap
 from collections.abc import Sequence
 from typing import ClassVar
 
-import msgspec
 from rich.style import Style
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import Static
 
 from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation, is_uneven
-from ddptui.analysis.primitives.fit import Fit, fit_all, network_of
 from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.analysis.primitives.theory import Network, theory
 from ddptui.report.primitives import tables
 from ddptui.report.primitives.plot import TITLES, What, draw
-from ddptui.text.drawing import Line, wrap
+from ddptui.text.drawing import Line
 from ddptui.text.tables import Table, fit, telling
+from ddptui.text.words import printable
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.tui.widgets.tables import FittedTable
 
-NETWORK_OPERATIONS = ("isend_irecv", "send_recv", "local_sum")  # the textbook's figures derive from their times
-SHOWN_ELSEWHERE = ("operation", "left out", tables.ALGORITHM, "textbook formula")  # columns of the table of models
 UNEVEN = f"{tables.MARK} its calls differ much among each other"
 
 
@@ -56,7 +53,7 @@ class SizePlot(Canvas):
     _what: What = "time"
 
     def show(self, result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What) -> None:
-        """Draw these operations, measured and fitted."""
+        """Draw these operations."""
         self._result, self._operations, self._what = result, operations, what
         self.border_title = f"{TITLES[what]} over size, both logarithmic"
         self.redraw()
@@ -65,31 +62,14 @@ class SizePlot(Canvas):
         return draw(self._result, self._operations, width, height, self._what) if self._result else []
 
 
-class Model(Canvas):
-    """Shows the fitted model, or why there is nothing to fit to."""
-
-    _parts: Sequence[str] = ()
-    _refusal = ""
-
-    def show(self, parts: Sequence[str], refusal: str) -> None:
-        """Show the model in parts, or the backend's refusal."""
-        self._parts, self._refusal = parts, refusal
-        self.redraw()
-
-    def draw(self, width: int, height: int) -> Sequence[Line]:
-        if self._refusal:
-            return [[(line, "culprit")] for line in textwrap.wrap(f"The backend cannot: {self._refusal}", width)]
-        return wrap([[(part, "muted")] for part in self._parts], width, height)
-
-
 class PrimitiveTimes(Vertical):
-    """Shows table, plot and model of the chosen primitive."""
+    """Shows table and plot of the chosen primitive, or why the backend cannot do it."""
 
     _shown: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield SizeTable(id="sizes", classes="pane")
-        yield Model(id="model")
+        yield Static(id="refusal", markup=False)
         yield SizePlot(id="plot", classes="pane")
 
     def show(
@@ -105,29 +85,13 @@ class PrimitiveTimes(Vertical):
             return
         self._shown = shown
         drawn = [chosen, *(key for key in marked if key != chosen)]
-        needed = [  # fitting a model to all others, too, would take time
-            cell
-            for key, cells in by_operation(result.cells).items()
-            if key in drawn or (key.operation in NETWORK_OPERATIONS and not key.composite)
-            for cell in cells
-        ]
-        result = msgspec.structs.replace(result, cells=needed)
-        cells, models = by_operation(needed)[chosen], fit_all(result)
-        model = next((model for model in models if model.key == chosen), None)
-        network = network_of(models, result.cadence)
+        cells = by_operation(result.cells)[chosen]
         table = self.query_one(SizeTable)
-        table.show(tables.of_cells(cells, model, network))
+        table.show(tables.of_cells(cells))
         table.border_title = tables.heading(chosen, result.cadence)
         table.border_subtitle = UNEVEN if any(map(is_uneven, cells)) else ""
-        refusal = next((cell.error for cell in cells if cell.error), None)
-        self.query_one(Model).show(in_words(model, network) if model else (), refusal or "")
+        refusal = next((f"The backend cannot: {printable(cell.error)}" for cell in cells if cell.error), "")
+        line = self.query_one("#refusal", Static)
+        line.display = bool(refusal)
+        line.update(Content(refusal))
         self.query_one(SizePlot).show(result, drawn, what)
-
-
-def in_words(model: Fit, network: tuple[Network, PrimitiveKey] | None) -> list[str]:
-    """Return the textbook's formula, term by term, then the fitted figures."""
-    book = theory(model.key.operation, composite=model.key.composite)
-    columns = telling(tables.of_models([model], network).columns)
-    figures = [f"{column.header} {column.cells[0]}" for column in columns if column.header not in SHOWN_ELSEWHERE]
-    first, *terms = book.formula.split(" + ")
-    return [f"{book.algorithm}: {first}", *(f"+ {term}" for term in terms), *figures]

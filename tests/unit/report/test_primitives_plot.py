@@ -70,7 +70,7 @@ def test_the_first_and_the_last_point_are_in_the_corners() -> None:
     assert last == (0, max(map(len, plotted)) - 1)
 
 
-def test_the_fitted_line_goes_through_the_points() -> None:
+def test_lines_join_the_points() -> None:
     plotted = area(plot(steep(), [A], 80, 20))
     for row, column in letters_of(plotted, "a")[1:-1]:
         near = {
