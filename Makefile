@@ -32,7 +32,7 @@ test-all: test
 	$(MAKE) mutants
 	$(MAKE) test-older
 
-# Puts faults into a copy, one at a time: some test must notice each. Ten minutes on two cores.
+# Puts faults into a copy, one at a time: some test must notice each. An estimated ten minutes on two cores.
 mutants: .venv/installed
 	$(BIN)/python -m tests.mutants
 
