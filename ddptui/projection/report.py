@@ -7,7 +7,7 @@ import msgspec
 from ddptui.projection import Point, Projection
 from ddptui.projection.model import Costs, MeasuredTrial
 from ddptui.text.door import ascii_json
-from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill
+from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill, total
 from ddptui.text.units import MS_PER_S, NOTHING, bandwidth, digits, duration
 from ddptui.text.words import count, listed, paragraph, sentence
 
@@ -37,7 +37,11 @@ def text(projection: Projection, width: int) -> str:
     lines = [title(projection), "", *paragraph(" ".join(map(sentence, projection.said)), width), ""]
     lines += [projection.strategy, *as_text(in_full(points), width, rule=False), ""]
     if len(points) < len(projection.points):
-        lines += ["step ms by strategy and ranks", *as_text(side_by_side(projection.points), width, rule=False), ""]
+        lines += [
+            "step ms by strategy and ranks",
+            *as_text(side_by_side(projection.points, width), width, rule=False),
+            "",
+        ]
     return "\n".join([*lines, *projection.notes]) + "\n"
 
 
@@ -59,13 +63,15 @@ def in_full(points: Sequence[Point]) -> Table:
     return Table(fill(COLUMNS, points))
 
 
-def side_by_side(points: Sequence[Point]) -> Table:
-    """Step times with a row a strategy and a column a number of ranks; in little space, the most ranks stay."""
-    names = list(dict.fromkeys(point.strategy for point in points))
-    columns = [Filled("", names, worth=max(point.ranks for point in points) + 1, left=True)]
-    for ranks in dict.fromkeys(point.ranks for point in points):
-        columns.append(Filled(str(ranks), [digits(point.step_ms) for point in points if point.ranks == ranks], ranks))
-    return Table(columns, at_least=2)
+def side_by_side(points: Sequence[Point], width: int) -> Table:
+    """Step times with a row a strategy and a column a number of ranks: of many every second one, or fewer, always the
+    most."""
+    names = Filled("", list(dict.fromkeys(point.strategy for point in points)), left=True)
+    ranks = list(dict.fromkeys(point.ranks for point in points))
+    steps = [Filled(str(n), [digits(point.step_ms) for point in points if point.ranks == n]) for n in ranks]
+    while len(steps) > 1 and total([column.width for column in (names, *steps)]) > width:
+        steps = steps[::-2][::-1]
+    return Table([names, *steps], at_least=1 + len(steps))
 
 
 def title(projection: Projection) -> str:
