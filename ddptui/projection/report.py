@@ -12,6 +12,7 @@ from ddptui.text.units import MS_PER_S, NOTHING, bandwidth, digits, duration
 from ddptui.text.words import count, listed, paragraph, sentence
 
 FAR_OFF = 0.5  # a fit with a larger relative error is too poor to rest a figure on it alone
+MOST_IN_FULL = 2  # strategies
 CLEARLY = 0.10  # faster: smaller differences are within the error of a projection
 
 WAIT = "How long ranks wait for the slowest one, in ms a step."
@@ -32,16 +33,15 @@ COLUMNS: tuple[Column[Point], ...] = (
 
 
 def text(projection: Projection, width: int) -> str:
-    """The findings; the measured strategy in full, and all strategies side by side; then notes."""
-    points = [point for point in projection.points if point.strategy == projection.strategy]
+    """The findings; one strategy or two in full, of more only the first; all strategies side by side; then notes."""
+    names = list(dict.fromkeys(point.strategy for point in projection.points))
     lines = [title(projection), "", *paragraph(" ".join(map(sentence, projection.said)), width), ""]
-    lines += [projection.strategy, *as_text(in_full(points), width, rule=False), ""]
-    if len(points) < len(projection.points):
-        lines += [
-            "step ms by strategy and ranks",
-            *as_text(side_by_side(projection.points, width), width, rule=False),
-            "",
-        ]
+    for name in names if len(names) <= MOST_IN_FULL else names[:1]:
+        table = in_full([point for point in projection.points if point.strategy == name])
+        lines += [name, *as_text(table, width, rule=False), ""]
+    if len(names) > 1:
+        table = side_by_side(projection.points, width)
+        lines += ["step ms by strategy and ranks", *as_text(table, width, rule=False), ""]
     return "\n".join([*lines, *projection.notes]) + "\n"
 
 
