@@ -7,11 +7,12 @@ import msgspec
 from ddptui.projection import Point, Projection
 from ddptui.projection.model import Costs, MeasuredTrial
 from ddptui.text.door import ascii_json
-from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill
+from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill, total
 from ddptui.text.units import MS_PER_S, NOTHING, bandwidth, digits, duration
 from ddptui.text.words import count, listed, paragraph, sentence
 
 FAR_OFF = 0.5  # a fit with a larger relative error is too poor to rest a figure on it alone
+MOST_IN_FULL = 2  # strategies
 CLEARLY = 0.10  # faster: smaller differences are within the error of a projection
 
 WAIT = "How long ranks wait for the slowest one, in ms a step."
@@ -32,12 +33,15 @@ COLUMNS: tuple[Column[Point], ...] = (
 
 
 def text(projection: Projection, width: int) -> str:
-    """The findings; the measured strategy in full, and all strategies side by side; then notes."""
-    points = [point for point in projection.points if point.strategy == projection.strategy]
+    """The findings; one strategy or two in full, of more only the first; all strategies side by side; then notes."""
+    names = list(dict.fromkeys(point.strategy for point in projection.points))
     lines = [title(projection), "", *paragraph(" ".join(map(sentence, projection.said)), width), ""]
-    lines += [projection.strategy, *as_text(in_full(points), width, rule=False), ""]
-    if len(points) < len(projection.points):
-        lines += ["step ms by strategy and ranks", *as_text(side_by_side(projection.points), width, rule=False), ""]
+    for name in names if len(names) <= MOST_IN_FULL else names[:1]:
+        table = in_full([point for point in projection.points if point.strategy == name])
+        lines += [name, *as_text(table, width, rule=False), ""]
+    if len(names) > 1:
+        table = side_by_side(projection.points, width)
+        lines += ["step ms by strategy and ranks", *as_text(table, width, rule=False), ""]
     return "\n".join([*lines, *projection.notes]) + "\n"
 
 
@@ -59,13 +63,15 @@ def in_full(points: Sequence[Point]) -> Table:
     return Table(fill(COLUMNS, points))
 
 
-def side_by_side(points: Sequence[Point]) -> Table:
-    """Step times with a row a strategy and a column a number of ranks; in little space, the most ranks stay."""
-    names = list(dict.fromkeys(point.strategy for point in points))
-    columns = [Filled("", names, worth=max(point.ranks for point in points) + 1, left=True)]
-    for ranks in dict.fromkeys(point.ranks for point in points):
-        columns.append(Filled(str(ranks), [digits(point.step_ms) for point in points if point.ranks == ranks], ranks))
-    return Table(columns, at_least=2)
+def side_by_side(points: Sequence[Point], width: int) -> Table:
+    """Step times with a row a strategy and a column a number of ranks: of many every second one, or fewer, always the
+    most."""
+    names = Filled("", list(dict.fromkeys(point.strategy for point in points)), left=True)
+    ranks = list(dict.fromkeys(point.ranks for point in points))
+    steps = [Filled(str(n), [digits(point.step_ms) for point in points if point.ranks == n]) for n in ranks]
+    while len(steps) > 1 and total([column.width for column in (names, *steps)]) > width:
+        steps = steps[::-2][::-1]
+    return Table([names, *steps], at_least=1 + len(steps))
 
 
 def title(projection: Projection) -> str:
