@@ -9,7 +9,6 @@ import msgspec
 from ddptui.config.checks import check_trial
 from ddptui.config.launch_modes import COMMAND, ONE_PROCESS
 from ddptui.config.trial import Trial, TrialError
-from ddptui.text.words import printable
 
 
 def make_trial(values: dict[str, Any]) -> Trial:
@@ -99,4 +98,4 @@ def _quoted(value: Any) -> str:
     if isinstance(value, str):  # an argument may hold bytes that are no UTF-8, which cannot be encoded
         value = value.encode("utf-8", "replace").decode()
     text = str(value) if isinstance(value, float) else msgspec.json.encode(value, enc_hook=str).decode()
-    return printable(text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…")
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"

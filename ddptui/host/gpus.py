@@ -10,8 +10,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ddptui.text.words import printable
-
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ORDER, BUS_ORDER = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"  # by default FASTEST_FIRST, which CUDA does not define further
 DEVICES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # NVIDIA's, through WSL, AMD's
@@ -103,7 +101,7 @@ def is_held_back(nvml: Any, handle: Any) -> bool:
 
 def text(answered: str | bytes) -> str:
     """A name that NVML returned, to be printed: some releases of the library return bytes."""
-    return printable(answered.decode("utf-8", "replace") if isinstance(answered, bytes) else answered)
+    return answered.decode("utf-8", "replace") if isinstance(answered, bytes) else answered
 
 
 def _gpu(nvml: Any, handle: Any) -> Gpu:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import psutil
 
-from ddptui.text.words import printable
 from ddptui.wire.records import Load
 
 READ_EVERY_S = 0.5  # in shorter readings the 10 ms resolution of CPU times is too coarse
@@ -71,7 +70,7 @@ class LoadMeter:
         if busiest is None or worked[busiest] <= 0:
             return ""
         with suppress(psutil.Error):
-            return f"{printable(busiest.name()[:LONGEST_NAME])} (process {busiest.pid})"
+            return f"{busiest.name()[:LONGEST_NAME]} (process {busiest.pid})"
         return ""
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from ddptui.host.folders import python_path
 from ddptui.host.launchers import without_launchers
-from ddptui.text.words import ending, first_line, printable
+from ddptui.text.words import ending, first_line
 from ddptui.wire.connection import CONSOLE_PID
 
 ANSWER_S = 60.0
@@ -51,7 +51,7 @@ class Child:
             self._end()
             raise NoAnswer(f"the process could not be started, or its answer not read: {first_line(error)}") from None
         if "error" in answer:
-            raise NoAnswer(printable(answer["error"]))
+            raise NoAnswer(answer["error"])
         return answer
 
     def kill_alone(self) -> None:
@@ -110,7 +110,7 @@ class Child:
             process.wait(EXIT_S)
         code, lines = process.poll(), self._errors.decode("utf-8", "replace").strip().splitlines()
         self._end()
-        return printable(lines[-1].strip()) if lines and code is not None and code > 0 else ending(code)
+        return lines[-1].strip() if lines and code is not None and code > 0 else ending(code)
 
     def _end(self, exit_s: float = 0.0) -> None:
         """Closes its standard input, gives it so long to exit, then kills what is left of its session."""

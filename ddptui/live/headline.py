@@ -10,7 +10,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, silent_s
 from ddptui.live.state import Live
 from ddptui.text.units import S, seconds
-from ddptui.text.words import count, printable
+from ddptui.text.words import count
 from ddptui.wire.records import Refused
 
 CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet, so waits are unknown"
@@ -93,7 +93,7 @@ def _verdict(watched: RunMonitor, world_size: int) -> str:
     judgement = watched.judgement
     if behind := [rank.device for rank in watched.live.ranks.values() if is_host_time(rank.device)]:
         unknown = "; who waits is unknown" * (world_size > 1)
-        return f"Phases ({HOST_TIME}) are host time: {printable(behind[0])} may be behind{unknown}. See torch.profiler"
+        return f"Phases ({HOST_TIME}) are host time: {behind[0]} may be behind{unknown}. See torch.profiler"
     if world_size == 1:
         return "one process, so there is nobody to wait for"
     if judgement is None:

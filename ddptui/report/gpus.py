@@ -8,7 +8,7 @@ from ddptui.analysis.time_source import is_timed_by_device
 from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.text.drawing import shorten
 from ddptui.text.tables import Filled, Table, fill, telling
-from ddptui.text.words import listed, printable
+from ddptui.text.words import listed
 
 LONGEST = 60  # characters of a name
 MOST_NAMED = 3  # kinds of GPUs, or of connections
@@ -40,7 +40,7 @@ def of_ranks(results: Results) -> Table | None:
         if is_timed_by_device(rank.device)
     ]
     names, ranks = zip(*lines, strict=True) if lines else ((), ())
-    trials = [Filled("trial", [printable(name) for name in names], worth=1, left=True)] if len({*names}) > 1 else []
+    trials = [Filled("trial", [*names], worth=1, left=True)] if len({*names}) > 1 else []
     figures = telling(fill((column for column in RANK_COLUMNS if column.header in LOOKED_AT_FIRST), ranks))
     return Table([*trials, *figures]) if len(figures) > 1 else None
 
@@ -48,7 +48,7 @@ def of_ranks(results: Results) -> Table | None:
 def _texts(entries: Any) -> list[str]:
     """Those of a list that are texts, safe to print; of anything else none."""
     texts = [entry for entry in entries if isinstance(entry, str) and entry] if isinstance(entries, list) else []
-    return [shorten(printable(text[:LONGEST]), LONGEST) for text in texts]
+    return [shorten(text[:LONGEST], LONGEST) for text in texts]
 
 
 def _on_gpus(results: Results) -> bool:

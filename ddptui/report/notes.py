@@ -23,7 +23,7 @@ from ddptui.report.rows import DISTURBED, OFF_BY, Row, is_stand_in, rows_of
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.report.train_time import rest_of_time
 from ddptui.text.units import MS_PER_S
-from ddptui.text.words import count, printable
+from ddptui.text.words import count
 
 # How to read the table; what came of a trial; why figures may deceive; what others have measured.
 Kind = Literal["reading", "finding", "caution", "published"]
@@ -271,7 +271,7 @@ def published(results: Results, preset: Preset) -> list[str]:
 
 def sources(preset: Preset) -> list[str]:
     """The sources of the figures, each once."""
-    return [*dict.fromkeys(printable(reference.source) for reference in preset.references if reference.source)]
+    return [*dict.fromkeys(reference.source for reference in preset.references if reference.source)]
 
 
 def steps_beside(results: Results, preset: Preset) -> list[str]:

@@ -8,7 +8,6 @@ from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.text.tables import Column
 from ddptui.text.units import NOTHING, digits, part_of, percent, seconds, size, size_unit
-from ddptui.text.words import printable
 
 SLOWED = "▼"  # beside a clock that is held back
 NCCL2 = "ProcessGroupNCCL2"
@@ -54,7 +53,7 @@ def output_device(ranks: Sequence[RankResult]) -> str:
         return ""
     more = size(first - max(others))
     where = "outputs are gathered there, and gradients added up for the optimizer"
-    return f"{printable(ranks[0].device)} held up to {size(first)}, {more} more than any other device: {where}"
+    return f"{ranks[0].device} held up to {size(first)}, {more} more than any other device: {where}"
 
 
 def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[str]]:
@@ -64,10 +63,10 @@ def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[st
     groups = {trial.name: repeat for trial in trials for repeat in trial.repeats[-1:] if repeat.backend}
     reasons: dict[str, list[str]] = {}
     for name, repeat in groups.items():
-        why = printable(repeat.backend_why) if name in left_open else ""
+        why = repeat.backend_why if name in left_open else ""
         words = "; ".join(filter(None, [why, describe_nccl(repeat.nccl) if repeat.nccl else ""]))
         if words:
-            reasons.setdefault(f"backend {printable(repeat.backend or '')}: {words}", []).append(name)
+            reasons.setdefault(f"backend {repeat.backend or ''}: {words}", []).append(name)
     if len(reasons) == 1 and len({repeat.backend for repeat in groups.values()}) == 1:
         return {reason: [] for reason in reasons}
     return reasons
@@ -75,7 +74,7 @@ def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[st
 
 def describe_nccl(use: NcclUse) -> str:
     """As in "NCCL 2.28.9 (ProcessGroupNCCL)"."""
-    return printable(f"NCCL {use.version} ({use.implementation})")
+    return f"NCCL {use.version} ({use.implementation})"
 
 
 def waiting_hooks(trials: Sequence[TrialResult], preset: Preset) -> list[str]:
@@ -92,7 +91,7 @@ def unexpected(results: Results) -> dict[str, list[str]]:
         for rank in trial.repeats[-1].ranks if trial.repeats else ():
             if rank.device_why:
                 kind = "CPU" if rank.device.startswith("cpu") else "GPU"
-                names = reasons.setdefault(f"on the {kind}: {printable(rank.device_why)}", [])
+                names = reasons.setdefault(f"on the {kind}: {rank.device_why}", [])
                 names += [trial.name] if trial.name not in names else []
     return reasons
 
@@ -216,11 +215,11 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     ),
     Column("sent", lambda rank: size(rank.bytes), about="The bytes of all its collectives; empty for one process."),
     Column("delays", _delays, about="How often delays fired on it, and how long they took; empty if none did."),
-    Column("device", lambda rank: printable(rank.device), left=True, about="The device that it trained on."),
+    Column("device", lambda rank: rank.device, left=True, about="The device that it trained on."),
     Column("pid", lambda rank: str(rank.pid), about="Its process."),
     Column(
         "host",
-        lambda rank: printable(rank.host),  # from the network: it may hold control characters
+        lambda rank: rank.host,  # from the network: it may hold control characters
         left=True,
         about="The host that it ran on.",
     ),

@@ -11,7 +11,7 @@ from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.runs import Run, RunError
-from ddptui.text.words import count, printable
+from ddptui.text.words import count
 from ddptui.wire.messages import Done
 
 EQUAL, DIFFERENT, UNREADABLE = 0, 1, 2
@@ -33,7 +33,7 @@ def compare(child: Child, a: str | Path, b: str | Path) -> int:
         print(f"{a}, {b}: not compared: {why}", file=sys.stderr)
         return UNREADABLE
     if "refused" in answer:
-        print(f"Error: {printable(answer['refused'])}", file=sys.stderr)
+        print(f"Error: {answer['refused']}", file=sys.stderr)
         return UNREADABLE
     print(*answer["lines"], sep="\n")
     return DIFFERENT if answer["differ"] else EQUAL

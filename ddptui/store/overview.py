@@ -14,7 +14,6 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.store.runs import STAMP_FORMAT, Run, RunError, all_runs
 from ddptui.text.units import NOTHING
-from ddptui.text.words import printable
 
 UNDER_WAY = "under way"  # the status of a run that a console has open
 SKIPPED = "trials skipped"  # of a run that ended well but for these: not all that its preset asks for is there
@@ -51,8 +50,8 @@ def overview(run: Run) -> Overview:
     when = NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
     preset, results, status, problem, damage = _contents(run)
     if preset is None:
-        return Overview(run, when, printable(run.name), status, problem=problem)
-    title = printable(preset.name)
+        return Overview(run, when, run.name, status, problem=problem)
+    title = preset.name
     status = UNDER_WAY if run.is_held() else shown_status(results) if results else status
     if results is None:
         return Overview(run, when, title, status, str(len(preset.trials)), damage=damage)
@@ -135,13 +134,13 @@ def _contents(run: Run) -> _Contents:
         preset = run.preset()
         run.journals(preset)
     except RunError as error:
-        return _Contents(None, None, "cannot be read", problem=printable(str(error)))
+        return _Contents(None, None, "cannot be read", problem=str(error))
     try:
         results = run.results(ResultsOutline)
     except FileNotFoundError:
         return _Contents(preset, None, "interrupted")
     except RunError as error:
-        return _Contents(preset, None, "results.json cannot be read", damage=printable(str(error)))
+        return _Contents(preset, None, "results.json cannot be read", damage=str(error))
     return _Contents(preset, results, results.status)
 
 
@@ -161,7 +160,7 @@ def _times(results: ResultsOutline, preset: Preset) -> tuple[str, str]:
     if fastest is None:
         return NOTHING, NOTHING
     baseline = f"{times[preset.baseline]:.2f}" if preset.baseline in times else NOTHING
-    return baseline, f"{times[fastest]:.2f} {printable(fastest)}"
+    return baseline, f"{times[fastest]:.2f} {fastest}"
 
 
 def _train_times(results: ResultsOutline) -> dict[str, float]:

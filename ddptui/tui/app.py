@@ -32,7 +32,6 @@ from ddptui.store import settings as settings_file
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
 from ddptui.text.door import brief
-from ddptui.text.words import printable
 from ddptui.tui.background import in_background
 from ddptui.tui.door import Door
 from ddptui.tui.keyboard import Keyboard, Typed
@@ -150,7 +149,7 @@ class Console(App[int]):
         try:
             settings_file.save_theme(theme.name)
         except SettingsError as error:
-            self.complain("For this session only", printable(str(error)))
+            self.complain("For this session only", str(error))
 
     async def on_event(self, event: Event) -> None:
         """Act on keys one after the other. Textual calls this for each event, also for keys that come back unused."""
@@ -236,7 +235,7 @@ class Console(App[int]):
                 if (checked := await self._check.run(prepare, self._full_screen())) is not None:
                     start(checked)
             except (PresetError, RunError, RunLost, OSError) as error:
-                self.complain(title, printable(str(error)))
+                self.complain(title, str(error))
 
     def action_cancel_check(self) -> None:
         self._check.cancel()

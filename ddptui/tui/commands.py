@@ -14,7 +14,6 @@ from ddptui.config.preset import Preset
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import load, preset_paths
 from ddptui.store.runs import all_runs
-from ddptui.text.words import printable
 from ddptui.tui.background import in_background
 from ddptui.tui.screens.base import ConsoleApp
 from ddptui.tui.screens.export import FORMATS, why, write
@@ -43,9 +42,9 @@ def keep_picture(console: ConsoleApp, screen: Screen[object]) -> None:
         path = Path.cwd() / f"ddptui-{datetime.now():%Y%m%d-%H%M%S}.svg"
         write(lambda: [screen.app.export_screenshot()], path)
     except OSError as error:
-        console.complain("No picture is kept", printable(why(error)))
+        console.complain("No picture is kept", why(error))
     else:
-        screen.app.notify(printable(str(path)), title="Picture kept", markup=False)
+        screen.app.notify(str(path), title="Picture kept", markup=False)
 
 
 class StoredCommands(Provider):

@@ -7,7 +7,7 @@ from textual.filter import LineFilter
 
 
 class Door(LineFilter):
-    """Draws a blank where a text holds what is not printable. Widgets spell it out where it may be expected."""
+    """Draws a blank, or nothing where it has no width, for each character that is not printable."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         """Return the segments of a line, as wide as they were."""

@@ -9,7 +9,6 @@ import msgspec
 from ddptui.config.delays import LINK
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import literal, parse_assignment
-from ddptui.text.words import printable
 
 NOTHING_IN = "[]"  # the value of a field without bottlenecks or faults
 REST = "rest"  # further fields, as words KEY=VALUE
@@ -112,7 +111,7 @@ def number_or_text(text: str) -> str:
 
 def quoted(text: str) -> str:
     """Return a text as a TOML string."""
-    return msgspec.json.encode(printable(text)).decode()
+    return msgspec.json.encode(text).decode()
 
 
 def _tables(field: str, value: str) -> list[dict[str, Any]]:

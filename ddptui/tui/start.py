@@ -14,7 +14,6 @@ from ddptui.config.settings import Settings
 from ddptui.engines.local.warm import WarmParent
 from ddptui.store import settings as settings_file
 from ddptui.store.runs import Run
-from ddptui.text.words import printable
 from ddptui.tui.app import Console
 from ddptui.tui.screens.base import EndedRun
 from ddptui.wire.records import Notice
@@ -79,12 +78,12 @@ def start(
     if (unseen := run_without_ranks(ended, terms)) is not None:
         unseen.run.remove()
         ended.remove(unseen)
-        show(wrapped(f"{printable(unseen.results.trials[0].error or '')}; no run is kept\n"))
+        show(wrapped(f"{unseen.results.trials[0].error or ''}; no run is kept\n"))
     if ended:
         about = ["", *places(ended), *left_running(ended[0].run, terms), ""]
         show(as_table(ended[0].results, ended[0].preset, settings.columns) + wrapped("\n".join(about)))
     for text in unread:
-        print(printable(text), file=sys.stderr)
+        print(text, file=sys.stderr)
     worst = max((EXIT_CODES[run.results.status] for run in ended), default=0)
     return app.return_code or worst
 

@@ -110,16 +110,3 @@ def test_it_survives_any_size() -> None:
                 assert len(strips_of(app)) == size[1]
 
     asyncio.run(scenario())
-
-
-def test_a_terminal_is_not_told_what_to_do() -> None:
-    class Rude(Canvas):
-        def draw(self, width: int, height: int) -> Sequence[Line]:
-            return [[("\x1b[2J\u202e[/red]", "")]]
-
-    async def scenario() -> None:
-        app = Alone(Rude())
-        async with app.run_test(size=(30, 1)):
-            assert strips_of(app)[0].rstrip() == r"\x1b[2J\u202e[/red]"
-
-    asyncio.run(scenario())

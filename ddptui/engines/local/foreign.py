@@ -27,7 +27,6 @@ from ddptui.engines.local.training import (
 )
 from ddptui.host.ending import end_watched
 from ddptui.text.argv import as_argument
-from ddptui.text.words import printable
 from ddptui.wire.connection import NOTES, WATCHED
 from ddptui.wire.watching import Watching
 
@@ -117,8 +116,8 @@ def refusing_launch(command: Sequence[str], relay: Relay) -> Iterator[None]:
     except OSError as error:
         relay.close()
         if isinstance(error, FileNotFoundError):
-            raise LaunchRefused(f"{printable(command[0])}: {NOT_FOUND}") from None
-        raise LaunchRefused(f"{printable(command[0])}: {error.strerror}: nothing was started") from None
+            raise LaunchRefused(f"{command[0]}: {NOT_FOUND}") from None
+        raise LaunchRefused(f"{command[0]}: {error.strerror}: nothing was started") from None
 
 
 def variables(own: Mapping[str, str], console: Path) -> dict[str, str]:
@@ -163,7 +162,7 @@ class ForeignLaunch(TrainingLaunch):
 
     def take_notices(self) -> list[str]:
         """Why processes are not watched, as they say themselves, or, at the end, as was seen; each reason once."""
-        lines = [f"not watched: {printable(reason)}" for reason in self._notes()]
+        lines = [f"not watched: {reason}" for reason in self._notes()]
         if not self.has_ranks:
             self._hidden.look()
             lines += filter(None, [self._hidden.reason() if self._process.returncode is not None else ""])

@@ -9,7 +9,6 @@ from pathlib import Path
 import psutil
 
 from ddptui.host.folders import lab_root
-from ddptui.text.words import printable
 from ddptui.wire.connection import WATCHED
 
 LOOK_EVERY_S = 0.3  # importing torch alone takes longer
@@ -63,7 +62,7 @@ def _uses_torch(pid: int) -> bool:
 def _why_hidden(process: psutil.Process) -> str:
     try:
         words, variables = process.cmdline(), process.environ()
-        who = f"not watched: process {process.pid} ({printable(' '.join(words))[:LONGEST_COMMAND]}) uses torch, but"
+        who = f"not watched: process {process.pid} ({' '.join(words)[:LONGEST_COMMAND]}) uses torch, but"
         why = _ignoring(words) or _lacking(variables, process) or _apart(process)
     except (psutil.Error, OSError):
         return ""
@@ -102,11 +101,11 @@ def _lacking(variables: dict[str, str], process: psutil.Process) -> str:
     if ours not in folders:
         if not path:
             return "its PYTHONPATH was unset, which names the folder of ddptui's instruments: leave it set"
-        path = printable(path)[:LONGEST_COMMAND]
+        path = path[:LONGEST_COMMAND]
         return f"its PYTHONPATH was set anew, without ddptui's folder: write PYTHONPATH={path}:$PYTHONPATH there"
     before = [Path(process.cwd(), folder, "sitecustomize.py") for folder in folders[: folders.index(ours)]]
     if hiding := next(filter(Path.exists, before), None):
-        return f"{printable(str(hiding))} hides ddptui's own: put its folder behind $PYTHONPATH, not before"
+        return f"{hiding} hides ddptui's own: put its folder behind $PYTHONPATH, not before"
     return ""
 
 

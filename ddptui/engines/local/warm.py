@@ -20,7 +20,7 @@ from ddptui.host import keeper
 from ddptui.host.folders import TemporaryFolder, lab_root, python_path
 from ddptui.host.launchers import without_launchers
 from ddptui.host.machine import heap_limits
-from ddptui.text.words import ending, printable
+from ddptui.text.words import ending
 from ddptui.wire import warm as wire
 from ddptui.wire.warm import Fork, Forked, FromParent, Imported, Refused
 
@@ -313,7 +313,7 @@ class WarmParent:
         with suppress(OSError, IndexError):
             last = (self._folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()[-1]
         how = f"the process that forks the ranks {'was ' * (code < 0)}{ending(code)}"
-        self._give_up(f"{how}: {printable(last)}" if last else how)
+        self._give_up(f"{how}: {last}" if last else how)
 
     def _give_up(self, problem: str) -> str:
         """Close it for good. Returns the problem: the first one, if it has one already."""

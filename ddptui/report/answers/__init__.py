@@ -30,7 +30,7 @@ from ddptui.report.answers.published import published_order
 from ddptui.report.answers.ranking import ranking
 from ddptui.report.answers.scaling import alike, scaling
 from ddptui.report.answers.split import split
-from ddptui.text.words import count, listed, printable, sentence
+from ddptui.text.words import count, listed, sentence
 
 MOST = 3  # sentences, before what was published
 # Words that sentences begin with, although a trial may have their name.
@@ -112,7 +112,7 @@ def _why_none(trials: Sequence[TrialResult]) -> str:
 
 def _why_no_baseline(baseline: TrialResult) -> str:
     if baseline.error:
-        return f"{baseline.name}, the baseline, failed: {printable(baseline.error.splitlines()[0])}"
+        return f"{baseline.name}, the baseline, failed: {baseline.error.splitlines()[0]}"
     return f"{baseline.name}, the baseline, has no figures yet"
 
 

@@ -22,7 +22,7 @@ from ddptui.report.sentences import status_of
 from ddptui.run.curves import curves_of
 from ddptui.store.runs import Run, RunError
 from ddptui.text.drawing import series_kind
-from ddptui.text.words import count, printable
+from ddptui.text.words import count
 from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import ZOOM_KEY, EndedRun, LabScreen
@@ -167,7 +167,7 @@ class CurvesScreen(LabScreen):
         is_in = number not in self._out
         is_chosen = number == self._trials.highlighted  # its background may have the color of the line
         color = "" if is_chosen else SERIES_COLORS[series_kind(number)]
-        name = printable(self._entries[number].name)
+        name = self._entries[number].name
         mark = Content.assemble(f"{'✓' if is_in else ' '} ", (f"{_mark(number):1}━", color), f" {name}")
         return TwoEnds(mark if is_in else mark.stylize("dim"), Content.styled(self._said(number), "dim"))
 

@@ -21,7 +21,6 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.store import own_presets
 from ddptui.text.tables import Filled
-from ddptui.text.words import printable
 from ddptui.tui.keys import bound, clickable, name_of
 from ddptui.tui.widgets.lists import Chooser
 
@@ -191,29 +190,29 @@ async def save_as_own(app: App[object], preset: Preset) -> str | None:
     name = await _free_name(app, dialog, "There is a preset {}. Replace it?")
     if name is None or not _done(app, "Not saved", partial(own_presets.save, preset, name)):
         return None
-    app.notify(printable(str(own_presets.path_of(name))), title=f"Saved as {name}", markup=False)
+    app.notify(str(own_presets.path_of(name)), title=f"Saved as {name}", markup=False)
     return name
 
 
 async def rename_own(app: App[object], name: str) -> str | None:
     """Ask for another name of one of the user's presets. Return the name, or None if it keeps the one that it has."""
-    dialog = NamePreset(f"Rename the preset {printable(name)}", name, "Rename")
+    dialog = NamePreset(f"Rename the preset {name}", name, "Rename")
     new = await _free_name(app, dialog, "There is a preset {}. Replace it? The old one goes to the trash.", but=name)
     if new in (None, name) or not _done(app, "Not renamed", partial(own_presets.rename, name, new)):
         return None
-    app.notify(printable(str(own_presets.path_of(new))), title=f"Renamed to {new}", markup=False)
+    app.notify(str(own_presets.path_of(new)), title=f"Renamed to {new}", markup=False)
     return new
 
 
 async def delete_own(app: App[object], name: str) -> bool:
     """Ask, then move one of the user's presets to the trash. Return whether it is there."""
     undo = name_of("undo", app)
-    question = f"Delete your preset {printable(name)}? {undo} brings back what was deleted last."
+    question = f"Delete your preset {name}? {undo} brings back what was deleted last."
     if not await app.push_screen_wait(Confirm(question, yes="Delete")):
         return False
     if not _done(app, "Not deleted", partial(own_presets.discard, name)):
         return False
-    app.notify(f"In the trash. {undo} brings back what was deleted last.", title=printable(name), markup=False)
+    app.notify(f"In the trash. {undo} brings back what was deleted last.", title=name, markup=False)
     return True
 
 
@@ -230,7 +229,7 @@ def _done(app: App[object], failed: str, change: Callable[[], object]) -> bool:
     try:
         change()
     except PresetError as error:
-        app.notify(printable(str(error)), title=failed, severity="error", timeout=8, markup=False)
+        app.notify(str(error), title=failed, severity="error", timeout=8, markup=False)
         return False
     return True
 

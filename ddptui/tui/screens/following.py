@@ -16,7 +16,6 @@ from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.text.argv import shell_line
 from ddptui.text.units import S, seconds
-from ddptui.text.words import printable
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import LettingGo, RunQuestion, may_stop
@@ -182,7 +181,7 @@ class Following(LabScreen):
     @work
     async def action_skip(self) -> None:
         launched_ns, trial = self.watched.live.launched_ns, self.watched.live.trial
-        question = f"Skip trial {printable(trial or '')}? It ends, and has no further repeats."
+        question = f"Skip trial {trial or ''}? It ends, and has no further repeats."
         if await self.app.push_screen_wait(RunQuestion(question, yes="Skip", no="Go on")) and self.goes_on:
             self.skip(launched_ns, "It ends; the next trial follows.")
 

@@ -26,7 +26,6 @@ from ddptui.host import machine
 from ddptui.host.load import LoadMeter, descendants
 from ddptui.store import overview, own_presets
 from ddptui.store.presets import FileState, all_presets, describe_size, file_states
-from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound
@@ -207,7 +206,7 @@ class Lab(LabScreen):
             what = f"{describe_size(preset)}, {estimate(preset, self._past.results) or UNKNOWN}"
         title = f"Trials · {what}" if preset else "Trials without the changes" if shown else "Trials"
         table.show(shown, title, self._validation.left)
-        brief = Content.assemble((printable(shown.title if shown else name), "bold"), "\n", printable(what))
+        brief = Content.assemble((shown.title if shown else name, "bold"), "\n", what)
         self.query_one("#brief", Static).update(brief)
         self._show_command()
 
@@ -243,7 +242,7 @@ class Lab(LabScreen):
 
     def _refuse(self) -> None:
         """Go to the field that is wrong, or notify why the draft cannot run, unless the form shows it already."""
-        reason = printable(self._validation.reason)
+        reason = self._validation.reason
         if self._draft.changes:
             self._go("form", partial(self._form.point_to, drafts.at_fault(self._draft, reason)))
         elif not self.query_one("#reason").region:
@@ -279,7 +278,7 @@ class Lab(LabScreen):
     def action_copy(self) -> None:
         self._sync_draft()
         line = drafts.command_line(self._draft)
-        self.copy(line, printable(line))
+        self.copy(line, line)
 
     def action_reset(self) -> None:
         self._changes.pop(self._draft.name, None)
@@ -310,7 +309,7 @@ class Lab(LabScreen):
         """Return the preset under the cursor, or notify that it is not the user's own, and None."""
         name = self._list.chosen
         if name is not None and (why := own_presets.why_not_own(name)):
-            self.notify(f"{printable(why)}: it cannot be {what}.", severity="warning", markup=False)
+            self.notify(f"{why}: it cannot be {what}.", severity="warning", markup=False)
             return None
         return name
 
@@ -334,7 +333,7 @@ class Lab(LabScreen):
         try:
             name = own_presets.bring_back()
         except PresetError as error:
-            self.notify(printable(str(error)), title="Not brought back", severity="warning", markup=False)
+            self.notify(str(error), title="Not brought back", severity="warning", markup=False)
         else:
             self._list_again(name)
-            self.notify("Back from the trash.", title=printable(name), markup=False)
+            self.notify("Back from the trash.", title=name, markup=False)

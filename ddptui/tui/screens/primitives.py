@@ -22,7 +22,6 @@ from ddptui.live.rank_states import STALLED
 from ddptui.report.answers import answer
 from ddptui.report.primitives.plot import What
 from ddptui.report.sentences import what_became
-from ddptui.text.words import printable
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.export import ExportableRun
@@ -133,7 +132,7 @@ class PrimitivesScreen(Following, ExportableRun):
         if (sentence := self._status() or self._why_incomplete() or self._answered()) != self._sentence:
             self._sentence = sentence
             self.set_class(bool(sentence), "-said")
-            self.query_one("#now", Static).update(Content(printable(sentence)))
+            self.query_one("#now", Static).update(Content(sentence))
         feed, live, title = self.feed, self.watched.live, self.query_one(TitleBar)
         if isinstance(feed, EndedRun) or self.ended_ns is not None:
             status = ", ".join(filter(None, [feed.results.status, shortfall(feed.results)]))
@@ -144,7 +143,7 @@ class PrimitivesScreen(Following, ExportableRun):
             title.show(self.place(), self.progress(feed, feed.now_ns(), self.pace(), under_way, calls))
 
     def announce_end(self, status: str) -> None:
-        self.notify(f"{printable(self.feed.preset.name)}: {status}", title="The run has ended", timeout=5, markup=False)
+        self.notify(f"{self.feed.preset.name}: {status}", title="The run has ended", timeout=5, markup=False)
 
     def _answered(self) -> str:
         """Return the question and its answer; where there is little room, the answer's first sentence, or nothing:

@@ -20,7 +20,7 @@ from ddptui.store.outcomes import results_of
 from ddptui.store.overview import Overview, overview
 from ddptui.store.runs import Run, RunError, all_runs
 from ddptui.store.trash import Moved, deleted, discard, restore
-from ddptui.text.words import count, printable
+from ddptui.text.words import count
 from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound, name_of
 from ddptui.tui.screens.base import EndedRun, LabScreen
@@ -277,4 +277,4 @@ def _question(runs: Sequence[Run], undo: str) -> str:
 
 def _names(runs: Sequence[Run]) -> str:
     more = f" and {len(runs) - MOST_NAMES} more" if len(runs) > MOST_NAMES else ""
-    return printable(", ".join(run.name for run in runs[:MOST_NAMES]) + more)
+    return ", ".join(run.name for run in runs[:MOST_NAMES]) + more

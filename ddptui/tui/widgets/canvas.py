@@ -10,7 +10,6 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ddptui.text.drawing import SERIES, Line
-from ddptui.text.words import printable
 
 _COLORS = ("primary", "warning", "success", "accent", "error", "secondary")
 SERIES_COLORS = {kind: f"$text-{color}" for kind, color in zip(SERIES, _COLORS, strict=True)}
@@ -54,9 +53,7 @@ class Canvas(Widget):
         width, height = self.size
         if self._drawn is None or self._drawn[0] != self.size:
             lines = self.draw(width, height)[:height] if width > 0 and height > 0 else []
-            # A terminal would obey control characters, and a name may hold them. Nearly all texts have none.
-            safe = ([(text if text.isprintable() else printable(text), kind) for text, kind in line] for line in lines)
-            strips = (Strip([Segment(text, self._style(kind)) for text, kind in line]) for line in safe)
+            strips = (Strip([Segment(text, self._style(kind)) for text, kind in line]) for line in lines)
             self._drawn = self.size, [strip.adjust_cell_length(width, self._style("")) for strip in strips]
         drawn = self._drawn[1]
         return drawn[y] if y < len(drawn) else Strip.blank(width, self._style(""))

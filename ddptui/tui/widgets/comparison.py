@@ -12,7 +12,6 @@ from ddptui.report.columns import AT_LEAST, columns_of
 from ddptui.report.notes import in_words, published
 from ddptui.report.rows import Row, rows_of
 from ddptui.text.tables import GAP, Filled, fit, order, telling
-from ddptui.text.words import printable
 from ddptui.tui.widgets.tables import FittedTable
 from ddptui.tui.widgets.texts import TextPane
 from ddptui.tui.widgets.time_bars import BASELINE
@@ -123,7 +122,7 @@ class Answer(Static):
     """Shows the answer to the preset's question, the first sentence in bold, below the question."""
 
     def __init__(self, question: str, sentences: Sequence[str], *, id: str) -> None:
-        first, *others = map(printable, sentences)
+        first, *others = sentences
         super().__init__(Content.assemble((first, "bold"), *(f" {other}" for other in others)), id=id)
         self.border_title = Content(question)
 

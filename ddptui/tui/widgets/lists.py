@@ -23,7 +23,6 @@ from ddptui.config.preset import Preset
 from ddptui.store.overview import SKIPPED, UNDER_WAY, RecentRun
 from ddptui.store.presets import BrokenPreset
 from ddptui.store.runs import Run
-from ddptui.text.words import printable
 from ddptui.tui.keys import bound, moves
 
 TITLES_BEGIN = 34  # column of the list of presets
@@ -108,7 +107,7 @@ class RecentRuns(Chooser):
         self.runs = [recent.run for recent in runs]
         options = []
         for recent in runs:
-            left = Content.assemble((f"{recent.when:>5} ", "dim"), printable(recent.preset))
+            left = Content.assemble((f"{recent.when:>5} ", "dim"), recent.preset)
             mark = Content.assemble(STATUS_MARKS.get(recent.status, UNKNOWN), f" {recent.status}")
             options.append(Option(TwoEnds(left, mark)))
         self.set_options(options or [Option("none yet", disabled=True)])
@@ -216,21 +215,21 @@ class PresetList(Vertical):
         """Return the lines that match all words, below the headings of their groups."""
         shown = [preset for preset in self._presets if _fits(words, preset.name, preset.title, preset.group)]
         for group, members in groupby(shown, key=lambda preset: preset.group):
-            yield Option(Content.styled(printable(group), "bold"), disabled=True)
+            yield Option(Content.styled(group, "bold"), disabled=True)
             yield from (Option(self._line(preset), preset.name) for preset in members)
         if broken := [file.name for file in self._broken if _fits(words, file.name)]:
             yield Option(Content.styled("Cannot be read", "bold"), disabled=True)
             signs = {name: " (own)" if name in self._own else "" for name in broken}
             yield from (
-                Option(Content.assemble("  ! ", (printable(name), "$text-error"), (sign, "dim")), name)
+                Option(Content.assemble("  ! ", (name, "$text-error"), (sign, "dim")), name)
                 for name, sign in signs.items()
             )
 
     def _line(self, preset: Preset) -> TwoEnds:
         signs = {"own": preset.name in self._own, "changed": preset.name in self._changed}
         said = ", ".join(sign for sign, holds in signs.items() if holds)
-        name = Content(f"  {printable(preset.name)}{f' ({said})' if said else ''}")
-        note, title = self._notes.get(preset.name, ""), printable(preset.title)
+        name = Content(f"  {preset.name}{f' ({said})' if said else ''}")
+        note, title = self._notes.get(preset.name, ""), preset.title
         return TwoEnds(name, Content.styled(note, "dim"), Content.styled(title, "dim"), TITLES_BEGIN)
 
 

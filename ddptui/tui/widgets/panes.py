@@ -19,7 +19,6 @@ from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.journal import LogTail
 from ddptui.text.drawing import series_kind
-from ddptui.text.words import printable
 from ddptui.tui.background import in_background
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.frame import PaneBar
@@ -144,7 +143,7 @@ class Panes(Container):
         if pane.id in OF_STEPS and (shown is not watched) != pane.has_class("-before"):
             pane.set_class(shown is not watched, "-before")
             before = f"the trial before: {shown.live.trial}" if shown is not watched else ""
-            pane.border_subtitle = Content(printable(before))  # a journal's text is no markup
+            pane.border_subtitle = Content(before)  # a journal's text is no markup
         match pane:
             case RankTable():
                 pane.show(watched, picture.states, watched.world_size(feed.preset))

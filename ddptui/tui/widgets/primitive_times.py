@@ -15,7 +15,6 @@ from ddptui.report.primitives import tables
 from ddptui.report.primitives.plot import TITLES, What, draw
 from ddptui.text.drawing import Line
 from ddptui.text.tables import Table, fit, telling
-from ddptui.text.words import printable
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.tui.widgets.tables import FittedTable
 
@@ -90,7 +89,7 @@ class PrimitiveTimes(Vertical):
         table.show(tables.of_cells(cells))
         table.border_title = tables.heading(chosen, result.cadence)
         table.border_subtitle = UNEVEN if any(map(is_uneven, cells)) else ""
-        refusal = next((f"The backend cannot: {printable(cell.error)}" for cell in cells if cell.error), "")
+        refusal = next((f"The backend cannot: {cell.error}" for cell in cells if cell.error), "")
         line = self.query_one("#refusal", Static)
         line.display = bool(refusal)
         line.update(Content(refusal))

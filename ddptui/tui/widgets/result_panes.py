@@ -8,7 +8,6 @@ from textual.widget import Widget
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.notes import in_short
-from ddptui.text.words import printable
 from ddptui.tui.keys import name_of
 from ddptui.tui.widgets.comparison import Comparison, Verdict
 from ddptui.tui.widgets.tables import RankDetail
@@ -54,7 +53,7 @@ class ResultPanes(Container):
         self.query_one(TimeBars).show(results, chosen)
         verdict, finding = self.query_one(Verdict), in_short(trial)
         verdict.show(results, preset, chosen)
-        verdict.border_title = Content(": ".join(filter(None, [_title("verdict"), printable(finding)])))
+        verdict.border_title = Content(": ".join(filter(None, [_title("verdict"), finding])))
         self.query_one(WhoWaits).show(trial)
         self.query_one(RankDetail).show(trial)
         self.make_room()

@@ -21,7 +21,6 @@ from ddptui.report.preset_columns import facts
 from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.store.overview import SKIPPED, UNDER_WAY, Overview
 from ddptui.text.tables import Column, Filled, fill, telling
-from ddptui.text.words import printable
 from ddptui.tui.keys import bound
 from ddptui.tui.widgets.lists import ROW_KEYS
 
@@ -173,9 +172,9 @@ class TrialTable(LabTable):
         if preset is None:
             return self.fill([], [])
         shown = facts(preset)
-        columns = [Filled(fact.header, [*map(printable, fact.cells)], left=True, key=fact.header) for fact in shown]
+        columns = [Filled(fact.header, [*fact.cells], left=True, key=fact.header) for fact in shown]
         if left:
-            why = [printable(left.get(name, "")) for name in self._trials]
+            why = [left.get(name, "") for name in self._trials]
             columns.insert(1, Filled(LEFT, why, left=True, key=LEFT))
         self.fill(columns, [*self._trials])
         if len(preset.trials) > 1:

@@ -16,7 +16,6 @@ from textual.widgets import Static
 from ddptui.config.trial import Trial
 from ddptui.engines import command
 from ddptui.host.machine import available_cores
-from ddptui.text.words import printable
 from ddptui.tui.draft import Draft, command_line
 from ddptui.tui.keys import name_of
 from ddptui.tui.widgets.lists import SCROLL_KEYS
@@ -36,9 +35,9 @@ class About(VerticalScroll):
 
     def show(self, title: str, text: str) -> None:
         """Show a title, and a text in Markdown."""
-        self.border_title = Content(printable(title))
+        self.border_title = Content(title)
         self.scroll_home(animate=False)
-        self._lay_out("\n".join(map(printable, text.splitlines())))
+        self._lay_out(text)
 
     @work(exclusive=True)  # the next preset's text replaces this one's, also while it waits
     async def _lay_out(self, text: str) -> None:
@@ -72,10 +71,10 @@ class CommandLine(TextPane):
 
     def show(self, draft: Draft, trial: Trial | None) -> None:
         """Show the commands. `trial`: the one under the cursor, if it can start."""
-        parts: list[Content | str | tuple[str, str]] = [(printable(command_line(draft)), "bold")]
+        parts: list[Content | str | tuple[str, str]] = [(command_line(draft), "bold")]
         if trial is not None:
             variables = command.environment(trial, available_cores()).items()
             assignments = (f"{name}={shlex.quote(value)}" for name, value in variables)  # as a shell takes them
             start = " ".join([*assignments, shlex.join(command.command(trial))])
-            parts += ["\n", (f"trial {printable(trial.name)}: ", "dim"), printable(start)]
+            parts += ["\n", (f"trial {trial.name}: ", "dim"), start]
         self.query_one(Static).update(Content.assemble(*parts))

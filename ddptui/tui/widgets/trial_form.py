@@ -20,7 +20,6 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import choices
 from ddptui.engines.preflight_gpus import OUR_MODELS
 from ddptui.text.units import NOTHING
-from ddptui.text.words import printable
 from ddptui.tui import draft as drafts
 from ddptui.tui.draft import as_it_is
 from ddptui.tui.form_lines import KINDS, usual_lines
@@ -164,7 +163,7 @@ class TrialForm(Vertical):
         """Show what the changes make of the preset: its fields, or why it cannot run. `made`: None if it cannot be."""
         self._made = made or self._made
         self.set_class(bool(reason), "-refused")
-        self.query_one("#reason", Static).update(Content(f"! {printable(reason)}"))
+        self.query_one("#reason", Static).update(Content(f"! {reason}"))
         self._at_fault = at_fault
         self._mark()
 

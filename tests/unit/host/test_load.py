@@ -98,14 +98,6 @@ def test_the_busiest_other_process_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         assert next_of(reads).by == f"{busy.name()} (process {busy.pid})"
 
 
-def test_a_process_cannot_put_control_characters_into_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    with busy_processes(1) as [busy]:
-        monkeypatch.setattr(psutil, "process_iter", lambda: [busy])
-        monkeypatch.setattr(psutil.Process, "name", lambda _: "\x1b]0;mine\x07")
-        reads = meter(above=0.0)
-        next_of(reads)
-        assert next_of(reads).by == f"\\x1b]0;mine\\x07 (process {busy.pid})"
-
 
 def next_of(reads: LoadMeter) -> Load:
     while not (told := reads.read()):

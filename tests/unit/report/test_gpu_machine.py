@@ -31,7 +31,6 @@ def run_on(device: str, environment: dict[str, Any]) -> tuple[Results, Preset]:
         (WHOLE, "2 × NVIDIA H100 80GB HBM3, 80 GB; NV18: 0-1; driver 580.65.06 (CUDA 13.0)"),
         ({"gpus": [*HOPPERS, "T4"]}, "2 × NVIDIA H100 80GB HBM3, 80 GB and 1 × T4"),
         ({"gpus": ["T4", 7, None], "gpu_links": "NV4", "gpu_driver": ["580"]}, "1 × T4"),
-        ({"gpus": ["\x1b[2J"]}, "1 × \\x1b[2J"),
         ({"gpus": ["x" * 999]}, f"1 × {'x' * LONGEST}"),
         ({"gpus": [f"T{number}" for number in range(9)]}, "1 × T0, 1 × T1, 1 × T2 and 6 more"),
     ],

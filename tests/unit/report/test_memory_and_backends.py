@@ -173,8 +173,3 @@ def test_a_device_that_one_might_not_have_expected_is_explained_once_a_trial() -
 def test_of_one_trial_it_stands_with_what_became_of_it() -> None:
     results, preset = run_of(GLOO | {"device_why": WHY}, GLOO)
     assert in_words(results, preset, "a").chosen[0] == f"a: on the CPU: {WHY}"
-
-
-def test_nothing_that_a_rank_says_can_steer_the_terminal() -> None:
-    results, preset = run_of(GLOO | {"device_why": "\x1b[2J", "backend_why": "\x1b[2J"})
-    assert not any("\x1b" in note for note in note_lines(results, preset))

@@ -207,11 +207,6 @@ def test_a_run_that_cannot_be_opened_says_why_in_one_line(tmp_path: Path, file: 
     assert "\n" not in line.problem
 
 
-def test_control_characters_of_a_name_are_spelled_out(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    (run.folder / "environment.json").write_bytes(b'{"preset": "evil\\u001b[2J"}')
-    assert overview(run).preset == "evil\\x1b[2J"
-
 
 def test_a_folder_with_another_name_has_no_day(tmp_path: Path) -> None:
     for name in ("copied", "99999999-999999-x"):
