@@ -118,5 +118,5 @@ $(OLDER)/installed: pyproject.toml Makefile
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable . --group dev
-	$(BIN)/python -m pip install --quiet --no-deps 'kubeflow-training>=1.9,<2' 'alibabacloud-pai-dlc20201203>=1.11,<2'
+	$(BIN)/python -m pip install --quiet --no-deps 'kubeflow-training>=1.9,<2'
 	touch $@

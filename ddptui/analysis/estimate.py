@@ -50,7 +50,7 @@ def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
 
 
 def _launch(trial: Trial, preset: Preset, past: Sequence[Results]) -> Estimate | None:
-    kind = "cold" if preset.engine.name == "slurm" else start_of(trial, preset.engine.nodes)[0]
+    kind = start_of(trial, preset.engine.nodes)[0]
     of_preset = (result for results in past if results.preset == preset.name for result in results.trials)
     for result in of_preset:
         if result.name != trial.name:

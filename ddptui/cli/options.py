@@ -66,11 +66,10 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
             option("--interface", metavar="NAME", help="Network interface by which nodes reach the console."),
             option("--port", type=int, help="Port on which the console listens for nodes."),
             option("--shared", metavar="DIR", help="A folder that all nodes share, for init_method=file."),
-            option("--tasks", type=click.Choice(("rank", "node", "array")), help="Slurm: what one task runs."),
             option("--partition", help="Slurm: partition to submit to."),
             option("--account", help="Slurm: account to charge."),
             option("--gres", help="Slurm: generic resources per node, e.g. gpu:2."),
-            option("--time", help="Slurm: time limit of a job."),
+            option("--time", help="Slurm: time limit of the run's job."),
             option("--sbatch", "options", metavar="OPTION", multiple=True, help="Slurm: another option for sbatch."),
         )
     ):

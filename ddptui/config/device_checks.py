@@ -32,8 +32,8 @@ def _check_backend(trial: Trial) -> None:
         raise TrialError("backend", "nccl needs GPUs: with device = 'cpu' it is gloo")
     if trial.backend == "mpi" and trial.launch != "task":
         why = (
-            "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand `mpirun … python -m "
-            "workers.task …`, with RANK, WORLD_SIZE and so on for each; gloo and nccl do without"
+            "mpi wants ranks that MPI knows: start them by hand, `mpirun … python -m workers.task …`, with RANK, "
+            "WORLD_SIZE and so on for each; gloo and nccl do without"
         )
         raise TrialError("backend", why)
     if trial.backend == "gloo" and trial.device == "cuda" and (field_and_why := needs_point_to_point(trial)):

@@ -16,16 +16,13 @@ Option = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The options of an engine, from `[engine]` in a preset or the command line."""
 
-    name: EngineName = "local"  # join: nodes on which a user runs `ddptui join TICKET`; slurm: jobs of a cluster
+    name: EngineName = "local"  # join: nodes on which a user runs `ddptui join TICKET`; slurm: those of a job
     nodes: Annotated[int, Meta(ge=1, le=1024)] = 1  # over which the ranks of a trial are spread in blocks
     interface: Option | None = None  # of this host, by which nodes reach the console; None: that of the default route
     # Of the console; None: one derived from the run's name, below the ephemeral range.
     port: Annotated[int, Meta(ge=1024, le=65000)] | None = None
     shared: Option | None = None  # a folder that all nodes see, for init_method = "file"; None (slurm): the run's
-    # slurm: what a task is. A node starts its ranks by the trial's launch mode. In an array each rank is a job of its
-    # own, which Slurm places freely, so that `nodes` means nothing.
-    tasks: Literal["rank", "node", "array"] = "rank"
-    partition: Option | None = None  # from here on: as in sbatch
+    partition: Option | None = None  # slurm, from here on: as in sbatch
     account: Option | None = None
     gres: Option | None = None
     time: Option | None = None
@@ -33,7 +30,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 LOCAL = EngineOptions()
-OF_SBATCH = ("partition", "account", "gres", "time")  # options that a job script takes as they are
+OF_SBATCH = ("partition", "account", "gres", "time")  # options that sbatch takes as they are
 
 
 class Part(NamedTuple):

@@ -11,7 +11,7 @@ class LaunchModeFacts(NamedTuple):
     label: str  # what screens and tables call it
     one_process: bool = False  # there is no process group: fields that need one mean nothing
     by_torch: bool = False  # torch's launcher starts the ranks; else the entry point does
-    by_console: bool = True  # the console can start it; else Slurm does, or a user by hand
+    by_console: bool = True  # the console can start it; else a user does, by hand
     passes_ranks: bool = False  # the launcher states the number of ranks, so it is no argument of the entry point
     retried: bool = True  # a repeat that other programs disturb may be launched again
     meaningless: Mapping[str, str] = MappingProxyType({})  # further fields that mean nothing in this mode, and why
@@ -50,10 +50,10 @@ LAUNCH_MODES = {
     ),
     "spawn": LaunchModeFacts("mp.spawn"),
     "task": LaunchModeFacts(
-        "one task per rank, started by Slurm or by hand",
+        "one task per rank, started by hand",
         by_console=False,
         passes_ranks=True,
-        meaningless={"start_method": "Slurm, or a user, starts the ranks"},
+        meaningless={"start_method": "a user starts the ranks, as by srun"},
     ),
     COMMAND: LaunchModeFacts("your own command, watched", retried=False),  # it is the user's: never started unasked
 }

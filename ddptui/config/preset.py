@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from ddptui.config.engine import LOCAL, OF_SBATCH, EngineOptions
-from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES, ONE_PROCESS
+from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.trial import Trial, TrialError
 
 PresetKind = Literal["training", "primitives", "command"]  # command: a training of the user's own, watched
@@ -47,7 +47,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
         return any(trial.trains_until_stopped for trial in self.trials)
 
 
-OF_SLURM = ("tasks", *OF_SBATCH, "options")
+OF_SLURM = (*OF_SBATCH, "options")
 OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")
 
 
@@ -64,22 +64,18 @@ def _fit_trial(trial: Trial, engine: EngineOptions) -> Trial:
             why = "a command runs here: let it start what runs elsewhere, as srun and torchrun do"
             raise TrialError("engine.name", f"trial {trial.name}: {why}")
         return trial
-    # With Slurm, each rank is a task of its own, unless a task is a node: that starts its ranks as on this host.
-    if engine.name == "slurm" and engine.tasks != "node" and trial.launch not in ONE_PROCESS:
-        trial = msgspec.structs.replace(trial, launch="task", start_method="spawn")  # the default: tasks ignore it
-    elif not LAUNCH_MODES[trial.launch].by_console:
-        raise TrialError("launch", f"trial {trial.name}: 'task' is a rank that Slurm starts: --engine slurm")
+    if not LAUNCH_MODES[trial.launch].by_console:
+        why = "'task' is a rank that is started by hand: `srun python -m workers.task …`, in a checkout of ddptui"
+        raise TrialError("launch", f"trial {trial.name}: {why}")
     if engine.name != "local" and any(bottleneck.at == "link" for bottleneck in trial.bottleneck):
         raise TrialError("bottleneck", f"trial {trial.name}: a slow link is made on this host alone: --engine local")
-    if trial.save and engine.name == "join":
+    if trial.save and engine.name != "local":
         raise TrialError("save", f"trial {trial.name}: checkpoints would stay on the nodes: leave it out")
     return trial
 
 
 def _check_options(engine: EngineOptions) -> None:
     meant = {"local": (), "join": OF_SEVERAL_HOSTS, "slurm": (*OF_SEVERAL_HOSTS, *OF_SLURM)}[engine.name]
-    if engine.tasks == "array" and engine.nodes != LOCAL.nodes:
-        raise TrialError("engine.nodes", "means nothing with --tasks array: each rank is a job, which Slurm places")
     for key in (*OF_SEVERAL_HOSTS, *OF_SLURM):
         if key not in meant and getattr(engine, key) != getattr(LOCAL, key):
             which = "slurm" if key in OF_SLURM else "join or slurm"

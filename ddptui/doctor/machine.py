@@ -18,7 +18,7 @@ from ddptui.config.parser import PresetError
 from ddptui.doctor.finding import Finding
 from ddptui.engines.local import links
 from ddptui.engines.preflight_machine import no_compiler
-from ddptui.engines.slurm.check import check
+from ddptui.engines.slurm.job import check
 from ddptui.host.machine import available_cores, cpu_model
 from ddptui.host.network import NetworkError, choose_interface
 from ddptui.text.units import GB

@@ -68,9 +68,8 @@ class Launch(Protocol):
         """Whether a process below the rank is busy, such as a compiler. Expensive: it walks the process tree."""
         return False
 
-    def stop(self) -> str | None:
-        """Ends every process of the launch, wherever it runs, and waits until none is left, on a node or in a queue.
-        Returns why one may be left, and what ends it; None: none is."""
+    def stop(self) -> None:
+        """Ends every process of the launch, wherever it runs, and waits until none is left."""
 
 
 class Engine(Protocol):
@@ -94,6 +93,7 @@ class Engine(Protocol):
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
         """Raises OSError, and LaunchRefused."""
 
-    def close(self) -> None:
-        """Releases what the engine holds for the run. Called once the last launch has ended."""
+    def close(self) -> str | None:
+        """Releases what the engine holds for the run. Called once the last launch has ended. Returns why a job may be
+        left, and what ends it; None: none is."""
         return None

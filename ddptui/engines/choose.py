@@ -1,6 +1,6 @@
 """The table of engines: from the options of a run to the engine that starts its launches."""
 
-from ddptui.config.engine import EngineOptions
+from ddptui.config.preset import Preset
 from ddptui.engines.base import Engine, LaunchRefused
 from ddptui.engines.local.engine import LocalEngine
 from ddptui.engines.local.foreign import Terms
@@ -9,8 +9,9 @@ from ddptui.host.network import NetworkError
 from ddptui.store.runs import Run
 
 
-def engine_for(options: EngineOptions, run: Run, warm: WarmParent, terms: Terms | None = None) -> Engine:
-    """The engine that these options name. terms: on which commands are watched. Raises OSError, and LaunchRefused."""
+def engine_for(preset: Preset, run: Run, warm: WarmParent, terms: Terms | None = None) -> Engine:
+    """The engine that the preset names. terms: on which commands are watched. Raises OSError, and LaunchRefused."""
+    options = preset.engine
     try:
         match options.name:
             case "local":
@@ -26,6 +27,6 @@ def engine_for(options: EngineOptions, run: Run, warm: WarmParent, terms: Terms 
             case "slurm":
                 from ddptui.engines.slurm.engine import SlurmEngine
 
-                return SlurmEngine(options, run.name)
+                return SlurmEngine(preset, run)
     except NetworkError as error:
         raise LaunchRefused(str(error)) from None

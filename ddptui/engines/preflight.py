@@ -85,7 +85,7 @@ def _check_engine(preset: Preset) -> None:
     except NetworkError as error:
         raise PresetError(f"--engine {engine.name}: {error}") from None
     if engine.name == "slurm":
-        from ddptui.engines.slurm.check import check  # here: most runs are local
+        from ddptui.engines.slurm.job import check  # here: most runs are local
 
         check(engine)
         return

@@ -39,6 +39,8 @@ def one(preset: Preset, typed: str | None = None) -> str:
         lines += [*_how_to_start(trial, preset.engine), ""]
     if preset.engine.name == "join":
         lines += _how_to_join(preset.engine, typed or preset.name)
+    if preset.engine.name == "slurm":
+        lines += [*(f"  {line}".rstrip() for line in script.example(preset.trials, preset.engine).splitlines()), ""]
     return "\n".join([*lines, f"{describe_size(preset)} of each, in turn"]) + "\n"
 
 
@@ -48,7 +50,7 @@ def _how_to_start(trial: Trial, engine: EngineOptions) -> list[str]:
         return [*(f"  {shlex.quote(variable)} \\" for variable in trial.env), f"  {shell_line(trial.command)}"]
     match engine.name:
         case "slurm":
-            return [f"  {line}".rstrip() for line in script.example(trial, engine).splitlines()]
+            return []
         case "join":
             parts = joined.parts_of(trial, engine.nodes, port=EXAMPLE_PORT)
             return [line for part in parts for line in (f"  on node {part.node}:", *_command_lines(trial, part))]

@@ -122,19 +122,31 @@ def run_preset(
     results = results or RunningResults(preset, run.name, run.environment())
     if results.outcomes:
         run.write_results(results.results)  # a console that was killed may not have written them
-    with (
-        nullcontext(warm) if warm else closing(WarmParent()) as parent,
-        closing(engine_for(preset.engine, run, parent, terms)) as engine,
-    ):
-        skipped: set[str] = set()  # also those that train until they are skipped, whose launch is a good one
-        for number in range(1, preset.repeats + 1):
-            for trial in preset.trials:
-                if (trial.name, number) in results.outcomes or controls.end() == "interrupted":
-                    continue
-                if trial.name not in skipped and not _is_given_up(trial, results.outcomes):
-                    calm = yield from _repeat(trial, number, run, engine, controls, results, retries)
-                    retries = retries if calm else 0  # a machine that stays busy must not take thrice the time
-                    skipped |= {trial.name} if controls.end() == "skipped" else set()
+    with nullcontext(warm) if warm else closing(WarmParent()) as parent:
+        engine = engine_for(preset, run, parent, terms)
+        try:
+            yield from _run_trials(preset, run, engine, controls, results, retries)
+        except BaseException as interrupt:
+            if trouble := engine.close():
+                interrupt.add_note(trouble)
+            raise
+        if trouble := engine.close():
+            yield Notice(at_ns=time.monotonic_ns(), text=trouble)
+
+
+def _run_trials(
+    preset: Preset, run: Run, engine: Engine, controls: Controls, results: RunningResults, retries: int
+) -> Generator[Message]:
+    """All messages of the launches that `results` lacks, one after another."""
+    skipped: set[str] = set()  # also those that train until they are skipped, whose launch is a good one
+    for number in range(1, preset.repeats + 1):
+        for trial in preset.trials:
+            if (trial.name, number) in results.outcomes or controls.end() == "interrupted":
+                continue
+            if trial.name not in skipped and not _is_given_up(trial, results.outcomes):
+                calm = yield from _repeat(trial, number, run, engine, controls, results, retries)
+                retries = retries if calm else 0  # a machine that stays busy must not take thrice the time
+                skipped |= {trial.name} if controls.end() == "skipped" else set()
 
 
 def _is_given_up(trial: Trial, outcomes: Outcomes) -> bool:
@@ -201,14 +213,12 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             # the load of other hosts cannot be read from here
             meter = LoadMeter(launch.processes, MOST_OTHER_LOAD) if engine.is_local else None
             cut_short = yield from _follow(launched, supervisor, refusals, launch, meter, hub, controls)
-        except BaseException as interrupt:  # also of a reader that closes this generator: no rank may stay
+        except BaseException:  # also of a reader that closes this generator: no rank may stay
             if trial.launch == COMMAND:
                 hub.send(Stop(why="no longer watched"))
-            if trouble := launch.stop():
-                interrupt.add_note(trouble)
+            launch.stop()
             raise
-        if trouble := launch.stop():
-            yield Notice(at_ns=time.monotonic_ns(), text=trouble)
+        launch.stop()
         yield from _notices(launch, supervisor)  # why nodes or a job ended it, say
         yield from (message for message in supervisor.last_messages() if not isinstance(message, Echo))
         yield from refusals.new()

@@ -295,7 +295,7 @@ def test_mpi_says_itself_who_is_which_rank(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_ranks_that_mpirun_has_not_started_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_up_mpi(monkeypatch, rank=0, world_size=1)
-    told = r"MPI says rank 0 of 1, the trial rank 1 of 2: start the ranks with --engine slurm .* by hand `mpirun -n 2 "
+    told = r"MPI says rank 0 of 1, the trial rank 1 of 2: start the ranks by hand, `mpirun -n 2 "
     with pytest.raises(RuntimeError, match=told):
         join_group(rank_of(Trial(backend="mpi", launch="task"), 1), FROM_ENVIRONMENT)
     assert made[-1] == {}, "the group was not left"

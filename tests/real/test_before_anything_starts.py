@@ -111,7 +111,7 @@ def test_a_hidden_gpu_and_none_are_told_together(tmp_path: Path, monkeypatch: py
         ("strategy=ddp_pwoersgd", "did you mean 'ddp_powersgd'?"),
         ("mistake=divide_twice", "'divide_twice' is made with strategy = 'all_reduce'"),
         ("every=0", "expected an integer of 1 or more"),
-        ("backend=mpi", "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand"),
+        ("backend=mpi", "mpi wants ranks that MPI knows: start them by hand, `mpirun"),
     ],
 )
 def test_what_means_nothing_together_is_refused_with_the_reason(tmp_path: Path, assignment: str, why: str) -> None:

@@ -43,3 +43,5 @@ def test_the_wheel_runs_apart_from_the_checkout(tmp_path: Path) -> None:
     shown = ("show", "last", "--format", "html", "--runs", str(tmp_path / "runs"))
     page = run(python, "-m", "ddptui", *shown, cwd=tmp_path)
     assert page.endswith("</html>\n")
+    manifest = ("manifest", "quickstart", "--kind", "pytorchjob", "--image", "ddptui:1")
+    assert "kind: PyTorchJob\n" in run(python, "-m", "ddptui", *manifest, cwd=tmp_path)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-COMMANDS = ("sbatch", "squeue", "scancel", "sacct", "scontrol", "sinfo")
+COMMANDS = ("sbatch", "squeue", "scancel", "sacct")
 PROGRAM = """\
 #!{python} -SE
 import fcntl, json, os, sys, time
@@ -24,12 +24,8 @@ with open(bin + "/state.json", "r+") as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     state = json.load(file)
     state["calls"].append([name, *arguments])
-    jobs = state["jobs"]
-    if name == "scancel" and "scancel" not in state["broken"]:
-        state["patience"] -= 1
-        if state["patience"] <= 0:
-            for job in jobs:
-                job[1] = "CANCELLED" if job[1] in ("PENDING", "RUNNING", "SUSPENDED") else job[1]
+    if name == "scancel" and "scancel" not in state["broken"] and state["job"]:
+        state["job"][0] = "CANCELLED"
     written = json.dumps(state)  # in one write: a caller that is out of patience kills this program anywhere
     os.pwrite(file.fileno(), written.encode(), 0)
     os.ftruncate(file.fileno(), len(written))
@@ -38,39 +34,26 @@ time.sleep(0 if "--test-only" in arguments else state["slow"].get(name, 0))
 if name in state["broken"]:
     end("", state["broken"][name] + "\\n", 1)
 if name == "sbatch" and "--test-only" not in arguments:
-    end(state["answer"])
+    end("17\\n")
 if name == "squeue":
-    if not jobs:
-        end("", "slurm_load_jobs error: Invalid job id specified\\n", 1)
-    alive = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED")
-    shown = [job for job in jobs if "--states=all" in arguments or job[1] in alive]
-    width = 2 if "--format=%i|%T" in arguments else 4
-    end("".join("|".join(job[:width]) + "\\n" for job in shown))
-if name == "scontrol":
-    row = "JobId={{0}} JobState={{1}} Reason={{2}} NodeList={{3}} ExitCode={{4}}\\n"
-    end("".join(row.format(*job) for job in jobs))
-if name in ("sacct", "sinfo"):
-    end(state[name])
+    job = state["job"]
+    if "--states=all" in arguments:
+        end("|".join(job) + "\\n") if job else end("", "slurm_load_jobs error: Invalid job id specified\\n", 1)
+    if job and job[0] in ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED"):
+        end(job[0] + "\\n")
+if name == "sacct":
+    end(state["sacct"])
 """
 
 
 class Fakes:
-    """jobs: rows of id, state, reason, nodes, exit code; patience: how many times scancel is needed; broken: what a
-    command says that does not do its work; slow: how long it takes."""
+    """job: its state, reason and nodes; broken: what a command says that does not do its work; slow: how long it
+    takes."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder.mkdir()
         self._file = folder / "state.json"
-        start = {
-            "answer": "17\n",
-            "jobs": [],
-            "patience": 1,
-            "broken": {},
-            "slow": {},
-            "calls": [],
-            "sinfo": "",
-            "sacct": "",
-        }
+        start: dict[str, Any] = {"job": [], "slow": {}, "calls": [], "sacct": ""}
         self._file.write_text(json.dumps(start | {"broken": {"sacct": "Slurm accounting storage is disabled"}}))
         for name in COMMANDS:
             (folder / name).write_text(PROGRAM.format(python=sys.executable))
@@ -87,9 +70,9 @@ class Fakes:
             file.truncate()
             json.dump(now, file)
 
-    def job(self, state: str, reason: str = "None", nodes: str = "", exit: str = "0:0", id: str = "17") -> None:
-        """There is one job, and it is so."""
-        self.set(jobs=[[id, state, reason, nodes, exit]])
+    def job(self, state: str, reason: str = "None", nodes: str = "") -> None:
+        """There is one job, 17, and it is so."""
+        self.set(job=[state, reason, nodes])
 
     def calls(self, name: str) -> list[list[str]]:
         """With which arguments a command has been called."""

@@ -181,7 +181,6 @@ def test_what_may_be_left_of_a_job_is_said_when_the_console_has_closed(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fakes = Fakes(tmp_path / "bin", monkeypatch)
-    fakes.set(sinfo="debug*|2\n")
     fakes.job("PENDING")
     preset = '[engine]\nname = "slurm"\n[[trial]]\nname = "one"\nlaunch = "spawn"\nstrategy = "all_reduce"\n' + QUICK
     console = OnATerminal(tmp_path / "runs", write_preset(tmp_path, preset))

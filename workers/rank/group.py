@@ -97,7 +97,7 @@ def join_over_mpi(me: Rank, timeout: timedelta) -> None:
         by_hand = MPIRUN_EXAMPLE.format(me.world_size)
         raise RuntimeError(
             f"backend = 'mpi': MPI says rank {actual[0]} of {actual[1]}, the trial rank {expected[0]} of "
-            f"{expected[1]}: start the ranks with --engine slurm and launch = 'task', or by hand `{by_hand}` (Open MPI)"
+            f"{expected[1]}: start the ranks by hand, `{by_hand}` (Open MPI)"
         )
 
 

@@ -40,10 +40,14 @@ class JoinEngine(Engine):
         self._run = run.name
         self._address = choose_interface(options.interface).address
         self._port = options.port or port_of(run.name)
-        self._node_hub = NodeHub(run.name, options.nodes, self._address, self._port)
-        self._ticket_file = run.folder / TICKET
-        write_private(self._ticket_file, self._node_hub.ticket.spell() + "\n")
+        self.ticket_file = run.folder.absolute() / TICKET
         self._numbers = count(1)
+        self.listen()
+
+    def listen(self) -> None:
+        """Begins to listen for nodes, with a new ticket. Raises OSError."""
+        self.node_hub = NodeHub(self._run, self._options.nodes, self._address, self._port)
+        write_private(self.ticket_file, self.node_hub.ticket.spell() + "\n")
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
         """The command of node 0."""
@@ -56,19 +60,24 @@ class JoinEngine(Engine):
     def open_hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port + 1))  # the nodes' socket has the first port
 
-    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
+        return self.launch_on_nodes(trial, repeat, hub)
+
+    def launch_on_nodes(self, trial: Trial, repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
+        """A launch that begins once all nodes have joined."""
         number = next(self._numbers)
         folder = Path(self._options.shared or "").absolute()
         port = port_of(self._run, FIRST_MEETING + number)  # a new one: the last may still be closing
         meeting = f"file://{folder}/{MEETING_MARK}{secrets.token_hex(8)}"
         start = start_of(trial, len(parts_of(trial, self._options.nodes)))
-        return JoinedLaunch(self._node_hub, self._ticket_file, trial, repeat, hub, number, port, meeting, *start)
+        return JoinedLaunch(self.node_hub, self.ticket_file, trial, repeat, hub, number, port, meeting, *start)
 
-    def close(self) -> None:
+    def close(self) -> str | None:
         """Says goodbye to the nodes, and deletes the ticket."""
-        self._node_hub.close()
+        self.node_hub.close()
         with suppress(OSError):
-            self._ticket_file.unlink()
+            self.ticket_file.unlink()
+        return None
 
 
 def parts_of(trial: Trial, nodes: int, address: str = "NODE_0", port: int = 0) -> list[Part]:
@@ -111,12 +120,15 @@ class JoinedLaunch(Launch):
         return failed if failed is not None else 0 if len(codes) == len(self._parts) else None
 
     def take_notices(self) -> list[str]:
-        """Also receives from the nodes, and begins the launch once all of them have joined."""
         waits = self._waits()  # first: how many nodes join between two looks must not decide what is said
+        return waits + self.advance()
+
+    def advance(self) -> list[str]:
+        """Receives from the nodes, and begins the launch once all of them have joined. Returns what they did."""
         self._receive()
         if self.is_waiting and not self.node_hub.missing:
             self._begin()
-        return waits + self.node_hub.take_notices()
+        return self.node_hub.take_notices()
 
     def _waits(self) -> list[str]:
         """How many nodes are missing: at the beginning, and when one has left. A node that joins says it itself."""
@@ -148,16 +160,17 @@ class JoinedLaunch(Launch):
             )
             self.node_hub.send(part.node, begin)
 
-    def end_reason(self) -> str | None:
-        """That a node was lost, with its ranks."""
+    def lost_node(self) -> str | None:
+        """Which node was lost, with which ranks; None: none was."""
         if self._lost is None:
             return None
         ranks = next(part.ranks for part in self._parts if part.node == self._lost.number)
         lost_ranks = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
-        return (
-            f"{self._lost} was lost, with {lost_ranks}: it was disconnected, or its `ddptui join` ended. Check the "
-            "host, and join again"
-        )
+        return f"{self._lost} was lost, with {lost_ranks}: it was disconnected, or its `ddptui join` ended"
+
+    def end_reason(self) -> str | None:
+        lost = self.lost_node()
+        return f"{lost}. Check the host, and join again" if lost else None
 
     def stop(self) -> None:
         for part in self._parts:

@@ -1,1 +1,1 @@
-"""What the engine `slurm` is made of: a job's script, who keeps it, where it stands, and what is checked before."""
+"""What the engine `slurm` is made of: the job of a run, its script and its state, and what is checked before."""

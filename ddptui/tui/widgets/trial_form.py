@@ -289,7 +289,7 @@ def _options(key: str) -> Iterable[str]:
     """Return what can be chosen for a field; nothing where it is typed."""
     if key == REPEATS or drafts.is_typed_list(key):
         return ()
-    if key == "launch":  # Slurm, not the console, starts a task; and a command comes from a preset of its own kind
+    if key == "launch":  # a task is started by hand; and a command comes from a preset of its own kind
         return [mode for mode in choices(key) if mode not in ("task", COMMAND)]
     if key == "model":
         return OUR_MODELS

@@ -7,7 +7,7 @@ import pytest
 
 from ddptui.config.engine import EngineOptions
 from ddptui.config.parser import PresetError
-from ddptui.engines.slurm.check import Partition, check, read_partitions
+from ddptui.engines.slurm.job import check
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes
 
@@ -18,22 +18,9 @@ def refusal(**said: Any) -> str:
     return str(error.value)
 
 
-def test_sinfo_is_read() -> None:
-    assert read_partitions("debug*|2\nsmall|1\n") == [
-        Partition("debug", 2, True),
-        Partition("small", 1, False),
-    ]
-
-
 def test_a_real_cluster_takes_what_fits_and_says_what_does_not(cluster: Cluster) -> None:
     check(EngineOptions(name="slurm", nodes=2, time="5", partition="debug", options=("--exclusive",)))
-    assert refusal(partition="debgu") == "--engine slurm: no partition 'debgu'; did you mean 'debug'?"
-    assert refusal(partition="x") == "--engine slurm: no partition 'x'; the partitions are: debug, small"
-    assert refusal(nodes=3) == "--engine slurm: 3 nodes were requested, but partition debug has 2: at most --nodes 2"
-    assert (
-        refusal(partition="small", nodes=2)
-        == "--engine slurm: 2 nodes were requested, but partition small has 1: at most --nodes 1"
-    )
+    assert refusal(partition="x").startswith("--engine slurm: sbatch: invalid partition specified: x; ")
     assert refusal(time="soon") == "--engine slurm: sbatch: Invalid --time specification"
     assert "Invalid generic resource (gres)" in refusal(gres="gpu:2")
     assert "unrecognized option '--bogus'" in refusal(options=("--bogus",))
@@ -45,20 +32,15 @@ def test_without_slurm_it_is_said_where_to_go(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_controller_that_does_not_answer_is_said_in_slurms_words(fakes: Fakes) -> None:
-    fakes.set(broken={"sinfo": "slurm_load_partitions: Unable to contact slurm controller (connect failure)"})
+    fakes.set(broken={"sbatch": "allocation failure: Unable to contact slurm controller (connect failure)"})
     assert refusal() == (
-        "--engine slurm: sinfo: slurm_load_partitions: Unable to contact slurm controller (connect failure)"
+        "--engine slurm: sbatch: allocation failure: Unable to contact slurm controller (connect failure)"
     )
-
-
-def test_without_a_default_partition_one_is_to_be_chosen(fakes: Fakes) -> None:
-    fakes.set(sinfo="debug|2\n")
-    assert refusal() == "--engine slurm: there is no default partition: choose one with --partition: debug"
 
 
 def test_nodes_that_are_down_for_now_are_no_reason_to_refuse(fakes: Fakes) -> None:
     busy = {"sbatch": "allocation failure: Requested node configuration is not available"}
-    fakes.set(sinfo="debug*|2\n", broken=busy)
+    fakes.set(broken=busy)
     check(EngineOptions(name="slurm", nodes=2))
     fakes.set(broken={"sbatch": "sbatch: error: Invalid account"})
     assert refusal() == "--engine slurm: sbatch: Invalid account"
@@ -66,4 +48,4 @@ def test_nodes_that_are_down_for_now_are_no_reason_to_refuse(fakes: Fakes) -> No
 
 def test_options_are_looked_at_before_anybody_is_asked(fakes: Fakes) -> None:
     assert "ddptui sets --array itself" in refusal(options=("--array=0-3",))
-    assert fakes.calls("sinfo") == []
+    assert fakes.calls("sbatch") == []

@@ -2,7 +2,6 @@
 
 import io
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -13,19 +12,23 @@ import psutil
 import pytest
 
 from ddptui.config.engine import EngineOptions
-from ddptui.config.trial_values import make_trial
 from ddptui.engines.base import LaunchRefused
 from ddptui.engines.hub import Hub
-from ddptui.engines.slurm import engine as launch_slurm
-from ddptui.engines.slurm import keeper, queue
-from ddptui.engines.slurm.engine import SlurmLaunch
-from ddptui.host.network import Interface
+from ddptui.engines.slurm import engine as slurm_engine
+from ddptui.engines.slurm import job as slurm_job
+from ddptui.engines.slurm import keeper
+from ddptui.engines.slurm.engine import SlurmEngine
+from ddptui.engines.slurm.job import Job
+from ddptui.engines.slurm.script import render, sbatch_options
 from ddptui.store.journal import RepeatJournal
+from ddptui.store.runs import Run
+from tests.support.builders import preset_of
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes
 
 SOON_S = 20.0
-Submit = Callable[..., SlurmLaunch]
+Submit = Callable[..., Job]
+ONE = {"trial": [{"name": "one", "launch": "spawn", "strategy": "all_reduce"}], "engine": {"name": "slurm"}}
 
 
 def until(reached: Callable[[], bool], what: Callable[[], object] = lambda: "") -> None:
@@ -35,32 +38,38 @@ def until(reached: Callable[[], bool], what: Callable[[], object] = lambda: "") 
         time.sleep(0.02)
 
 
-def script(folder: Path, body: str, *options: str) -> str:
-    lines = [f"#SBATCH {option}" for option in (f"--chdir={folder}", f"--output={folder}/launcher.log", *options)]
-    return "\n".join(["#!/bin/bash", *lines, "trap 'echo $? >> ended' EXIT", body]) + "\n"
+def make_job(folder: Path) -> Job:
+    return Job("ddptui-test", folder / "ticket", folder / "job.log")
+
+
+def submit_body(job: Job, folder: Path, body: str, *options: str) -> None:
+    (folder / "job.sh").write_text(f"#!/bin/bash\n{body}\n")
+    where = ("--job-name=ddptui-test", f"--chdir={folder}", f"--output={folder}/job.log", "--open-mode=append")
+    job.submit([*where, *options], folder / "job.sh")
 
 
 @pytest.fixture
 def submit(tmp_path: Path) -> Iterator[Submit]:
-    jobs: list[SlurmLaunch] = []
+    jobs: list[Job] = []
 
-    def start(body: str = "srun sleep 600", *options: str) -> SlurmLaunch:
-        text = script(tmp_path, body, *options)
-        jobs.append(SlurmLaunch("ddptui-test", text, {"SECRET": "it's secret"}, tmp_path, tmp_path / "meeting"))
+    def start(body: str = "srun sleep 600", *options: str) -> Job:
+        jobs.append(make_job(tmp_path))
+        submit_body(jobs[-1], tmp_path, body, *options)
         return jobs[-1]
 
     yield start
     for job in jobs:
-        job.stop()
+        assert job._keeper.stdin is not None
+        if not job._keeper.stdin.closed:
+            job.close()
 
 
-def ended(job: SlurmLaunch) -> int:
-    until(lambda: job.exit_code is not None, job.take_notices)
-    assert job.exit_code is not None
-    return job.exit_code
+def ended(job: Job) -> str:
+    until(lambda: job.status.is_over, lambda: job.status)
+    return job.status.text
 
 
-def heard(job: SlurmLaunch, words: str) -> str:
+def heard(job: Job, words: str) -> str:
     """The first news with these words."""
     said: list[str] = []
     until(lambda: any(words in text for text in said) or bool(said.extend(job.take_notices())), lambda: said)
@@ -70,113 +79,67 @@ def heard(job: SlurmLaunch, words: str) -> str:
 # On a real cluster.
 
 
-def test_a_job_runs_on_both_nodes_and_ends_well(cluster: Cluster, submit: Submit, tmp_path: Path) -> None:
-    job = submit("source ./wire.env; echo $SECRET; srun hostname", "--nodes=2", "--ntasks=2")
-    assert ended(job) == 0
-    assert job.end_reason() is None
-    assert (tmp_path / "launcher.log").read_text().splitlines()[0] == "it's secret"
-    assert f"job {job.number} has completed" in job.take_notices()
+def test_a_job_runs_on_both_nodes_and_ends_well(cluster: Cluster, submit: Submit) -> None:
+    job = submit("srun hostname", "--nodes=2", "--ntasks=2")
+    assert ended(job) == f"job {job._number} has completed"
+    assert ended(job) in job.take_notices()
 
 
-def test_what_the_tasks_are_told_can_be_read_by_the_user_alone_and_goes(
-    cluster: Cluster, submit: Submit, tmp_path: Path
+def test_it_waits_for_nodes_runs_and_leaves_the_queue_when_it_is_closed(
+    cluster: Cluster, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = submit()
-    assert stat.S_IMODE((tmp_path / "wire.env").stat().st_mode) == 0o600
-    job.stop()
-    assert not (tmp_path / "wire.env").exists()
-    assert "secret" not in (tmp_path / "job.sh").read_text()
-
-
-def test_it_waits_for_nodes_runs_and_leaves_the_queue_when_it_is_stopped(cluster: Cluster, submit: Submit) -> None:
+    monkeypatch.setattr(keeper, "GRACE_S", 0)
     first = submit("srun sleep 600", "--nodes=2", "--exclusive")
-    assert heard(first, "runs on") == f"job {first.number} runs on n[1-2]"
-    assert not first.is_waiting
-    second = submit("srun sleep 600", "--nodes=2")
+    assert heard(first, "runs on") == f"job {first._number} runs on n[1-2]"
+    second = submit("srun sleep 600", "--nodes=2", "--job-name=other")
+    second._name = "other"
     assert heard(second, "(").endswith(
         ("Resources (the nodes are busy)", "Priority (jobs of higher priority come first)")
     )
-    assert second.is_waiting
-    second.stop()
-    assert [line.split()[0] for line in cluster.queue()] == [str(first.number)]
-    first.stop()
+    assert second.close() is None
+    assert [line.split()[0] for line in cluster.queue()] == [str(first._number)]
+    assert first.close() is None
     assert cluster.queue() == []
     assert cluster.tasks() == []
-    assert first.exit_code is None  # it has not ended, it was ended
-    assert first.take_notices() == []
+    assert not first.status.is_over  # it has not ended, it was ended
 
 
-def test_the_exit_code_of_one_that_fails_is_known(cluster: Cluster, submit: Submit) -> None:
-    job = submit("exit 3")
-    assert ended(job) == 3
-    assert job.end_reason() is None  # the ranks, and the log, know more
-
-
-def test_who_does_not_listen_is_killed_before_slurm_would(cluster: Cluster, submit: Submit, tmp_path: Path) -> None:
-    """Slurm sends SIGKILL KillWait after it has been asked to cancel; what it says then is CANCELLED."""
-    job = submit("srun bash -c \"trap '' TERM; touch deaf; while true; do sleep 0.1; done\"")
-    until((tmp_path / "deaf").exists)
-    job.stop()
-    assert cluster.tasks() == []
-    assert cluster.says("squeue", "--noheader", "--states=all", f"--jobs={job.number}", "--format=%T") == "FAILED\n"
+def test_one_that_fails_says_where_its_output_is(cluster: Cluster, submit: Submit) -> None:
+    assert ended(submit("exit 3")).endswith("has failed: job.log in the run's folder has its output")
 
 
 def test_somebody_else_cancels_it(cluster: Cluster, submit: Submit) -> None:
     job = submit()
     heard(job, "runs on")
-    cluster.says("scancel", str(job.number))
-    assert ended(job) != 0
-    assert job.end_reason() == f"job {job.number} was cancelled outside this console"
-
-
-def test_an_array_has_ended_when_one_of_its_jobs_has_failed(cluster: Cluster, submit: Submit) -> None:
-    job = submit("[ $SLURM_ARRAY_TASK_ID = 1 ] && exit 5; srun sleep 600", "--array=0-2")
-    assert ended(job) == 5
-    job.stop()
-    assert cluster.queue() == []
-
-
-def test_of_an_array_those_that_wait_go_before_others_make_room_for_them(
-    cluster: Cluster, submit: Submit, tmp_path: Path
-) -> None:
-    job = submit("echo $SLURM_ARRAY_TASK_ID >> begun; srun sleep 600", "--array=0-3", "--exclusive")
-    assert heard(job, "2 of 4 have started, 2 wait for: Resources")  # Slurm may know the reason later than the state
-    assert job.is_waiting
-    until(lambda: (tmp_path / "begun").exists() and len((tmp_path / "begun").read_text().split()) == 2)
-    job.stop()
-    assert len((tmp_path / "begun").read_text().split()) == 2
-
-
-def test_an_array_has_ended_well_when_all_of_it_has(cluster: Cluster, submit: Submit) -> None:
-    assert ended(submit("true", "--array=0-2")) == 0
+    cluster.says("scancel", str(job._number))
+    assert ended(job) == f"job {job._number} was cancelled outside this console"
 
 
 def test_one_that_could_never_run_is_not_waited_for(cluster: Cluster, submit: Submit) -> None:
     job = submit("true", "--partition=small", "--time=10")
-    assert ended(job) == 1
-    assert (job.end_reason() or "").startswith(f"job {job.number} can never start (Partition")
-    assert "--time" in (job.end_reason() or "")
+    assert ended(job).startswith(f"job {job._number} can never start (Partition")
+    assert "--time" in ended(job)
 
 
-def test_what_sbatch_refuses_is_said_in_its_words(cluster: Cluster, submit: Submit, tmp_path: Path) -> None:
+def test_what_sbatch_refuses_is_said_in_its_words(cluster: Cluster, submit: Submit) -> None:
     with pytest.raises(LaunchRefused) as refusal:
         submit("true", "--partition=nope")
     assert str(refusal.value) == (
         "no job was submitted: sbatch: invalid partition specified: nope; Batch job submission failed: Invalid "
         "partition name specified"
     )
-    assert not (tmp_path / "wire.env").exists()
 
 
 def test_a_console_that_is_killed_leaves_nothing_in_the_queue(cluster: Cluster, tmp_path: Path) -> None:
     code = f"""
-import sys, time; from pathlib import Path
-from ddptui.engines.slurm.engine import SlurmLaunch
+import time; from pathlib import Path
+from tests.real.slurm.test_slurm_jobs import make_job, submit_body
 folder = Path({str(tmp_path)!r})
-script = {script(tmp_path, "srun bash -c 'touch begun; sleep 600'")!r}
-print(SlurmLaunch("n", script, {{}}, folder, folder / "meeting").number, flush=True)
+submit_body(job := make_job(folder), folder, "srun bash -c 'touch begun; sleep 600'")
+print(job._number, flush=True)
 time.sleep(600)
 """
+    (tmp_path / "ticket").touch()
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as console:
         assert console.stdout is not None
         assert console.stdout.readline().strip().isdecimal()
@@ -185,18 +148,28 @@ time.sleep(600)
         console.kill()
     until(lambda: cluster.queue() == [] and cluster.tasks() == [], cluster.queue)
     assert not psutil.wait_procs(kept, timeout=SOON_S)[1]
-    assert not (tmp_path / "wire.env").exists()
+    assert not (tmp_path / "ticket").exists()
 
 
-def test_what_was_asked_for_counts_more_than_what_the_shell_has(
-    cluster: Cluster, submit: Submit, monkeypatch: pytest.MonkeyPatch
+def test_what_was_asked_for_counts_more_than_what_the_shell_has_however_it_is_spelled(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = {"PARTITION": "debug", "TIMELIMIT": "7", "JOB_NAME": "other", "ARRAY_INX": "0-3", "WAIT": "1"}
+    said = {"PARTITION": "debug", "TIMELIMIT": "1", "JOB_NAME": "other", "ARRAY_INX": "0-3", "WAIT": "1"}
     for name, value in said.items():
         monkeypatch.setenv(f"SBATCH_{name}", value)
-    job = submit("srun sleep 600", "--partition=small", '--job-name="a b"')
-    row = cluster.says("squeue", "--noheader", f"--jobs={job.number}", "--format=%i|%P|%l|%j").strip()
-    assert row == f"{job.number}|small|7:00|a b"
+    folder = tmp_path / "a b#%j'\"é"
+    folder.mkdir()
+    engine = EngineOptions(name="slurm", partition="small", options=("--comment='two words # and a half'",))
+    options = sbatch_options(preset_of(ONE).trials, engine, folder, "a b")
+    job = Job("a b", folder / "ticket", folder / "job.log")
+    try:
+        (folder / "job.sh").write_text(render(options, folder, "/bin/true"))
+        job.submit(options, folder / "job.sh")
+        row = cluster.says("squeue", "--noheader", "--states=all", f"--jobs={job._number}", "--format=%i|%P|%l|%j|%k")
+        assert row.strip() == f"{job._number}|small|1:00|a b|two words # and a half"
+        assert ended(job) == f"job {job._number} has completed"
+    finally:
+        job.close()
 
 
 # With commands that do as they are told.
@@ -207,159 +180,123 @@ def test_slurm_that_does_not_answer_for_a_while_is_said_once_and_harms_nobody(fa
     job = submit()
     heard(job, "runs on n1")
     fakes.set(broken={"squeue": "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"})
+    job.hurry()
     assert heard(job, "may be out of date") == (
         "the state of job 17 may be out of date: squeue: slurm_load_jobs error: Unable to contact slurm controller "
         "(connect failure)"
     )
     asked = len(fakes.calls("squeue"))
-    job._poller.hurry()
+    job.hurry()
     until(lambda: len(fakes.calls("squeue")) > asked)
     assert job.take_notices() == []
-    assert job.exit_code is None
-    fakes.set(broken={}, jobs=[["17", "COMPLETED", "None", "n1", "0:0"]])
-    job._poller.hurry()
-    assert ended(job) == 0
-
-
-@pytest.mark.parametrize(
-    ("state", "exit", "code", "why"),
-    [
-        ("TIMEOUT", "0:15", -15, "job 17 reached its time limit: raise it with --time"),
-        ("NODE_FAIL", "0:0", 1, "job 17 was ended because a node failed: n2"),
-        ("PREEMPTED", "0:15", -15, "job 17 was preempted by another job"),
-        ("OUT_OF_MEMORY", "0:125", -125, "job 17 exceeded the memory that it requested"),
-    ],
-)
-def test_how_it_ended_is_told_apart(fakes: Fakes, submit: Submit, state: str, exit: str, code: int, why: str) -> None:
-    fakes.job(state, nodes="n2", exit=exit)
-    job = submit()
-    assert ended(job) == code
-    assert (job.end_reason() or "").startswith(why)
-    job.stop()
-    assert fakes.calls("scancel") == []
-
-
-def test_one_that_was_preempted_and_queued_again_is_not_begun_twice(fakes: Fakes, submit: Submit) -> None:
-    fakes.job("RUNNING", nodes="n1")
-    job = submit()
-    heard(job, "runs on n1")
-    fakes.job("PENDING", reason="BeginTime")
-    job._poller.hurry()
-    assert ended(job) == 1
-    assert "was requeued: BeginTime" in (job.end_reason() or "")
-    job.stop()
-    assert fakes.calls("scancel") == [["--state=PENDING", "17"]]
-
-
-@pytest.mark.parametrize(("code", "expected"), [("0", 0), ("9", 9)])
-def test_of_one_that_slurm_has_forgotten_the_script_has_left_word(
-    fakes: Fakes, submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, expected: int
-) -> None:
-    monkeypatch.setattr(queue, "FIRST_PAUSE_S", 10 * SOON_S)
-    fakes.job("RUNNING", nodes="n1")
-    job = submit()
-    heard(job, "runs on n1")
-    fakes.set(jobs=[])
-    (tmp_path / "ended").write_text(f"{code}\n")  # which is noticed, though nobody has hurried
-    assert ended(job) == expected
+    assert not job.status.is_over
+    fakes.set(broken={})
+    fakes.job("TIMEOUT")
+    job.hurry()
+    assert ended(job) == "job 17 reached its time limit: raise it with --time"
 
 
 def test_of_one_that_slurm_has_forgotten_the_accounting_may_know(fakes: Fakes, submit: Submit) -> None:
-    fakes.set(broken={}, sacct="17|CANCELLED by 0|0:15|n1\n17.batch|CANCELLED|0:15|n1\n")
-    job = submit()
-    assert ended(job) == -15
-    assert job.end_reason() == "job 17 was cancelled by root"
+    fakes.set(broken={}, sacct="CANCELLED by 0|n1\n")
+    assert ended(submit()) == "job 17 was cancelled by root"
 
 
-def test_one_that_nobody_knows_any_more_has_failed(fakes: Fakes, submit: Submit) -> None:
-    job = submit()
-    assert ended(job) == 1
-    assert job.end_reason() == "job 17 is no longer known to Slurm, and left no exit code"
+def test_one_that_nobody_knows_any_more_is_over(fakes: Fakes, submit: Submit) -> None:
+    assert ended(submit()) == "job 17 is no longer known to Slurm"
 
 
-def test_a_scancel_that_does_not_help_is_followed_by_one_that_kills(
+def test_one_that_waits_is_cancelled_at_once_and_one_that_runs_may_end_by_itself(
     fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "STEP_S", 0.2)
     fakes.job("RUNNING", nodes="n1")
-    fakes.set(patience=3)
-    assert keeper.cancel(17, 10) is None
-    assert fakes.calls("scancel") == [["--signal=TERM", "17"], ["--signal=KILL", "17.0"], ["17"]]
-
-
-def test_a_job_that_cannot_be_ended_is_said_with_what_to_do(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    fakes.job("RUNNING", nodes="n1")
-    fakes.set(broken={"scancel": "scancel: error: Kill job error on job id 17: Access/permission denied"})
-    assert keeper.cancel(17, 0.5) == (
-        "job 17 could not be ended (scancel: Kill job error on job id 17: Access/permission denied): run `scancel 17`, "
-        "then check with `squeue --jobs=17`"
-    )
-
-
-def test_one_that_only_completes_is_waited_for_and_not_cancelled(fakes: Fakes) -> None:
-    fakes.job("COMPLETING")
-    assert "it is COMPLETING" in (keeper.cancel(17, 0.3) or "")
-    fakes.job("COMPLETED")
-    assert keeper.cancel(17, 0.3) is None
+    assert keeper.cancel("x", 0.3) == "it is RUNNING"
     assert fakes.calls("scancel") == []
+    monkeypatch.setattr(keeper, "GRACE_S", 0)
+    assert keeper.cancel("x", SOON_S) == ""
+    assert len(fakes.calls("scancel")) == 1
+    fakes.job("PENDING")
+    monkeypatch.setattr(keeper, "GRACE_S", 10 * SOON_S)
+    assert keeper.cancel("x", SOON_S) == ""
+    [_, [name, user]] = fakes.calls("scancel")
+    assert name == "--name=x"
+    assert user.startswith("--user=")
+
+
+def test_a_job_that_cannot_be_ended_is_said_with_what_to_do(fakes: Fakes, submit: Submit) -> None:
+    fakes.job("PENDING")
+    fakes.set(broken={"scancel": "scancel: error: Kill job error on job id 17: Access/permission denied"})
+    job = submit()
+    assert job.close() == (
+        "job 17 may be left (scancel: Kill job error on job id 17: Access/permission denied): a process here tries to "
+        "end it for 30 minutes; `scancel 17` ends it, too"
+    )
+    fakes.set(broken={})
+    until(lambda: job._keeper.poll() is not None)
+    assert len(fakes.calls("scancel")) > 1
 
 
 def test_an_sbatch_that_does_not_answer_may_have_submitted_all_the_same(
-    fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fakes: Fakes, tmp_path: Path, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "SUBMIT_S", 0.2)
+    monkeypatch.setattr(slurm_job, "SUBMIT_S", 0.2)
+    fakes.job("PENDING")
     fakes.set(slow={"sbatch": 5})
-    (tmp_path / "job.sh").touch()
-    with pytest.raises(keeper.SlurmError, match=r"sbatch has not answered within 0.2 s"):
-        keeper.submit(tmp_path / "job.sh", "ddptui-test")
+    job = make_job(tmp_path)
+    with pytest.raises(LaunchRefused, match=r"sbatch has not answered within 0.2 s"):
+        submit_body(job, tmp_path, "true")
+    assert job.status.is_over
+    assert job.close() is None
     [cancelled] = fakes.calls("scancel")
     assert cancelled[0] == "--name=ddptui-test"
 
 
-def test_a_rank_that_srun_saw_die_is_named_where_a_task_is_a_rank(fakes: Fakes, tmp_path: Path) -> None:
-    fakes.job("FAILED", reason="NonZeroExitCode", exit="137:0")
-    (tmp_path / "launcher.log").write_text("srun: error: n1: task 1: Killed\n")
-    for task_is_rank, why in ((True, "rank 1 killed by SIGKILL"), (False, None)):
-        job = SlurmLaunch("n", "", {}, tmp_path, tmp_path / "meeting", task_is_rank=task_is_rank)
-        try:
-            assert ended(job) == -9
-            assert job.end_reason() == why
-        finally:
-            job.stop()
-
-
-def test_consoles_that_begin_in_the_same_second_share_neither_name_nor_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_whose_job_is_over_submits_another_one(
+    fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began: list[tuple[str, str, Path]] = []
-    monkeypatch.setattr(
-        launch_slurm, "SlurmLaunch", lambda name, script, _1, _2, meeting, **_3: began.append((name, script, meeting))
-    )
-    monkeypatch.setattr(launch_slurm, "choose_interface", lambda _: Interface("eth", "127.0.0.1"))
-    one = make_trial({"name": "a", "launch": "task", "world_size": 2, "strategy": "all_reduce", "init_method": "file"})
-    for runs in ("x", "y"):
-        starter = launch_slurm.SlurmEngine(EngineOptions(name="slurm", shared=str(tmp_path)), "20300102-030405")
-        with Hub(2) as hub:
-            starter.start(one, [], RepeatJournal(tmp_path / runs, 1, io.BytesIO()), hub)
-    (name, script, meeting), (other, _, elsewhere) = began
-    assert name != other
-    assert meeting != elsewhere
-    assert f"--job-name={name}\n" in script
-    assert str(meeting) in script
+    monkeypatch.setattr(slurm_engine, "END_WITHIN_S", 0)
+    preset = preset_of(ONE)
+    fakes.job("PENDING", reason="Resources")
+    engine = SlurmEngine(preset, Run.create(tmp_path, preset, {}))
+    try:
+        tickets = []
+        for count in (1, 1, 2):  # the second launch is one of the first job, too
+            with Hub(2) as hub:
+                repeat = RepeatJournal(tmp_path, 1, io.BytesIO())
+                launch = engine.start(preset.trials[0], [], repeat, hub)
+                assert launch.is_waiting
+                tickets.append(engine.ticket_file.read_text())
+                submitted = [call for call in fakes.calls("sbatch") if "--parsable" in call]
+                assert len(submitted) == count
+                if len(tickets) == 2:
+                    fakes.job("TIMEOUT")
+                    assert engine._job is not None
+                    engine._job.hurry()
+                    until(lambda launch=launch: launch.exit_code is not None)  # type: ignore[misc]
+                    assert launch.end_reason() == "job 17 reached its time limit: raise it with --time"
+                    fakes.job("PENDING")
+                launch.stop()
+        names = [word for call in submitted for word in call if word.startswith("--job-name=")]
+        assert len(set(names)) == 2
+        assert tickets[0] == tickets[1] != tickets[2]
+    finally:
+        assert engine.close() is None
+    assert not engine.ticket_file.exists()
 
 
-def test_without_its_keeper_the_console_cancels_the_job_itself(fakes: Fakes, submit: Submit) -> None:
-    fakes.job("RUNNING", nodes="n1")
+def test_without_its_keeper_the_console_cancels_the_job_all_the_same(fakes: Fakes, submit: Submit) -> None:
+    fakes.job("PENDING")
     job = submit()
     job._keeper.kill()
-    job.stop()
-    assert fakes.calls("scancel") == [["--signal=TERM", "17"]]
+    job._keeper.wait()
+    assert job.close() is None
+    assert len(fakes.calls("scancel")) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_do_not_end_the_keeper(fakes: Fakes, submit: Submit, number: signal.Signals) -> None:
-    fakes.job("RUNNING", nodes="n1")
+    fakes.job("PENDING")
     job = submit()
+    heard(job, "is queued")
     job._keeper.send_signal(number)
     with pytest.raises(subprocess.TimeoutExpired):
         job._keeper.wait(0.2)
@@ -369,14 +306,22 @@ def test_signals_do_not_end_the_keeper(fakes: Fakes, submit: Submit, number: sig
 def test_it_is_asked_less_and_less_often_while_nothing_changes(
     fakes: Fakes, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pauses: list[float] = []
-    monkeypatch.setattr(queue.JobPoller, "_wait_for_need", lambda self, pause_s: pauses.append(pause_s) is not None)
+    pauses: list[float | None] = []
     fakes.job("PENDING", reason="Priority")
+    wait = slurm_job.threading.Event.wait
+
+    def note(self: object, timeout: float | None = None) -> bool:
+        if slurm_job.threading.current_thread().name != "slurm":
+            return wait(self, timeout)  # type: ignore[arg-type]
+        pauses.append(timeout)
+        return False
+
+    monkeypatch.setattr(slurm_job.threading.Event, "wait", note)
     submit()
     until(lambda: len(pauses) > 8)
     assert pauses[:8] == [1, 2, 4, 8, 16, 30, 30, 30]
     assert all("--jobs=17" in arguments for arguments in fakes.calls("squeue"))
-    fakes.job("RUNNING")
+    fakes.job("CONFIGURING")
     until(lambda: pauses.count(1) > 1)
 
 

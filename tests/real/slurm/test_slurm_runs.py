@@ -2,8 +2,8 @@
 console goes."""
 
 import json
-import shlex
 import signal
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ddptui.wire.connection import KEYS, TOKEN
+from ddptui.engines.join.ticket import read_ticket
 from tests.support.runner import ENOUGH_S, QUICK, ddptui, family, results_of, run_json, start, survivors, write_preset
 from tests.support.running import LONG, WALK
 from tests.support.slurm_cluster import Cluster
@@ -36,28 +36,26 @@ def journal(runs: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
-@pytest.mark.parametrize(
-    ("tasks", "fields"),
-    [
-        ("node", 'launch = "launch"\nworld_size = 3'),
-        pytest.param("rank", 'launch = "spawn"\nworld_size = 3', marks=pytest.mark.rare),
-        pytest.param("array", 'launch = "spawn"\nworld_size = 2', marks=pytest.mark.rare),
-    ],
-)
-def test_ranks_run_on_two_nodes(cluster: Cluster, tmp_path: Path, tasks: str, fields: str) -> None:
-    where = ["--engine", "slurm"] if tasks == "array" else ON_TWO_NODES  # Slurm places the jobs of an array itself
-    results = results_of(tmp_path / "runs", preset(tmp_path, fields), *where, "--tasks", tasks)
-    [trial] = results["trials"]
-    [figures] = trial["repeats"]
-    assert [rank["rank"] for rank in figures["ranks"]] == list(range(trial["config"]["world_size"]))
-    assert figures["in_sync"]["parameters"] is True
-    assert figures["train_time_s"] > 0
+def test_the_launches_of_a_run_are_on_the_nodes_of_one_job(cluster: Cluster, tmp_path: Path) -> None:
+    two = preset(tmp_path, 'launch = "launch"\nworld_size = 3').read_text()
+    two += f'[[trial]]\nname = "two"\nstrategy = "all_reduce"\nlaunch = "spawn"\ninit_method = "file"\n{QUICK}'
+    results = results_of(tmp_path / "runs", write_preset(tmp_path, two), *ON_TWO_NODES)
+    for trial in results["trials"]:
+        [figures] = trial["repeats"]
+        assert [rank["rank"] for rank in figures["ranks"]] == list(range(trial["config"]["world_size"]))
+        assert figures["in_sync"]["parameters"] is True
+        assert figures["train_time_s"] > 0
     notices = [message["text"] for message in journal(tmp_path / "runs") if message["type"] == "Notice"]
     assert any(" runs on n" in text for text in notices)
-    left = {path.name for path in repeat(tmp_path / "runs").iterdir()}
-    assert "job.sh" in left
-    assert not left & {"wire.env", "ended", "meeting"}
+    [run] = (tmp_path / "runs").iterdir()
+    kept = {path.name for path in run.iterdir()}
+    assert {"job.sh", "job.log"} <= kept
+    assert not {name for name in kept if name == "ticket" or name.startswith("ddptui-meeting")}
+    assert (run / "job.log").read_text().count("this is node") == 2
+    assert (repeat(tmp_path / "runs") / "rank-2.log").is_file()
     assert cluster.tasks() == []
+    jobs = cluster.says("squeue", "--noheader", "--states=all", "--format=%T %j").splitlines()
+    assert [job.split()[0] for job in jobs if run.name in job] == ["COMPLETED"]
 
 
 @pytest.mark.rare
@@ -76,17 +74,17 @@ def test_what_slurm_refuses_is_said_before_anything_is_kept(cluster: Cluster, tm
         tmp_path / "runs", "--preset", str(preset(tmp_path, "")), "--no-ui", *ON_TWO_NODES, "--partition", "x"
     )
     assert done.returncode == 2
-    assert "no partition 'x'; the partitions are: debug, small" in done.stderr
+    assert "invalid partition specified: x" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
 class Running:
     """A console whose trial is under way on the nodes."""
 
-    def __init__(self, folder: Path, tasks: str) -> None:
+    def __init__(self, folder: Path, more: str) -> None:
         self.runs = folder / "runs"
-        long = preset(folder, 'launch = "spawn"\nworld_size = 2', LONG + WALK)
-        self.console = start(self.runs, "--preset", str(long), "--json", *ON_TWO_NODES, "--tasks", tasks)
+        long = preset(folder, 'launch = "spawn"\nworld_size = 2', LONG + WALK + more)
+        self.console = start(self.runs, "--preset", str(long), "--json", *ON_TWO_NODES)
         self._wait_until_it_runs()
         self.family = family(self.console.pid)
         pids = {message["rank"]: message["pid"] for message in journal(self.runs) if message["type"] == "Hello"}
@@ -109,13 +107,12 @@ class Running:
 
 @pytest.fixture
 def running(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    running = Running(tmp_path, request.param)
+    running = Running(tmp_path, getattr(request, "param", ""))
     yield running
     running.end()
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize("running", ["rank"], indirect=True)
 def test_a_rank_that_is_killed_is_named(cluster: Cluster, running: Running) -> None:
     running.ranks[0].kill()  # it cannot say so itself
     output, _ = running.console.communicate(timeout=GONE_WITHIN_S)
@@ -126,7 +123,20 @@ def test_a_rank_that_is_killed_is_named(cluster: Cluster, running: Running) -> N
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize("running", ["rank"], indirect=True)
+@pytest.mark.parametrize("running", [f'[[trial]]\nname = "two"\nlaunch = "single"\n{QUICK}'], indirect=True)
+def test_a_job_that_others_cancel_ends_the_launch_and_the_next_has_another_job(
+    cluster: Cluster, running: Running
+) -> None:
+    cluster.says("scancel", "--user=root")
+    output, _ = running.console.communicate(timeout=ENOUGH_S)
+    [cancelled, next_one] = json.loads(output)["trials"]
+    assert next_one["status"] == "ok"
+    assert "was cancelled outside this console" in cancelled["error"].splitlines()[0]
+    assert running.console.returncode == 1
+    assert_nothing_is_left(cluster, running)
+
+
+@pytest.mark.rare
 def test_nothing_is_left_when_it_is_stopped(cluster: Cluster, running: Running) -> None:
     running.console.send_signal(signal.SIGINT)
     running.console.communicate(timeout=GONE_WITHIN_S)
@@ -134,43 +144,26 @@ def test_nothing_is_left_when_it_is_stopped(cluster: Cluster, running: Running) 
     assert_nothing_is_left(cluster, running)
 
 
-@pytest.mark.parametrize("running", ["rank"], indirect=True)
 def test_secrets_are_nowhere_to_be_seen_and_nothing_is_left_when_the_console_is_killed(
     cluster: Cluster, running: Running
 ) -> None:
-    secrets = secrets_of(running)
+    [ticket] = running.runs.glob("*/ticket")
+    assert stat.S_IMODE(ticket.stat().st_mode) == 0o600
+    read = read_ticket(str(ticket))
+    secrets = [ticket.read_text().strip(), read.token, *read.keys]
     tasks = cluster.tasks()
     command_lines = " ".join(word for process in tasks for word in process.cmdline())
-    assert "workers.task" in command_lines
+    assert "join --as slurm" in command_lines
     [srun, *_] = [process for process in tasks if process.name() == "srun"]  # it sends its environment to the nodes
     assert not any(secret in command_lines + str(srun.environ()) for secret in secrets)
 
-    assert_a_killed_console_leaves_nothing(cluster, running)
-
-
-@pytest.mark.rare
-@pytest.mark.parametrize("running", ["node"], indirect=True)
-def test_nothing_is_left_when_the_console_is_killed(cluster: Cluster, running: Running) -> None:
-    assert_a_killed_console_leaves_nothing(cluster, running)
-
-
-def assert_a_killed_console_leaves_nothing(cluster: Cluster, running: Running) -> None:
     running.console.kill()
     assert survivors([*running.family, *running.ranks], GONE_WITHIN_S) == []
     assert_nothing_is_left(cluster, running)
-    assert not (repeat(running.runs) / "wire.env").exists()
+    assert not ticket.exists()
 
 
 def assert_nothing_is_left(cluster: Cluster, running: Running) -> None:
     assert cluster.queue() == []
     assert survivors([*running.family, *running.ranks], 1) == []
     assert cluster.tasks() == []
-
-
-def secrets_of(running: Running) -> list[str]:
-    """The token and the keys, that let a rank in."""
-    lines = (repeat(running.runs) / "wire.env").read_text().splitlines()
-    named = [shlex.split(line.removeprefix("export "))[0].partition("=") for line in lines]
-    secrets = [value for name, _, value in named if name in (TOKEN, KEYS)]
-    assert len(secrets) == 2
-    return secrets

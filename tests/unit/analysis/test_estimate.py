@@ -7,7 +7,6 @@ import pytest
 
 from ddptui.analysis.estimate import END_S, Estimate, estimate
 from ddptui.analysis.results import Results
-from ddptui.config.engine import EngineOptions
 from ddptui.config.preset import Preset
 from tests.support.builders import (
     done,
@@ -70,11 +69,6 @@ def test_what_starts_warm_does_not_take_as_long_to_start_as_what_started_cold() 
         STARTUP_S + 4 * 0.010 + END_S["warm"]
     )
     assert estimate(one_trial(model="mlp"), [past]) is None
-
-
-def test_slurm_starts_ranks_cold() -> None:
-    submitted = msgspec.structs.replace(one_trial(), engine=EngineOptions(name="slurm"))
-    assert seconds(submitted, cold(ran(one_trial()))) == pytest.approx(10.0 + 4 * 0.010 + END_S["cold"])
 
 
 def measured(**fields: Any) -> Preset:

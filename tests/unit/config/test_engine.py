@@ -36,29 +36,18 @@ def test_a_part_says_what_an_entry_point_reads() -> None:
     assert told == {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "15432"}
 
 
-@pytest.mark.parametrize("tasks", ["rank", "array"])
-def test_by_slurm_a_rank_is_a_task(tasks: str) -> None:
-    engine = EngineOptions(name="slurm", tasks=tasks)  # type: ignore[arg-type]
-    assert fit_to_engine(preset(engine, launch="launch")).trials[0].launch == "task"
-    assert fit_to_engine(preset(engine, launch="process", start_method="fork")).trials[0].start_method == "spawn"
-    assert fit_to_engine(preset(engine, launch="dp", strategy=None)).trials[0].launch == "dp"
-
-
-def test_where_a_task_is_a_node_the_launch_mode_starts_the_ranks() -> None:
-    assert (
-        fit_to_engine(preset(EngineOptions(name="slurm", tasks="node"), launch="launch")).trials[0].launch == "launch"
-    )
-
-
 @pytest.mark.parametrize(
     ("engine", "fields", "why"),
     [
-        (
-            EngineOptions(name="slurm", tasks="array", nodes=2),
-            {},
-            "engine.nodes: means nothing with --tasks array: each rank is a job, which Slurm places",
+        *(
+            (
+                engine,
+                {"launch": "task"},
+                "launch: trial a: 'task' is a rank that is started by hand: `srun python -m workers.task …`, in a "
+                "checkout of ddptui",
+            )
+            for engine in (LOCAL, EngineOptions(name="slurm"))
         ),
-        (LOCAL, {"launch": "task"}, "launch: trial a: 'task' is a rank that Slurm starts: --engine slurm"),
         (EngineOptions(nodes=2), {}, "engine.nodes: means nothing with the engine 'local': --engine join or slurm"),
         (
             EngineOptions(name="join", gres="gpu:1"),
@@ -70,10 +59,13 @@ def test_where_a_task_is_a_node_the_launch_mode_starts_the_ranks() -> None:
             {"bottleneck": (Bottleneck(at="link", ranks=(0,), mbit=10),)},
             "bottleneck: trial a: a slow link is made on this host alone: --engine local",
         ),
-        (
-            EngineOptions(name="join"),
-            {"save": True},
-            "save: trial a: checkpoints would stay on the nodes: leave it out",
+        *(
+            (
+                EngineOptions(name=name),
+                {"save": True},
+                "save: trial a: checkpoints would stay on the nodes: leave it out",
+            )
+            for name in ("join", "slurm")
         ),
     ],
 )
@@ -102,6 +94,7 @@ def test_the_command_line_lies_over_the_presets_engine(tmp_path: Path) -> None:
     ("line", "why"),
     [
         ('name = "slrum"', "engine.name: unknown value 'slrum'; did you mean 'slurm'?"),
+        ('tasks = "node"', "engine.tasks: unknown key"),
         ("nodse = 2", "engine.nodse: unknown key; did you mean 'nodes'?"),
         ("nodes = 0", "engine.nodes: expected an integer of 1 or more, got 0"),
         ("port = 80", "engine.port: expected an integer of 1024 or more, got 80"),

@@ -101,7 +101,7 @@ def test_dp_has_replicas_but_no_strategy() -> None:
             (
                 {"backend": "mpi", "launch": launch},
                 "backend",
-                "mpi wants ranks that MPI knows: launch = 'task' with --engine slurm, or by hand `mpirun",
+                "mpi wants ranks that MPI knows: start them by hand, `mpirun",
             )
             for launch in ("process", "launch", "spawn")
         ),
