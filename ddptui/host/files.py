@@ -14,24 +14,19 @@ NOT_PLAIN = "it is a pipe, a socket or a device, not a plain file"
 
 def open_plain(path: Path, most_bytes: int) -> BinaryIO:
     """Open a plain file of at most so many bytes for reading; never blocks. Raises OSError, which says what it is."""
-    _check_plain(path, os.stat(path), most_bytes)  # first: to open a device may already have an effect
-    # What lies there may be another file by now, so the one that was opened is what counts.
-    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb")  # noqa: SIM115
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
-        _check_plain(path, os.fstat(file.fileno()), most_bytes)
+        _check_plain(path, os.fstat(descriptor), most_bytes)
     except OSError:
-        file.close()
+        os.close(descriptor)
         raise
-    return file
+    return os.fdopen(descriptor, "rb")
 
 
 def read_plain(path: Path, most_bytes: int) -> bytes:
     """The content of a plain file. Raises OSError, also if it grows beyond the limit meanwhile."""
-    content: bytes | None = None
     with open_plain(path, most_bytes) as file:
-        content = file.read(most_bytes + 1)
-    if content is None:  # some files of /proc, which call themselves plain, wait for news
-        raise OSError(errno.EINVAL, NOT_PLAIN, str(path))
+        content = file.read(most_bytes + 1) or b""  # None: a file of /proc that waits for news
     if len(content) > most_bytes:
         raise _too_large(path, most_bytes)
     return content
