@@ -63,8 +63,9 @@ def of_known(combine: Callable[[list[Figure]], Figure], figures: Iterable[Figure
 
 
 def part_held_back(readings: Sequence[GpuReading]) -> float | None:
-    """The part of the readings in which heat or the power supply lowered the clock. None: there are none."""
-    return sum(reading.gpu.held_back is True for reading in readings) / len(readings) if readings else None
+    """The part of the readings in which heat or the power supply lowered the clock. None: no reading says."""
+    known = [reading.gpu.held_back for reading in readings if isinstance(reading.gpu.held_back, bool)]
+    return sum(known) / len(known) if known else None
 
 
 def watts(readings: Sequence[GpuReading]) -> float | None:

@@ -36,7 +36,7 @@ class Gpu(NamedTuple):
     power_limit_w: float | None = None
     default_power_limit_w: float | None = None  # as it left the factory
     most_sm_mhz: int | None = None  # the greatest clock of its processors
-    is_held_back: bool = False  # heat or the power supply lowers its clocks right now
+    is_held_back: bool | None = None  # heat or the power supply lowers its clocks right now
 
 
 class Driver(NamedTuple):
@@ -92,11 +92,12 @@ def answer(nvml: Any, function: str, *arguments: Any) -> Any:
         return None
 
 
-def is_held_back(nvml: Any, handle: Any) -> bool:
-    """Whether heat or the power supply lowers a GPU's clock. Older drivers know the second name."""
+def is_held_back(nvml: Any, handle: Any) -> bool | None:
+    """Whether heat or the power supply lowers a GPU's clock; None: NVML does not say. Older drivers know the second
+    name."""
     names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-    reasons = next((reasons for name in names if (reasons := answer(nvml, name, handle)) is not None), 0)
-    return bool(reasons & HELD_BACK)
+    reasons = next((reasons for name in names if (reasons := answer(nvml, name, handle)) is not None), None)
+    return None if reasons is None else bool(reasons & HELD_BACK)
 
 
 def text(answered: str | bytes) -> str:
@@ -125,8 +126,8 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
 
 
 def connections(nvml: Any, handles: Sequence[Any]) -> tuple[str, ...]:
-    """What connects the GPUs, a line a kind, as in "NVLink: 0-1, 2-3" or "NVLink between all 8"; empty if NVML does not
-    say."""
+    """What connects the GPUs, one line for each kind of connection, as in "NVLink: 0-1, 2-3" or "NVLink between all 8".
+    Empty if NVML does not say."""
     pairs: dict[str, list[str]] = {}
     for (a, one), (b, other) in combinations(enumerate(handles), 2):
         is_nvlink = answer(nvml, "nvmlDeviceGetP2PStatus", one, other, OVER_NVLINK) == P2P_OK

@@ -173,9 +173,8 @@ class Gpu(msgspec.Struct, frozen=True, array_like=True):
     watts: Number | None = None
     celsius: Number | None = None
     sm_mhz: Amount | None = None  # the clock of its processors
-    # Whether heat or the power supply lowers that. Journals of older versions list reasons, usual ones too: they are
-    # ignored.
-    held_back: bool | Annotated[tuple[Word, ...], Meta(max_length=16)] = False
+    # Whether heat or the power supply lowers that. Journals of older versions list reasons: those are ignored.
+    held_back: bool | Annotated[tuple[Word, ...], Meta(max_length=16)] | None = None
     joules: Amount | None = None  # spent since its driver was loaded
 
 

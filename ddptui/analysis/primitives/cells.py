@@ -98,8 +98,8 @@ class Span(NamedTuple):
 
 
 def times_of(launches: Iterable[PrimitivesResult], *, steady: bool) -> dict[PrimitiveKey, dict[int, list[float]]]:
-    """By operation and size, the median of each launch in which it stands for its calls. Of other launches the
-    shortest call, the median and the p90; or nothing, if `steady`."""
+    """By operation and size, what each launch took, in s: the median where it stands for the calls, else the shortest
+    call, the median and the p90. steady: leave out launches whose median does not stand for the calls."""
     times: dict[PrimitiveKey, dict[int, list[float]]] = {}
     for cell in (cell for launch in launches for cell in launch.cells):
         if cell.time_us and (has_a_median(cell) or not steady):
@@ -126,9 +126,8 @@ def fastest_spans(times: Mapping[PrimitiveKey, Times]) -> list[Span]:
     for size in sorted(set.intersection(*map(set, times.values()))) if times else []:
         limit = (1 + CLEAR) * min(max(of_way[size]) for of_way in times.values())
         ways = [way for way, of_way in times.items() if min(of_way[size]) <= limit]
-        before = spans[-1].ways if spans else ()
-        if [*before] == ways or (len(before) > 1 and len(ways) > 1):
-            spans[-1] = Span(tuple(way for way in times if way in before or way in ways), spans[-1].first, size)
+        if spans and [*spans[-1].ways] == ways:
+            spans[-1] = spans[-1]._replace(last=size)
         else:
             spans.append(Span(tuple(ways), size, size))
     return spans

@@ -74,9 +74,11 @@ def _fastest(times: Mapping[PrimitiveKey, Times], ranks: int) -> str:
             fastest.append(f"{names} {where} ({' to '.join(ends)})")
     if not spans:
         return ""
-    if not fastest:  # all sizes are one span
-        unknown = f"cannot tell which way to average is fastest on {ranks} ranks"
-        return f"{unknown}: none is by more than {CLEAR:.0%} at any size ({', '.join(map(str, spans[0].ways))})"
+    if not fastest:
+        unknown = (
+            f"cannot tell which way to average is fastest on {ranks} ranks, since none is by more than {CLEAR:.0%}"
+        )
+        return f"{unknown}: {listed(unclear)}"
     tail = f"; cannot tell {listed(unclear)}" if unclear else ""
     return f"on {ranks} ranks the fastest way to average, by more than {CLEAR:.0%}, is {listed(fastest)}{tail}"
 

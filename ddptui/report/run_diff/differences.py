@@ -15,7 +15,7 @@ from ddptui.report.run_diff.pairs import ALIKE, Pair, train_times
 from ddptui.text.units import NOTHING
 from ddptui.text.words import count
 
-# Of the environment: other in every run, compared elsewhere, or (the peak) following from what connects the GPUs.
+# Of the environment: other in every run, or compared elsewhere.
 NOT_COMPARED = {"load_before", "watched", "started", "preset", "executable", "packages"}
 # The other cautions tell of figures that deceive, not of slower ones.
 SLOW_DOWN = {Caution.OTHER_LOAD, Caution.OVERSUBSCRIBED, Caution.HELD_BACK}

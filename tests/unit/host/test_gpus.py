@@ -171,7 +171,7 @@ def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch)
     told = told_by(FakeNvml(), monkeypatch)
     assert told is not None
     assert (told.version, told.cuda) == ("550.54", (12, 4))
-    limits = {"power_limit_w": 300, "default_power_limit_w": 350, "most_sm_mhz": 1980}
+    limits = {"power_limit_w": 300, "default_power_limit_w": 350, "most_sm_mhz": 1980, "is_held_back": False}
     assert told.gpus[0] == Gpu("NVIDIA H100", UUIDS[0], 80 * GB, GB, 7, **limits)
     assert told.gpus[1].is_cut
     assert [gpu.is_held_back for gpu in told.gpus] == [False, True]
