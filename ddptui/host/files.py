@@ -14,13 +14,8 @@ NOT_PLAIN = "it is a pipe, a socket or a device, not a plain file"
 
 def open_plain(path: Path, most_bytes: int) -> BinaryIO:
     """Open a plain file of at most so many bytes for reading; never blocks. Raises OSError, which says what it is."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        _check_plain(path, os.fstat(descriptor), most_bytes)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return os.fdopen(descriptor, "rb")
+    check_plain(path, most_bytes)  # first: to open a device may already have an effect
+    return open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # some of /proc wait for news
 
 
 def read_plain(path: Path, most_bytes: int) -> bytes:
@@ -34,10 +29,7 @@ def read_plain(path: Path, most_bytes: int) -> bytes:
 
 def check_plain(path: Path, most_bytes: int) -> None:
     """Raises OSError if there is no plain file of at most so many bytes."""
-    _check_plain(path, os.stat(path), most_bytes)
-
-
-def _check_plain(path: Path, status: os.stat_result, most_bytes: int) -> None:
+    status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))
     if not stat.S_ISREG(status.st_mode):

@@ -12,9 +12,10 @@ from ddptui.config.preset import Preset
 from ddptui.host.terminal import is_dumb
 from ddptui.report import table
 from ddptui.report.run_diff import Comparison, render
+from ddptui.text.door import FIRST_STYLE, LAST_STYLE
 
 PIPED_WIDTH = 80  # columns where stdout is no terminal
-STYLE = re.compile(r"\x1b\[[0-9;]*m")  # takes no column
+STYLE = re.compile(f"[{chr(FIRST_STYLE)}-{chr(LAST_STYLE)}]")  # takes no column
 
 
 def show(text: str) -> None:

@@ -151,11 +151,13 @@ def line(cells: Iterable[str], widths: Iterable[int], left: Iterable[bool]) -> s
         cell.ljust(width) if is_left else cell.rjust(width)
         for cell, width, is_left in zip(cells, widths, left, strict=True)
     )
-    return (" " * GAP).join(aligned).rstrip()
+    return (" " * GAP).join(aligned).replace("\n", " ").rstrip()
 
 
 def _marked(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"  # a bare bar would end the cell
+    return (
+        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    )  # else they would end the cell
 
 
 # A figure: with its sign at the start of a word, and the unit after it or after the figures joined to it: 1.9+1.2 GB.

@@ -26,7 +26,7 @@ def facts() -> dict[str, Any]:
         pytest.skip(f"needs an NVIDIA GPU, but this machine has none: {ELSEWHERE}")
     try:
         with Child(PROBES) as child:
-            facts = child.ask("facts")
+            facts = child.ask("facts", PROBED_S)
     except NoAnswer as why:
         pytest.skip(f"needs torch, which cannot be asked: {why}; `ddptui doctor` says more")
     if not facts["gpus"]:

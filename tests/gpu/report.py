@@ -54,7 +54,9 @@ class Report(NamedTuple):
         self.rows.append(row)
         content = {"summary": self.summary, "machine": self.machine, "checks": [row._asdict() for row in self.rows]}
         text = json.dumps(cleaned(content, own_names()), ensure_ascii=False, indent=1)
-        self.path.write_text(f"{text}\n", encoding="utf-8")
+        new = self.path.with_suffix(".new")
+        new.write_text(f"{text}\n", encoding="utf-8")
+        new.replace(self.path)
 
 
 REPORT = pytest.StashKey[Report]()

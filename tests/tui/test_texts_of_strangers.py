@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from textual.screen import Screen
 
 from ddptui.analysis.results import ConfidenceInterval, Culprit
 from ddptui.run.playback import Playback
 from ddptui.store.runs import JOURNAL, Run
+from ddptui.tui.door import without_control
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.primitives import PrimitivesScreen
@@ -136,6 +138,13 @@ def test_a_preset_of_primitives_is_no_markup(tmp_path: Path) -> None:
             assert [(toast.message, toast.markup) for toast in app._notifications] == [("[/b]: failed", False)]
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J a", "\u202ea", "👩\u200d💻 a", "\ta", EVIL])
+def test_a_text_keeps_its_width_without_what_is_not_printable(text: str) -> None:
+    drawn = without_control(text)
+    assert drawn.isprintable()
+    assert cell_len(drawn) == cell_len(text)
 
 
 class WithText(App[None]):

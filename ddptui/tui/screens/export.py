@@ -16,6 +16,7 @@ from ddptui.config.preset import Preset
 from ddptui.report import table
 from ddptui.report.trace import trace
 from ddptui.store.runs import Run
+from ddptui.text.door import at_the_door
 from ddptui.tui.background import in_background
 from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import Confirm, Dialog
@@ -65,7 +66,7 @@ def write(text: Callable[[], Iterable[str]], path: Path, *, replace: bool = Fals
     """Write a text to a file. Raises OSError, or ValueError for a path or a text that cannot be."""
     whole = text()  # first: a text that cannot be made leaves no empty file
     with path.open("w" if replace else "x", encoding="utf-8") as file:  # x: FileExistsError if it is there
-        file.writelines(whole)
+        file.writelines(at_the_door(piece, is_terminal=False) for piece in whole)
 
 
 def why(error: Exception) -> str:

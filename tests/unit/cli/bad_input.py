@@ -87,6 +87,7 @@ FILES = {
     "a link to news without end": Case(("presets", "l"), "presets/l.toml: ", shell=f"{LINKED} /proc/kmsg {LINK}"),
     "dotted keys without end": preset("a." * 20_000 + "b = 1", "a dotted key of more than 16 parts (at line 1)"),
     "dotted tables without end": preset("\n[" + '"a" . ' * 8_000 + "b]", "more than 16 parts (at line 2)"),
+    "dotted keys with blanks": preset('"a b".' * 8_000 + "b = 1", "a dotted key of more than 16 parts (at line 1)"),
     "dotted keys in a table": preset("a = {" + "a." * 20_000 + "b = 1}", "a dotted key of more than 16 parts"),
     "a link to nowhere": Case(("--preset", "l.toml", "--no-ui"), "no such file", shell="ln -s nowhere l.toml; {}"),
     "a link to itself": Case(("--preset", "l.toml", "--no-ui"), "symbolic links", shell="ln -s l.toml l.toml; {}"),
