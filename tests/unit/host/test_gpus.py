@@ -177,7 +177,6 @@ def test_nvml_tells_names_memory_and_the_driver(monkeypatch: pytest.MonkeyPatch)
     assert [gpu.is_held_back for gpu in told.gpus] == [False, True]
 
 
-
 def test_older_drivers_tell_by_another_name_why_clocks_are_down(monkeypatch: pytest.MonkeyPatch) -> None:
     told = told_by(FakeNvml(silent=("reasons",)), monkeypatch)
     assert told is not None

@@ -98,7 +98,6 @@ def test_the_busiest_other_process_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         assert next_of(reads).by == f"{busy.name()} (process {busy.pid})"
 
 
-
 def next_of(reads: LoadMeter) -> Load:
     while not (told := reads.read()):
         time.sleep(0.01)

@@ -207,7 +207,6 @@ def test_a_run_that_cannot_be_opened_says_why_in_one_line(tmp_path: Path, file: 
     assert "\n" not in line.problem
 
 
-
 def test_a_folder_with_another_name_has_no_day(tmp_path: Path) -> None:
     for name in ("copied", "99999999-999999-x"):
         folder = a_run(tmp_path).folder.rename(tmp_path / name)
