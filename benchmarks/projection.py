@@ -35,7 +35,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             busy = dict(launched(preset, Path(folder)))
             found = projection(Path(folder), "last", QUESTION)
-        print(f"run {number + 1}; α {found.network.alpha_us:.0f} µs; others busy:")
+        alpha_us = found.network.alpha_us
+        alpha = "unknown" if alpha_us is None else f"{alpha_us:.0f} µs"
+        print(f"run {number + 1}; α {alpha}; others busy:")
         print("  " + ", ".join(f"{name} {cores:.2f}" for name, cores in busy.items()))
         for point in found.points:
             if point.strategy == "all_reduce" and point.ranks in errors and point.error is not None:

@@ -11,7 +11,7 @@ REPO = Path(__file__).parents[1]
 
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
-    "text": 430,
+    "text": 428,
     "config": 1551,
     "wire": 420,
     "host": 994,
@@ -23,7 +23,7 @@ BUDGETS = {
     "engines": 2438,
     "run": 1550,
     "doctor": 458,
-    "projection": 478,
+    "projection": 500,
     "page": 626,
     "tui": 4536,
     "cli": 882,

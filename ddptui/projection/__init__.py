@@ -27,14 +27,15 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     efficiency: float  # part of the step that is measured work; under strong scaling, a rank's share of that work
     measured_ms: float | None = None  # of a trial of the same run with this strategy and number of ranks
     error: float | None = None  # step_ms over measured_ms, less 1
+    disturbed: bool | None = None  # whether other programs disturbed that trial; None: as measured_ms
 
 
 class NetworkUsed(msgspec.Struct, frozen=True, kw_only=True):
     """The network's costs."""
 
     source: str
-    alpha_us: float  # a message
-    gb_s: float | None  # bandwidth, 1e9 bytes a second; None: a byte takes no time
+    alpha_us: float | None  # a message; None: the transfers do not tell it
+    gb_s: float | None  # bandwidth, 1e9 bytes a second; None: the transfers do not tell it
     worst: float | None  # largest relative error of the fit; None: no fit
 
 

@@ -55,17 +55,17 @@ def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
         trial, logs = measured.choose_trial(run, preset, options.trial)
         own = measured.measured_trial(trial, logs)
         related = list(measured.predicted_trials(trial, preset.trials, strong=strong))
-        costs = costs or measured.own_network(run, preset, trial, own, related)
+        costs = (costs or measured.own_network(run, preset, trial, own, related))._replace(cores=options.cores)
         # What another network did is no test of a stated one.
         launches = {other: measured.completed_launches(run, preset, other) for other in related if not stated}
     except RunError as error:
         raise ProjectionError(str(error)) from None
-    measured_ms = {(str(t.strategy), t.world_size): measured.step_ms(logs) for t, logs in launches.items() if logs}
+    beside = {(str(t.strategy), t.world_size): logs for t, logs in launches.items() if logs}
     ranks = sorted({*numbers, own.ranks})  # the measured number, too: it shows how well the model fits
     strategies = list(dict.fromkeys((str(trial.strategy), *(options.strategies or PROJECTED))))
-    by_ranks = [model.points(own, costs, strategies, number, strong, options.cores) for number in ranks]
-    points = [_beside(point, measured_ms) for by_strategy in zip(*by_ranks, strict=True) for point in by_strategy]
-    bandwidth = 1e-9 / costs.beta if costs.beta else None
+    by_ranks = [model.points(own, costs, strategies, number, strong) for number in ranks]
+    points = [_beside(point, beside) for by_strategy in zip(*by_ranks, strict=True) for point in by_strategy]
+    alpha_us, gb_s = costs.alpha / US_IN_S or None, 1e-9 / costs.beta if costs.beta else None
     return Projection(
         run=run.name,
         trial=trial.name,
@@ -73,30 +73,34 @@ def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
         measured_ranks=own.ranks,
         scaling=options.scaling,
         cores=options.cores,
-        network=NetworkUsed(source=costs.source, alpha_us=costs.alpha / US_IN_S, gb_s=bandwidth, worst=costs.worst),
+        network=NetworkUsed(source=costs.source, alpha_us=alpha_us, gb_s=gb_s, worst=costs.worst),
         points=points,
         said=[*_reservations(run, trial, logs, preset.repeats), *report.findings(points, own.ranks, costs)],
-        notes=report.notes(costs, own, ranks[-1], strong, options.cores),
+        notes=report.notes(costs, own, ranks[-1], strong),
     )
 
 
-def _beside(point: Point, measured_ms: Mapping[tuple[str, int], float]) -> Point:
-    """The point with what was measured; by strategy and ranks."""
-    ms = measured_ms.get((point.strategy, point.ranks))
-    return replace(point, measured_ms=ms, error=point.step_ms / ms - 1) if ms else point
+def _beside(point: Point, launches: Mapping[tuple[str, int], Sequence[LaunchLog]]) -> Point:
+    """The point with what was measured. launches: by strategy and ranks."""
+    if not (logs := launches.get((point.strategy, point.ranks))):
+        return point
+    ms, disturbed = measured.step_ms(logs), any(map(measured.is_disturbed, logs))
+    return replace(point, measured_ms=ms, error=point.step_ms / ms - 1, disturbed=disturbed)
 
 
 def _reservations(run: Run, trial: Trial, logs: Sequence[LaunchLog], repeats: int) -> list[str]:
     """What to know before the figures: that they rest on less than the run was to measure, or on disturbed launches."""
     sentences = []
-    if len(logs) < repeats:
-        status = UNDER_WAY if run.is_held() else run.status()
-        reasons = {UNDER_WAY: "the run is under way", "interrupted": "the run was interrupted"}
-        why = reasons.get(status, "the others did not end well, or were changed by hand")
-        sentences.append(f"the projection rests on {len(logs)} of {count(repeats, 'repeat')} of {trial.name}: {why}")
+    part = f"{len(logs)} of {count(repeats, 'repeat')} of {trial.name}"
+    status = UNDER_WAY if run.is_held() else run.status()
+    if verb := {UNDER_WAY: "is", "interrupted": "was"}.get(status):
+        sentences.append(f"run {run.name} {verb} {status}: only what it had measured counts, {part}")
+    elif len(logs) < repeats:
+        sentences.append(f"the projection rests on {part}: the others did not end well, or were changed by hand")
     if disturbed := sum(map(measured.is_disturbed, logs)):
-        which = f"{disturbed} of the {count(len(logs), 'repeat')} that they rest on"
-        sentences.append(f"do not rely on these figures: other programs disturbed {which}")
+        sentences.append(
+            f"do not rely on these figures: other programs disturbed {disturbed} of {count(len(logs), 'repeat')}"
+        )
     return sentences
 
 
@@ -116,8 +120,10 @@ def stated_network(alpha: float | None, gbps: float | None) -> Costs | None:
     """The network that --alpha and --gbps state, if they are given. Raises ProjectionError."""
     if alpha is None and gbps is None:
         return None
-    if alpha is None or gbps is None or not (0 < alpha < math.inf and 0 < gbps < math.inf):
-        raise ProjectionError("--alpha (µs a message) and --gbps (1e9 bit/s) go together, both finite and above 0")
+    if alpha is None or gbps is None:
+        raise ProjectionError("--alpha (µs a message) and --gbps (1e9 bit/s) go together: one of them is missing")
+    if not (0 < alpha < math.inf and 0 < gbps < math.inf):
+        raise ProjectionError(f"--alpha {alpha:g} --gbps {gbps:g}: expected finite numbers above 0")
     return Costs(alpha * US_IN_S, 1 / (gbps * GIGABIT), f"stated: α {alpha:g} µs, {gbps:g} Gbit/s")
 
 
@@ -129,8 +135,10 @@ def rank_counts(text: str) -> list[int]:
     except ValueError:
         wrong = f"--ranks {text}: neither a range (2..4096), nor a list (2,4,8), nor a number (64)"
         raise ProjectionError(wrong) from None
-    if not 1 <= min(numbers) <= max(numbers) <= MOST_RANKS or (is_range and numbers[0] > numbers[1]):
-        raise ProjectionError(f"--ranks {text}: from 1 to {MOST_RANKS:,}, in a range the smaller number first")
+    if not 1 <= min(numbers) <= max(numbers) <= MOST_RANKS:
+        raise ProjectionError(f"--ranks {text}: expected numbers from 1 to {MOST_RANKS:,}")
+    if is_range and numbers[0] > numbers[1]:
+        raise ProjectionError(f"--ranks {text}: a range begins with its smaller number: {numbers[1]}..{numbers[0]}")
     if is_range:  # whatever doubling gives, the end that was typed is the last
         numbers += [numbers[0] << power for power in range(MOST_RANKS.bit_length()) if numbers[0] << power < numbers[1]]
     return sorted(set(numbers))

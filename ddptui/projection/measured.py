@@ -6,6 +6,7 @@ for compute and is part of the work.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
 from statistics import fmean
 
 from msgspec.structs import replace
@@ -23,23 +24,24 @@ from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
 from ddptui.projection.model import Costs, MeasuredCall, MeasuredTrial, Work, fit_costs
 from ddptui.store.runs import Run, RunError
-from ddptui.text.units import MS, US_IN_S, S
+from ddptui.text.units import MB, MS, US_IN_S, S
 from ddptui.wire.messages import Collective, Trained
 from ddptui.wire.phases import PHASES
 
 BATCH_PHASES = ("data", "forward", "backward")  # their work grows with a rank's batch
 BACKWARD = PHASES.index("backward")
+BUCKET_MB = 25.0  # torch DDP's default
 ITEMSIZES = {"float32": 4, "float64": 8}
 PARTS = ("gather", "all_gather", "scatter")  # a rank records its part of these; the formulas count all parts together
 CLEAN = ("all_reduce", "reduce", "broadcast")  # gloo makes no copies for these, so their formulas are complete
+MEASURE, STATE = "measure the network (--network RUN)", "state the network (--alpha, --gbps)"  # remedies
 
 
 def choose_trial(run: Run, preset: Preset, name: str | None) -> tuple[Trial, list[LaunchLog]]:
     """The named trial, else the baseline, else the first that can be projected; and its completed launches. Raises
     ProjectionError."""
     if preset.kind == "primitives":
-        why = "its ranks trained nothing: name a run that trained (primitives go with --network)"
-        raise ProjectionError(f"{run.name}: {why}")
+        raise ProjectionError(f"{run.name}: its ranks trained nothing: name another run (primitives go with --network)")
     baseline_first = sorted(preset.trials, key=lambda trial: trial.name != preset.baseline)
     candidates = [trial for trial in baseline_first if name in (None, trial.name)]
     if not candidates:
@@ -70,7 +72,7 @@ def obstacle(trial: Trial, logs: Sequence[LaunchLog]) -> str:
 
 
 def completed_launches(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog]:
-    """The log of each launch of the trial that ended well; not if delays were changed by hand before some step."""
+    """The log of each launch of the trial that ended well and whose delays were never changed by hand."""
     numbers = range(1, preset.repeats + 1)
     logs = [log for number in numbers for log in launch_logs(run.messages(trial.name, number)) if log.ended]
     ended = [log for log in logs if log.ended and log.ended.status == "ok" and log.hellos]
@@ -117,21 +119,20 @@ def measured_trial(trial: Trial, logs: Sequence[LaunchLog]) -> MeasuredTrial:
     if not launches:
         raise ProjectionError(f"{trial.name}: its ranks recorded no step in which all made the same operations")
     if any((error := wait_uncertainty(steps)) and exceeds_waits(steps, error) for steps in launches):
-        why = "the clock error between its ranks exceeds the measured waits: its transfers are unknown"
-        raise ProjectionError(f"{trial.name}: {why}")
+        raise ProjectionError(f"{trial.name}: its transfers are unknown: the clock error exceeds the measured waits")
     steps = [step for launch in launches for step in launch]
     by_size: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
     for kind, size, s in (call for step in steps for call in _calls(step)):
         by_size[kind, size].append(s)
     overlaps = STRATEGIES[trial.strategy or "none"].overlaps
     ranks = [rank for step in steps for rank in step.ranks.values()]
-    if overlaps:
-        exposed_ns = fmean(rank.exposed_ns - rank.wait_ns for rank in ranks)
-        hidden = sum(map(sum, by_size.values())) / len(steps) - exposed_ns / S
-    else:
-        hidden = fmean(max(0, rank.work_ns[BACKWARD] - _slept_ns(rank)["backward"]) for rank in ranks) / S
+    backward_ns = fmean(max(0, rank.work_ns[BACKWARD] - _slept_ns(rank)["backward"]) for rank in ranks)
+    exposed_ns = fmean(rank.exposed_ns - rank.wait_ns for rank in ranks)
+    hidden = sum(map(sum, by_size.values())) / len(steps) - exposed_ns / S if overlaps else None
+    size = max(ready.parameters for ready in logs[0].ready.values()) * ITEMSIZES[trial.dtype]
     reduced = sum(len(times) for (kind, _), times in by_size.items() if kind == "all_reduce")
     return MeasuredTrial(
+        strategy=str(trial.strategy),
         ranks=trial.world_size,
         work=[[[_work(step.ranks[at]) for step in launch] for at in sorted(launch[0].ranks)] for launch in launches],
         calls=[
@@ -139,12 +140,13 @@ def measured_trial(trial: Trial, logs: Sequence[LaunchLog]) -> MeasuredTrial:
             for (kind, size), times in sorted(by_size.items())
         ],
         tensors=max(len(done.parameters) for done in logs[0].done.values()),
-        bytes=max(ready.parameters for ready in logs[0].ready.values()) * ITEMSIZES[trial.dtype],
+        bytes=size,
         itemsize=ITEMSIZES[trial.dtype],
         threads=max(hello.threads for hello in logs[0].hellos.values()),
-        bucket_mb=trial.bucket_mb,
-        buckets=max(1, round(reduced / len(steps))) if overlaps else None,
+        buckets=max(1, round(reduced / len(steps)) if overlaps else ceil(size / MB / (trial.bucket_mb or BUCKET_MB))),
         hidden=hidden,
+        backward=max(backward_ns / S, hidden or 0.0),  # more may be hidden: while a delay sleeps
+        batch_size=trial.batch_size,
     )
 
 
@@ -192,7 +194,7 @@ def own_network(run: Run, preset: Preset, trial: Trial, own: MeasuredTrial, othe
         logs = completed_launches(run, preset, other)
         if other.world_size == own.ranks and other != trial and not obstacle(other, logs):
             calls += measured_trial(other, logs).calls
-    return fit_costs(calls, own.ranks, f"{trial.name}'s transfers")
+    return fit_costs(calls, own.ranks, f"{trial.name}'s transfers", MEASURE)
 
 
 def network_of_primitives(run: Run) -> Costs:
@@ -202,13 +204,12 @@ def network_of_primitives(run: Run) -> Costs:
     except (FileNotFoundError, RunError) as error:
         raise ProjectionError(f"--network {run.name}: its results cannot be read: {error}") from None
     # The latencies of pipelined calls overlap.
-    alone = [found for trial in trials for found in trial.primitives if found.cells and found.cadence != "pipelined"]
-    if not alone:
-        raise ProjectionError(f"--network {run.name}: no primitives were measured in it, one after the other")
-    ranks = min(found.ranks for found in alone)
-    calls = [
-        MeasuredCall(cell.operation, cell.bytes, cell.time_us.median * US_IN_S)
-        for cell in (cell for found in alone if found.ranks == ranks for cell in found.cells)
-        if cell.time_us and cell.operation in CLEAN and not cell.composite
-    ]
-    return fit_costs(calls, ranks, f"{run.name}, on {ranks} ranks")
+    alone = [each for trial in trials for each in trial.primitives if each.cadence != "pipelined"]
+    by_ranks: defaultdict[int, list[MeasuredCall]] = defaultdict(list)
+    for ranks, cell in ((each.ranks, cell) for each in alone for cell in each.cells):
+        if cell.time_us and cell.operation in CLEAN and not cell.composite:
+            by_ranks[ranks].append(MeasuredCall(cell.operation, cell.bytes, cell.time_us.median * US_IN_S))
+    if not by_ranks:
+        raise ProjectionError(f"--network {run.name}: it measured no all_reduce, reduce or broadcast, one at a time")
+    ranks = min(by_ranks)
+    return fit_costs(by_ranks[ranks], ranks, f"{run.name}, on {ranks} ranks", STATE)

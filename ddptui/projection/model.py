@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 from ddptui.config.strategies import STRATEGIES
 from ddptui.projection import Point, ProjectionError
-from ddptui.text.units import MB, MS_PER_S
+from ddptui.text.units import MS_PER_S
 
-BUCKET_MB = 25.0  # torch DDP's default
 AT_A_TIME = 2  # threads of a group in torch's gloo: asynchronous calls overlap by pairs
 DRAWS, SEED = 4000, 0  # steps that are drawn; the same run always gives the same figures
 
@@ -63,6 +62,9 @@ class Costs(NamedTuple):
     source: str  # where the figures come from, in words
     ranks: int = 0  # on which they were measured; 0: they were stated
     worst: float | None = None  # largest error of the fit, relative to the measured time; None: no fit
+    unknown: str = ""  # "latency" or "bandwidth", if the transfers do not tell it: then that cost is 0
+    remedy: str = ""  # what to do where the fit is poor, or one of the costs is unknown
+    cores: int | None = None  # of the host that all ranks share, if they do
 
 
 class MeasuredCall(NamedTuple):
@@ -86,6 +88,7 @@ class Work(NamedTuple):
 class MeasuredTrial(NamedTuple):
     """All completed launches of a trial."""
 
+    strategy: str
     ranks: int
     work: Sequence[Sequence[Sequence[Work]]]  # by launch, rank and step
     calls: Sequence[MeasuredCall]
@@ -93,44 +96,39 @@ class MeasuredTrial(NamedTuple):
     bytes: float  # of the gradients
     itemsize: int  # bytes of a number
     threads: int = 1  # of a rank
-    bucket_mb: float | None = None
-    buckets: int | None = None  # None: the trial does not send while backward runs
-    hidden: float = 0.0  # of a step's transfers; without buckets: how long backward computes
+    buckets: int = 1  # that the gradients fill
+    hidden: float | None = None  # of a step's transfers; None: the trial sends nothing while backward runs
+    backward: float = 0.0  # how long backward computes; never less than `hidden`
+    batch_size: int = 1  # of all ranks together
 
 
-def fit_costs(calls: Sequence[MeasuredCall], ranks: int, source: str) -> Costs:
-    """Least squares of the relative errors; neither cost is below 0. Raises ProjectionError."""
+def fit_costs(calls: Sequence[MeasuredCall], ranks: int, source: str, remedy: str) -> Costs:
+    """Least squares of the relative errors; a cost that would be below 0 is unknown. Raises ProjectionError."""
     rows = []  # weight, and how much of the measured time 1 s of α and 1 s of β would make
     for call in calls:
         if call.operation in OPERATIONS and call.s > 0:
             messages, copies = OPERATIONS[call.operation](ranks)
             rows.append((call.weight, messages / call.s, copies * call.bytes / call.s))
     if len({y / x for _, x, y in rows if y}) < 2:
-        remedy = "state both (--alpha, --gbps), or name a run of primitives (--network)"
         raise ProjectionError(f"{source}: transfers of one size cannot separate latency from bandwidth: {remedy}")
     xx, xy = sum(w * x * x for w, x, _ in rows), sum(w * x * y for w, x, y in rows)
     yy, x1, y1 = sum(w * y * y for w, _, y in rows), sum(w * x for w, x, _ in rows), sum(w * y for w, _, y in rows)
     determinant = xx * yy - xy * xy
     alpha, beta = (x1 * yy - y1 * xy) / determinant, (y1 * xx - x1 * xy) / determinant
-    if alpha < 0 or beta < 0:
-        alpha, beta = (0.0, y1 / yy) if alpha < 0 else (x1 / xx, 0.0)
-    return Costs(alpha, beta, source, ranks, max(abs(x * alpha + y * beta - 1) for _, x, y in rows))
+    unknown = "latency" if alpha < 0 else "bandwidth" if beta < 0 else ""
+    alpha, beta = {"latency": (0.0, y1 / yy), "bandwidth": (x1 / xx, 0.0)}.get(unknown, (alpha, beta))
+    return Costs(alpha, beta, source, ranks, max(abs(x * alpha + y * beta - 1) for _, x, y in rows), unknown, remedy)
 
 
-def points(
-    trial: MeasuredTrial, costs: Costs, strategies: Sequence[str], ranks: int, strong: bool, cores: int | None
-) -> list[Point]:
-    """The prediction for each strategy on so many ranks. strong: they share the measured global batch; cores: of the
-    host that all ranks share, if they do."""
+def points(trial: MeasuredTrial, costs: Costs, strategies: Sequence[str], ranks: int, strong: bool) -> list[Point]:
+    """The prediction for each strategy on so many ranks. strong: they share the measured global batch."""
     share = trial.ranks / ranks if strong else 1.0
-    measured_work, own = mean_work(own_work(trial)), own_work(trial, share, _slowdown(trial, ranks, cores))
-    work = mean_work(own)
-    wait = max(0.0, fmean(slowest(own, ranks)) - work) if ranks > 1 else 0.0
-    if cores:  # all ranks copy at once; so did the measured ones
-        costs = costs._replace(beta=costs.beta * max(1.0, ranks / cores) / max(1.0, costs.ranks / cores))
+    slowdown = _slowdown(trial, ranks, costs.cores)
+    measured_work, own = mean_work(own_work(trial)), own_work(trial, share, slowdown)
+    work, wait = mean_work(own), max(0.0, fmean(waits(own, ranks))) if ranks > 1 else 0.0
     found = []
     for strategy in strategies:
-        transfer, exposed = transfers(strategy, trial, ranks, costs, share)
+        transfer, exposed = transfers(strategy, trial, ranks, costs, share * slowdown)
         step = work + wait + exposed
         point = Point(
             strategy=strategy,
@@ -162,38 +160,46 @@ def mean_work(own: Sequence[Sequence[Sequence[float]]]) -> float:
     return fmean(s for launch in own for steps in launch for s in steps)
 
 
-def slowest(own: Sequence[Sequence[Sequence[float]]], ranks: int) -> list[float]:
-    """The slowest of so many ranks in each of DRAWS steps. Each draw is from one launch, since no rank waits for what
-    launches differ by. own: work by launch, rank and step."""
+def waits(own: Sequence[Sequence[Sequence[float]]], ranks: int) -> list[float]:
+    """How much longer the slowest of so many ranks works than their mean, in each of DRAWS steps. Each draw is from one
+    launch, since no rank waits for what launches differ by. own: work by launch, rank and step."""
     draw, drawn = Random(SEED), []
-    launches = [[sorted(steps) for steps in launch] for launch in own]
+    launches = [(mean_work([launch]), [sorted(steps) for steps in launch]) for launch in own]
     for number in range(DRAWS):
         turn, longest = number // len(launches), 0.0
-        measured = launches[number % len(launches)]
+        mean, measured = launches[number % len(launches)]
         for at, steps in enumerate(measured):
             # As many ranks are like this one as like any other; those left over are like each in turn.
             if alike := (ranks + (at + turn) % len(measured)) // len(measured):
                 # The longest of n steps, each drawn from the sorted ones, is where the n-th root of a random number is.
                 place = int(len(steps) * draw.random() ** (1 / alike))
                 longest = max(longest, steps[min(place, len(steps) - 1)])
-        drawn.append(longest)
+        drawn.append(longest - mean)
     return drawn
 
 
-def transfers(strategy: str, trial: MeasuredTrial, ranks: int, costs: Costs, batch: float = 1.0) -> tuple[float, float]:
-    """A step's transfers on so many ranks, and the part of them that backward does not hide."""
-    sends, (messages, copies) = STRATEGIES[strategy].sends, (0.0, 0.0)
-    assert sends is not None
-    if ranks > 1:
-        messages, copies = AVERAGES[sends.cost](ranks)
-    buckets = trial.buckets or ceil(trial.bytes / MB / (trial.bucket_mb or BUCKET_MB))
-    calls = {"each": trial.tensors, "pairs": ceil(trial.tensors / AT_A_TIME), "all": 1, "buckets": buckets}
-    size = trial.bytes * (sends.number_bytes or trial.itemsize) / trial.itemsize
-    sent = calls[sends.how] * messages * costs.alpha + size * copies * costs.beta
-    hidden = 0.0
-    if STRATEGIES[strategy].overlaps:  # as much as was measured; else all but the last bucket, while backward lasts
-        hidden = trial.hidden * batch if trial.buckets else min(trial.hidden * batch, sent * (1 - 1 / buckets))
+def transfers(strategy: str, trial: MeasuredTrial, ranks: int, costs: Costs, room: float = 1.0) -> tuple[float, float]:
+    """A step's transfers on so many ranks, and the part of them that backward does not hide. room: how long backward
+    computes, relative to the measured one."""
+    sent, hidden = _sent(strategy, trial, ranks, costs), 0.0
+    if STRATEGIES[strategy].overlaps:  # as large a part as was measured, else all but the last bucket
+        part = 1 - 1 / trial.buckets
+        if trial.hidden is not None:
+            part = trial.hidden / _sent(trial.strategy, trial, trial.ranks, costs)
+        hidden = min(trial.backward * room, part * sent)
     return sent, max(0.0, sent - hidden)
+
+
+def _sent(strategy: str, trial: MeasuredTrial, ranks: int, costs: Costs) -> float:
+    """How long a step's transfers take."""
+    sends, beta = STRATEGIES[strategy].sends, costs.beta
+    assert sends is not None
+    if costs.cores:  # all ranks copy at once; so did the measured ones
+        beta *= max(1.0, ranks / costs.cores) / max(1.0, costs.ranks / costs.cores)
+    messages, copies = AVERAGES[sends.cost](ranks)
+    calls = {"each": trial.tensors, "pairs": ceil(trial.tensors / AT_A_TIME), "all": 1, "buckets": trial.buckets}
+    size = trial.bytes * (sends.number_bytes or trial.itemsize) / trial.itemsize
+    return calls[sends.how] * messages * costs.alpha + size * copies * beta
 
 
 def _slowdown(trial: MeasuredTrial, ranks: int, cores: int | None) -> float:

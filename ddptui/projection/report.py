@@ -8,11 +8,12 @@ from ddptui.projection import Point, Projection
 from ddptui.projection.model import Costs, MeasuredTrial
 from ddptui.text.door import ascii_json
 from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill, total
-from ddptui.text.units import MS_PER_S, NOTHING, bandwidth, digits, duration
+from ddptui.text.units import MS_PER_S, NOTHING, digits, duration
 from ddptui.text.words import count, listed, paragraph, sentence
 
 FAR_OFF = 0.5  # a fit with a larger relative error is too poor to rest a figure on it alone
 MOST_IN_FULL = 2  # strategies
+LEAST_MS = 0.001  # shorter times are no loss
 CLEARLY = 0.10  # faster: smaller differences are within the error of a projection
 
 WAIT = "How long ranks wait for the slowest one, in ms a step."
@@ -20,20 +21,21 @@ ERROR = "How far the predicted step is off the measured one; + means that it is 
 MEASURED = "The step in ms of a trial of the same run with this strategy and number of ranks, if there is one."
 EFFICIENCY = "The measured work as a part of the step; under strong scaling, a rank's share of that work."
 COLUMNS: tuple[Column[Point], ...] = (
-    Column("ranks", lambda point: str(point.ranks), 10, about="How many ranks."),
-    Column("step ms", lambda point: digits(point.step_ms), 9, about="The predicted step: work, wait and transfer."),
-    Column("work", lambda point: digits(point.work_ms), 3, about="A rank's own work in a step, in ms, mean of ranks."),
-    Column("wait", lambda point: digits(point.wait_ms), 5, about=WAIT),
-    Column("transfer", lambda point: digits(point.transfer_ms), 1, about="Communication in a step, in ms."),
-    Column("exposed", lambda point: digits(point.exposed_ms), 4, about="Transfer that backward does not hide, in ms."),
-    Column("efficiency", lambda point: f"{point.efficiency:.1%}", 8, about=EFFICIENCY),
-    Column("measured", lambda point: digits(point.measured_ms), 7, about=MEASURED),
-    Column("error", lambda point: NOTHING if point.error is None else f"{point.error:+.1%}", 6, about=ERROR),
+    Column("ranks", lambda point: f"{point.ranks:,}", 10, about="How many ranks."),
+    Column("step ms", lambda point: in_ms(point.step_ms), 9, about="The predicted step: work, wait and transfer."),
+    Column("work", lambda point: in_ms(point.work_ms), 3, about="A rank's own work in a step, in ms, mean of ranks."),
+    Column("wait", lambda point: in_ms(point.wait_ms), 5, about=WAIT),
+    Column("transfer", lambda point: in_ms(point.transfer_ms), 1, about="Communication in a step, in ms."),
+    Column("exposed", lambda point: in_ms(point.exposed_ms), 4, about="Transfer that backward does not hide, in ms."),
+    Column("efficiency", lambda point: percent(point.efficiency), 8, about=EFFICIENCY),
+    Column("measured", lambda point: in_ms(point.measured_ms), 7, about=MEASURED),
+    Column("error", lambda point: NOTHING if point.error is None else f"{point.error:+,.1%}", 6, about=ERROR),
 )
 
 
 def text(projection: Projection, width: int) -> str:
-    """The findings; one strategy or two in full, of more only the first; all strategies side by side; then notes."""
+    """The findings, a table, and the notes. One or two strategies are shown in full. If there are more, only the
+    measured one is. Several strategies are also shown side by side."""
     names = list(dict.fromkeys(point.strategy for point in projection.points))
     lines = [title(projection), "", *paragraph(" ".join(map(sentence, projection.said)), width), ""]
     for name in names if len(names) <= MOST_IN_FULL else names[:1]:
@@ -68,7 +70,7 @@ def side_by_side(points: Sequence[Point], width: int) -> Table:
     most."""
     names = Filled("", list(dict.fromkeys(point.strategy for point in points)), left=True)
     ranks = list(dict.fromkeys(point.ranks for point in points))
-    steps = [Filled(str(n), [digits(point.step_ms) for point in points if point.ranks == n]) for n in ranks]
+    steps = [Filled(f"{n:,}", [in_ms(point.step_ms) for point in points if point.ranks == n]) for n in ranks]
     while len(steps) > 1 and total([column.width for column in (names, *steps)]) > width:
         steps = steps[::-2][::-1]
     return Table([names, *steps], at_least=1 + len(steps))
@@ -81,52 +83,67 @@ def title(projection: Projection) -> str:
 
 
 def findings(points: Sequence[Point], measured_ranks: int, network: Costs) -> list[str]:
-    """How far predictions are off where there are measurements; on the most ranks, what the measured strategy, which
-    comes first, loses, and the fastest strategy."""
-    own = points[0].strategy
+    """Whether the network is known; how far predictions are off where there are measurements; on the most ranks, what
+    the measured strategy, which comes first, loses, and the fastest strategy."""
     on_most = [point for point in points if point.ranks == points[-1].ranks]
     beside = [
-        f"{point.strategy} on {point.ranks} ranks {with_unit(point.step_ms)} against {with_unit(point.measured_ms)} "
-        f"({point.error:+.1%})"
+        f"{point.strategy} on {count(point.ranks, 'rank')} {with_unit(point.step_ms)} against "
+        f"{with_unit(point.measured_ms)} ({point.error:+,.1%}{', disturbed' if point.disturbed else ''})"
         for point in points
-        if point.measured_ms and (point.strategy, point.ranks) != (own, measured_ranks)
+        if point.measured_ms and (point.strategy, point.ranks) != (points[0].strategy, measured_ranks)
     ]
-    sentences = [f"predicted against measured, a step: {'; '.join(beside)}"] if beside else []
-    costs = f"waiting for the slowest costs {with_unit(on_most[0].wait_ms)} a step"
-    costs += f", exposed communication {with_unit(on_most[0].exposed_ms)}"
-    sentences.append(f"on {points[-1].ranks} ranks {costs}: efficiency is {on_most[0].efficiency:.1%}")
-    if len(on_most) > 1:
-        sentences.append(_fastest(on_most, network))
+    sentences = [doubts] if (doubts := _doubts(network)) else []
+    if beside:
+        sentences.append(f"predicted against measured, a step: {'; '.join(beside)}")
+    losses = {"waiting for the slowest": on_most[0].wait_ms, "in exposed communication": on_most[0].exposed_ms}
+    lost = " and ".join(f"{with_unit(ms)} {where}" for where, ms in losses.items() if ms >= LEAST_MS)
+    step = f" a step loses {lost}:" if lost else ""
+    sentences.append(f"on {on_most[0].ranks:,} ranks{step} efficiency is {percent(on_most[0].efficiency)}")
+    if len(on_most) > 1 and not doubts:
+        best = min(point.step_ms for point in on_most)
+        near = [point.strategy for point in on_most if point.step_ms <= (1 + CLEARLY) * best]
+        tie = f" (within {CLEARLY:.0%})" if len(near) > 1 else ""
+        sentences.append(f"fastest there: {listed(near)}{tie}, {with_unit(best)} a step")
     return sentences
 
 
-def _fastest(on_most: Sequence[Point], network: Costs) -> str:
-    """The fastest strategies on the most ranks; where the fit is poor, that they cannot be known."""
+def _doubts(network: Costs) -> str:
+    """Why not to rely on what the network is said to cost, and the remedy; empty if there is no reason."""
+    doubts = [f"the {network.unknown} cannot be told from these transfers"] if network.unknown else []
     if network.worst and network.worst > FAR_OFF:
-        off = f"the fit of the network is off by up to {network.worst:.0%}"
-        return f"do not rely on other strategies than {on_most[0].strategy}: {off}; measure the network (--network)"
-    best = min(point.step_ms for point in on_most)
-    near = [point.strategy for point in on_most if point.step_ms <= (1 + CLEARLY) * best]
-    tie = f" (within {CLEARLY:.0%})" if len(near) > 1 else ""
-    return f"fastest there: {listed(near)}{tie}, {with_unit(best)} a step"
+        doubts.append(f"do not rely on these predictions: the fit of the network is off by up to {network.worst:,.0%}")
+    return "; ".join([*doubts, network.remedy]) if doubts else ""
 
 
-def notes(network: Costs, trial: MeasuredTrial, most: int, strong: bool, cores: int | None) -> list[str]:
-    """What the figures assume. most: ranks; strong, cores: as in model.points."""
+def notes(network: Costs, trial: MeasuredTrial, most: int, strong: bool) -> list[str]:
+    """What the figures assume. most: ranks; strong: as in model.points."""
     scaling = "weak scaling: each rank keeps its batch, and works as long as a measured rank"
     if strong:
         shrinks = f"data, forward and backward shrink by {trial.ranks} / ranks; the rest of the work stays"
-        scaling = f"strong scaling: {shrinks}"
-    worst = f" (worst error of the fit {network.worst:.0%})" if network.worst is not None else ""
-    costs = f"a message {duration(network.alpha)}, {bandwidth(network.beta)} GB/s{worst}"
+        scaling = f"strong scaling: {shrinks}; past {trial.batch_size:,} ranks there is less than a sample for each"
+    worst = f" (worst error of the fit {network.worst:,.0%})" if network.worst is not None else ""
+    latency = "latency unknown" if network.unknown == "latency" else f"a message {duration(network.alpha)}"
+    bandwidth = "bandwidth unknown" if network.unknown == "bandwidth" else f"{digits(1e-9 / network.beta)} GB/s"
     shared = "every rank has the cores and the network of a measured rank"
-    if cores:
-        shared = f"all ranks share {count(cores, 'core')}: only computing and copying take longer there"
+    if network.cores:
+        shared = f"all ranks share {count(network.cores, 'core')}: only computing and copying take longer there"
     chance = "each rank is slow by chance, independently of the others, as in some measured step"
     steps = sum(len(launch[0]) for launch in trial.work)
     if most > steps:
-        chance += f"; {most} ranks are more than the {steps} measured steps, so they may wait longer than predicted"
-    return [scaling, f"network: {network.source}: {costs}", shared, chance]
+        chance += f"; {most:,} ranks are more than the {steps:,} measured steps, so they may wait longer than predicted"
+    return [scaling, f"network: {network.source}: {latency}, {bandwidth}{worst}", shared, chance]
+
+
+def in_ms(value: float | None) -> str:
+    """A figure of a table, with three digits or all before the point; one above 0 never reads 0."""
+    if value is None or not value:
+        return digits(value)
+    return f"< {LEAST_MS:g}" if value < LEAST_MS else digits(value) if value < 1000 else f"{value:,.0f}"
+
+
+def percent(part: float) -> str:
+    """A part in percent, with one decimal; one above 0 never reads 0."""
+    return "< 0.1%" if 0 < part < 0.001 else f"{part:.1%}"
 
 
 def with_unit(value_ms: float) -> str:

@@ -1,4 +1,4 @@
-"""Bytes, times and bandwidths with their units. 1 KB is 1024 bytes, as in nccl-tests; 1 GB/s is 1e9 bytes a second."""
+"""Bytes and times with their units. 1 KB is 1024 bytes, as in nccl-tests; 1 GB/s is 1e9 bytes a second."""
 
 from math import floor, log10
 
@@ -64,11 +64,6 @@ def digits(value: float | None, most: int = 3) -> str:
 def percent(part: float | None) -> str:
     """A part in percent, without decimals."""
     return NOTHING if part is None else f"{part:.0%}" if abs(part) < 100 else "> 9999%"  # of next to nothing
-
-
-def bandwidth(s_per_byte: float | None) -> str:
-    """Bandwidth in GB/s from the time that a byte takes; ∞ if it takes none."""
-    return NOTHING if s_per_byte is None else digits(1e-9 / s_per_byte) if s_per_byte > 0 else "∞"
 
 
 def _unit(seconds: float) -> tuple[float, str]:

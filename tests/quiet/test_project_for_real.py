@@ -42,4 +42,4 @@ def test_a_real_run_predicts_itself_and_more_ranks(warm: WarmParent, tmp_path: P
     assert own[4].measured_ms is not None
     assert own[4].measured_ms > own[2].step_ms
     assert own[4].measured_ms == pytest.approx(four["repeats"][0]["train_time_s"] * 1000 / (STEPS - WARM_UP), rel=0.1)
-    assert found.network.alpha_us > 0
+    assert found.network.alpha_us  # else it is unknown

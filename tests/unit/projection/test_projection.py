@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from ddptui.analysis.primitives.results import Cell, PrimitivesResult, TimeUs
-from ddptui.projection import Point, Projection, ProjectionError
+from ddptui.projection import Point, Projection, ProjectionError, command
 from ddptui.projection.command import ProjectOptions, projection
 from ddptui.store.runs import Run
 from ddptui.wire.records import Injection
@@ -19,7 +19,8 @@ from tests.support.projected import journal as launch
 MS = 1e6  # ns
 EULER = 0.5772156649
 RANKS = "2,4,64,4096"
-NETWORK = r"--alpha .µs a message. and --gbps .* go together, both finite and above 0"
+TOGETHER = r"--alpha .µs a message. and --gbps .* go together: one of them is missing"
+POSITIVE = "expected finite numbers above 0"
 FEW = 40  # steps, where the figures do not matter
 BUCKETS = (4_000_000, 1_000_000)  # bytes
 
@@ -113,8 +114,30 @@ def test_a_run_of_primitives_gives_a_network(runs: Path, tmp_path: Path) -> None
 
 def test_pipelined_calls_alone_are_no_measure_of_a_network(runs: Path, tmp_path: Path) -> None:
     primitives = primitives_run(tmp_path, pipelined=[cell("all_reduce", size, 20.0) for size in (1000, 100_000)])
-    with pytest.raises(ProjectionError, match="no primitives were measured in it, one after the other"):
+    with pytest.raises(ProjectionError, match="it measured no all_reduce, reduce or broadcast, one at a time"):
         asked(runs, network=str(primitives.folder), ranks="2")
+
+
+def test_a_run_that_measured_other_operations_only_is_no_measure_of_a_network(runs: Path, tmp_path: Path) -> None:
+    others = [cell("all_gather", size, 20.0 + size) for size in (1000, 100_000)]
+    primitives = primitives_run(tmp_path, back_to_back=others)
+    with pytest.raises(ProjectionError, match="it measured no all_reduce, reduce or broadcast, one at a time"):
+        asked(runs, network=str(primitives.folder), ranks="2")
+
+
+def test_a_measured_network_that_fits_poorly_is_to_be_stated(runs: Path, tmp_path: Path) -> None:
+    """So is one whose bandwidth its transfers do not tell: a small transfer took longer than a large one."""
+    rough = [cell("all_reduce", size, us) for size, us in ((1000, 100.0), (2000, 900.0), (100_000, 300.0))]
+    shrinking = [cell("all_reduce", size, us) for size, us in ((1000, 100.0), (100_000, 90.0))]
+    far_off, unknown = (
+        asked(runs, network=str(primitives_run(tmp_path / name, back_to_back=cells).folder), ranks="2,4")
+        for name, cells in (("rough", rough), ("shrinking", shrinking))
+    )
+    assert far_off.said[0].startswith("do not rely on these predictions: the fit of the network is off by up to ")
+    assert far_off.said[0].endswith("; state the network (--alpha, --gbps)")
+    assert unknown.said[0] == ("the bandwidth cannot be told from these transfers; state the network (--alpha, --gbps)")
+    assert unknown.network.gb_s is None
+    assert not any(words.startswith("fastest") for found in (far_off, unknown) for words in found.said)
 
 
 def primitives_run(folder: Path, **by_cadence: list[Cell]) -> Run:
@@ -135,17 +158,21 @@ def cell(operation: str, size: int, us: float) -> Cell:
     )  # fmt: skip
 
 
-def test_with_overlap_a_trial_predicts_itself_and_what_more_ranks_send_is_exposed(tmp_path: Path) -> None:
+def test_with_overlap_a_trial_predicts_itself_and_more_ranks_hide_as_large_a_part_while_backward_lasts(
+    tmp_path: Path,
+) -> None:
     made(
         tmp_path,
         launch("two", 2, seed=3, sizes=BUCKETS, shape=overlapping),
         trials=[{"name": "two", "strategy": "ddp"}],
     )
     found = asked(tmp_path)
-    two, many = (at(found, ranks, "ddp") for ranks in (2, 64))
+    two, four, many = (at(found, ranks, "ddp") for ranks in (2, 4, 64))
     assert two.transfer_ms == pytest.approx(sum(ring_ns(size, 2) for size in BUCKETS) / MS, rel=0.01)
     assert two.exposed_ms < 0.9 * two.transfer_ms
-    assert many.exposed_ms - two.exposed_ms == pytest.approx(many.transfer_ms - two.transfer_ms)
+    assert two.error == pytest.approx(0, abs=0.1)
+    assert four.exposed_ms / four.transfer_ms == pytest.approx(two.exposed_ms / two.transfer_ms)
+    assert many.transfer_ms - many.exposed_ms == pytest.approx(0.6 * two.work_ms, rel=0.01)  # all of backward
 
 
 def test_transfers_of_one_size_are_told_apart_by_other_trials_on_as_many_ranks(tmp_path: Path) -> None:
@@ -160,15 +187,46 @@ def test_transfers_of_one_size_are_told_apart_by_other_trials_on_as_many_ranks(t
 
 
 def test_what_a_projection_rests_on_comes_before_its_figures(tmp_path: Path) -> None:
-    """An interrupted run with a disturbed launch; the same while it is under way."""
+    """An interrupted run with a disturbed launch; the same while it is under way; all repeats of the trial are there,
+    but not those of others."""
     journals = [beside(launch("two", 2, seed=1, steps=FEW)), launch("two", 2, seed=2, repeat=2, steps=FEW)]
     run = made(tmp_path, *journals, trials=[{"name": "two"}], repeats=3)
     interrupted, disturbed, *_ = asked(tmp_path).said
-    assert interrupted == "the projection rests on 2 of 3 repeats of two: the run was interrupted"
-    assert disturbed == "do not rely on these figures: other programs disturbed 1 of the 2 repeats that they rest on"
+    rests = "only what it had measured counts, 2 of 3 repeats of two"
+    assert interrupted == f"run {run.name} was interrupted: {rests}"
+    assert disturbed == "do not rely on these figures: other programs disturbed 1 of 2 repeats"
     with run.held():
         said = projection(tmp_path, "last", ProjectOptions(ranks=RANKS)).said
-    assert said[0] == "the projection rests on 2 of 3 repeats of two: the run is under way"
+    assert said[0] == f"run {run.name} is under way: {rests}"
+    run = made(tmp_path / "other", launch("two", 2, seed=1, steps=FEW))
+    said = asked(tmp_path / "other").said
+    assert said[0] == f"run {run.name} was interrupted: only what it had measured counts, 1 of 1 repeat of two"
+
+
+def test_a_measured_trial_that_was_disturbed_is_marked(tmp_path: Path) -> None:
+    made(tmp_path, launch("two", 2, seed=1, steps=FEW), beside(launch("four", 4, seed=2, steps=FEW)))
+    found = asked(tmp_path)
+    assert (at(found, 2).disturbed, at(found, 4).disturbed, at(found, 64).disturbed) == (False, True, None)
+    assert any(words.startswith("predicted against measured") and "%, disturbed)" in words for words in found.said)
+    assert not any("do not rely" in words for words in found.said)
+
+
+@pytest.mark.parametrize(
+    ("form", "begins", "holds"),
+    [
+        ("table", "two of ", "\nranks  step ms "),
+        ("markdown", "## two of ", "| strategy | ranks | step ms |"),
+        ("json", "{\n", '"measured_ranks": 2,'),
+    ],
+)
+def test_it_is_printed_in_each_format(
+    runs: Path, capsys: pytest.CaptureFixture[str], form: str, begins: str, holds: str
+) -> None:
+    assert command.run(runs, "last", ProjectOptions(ranks="2,4"), form) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(begins)
+    assert holds in printed
+    assert printed.endswith("}\n" if form == "json" else "measured step\n")
 
 
 def test_strategies_that_are_asked_for_come_after_its_own(runs: Path) -> None:
@@ -188,20 +246,20 @@ def test_a_launch_that_failed_is_missed(tmp_path: Path) -> None:
     ("question", "why"),
     [
         ({"trial": "three"}, "--trial three: not in .*two, four"),
-        ({"ranks": "4..2"}, "--ranks 4..2: from 1 to 1,048,576, in a range the smaller number first"),
+        ({"ranks": "4..2"}, "--ranks 4..2: a range begins with its smaller number: 2..4"),
         ({"ranks": "many"}, "--ranks many: neither a range"),
-        ({"ranks": "0"}, "--ranks 0: from 1 to"),
-        ({"ranks": "0..4"}, "--ranks 0..4: from 1 to"),
-        ({"ranks": "2..99999999"}, "--ranks 2..99999999: from 1 to 1,048,576"),
+        ({"ranks": "0"}, "--ranks 0: expected numbers from 1 to"),
+        ({"ranks": "0..4"}, "--ranks 0..4: expected numbers from 1 to"),
+        ({"ranks": "2..99999999"}, "--ranks 2..99999999: expected numbers from 1 to 1,048,576"),
         ({"ranks": "2..4..8"}, "--ranks 2..4..8: neither"),
-        ({"alpha": 2.0}, NETWORK),
-        ({"gbps": 2.0}, NETWORK),
-        ({"alpha": -1.0, "gbps": 1.0}, NETWORK),
-        ({"alpha": 1.0, "gbps": 0.0}, NETWORK),
-        ({"alpha": float("inf"), "gbps": 1.0}, NETWORK),
-        ({"alpha": 1.0, "gbps": float("nan")}, NETWORK),
+        ({"alpha": 2.0}, TOGETHER),
+        ({"gbps": 2.0}, TOGETHER),
+        ({"alpha": -1.0, "gbps": 1.0}, POSITIVE),
+        ({"alpha": 1.0, "gbps": 0.0}, f"--alpha 1 --gbps 0: {POSITIVE}"),
+        ({"alpha": float("inf"), "gbps": 1.0}, POSITIVE),
+        ({"alpha": 1.0, "gbps": float("nan")}, POSITIVE),
         ({"alpha": 1.0, "gbps": 1.0, "network": "last"}, "leave the one or the others out"),
-        ({"network": "last"}, "no primitives were measured in it"),
+        ({"network": "last"}, "it measured no all_reduce, reduce or broadcast"),
         ({"network": "nothing"}, "no run 'nothing'"),
         ({"strategies": ("all_reduc",)}, "--strategy all_reduc: .*did you mean 'all_reduce'"),
         ({"strategies": ("ddp_powersgd",)}, "--strategy ddp_powersgd: what it sends"),

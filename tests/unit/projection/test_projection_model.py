@@ -15,15 +15,17 @@ from ddptui.projection.model import (
     MeasuredTrial,
     Work,
     fit_costs,
+    mean_work,
     points,
-    slowest,
     transfers,
+    waits,
 )
 
 ALPHA, BETA = 50e-6, 1e-9
 SIZES = (40, 1024, 65536, 262144)
 KB = 1024
-TRIAL = MeasuredTrial(2, [[[Work(1.0, 0.0, 0.0, 0.0)]] * 2], [], tensors=3, bytes=16 * KB, itemsize=4)
+ONE_STEP = [[[Work(1.0, 0.0, 0.0, 0.0)]] * 2]
+TRIAL = MeasuredTrial("flat", 2, ONE_STEP, [], tensors=3, bytes=16 * KB, itemsize=4)
 MESSAGES, BYTES = Costs(1.0, 0.0, "α"), Costs(0.0, 1.0, "β")
 EULER = 0.5772156649
 
@@ -37,29 +39,32 @@ def calls(operation: str, ranks: int) -> list[MeasuredCall]:
 @pytest.mark.parametrize("ranks", [2, 5])
 @pytest.mark.parametrize("operations", [["all_reduce"], ["reduce", "broadcast"], ["all_gather"], ["isend_irecv"]])
 def test_alpha_and_beta_are_recovered(operations: list[str], ranks: int) -> None:
-    found = fit_costs([call for name in operations for call in calls(name, ranks)], ranks, "here")
+    found = fit_costs([call for name in operations for call in calls(name, ranks)], ranks, "here", "do this")
     assert (found.alpha, found.beta, found.worst) == pytest.approx((ALPHA, BETA, 0), abs=1e-12)
     assert (found.source, found.ranks) == ("here", ranks)
 
 
 def test_a_call_counts_by_its_weight() -> None:
     doubled = [call._replace(s=2 * call.s, weight=1e-9) for call in calls("all_reduce", 2)]
-    found = fit_costs([*calls("all_reduce", 2), *doubled], 2, "here")
+    found = fit_costs([*calls("all_reduce", 2), *doubled], 2, "here", "do this")
     assert found.alpha == pytest.approx(ALPHA, rel=1e-3)
     assert found.worst == pytest.approx(0.5)
 
 
-def test_no_cost_is_negative() -> None:
+def test_a_cost_that_would_be_negative_is_unknown() -> None:
     shrinking = [MeasuredCall("all_reduce", size, 1e-3 - size * 1e-9) for size in SIZES]
-    assert fit_costs(shrinking, 2, "here").beta == 0
+    found = fit_costs(shrinking, 2, "here", "do this")
+    assert (found.beta, found.unknown, found.remedy) == (0, "bandwidth", "do this")
     without_latency = [MeasuredCall("all_reduce", size, size**1.2 * 1e-9) for size in SIZES]
-    assert fit_costs(without_latency, 2, "here").alpha == 0
+    found = fit_costs(without_latency, 2, "here", "do this")
+    assert (found.alpha, found.unknown) == (0, "latency")
+    assert fit_costs(calls("all_reduce", 2), 2, "here", "do this").unknown == ""
 
 
 @pytest.mark.parametrize("of_one_size", [[], calls("all_reduce", 2)[:1] * 3])
 def test_one_size_cannot_tell_latency_from_bandwidth(of_one_size: list[MeasuredCall]) -> None:
-    with pytest.raises(ProjectionError, match=r"here: .*one size cannot .*--alpha, --gbps.*--network"):
-        fit_costs(of_one_size, 2, "here")
+    with pytest.raises(ProjectionError, match=r"here: .*one size cannot .*: do this"):
+        fit_costs(of_one_size, 2, "here", "do this")
 
 
 @pytest.mark.parametrize(
@@ -91,30 +96,67 @@ def test_every_strategy_has_a_cost_and_one_rank_sends_nothing() -> None:
         assert transfers(strategy, TRIAL, 1, MESSAGES) == (0, 0)
 
 
+HIDING = TRIAL._replace(strategy="ddp", tensors=9, buckets=4, hidden=6.0, backward=16.0)  # 6 of 8 s are hidden
+
+
 @pytest.mark.parametrize(
-    ("strategy", "buckets", "hidden", "exposed"),
+    ("strategy", "backward", "exposed"),
     [
-        ("flat", None, 100.0, 8.0),  # without overlap all is exposed
-        ("ddp", None, 100.0, 2.0),  # not measured: all but the last of four buckets is hidden
-        ("ddp", None, 1.0, 7.0),  # as long as backward lasts
-        ("ddp", 4, 7.5, 0.5),  # measured
-        ("ddp", 4, -0.5, 8.5),
+        ("flat", 100.0, 2.0),  # without overlap all is exposed
+        ("ddp", 100.0, 2.0),  # all but the last of four buckets is hidden
+        ("ddp", 1.0, 7.0),  # as long as backward lasts
     ],
 )
-def test_what_backward_hides(strategy: str, buckets: int | None, hidden: float, exposed: float) -> None:
-    """An all_reduce on two ranks has two messages. The gradients fill four buckets."""
-    trial = TRIAL._replace(bytes=4 * KB * KB, bucket_mb=1.0, buckets=buckets, hidden=hidden)
-    costs = MESSAGES._replace(alpha=4.0 if strategy == "flat" else 1.0)
-    assert transfers(strategy, trial, 2, costs) == pytest.approx((8.0, exposed))
+def test_what_backward_would_hide_of_a_trial_that_does_not_overlap(
+    strategy: str, backward: float, exposed: float
+) -> None:
+    """An all_reduce on two ranks has two messages; a strategy with buckets sends four."""
+    trial = HIDING._replace(strategy="flat", hidden=None, backward=backward)
+    assert transfers(strategy, trial, 2, MESSAGES) == pytest.approx((2.0 if strategy == "flat" else 8.0, exposed))
 
 
-def test_half_the_batch_hides_half_as_much() -> None:
-    trial = TRIAL._replace(buckets=4, hidden=6.0)
-    assert transfers("ddp", trial, 2, MESSAGES, batch=0.5) == pytest.approx((8.0, 5.0))
+@pytest.mark.parametrize(
+    ("ranks", "sent", "exposed"),
+    [
+        (1, 0, 0),
+        (2, 8, 2),  # as measured
+        (3, 16, 4),  # as large a part
+        (4, 24, 8),  # until backward is over
+    ],
+)
+def test_of_what_more_ranks_send_as_large_a_part_is_hidden_while_backward_lasts(
+    ranks: int, sent: float, exposed: float
+) -> None:
+    assert transfers("ddp", HIDING, ranks, MESSAGES) == pytest.approx((sent, exposed))
+
+
+def test_transfers_that_took_longer_than_they_should_stay_exposed_but_one_rank_has_none() -> None:
+    late = HIDING._replace(hidden=-0.5)
+    assert transfers("ddp", late, 2, MESSAGES) == pytest.approx((8, 8.5))
+    assert transfers("ddp", late, 1, MESSAGES) == (0, 0)
+
+
+def test_another_overlapping_strategy_hides_as_large_a_part_of_what_it_sends() -> None:
+    assert transfers("ddp_fp16", HIDING, 2, BYTES) == pytest.approx((8 * KB, 8 * KB - 3))
+    in_time = HIDING._replace(hidden=12.0 * KB, backward=99.0 * KB)
+    assert transfers("ddp_fp16", in_time, 2, BYTES) == pytest.approx((8 * KB, 2 * KB))
+
+
+@pytest.mark.parametrize(("room", "exposed"), [(0.5, 2.0), (0.25, 4.0), (2.0, 2.0)])
+def test_a_smaller_batch_leaves_less_room_to_hide_and_what_fits_stays_hidden(room: float, exposed: float) -> None:
+    assert transfers("ddp", HIDING, 2, MESSAGES, room) == pytest.approx((8.0, exposed))
+
+
+def test_with_strong_scaling_the_room_shrinks_and_on_shared_cores_it_grows() -> None:
+    trial = HIDING._replace(backward=8.0)
+    room = {"alone": (MESSAGES, True), "shared": (MESSAGES._replace(ranks=2, cores=2), False)}
+    [strong], [shared] = (points(trial, costs, ["ddp"], 4, strong) for costs, strong in room.values())
+    assert strong.exposed_ms / 1e3 == pytest.approx(24 - 8 / 2)
+    assert shared.exposed_ms / 1e3 == pytest.approx(24 - 8 * 2)
 
 
 def mean_of_slowest(samples: list[list[float]], ranks: int) -> float:
-    return fmean(slowest([samples], ranks))
+    return fmean(waits([samples], ranks)) + mean_work([samples])
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8, 64])
@@ -135,8 +177,8 @@ def test_on_as_many_ranks_as_were_measured_it_is_the_mean_of_their_maxima() -> N
 
 def test_it_is_never_slower_than_what_was_measured_and_the_same_again() -> None:
     sample = [Random(1).expovariate(1) for _ in range(200)]
-    assert max(slowest([[sample]], 4096)) == max(sample)
-    assert slowest([[sample]], 8) == slowest([[sample]], 8)
+    assert max(waits([[sample]], 4096)) == max(sample) - fmean(sample)
+    assert waits([[sample]], 8) == waits([[sample]], 8)
 
 
 def test_a_rank_that_is_always_slower_is_no_chance() -> None:
@@ -146,14 +188,18 @@ def test_a_rank_that_is_always_slower_is_no_chance() -> None:
 
 
 def test_what_launches_differ_by_is_nothing_to_wait_for() -> None:
-    launches = [[[1.0, 3.0]] * 2, [[11.0, 13.0]] * 2]
-    assert fmean(slowest(launches, 2)) == pytest.approx(fmean(slowest(launches[:1], 2)) + 5, abs=0.1)
+    """Also if one launch has more steps than the other."""
+    launches = [[[1.0, 3.0]] * 2, [[11.0, 13.0] * 9] * 2]
+    assert fmean(waits(launches, 2)) == pytest.approx(fmean(waits(launches[:1], 2)), abs=0.1)
+    work = [[[Work(s, 0.0, 0.0, 0.0) for s in steps] for steps in launch] for launch in launches]
+    [point] = points(TRIAL._replace(work=work), MESSAGES, ["flat"], 2, strong=False)
+    assert point.wait_ms / 1e3 == pytest.approx(0.5, abs=0.1)
 
 
 def test_on_shared_cores_computing_and_bytes_take_longer_but_delays_and_messages_do_not() -> None:
     def step(work: Work, ranks: int, cores: int | None) -> tuple[float, float]:
         trial = TRIAL._replace(work=[[[work]] * 2])
-        [point] = points(trial, Costs(1.0, 1.0, "", ranks=2), ["flat"], ranks, strong=False, cores=cores)
+        [point] = points(trial, Costs(1.0, 1.0, "", ranks=2, cores=cores), ["flat"], ranks, strong=False)
         return point.work_ms / 1e3, point.transfer_ms / 1e3
 
     computed, half_asleep = Work(1.0, 1.0, 0.0, 0.0), Work(0.5, 0.5, 0.5, 0.5)

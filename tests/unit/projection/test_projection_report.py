@@ -1,17 +1,20 @@
 """A projection as text, Markdown and JSON, from figures made by hand."""
 
 import json
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ddptui.page.projection import projection_page
 from ddptui.projection import NetworkUsed, Point, Projection
 from ddptui.projection.model import Costs, MeasuredTrial, Work
-from ddptui.projection.report import as_json, findings, markdown, notes, text
+from ddptui.projection.report import as_json, findings, in_full, markdown, notes, side_by_side, text
 
 RANKS = (2, 4, 8, 16)
-NETWORK = Costs(alpha=2e-6, beta=1e-10, source="two's transfers", ranks=2, worst=0.12)
-TRIAL = MeasuredTrial(2, [[[Work(1.0, 0.0, 0.0, 0.0)] * 400] * 2], [], tensors=1, bytes=1, itemsize=4)
+NETWORK = Costs(alpha=2e-6, beta=1e-10, source="two's transfers", ranks=2, worst=0.12, remedy="measure it", cores=2)
+MEASURED = [[[Work(1.0, 0.0, 0.0, 0.0)] * 400] * 2]
+TRIAL = MeasuredTrial("flat", 2, MEASURED, [], tensors=1, bytes=1, itemsize=4, batch_size=128)
 
 
 def point(ranks: int, wait: float, exposed: float, *, strategy: str = "flat", measured: float | None = None) -> Point:
@@ -45,7 +48,7 @@ def projected(points: list[Point]) -> Projection:
         network=NetworkUsed(source="two's transfers", alpha_us=2.0, gb_s=10.0, worst=0.12),
         points=points,
         said=findings(points, 2, NETWORK),
-        notes=notes(NETWORK, TRIAL, 16, False, 2),
+        notes=notes(NETWORK, TRIAL, 16, False),
     )
 
 
@@ -55,9 +58,9 @@ def test_the_text() -> None:
 two of run, measured on 2 ranks, on others: weak scaling
 
 Predicted against measured, a step: flat on 8 ranks 19.0 ms against 20.0 ms
-(-5.0%); ring on 2 ranks 16.0 ms against 15.0 ms (+6.7%). On 16 ranks waiting
-for the slowest costs 16.0 ms a step, exposed communication 1.00 ms: efficiency
-is 37.0%. Fastest there: flat, 27.0 ms a step.
+(-5.0%); ring on 2 ranks 16.0 ms against 15.0 ms (+6.7%). On 16 ranks a step
+loses 16.0 ms waiting for the slowest and 1.00 ms in exposed communication:
+efficiency is 37.0%. Fastest there: flat, 27.0 ms a step.
 
 flat
 ranks  step ms  work  wait  transfer  exposed  efficiency  measured   error
@@ -93,7 +96,7 @@ def test_in_little_space_columns_go_and_the_most_ranks_stay() -> None:
     assert "step ms" in narrow[narrow.index("flat") + 1]
     assert "by strategy" not in text(projected(OWN), 80)
     third = [point(ranks, ranks, 3, strategy="ddp") for ranks in RANKS]
-    assert text(projected([*OWN, *RING, *third]), 80).count("efficiency ") == 1  # of three, one is in full
+    assert text(projected([*OWN, *RING, *third]), 80).count("exposed  efficiency") == 1  # of three, one is in full
 
 
 def test_markdown_and_json_have_all_points() -> None:
@@ -105,6 +108,7 @@ def test_markdown_and_json_have_all_points() -> None:
     assert printed["points"][2] == {
         "strategy": "flat", "ranks": 8, "step_ms": 19.0, "work_ms": 10.0, "wait_ms": 8.0, "transfer_ms": 1.0,
         "exposed_ms": 1.0, "efficiency": 10 / 19, "measured_ms": 20.0, "error": -0.050000000000000044,
+        "disturbed": None,
     }  # fmt: skip
     assert printed["network"] == {"source": "two's transfers", "alpha_us": 2.0, "gb_s": 10.0, "worst": 0.12}
 
@@ -117,18 +121,69 @@ def test_the_page_has_a_curve_and_a_table_a_strategy(longest: float) -> None:
     assert "a circle was measured" in page
 
 
-def test_of_several_fastest_strategies_all_are_named_and_of_a_poor_fit_none() -> None:
+def test_of_several_fastest_strategies_all_are_named() -> None:
     near = [point(ranks, ranks, 1.5, strategy="ddp") for ranks in RANKS]
     assert findings([*OWN, *near, *RING], 2, NETWORK)[-1] == "fastest there: flat and ddp (within 10%), 27.0 ms a step"
-    assert findings([*OWN, *RING], 2, NETWORK._replace(worst=0.8))[-1] == (
-        "do not rely on other strategies than flat: the fit of the network is off by up to 80%; "
-        "measure the network (--network)"
-    )
     assert len(findings(OWN, 2, NETWORK)) == 2
 
 
+@pytest.mark.parametrize(
+    ("network", "doubt"),
+    [
+        ({"worst": 0.8}, "do not rely on these predictions: the fit of the network is off by up to 80%; measure it"),
+        ({"beta": 0.0, "unknown": "bandwidth"}, "the bandwidth cannot be told from these transfers; measure it"),
+        (
+            {"alpha": 0.0, "unknown": "latency", "worst": 12.0},
+            "the latency cannot be told from these transfers; do not rely on these predictions: the fit of the network "
+            "is off by up to 1,200%; measure it",
+        ),
+    ],
+)
+@pytest.mark.parametrize("points", [OWN, [*OWN, *RING]])
+def test_of_a_network_that_is_hardly_known_no_prediction_is_to_be_relied_on(
+    network: dict[str, Any], doubt: str, points: list[Point]
+) -> None:
+    doubts, *others = findings(points, 2, NETWORK._replace(**network))
+    assert doubts == doubt
+    assert not any("fastest" in words for words in others)
+
+
+@pytest.mark.parametrize(
+    ("network", "costs"),
+    [
+        ({"beta": 0.0, "unknown": "bandwidth"}, "a message 2.00 µs, bandwidth unknown"),
+        ({"alpha": 0.0, "unknown": "latency"}, "latency unknown, 10.0 GB/s"),
+    ],
+)
+def test_an_unknown_cost_is_no_figure(network: dict[str, Any], costs: str) -> None:
+    [_, note, *_] = notes(NETWORK._replace(**network), TRIAL, 16, False)
+    assert note == f"network: two's transfers: {costs} (worst error of the fit 12%)"
+
+
+def test_a_measurement_that_was_disturbed_is_marked_where_it_stands() -> None:
+    disturbed = replace(point(8, 8, 1, measured=20.0), disturbed=True)
+    assert findings([*OWN[:2], disturbed], 2, NETWORK)[0].endswith("against 20.0 ms (-5.0%, disturbed)")
+
+
+def test_very_small_and_large_figures() -> None:
+    tiny, large = point(2, 1e-12, 0), point(4096, 0, 2e6)
+    assert findings([tiny], 2, NETWORK) == ["on 2 ranks efficiency is 100.0%"]
+    assert findings([large], 2, NETWORK) == [
+        "on 4,096 ranks a step loses 33 min in exposed communication: efficiency is < 0.1%"
+    ]
+    cells = {column.header: column.cells for column in in_full([tiny, large]).columns}
+    assert (cells["ranks"], cells["step ms"]) == (["2", "4,096"], ["10.0", "2,000,010"])
+    assert (cells["wait"], cells["efficiency"]) == (["< 0.001", "0"], ["100.0%", "< 0.1%"])
+    assert side_by_side([tiny, large], 80).columns[2].header == "4,096"
+
+
 def test_what_is_assumed() -> None:
-    strong = notes(NETWORK, TRIAL, 4096, True, None)
-    assert strong[0].startswith("strong scaling: data, forward and backward shrink by 2 / ranks")
+    strong = notes(NETWORK._replace(cores=None), TRIAL, 4096, True)
+    assert strong[0] == (
+        "strong scaling: data, forward and backward shrink by 2 / ranks; the rest of the work stays; "
+        "past 128 ranks there is less than a sample for each"
+    )
     assert strong[2] == "every rank has the cores and the network of a measured rank"
-    assert strong[3].endswith("4096 ranks are more than the 400 measured steps, so they may wait longer than predicted")
+    assert strong[3].endswith(
+        "4,096 ranks are more than the 400 measured steps, so they may wait longer than predicted"
+    )

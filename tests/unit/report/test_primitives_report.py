@@ -14,7 +14,7 @@ from ddptui.config.preset import Preset
 from ddptui.report.primitives.grid import LEGEND, grid
 from ddptui.report.primitives.render import as_csv, markdown, text
 from ddptui.text.tables import DIM, END, RED, Filled, Table, as_markdown, as_text, fit, telling
-from ddptui.text.units import bandwidth, digits, duration, percent, size
+from ddptui.text.units import digits, duration, percent, size
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, of_primitives, result, view
 
 MARKS = re.compile("[\ud900-\ud96b]")  # of styles
@@ -386,7 +386,6 @@ def test_times_have_three_digits(seconds: float | None, shown: str) -> None:
 
 def test_other_figures() -> None:
     assert [digits(each) for each in (0.0123456, 9.999, 123.4)] == ["0.0123", "10.0", "123"]
-    assert [bandwidth(each) for each in (None, 0.0, 5e-10)] == ["–", "∞", "2.00"]
     assert [percent(each) for each in (None, 0.123, 1e9)] == ["–", "12%", "> 9999%"]
 
 
