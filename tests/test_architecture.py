@@ -11,10 +11,10 @@ REPO = Path(__file__).parents[1]
 
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
-    "text": 428,
-    "config": 1551,
+    "text": 430,
+    "config": 1552,
     "wire": 420,
-    "host": 994,
+    "host": 988,
     "analysis": 2648,
     "diagnosis": 486,
     "live": 785,
@@ -25,7 +25,7 @@ BUDGETS = {
     "doctor": 458,
     "projection": 500,
     "page": 626,
-    "tui": 4536,
+    "tui": 4537,
     "cli": 882,
     "workers": 5736,
     "templates": 1057,

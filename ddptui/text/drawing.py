@@ -74,7 +74,7 @@ def nice_step(span: float, most: int) -> float:
 
 def ticks(low: float, high: float, most: int) -> list[float]:
     """Nice numbers between two others, at most about `most`."""
-    if not 0 < high - low < inf:
+    if not 1e-9 * max(abs(low), abs(high)) < high - low < inf:  # closer together, rounding would make the ticks
         return [low]
     step = nice_step(high - low, most)
     # 1e-9: a tick that rounding puts a hair beyond an end is at that end.

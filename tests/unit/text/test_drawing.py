@@ -38,6 +38,7 @@ def test_ticks_lie_between_both_ends() -> None:
 
 @given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300), st.integers(1, 40))
 @example(0.0, 5e-324, 1)  # the smallest number above 0
+@example(9.999999999999983e299, 9.999999999999984e299, 30)
 def test_there_are_never_many_ticks(one: float, other: float, most: int) -> None:
     low, high = sorted((one, other))
     found = ticks(low, high, most)
