@@ -72,8 +72,10 @@ class Job:
             printed = run("sbatch", "--parsable", *options, str(script), within_s=SUBMIT_S)
             self._number = int(printed.split()[-1].partition(";")[0])  # sites print lines of their own before it
         except (SlurmError, ValueError, IndexError) as error:
-            self.status = JobStatus(f"no job was submitted: {error}", is_over=True)
-            raise LaunchRefused(self.status.text) from None
+            is_refused = isinstance(error, SlurmError)
+            why = f"no job was submitted: {error}" if is_refused else f"no number in sbatch's answer: {printed!r}"
+            self.status = JobStatus(why, is_over=True)
+            raise LaunchRefused(why) from None
         self._thread.start()
 
     def take_notices(self) -> list[str]:

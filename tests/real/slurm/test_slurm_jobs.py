@@ -13,6 +13,7 @@ import pytest
 
 from ddptui.config.engine import EngineOptions
 from ddptui.engines.base import LaunchRefused
+from ddptui.engines.gate import LAST_PORT
 from ddptui.engines.hub import Hub
 from ddptui.engines.slurm import engine as slurm_engine
 from ddptui.engines.slurm import job as slurm_job
@@ -248,6 +249,36 @@ def test_an_sbatch_that_does_not_answer_may_have_submitted_all_the_same(
     assert job.close() is None
     [cancelled] = fakes.calls("scancel")
     assert cancelled[0] == "--name=ddptui-test"
+
+
+def test_an_answer_of_sbatch_without_a_number_is_said(fakes: Fakes, tmp_path: Path) -> None:
+    fakes.set(answer="Submitted, thank you\n")
+    fakes.job("PENDING")
+    job = make_job(tmp_path)
+    with pytest.raises(LaunchRefused, match="no number in sbatch's answer: 'Submitted, thank you"):
+        submit_body(job, tmp_path, "true")
+    assert job.close() is None
+    assert len(fakes.calls("scancel")) == 1
+
+
+def test_an_engine_that_cannot_listen_again_can_be_closed(
+    fakes: Fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = preset_of(ONE)
+    fakes.job("PENDING")
+    engine = SlurmEngine(preset, Run.create(tmp_path, preset, {}))
+    try:
+        repeat = RepeatJournal(tmp_path, 1, io.BytesIO())
+        with Hub(2) as hub:
+            engine.start(preset.trials[0], [], repeat, hub)
+            fakes.job("TIMEOUT")
+            assert engine._job is not None
+            engine._job.wait_for_end(SOON_S)
+            monkeypatch.setattr(engine, "_port", LAST_PORT + 1)
+            with pytest.raises(OSError, match="are taken"):
+                engine.start(preset.trials[0], [], repeat, hub)
+    finally:
+        assert engine.close() is None
 
 
 def test_a_run_whose_job_is_over_submits_another_one(
