@@ -9,6 +9,7 @@ from ddptui.config.trial import Trial
 from ddptui.engines.base import Launch, LaunchRefused
 from ddptui.engines.hub import Hub
 from ddptui.engines.join.engine import JoinedLaunch, JoinEngine
+from ddptui.engines.join.node_launch import ENDED_BY_CONSOLE
 from ddptui.engines.slurm.job import Job
 from ddptui.engines.slurm.script import LOG, PREFIX, SCRIPT, ScriptError, nodes_needed, render, sbatch_options
 from ddptui.store.journal import RepeatJournal
@@ -116,6 +117,8 @@ class SlurmLaunch(Launch):
         return over if status.by_slurm else self._joined.lost_node() or over
 
     def stop(self) -> None:
+        # Slurm may have ended a node before the console asked for that, and its Leave may come later or not at all
+        was_ended = self._joined.exit_code == ENDED_BY_CONSOLE
         self._joined.stop()
-        if self._joined.lost_node():
+        if was_ended or self._joined.lost_node():
             self._job.wait_for_end(END_WITHIN_S)

@@ -6,15 +6,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
+from ddptui import __version__
 from ddptui.config.engine import EngineOptions
 from ddptui.engines.base import Launch, LaunchRefused
 from ddptui.engines.gate import LAST_PORT
 from ddptui.engines.hub import Hub
+from ddptui.engines.join.agent import ConsoleConnection
+from ddptui.engines.join.ticket import read_ticket
 from ddptui.engines.slurm import engine as slurm_engine
 from ddptui.engines.slurm import job as slurm_job
 from ddptui.engines.slurm import keeper
@@ -23,6 +27,7 @@ from ddptui.engines.slurm.job import Job
 from ddptui.engines.slurm.script import render, sbatch_options
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
+from ddptui.wire.node_messages import Join, LaunchEnded
 from tests.support.builders import preset_of
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes
@@ -292,6 +297,21 @@ def test_an_engine_that_cannot_listen_again_can_be_closed(
     with pytest.raises(OSError, match="are taken"):
         start(engine)
     assert engine.close() is None
+
+
+def test_a_node_that_slurm_has_ended_waits_for_slurms_reason(engine: SlurmEngine, fakes: Fakes) -> None:
+    launch = start(engine)
+    ticket = read_ticket(str(engine.ticket_file))
+    with closing(ConsoleConnection(ticket)) as node:
+        node.send(
+            Join(version=__version__, token=ticket.token, node=None, host="n1", address="::", interface="a", cores=1)
+        )
+        until(lambda: bool(launch.take_notices()) and not launch.is_waiting)
+        node.send(LaunchEnded(number=1, exit_code=-15, logs={}))  # as after SIGTERM; its Leave is still under way
+        until(lambda: bool(launch.take_notices()) or launch.exit_code is not None)
+        fakes.job("TIMEOUT")
+        launch.stop()
+        assert launch.end_reason() == "job 17 reached its time limit: raise it with --time"
 
 
 def test_a_job_that_may_be_left_harms_no_later_launch_which_says_so(engine: SlurmEngine, fakes: Fakes) -> None:
