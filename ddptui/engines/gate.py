@@ -101,6 +101,8 @@ class ConsoleSocket:
 
     def close(self) -> None:
         """Closes the socket and what belongs to it. Waits for unsent messages as long as its LINGER says."""
+        if self._socket.closed:
+            return
         self._socket.disable_monitor()  # first: it needs the open socket
         self.gate.connections.close()
         self._close()

@@ -93,11 +93,11 @@ def _launches(
             narrator.print(f"interrupted; {note}")
         narrator.print(f"`ddptui --resume {run.name}` launches what is missing")
     except RunLost as error:
-        stopped = str(error)
+        stopped = lab.noted(error, str(error))
         if run.is_there():
             stopped += f"; once there is room again, `ddptui --resume {run.name}` goes on"
     except OSError as error:
-        stopped = lab.not_launched(error)
+        stopped = lab.noted(error, lab.not_launched(error))
     if not run.is_there():
         stopped = stopped or f"{run.folder}: it has been moved or deleted"
         stopped += "; if you have moved it, `ddptui --resume` with its new path goes on"
@@ -161,7 +161,8 @@ class Narrator:
         if isinstance(message, Launched) and not self._redraws:
             self.print(f"{self._where()}  {self._labels[message.trial]}")
         if isinstance(message, Refused | Notice):
-            self.print(f"{self._where()}  {message.text if isinstance(message, Notice) else refusal(message)}")
+            where = f"{self._where()}  " if self._live.status == "running" else ""  # else: all have ended
+            self.print(f"{where}{message.text if isinstance(message, Notice) else refusal(message)}")
         elif isinstance(message, Ended):
             self.print(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
         elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn_at > REDRAW_EVERY_S):

@@ -308,3 +308,8 @@ def not_launched(error: OSError) -> str:
     """Why the next launch could not be started: no more processes, files or memory, or no room for a socket."""
     where = f" ({error.filename})" if error.filename else ""
     return f"the launch could not be started: {error.strerror or error}{where}; `ddptui doctor` finds out why"
+
+
+def noted(error: Exception, text: str) -> str:
+    """The text, with what was noted of the error: which job may be left."""
+    return "; ".join([text, *getattr(error, "__notes__", [])])

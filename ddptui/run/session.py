@@ -86,11 +86,11 @@ class Session:
             with self._lock, closing(launches) as stream:
                 self._messages.extend(stream)
         except (RunError, RunLost) as error:
-            self.error = str(error)
+            self.error = lab.noted(error, str(error))
         except OSError as error:
-            self.error = lab.not_launched(error)
+            self.error = lab.noted(error, lab.not_launched(error))
         except Exception as error:  # a bug, whose traceback must not be printed into the console's screen
-            self.error = f"{type(error).__name__}: {error}; {self._keep_traceback()}"
+            self.error = lab.noted(error, f"{type(error).__name__}: {error}; {self._keep_traceback()}")
 
     def _keep_traceback(self) -> str:
         """Append the traceback of the current exception to ERROR_LOG, and return where it is, or why it is not."""

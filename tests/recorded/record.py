@@ -131,7 +131,7 @@ def await_one(folder: Path, pattern: str, process: "subprocess.Popen[bytes]") ->
 
 def keep(run: Path, at: Path, folder: str) -> None:
     shutil.rmtree(at, ignore_errors=True)
-    shutil.copytree(run, at, ignore=shutil.ignore_patterns("lock", "*.pth", "ticket"))
+    shutil.copytree(run, at, ignore=shutil.ignore_patterns("lock", "*.pth", "ticket*"))
     for path in at.rglob("*"):
         if path.is_file():
             path.write_text(anonymous(path.read_text(encoding="utf-8"), folder), encoding="utf-8")

@@ -34,7 +34,7 @@ time.sleep(0 if "--test-only" in arguments else state["slow"].get(name, 0))
 if name in state["broken"]:
     end("", state["broken"][name] + "\\n", 1)
 if name == "sbatch" and "--test-only" not in arguments:
-    end("17\\n")
+    end(state["answer"])
 if name == "squeue":
     job = state["job"]
     if "--states=all" in arguments:
@@ -47,13 +47,13 @@ if name == "sacct":
 
 
 class Fakes:
-    """job: its state, reason and nodes; broken: what a command says that does not do its work; slow: how long it
-    takes."""
+    """job: its state, reason and nodes; answer: sbatch's; broken: what a command says that does not do its work; slow:
+    how long it takes."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         folder.mkdir()
         self._file = folder / "state.json"
-        start: dict[str, Any] = {"job": [], "slow": {}, "calls": [], "sacct": ""}
+        start: dict[str, Any] = {"job": [], "slow": {}, "calls": [], "answer": "17\n", "sacct": ""}
         self._file.write_text(json.dumps(start | {"broken": {"sacct": "Slurm accounting storage is disabled"}}))
         for name in COMMANDS:
             (folder / name).write_text(PROGRAM.format(python=sys.executable))

@@ -29,6 +29,7 @@ from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.tui.widgets.primitive_times import SizePlot, SizeTable
 from ddptui.tui.widgets.primitives import Page, PrimitiveGrid, PrimitiveList
+from ddptui.wire.records import Ended, Message, Notice
 from tests.tui import recordings as of_training
 from tests.tui.opened import opened, seen, toasts, until
 from tests.tui.primitive_recordings import RECORDED, at, over, playback, results
@@ -471,6 +472,28 @@ def test_a_failed_launch_is_complained_of_and_what_was_measured_is_kept_in_sight
         assert column(screen, "size")
 
     play(scenario, PrimitivesScreen(feed))
+
+
+class LeavesAJob(ToldAsItGoes):
+    def drain(self) -> list[Message]:
+        runs, left = (Notice(at_ns=1, text=f"job 17 {text}") for text in ("runs", "may be left"))
+        messages = super().drain()
+        if messages and isinstance(messages[-1], Ended):
+            messages[-1:] = [runs, messages[-1], left]
+        return messages
+
+
+def test_a_job_that_may_be_left_is_complained_of_once_the_last_launch_has_ended() -> None:
+    clock = Clock()
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
+        clock.passes(1e6)
+        screen.tick()
+        await pilot.pause()
+        assert "job 17 may be left" in toasts(app)
+        assert "job 17 runs" not in toasts(app)
+
+    play(scenario, PrimitivesScreen(LeavesAJob(at("ranks-2", 6, clock))))
 
 
 def test_of_a_trial_that_failed_it_is_said_why_there_is_nothing(tmp_path: Path) -> None:

@@ -34,18 +34,18 @@ POLL_S = 0.02
 class JoinEngine(Engine):
     """Starts launches on the nodes that have joined."""
 
-    def __init__(self, options: EngineOptions, run: Run) -> None:
+    def __init__(self, options: EngineOptions, run: Run, ticket: str = TICKET) -> None:
         """Listens for nodes, and writes the ticket. Raises OSError, and NetworkError."""
         self._options = options
         self._run = run.name
         self._address = choose_interface(options.interface).address
         self._port = options.port or port_of(run.name)
-        self.ticket_file = run.folder.absolute() / TICKET
         self._numbers = count(1)
-        self.listen()
+        self.listen(run.folder.absolute() / ticket)
 
-    def listen(self) -> None:
-        """Begins to listen for nodes, with a new ticket. Raises OSError."""
+    def listen(self, ticket: Path) -> None:
+        """Begins to listen for nodes, with a new ticket in this file. Raises OSError."""
+        self.ticket_file = ticket
         self.node_hub = NodeHub(self._run, self._options.nodes, self._address, self._port)
         write_private(self.ticket_file, self.node_hub.ticket.spell() + "\n")
 

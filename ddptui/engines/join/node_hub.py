@@ -51,7 +51,8 @@ class NodeHub:
 
     def close(self, *, well: bool = True) -> None:
         """Says goodbye to all nodes. `well`: their `ddptui join` ends with exit code 0."""
-        for member in self.members.values():
+        while self.members:
+            _, member = self.members.popitem()
             self._socket.send(member.identity, wire.Farewell(why="the run is over", well=well))
         self._socket.close()
 

@@ -9,8 +9,9 @@ from ddptui.config.trial import Trial
 from ddptui.engines.base import Launch, LaunchRefused
 from ddptui.engines.hub import Hub
 from ddptui.engines.join.engine import JoinedLaunch, JoinEngine
+from ddptui.engines.join.node_launch import ENDED_BY_CONSOLE
 from ddptui.engines.slurm.job import Job
-from ddptui.engines.slurm.script import LOG, SCRIPT, ScriptError, nodes_needed, render, sbatch_options
+from ddptui.engines.slurm.script import LOG, PREFIX, SCRIPT, ScriptError, nodes_needed, render, sbatch_options
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 
@@ -22,27 +23,23 @@ class SlurmEngine(JoinEngine):
 
     def __init__(self, preset: Preset, run: Run) -> None:
         """Raises OSError, and NetworkError."""
-        engine, folder = preset.engine, run.folder.absolute()
-        needed = nodes_needed(preset.trials, engine.nodes)
-        super().__init__(msgspec.structs.replace(engine, nodes=needed, shared=engine.shared or str(folder)), run)
+        engine, shared = preset.engine, preset.engine.shared or str(run.folder.absolute())
+        options = msgspec.structs.replace(engine, nodes=nodes_needed(preset.trials, engine.nodes), shared=shared)
+        super().__init__(options, run, new_ticket())
         self._preset = preset
-        self._name = f"ddptui-{run.name}"
-        self._folder = folder
         self._job: Job | None = None
         self._launch: JoinedLaunch | None = None  # the last one
+        self._left: list[str] = []  # why jobs may be left, as far as it was not said
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
         if self._job is not None and not self._is_usable(self._job):
-            trouble = self._end_job()
-            self.node_hub.close()
-            self.listen()
-            if trouble:
-                raise LaunchRefused(trouble)
+            self._end_job()
+            self.listen(self.ticket_file.with_name(new_ticket()))
         job = self._job or self._submit()
         # a node's cores are unknown here: one thread a rank by default
         trial = msgspec.structs.replace(trial, threads=trial.threads or 1)
         self._launch = self.launch_on_nodes(trial, repeat, hub)
-        return SlurmLaunch(self._launch, job)
+        return SlurmLaunch(self._launch, job, self._left)
 
     def _is_usable(self, job: Job) -> bool:
         """Whether the job will run, or runs on all of its nodes."""
@@ -53,34 +50,47 @@ class SlurmEngine(JoinEngine):
     def _submit(self) -> Job:
         """Raises OSError, and LaunchRefused."""
         # a token, because other consoles of this user may start a run in the same second, and cancel by name
-        name = f"{self._name}-{secrets.token_hex(4)}"
+        folder, token = self.ticket_file.parent, self.ticket_file.name.removeprefix(PREFIX)
+        name = f"ddptui-{folder.name}-{token}"
         try:
-            options = sbatch_options(self._preset.trials, self._preset.engine, self._folder, name)
+            options = sbatch_options(self._preset.trials, self._preset.engine, folder, name)
         except ScriptError as error:
             raise LaunchRefused(str(error)) from None
-        script = self._folder / SCRIPT
-        script.write_text(render(options, self._folder), encoding="utf-8")
-        self._job = Job(name, self.ticket_file, self._folder / LOG)  # first: an interrupted sbatch may have submitted
+        script = folder / SCRIPT
+        script.write_text(render(options, self.ticket_file), encoding="utf-8")
+        self._job = Job(name, self.ticket_file, folder / LOG)  # first: an interrupted sbatch may have submitted
         self._launch = None
         self._job.submit(options, script)
         return self._job
 
     def close(self) -> str | None:
-        super().close()
-        return self._end_job()
+        self._end_job()
+        return "; ".join(self._left) or None
 
-    def _end_job(self) -> str | None:
-        """Returns why the job may be left."""
-        trouble = self._job.close() if self._job else None
-        self._job = None
-        return trouble
+    def _end_job(self) -> None:
+        """Says goodbye to the nodes, and waits for the end of their job."""
+        job, self._job = self._job, None
+        try:
+            super().close()
+            if job and (why := job.close()):
+                self._left.append(why)
+        except KeyboardInterrupt as interrupt:  # nobody waits any longer
+            if job:
+                interrupt.add_note(job.leave("interrupted"))
+            raise
+
+
+def new_ticket() -> str:
+    """The name of a new job's ticket: the nodes of another job must not find it, nor its keeper delete it."""
+    return PREFIX + secrets.token_hex(4)
 
 
 class SlurmLaunch(Launch):
     """A launch on the nodes of a job."""
 
-    def __init__(self, joined: JoinedLaunch, job: Job) -> None:
-        self._joined, self._job = joined, job
+    def __init__(self, joined: JoinedLaunch, job: Job, left: list[str]) -> None:
+        """`left`: what is to be said of earlier jobs. It is taken from there."""
+        self._joined, self._job, self._left = joined, job, left
         self.start, self.start_why = joined.start, joined.start_why
 
     @property
@@ -96,7 +106,9 @@ class SlurmLaunch(Launch):
         from_nodes = self._joined.advance()
         if from_nodes:  # one has joined, so the job has started: the state is looked at earlier
             self._job.hurry()
-        return self._job.take_notices() + from_nodes
+        left = [*self._left]
+        self._left.clear()
+        return left + self._job.take_notices() + from_nodes
 
     def end_reason(self) -> str | None:
         """Slurm's reason; else that a node was lost."""
@@ -105,6 +117,8 @@ class SlurmLaunch(Launch):
         return over if status.by_slurm else self._joined.lost_node() or over
 
     def stop(self) -> None:
+        # Slurm may have ended a node before the console asked for that, and its Leave may come later or not at all
+        was_ended = self._joined.exit_code == ENDED_BY_CONSOLE
         self._joined.stop()
-        if self._joined.lost_node():
+        if was_ended or self._joined.lost_node():
             self._job.wait_for_end(END_WITHIN_S)

@@ -72,8 +72,10 @@ class Job:
             printed = run("sbatch", "--parsable", *options, str(script), within_s=SUBMIT_S)
             self._number = int(printed.split()[-1].partition(";")[0])  # sites print lines of their own before it
         except (SlurmError, ValueError, IndexError) as error:
-            self.status = JobStatus(f"no job was submitted: {error}", is_over=True)
-            raise LaunchRefused(self.status.text) from None
+            is_refused = isinstance(error, SlurmError)
+            why = f"no job was submitted: {error}" if is_refused else f"no number in sbatch's answer: {printed!r}"
+            self.status = JobStatus(why, is_over=True)
+            raise LaunchRefused(why) from None
         self._thread.start()
 
     def take_notices(self) -> list[str]:
@@ -100,13 +102,18 @@ class Job:
         self._wakeup.set()
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
-        why = keeper.cancel(self._name, keeper.CANCEL_WITHIN_S, keeper.PATIENCE_S, gives_up=True)
+        if why := keeper.cancel(self._name, keeper.CANCEL_WITHIN_S, keeper.PATIENCE_S, gives_up=True):
+            return self.leave(why)
         assert self._keeper.stdin is not None
         with suppress(BrokenPipeError), self._keeper.stdin as pipe:
-            pipe.write(b"" if why else keeper.END)
-        if not why:
-            self._keeper.wait()
-            return None
+            pipe.write(keeper.END)
+        self._keeper.wait()
+        return None
+
+    def leave(self, why: str) -> str:
+        """Leaves the job to the keeper. Returns why it may be left, and what ends it."""
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.close()
         threading.Thread(target=self._keeper.wait, name="keeper", daemon=True).start()
         job, ends_it = f"job {self._number}", f"`scancel {self._number}`"
         if self._number is None:

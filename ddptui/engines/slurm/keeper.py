@@ -18,10 +18,13 @@ from pathlib import Path
 END = b"end\n"  # the console's line
 ANSWER_S = 10.0  # limit for a command of Slurm
 PATIENCE_S = 3.0  # … while a console waits for the answer
-GRACE_S = 5.0  # for a job that runs to end by itself: its nodes know that the run is over, or that the console is gone
+# for a job that runs to end by itself: its nodes know that the run is over, or that the console is gone; and for one
+# that was cancelled, or is completing, to leave the queue
+GRACE_S = 5.0
 CANCEL_WITHIN_S = 60.0  # for the job to leave the queue, while the console waits for that
 CANCEL_ALONE_S = 1800.0  # … and after that: no other process would cancel the job
-ENDING = {"RUNNING", "COMPLETING"}  # states in which a job may end by itself
+COMPLETING = {"COMPLETING"}  # its nodes are being cleaned: one that is lost delays that for minutes
+ENDING = {"RUNNING", *COMPLETING}  # states in which a job may end by itself
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 UNKNOWN = "Invalid job id"  # Slurm's error
 # They would make the job an array, move it to another cluster, move its log, or have sbatch wait for it.
@@ -47,19 +50,20 @@ def main() -> None:
 
 
 def cancel(name: str, within_s: float, answer_s: float = ANSWER_S, *, gives_up: bool = False) -> str:
-    """Cancels the job of this name, and waits until it has left the queue. Returns why it may still be there; empty: it
-    is not. gives_up: at Slurm's first failure."""
+    """Cancels the job of this name, and waits until it has left the queue, or only completes there. Returns why it may
+    go on; empty: it does not. gives_up: at Slurm's first failure."""
     job = (f"--name={name}", f"--user={getpass.getuser()}")
     begin, pause_s, is_cancelled = time.monotonic(), FIRST_PAUSE_S, False
+    grace_ends = begin + GRACE_S
     while True:
         try:
             states = set(run("squeue", "--noheader", "--format=%T", *job, within_s=answer_s).split())
-            if not states:
+            if not states or (states == COMPLETING and time.monotonic() > grace_ends):
                 return ""
             why = f"it is {', '.join(sorted(states))}"
-            if not is_cancelled and (states - ENDING or time.monotonic() - begin > GRACE_S):
+            if not is_cancelled and (states - ENDING or time.monotonic() > grace_ends):
                 run("scancel", *job, within_s=answer_s)
-                is_cancelled = True
+                is_cancelled, grace_ends = True, time.monotonic() + GRACE_S
         except SlurmError as error:
             why = str(error)  # goes on: a controller that restarts answers again
             if gives_up:

@@ -12,6 +12,7 @@ from ddptui.engines.join.engine import TICKET, parts_of
 from ddptui.host.folders import python_path
 
 SCRIPT, LOG = "job.sh", "job.log"  # files in the run's folder
+PREFIX = f"{TICKET}-"  # of the ticket of a job
 OURS = {
     "--array": "-a", "--chdir": "-D", "--clusters": "-M", "--error": "-e", "--job-name": "-J", "--nodes": "-N",
     "--ntasks": "-n", "--ntasks-per-node": "", "--open-mode": "", "--output": "-o", "--parsable": "", "--requeue": "",
@@ -54,9 +55,9 @@ def _cores(trial: Trial, nodes: int) -> int:
     return ranks * (trial.threads or 1)
 
 
-def render(options: Iterable[str], folder: Path, python: str = sys.executable) -> str:
-    """The script of the job with these options of sbatch. `folder`: the run's."""
-    join = [python, "-P", "-m", "ddptui", "join", "--as", "slurm", str(folder / TICKET)]
+def render(options: Iterable[str], ticket: Path, python: str = sys.executable) -> str:
+    """The script of the job with these options of sbatch. `ticket`: the file with which its nodes join."""
+    join = [python, "-P", "-m", "ddptui", "join", "--as", "slurm", str(ticket)]
     lines = [
         "#!/bin/bash",
         "# The job of a run. Each of its tasks is a node, which starts the ranks of launch after launch.",
@@ -74,7 +75,7 @@ def render(options: Iterable[str], folder: Path, python: str = sys.executable) -
 def example(trials: Iterable[Trial], engine: EngineOptions) -> str:
     """The script of a run of these trials, with placeholders for the run. Raises ScriptError."""
     folder = Path("/RUNS/RUN")
-    return render(sbatch_options(trials, engine, folder, "ddptui-RUN"), folder, "python")
+    return render(sbatch_options(trials, engine, folder, "ddptui-RUN-TOKEN"), folder / f"{PREFIX}TOKEN", "python")
 
 
 def engine_options(engine: EngineOptions) -> list[str]:

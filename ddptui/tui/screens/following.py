@@ -19,7 +19,7 @@ from ddptui.text.units import S, seconds
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import LettingGo, RunQuestion, may_stop
-from ddptui.wire.records import Ended, Launched, Message, Refused
+from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
 
 ERROR_LINES = 4  # of a failed launch, in its alarm; the log has more
 
@@ -116,9 +116,10 @@ class Following(LabScreen):
             self.watched.live = feed.start.live()
             self._taken_in = feed.start.place.progress.messages
         messages = feed.drain()  # all at once: a message of Textual for each would cost a redraw for each
-        trial = self.watched.live.trial
+        trial, runs = self.watched.live.trial, self.watched.live.status == "running"
         for message in messages:
             self._taken_in += 1
+            runs = isinstance(message, Launched) or (runs and not isinstance(message, Ended))
             if isinstance(message, Launched):
                 trial = message.trial
             if self._taken_in <= self._alarmed:
@@ -127,6 +128,8 @@ class Following(LabScreen):
             if isinstance(message, Ended) and message.status == "failed":
                 why = (message.error or "no reason is known").splitlines()[:ERROR_LINES]
                 self.console_app.complain(f"{trial} failed", "\n".join(why))
+            elif isinstance(message, Notice) and not runs:  # no later picture shows it
+                self.console_app.complain("The run is over", message.text)
             elif isinstance(message, Refused):
                 self.notify(headline.refusal(message), title="Connection rejected", severity="warning", markup=False)
         self.watched.add(messages)

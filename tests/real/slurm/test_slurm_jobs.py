@@ -6,14 +6,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
+from ddptui import __version__
 from ddptui.config.engine import EngineOptions
-from ddptui.engines.base import LaunchRefused
+from ddptui.engines.base import Launch, LaunchRefused
+from ddptui.engines.gate import LAST_PORT
 from ddptui.engines.hub import Hub
+from ddptui.engines.join.agent import ConsoleConnection
+from ddptui.engines.join.ticket import read_ticket
 from ddptui.engines.slurm import engine as slurm_engine
 from ddptui.engines.slurm import job as slurm_job
 from ddptui.engines.slurm import keeper
@@ -22,6 +27,7 @@ from ddptui.engines.slurm.job import Job
 from ddptui.engines.slurm.script import render, sbatch_options
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
+from ddptui.wire.node_messages import Join, LaunchEnded
 from tests.support.builders import preset_of
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes
@@ -99,8 +105,7 @@ def test_it_waits_for_nodes_runs_and_leaves_the_queue_when_it_is_closed(
     assert second.close() is None
     assert [line.split()[0] for line in cluster.queue()] == [str(first._number)]
     assert first.close() is None
-    assert cluster.queue() == []
-    assert cluster.tasks() == []
+    until(lambda: cluster.queue() == [] and cluster.tasks() == [])  # with no grace, one that completes is over
     assert not first.status.is_over  # it has not ended, it was ended
 
 
@@ -163,7 +168,7 @@ def test_what_was_asked_for_counts_more_than_what_the_shell_has_however_it_is_sp
     options = sbatch_options(preset_of(ONE).trials, engine, folder, "a b")
     job = Job("a b", folder / "ticket", folder / "job.log")
     try:
-        (folder / "job.sh").write_text(render(options, folder, "/bin/true"))
+        (folder / "job.sh").write_text(render(options, folder / "ticket", "/bin/true"))
         job.submit(options, folder / "job.sh")
         row = cluster.says("squeue", "--noheader", "--states=all", f"--jobs={job._number}", "--format=%i|%P|%l|%j|%k")
         assert row.strip() == f"{job._number}|small|1:00|a b|two words # and a half"
@@ -248,6 +253,97 @@ def test_an_sbatch_that_does_not_answer_may_have_submitted_all_the_same(
     assert job.close() is None
     [cancelled] = fakes.calls("scancel")
     assert cancelled[0] == "--name=ddptui-test"
+
+
+def test_an_answer_of_sbatch_without_a_number_is_said(fakes: Fakes, tmp_path: Path) -> None:
+    fakes.set(answer="Submitted, thank you\n")
+    fakes.job("PENDING")
+    job = make_job(tmp_path)
+    with pytest.raises(LaunchRefused, match="no number in sbatch's answer: 'Submitted, thank you"):
+        submit_body(job, tmp_path, "true")
+    assert job.close() is None
+    assert len(fakes.calls("scancel")) == 1
+
+
+@pytest.fixture
+def engine(fakes: Fakes, tmp_path: Path) -> Iterator[SlurmEngine]:
+    fakes.job("PENDING")
+    preset = preset_of(ONE)
+    engine = SlurmEngine(preset, Run.create(tmp_path, preset, {}))
+    yield engine
+    engine.close()
+
+
+def start(engine: SlurmEngine) -> Launch:
+    with Hub(2) as hub:
+        return engine.start(
+            preset_of(ONE).trials[0], [], RepeatJournal(engine.ticket_file.parent, 1, io.BytesIO()), hub
+        )
+
+
+def job_over(engine: SlurmEngine, fakes: Fakes) -> Job:
+    fakes.job("TIMEOUT")
+    assert engine._job is not None
+    engine._job.wait_for_end(SOON_S)
+    return engine._job
+
+
+def test_an_engine_that_cannot_listen_again_can_be_closed(
+    engine: SlurmEngine, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(engine)
+    job_over(engine, fakes)
+    monkeypatch.setattr(engine, "_port", LAST_PORT + 1)
+    with pytest.raises(OSError, match="are taken"):
+        start(engine)
+    assert engine.close() is None
+
+
+def test_a_node_that_slurm_has_ended_waits_for_slurms_reason(engine: SlurmEngine, fakes: Fakes) -> None:
+    launch = start(engine)
+    ticket = read_ticket(str(engine.ticket_file))
+    with closing(ConsoleConnection(ticket)) as node:
+        node.send(
+            Join(version=__version__, token=ticket.token, node=None, host="n1", address="::", interface="a", cores=1)
+        )
+        until(lambda: bool(launch.take_notices()) and not launch.is_waiting)
+        node.send(LaunchEnded(number=1, exit_code=-15, logs={}))  # as after SIGTERM; its Leave is still under way
+        until(lambda: bool(launch.take_notices()) or launch.exit_code is not None)
+        fakes.job("TIMEOUT")
+        launch.stop()
+        assert launch.end_reason() == "job 17 reached its time limit: raise it with --time"
+
+
+def test_a_job_that_may_be_left_harms_no_later_launch_which_says_so(engine: SlurmEngine, fakes: Fakes) -> None:
+    start(engine)
+    first, ticket = job_over(engine, fakes), engine.ticket_file
+    fakes.set(broken={"squeue": "no contact"})
+    launch = start(engine)
+    assert launch.take_notices()[0].startswith("job 17 may be left (squeue: no contact)")
+    assert str(engine.ticket_file) in (ticket.parent / "job.sh").read_text()
+    fakes.set(broken={})
+    until(lambda: first._keeper.poll() is not None)  # one that ends late deletes its own ticket only
+    assert engine.ticket_file.exists()
+    assert not ticket.exists()
+    assert engine.close() is None  # it was said
+
+
+def test_a_job_that_may_be_left_is_said_at_the_end_if_no_launch_could_say_it(engine: SlurmEngine, fakes: Fakes) -> None:
+    start(engine)
+    job_over(engine, fakes)
+    fakes.set(broken={"squeue": "no contact", "sbatch": "no contact"})
+    with pytest.raises(LaunchRefused, match="no job was submitted: sbatch: no contact"):
+        start(engine)
+    fakes.set(broken={})
+    assert str(engine.close()).startswith("job 17 may be left (squeue: no contact)")
+
+
+def test_one_that_only_completes_is_over_after_a_grace(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm may take minutes to clean a node that is lost."""
+    monkeypatch.setattr(keeper, "GRACE_S", 0.2)
+    fakes.job("COMPLETING", nodes="n1")
+    assert keeper.cancel("x", SOON_S) == ""
+    assert fakes.calls("scancel") == []
 
 
 def test_a_run_whose_job_is_over_submits_another_one(

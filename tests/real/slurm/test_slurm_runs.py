@@ -50,7 +50,7 @@ def test_the_launches_of_a_run_are_on_the_nodes_of_one_job(cluster: Cluster, tmp
     [run] = (tmp_path / "runs").iterdir()
     kept = {path.name for path in run.iterdir()}
     assert {"job.sh", "job.log"} <= kept
-    assert not {name for name in kept if name == "ticket" or name.startswith("ddptui-meeting")}
+    assert not {name for name in kept if name.startswith(("ticket", "ddptui-meeting"))}
     assert (run / "job.log").read_text().count("this is node") == 2
     assert (repeat(tmp_path / "runs") / "rank-2.log").is_file()
     assert cluster.tasks() == []
@@ -147,7 +147,7 @@ def test_nothing_is_left_when_it_is_stopped(cluster: Cluster, running: Running) 
 def test_secrets_are_nowhere_to_be_seen_and_nothing_is_left_when_the_console_is_killed(
     cluster: Cluster, running: Running
 ) -> None:
-    [ticket] = running.runs.glob("*/ticket")
+    [ticket] = running.runs.glob("*/ticket-*")
     assert stat.S_IMODE(ticket.stat().st_mode) == 0o600
     read = read_ticket(str(ticket))
     secrets = [ticket.read_text().strip(), read.token, *read.keys]

@@ -89,6 +89,19 @@ def test_an_interrupt_while_a_controller_does_not_answer_sbatch_names_the_job(
     assert "`scancel --name=ddptui-" in said
 
 
+def test_a_second_interrupt_does_not_wait_for_the_end_of_the_job_and_says_so(
+    fakes: Fakes, tmp_path: Path, keepers: list[psutil.Process]
+) -> None:
+    process = console(fakes, tmp_path, keepers, "squeue")
+    fakes.set(slow={"squeue": 2.0})  # the job's end takes two answers
+    process.send_signal(signal.SIGINT)
+    until(lambda: any("--format=%T" in call for call in fakes.calls("squeue")))
+    said = said_when_interrupted(process)
+    assert "interrupted; job 17 may be left (interrupted): a process here tries to end it for 30 minutes" in said
+    fakes.set(slow={})
+    until(lambda: not any(keeper.is_running() for keeper in keepers))
+
+
 @pytest.mark.rare
 def test_a_real_controller_that_hangs_ends_the_job_once_it_goes_on(
     cluster: Cluster, tmp_path: Path, keepers: list[psutil.Process]

@@ -70,7 +70,7 @@ def test_what_the_engine_says_and_what_was_typed_is_asked_for() -> None:
                           "--exclusive", "--mem", "4G", "-c4"]  # fmt: skip
 
 
-def test_a_task_joins_with_the_ticket_of_the_run(tmp_path: Path) -> None:
+def test_a_task_joins_with_the_ticket_of_its_job(tmp_path: Path) -> None:
     """The script as it is, with an srun that starts one task, and a task that says how it was called."""
     folder = tmp_path / "a b#%j'\"é"
     folder.mkdir()
@@ -85,9 +85,9 @@ def test_a_task_joins_with_the_ticket_of_the_run(tmp_path: Path) -> None:
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_CPUS_PER_TASK": "2"}
     bash = shutil.which("bash")
     assert bash
-    done = subprocess.run([bash, "-u"], input=render(asked, folder, "python"), env=environment, text=True, check=True,
-                          capture_output=True)  # fmt: skip
-    assert done.stdout.splitlines() == ["-P", "-m", "ddptui", "join", "--as", "slurm", str(folder / "ticket")]
+    done = subprocess.run([bash, "-u"], env=environment, text=True, check=True, capture_output=True,
+                          input=render(asked, folder / "ticket-1", "python"))  # fmt: skip
+    assert done.stdout.splitlines() == ["-P", "-m", "ddptui", "join", "--as", "slurm", str(folder / "ticket-1")]
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "bell\a", "back\\slash"])
@@ -122,4 +122,4 @@ def test_options_that_anybody_may_give_are_taken() -> None:
 
 def test_an_example_says_where_things_go() -> None:
     assert "#SBATCH --chdir=/RUNS/RUN\n" in example([trial()], engine())
-    assert "python -P -m ddptui join --as slurm /RUNS/RUN/ticket\n" in example([trial()], engine())
+    assert "python -P -m ddptui join --as slurm /RUNS/RUN/ticket-TOKEN\n" in example([trial()], engine())

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,10 @@ from ddptui.analysis.compare import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.run import headless, lab
 from ddptui.run.headless import CLEAR_LINE, EXIT_CODES, Narrator
-from ddptui.wire.records import Message
+from ddptui.run.session import Session
+from ddptui.store.journal import RunLost
+from ddptui.store.runs import Run
+from ddptui.wire.records import Message, Notice
 from tests.support.builders import (
     LAUNCHED_MS,
     ended,
@@ -178,6 +182,32 @@ def test_launches_that_a_failure_has_spared_are_not_waited_for(clock: SimpleName
 
 def test_the_exit_codes_are_as_promised() -> None:
     assert EXIT_CODES == {"ok": 0, "failed": 1, "interrupted": 130}
+
+
+def test_what_is_said_after_the_last_launch_has_no_place(clock: SimpleNamespace) -> None:
+    notice = Notice(at_ns=9_000_000_000, text="job 17 may be left")
+    preset = preset_of({"trial": [{"name": "a"}]})
+    lines = told(io.StringIO(), preset, [launched(), notice, ended(), notice], clock).splitlines()
+    assert (lines[1], lines[-1]) == ("[1/1] a  job 17 may be left", "job 17 may be left")
+
+
+@pytest.mark.parametrize("error", [RunLost("the run is lost"), OSError("no more processes"), ValueError("a bug")])
+def test_a_job_that_may_be_left_is_named_with_the_error_that_ended_the_run(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_preset(*_: object, **__: object) -> Iterator[Message]:  # the lab is the seam
+        yield launched()
+        raise error
+
+    error.add_note("job 17 may be left")
+    monkeypatch.setattr(lab, "run_preset", run_preset)
+    with ThreadPoolExecutor(1) as threads:
+        session = Session(two_trials(), Run.create(tmp_path, two_trials(), {}), threads)
+        session.close()
+    assert str(session.error).endswith("; job 17 may be left")
+    if not isinstance(error, ValueError):  # whose traceback has the note
+        assert headless.run(two_trials(), tmp_path, as_json=False, retries=0) == 1
+        assert f"{error}" in capsys.readouterr().err.partition("; job 17 may be left")[0]
 
 
 @pytest.fixture
