@@ -368,7 +368,7 @@ def test_a_preset_that_cannot_be_read_says_why(own: Path, started: Started) -> N
         assert "trial[0].wrong: unknown key" in reason(lab)
         assert not toasts(app)
         await choose(pilot, lab, "nasty")
-        await until(pilot, lambda: "[/] \\x1b]0;x" in seen(app))
+        await until(pilot, lambda: "[/] ]0;x" in seen(app))
         await pilot.resize_terminal(200, 60)  # where the list has room for titles
         await until(pilot, lambda: seen(app).count("[/b] \\x1b[31m") == 2)
         assert "\x1b" not in seen(app)

@@ -193,7 +193,7 @@ def test_a_backend_that_cannot_says_so_in_its_words() -> None:
         assert "reduce AVG !" in seen(app)
         await pilot.press(*7 * "n")
         assert chosen(screen) == "reduce AVG"
-        assert "The backend cannot: [/] no AVG here \\x1b[2J" in seen(app)
+        assert "The backend cannot: [/] no AVG here [2J" in seen(app)
         assert "dist.reduce" not in seen(app)
 
     play(scenario, PrimitivesScreen(replace(refused)))
@@ -632,8 +632,9 @@ def test_names_are_shown_as_they_are() -> None:
         return msgspec.structs.replace(view, ranks=[RankView(rank=0, call="[bold]\x1b[2J", buffers=buffers)])
 
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        assert "[/]\\x1b" in seen(app)
-        assert "[bold]\\x1b[2J" in seen(app)
+        assert "[/]" in seen(app)
+        assert "[bold][2J" in seen(app)
+        assert "\x1b" not in seen(app)
         now = screen.query_one("#now", Static)
         await until(pilot, lambda: now.display)
         question, said = "What does each primitive do, and how long does it take? ", "11 primitives ran on 4 ranks over"

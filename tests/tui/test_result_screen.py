@@ -317,7 +317,7 @@ def test_a_wider_terminal_has_more_columns_and_the_narrow_one_the_most_telling(t
 
 def test_what_gpus_reached_is_in_the_table_and_what_slowed_them_in_words(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        for words in ("gpu mem.", "4.00+2.50 GB", "TFLOP/s", "MFU %", "31.6 ⚠", "slowed rank 0's GPU"):
+        for words in ("gpu mem.", "4.00+2.50 GB", "TFLOP/s", "MFU %", "31.6 ⚠", "held back a GPU's clock"):
             assert words in seen(app)
 
     run = made_up(tmp_path)

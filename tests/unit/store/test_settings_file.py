@@ -81,20 +81,6 @@ def test_a_link_to_nowhere_in_its_place_is_no_pipe(file: Path) -> None:
         load()
 
 
-def test_a_pipe_that_replaces_it_at_the_last_moment_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(file, "refresh = 2")
-    really_open = os.open
-
-    def opened_late(path: Path, flags: int) -> int:
-        file.unlink()
-        os.mkfifo(file)
-        return really_open(path, flags)
-
-    monkeypatch.setattr(os, "open", opened_late)
-    with pytest.raises(SettingsError, match="a pipe, a socket or a device, not a plain file: replace it with one"):
-        load()
-
-
 @pytest.mark.parametrize(
     ("before", "after"),
     [
