@@ -219,7 +219,7 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     Column("pid", lambda rank: str(rank.pid), about="Its process."),
     Column(
         "host",
-        lambda rank: rank.host,  # from the network: it may hold control characters
+        lambda rank: rank.host,
         left=True,
         about="The host that it ran on.",
     ),

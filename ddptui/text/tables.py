@@ -155,9 +155,8 @@ def line(cells: Iterable[str], widths: Iterable[int], left: Iterable[bool]) -> s
 
 
 def _marked(cells: Iterable[str]) -> str:
-    return (
-        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-    )  # else they would end the cell
+    within = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)  # both would end the cell
+    return f"| {' | '.join(within)} |"
 
 
 # A figure: with its sign at the start of a word, and the unit after it or after the figures joined to it: 1.9+1.2 GB.

@@ -87,9 +87,8 @@ def judged_live(run: Run, trial: str, repeat: int) -> str:
     monitor.add(message for message in run.messages(trial, repeat) if not isinstance(message, Ended))
     if (judged := monitor.judge()) is None:
         return "nothing"
-    return (
-        f"{judged.verdict}: {f'rank {judged.culprit.rank} in {judged.culprit.phase}' if judged.culprit else 'no rank'}"
-    )
+    late = f"rank {judged.culprit.rank} in {judged.culprit.phase}" if judged.culprit else "no rank"
+    return f"{judged.verdict}: {late}"
 
 
 def differences(folder: Path, now: Answers) -> list[str]:

@@ -151,8 +151,8 @@ class Entrances:
             pass_on(another)
 
     def fail_at_end(self, error: BaseException, end: Callable[[], None]) -> None:
-        """Like `fail`, for an error that interrupted the observer when it was told that a call has ended. The observer
-        is told again before the next call; otherwise it would count that call as nested in this one."""
+        """Like `fail`, for an error that interrupted the observer while it noted the end of a call. The end is noted
+        before the next call begins; otherwise the observer would count that call as nested in this one."""
         self._untold = end
         self.changed()
         self.fail(error)

@@ -1,5 +1,5 @@
-"""The fields of PAI-DLC's CreateJob, version 2020-12-03, as its client names and types them (version 1.11.6 of
-alibabacloud-pai-dlc20201203, Apache-2.0): those of which a manifest of ours may have one. There is no schema of it."""
+"""The fields of PAI-DLC's CreateJob, version 2020-12-03, that our manifests may use. PAI publishes no schema: names and
+types are those of its client (alibabacloud-pai-dlc20201203 1.11.6, Apache-2.0)."""
 
 from tests.support.schemas.strict import Schema, closed
 
