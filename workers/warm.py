@@ -3,9 +3,10 @@ a new process imports for seconds.
 
     python -m workers.warm DESCRIPTOR NICE
 
-DESCRIPTOR is a socket to the console; NICE is the priority of the import; the current folder is for temporary files. A
-forked launcher does what `python -m workers.MODE` does, and forks its ranks. A fork copies one thread only: this
-process must never have a second one, nor start CUDA or OpenMP, and neither must what it imports.
+DESCRIPTOR is a socket to the console; NICE is the priority of the import. A forked launcher does what
+`python -m workers.MODE` does, and forks its ranks. This process ends a launch as host/keeper.py does: when the console
+wants it, or has closed the socket. A fork copies one thread only: this process must never have a second one, nor start
+CUDA or OpenMP, and neither must what it imports.
 """
 
 import gc
@@ -13,7 +14,7 @@ import importlib
 import os
 import pkgutil
 import resource
-import signal
+import select
 import socket
 import sys
 import threading
@@ -23,7 +24,6 @@ from contextlib import suppress
 from functools import partial
 
 import msgspec
-import psutil
 
 import workers
 from ddptui.host import keeper
@@ -39,32 +39,45 @@ WHILE_IMPORTING = {
 # What ranks import only where they need it, beside the modules of workers.
 LIBRARIES = ("torch._dynamo", "torch.distributed.launcher.api", "torchvision.models", "torchvision.datasets")
 
-keepers: set[int] = set()  # process ids of the launches' keepers
-
 
 def main() -> None:
-    console = socket.socket(fileno=int(sys.argv[1]))
+    descriptor = int(sys.argv[1])
+    console = socket.socket(fileno=descriptor)
     console.set_inheritable(False)
     gc.disable()  # imports make a million objects and hardly any garbage; looking for it would take a fifth of the time
     import_at(int(sys.argv[2]))
     gc.collect()
     gc.freeze()  # a collection in a fork would write into every object's header, and so copy the pages it is on
     gc.enable()
-    keeper.prctl(keeper.PR_SET_CHILD_SUBREAPER, 1)  # what a killed keeper leaves becomes this process's, to be killed
-    signal.signal(signal.SIGCHLD, lambda *_: reap())
-    console.send(msgspec.json.encode(wire.Imported(pid=os.getpid(), threads=own_threads())))
+    woken = keeper.listen()
+    send(console, wire.Imported(pid=os.getpid(), threads=own_threads()))
+    launch = None
     while True:
-        message, descriptors, *_ = socket.recv_fds(console, wire.MOST_BYTES, wire.DESCRIPTORS)
-        if not message:  # the console has closed the socket, or has ended
-            return
-        request = msgspec.json.decode(message, type=wire.Fork)
-        try:
-            answer: wire.Forked | wire.Refused = wire.Forked(pid=fork_keeper(request, console, descriptors))
-        except OSError as error:
-            answer = wire.Refused(why=f"{error.strerror}")
-        for descriptor in descriptors:
-            os.close(descriptor)
-        console.send(msgspec.json.encode(answer))
+        ready, _, _ = select.select([descriptor, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+        if descriptor in ready:
+            message, descriptors, *_ = socket.recv_fds(console, wire.MOST_BYTES, wire.DESCRIPTORS)
+            match msgspec.json.decode(message, type=wire.ToParent) if message else None:
+                case wire.Fork() as request:
+                    launch = fork(request, console, *descriptors)
+                case wire.End() if launch:
+                    launch.end()
+                case None:  # the console has closed the socket, or has ended
+                    if launch:
+                        launch.end()
+                    return
+        if launch:
+            launch.reap()
+            if launch.status is not None:
+                launch.wait_and_kill(keeper.ORPHANS_S)
+                send(console, wire.Ended(status=launch.status))
+                launch = None
+
+
+def send(console: socket.socket, message: wire.FromParent) -> None:
+    with suppress(OSError):  # the console has ended, as is noticed next
+        console.send(msgspec.json.encode(message))
 
 
 def import_at(nice: int) -> None:
@@ -100,8 +113,7 @@ def own_threads() -> int:
 def import_all() -> None:
     """Import what a launch may need."""
     before = dict(os.environ)
-    # OpenMP reads how its threads wait when it is loaded. The compiler makes a folder for its cache.
-    os.environ.update(WHILE_IMPORTING | openmp_waits(before), TMPDIR=os.getcwd())
+    os.environ.update(WHILE_IMPORTING | openmp_waits(before))  # OpenMP reads how its threads wait when it is loaded
     for name in LIBRARIES:
         importlib.import_module(name)
     for module in pkgutil.walk_packages(workers.__path__, "workers."):
@@ -110,64 +122,35 @@ def import_all() -> None:
     os.environ.update(before)
 
 
-def reap() -> None:
-    """Collect the keepers that have ended: they have told the console themselves how. Kill what killed ones left."""
-    orphaned = False
-    with suppress(ChildProcessError):  # none is left
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            pid, status = ended
-            orphaned |= pid not in keepers or os.WIFSIGNALED(status)  # one that was adopted may have children, too
-            keepers.discard(pid)
-    if orphaned:
-        keeper.send((child for child in psutil.Process().children() if child.pid not in keepers), signal.SIGKILL)
-
-
-def fork_keeper(request: wire.Fork, console: socket.socket, descriptors: list[int]) -> int:
-    """Fork the keeper of a launch. Returns its process id. Raises OSError."""
-    parent = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # until `reap` knows the keeper
+def fork(request: wire.Fork, console: socket.socket, log: int) -> keeper.Keeper | None:
+    """Fork a launcher, and tell the console. None: it cannot be."""
     try:
-        pid = os.fork()
-        keepers.add(pid)
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-    if pid == 0:
-        console.close()  # with the warm parent: the console notices its end at once
-        forked.run(partial(keep_launch, request, parent, *descriptors))
-    return pid
-
-
-def keep_launch(request: wire.Fork, parent: int, console: int, log: int) -> None:
-    """The life of a launch's keeper. At its end it sends the launcher's status."""
-    os.setsid()
-    keeper.prctl(keeper.PR_SET_PDEATHSIG, signal.SIGHUP)  # wakes `keep`, which then ends the launch
-    if os.getppid() != parent:  # it died before that call
-        return
-    for descriptor, own in ((console, keeper.CONSOLE), (log, 1), (log, 2)):
-        os.dup2(descriptor, own)
-    os.close(console)
+        launch = keeper.Keeper(request.launch_folder, partial(fork_launcher, request, log))
+    except OSError as error:
+        launch = None
+        send(console, wire.Refused(why=f"{error.strerror}"))
+    else:
+        send(console, wire.Forked())
     os.close(log)
-    if os.read(keeper.CONSOLE, len(wire.BEGIN)) != wire.BEGIN:  # the console starts this launch in another way
-        return
-    status = keeper.keep(request.launch_folder, partial(fork_launcher, request))
-    with suppress(OSError):  # the console has ended
-        os.write(keeper.CONSOLE, status.to_bytes(wire.STATUS_BYTES))
+    return launch
 
 
-def fork_launcher(request: wire.Fork) -> int:
-    """Fork the launcher, below its keeper. Returns its process id. Raises OSError."""
+def fork_launcher(request: wire.Fork, log: int) -> int:
+    """Fork the launcher. Returns its process id. Raises OSError."""
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         keeper.die_with(parent)
-        forked.run(partial(launch, request))
+        forked.run(partial(run_launcher, request, log))
     return pid
 
 
-def launch(request: wire.Fork) -> None:
+def run_launcher(request: wire.Fork, log: int) -> None:
     """Run an entry point as a new process would."""
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # in place of the keeper's connection
-    for descriptor in map(int, os.listdir("/proc/self/fd")):  # the keeper's: a new process has three
+    os.setsid()
+    for own in (1, 2):
+        os.dup2(log, own)
+    for descriptor in map(int, os.listdir("/proc/self/fd")):  # the warm parent's: a new process has three
         if descriptor > 2:
             with suppress(OSError):  # that of this list
                 os.close(descriptor)

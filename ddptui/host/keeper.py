@@ -7,7 +7,7 @@ or has died itself, the keeper ends the launcher and all its descendants: first 
 Then it removes FOLDER, which belongs to the launch. The keeper ends as the launcher did: with its exit code, or by its
 signal.
 
-A warm parent (workers/warm.py) has a keeper, too, and forks one for each launch, which calls `keep` itself.
+A warm parent (workers/warm.py) is a keeper itself, of the launches that it forks, and has this one above it.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ from functools import partial
 import psutil
 
 GRACE_S = 2.5  # from SIGTERM to SIGKILL, for ranks: they need up to 2 s to send their last messages
-KEEPERS_GRACE_S = 5.0  # … for the keepers of ranks, which end those, and delete their folder
+KEEPERS_GRACE_S = 5.0  # … for a warm parent, which ends ranks, and deletes their folder
 ORPHANS_S = 0.5  # from the launcher's own end to SIGKILL for the processes that it left
 POLL_S = 0.02
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
@@ -41,43 +41,45 @@ def main() -> None:
     launchers = []  # holds it: a Popen that is dropped complains that its process still runs
 
     def start() -> int:
-        # DEVNULL: the pipe is for the keeper alone
-        end_with_keeper = partial(die_with, os.getpid())
         launchers.append(
-            subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=end_with_keeper, close_fds=False)
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,  # the pipe is for the keeper alone
+                preexec_fn=partial(die_with, os.getpid()),
+                close_fds=False,
+                start_new_session=True,  # a rank that signals its group must not reach the keeper
+            )
         )
         return launchers[0].pid
 
-    end_like(keep(folder, start, float(grace_s)))
-
-
-def keep(folder: str, start: Callable[[], int], grace_s: float = GRACE_S) -> int:
-    """Keeps a launcher to its end. start: starts it, as a child of this process, and returns its process id. Returns
-    its status, as os.wait has it."""
-    woken = _listen()  # before the start: a child that ends at once is noticed, too
-    parent = os.getppid()
-    keeper = Keeper(start)
+    woken = listen()  # before the start: a child that ends at once is noticed, too
+    keeper = Keeper(folder, start)
     while keeper.status is None:
         ready, _, _ = select.select([CONSOLE, woken], [], [])
-        # at the pipe's end: the console writes nothing into it
-        if CONSOLE in ready or os.getppid() != parent:
-            send(keeper.descendants(), signal.SIGTERM)
-            keeper.wait_and_kill(grace_s)
-            shutil.rmtree(folder, ignore_errors=True)  # a console that was killed cannot
+        if CONSOLE in ready:  # the pipe's end: the console writes nothing into it
+            keeper.end(float(grace_s))
         else:
             os.read(woken, 4096)
             keeper.reap()
     keeper.wait_and_kill(ORPHANS_S)
-    return keeper.status
+    end_like(keeper.status)
 
 
 class Keeper:
     """A started launcher, and its descendants. `status` is os.wait's of the launcher; None while it runs."""
 
-    def __init__(self, start: Callable[[], int]) -> None:
+    def __init__(self, folder: str, start: Callable[[], int]) -> None:
+        """folder: belongs to the launch. start: starts the launcher as a child of this process; returns its id."""
         prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans become this process's children, whatever session they are in
         self.status: int | None = None
+        self._folder = folder
         self._launcher = start()
+
+    def end(self, grace_s: float = GRACE_S) -> None:
+        """Ends every process of the launch, and removes its folder: a console that was killed cannot."""
+        send(self.descendants(), signal.SIGTERM)
+        self.wait_and_kill(grace_s)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def reap(self) -> None:
         """Collects the processes that have ended, and notes the launcher's status."""
@@ -112,7 +114,7 @@ class Keeper:
         return True
 
 
-def _listen() -> int:
+def listen() -> int:
     """Keeps signals from ending the keeper. Returns a descriptor that is readable when one has come."""
     for number in LISTENED:
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the launcher would inherit through exec

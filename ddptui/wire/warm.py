@@ -4,9 +4,7 @@ have."""
 import msgspec
 
 MOST_BYTES = 2**17  # of a message: a pair of sockets takes them up to 2**17.6 whole, without privileges
-DESCRIPTORS = 2  # that come with a Fork
-BEGIN = b"1"  # from the console to a keeper: it may start the launcher
-STATUS_BYTES = 4  # of a launcher's status, as os.wait has it, from its keeper
+DESCRIPTORS = 1  # that come with a Fork
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -17,8 +15,7 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """To the warm parent: fork a launcher. Two descriptors come with it: the keeper's connection to the console, and
-    the launcher's log."""
+    """To the warm parent: fork a launcher; one at a time. With it comes a descriptor, of the launcher's log."""
 
     module: str  # of workers; its function is called as the entry point
     function: str
@@ -30,9 +27,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Forked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """From the warm parent: this process is the keeper of the launch."""
-
-    pid: int
+    """From the warm parent: the launcher runs."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -41,4 +36,15 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     why: str
 
 
-FromParent = Imported | Forked | Refused
+class End(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """To the warm parent: end every process of the launch. Without a launch it means nothing."""
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """From the warm parent, once for each Forked: no process of the launch is left."""
+
+    status: int  # of the launcher, as os.wait has it
+
+
+FromParent = Imported | Forked | Refused | Ended
+ToParent = Fork | End

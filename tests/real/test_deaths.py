@@ -34,7 +34,7 @@ def assert_nothing_is_left(console: Console) -> None:
 KILLED_IN = {
     "rank": ("launch", "warm-process", "warm-launch", "warm-spawn", "process", "process-forkserver", "spawn-fork"),
     "launcher": ("launch", *WARM, "dp", "process-forkserver", "spawn-fork"),
-    "keeper": ("launch", *WARM, "process-forkserver"),
+    "keeper": ("launch", "process-forkserver"),
 }
 
 
@@ -129,14 +129,14 @@ def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]
     ("running", "victim"),
     [
         ("warm-spawn", "warm_keeper"),
-        ("warm-launch", "warm_parent"),
+        ("warm-launch", "keeper"),
         *(pytest.param(mode, "warm_keeper", marks=rare) for mode in WARM if mode != "warm-spawn"),
-        *(pytest.param(mode, "warm_parent", marks=rare) for mode in WARM if mode != "warm-launch"),
+        *(pytest.param(mode, "keeper", marks=rare) for mode in WARM if mode != "warm-launch"),
     ],
     indirect=["running"],
 )
 def test_a_killed_warm_parent_takes_its_launch_along(running: Running, victim: str) -> None:
-    getattr(running.under_way, victim).kill()
+    getattr(running.under_way, victim).kill()  # the keeper of a warm launch is the warm parent
     error, code = running.error()
     assert error.splitlines()[0] == "the process that forks the ranks was killed by SIGKILL"
     assert code == 1

@@ -95,11 +95,9 @@ class UnderWay:
         rank = psutil.Process(pids[0])
         above = rank.parents()
         down = [*reversed(above[: above.index(psutil.Process(console))]), rank]  # from the console to the rank
-        self.warm_keeper = self.warm_parent = None
-        if is_forked:
-            self.warm_keeper, self.warm_parent, *down = down
-        self.keeper, self.launcher, *_ = down
-        self.processes = [self.keeper, *family(self.keeper.pid)]
+        self.warm_keeper = down.pop(0) if is_forked else None
+        self.keeper, self.launcher, *_ = down  # of a forked launch, the warm parent is the keeper
+        self.processes = [*([] if is_forked else [self.keeper]), *family(self.keeper.pid)]
 
 
 class Running(Console):

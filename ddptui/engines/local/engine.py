@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import signal
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,12 +22,13 @@ from ddptui.engines.local.foreign import Terms, own_variables
 from ddptui.engines.local.warm import (
     STOP_WITHIN_S,
     CannotFork,
-    KeeperProcess,
+    ForkedLaunch,
+    StartedKeeper,
     WarmParent,
     end_with_keeper,
+    kill_started_in,
     start_keeper,
 )
-from ddptui.host import keeper
 from ddptui.host.machine import available_cores
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import CONSOLE_PID, LOGS
@@ -125,11 +125,11 @@ def _forked(trial: Trial) -> tuple[str, str, list[str]]:
 
 
 class LocalLaunch(Launch):
-    """A launcher below keeper.py, which ends all its processes when this process wants it, or dies."""
+    """A launcher below a keeper, which ends all its processes when this process wants it, or dies."""
 
     def __init__(
         self,
-        process: KeeperProcess,
+        process: StartedKeeper | ForkedLaunch,
         folder: Path,
         start: StartKind,
         start_why: str = "",
@@ -149,7 +149,10 @@ class LocalLaunch(Launch):
         return self._process.poll()
 
     def end_reason(self) -> str | None:
-        return self._warm.problem if self._warm and self._warm.notices_its_end() else None
+        if self._warm is None:
+            return None
+        self._warm.notices_its_end()
+        return self._warm.problem
 
     def add_rank(self, hello: Hello) -> None:
         """Remembers the rank's process, and all others below the launcher."""
@@ -197,18 +200,5 @@ class LocalLaunch(Launch):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=STOP_WITHIN_S)
-        if self._process.poll() == -signal.SIGKILL:  # the keeper's end, if not the launcher's: it has left daemons
-            deadline = time.monotonic() + STOP_WITHIN_S
-            while (daemons := started_in(self._folder)) and time.monotonic() < deadline:
-                keeper.send(daemons, signal.SIGKILL)
-                psutil.wait_procs(daemons, timeout=STOP_WITHIN_S)
-
-
-def started_in(folder: Path) -> list[psutil.Process]:
-    """The processes that were started with this TMPDIR. (One that was forked shows its parent's environment.)"""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):  # it has ended, or is another user's
-            if process.environ().get("TMPDIR") == str(folder):
-                found.append(process)
-    return found
+        if self.start == "cold" and self._process.poll() == -signal.SIGKILL:  # the keeper's end, if not the launcher's
+            kill_started_in(self._folder)  # it has left daemons

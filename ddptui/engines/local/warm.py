@@ -8,12 +8,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 import msgspec
+import psutil
 
 import ddptui
 from ddptui.host import keeper
@@ -22,7 +24,7 @@ from ddptui.host.launchers import without_launchers
 from ddptui.host.machine import heap_limits
 from ddptui.text.words import ending
 from ddptui.wire import warm as wire
-from ddptui.wire.warm import Fork, Forked, FromParent, Imported, Refused
+from ddptui.wire.warm import End, Ended, Fork, Forked, FromParent, Imported, Refused
 
 LOG = "warm.log"
 ANSWERS_WITHIN_S = 5.0
@@ -49,17 +51,6 @@ def is_readable(descriptor: int | socket.socket, timeout_s: float | None) -> boo
     poll = select.poll()  # unlike select, it takes descriptors above 1023
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
-
-
-class KeeperProcess(Protocol):
-    """The keeper of a launch (host/keeper.py), as this process knows it."""
-
-    pid: int
-
-    def end_launch(self) -> None: ...  # it begins to end every process of the launch
-    def poll(self) -> int | None: ...  # as of subprocess.Popen, as what follows
-    def wait(self, timeout: float | None = None) -> int: ...
-    def kill(self) -> None: ...
 
 
 class StartedKeeper(subprocess.Popen[bytes]):
@@ -93,8 +84,8 @@ def start_keeper(
     )
 
 
-def end_with_keeper(process: KeeperProcess) -> None:
-    """End a keeper, and every process below it. The kernel ends those of one that is stopped (PDEATHSIG)."""
+def end_with_keeper(process: "StartedKeeper | ForkedLaunch") -> None:
+    """End every process of a launch. The kernel ends those of a keeper that is stopped and killed (PDEATHSIG)."""
     process.end_launch()
     try:
         process.wait(STOP_WITHIN_S)
@@ -103,22 +94,32 @@ def end_with_keeper(process: KeeperProcess) -> None:
         process.wait()
 
 
-class ForkedKeeper:
-    """A keeper that the warm parent has forked. It begins once this exists, and sends the launcher's status at the
-    end."""
+def kill_started_in(folder: Path) -> None:
+    """Kill the processes that were started with this TMPDIR, as those that a keeper had adopted and that outlived it.
+    (One that was forked shows its parent's environment.)"""
+    deadline = time.monotonic() + STOP_WITHIN_S
+    while (found := [*_started_in(folder)]) and time.monotonic() < deadline:
+        keeper.send(found, signal.SIGKILL)
+        psutil.wait_procs(found, timeout=STOP_WITHIN_S)
 
-    def __init__(self, pid: int, connection: socket.socket) -> None:
-        """Raises OSError: it has ended already."""
+
+def _started_in(folder: Path) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has ended, or is another user's
+            if process.environ().get("TMPDIR") == str(folder):
+                yield process
+
+
+class ForkedLaunch:
+    """A launch that the warm parent has forked, and keeps: to the console it is like a StartedKeeper."""
+
+    def __init__(self, warm: "WarmParent", pid: int) -> None:
         self.pid = pid
-        self._connection = connection
-        self._descriptor = os.pidfd_open(pid)  # readable once it has ended
+        self._warm = warm
         self._exit_code: int | None = None
-        with suppress(OSError):  # it has ended meanwhile
-            connection.send(wire.BEGIN)
 
     def end_launch(self) -> None:
-        with suppress(OSError):  # it has ended
-            self._connection.shutdown(socket.SHUT_WR)
+        self._warm.end_launch()
 
     def poll(self) -> int | None:
         return self._ended_within(0)
@@ -126,23 +127,15 @@ class ForkedKeeper:
     def wait(self, timeout: float | None = None) -> int:
         code = self._ended_within(timeout)
         if code is None:
-            raise subprocess.TimeoutExpired("keeper", timeout or 0)
+            raise subprocess.TimeoutExpired("warm parent", timeout or 0)
         return code
 
     def kill(self) -> None:
-        if self.poll() is None:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+        self._warm.kill()
 
     def _ended_within(self, timeout_s: float | None) -> int | None:
-        if self._exit_code is None and is_readable(self._descriptor, timeout_s):
-            status = b""
-            with suppress(OSError):  # as after a kill
-                status = self._connection.recv(wire.STATUS_BYTES)
-            # without a status it was killed
-            self._exit_code = os.waitstatus_to_exitcode(int.from_bytes(status)) if status else -signal.SIGKILL
-            self._connection.close()
-            os.close(self._descriptor)
+        if self._exit_code is None:
+            self._exit_code = self._warm.exit_code_within(timeout_s)
         return self._exit_code
 
 
@@ -160,18 +153,17 @@ class WarmParent:
         self._nice = nice
         self._keeper: StartedKeeper | None = None
         self._imported: Imported | None = None
+        self._launch: ForkedLaunch | None = None  # the last one
         self._files: dict[Path, int] = {}  # the lab's, before it imported them
 
     def start(self) -> None:
         """Begin with the imports. Called again, or where it cannot be had, it does nothing."""
         if self._keeper is not None or self.problem is not None:
             return
-        self._files = lab_files()
-        try:
-            os.close(os.pidfd_open(os.getpid()))
-        except (AttributeError, OSError):
-            self.problem = "a warm start needs Linux 5.3 or newer"
+        if not sys.platform.startswith("linux"):
+            self.problem = "a warm start needs Linux"
             return
+        self._files = lab_files()
         try:
             self._begin()
         except OSError as error:
@@ -182,11 +174,16 @@ class WarmParent:
         self._folder = self._temporary.path
         self._socket, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "workers.warm", str(end.fileno()), str(self._nice)]
+        variables = {
+            "PYTHONPATH": python_path(),
+            "TMPDIR": str(self._folder),
+            **heap_limits(os.environ),  # malloc reads them as a process starts
+        }
         try:
             with (self._folder / LOG).open("wb") as log, end:
                 self._keeper = start_keeper(
                     command,
-                    {"PYTHONPATH": python_path(), **heap_limits(os.environ)},  # malloc reads them as a process starts
+                    variables,
                     self._folder,
                     self._folder,
                     log,
@@ -215,10 +212,10 @@ class WarmParent:
 
     def notices_its_end(self) -> bool:
         """Whether it was ready, and has ended since. Then it is closed, and `problem` says how it ended."""
-        if self._imported is not None and is_readable(self._process, 0):
-            self._has_ended()
-            return True
-        return False
+        if self._imported is None or self._keeper is None or self._keeper.poll() is None:
+            return False
+        self._has_ended()
+        return True
 
     def fork(
         self,
@@ -229,10 +226,12 @@ class WarmParent:
         folder: Path,  # where it runs
         launch_folder: Path,
         log: IO[bytes],
-    ) -> ForkedKeeper:
-        """Start a launch, once it is ready. Raises CannotFork."""
+    ) -> ForkedLaunch:
+        """Start a launch, once it is ready, and the last one has ended. Raises CannotFork."""
         if self._imported is None:
             raise CannotFork(self.problem or "the process that forks the ranks is not ready")
+        if self._launch is not None and self._launch.poll() is None:
+            raise CannotFork("another launch is under way")
         request = Fork(
             module=module,
             function=function,
@@ -248,41 +247,49 @@ class WarmParent:
             raise CannotFork("a path or a variable is not UTF-8") from None
         if len(message) > wire.MOST_BYTES:
             raise CannotFork("the trial is too long to be sent to the process that forks the ranks")
-        console, keepers = socket.socketpair()
-        with keepers, suppress(OSError):  # it has ended: there will be no answer
-            socket.send_fds(self._socket, [message], [keepers.fileno(), log.fileno()])
+        with suppress(OSError):  # it has ended: there will be no answer
+            socket.send_fds(self._socket, [message], [log.fileno()])
         match self._receive():
-            case Forked(pid=pid):
-                with suppress(OSError):
-                    return ForkedKeeper(pid, console)
-                why = "the keeper of the launch ended at once"
+            case Forked():
+                self._launch = ForkedLaunch(self, self._imported.pid)
+                return self._launch
             case Refused(why=why):
-                pass
-            case _:
-                why = self._give_up("the process that forks the ranks does not answer")
-        console.close()
-        raise CannotFork(why)
+                raise CannotFork(why)
+        raise CannotFork(self._give_up("the process that forks the ranks does not answer"))
+
+    def end_launch(self) -> None:
+        """It begins to end every process of the launch."""
+        with suppress(OSError):  # it has ended
+            self._socket.send(msgspec.json.encode(End()))
+
+    def exit_code_within(self, timeout_s: float | None) -> int | None:
+        """The exit code of the launch, as of subprocess.Popen, once it has ended. Waits for that, at most so long."""
+        if self._imported is not None:
+            if not is_readable(self._socket, timeout_s):
+                return None
+            if isinstance(message := self._receive(), Ended):
+                return os.waitstatus_to_exitcode(message.status)
+        return -signal.SIGKILL  # it went with this process
+
+    def kill(self) -> None:
+        """Kill it, and with it the launch: a stopped process would not end for seconds."""
+        if self._imported is not None:
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(self._imported.pid).kill()
 
     def close(self) -> None:
         """End it, and every process below it."""
         if self._keeper is None:
             return
+        self._socket.close()  # before its keeper sends it SIGTERM: it ends at this
         end_with_keeper(self._keeper)
-        self._socket.close()
-        if self._imported is not None:
-            os.close(self._process)
         self._temporary.remove()
-        self._keeper = self._imported = None
+        self._keeper = self._imported = self._launch = None
 
     def _take_over(self) -> None:
         message = self._receive()
         if not isinstance(message, Imported):
             self._give_up("the process that forks the ranks does not answer")
-            return
-        try:
-            self._process = os.pidfd_open(message.pid)
-        except OSError:  # it has ended since
-            self._has_ended()
             return
         self._imported = message
         if message.threads > 1:
@@ -291,9 +298,7 @@ class WarmParent:
     def _receive(self) -> FromParent | None:
         """Its next message. None: it has ended, or does not answer, or not properly."""
         if not is_readable(self._socket, ANSWERS_WITHIN_S):
-            if self._imported is not None:
-                with suppress(ProcessLookupError):  # a stopped process would not end for seconds
-                    signal.pidfd_send_signal(self._process, signal.SIGKILL)
+            self.kill()
             return None
         with suppress(OSError, msgspec.MsgspecError):
             if message := self._socket.recv(wire.MOST_BYTES):
@@ -309,6 +314,8 @@ class WarmParent:
         except subprocess.TimeoutExpired:  # its keeper is stopped
             self._give_up("the process that forks the ranks has ended")
             return
+        if code == -signal.SIGKILL:
+            kill_started_in(self._folder)  # if it was its keeper: daemons are left
         last = ""
         with suppress(OSError, IndexError):
             last = (self._folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()[-1]

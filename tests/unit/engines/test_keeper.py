@@ -16,6 +16,7 @@ from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.engines.local.engine import LocalLaunch
 from ddptui.engines.local.warm import WarmParent, start_keeper
 from ddptui.host import keeper
+from tests.unit.engines.conftest import ready
 
 SOON_S = 8.0
 SLEEP = "import time; time.sleep(600)"
@@ -37,24 +38,38 @@ Kept = Callable[[str], LocalLaunch]
 
 
 @pytest.fixture(params=["cold", "warm"])
-def kept(tmp_path: Path, warm: WarmParent, request: pytest.FixtureRequest) -> Iterator[Kept]:
+def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kept]:
     """Starts a Python script, kept, in a folder; its own folder is `own`."""
-    launchers: list[LocalLaunch] = []
+    parent = None if request.param == "cold" else request.getfixturevalue("warm")
+    yield from launchers(tmp_path, parent)
+
+
+@pytest.fixture(params=["cold", "warm"])
+def mortal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kept]:
+    """The same, with a keeper that no other test needs."""
+    parent = None if request.param == "cold" else ready(request.getfixturevalue("own"))
+    yield from launchers(tmp_path, parent)
+
+
+def launchers(folder: Path, warm: WarmParent | None) -> Iterator[Kept]:
+    launched: list[LocalLaunch] = []
 
     def start(script: str) -> LocalLaunch:
-        (tmp_path / "own").mkdir(exist_ok=True)
-        with (tmp_path / LAUNCHER_LOG).open("wb") as log:
-            where = {"TMPDIR": str(tmp_path / "own")}, tmp_path, tmp_path / "own", log
-            if request.param == "cold":
+        own = folder / "own"
+        own.mkdir(exist_ok=True)
+        with (folder / LAUNCHER_LOG).open("wb") as log:
+            where = {"TMPDIR": str(own)}, folder, own, log
+            if warm is None:
                 process = start_keeper([sys.executable, "-c", script], *where)
+                launched.append(LocalLaunch(process, own, "cold"))
             else:
-                process = warm.fork("tests.support.script", "main", [script], *where)
-        launchers.append(LocalLaunch(process, tmp_path / "own", request.param))
-        return launchers[-1]
+                forked = warm.fork("tests.support.script", "main", [script], *where)
+                launched.append(LocalLaunch(forked, own, "warm", warm=warm))
+        return launched[-1]
 
     yield start
-    for launcher in launchers:
-        launcher.stop()
+    for launch in launched:
+        launch.stop()
 
 
 def await_end(launcher: LocalLaunch) -> int:
@@ -141,8 +156,8 @@ def test_signals_do_not_end_it_and_are_not_ignored_by_the_launcher(
         launcher._process.wait(0.3)
 
 
-def test_without_it_the_launcher_dies_as_well(kept: Kept) -> None:
-    launcher = kept(SLEEP)
+def test_without_it_the_launcher_dies_as_well(mortal: Kept) -> None:
+    launcher = mortal(SLEEP)
     until(lambda: bool(children_of(launcher)))
     children = children_of(launcher)
     launcher._process.kill()
@@ -150,19 +165,31 @@ def test_without_it_the_launcher_dies_as_well(kept: Kept) -> None:
     assert await_end(launcher) == -9
 
 
-def test_who_escaped_goes_though_the_keeper_was_killed(kept: Kept, tmp_path: Path) -> None:
-    launcher = kept(ESCAPE + SLEEP)
+def test_who_escaped_goes_though_the_keeper_was_killed(mortal: Kept, tmp_path: Path) -> None:
+    launcher = mortal(ESCAPE + SLEEP)
     orphan = escaped(tmp_path)
     launcher._process.kill()
     launcher.stop()
     assert is_gone(orphan)
 
 
+def test_who_escaped_goes_though_the_keeper_of_the_warm_parent_was_killed(own: WarmParent, tmp_path: Path) -> None:
+    start = next(launchers(tmp_path, ready(own)))
+    launcher = start(ESCAPE + SLEEP)
+    orphan = escaped(tmp_path)
+    assert own._keeper is not None
+    own._keeper.kill()
+    assert await_end(launcher) == -9
+    assert is_gone(orphan)
+    assert own.problem == "the process that forks the ranks was killed by SIGKILL"
+
+
 def test_a_keeper_that_is_stopped_cannot_keep_the_console_waiting_for_ever(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+    mortal: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ddptui.engines.local.engine.STOP_WITHIN_S", 1.0)
-    launcher = kept(SLEEP)
+    for module in ("warm", "engine"):
+        monkeypatch.setattr(f"ddptui.engines.local.{module}.STOP_WITHIN_S", 1.0)
+    launcher = mortal(SLEEP)
     until(lambda: bool(children_of(launcher)))
     children = children_of(launcher)
     os.kill(launcher._process.pid, signal.SIGSTOP)

@@ -7,7 +7,6 @@ import resource
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import psutil
 import pytest
 
 from ddptui.engines.base import LAUNCHER_LOG
-from ddptui.engines.local import warm as warm_parent
 from ddptui.engines.local.engine import LocalLaunch
 from ddptui.engines.local.warm import CannotFork, WarmParent, is_readable, start_keeper
 from ddptui.host import keeper
@@ -24,7 +22,7 @@ from ddptui.host.folders import python_path
 from ddptui.host.machine import heap_limits
 from ddptui.wire.warm import MOST_BYTES
 from tests.support.runner import ENOUGH_S
-from workers.warm import LIBRARIES
+from tests.unit.engines.conftest import ready
 
 # What a process is: all that a fork could inherit, and a fresh process would not have.
 PORTRAIT = """
@@ -139,31 +137,11 @@ def test_a_pool_of_threads_that_nobody_shut_down_is_not_waited_for(tmp_path: Pat
 # Without it
 
 
-# Of the lab's own modules it finds none: they need more of torch than there is.
-NOTHING_ELSE = "import pkgutil\npkgutil.walk_packages = lambda *_: ()\n"
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WarmParent]:
-    """One for this test alone, with libraries that are imported at once."""
-    for library in (name.replace(".", "/") for name in LIBRARIES):
-        path = tmp_path / library
-        path.mkdir(parents=True)
-        for folder in (path, *path.parents[: library.count("/")]):
-            (folder / "__init__.py").write_text("")
-    (tmp_path / "sitecustomize.py").write_text(NOTHING_ELSE)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(warm_parent, "ANSWERS_WITHIN_S", 0.5)
-    parent = WarmParent()
-    yield parent
-    parent.close()
-
-
-def ready(parent: WarmParent) -> WarmParent:
-    deadline = time.monotonic() + ENOUGH_S
-    while not parent.is_ready(0.1):
-        assert time.monotonic() < deadline
-    return parent
+def refusal(parent: WarmParent, folder: Path, **variables: str) -> str:
+    """Why it does not fork."""
+    with (folder / "log").open("wb") as log, pytest.raises(CannotFork) as refused:
+        parent.fork("tests.support.script", "main", [""], variables, folder, folder / "own", log)
+    return str(refused.value)
 
 
 def test_a_torch_that_cannot_be_imported_is_said(own: WarmParent, tmp_path: Path) -> None:
@@ -190,9 +168,9 @@ def test_one_whose_files_have_changed_is_replaced_and_one_that_is_killed_is_miss
     assert second.pid != first.pid
     assert not psutil.pid_exists(first.pid)
 
-    parent = psutil.Process(second.pid)
-    parent.kill()
-    psutil.wait_procs([parent])
+    psutil.Process(second.pid).kill()
+    assert own._keeper is not None
+    own._keeper.wait(ENOUGH_S)
     assert ready(own).problem == "the process that forks the ranks was killed by SIGKILL"
     own._files[Path(keeper.__file__)] = 1  # what was wrong may be mended
     assert ready(own).problem is None
@@ -204,36 +182,45 @@ def test_one_that_ends_before_it_was_looked_at_is_missed(own: WarmParent, tmp_pa
     assert own._keeper is not None
     [parent] = psutil.Process(own._keeper.pid).children()
     parent.kill()
-    psutil.wait_procs([parent])
-    assert ready(own).problem == "the process that forks the ranks was killed by SIGKILL"
+    own._keeper.wait(ENOUGH_S)
+    ready(own)  # its message is there
+    assert refusal(own, tmp_path) == "the process that forks the ranks was killed by SIGKILL"
+    assert own.problem is not None
 
 
 def test_it_forks_nothing_before_it_is_ready_and_nothing_that_it_cannot_be_told(
     own: WarmParent, tmp_path: Path
 ) -> None:
-
-    def fork(**variables: str) -> str:
-        with (tmp_path / "log").open("wb") as log, pytest.raises(CannotFork) as refusal:
-            own.fork("tests.support.script", "main", [""], variables, tmp_path, tmp_path / "own", log)
-        return str(refusal.value)
-
     own.start()
-    assert fork() == "the process that forks the ranks is not ready"
+    assert refusal(own, tmp_path) == "the process that forks the ranks is not ready"
     ready(own)
-    assert fork(A="\udcff") == "a path or a variable is not UTF-8"
-    assert fork(A="a" * MOST_BYTES) == "the trial is too long to be sent to the process that forks the ranks"
+    assert refusal(own, tmp_path, A="\udcff") == "a path or a variable is not UTF-8"
+    assert refusal(own, tmp_path, A="a" * MOST_BYTES) == (
+        "the trial is too long to be sent to the process that forks the ranks"
+    )
     assert own.problem is None
+
+
+def test_it_forks_one_launch_at_a_time_and_without_one_there_is_nothing_to_end(own: WarmParent, tmp_path: Path) -> None:
+    ready(own).end_launch()
+    first = launched("warm", "import time; time.sleep(600)", tmp_path, own)
+    assert refusal(own, tmp_path) == "another launch is under way"
+    first.stop()
+    assert first.exit_code == -signal.SIGTERM
+    assert ended(launched("warm", "print('second')", tmp_path, own), tmp_path) == (0, "second\n")
+
+
+def test_a_launch_may_signal_its_own_group(own: WarmParent, tmp_path: Path) -> None:
+    killed = launched("warm", "import os; os.killpg(0, 9)", tmp_path, ready(own))
+    assert ended(killed, tmp_path)[0] == -signal.SIGKILL
+    assert not own.notices_its_end()
 
 
 def test_one_that_does_not_answer_is_given_up(own: WarmParent, tmp_path: Path) -> None:
     imported = ready(own)._imported
     assert imported is not None
     os.kill(imported.pid, signal.SIGSTOP)
-    with (
-        (tmp_path / "log").open("wb") as log,
-        pytest.raises(CannotFork, match="the process that forks the ranks does not answer"),
-    ):
-        own.fork("tests.support.script", "main", [""], {}, tmp_path, tmp_path / "own", log)
+    assert refusal(own, tmp_path) == "the process that forks the ranks does not answer"
     assert own.problem == "the process that forks the ranks does not answer"
     assert not psutil.pid_exists(imported.pid)
 
