@@ -133,6 +133,5 @@ def _kind(kind: msgspec.inspect.Type, options: tuple[str, ...]) -> str:
 def _bounds(kind: msgspec.inspect.IntType | msgspec.inspect.FloatType) -> str:
     if kind.gt is not None:
         return f", more than {kind.gt}" + (f", {kind.le:,} at most" if kind.le is not None else "")
-    if kind.ge is None:
-        return ""
-    return f", {kind.ge:,} to {kind.le:,}" if kind.le is not None else f", {kind.ge:,} or more"
+    most = f" to {kind.le:,}" if kind.le is not None else " or more"
+    return "" if kind.ge is None else f", {kind.ge:,}{most}"

@@ -22,16 +22,11 @@ else:
     OperationName = Literal[tuple(OPERATIONS)]
     CompositeName = Literal[tuple(COMPOSITES)]
 Site = Literal["start", "data", "forward", "backward", "aggregate"]
-StartMethod = Literal["spawn", "forkserver", "fork"]
 StartKind = Literal["warm", "cold"]
-DatasetName = Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
-Threads = Annotated[int, Meta(ge=1, le=1024)]
 MessageBytes = Annotated[int, Meta(ge=4, le=2**33)]
-Megabytes = Annotated[float, Meta(gt=0, le=65536)]
-Seed = Annotated[int, Meta(ge=0, le=2**62)]  # torch takes 64 bits, and ranks add a little
 A_DAY_MS = 86_400_000
 FaultKind = Literal["kill", "exit", "raise", "abort", "stop", "hang", "skip", "mismatch"]
 SHAPES = {"net": (1, 28, 28), "linears": (3,)}  # of a sample, for the models that take only one shape
@@ -103,7 +98,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     env: Annotated[tuple[str, ...], About(
         "NAME=VALUE: variables of the command's environment, beside the console's own",
         work=WATCH, column="command")] = ()
-    start_method: Annotated[StartMethod, About(
+    start_method: Annotated[Literal["spawn", "forkserver", "fork"], About(
         "how Python's multiprocessing starts a rank; any but spawn makes the start cold",
         work=LAB, affects_time=False)] = "spawn"
     start: Annotated[StartKind, About(
@@ -120,7 +115,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     reduction: Annotated[Literal["sum", "avg"], About(
         "sum, then divide; or let the collective take the mean (ReduceOp.AVG)",
         alone="one process has nobody to average with", needs="reduces")] = "sum"
-    bucket_mb: Annotated[Megabytes | None, About(
+    bucket_mb: Annotated[Annotated[float, Meta(gt=0, le=65536)] | None, About(
         "MB in a full bucket; unset: 25, and torch DDP's first bucket has 1",
         alone="one process sends no gradients", needs="buckets")] = None
     gradient_as_bucket_view: Annotated[bool, About(
@@ -149,7 +144,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     share_gpu: Annotated[bool, About(
         "more ranks than GPUs: they share them over gloo, since NCCL refuses two ranks on one",
         work=LAB, alone="one process has nobody to share a GPU with")] = False
-    threads: Annotated[Threads | None, About(
+    threads: Annotated[Annotated[int, Meta(ge=1, le=1024)] | None, About(
         "threads a rank computes with; unset: its share of the host's cores", work=LAB)] = None
     sched_batch: Annotated[bool, About(
         "Linux: run ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick", work=LAB)] = False
@@ -164,7 +159,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     channels_last: Annotated[bool, About(
         "keep channels innermost in the memory of images and of convolutions' weights")] = False
     compile: Annotated[bool, About("pass the model through torch.compile")] = False
-    dataset: Annotated[DatasetName, About("what is learned", column="data")] = "digits"
+    dataset: Annotated[Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"], About(
+        "what is learned", column="data")] = "digits"
     data_dir: Annotated[str | None, About(
         "folder of data sets; unset: the user's data folder", affects_time=False)] = None
     download: Annotated[bool, About("download the data set if it is missing", affects_time=False)] = False
@@ -191,7 +187,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     weight_decay: Annotated[NotNegative, About("of the optimizer", affects_time=False)] = 0.0
     clip_norm: Annotated[Annotated[float, Meta(gt=0)] | None, About(
         "norm to which longer gradients are scaled down")] = None
-    seed: Annotated[Seed, About("of parameters, data and jitter", work=LAB, affects_time=False)] = 0
+    seed: Annotated[int, Meta(ge=0, le=2**62), About(  # torch takes 64 bits, and ranks add a little
+        "of parameters, data and jitter", work=LAB, affects_time=False)] = 0
     save: Annotated[bool, About("keep a checkpoint of each rank in the run's folder")] = False
     instruments: Annotated[Literal["on", "off"], About(
         "off: ranks report their start and end only, which shows what measuring costs")] = "on"
