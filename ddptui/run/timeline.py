@@ -127,21 +127,13 @@ class Timeline:
             self._read = Progress(before.messages + messages, before.bytes + end, max(before.until_ns, self.end_ns))
 
 
-class Ahead:
-    """Lines of a journal, read by `work`. They may arrive later."""
-
-    def __init__(self, journal: Path, begin: int, end: int, work: Work) -> None:
-        """Reads those between two ends of lines, up to AHEAD bytes of them."""
-        self.lines: list[Line] | None = None  # None: not read yet
-        work(partial(self._read, journal, begin, end))
-
-    def _read(self, journal: Path, begin: int, end: int) -> None:
-        lines: list[Line] = []
-        at = begin
-        while at < min(begin + AHEAD, end) and (more := read_again(journal, at, end)):
-            lines += more
-            at = lines[-1].end
-        self.lines = lines
+def _read_ahead(read: list[list[Line]], journal: Path, begin: int, end: int) -> None:
+    """Add the lines between two ends of lines to what was read: up to AHEAD bytes of them."""
+    lines, at = list[Line](), begin
+    while at < min(begin + AHEAD, end) and (more := read_again(journal, at, end)):
+        lines += more
+        at = lines[-1].end
+    read.append(lines)
 
 
 class Reader:
@@ -156,7 +148,7 @@ class Reader:
         self._read, self._at_ns = place.begin, place.at_ns
         self._held: list[Moment] = []  # read, and not yielded; a heap
         self._bytes = 0  # of these
-        self._ahead: Ahead | None = None  # what is being read
+        self._ahead: list[list[Line]] | None = None  # where the lines will be that are being read
         self.go_on()
 
     @property
@@ -199,13 +191,15 @@ class Reader:
         """Hold enough that the first one is next, as far as it has been read."""
         while not self.is_over:
             launch = self._launches[self.launch]
-            while self._ahead or self._wants_more(launch):
-                # first up to where the place is: then it goes on as the reader did that stood there
-                end = self._start.end if self._read < self._start.end else launch.end
-                self._ahead = self._ahead or Ahead(launch.journal, self._read, end, self._work)
-                if (lines := self._ahead.lines) is None:
+            while self._ahead is not None or self._wants_more(launch):
+                if self._ahead is None:
+                    # first up to where the place is: then it goes on as the reader did that stood there
+                    end = self._start.end if self._read < self._start.end else launch.end
+                    self._ahead = []
+                    self._work(partial(_read_ahead, self._ahead, launch.journal, self._read, end))
+                if not self._ahead:
                     return
-                self._ahead = None
+                [lines], self._ahead = self._ahead, None
                 self._hold(launch, lines)
             if self._held:
                 return
