@@ -123,11 +123,7 @@ def _kind(kind: msgspec.inspect.Type, options: tuple[str, ...]) -> str:
             return " | ".join(options or map(str, values))
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
             return f"{'integer' if isinstance(kind, msgspec.inspect.IntType) else 'number'}{_bounds(kind)}"
-        case msgspec.inspect.BoolType():
-            return "true or false"
-        case msgspec.inspect.StructType():
-            return "tables"
-    return "text"
+    return {msgspec.inspect.BoolType: "true or false", msgspec.inspect.StructType: "tables"}.get(type(kind), "text")
 
 
 def _bounds(kind: msgspec.inspect.IntType | msgspec.inspect.FloatType) -> str:

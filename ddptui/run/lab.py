@@ -20,7 +20,6 @@ from ddptui.analysis.clock_probes import Probes
 from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.counted import is_changed
 from ddptui.analysis.disturbance import disturbance_of
-from ddptui.analysis.repeat import Outcomes
 from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
@@ -143,15 +142,12 @@ def _run_trials(
         for trial in preset.trials:
             if (trial.name, number) in results.outcomes or controls.end() == "interrupted":
                 continue
-            if trial.name not in skipped and not _is_given_up(trial, results.outcomes):
+            # one of which a launch failed or was skipped is not repeated; the others go on
+            bad = {outcome.trial for outcome in results.outcomes.values() if outcome.status != "ok"}
+            if trial.name not in skipped | bad:
                 calm = yield from _repeat(trial, number, run, engine, controls, results, retries)
                 retries = retries if calm else 0  # a machine that stays busy must not take thrice the time
                 skipped |= {trial.name} if controls.end() == "skipped" else set()
-
-
-def _is_given_up(trial: Trial, outcomes: Outcomes) -> bool:
-    """Whether a launch of the trial failed or was skipped. It is not repeated then; the others go on."""
-    return any(outcome.trial == trial.name and outcome.status != "ok" for outcome in outcomes.values())
 
 
 def _repeat(

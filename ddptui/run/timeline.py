@@ -1,6 +1,6 @@
 """The messages of a recorded run in the order of their moments, read back from its journals a window at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from math import inf
@@ -79,7 +79,7 @@ START = Place()
 
 
 class Timeline:
-    """A recorded run. Iterating yields each moment with its message; in memory are only figures of each launch."""
+    """A recorded run, of which only figures of each launch are in memory. A reader yields its messages."""
 
     def __init__(self, run: Run, preset: Preset, unread: list[str]) -> None:
         """Reads all journals once. Notes on damaged ones are added to `unread`. Raises RunError."""
@@ -92,12 +92,6 @@ class Timeline:
         for journal in run.journals(preset):
             with raising_run_error(journal):
                 self._add(journal, sittings, unread)
-
-    def __iter__(self) -> Iterator[tuple[int, Message]]:
-        reader = self.reader()
-        while not reader.is_over:
-            at_ns = reader.next_ns
-            yield at_ns, reader.take()
 
     def reader(self, place: Place = START, work: Work = at_once) -> "Reader":
         """A reader that goes on from there. `work` reads the journals."""

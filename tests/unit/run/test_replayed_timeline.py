@@ -16,7 +16,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live
 from ddptui.run import playback, timeline
 from ddptui.run.playback import Playback
-from ddptui.run.timeline import Timeline, at_once
+from ddptui.run.timeline import Reader, Timeline, at_once
 from ddptui.store import journal
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
@@ -72,7 +72,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small")
 def test_ranks_that_were_late_are_told_in_the_order_of_moments(tmp_path: Path) -> None:
     messages = long_launch(200, late=6)
-    told = list(Timeline(write_run(tmp_path, PRESET, messages), PRESET, []))
+    told = told_by(Timeline(write_run(tmp_path, PRESET, messages), PRESET, []).reader())
     moments = [moment for moment, _ in told]
     assert moments == sorted(moments)
     steps = [(moment, message) for moment, message in told if isinstance(message, Step)]
@@ -85,7 +85,7 @@ def test_ranks_that_were_late_are_told_in_the_order_of_moments(tmp_path: Path) -
 def test_what_stands_farther_from_its_moment_than_the_window_is_told_late_but_told(tmp_path: Path) -> None:
     messages = long_launch(200, late=100)
     run = write_run(tmp_path, PRESET, messages)
-    told = [message for _, message in Timeline(run, PRESET, [])]
+    told = [message for _, message in told_by(Timeline(run, PRESET, []).reader())]
     assert sorted(map(repr, told)) == sorted(map(repr, messages))
     for rank in (0, 1):
         assert [each for each in _steps(told) if each.rank == rank] == [
@@ -99,6 +99,14 @@ def test_what_stands_farther_from_its_moment_than_the_window_is_told_late_but_to
     assert drained == told
 
 
+def told_by(reader: Reader) -> list[tuple[int, Message]]:
+    """Each message that a reader yields, with its moment."""
+    told = []
+    while not reader.is_over:
+        told.append((reader.next_ns, reader.take()))
+    return told
+
+
 def _steps(messages: list[Message]) -> list[Step]:
     return [message for message in messages if isinstance(message, Step)]
 
@@ -108,14 +116,12 @@ def _steps(messages: list[Message]) -> list[Step]:
 def test_from_any_place_a_reader_goes_on_as_the_first_one_did(late: int, tmp_path: Path) -> None:
     journals = long_launch(60, late=late), long_launch(20, "b", late=late, begin_s=10)
     whole = Timeline(write_run(tmp_path, PRESET, *journals), PRESET, [])
-    told, reader, found = list(whole), whole.reader(), 0
+    told, reader, found = told_by(whole.reader()), whole.reader(), 0
     for number in count():
         if place := reader.place():
             found += 1
-            other, rest = whole.reader(place), []
-            while not other.is_over:
-                rest.append((other.next_ns, other.take()))
-            assert rest == told[number:]
+            other = whole.reader(place)
+            assert told_by(other) == told[number:]
             assert other.progress.messages == len(told)
         if reader.is_over:
             break
