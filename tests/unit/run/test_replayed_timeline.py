@@ -16,7 +16,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live
 from ddptui.run import playback, timeline
 from ddptui.run.playback import Playback
-from ddptui.run.timeline import Reader, Timeline, at_once
+from ddptui.run.timeline import Timeline, at_once
 from ddptui.store import journal
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
@@ -35,6 +35,7 @@ from tests.support.builders import (
     two_trials,
     write_run,
 )
+from tests.support.launches import told_by
 
 PRESET = two_trials()
 S = 1_000_000_000  # ns
@@ -97,14 +98,6 @@ def test_what_stands_farther_from_its_moment_than_the_window_is_told_late_but_to
     while not played.is_over:
         drained += played.drain()
     assert drained == told
-
-
-def told_by(reader: Reader) -> list[tuple[int, Message]]:
-    """Each message that a reader yields, with its moment."""
-    told = []
-    while not reader.is_over:
-        told.append((reader.next_ns, reader.take()))
-    return told
 
 
 def _steps(messages: list[Message]) -> list[Step]:
@@ -197,7 +190,7 @@ def test_wherever_it_goes_the_state_is_that_of_all_messages_until_then(
                 getattr(told, name)()
             case _:
                 getattr(played, name)(how_much)
-    until = [message for moment_ns, message in played._timeline if moment_ns <= played.now_ns()]
+    until = [message for moment_ns, message in told_by(played._timeline.reader()) if moment_ns <= played.now_ns()]
     assert told.live == fold(Live(), until)
     assert played._reader.progress.messages == len(until)
     over = sum(isinstance(message, Ended) for message in until)
@@ -242,7 +235,9 @@ def test_going_back_it_is_told_from_a_state_on_the_way(played: Playback) -> None
     told = Told(played)
     told.drain_all()
     assert skipped < played._reader.progress.messages
-    assert told.live == fold(Live(), [message for moment_ns, message in played._timeline if moment_ns <= before_ns - S])
+    assert told.live == fold(
+        Live(), [message for moment_ns, message in told_by(played._timeline.reader()) if moment_ns <= before_ns - S]
+    )
 
 
 def test_going_on_to_where_it_has_been_is_a_short_cut(played: Playback) -> None:
