@@ -135,15 +135,12 @@ class Narrator:
         if self.preset.engine.name == "local":
             self._meter = LoadMeter(descendants, MOST_OTHER_LOAD, looks=True)
 
-    def _warn_if_busy(self) -> None:
+    def add(self, message: Message) -> None:
+        """Take note of a message, and print what changes with it."""
         if self._meter and (readings := self._meter.read()):
             self._meter = None
             if busy := busy_now(readings[0]):
                 self.print(f"this machine is busy: {busy}")
-
-    def add(self, message: Message) -> None:
-        """Take note of a message, and print what changes with it."""
-        self._warn_if_busy()
         self._monitor.add([message])
         if isinstance(message, Launched) and message.again:
             self.print(f"{self._where()}  launched again, since {message.again}")

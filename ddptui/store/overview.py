@@ -52,12 +52,11 @@ def overview(run: Run) -> Overview:
     preset, results, status, damage, problem = _contents(run)
     if preset is None:
         return Overview(run, when, run.name, status, problem=problem)
-    title = preset.name
     status = _status_shown(run, results, status)
     if results is None:
-        return Overview(run, when, title, status, str(len(preset.trials)), damage=damage)
+        return Overview(run, when, preset.name, status, str(len(preset.trials)), damage=damage)
     trials = ", ".join(filter(None, [trials_done(results), repeats_done(results)]))
-    return Overview(run, when, title, status, trials, *_times(results, preset), shortfall=shortfall(results))
+    return Overview(run, when, preset.name, status, trials, *_times(results, preset), shortfall=shortfall(results))
 
 
 def _status_shown(run: Run, results: ResultsOutline | None, status: str) -> str:
@@ -151,10 +150,8 @@ def _times(results: ResultsOutline, preset: Preset) -> tuple[str, str]:
     """The baseline's train time; the fastest trial with its time."""
     times = _train_times(results)
     fastest = _fastest(times)
-    if fastest is None:
-        return NOTHING, NOTHING
     baseline = f"{times[preset.baseline]:.2f}" if preset.baseline in times else NOTHING
-    return baseline, f"{times[fastest]:.2f} {fastest}"
+    return baseline, NOTHING if fastest is None else f"{times[fastest]:.2f} {fastest}"
 
 
 def _train_times(results: ResultsOutline) -> dict[str, float]:
