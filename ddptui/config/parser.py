@@ -303,8 +303,7 @@ def _columns(keys: list[Any], kind: str) -> Iterable[str]:
 
 def _name_of(point: dict[str, Any]) -> str:
     """The name of a trial of the matrix: all_reduce-4; of numbers alone, with their fields: seed-2."""
-    only_numbers = all(isinstance(value, int | float) for value in point.values())  # True and False are, too
-    named = point if only_numbers else NAMED
+    named = point if all(isinstance(value, int | float) for value in point.values()) else NAMED  # True and False are
     name = "-".join(f"{key}-{_short(value)}" if key in named else _short(value) for key, value in point.items())
     return NOT_IN_NAME.sub("-", name) if "env" in point else name  # a variable has a = in it
 

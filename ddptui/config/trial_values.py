@@ -52,13 +52,9 @@ def _is_text(value: Any) -> bool:
 
 
 KINDS = {
-    "int": "an integer",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "array": "a list",
+    "int": "an integer", "float": "a number", "str": "text", "bool": "true or false", "array": "a list",
     "object": "a table",
-}
+}  # fmt: skip
 BOUNDS = {">=": " of {} or more", "<=": " of {} at most", ">": " above {}"}  # msgspec names the one that was missed
 EXAMPLES = {
     "bottleneck": '{ at = "backward", ranks = [1], sleep_ms = 5 }',
@@ -94,8 +90,6 @@ def _explain(error: msgspec.ValidationError, values: Mapping[str, Any]) -> Trial
 def value_at(values: Any, path: str) -> Any:
     """The value at a path like `bottleneck[0].sleep_ms`; None where there is none."""
     for key in re.findall(r"\w+", path):
-        if isinstance(values, list | tuple):
-            values = values[int(key)]
-        else:
-            values = values.get(key) if isinstance(values, Mapping) else None
+        is_list = isinstance(values, list | tuple)
+        values = values[int(key)] if is_list else values.get(key) if isinstance(values, Mapping) else None
     return values

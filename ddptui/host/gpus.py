@@ -183,8 +183,7 @@ def seen(visible: str | None, uuids: Sequence[str]) -> list[int]:
 
 def _number(entry: str) -> int:
     """The number at the beginning of an entry; -1: none."""
-    digits = NUMBER.match(entry)
-    return int(digits[0]) if digits else -1
+    return int(digits[0]) if (digits := NUMBER.match(entry)) else -1
 
 
 def built_for() -> Build | None:

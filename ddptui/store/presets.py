@@ -13,7 +13,8 @@ from ddptui.config.engine import LOCAL
 from ddptui.config.fields import meaningless
 from ddptui.config.parser import PresetError, make_engine, parse
 from ddptui.config.preset import Preset
-from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
+from ddptui.config.trial import Trial, TrialError
+from ddptui.config.trial_text import off_default
 from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
 from ddptui.store.toml_file import TomlFileError, read_table
@@ -153,10 +154,5 @@ def as_toml(preset: Preset) -> str:
 
 def _fields(trial: Trial) -> dict[str, Any]:
     """What a [[trial]] says: the fields off their defaults that mean something in its launch mode."""
-    values = msgspec.to_builtins(trial)
     useless = meaningless(trial.launch, trial.strategy, trial.primitives)
-    return {
-        name: values[name]
-        for name, field in TRIAL_FIELDS.items()
-        if getattr(trial, name) != field.default and values[name] is not None and name not in useless
-    }
+    return {name: value for name, value in off_default(trial).items() if name not in useless}
