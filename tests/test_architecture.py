@@ -11,7 +11,7 @@ REPO = Path(__file__).parents[1]
 
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
-    "text": 393,
+    "text": 392,
     "config": 1448,
     "wire": 420,
     "host": 950,
