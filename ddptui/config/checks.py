@@ -2,6 +2,8 @@
 
 import math
 
+import msgspec
+
 from ddptui.config.device_checks import check_devices
 from ddptui.config.fields import meaningless
 from ddptui.config.launch_modes import COMMAND, ONE_PROCESS
@@ -95,8 +97,7 @@ def check_fault(trial: Trial, fault: Fault, path: str) -> None:
 
 def check_trial(trial: Trial) -> None:
     """Refuse what no single field can refuse. Raises TrialError: the first problem."""
-    for key in TRIAL_FIELDS:
-        value = getattr(trial, key)
+    for key, value in msgspec.structs.asdict(trial).items():
         if isinstance(value, float) and not math.isfinite(value):  # TOML has inf and nan; nan passes every bound
             raise TrialError(key, "must be a finite number")
     if trial.launch == COMMAND:
@@ -161,24 +162,18 @@ def _check_primitives(trial: Trial) -> None:
     if trial.primitives == "see" and "local_sum" in trial.operations:
         raise TrialError("operations", "local_sum sends nothing: there is nothing to be seen")
     if trial.primitives == "measure" and trial.cadence == "pipelined":
-        _check_pipelined(trial)
+        if trial.composites:
+            why = "with cadence = 'pipelined': a composite waits for each of its primitives; use 'back_to_back'"
+            raise TrialError("composites", why)
+        if done := [name for name in trial.operations if not OPERATIONS[name].pipelines]:
+            other = "isend_irecv can be in flight" if done[0] == "send_recv" else "time it with 'back_to_back'"
+            raise TrialError("operations", f"{done[0]} with cadence = 'pipelined': it is over when it returns; {other}")
     if trial.world_size < 2:
         raise TrialError("world_size", "primitives are between ranks: two at least")
     if trial.root >= trial.world_size:
         raise TrialError("root", _no_rank(trial.root, trial, trial.world_size))
     if trial.min_bytes > trial.max_bytes:
         raise TrialError("min_bytes", f"{trial.min_bytes} is more than max_bytes = {trial.max_bytes}")
-
-
-def _check_pipelined(trial: Trial) -> None:
-    if trial.composites:
-        why = "with cadence = 'pipelined': a composite waits for each of its primitives; use 'back_to_back'"
-        raise TrialError("composites", why)
-    for name in trial.operations:
-        if not OPERATIONS[name].pipelines:
-            why = f"{name} with cadence = 'pipelined': it is over when it returns; "
-            why += "isend_irecv can be in flight" if name == "send_recv" else "time it with 'back_to_back'"
-            raise TrialError("operations", why)
 
 
 def _check_agreement(trial: Trial) -> None:
@@ -199,8 +194,7 @@ def _check_agreement(trial: Trial) -> None:
         return
     possible = MISTAKES[trial.mistake]
     if possible and trial.strategy not in possible:
-        with_which = " or ".join(repr(name) for name in possible)
-        raise TrialError("mistake", f"{trial.mistake!r} is made with strategy = {with_which}")
+        raise TrialError("mistake", f"{trial.mistake!r} is made with strategy = {' or '.join(map(repr, possible))}")
     if possible and trial.world_size == 1:
         raise TrialError("mistake", f"{trial.mistake!r} shows with two ranks or more")
     if trial.mistake == "no_first_broadcast" and trial.average == "parameters":

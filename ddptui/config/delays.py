@@ -40,12 +40,9 @@ def delay_of(delays: Sequence[Bottleneck], rank: int, at: str) -> Bottleneck | N
 
 def without(delays: Sequence[Bottleneck], rank: int, at: str) -> Delays:
     """These delays, but none of this rank at this site. Other ranks keep theirs."""
-    kept = []
-    for delay in delays:
-        ranks = tuple(other for other in delay.ranks if delay.at != at or other != rank)
-        if ranks:
-            kept.append(msgspec.structs.replace(delay, ranks=ranks))
-    return tuple(kept)
+    others = [tuple(other for other in delay.ranks if delay.at != at or other != rank) for delay in delays]
+    kept = [(delay, ranks) for delay, ranks in zip(delays, others, strict=True) if ranks]
+    return tuple(msgspec.structs.replace(delay, ranks=ranks) for delay, ranks in kept)
 
 
 def with_delay(delays: Sequence[Bottleneck], rank: int, at: Site, sleep_ms: float) -> Delays:

@@ -31,11 +31,8 @@ def _check_backend(trial: Trial) -> None:
     if trial.backend == "nccl" and trial.device == "cpu":
         raise TrialError("backend", "nccl needs GPUs: with device = 'cpu' it is gloo")
     if trial.backend == "mpi" and trial.launch != "task":
-        why = (
-            "mpi wants ranks that MPI knows: start them by hand, `mpirun … python -m workers.task …`, with RANK, "
-            "WORLD_SIZE and so on for each; gloo and nccl do without"
-        )
-        raise TrialError("backend", why)
+        why = "mpi wants ranks that MPI knows: start them by hand, `mpirun … python -m workers.task …`, with RANK, "
+        raise TrialError("backend", f"{why}WORLD_SIZE and so on for each; gloo and nccl do without")
     if trial.backend == "gloo" and trial.device == "cuda" and (field_and_why := needs_point_to_point(trial)):
         raise TrialError(*field_and_why)
 

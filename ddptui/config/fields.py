@@ -123,16 +123,11 @@ def _kind(kind: msgspec.inspect.Type, options: tuple[str, ...]) -> str:
             return " | ".join(options or map(str, values))
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
             return f"{'integer' if isinstance(kind, msgspec.inspect.IntType) else 'number'}{_bounds(kind)}"
-        case msgspec.inspect.BoolType():
-            return "true or false"
-        case msgspec.inspect.StructType():
-            return "tables"
-    return "text"
+    return {msgspec.inspect.BoolType: "true or false", msgspec.inspect.StructType: "tables"}.get(type(kind), "text")
 
 
 def _bounds(kind: msgspec.inspect.IntType | msgspec.inspect.FloatType) -> str:
     if kind.gt is not None:
         return f", more than {kind.gt}" + (f", {kind.le:,} at most" if kind.le is not None else "")
-    if kind.ge is None:
-        return ""
-    return f", {kind.ge:,} to {kind.le:,}" if kind.le is not None else f", {kind.ge:,} or more"
+    most = f" to {kind.le:,}" if kind.le is not None else " or more"
+    return "" if kind.ge is None else f", {kind.ge:,}{most}"

@@ -78,6 +78,11 @@ class Launched(NamedTuple):
 def launched(script: str, arguments: tuple[str, ...], text: str, launchers: Launchers) -> Launched:
     """The command that launches a script, from a look at its text; the preset says what was seen."""
     ranks = max(launchers.gpus or 0, FEWEST_RANKS)
+    why_so_many = {
+        None: f"{ranks} ranks: make it one for each GPU.",
+        0: f"{ranks} ranks on the CPU: there is no GPU here.",
+        1: f"{ranks} ranks, but there is one GPU here. If each rank needs its own: --nproc_per_node=1.",
+    }.get(launchers.gpus, f"{ranks} ranks, one for each GPU here.")
     run = (script, *arguments)
     by_torchrun = (*launchers.torchrun, "--standalone", f"--nproc_per_node={ranks}", *run)
     by_itself = (launchers.python, *run)
@@ -89,20 +94,9 @@ def launched(script: str, arguments: tuple[str, ...], text: str, launchers: Laun
         imports = f"{script} imports Lightning, which starts the ranks itself: devices of its Trainer says how many."
         return Launched(by_itself, (imports,))
     if HAS_RANKS.search(code):
-        return Launched(by_torchrun, (_why_so_many(launchers.gpus, ranks),))
+        return Launched(by_torchrun, (why_so_many,))
     lacks = f"{script} does not mention torch.distributed. If it trains in one process:"
-    return Launched(by_torchrun, (_why_so_many(launchers.gpus, ranks), lacks, f"command = {literal(by_itself)}"))
-
-
-def _why_so_many(gpus: int | None, ranks: int) -> str:
-    match gpus:
-        case None:
-            return f"{ranks} ranks: make it one for each GPU."
-        case 0:
-            return f"{ranks} ranks on the CPU: there is no GPU here."
-        case 1:
-            return f"{ranks} ranks, but there is one GPU here. If each rank needs its own: --nproc_per_node=1."
-    return f"{ranks} ranks, one for each GPU here."
+    return Launched(by_torchrun, (why_so_many, lacks, f"command = {literal(by_itself)}"))
 
 
 def file_name(name: str) -> str:

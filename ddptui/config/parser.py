@@ -17,11 +17,11 @@ from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset, PresetKind, Reference
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError, choices
 from ddptui.config.trial_text import literal
-from ddptui.config.trial_values import explain, make_trial
+from ddptui.config.trial_values import convert, make_trial, value_at
 from ddptui.text.words import did_you_mean, printable
 
-TOP_LEVEL = {"title": str, "kind": str, "group": str, "about": str, "baseline": str, "repeats": int, "columns": list}
-TABLES = {"defaults": dict, "matrix": dict, "trial": list, "reference": list, "engine": dict}
+TABLES = {"defaults": dict, "matrix": dict, "engine": dict, "trial": list, "reference": list, "columns": list}
+TOP_LEVEL = TABLES | dict.fromkeys(("title", "kind", "group", "about", "baseline"), str) | {"repeats": int}
 TABLES_OF_A_TRIAL = {"bottleneck": Bottleneck.__struct_fields__, "fault": Fault.__struct_fields__}
 # Fields whose bare values would be unclear in a trial's name. Others keep theirs: runs and baselines depend on them.
 NAMED = ("share_gpu", "channels_last", "compile", "clip_norm", "num_workers", "pin_memory")
@@ -57,7 +57,9 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
     for name_in_any_case, times in Counter(map(str.lower, names)).items():
         if times > 1:  # they name folders, and some file systems ignore case
             raise TrialError("trial", f"{times} trials are called {name_in_any_case!r}: rename all but one")
-    baseline = _baseline(table, names, bool(overrides))
+    baseline = table.get("baseline", names[0])
+    if baseline not in names and not overrides:
+        raise TrialError("baseline", _no_trial(baseline, names))
     repeats = table.get("repeats", 1)
     if not 1 <= repeats <= MOST_REPEATS:
         raise TrialError("repeats", f"expected 1 to {MOST_REPEATS}, got {repeats}")
@@ -66,7 +68,7 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
         title=printable(table.get("title") or name),  # a line, as the group
         group=printable(table.get("group", "other")),
         about=table.get("about", ""),
-        baseline=baseline,
+        baseline=baseline if baseline in names else names[0],  # an override may have renamed it
         repeats=repeats,
         trials=trials,
         kind=kind,
@@ -90,11 +92,10 @@ def left_as_it_is(trials: Iterable[Trial], bottleneck: Any) -> dict[str, str]:
 def make_engine(table: dict[str, Any]) -> EngineOptions:
     """The engine's options from the table `[engine]`. Raises TrialError."""
     try:
-        return msgspec.convert(table, EngineOptions)
-    except msgspec.ValidationError as error:
-        refused = explain(error, table)
-        hint = _nearest(table.get("name"), get_args(EngineName)) if refused.key == "name" else ""
-        raise TrialError(f"engine.{refused.key}", refused.why + hint) from None
+        return convert(table, EngineOptions, "engine.")
+    except TrialError as error:
+        hint = _nearest(table.get("name"), get_args(EngineName)) if error.key == "engine.name" else ""
+        raise TrialError(error.key, error.why + hint) from None
 
 
 def _kind_of_preset(table: dict[str, Any], trials: Sequence[Trial]) -> PresetKind:
@@ -115,12 +116,10 @@ def _kind_of_preset(table: dict[str, Any], trials: Sequence[Trial]) -> PresetKin
 
 def _check_shape(table: dict[str, Any]) -> None:
     """Refuse unknown keys and wrong types, before anything is read."""
-    known = TOP_LEVEL | TABLES
+    _check_keys(table, TOP_LEVEL, "")
     for key, value in table.items():
-        if key not in known:
-            raise TrialError(key, f"unknown key{_nearest(key, known)}")
-        if not isinstance(value, known[key]) or isinstance(value, bool):  # to Python, true is an integer
-            raise TrialError(key, f"expected {_kind(known[key])}, got {_kind(type(value))}")
+        if not isinstance(value, TOP_LEVEL[key]) or isinstance(value, bool):  # to Python, true is an integer
+            raise TrialError(key, f"expected {_kind(TOP_LEVEL[key])}, got {_kind(type(value))}")
     _check_fields(table.get("defaults", {}), "defaults.")
     if "name" in table.get("defaults", {}):
         raise TrialError("defaults.name", "every trial has a name of its own")
@@ -231,10 +230,9 @@ def _points(table: dict[str, Any]) -> Iterable[Point]:
         raise TrialError("matrix", f"makes {size} trials; {MOST_TRIALS} are the most")
     if (listed := len(table.get("trial", ()))) > MOST_TRIALS:
         raise TrialError("trial", f"there are {listed} of them; {MOST_TRIALS} are the most")
-    if matrix:
-        for values in itertools.product(*matrix.values()):
-            point = dict(zip(matrix, values, strict=True))
-            yield {"name": _name_of(point)} | point, "matrix", defaults
+    for values in itertools.product(*matrix.values()) if matrix else ():
+        point = dict(zip(matrix, values, strict=True))
+        yield {"name": _name_of(point)} | point, "matrix", defaults
     for index, trial in enumerate(table.get("trial", ())):
         yield {"name": str(index + 1)} | trial, f"trial[{index}]", defaults
 
@@ -266,22 +264,16 @@ def _no_folder(name: str) -> str:
         return f"it has {len(name)} characters, at most {MOST_IN_NAME} are possible"
     if not name:
         return "it is empty"
-    for sign in name:
-        if not TRIAL_NAME.fullmatch(f"a{sign}"):
-            return f"{sign!r} cannot be in a name: use letters, digits and . _ + -"
+    if wrong := NOT_IN_NAME.search(name):
+        return f"{wrong[0][0]!r} cannot be in a name: use letters, digits and . _ + -"
     return f"{name[0]!r} cannot come first: begin with a letter or a digit"
 
 
 def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:
     """The choices of a field that has a list of them, with the nearest spelling."""
-    last = re.sub(r"\[\d+\]$", "", path.rpartition(".")[2])
-    value = values.get(key)
+    last, value = re.sub(r"\[\d+\]$", "", path.rpartition(".")[2]), value_at(values, path)
     if key == "world_size" and isinstance(value, str):
         return f'; "{CORES}" means one for each core of this host'
-    if (item := re.match(r"\w+\[(\d+)\]", path)) and isinstance(value, list):
-        value = value[int(item[1])]
-    if isinstance(value, dict):  # of a bottleneck, or a fault
-        value = value.get(last)
     options = choices(last)
     if not options or value in options:
         return ""
@@ -289,23 +281,9 @@ def _nearest_choice(key: str, path: str, values: dict[str, Any]) -> str:
     return f"; one of {', '.join(options)}{_nearest(value, options)}{without}"
 
 
-def _baseline(table: dict[str, Any], names: list[str], overridden: bool) -> str:
-    """The trial that ratios are relative to: as named, or the first. An override may have renamed it."""
-    baseline: str = table.get("baseline", names[0])
-    if baseline in names:
-        return baseline
-    if overridden:
-        return names[0]
-    raise TrialError("baseline", _no_trial(baseline, names))
-
-
 def _references(table: dict[str, Any], names: list[str], overridden: bool) -> Iterable[Reference]:
     for index, fields in enumerate(table.get("reference", ())):
-        try:
-            reference = msgspec.convert(fields, Reference)
-        except msgspec.ValidationError as error:
-            refused = explain(error, fields)
-            raise TrialError(f"reference[{index}].{refused.key}".rstrip("."), refused.why) from None
+        reference = convert(fields, Reference, f"reference[{index}].")
         if reference.trial in names:
             yield reference
         elif not overridden:
@@ -325,10 +303,8 @@ def _columns(keys: list[Any], kind: str) -> Iterable[str]:
 
 def _name_of(point: dict[str, Any]) -> str:
     """The name of a trial of the matrix: all_reduce-4; of numbers alone, with their fields: seed-2."""
-    only_numbers = all(isinstance(value, int | float) for value in point.values())  # True and False are, too
-    named = point if only_numbers else NAMED
-    parts = (f"{key}-{_short(value)}" if key in named else _short(value) for key, value in point.items())
-    name = "-".join(parts)
+    named = point if all(isinstance(value, int | float) for value in point.values()) else NAMED  # True and False are
+    name = "-".join(f"{key}-{_short(value)}" if key in named else _short(value) for key, value in point.items())
     return NOT_IN_NAME.sub("-", name) if "env" in point else name  # a variable has a = in it
 
 

@@ -52,31 +52,29 @@ OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")
 
 
 def fit_to_engine(preset: Preset) -> Preset:
-    """The preset as its engine starts it. Raises TrialError for options that do not go together."""
+    """The preset, if its engine can start it. Raises TrialError for options that do not go together."""
     engine = preset.engine
-    _check_options(engine)
-    return msgspec.structs.replace(preset, trials=tuple(_fit_trial(trial, engine) for trial in preset.trials))
-
-
-def _fit_trial(trial: Trial, engine: EngineOptions) -> Trial:
-    if trial.launch == COMMAND:
-        if engine.name != "local":
-            why = "a command runs here: let it start what runs elsewhere, as srun and torchrun do"
-            raise TrialError("engine.name", f"trial {trial.name}: {why}")
-        return trial
-    if not LAUNCH_MODES[trial.launch].by_console:
-        why = "'task' is a rank that is started by hand: `srun python -m workers.task …`, in a checkout of ddptui"
-        raise TrialError("launch", f"trial {trial.name}: {why}")
-    if engine.name != "local" and any(bottleneck.at == "link" for bottleneck in trial.bottleneck):
-        raise TrialError("bottleneck", f"trial {trial.name}: a slow link is made on this host alone: --engine local")
-    if trial.save and engine.name != "local":
-        raise TrialError("save", f"trial {trial.name}: checkpoints would stay on the nodes: leave it out")
-    return trial
-
-
-def _check_options(engine: EngineOptions) -> None:
     meant = {"local": (), "join": OF_SEVERAL_HOSTS, "slurm": (*OF_SEVERAL_HOSTS, *OF_SLURM)}[engine.name]
     for key in (*OF_SEVERAL_HOSTS, *OF_SLURM):
         if key not in meant and getattr(engine, key) != getattr(LOCAL, key):
             which = "slurm" if key in OF_SLURM else "join or slurm"
             raise TrialError(f"engine.{key}", f"means nothing with the engine {engine.name!r}: --engine {which}")
+    for trial in preset.trials:
+        if refused := _refused(trial, is_local=engine.name == "local"):
+            raise TrialError(refused[0], f"trial {trial.name}: {refused[1]}")
+    return preset
+
+
+def _refused(trial: Trial, *, is_local: bool) -> tuple[str, str] | None:
+    """The field for which the engine cannot start a trial, and why; None if it can."""
+    if trial.launch == COMMAND:
+        why = "a command runs here: let it start what runs elsewhere, as srun and torchrun do"
+        return None if is_local else ("engine.name", why)
+    if not LAUNCH_MODES[trial.launch].by_console:
+        why = "'task' is a rank that is started by hand: `srun python -m workers.task …`, in a checkout of ddptui"
+        return "launch", why
+    if not is_local and any(bottleneck.at == "link" for bottleneck in trial.bottleneck):
+        return "bottleneck", "a slow link is made on this host alone: --engine local"
+    if not is_local and trial.save:
+        return "save", "checkpoints would stay on the nodes: leave it out"
+    return None

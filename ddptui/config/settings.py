@@ -1,12 +1,13 @@
 """The user's settings, as config.toml has them. Pure: ddptui/store/settings.py reads and writes the file."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from ddptui.config.columns import MEANINGS
 from ddptui.config.keys import KEYS, problem
+from ddptui.config.toml import quoted
 from ddptui.text.words import did_you_mean
 
 # Textual's themes. Spelled out: only the screens may import Textual. A test compares them.
@@ -17,7 +18,6 @@ THEMES = (
     "tokyo-night",
 )  # fmt: skip
 LEAST_REFRESH, MOST_REFRESH = 0.2, 30  # a second
-LONGEST_QUOTE = 40  # characters of a value in an error
 
 
 class SettingsError(ValueError):
@@ -39,43 +39,34 @@ NO_SETTINGS = Settings()
 
 def parse(table: Mapping[str, Any]) -> Settings:
     """The settings of a file's table. Raises SettingsError."""
-    known = Settings.__struct_fields__
     for key in table:
-        if key not in known:
-            hint = did_you_mean(key, known, f"there are {', '.join(known)}")
-            raise SettingsError(f"{key}: unknown key; {hint}")
-    return Settings(
-        theme=_theme(table["theme"]) if "theme" in table else None,
-        refresh=_refresh(table["refresh"]) if "refresh" in table else None,
-        columns=tuple(_columns(table.get("columns", []))),
-        keys=_keys(table.get("keys", {})),
-    )
+        if key not in READ:
+            raise _unknown(f"{key}: unknown key", key, READ, f"there are {', '.join(READ)}")
+    return Settings(**{key: read(table[key]) for key, read in READ.items() if key in table})
 
 
 def _theme(value: object) -> str:
     if not isinstance(value, str):
         raise _expected("theme", 'the name of a theme, as "nord"', value)
     if value not in THEMES:
-        hint = did_you_mean(value, THEMES, f"there are {', '.join(THEMES)}")
-        raise SettingsError(f"theme: no theme {_quoted(value)}; {hint}")
+        raise _unknown(f"theme: no theme {quoted(value)}", value, THEMES, f"there are {', '.join(THEMES)}")
     return value
 
 
 def _refresh(value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not LEAST_REFRESH <= value <= MOST_REFRESH:  # type: ignore[operator]
-        raise _expected("refresh", f"a number from {LEAST_REFRESH} to {MOST_REFRESH}, in refreshes a second", value)
-    return float(value)  # type: ignore[arg-type]
+    if isinstance(value, int | float) and not isinstance(value, bool) and LEAST_REFRESH <= value <= MOST_REFRESH:
+        return float(value)
+    raise _expected("refresh", f"a number from {LEAST_REFRESH} to {MOST_REFRESH}, in refreshes a second", value)
 
 
-def _columns(value: object) -> Iterable[str]:
+def _columns(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _expected("columns", 'a list of keys of columns, as ["startup"]', value)
     for index, key in enumerate(value):
         if not isinstance(key, str) or key not in MEANINGS:
-            hint = did_you_mean(key, MEANINGS, "`ddptui columns` lists them")
-            raise SettingsError(f"columns[{index}]: no column {_quoted(key)}; {hint}")
-        yield key
+            what = f"columns[{index}]: no column {quoted(key)}"
+            raise _unknown(what, key, MEANINGS, "`ddptui columns` lists them")
+    return tuple(value)
 
 
 def _keys(value: object) -> dict[str, tuple[str, ...]]:
@@ -83,27 +74,22 @@ def _keys(value: object) -> dict[str, tuple[str, ...]]:
         raise _expected("keys", "a table of actions, each with its key", value)
     for action in value:
         if action not in KEYS:
-            hint = did_you_mean(action, KEYS, "`ddptui config --keys` lists them")
-            raise SettingsError(f"keys.{action}: no such action; {hint}")
-    chosen = {action: _keys_of(action, keys) for action, keys in value.items()}
+            raise _unknown(f"keys.{action}: no such action", action, KEYS, "`ddptui config --keys` lists them")
+    chosen = {action: tuple(keys if isinstance(keys, list) else [keys]) for action, keys in value.items()}
+    for action, keys in chosen.items():
+        if not keys or not all(isinstance(key, str) and key for key in keys):
+            raise _expected(f"keys.{action}", 'a key, as "x", or a list of keys', value[action])
     if wrong := problem(chosen):
-        action, why = wrong
-        raise SettingsError(f"keys.{action}: {why}")
+        raise SettingsError(f"keys.{wrong[0]}: {wrong[1]}")
     return chosen
 
 
-def _keys_of(action: str, value: object) -> tuple[str, ...]:
-    keys = value if isinstance(value, list) else [value]
-    if not keys or not all(isinstance(key, str) and key for key in keys):
-        raise _expected(f"keys.{action}", 'a key, as "x", or a list of keys', value)
-    return tuple(keys)
+READ: dict[str, Callable[[object], Any]] = {"theme": _theme, "refresh": _refresh, "columns": _columns, "keys": _keys}
 
 
 def _expected(key: str, what: str, value: object) -> SettingsError:
-    return SettingsError(f"{key}: expected {what}, got {_quoted(value)}; correct it, or remove it for the default")
+    return SettingsError(f"{key}: expected {what}, got {quoted(value)}; correct it, or remove it for the default")
 
 
-def _quoted(value: object) -> str:
-    """A value as JSON spells it, which is nearly as TOML does, on one line."""
-    text = msgspec.json.encode(value, enc_hook=str).decode()
-    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"
+def _unknown(what: str, word: object, known: Iterable[str], otherwise: str) -> SettingsError:
+    return SettingsError(f"{what}; {did_you_mean(word, known, otherwise)}")

@@ -7,22 +7,14 @@ from ddptui.config.trial import StartKind, Trial
 
 def start_of(trial: Trial, nodes: int = 1) -> tuple[StartKind, str]:
     """How ranks of this trial start; and why cold, if the trial does not ask for it."""
-    if trial.start == "cold":
-        return "cold", ""
-    why = _cannot_be_forked(trial, nodes)
-    return ("cold", why) if why else ("warm", "")
-
-
-def _cannot_be_forked(trial: Trial, nodes: int) -> str | None:
-    if trial.start_method != "spawn":
-        return f"start_method = {trial.start_method!r} asks how a new process starts its ranks"
-    if trial.compile:
-        return "torch.compile starts compilers that need a new process"
-    if links_of(trial) is not None:
-        return "on slow links each rank has a network of its own"
-    if trial.launch == "launch" and nodes > 1:
-        return "torch.distributed.launch meets other nodes before it starts ranks"
-    return None
+    reasons = {
+        "": trial.start == "cold",
+        f"start_method = {trial.start_method!r} asks how a new process starts its ranks": trial.start_method != "spawn",
+        "torch.compile starts compilers that need a new process": trial.compile,
+        "on slow links each rank has a network of its own": links_of(trial) is not None,
+        "torch.distributed.launch meets other nodes before it starts ranks": trial.launch == "launch" and nodes > 1,
+    }
+    return next((("cold", why) for why, is_so in reasons.items() if is_so), ("warm", ""))
 
 
 def needs_warm_parent(preset: Preset) -> bool:

@@ -36,56 +36,42 @@ class StrategyFacts(NamedTuple):
 _DDP = StrategyFacts("torch DDP, as it comes", sends=Sends("buckets"), buckets=True, overlaps=True, is_ddp=True)
 STRATEGIES = {
     "none": StrategyFacts(
-        "no averaging: the replicas drift apart", unprojected="it averages nothing, so no rank waits for another"
-    ),
+        "no averaging: the replicas drift apart", unprojected="it averages nothing, so no rank waits for another"),
     "all_reduce": StrategyFacts(
-        "an all_reduce a tensor, after backward",
-        "all_reduce + divide", Sends("each"), reduces=True
-    ),
+        "an all_reduce a tensor, after backward", "all_reduce + divide", Sends("each"), reduces=True),
     "all_reduce_async": StrategyFacts(
-        "an all_reduce a tensor, all begun at once", sends=Sends("pairs"), reduces=True
-    ),
+        "an all_reduce a tensor, all begun at once", sends=Sends("pairs"), reduces=True),
     "reduce_broadcast": StrategyFacts(
         "rank 0 sums each tensor and sends the mean back",
-        "reduce + broadcast", Sends("each", "reduce_broadcast"), reduces=True
-    ),
+        "reduce + broadcast", Sends("each", "reduce_broadcast"), reduces=True),
     "gather_scatter": StrategyFacts(
         "rank 0 gathers each tensor, averages, and scatters the mean",
-        "gather + scatter", Sends("each", "gather_scatter")
-    ),
+        "gather + scatter", Sends("each", "gather_scatter")),
     "all_gather": StrategyFacts(
         "each rank gathers every rank's tensors and averages them itself",
-        "all_gather + sum", Sends("each", "all_gather")
-    ),
+        "all_gather + sum", Sends("each", "all_gather")),
     "reduce_scatter_all_gather": StrategyFacts(
         "each rank averages its part of every tensor; an all_gather brings the parts together",
         "reduce_scatter + all_gather",  # torch's gloo makes an all_reduce of each rank's part
-        Sends("each", "reduce_scatter_all_gather"), reduces=True
-    ),
+        Sends("each", "reduce_scatter_all_gather"), reduces=True),
     "ring": StrategyFacts(
         "the ring all_reduce by hand, from neighbor to neighbor",
-        "ring by hand", Sends("each", "ring"), point_to_point=True
-    ),
+        "ring by hand", Sends("each", "ring"), point_to_point=True),
     "flat": StrategyFacts("all tensors in one buffer, one all_reduce", sends=Sends("all"), reduces=True),
     "bucketed": StrategyFacts(
         "DDP by hand: buckets of gradients, each sent as soon as it is full",
-        sends=Sends("buckets"), reduces=True, buckets=True, overlaps=True
-    ),
+        sends=Sends("buckets"), reduces=True, buckets=True, overlaps=True),
     "ddp": _DDP,
     "ddp_fp16": _DDP._replace(
-        description="torch DDP, its buckets sent as float16", sends=Sends("buckets", number_bytes=2),
-        rounding=2.0**-11, comm_hook=True
-    ),
+        description="torch DDP, its buckets sent as float16",
+        sends=Sends("buckets", number_bytes=2), rounding=2.0**-11, comm_hook=True),
     "ddp_bf16": _DDP._replace(
-        description="torch DDP, its buckets sent as bfloat16", sends=Sends("buckets", number_bytes=2),
-        rounding=2.0**-8, comm_hook=True
-    ),
+        description="torch DDP, its buckets sent as bfloat16",
+        sends=Sends("buckets", number_bytes=2), rounding=2.0**-8, comm_hook=True),
     "ddp_powersgd": _DDP._replace(
         description="torch DDP with PowerSGD: matrices of a low rank in place of gradients",
-        sends=None,
-        unprojected="what it sends depends on the shapes of the tensors, which are not recorded",
-        buckets=False, low_rank=True, comm_hook=True
-    ),
+        sends=None, buckets=False, low_rank=True, comm_hook=True,
+        unprojected="what it sends depends on the shapes of the tensors, which are not recorded"),
 }  # fmt: skip
 
 # Of which primitives a strategy's mean of one tensor is made, where it is.

@@ -22,16 +22,11 @@ else:
     OperationName = Literal[tuple(OPERATIONS)]
     CompositeName = Literal[tuple(COMPOSITES)]
 Site = Literal["start", "data", "forward", "backward", "aggregate"]
-StartMethod = Literal["spawn", "forkserver", "fork"]
 StartKind = Literal["warm", "cold"]
-DatasetName = Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
-Threads = Annotated[int, Meta(ge=1, le=1024)]
 MessageBytes = Annotated[int, Meta(ge=4, le=2**33)]
-Megabytes = Annotated[float, Meta(gt=0, le=65536)]
-Seed = Annotated[int, Meta(ge=0, le=2**62)]  # torch takes 64 bits, and ranks add a little
 A_DAY_MS = 86_400_000
 FaultKind = Literal["kill", "exit", "raise", "abort", "stop", "hang", "skip", "mismatch"]
 SHAPES = {"net": (1, 28, 28), "linears": (3,)}  # of a sample, for the models that take only one shape
@@ -84,7 +79,7 @@ class About(NamedTuple):
     """The documentation of a trial's field, and what the program must know of it. fields.py reads it back."""
 
     description: str
-    work: tuple[Work, ...] = LAB  # the kinds of work in which the field means something
+    work: tuple[Work, ...] = TRAIN  # the kinds of work in which the field means something
     column: str = ""  # of a preset's table, that shows it; empty: one that has the field's name
     affects_time: bool = True  # the time of a step may depend on it
     alone: str = ""  # why it means nothing where there is one process
@@ -101,117 +96,112 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     command: Annotated[tuple[str, ...], About(
         "a training of your own and its arguments, which is watched as it is", work=WATCH, column="command")] = ()
     env: Annotated[tuple[str, ...], About(
-        "NAME=VALUE: variables of the command's environment, beside the console's own", work=WATCH, column="command"
-    )] = ()
-    start_method: Annotated[StartMethod, About(
-        "how Python's multiprocessing starts a rank; any but spawn makes the start cold", affects_time=False)] = "spawn"
+        "NAME=VALUE: variables of the command's environment, beside the console's own",
+        work=WATCH, column="command")] = ()
+    start_method: Annotated[Literal["spawn", "forkserver", "fork"], About(
+        "how Python's multiprocessing starts a rank; any but spawn makes the start cold",
+        work=LAB, affects_time=False)] = "spawn"
     start: Annotated[StartKind, About(
-        "cold: each launch imports torch anew; warm: ranks are forked from a process that has", affects_time=False
-    )] = "warm"
+        "cold: each launch imports torch anew; warm: ranks are forked from a process that has",
+        work=LAB, affects_time=False)] = "warm"
     world_size: Annotated[int, Meta(ge=1, le=1024), About(
-        'number of ranks; "cores": one for each core of the host, two at least', column="ranks")] = 2
+        'number of ranks; "cores": one for each core of the host, two at least', work=LAB, column="ranks")] = 2
     strategy: Annotated[StrategyName | None, About(
-        "how the ranks average; each has its own file in workers/aggregate/", work=TRAIN, column="strategy"
-    )] = "all_reduce"
+        "how the ranks average; each has its own file in workers/aggregate/", column="strategy")] = "all_reduce"
     average: Annotated[Literal["gradients", "parameters"], About(
-        "what is averaged", work=TRAIN, column="averages", alone="one process has nobody to average with"
-    )] = "gradients"
+        "what is averaged", column="averages", alone="one process has nobody to average with")] = "gradients"
     every: Annotated[Positive, About(
-        "steps per average: gradients add up until then, parameters drift apart", work=TRAIN, column="averages")] = 1
+        "steps per average: gradients add up until then, parameters drift apart", column="averages")] = 1
     reduction: Annotated[Literal["sum", "avg"], About(
         "sum, then divide; or let the collective take the mean (ReduceOp.AVG)",
-        work=TRAIN, alone="one process has nobody to average with", needs="reduces")] = "sum"
-    bucket_mb: Annotated[Megabytes | None, About(
+        alone="one process has nobody to average with", needs="reduces")] = "sum"
+    bucket_mb: Annotated[Annotated[float, Meta(gt=0, le=65536)] | None, About(
         "MB in a full bucket; unset: 25, and torch DDP's first bucket has 1",
-        work=TRAIN, alone="one process sends no gradients", needs="buckets")] = None
+        alone="one process sends no gradients", needs="buckets")] = None
     gradient_as_bucket_view: Annotated[bool, About(
         "gradients are views of the buckets, not copies beside them",
-        work=TRAIN, alone="one process has no buckets", needs="is_ddp")] = False
+        alone="one process has no buckets", needs="is_ddp")] = False
     static_graph: Annotated[bool, About(
-        "the same parameters take part in every step", work=TRAIN, alone="it is an option of torch DDP", needs="is_ddp"
-    )] = False
+        "the same parameters take part in every step", alone="it is an option of torch DDP", needs="is_ddp")] = False
     powersgd_rank: Annotated[int, Meta(ge=1, le=1024), About(
-        "rank of the matrices that PowerSGD sends", work=TRAIN, alone="one process sends no gradients", needs="low_rank"
-    )] = 1
+        "rank of the matrices that PowerSGD sends", alone="one process sends no gradients", needs="low_rank")] = 1
     sync_batchnorm: Annotated[bool, About(
-        "GPUs: BatchNorm over the global batch", work=TRAIN, alone="one process has nobody to share statistics with"
-    )] = False
+        "GPUs: BatchNorm over the global batch", alone="one process has nobody to share statistics with")] = False
     mistake: Annotated[MistakeName | None, About(
-        "a mistake made on purpose, in place of what the strategy should do", work=TRAIN, column="mistake")] = None
+        "a mistake made on purpose, in place of what the strategy should do", column="mistake")] = None
     hash_every: Annotated[Positive | None, About(
         "compare the ranks' tensors every so many steps, too, which costs time",
-        work=TRAIN, alone="there is one copy of the model")] = None
+        alone="there is one copy of the model")] = None
     backend: Annotated[Literal["auto", "gloo", "nccl", "mpi"], About(
-        "the library that carries out collectives", alone="one process has no group")] = "auto"
+        "the library that carries out collectives", work=LAB, alone="one process has no group")] = "auto"
     init_method: Annotated[Literal["tcp", "file"], About(
         "where the ranks meet: at an address and port, or in a file that all can see",
-        alone="one process has nobody to meet")] = "tcp"
+        work=LAB, alone="one process has nobody to meet")] = "tcp"
     gpus_per_rank: Annotated[int, Meta(ge=1, le=64), About(
         "GPUs of a rank: DataParallel within it, the strategy across ranks",
-        work=TRAIN, alone="one process with several GPUs is launch = 'dp'")] = 1
-    device: Annotated[Literal["auto", "cpu", "cuda"], About("where a rank computes")] = "auto"
+        alone="one process with several GPUs is launch = 'dp'")] = 1
+    device: Annotated[Literal["auto", "cpu", "cuda"], About("where a rank computes", work=LAB)] = "auto"
     share_gpu: Annotated[bool, About(
         "more ranks than GPUs: they share them over gloo, since NCCL refuses two ranks on one",
-        alone="one process has nobody to share a GPU with")] = False
-    threads: Annotated[Threads | None, About(
-        "threads a rank computes with; unset: its share of the host's cores")] = None
+        work=LAB, alone="one process has nobody to share a GPU with")] = False
+    threads: Annotated[Annotated[int, Meta(ge=1, le=1024)] | None, About(
+        "threads a rank computes with; unset: its share of the host's cores", work=LAB)] = None
     sched_batch: Annotated[bool, About(
-        "Linux: run ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick"
-    )] = False
+        "Linux: run ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick", work=LAB)] = False
     model: Annotated[str, About(
-        "net, mlp, linears, a torchvision model, or the user's own as module:attribute", work=TRAIN, column="model"
-    )] = "net"
-    width: Annotated[Positive, About("mlp: units in a hidden layer", work=TRAIN, column="model")] = 128
-    depth: Annotated[Positive, About("mlp: hidden layers", work=TRAIN, column="model")] = 2
-    batch_norm: Annotated[bool, About("mlp: BatchNorm in every hidden layer", work=TRAIN, column="model")] = False
-    dtype: Annotated[Literal["float32", "float64"], About("type of parameters and data")] = "float32"
+        "net, mlp, linears, a torchvision model, or the user's own as module:attribute", column="model")] = "net"
+    width: Annotated[Positive, About("mlp: units in a hidden layer", column="model")] = 128
+    depth: Annotated[Positive, About("mlp: hidden layers", column="model")] = 2
+    batch_norm: Annotated[bool, About("mlp: BatchNorm in every hidden layer", column="model")] = False
+    dtype: Annotated[Literal["float32", "float64"], About("type of parameters and data", work=LAB)] = "float32"
     amp: Annotated[Literal["bf16", "fp16"] | None, About(
-        "run forward in this type where torch deems it safe; fp16 comes with a GradScaler", work=TRAIN)] = None
+        "run forward in this type where torch deems it safe; fp16 comes with a GradScaler")] = None
     channels_last: Annotated[bool, About(
-        "keep channels innermost in the memory of images and of convolutions' weights", work=TRAIN)] = False
-    compile: Annotated[bool, About("pass the model through torch.compile", work=TRAIN)] = False
-    dataset: Annotated[DatasetName, About("what is learned", work=TRAIN, column="data")] = "digits"
+        "keep channels innermost in the memory of images and of convolutions' weights")] = False
+    compile: Annotated[bool, About("pass the model through torch.compile")] = False
+    dataset: Annotated[Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"], About(
+        "what is learned", column="data")] = "digits"
     data_dir: Annotated[str | None, About(
-        "folder of data sets; unset: the user's data folder", work=TRAIN, affects_time=False)] = None
-    download: Annotated[bool, About("download the data set if it is missing", work=TRAIN, affects_time=False)] = False
+        "folder of data sets; unset: the user's data folder", affects_time=False)] = None
+    download: Annotated[bool, About("download the data set if it is missing", affects_time=False)] = False
     num_workers: Annotated[int, Meta(ge=0, le=64), About(
-        "processes of a rank that fetch its batches ahead; 0: the rank fetches them itself", work=TRAIN)] = 0
-    pin_memory: Annotated[bool, About(
-        "GPUs: batches in page-locked memory, which is copied in the background", work=TRAIN)] = False
+        "processes of a rank that fetch its batches ahead; 0: the rank fetches them itself")] = 0
+    pin_memory: Annotated[bool, About("GPUs: batches in page-locked memory, which is copied in the background")] = False
     shape: Annotated[tuple[Positive, ...] | None, About(
-        "random data: shape of a sample; unset: what the model takes", work=TRAIN)] = None
-    samples: Annotated[Positive, About("random data: number of training samples", work=TRAIN)] = 1024
-    classes: Annotated[int, Meta(ge=2), About("random data: number of classes", work=TRAIN)] = 10
+        "random data: shape of a sample; unset: what the model takes")] = None
+    samples: Annotated[Positive, About("random data: number of training samples")] = 1024
+    classes: Annotated[int, Meta(ge=2), About("random data: number of classes")] = 10
     batch_size: Annotated[Positive, About(
-        "global batch of a step, divided among the ranks", work=TRAIN, column="batch", affects_time=False)] = 64
+        "global batch of a step, divided among the ranks", column="batch", affects_time=False)] = 64
     epochs: Annotated[Count, About(
-        "passes over the data; 0: train until you stop it", work=TRAIN, column="length", affects_time=False)] = 3
+        "passes over the data; 0: train until you stop it", column="length", affects_time=False)] = 3
     steps: Annotated[Positive | None, About(
         "number of steps, instead of epochs; of a command, those that are watched",
         work=("train", "watch"), column="length", affects_time=False)] = None
     warmup_steps: Annotated[Count, About(
         "first steps, or calls: run and shown, but left out of every figure",
         work=("train", "measure", "watch"), affects_time=False)] = 3
-    optimizer: Annotated[Literal["sgd", "adam"], About("what turns gradients into steps", work=TRAIN)] = "sgd"
-    lr: Annotated[NotNegative, About("learning rate", work=TRAIN, affects_time=False)] = 0.01
-    momentum: Annotated[NotNegative, About("of sgd", work=TRAIN, affects_time=False)] = 0.5
-    weight_decay: Annotated[NotNegative, About("of the optimizer", work=TRAIN, affects_time=False)] = 0.0
+    optimizer: Annotated[Literal["sgd", "adam"], About("what turns gradients into steps")] = "sgd"
+    lr: Annotated[NotNegative, About("learning rate", affects_time=False)] = 0.01
+    momentum: Annotated[NotNegative, About("of sgd", affects_time=False)] = 0.5
+    weight_decay: Annotated[NotNegative, About("of the optimizer", affects_time=False)] = 0.0
     clip_norm: Annotated[Annotated[float, Meta(gt=0)] | None, About(
-        "norm to which longer gradients are scaled down", work=TRAIN)] = None
-    seed: Annotated[Seed, About("of parameters, data and jitter", affects_time=False)] = 0
-    save: Annotated[bool, About("keep a checkpoint of each rank in the run's folder", work=TRAIN)] = False
+        "norm to which longer gradients are scaled down")] = None
+    seed: Annotated[int, Meta(ge=0, le=2**62), About(  # torch takes 64 bits, and ranks add a little
+        "of parameters, data and jitter", work=LAB, affects_time=False)] = 0
+    save: Annotated[bool, About("keep a checkpoint of each rank in the run's folder")] = False
     instruments: Annotated[Literal["on", "off"], About(
-        "off: ranks report their start and end only, which shows what measuring costs", work=TRAIN)] = "on"
+        "off: ranks report their start and end only, which shows what measuring costs")] = "on"
     bottleneck: Annotated[tuple[Bottleneck, ...], About(
         "delays and slow links, injected on purpose", work=EVERY, column="bottleneck")] = ()
-    fault: Annotated[tuple[Fault, ...], About("faults, injected on purpose", work=TRAIN, column="fault")] = ()
+    fault: Annotated[tuple[Fault, ...], About("faults, injected on purpose", column="fault")] = ()
     primitives: Annotated[Literal["see", "measure"] | None, About(
-        "instead of training: show each primitive's buffers, or time it", column="primitives")] = None
+        "instead of training: show each primitive's buffers, or time it", work=LAB, column="primitives")] = None
     operations: Annotated[tuple[OperationName, ...], About(
         "the primitives; none named: all of them", work=PRIMITIVES, column="primitives")] = ()
     reduce_ops: Annotated[tuple[ReduceOpName, ...], About(
-        "operators of primitives that reduce; none named: all to see, sum to measure", work=PRIMITIVES, column="by"
-    )] = ()
+        "operators of primitives that reduce; none named: all to see, sum to measure",
+        work=PRIMITIVES, column="by")] = ()
     root: Annotated[Count, About("root of the primitives that have one", work=PRIMITIVES, column="root")] = 0
     composites: Annotated[tuple[CompositeName, ...], About(
         "strategies whose mean of one tensor is measured, too", work=MEASURE, column="composites")] = ()
@@ -229,7 +219,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         "barrier: one before each call, not counted; pipelined: up to 8 calls are in flight, but two of 64 MB; all"
         " operations but send_recv and local_sum can", work=MEASURE, column="cadence")] = "back_to_back"
     stall_s: Annotated[float, Meta(ge=5, le=86_400), About(
-        "seconds without progress of any rank, after which the launch is stopped")] = 20.0
+        "seconds without progress of any rank, after which the launch is stopped", work=LAB)] = 20.0
     # fmt: on
 
     @property

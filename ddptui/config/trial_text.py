@@ -13,12 +13,17 @@ from ddptui.text.units import NOTHING
 
 def to_arguments(trial: Trial) -> list[str]:
     """The trial as `key=value`, an argument per field off its default, as the entry point of a rank reads it."""
-    differing = [
-        (name, value)
+    return [f"{name}={literal(value, bare=True)}" for name, value in off_default(trial).items() if name != "name"]
+
+
+def off_default(trial: Trial) -> dict[str, Any]:
+    """The fields off their defaults, as plain values."""
+    values = msgspec.to_builtins(trial)
+    return {
+        name: values[name]
         for name, field in TRIAL_FIELDS.items()
-        if (value := getattr(trial, name)) != field.default and value is not None and name != "name"
-    ]
-    return [f"{name}={literal(msgspec.to_builtins(value), bare=True)}" for name, value in differing]
+        if getattr(trial, name) != field.default and values[name] is not None
+    }
 
 
 def from_arguments(arguments: list[str]) -> Trial:
@@ -50,8 +55,7 @@ def literal(value: Any, *, bare: bool = False) -> str:
             return "{" + ", ".join(f"{key} = {literal(item)}" for key, item in value.items()) + "}"
         case list() | tuple():
             return "[" + ", ".join(literal(item) for item in value) + "]"
-        case _:
-            return str(value)
+    return str(value)
 
 
 def describe_average(trial: Trial) -> str:

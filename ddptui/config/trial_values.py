@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from ddptui.config.checks import check_trial
 from ddptui.config.launch_modes import COMMAND, ONE_PROCESS
+from ddptui.config.toml import quoted
 from ddptui.config.trial import Trial, TrialError
+
+Made = TypeVar("Made")
 
 
 def make_trial(values: dict[str, Any]) -> Trial:
@@ -22,12 +25,18 @@ def make_trial(values: dict[str, Any]) -> Trial:
     for key, value in values.items():
         if not _is_text(value):
             raise TrialError(key, "is no text: it cannot be written as UTF-8")
-    try:
-        trial = msgspec.convert(fixed | values, Trial)
-    except msgspec.ValidationError as error:
-        raise explain(error, values) from None
+    trial = convert(fixed | values, Trial)
     check_trial(trial)
     return trial
+
+
+def convert(values: dict[str, Any], kind: type[Made], before: str = "") -> Made:
+    """A struct from plain values. before: the start of each key's path. Raises TrialError."""
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        refused = _explain(error, values)
+        raise TrialError(f"{before}{refused.key}".rstrip("."), refused.why) from None
 
 
 def _is_text(value: Any) -> bool:
@@ -43,27 +52,22 @@ def _is_text(value: Any) -> bool:
 
 
 KINDS = {
-    "int": "an integer",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "array": "a list",
+    "int": "an integer", "float": "a number", "str": "text", "bool": "true or false", "array": "a list",
     "object": "a table",
-}
+}  # fmt: skip
 BOUNDS = {">=": " of {} or more", "<=": " of {} at most", ">": " above {}"}  # msgspec names the one that was missed
 EXAMPLES = {
     "bottleneck": '{ at = "backward", ranks = [1], sleep_ms = 5 }',
     "fault": '{ kind = "kill", rank = 1, step = 5 }',
 }
-LONGEST_QUOTE = 40  # characters of a value in an error
 
 
-def explain(error: msgspec.ValidationError, values: Mapping[str, Any]) -> TrialError:
+def _explain(error: msgspec.ValidationError, values: Mapping[str, Any]) -> TrialError:
     """The error of a schema in a user's terms: `world_size: expected an integer, got "two"`. values: what was wrong."""
     what, _, place = str(error).partition(" - at `$")  # msgspec: "Expected `int`, got `str` - at `$.world_size`"
     path = place.rstrip("`").lstrip(".")
     what = what.replace("`", "").replace(" | null", "")
-    value = _value_at(values, path)
+    value = value_at(values, path)
     field, is_item = re.split(r"[.\[]", path)[0], re.fullmatch(r"\w+\[\d+\]", path)
     if missing := re.fullmatch(r"Object missing required field (\w+)", what):
         why = f"lacks {missing[1]}" + (f", as in {EXAMPLES[field]}" if field in EXAMPLES else "")
@@ -76,26 +80,16 @@ def explain(error: msgspec.ValidationError, values: Mapping[str, Any]) -> TrialE
     elif field in EXAMPLES and is_item:
         why = f"wants a table, e.g. {EXAMPLES[field]}"
     elif known[1] == "float" and isinstance(value, str):
-        why = f"{_quoted(value)} is not a number"
+        why = f"{quoted(value)} is not a number"
     else:
         bound = BOUNDS.get(known[2] or "", "").format((known[3] or "").removesuffix(".0"))
-        why = f"expected {KINDS.get(known[1], known[1])}{bound}, got {_quoted(value)}"
+        why = f"expected {KINDS.get(known[1], known[1])}{bound}, got {quoted(value)}"
     return TrialError(path, why)
 
 
-def _value_at(values: Any, path: str) -> Any:
+def value_at(values: Any, path: str) -> Any:
     """The value at a path like `bottleneck[0].sleep_ms`; None where there is none."""
     for key in re.findall(r"\w+", path):
-        if isinstance(values, list | tuple):
-            values = values[int(key)]
-        else:
-            values = values.get(key) if isinstance(values, Mapping) else None
+        is_list = isinstance(values, list | tuple)
+        values = values[int(key)] if is_list else values.get(key) if isinstance(values, Mapping) else None
     return values
-
-
-def _quoted(value: Any) -> str:
-    """A value as TOML spells it, on one line, as much as an error should quote."""
-    if isinstance(value, str):  # an argument may hold bytes that are no UTF-8, which cannot be encoded
-        value = value.encode("utf-8", "replace").decode()
-    text = str(value) if isinstance(value, float) else msgspec.json.encode(value, enc_hook=str).decode()
-    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Collection
 from contextlib import suppress
 
 import psutil
@@ -23,7 +22,14 @@ def end_watched(console: str, command: psutil.Process | None = None) -> None:
             roots.append(command)
         if not roots:
             return
-        _end({*roots, *(child for root in roots for child in _descendants(root))})
+        family = {*roots}
+        for root in roots:
+            with suppress(psutil.NoSuchProcess):
+                family |= {*root.children(recursive=True)}
+        send(family, signal.SIGTERM)
+        _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
+        send(left, signal.SIGKILL)
+        psutil.wait_procs(left, timeout=END_WITHIN_S)
 
 
 def _watched_by(console: str) -> list[psutil.Process]:
@@ -33,16 +39,3 @@ def _watched_by(console: str) -> list[psutil.Process]:
             if process.environ().get(WATCHED) == console and process.pid != os.getpid():
                 found.append(process)
     return found
-
-
-def _descendants(process: psutil.Process) -> list[psutil.Process]:
-    with suppress(psutil.NoSuchProcess):
-        return process.children(recursive=True)
-    return []
-
-
-def _end(family: Collection[psutil.Process]) -> None:
-    send(family, signal.SIGTERM)
-    _, left = psutil.wait_procs(family, timeout=END_WITHIN_S)
-    send(left, signal.SIGKILL)
-    psutil.wait_procs(left, timeout=END_WITHIN_S)

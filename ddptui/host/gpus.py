@@ -150,9 +150,9 @@ def count(driver: Driver | None, variables: Mapping[str, str] = os.environ) -> i
     return len(seen(visible, [gpu.uuid for gpu in driver.gpus]))
 
 
-def may_differ_in_order(driver: Driver, variables: Mapping[str, str] = os.environ) -> bool:
+def may_differ_in_order(driver: Driver) -> bool:
     """Whether CUDA may number the GPUs otherwise than NVML, which goes by the bus: CUDA begins with the fastest."""
-    is_by_bus = variables.get(ORDER) == BUS_ORDER or variables.get(VISIBLE, "").startswith("GPU-")
+    is_by_bus = os.environ.get(ORDER) == BUS_ORDER or os.environ.get(VISIBLE, "").startswith("GPU-")
     return not is_by_bus and len({gpu.name for gpu in driver.gpus}) > 1
 
 
@@ -183,8 +183,7 @@ def seen(visible: str | None, uuids: Sequence[str]) -> list[int]:
 
 def _number(entry: str) -> int:
     """The number at the beginning of an entry; -1: none."""
-    digits = NUMBER.match(entry)
-    return int(digits[0]) if digits else -1
+    return int(digits[0]) if (digits := NUMBER.match(entry)) else -1
 
 
 def built_for() -> Build | None:

@@ -66,11 +66,10 @@ class LoadMeter:
             if process.pid not in own_s:
                 after_s = self._others_s[process.pid] = _cpu_s(process)
                 worked[process] = after_s - before.get(process.pid, after_s)
-        busiest = max(worked, key=lambda process: worked[process], default=None)
-        if busiest is None or worked[busiest] <= 0:
-            return ""
+        busiest = max(worked, key=lambda process: worked[process], default=self._console)
         with suppress(psutil.Error):
-            return f"{busiest.name()[:LONGEST_NAME]} (process {busiest.pid})"
+            name = f"{busiest.name()[:LONGEST_NAME]} (process {busiest.pid})"
+            return name if worked.get(busiest, 0.0) > 0 else ""
         return ""
 
 

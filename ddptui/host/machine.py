@@ -116,12 +116,12 @@ def describe(*, in_console: bool = False) -> dict[str, Any]:
     import psutil  # here: the ranks that want their cores do not need it
 
     driver = gpus.ask(with_links=True)
-    has_gpus = bool(driver and driver.gpus)
+    has_gpus, nccl = bool(driver and driver.gpus), next(filter(None, map(installed, NCCL_PACKAGES)), None)
     return {
         "ddptui": __version__,
         "python": platform.python_version(),
         "executable": sys.executable,
-        "packages": {name: installed(name) for name in PACKAGES} | (nccl_package() if has_gpus else {}),
+        "packages": {name: installed(name) for name in PACKAGES} | ({"nccl": nccl} if has_gpus and nccl else {}),
         # no more of platform's functions: they start a process, `uname`
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "host": platform.node(),
@@ -153,12 +153,6 @@ def gpus_of(driver: Driver | None) -> dict[str, Any]:
         "gpus_visible": os.environ.get(VISIBLE),
         **{key: entry for key, entry in where_known.items() if any(value is not None for value in entry)},
     }
-
-
-def nccl_package() -> dict[str, str]:
-    """The version of the package that torch takes NCCL from, by the name nccl; empty where there is none."""
-    version = next(filter(None, map(installed, NCCL_PACKAGES)), None)
-    return {"nccl": version} if version else {}
 
 
 def installed(package: str) -> str | None:

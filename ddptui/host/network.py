@@ -82,10 +82,8 @@ def resolve(host: str) -> str:
         why = f"the name {host!r} cannot be resolved here ({error.strerror})"
         raise NetworkError(f"{why}: add it to /etc/hosts, or to the DNS") from None
     if ipaddress.ip_address(address).is_loopback:  # as Debian's /etc/hosts has it for the host's own name
-        raise NetworkError(
-            f"the name {host!r} stands for {address} here, which is loopback: each host would wait for itself. Correct "
-            "/etc/hosts: the name belongs to the address that the others reach it by"
-        )
+        why = f"the name {host!r} stands for {address} here, which is loopback: each host would wait for itself"
+        raise NetworkError(f"{why}. Correct /etc/hosts: the name belongs to the address that the others reach it by")
     return str(address)
 
 

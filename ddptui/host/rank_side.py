@@ -41,12 +41,11 @@ class Child:
     def __exit__(self, kind: object, *_: object) -> None:
         self._end(exit_s=EXIT_S if kind is None else 0)
 
-    def ask(self, question: str, within_s: float | None = None) -> dict[str, Any]:
-        """The answer. Raises NoAnswer: the question failed, the process died, or the time was up (default ANSWER_S)."""
-        limit_s = within_s or ANSWER_S
+    def ask(self, question: str, within_s: float = ANSWER_S) -> dict[str, Any]:
+        """The answer. Raises NoAnswer: the question failed, the process died, or the time was up."""
         try:
             process = self._process or self._start()  # with the first question, and again if it has died
-            answer: dict[str, Any] = json.loads(self._exchange(process, question, limit_s))
+            answer: dict[str, Any] = json.loads(self._exchange(process, question, within_s))
         except (OSError, ValueError) as error:
             self._end()
             raise NoAnswer(f"the process could not be started, or its answer not read: {first_line(error)}") from None

@@ -54,7 +54,7 @@ def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
         costs = measured.network_of_primitives(find_run(runs, options.network)) if options.network else stated
         trial, logs = measured.choose_trial(run, preset, options.trial)
         own = measured.measured_trial(trial, logs)
-        related = list(measured.predicted_trials(trial, preset.trials, strong=strong))
+        related = measured.predicted_trials(trial, preset.trials, strong=strong)
         costs = (costs or measured.own_network(run, preset, trial, own, related))._replace(cores=options.cores)
         # What another network did is no test of a stated one.
         launches = {other: measured.completed_launches(run, preset, other) for other in related if not stated}

@@ -6,6 +6,7 @@ for compute and is part of the work.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from math import ceil
 from statistics import fmean
 
@@ -79,24 +80,23 @@ def completed_launches(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog
     return [log for log in ended if len(log.done) == len(log.hellos) and not log.first_step_after]
 
 
-def predicted_trials(trial: Trial, others: Iterable[Trial], *, strong: bool) -> Iterator[Trial]:
+def predicted_trials(trial: Trial, others: Iterable[Trial], *, strong: bool) -> list[Trial]:
     """The trials that a projection of this one predicts: they differ in the number of ranks and the strategy only, with
     the same batch a rank (or, with strong scaling, the same global batch)."""
-    for other in others:
-        ranks, other_ranks = (1, 1) if strong else (trial.world_size, other.world_size)
-        same_batch = trial.batch_size * other_ranks == other.batch_size * ranks
-        if same_batch and _without_scale(other) == _without_scale(trial):
-            yield other
+    return [other for other in others if _without_scale(other, strong) == _without_scale(trial, strong)]
 
 
-def _without_scale(trial: Trial) -> Trial:
-    """The trial without what may differ."""
+def _without_scale(trial: Trial, strong: bool) -> tuple[Trial, Fraction]:
+    """The trial without what may differ, and the batch that may not."""
+    batch = Fraction(trial.batch_size, 1 if strong else trial.world_size)
     all_ranks = tuple(range(trial.world_size))
     delays = tuple(  # a delay on all ranks is the same on any number of them
         replace(delay, ranks=()) if tuple(sorted(delay.ranks)) == all_ranks else delay for delay in trial.bottleneck
     )
     length = {"steps": None, "epochs": 1, "warmup_steps": 0}
-    return replace(trial, name="", world_size=1, batch_size=1, strategy=None, seed=0, bottleneck=delays, **length)
+    return replace(
+        trial, name="", world_size=1, batch_size=1, strategy=None, seed=0, bottleneck=delays, **length
+    ), batch
 
 
 def step_ms(logs: Iterable[LaunchLog]) -> float:

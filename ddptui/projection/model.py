@@ -10,7 +10,7 @@ are taken to be slow independently of each other, and each to be like one of the
 four, a quarter of the ranks is slow.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil
 from random import Random
 from statistics import fmean
@@ -120,17 +120,16 @@ def fit_costs(calls: Sequence[MeasuredCall], ranks: int, source: str, remedy: st
     return Costs(alpha, beta, source, ranks, max(abs(x * alpha + y * beta - 1) for _, x, y in rows), unknown, remedy)
 
 
-def points(trial: MeasuredTrial, costs: Costs, strategies: Sequence[str], ranks: int, strong: bool) -> list[Point]:
+def points(trial: MeasuredTrial, costs: Costs, strategies: Sequence[str], ranks: int, strong: bool) -> Iterator[Point]:
     """The prediction for each strategy on so many ranks. strong: they share the measured global batch."""
     share = trial.ranks / ranks if strong else 1.0
     slowdown = _slowdown(trial, ranks, costs.cores)
     measured_work, own = mean_work(own_work(trial)), own_work(trial, share, slowdown)
     work, wait = mean_work(own), max(0.0, fmean(waits(own, ranks))) if ranks > 1 else 0.0
-    found = []
     for strategy in strategies:
         transfer, exposed = transfers(strategy, trial, ranks, costs, share * slowdown)
         step = work + wait + exposed
-        point = Point(
+        yield Point(
             strategy=strategy,
             ranks=ranks,
             step_ms=step * MS_PER_S,
@@ -141,8 +140,6 @@ def points(trial: MeasuredTrial, costs: Costs, strategies: Sequence[str], ranks:
             # With strong scaling the measured ranks did all the work. What sharing cores adds to it is no gain.
             efficiency=share * measured_work / step,
         )
-        found.append(point)
-    return found
 
 
 def own_work(trial: MeasuredTrial, batch: float = 1.0, slowdown: float = 1.0) -> list[list[list[float]]]:
@@ -206,8 +203,6 @@ def _slowdown(trial: MeasuredTrial, ranks: int, cores: int | None) -> float:
     """How many times as long computing takes on shared cores: a rank needs as many of them, on average, as the part of
     its work that it computes, times its threads."""
     computed = sum(work.batch + work.rest for launch in trial.work for steps in launch for work in steps)
-    if not cores or not computed:
-        return 1.0
     all_work = sum(sum(work) for launch in trial.work for steps in launch for work in steps)
-    needs = trial.threads * computed / all_work / cores
+    needs = trial.threads * computed / all_work / cores if cores and all_work else 0.0
     return max(1.0, ranks * needs) / max(1.0, trial.ranks * needs)

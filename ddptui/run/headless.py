@@ -44,7 +44,7 @@ def run(preset: Preset, runs: Path, *, as_json: bool, retries: int, usual: Seque
     run = Run.create(runs, preset, describe())
     narrator.print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
     with run.held():
-        return _launches(preset, run, narrator, NO_OUTCOMES, as_json=as_json, retries=retries, usual=usual)
+        return _launches(run, narrator, as_json=as_json, retries=retries, usual=usual)
 
 
 def resume(begun: Resumption, *, as_json: bool, retries: int, usual: Sequence[str] = ()) -> int:
@@ -56,7 +56,7 @@ def resume(begun: Resumption, *, as_json: bool, retries: int, usual: Sequence[st
         narrator = Narrator(preset, sys.stderr, outcomes)
         for line in resumption(preset, outcomes, run.note_resumption(describe())):
             narrator.print(line)
-        return _launches(preset, run, narrator, outcomes, as_json=as_json, retries=retries, usual=usual)
+        return _launches(run, narrator, as_json=as_json, retries=retries, usual=usual)
 
 
 def _check_ends(preset: Preset) -> None:
@@ -66,18 +66,11 @@ def _check_ends(preset: Preset) -> None:
             raise PresetError(f"trial {trial.name} trains until you stop it: {remedy}")
 
 
-def _launches(
-    preset: Preset,
-    run: Run,
-    narrator: "Narrator",
-    outcomes: Outcomes,
-    *,
-    as_json: bool,
-    retries: int,
-    usual: Sequence[str],
-) -> int:
-    """Launch what `outcomes` lacks, to the end or to an interrupt, and print the results. Returns the exit code."""
-    running_results = RunningResults(preset, run.name, run.environment(), outcomes)
+def _launches(run: Run, narrator: "Narrator", *, as_json: bool, retries: int, usual: Sequence[str]) -> int:
+    """Launch what the narrator's outcomes lack, to the end or to an interrupt, and print the results. Returns the exit
+    code."""
+    preset = narrator.preset
+    running_results = RunningResults(preset, run.name, run.environment(), narrator.outcomes)
     stopped = ""  # why the console could not go on
     narrator.watch_load()
     try:
@@ -88,8 +81,7 @@ def _launches(
             except KeyboardInterrupt as interrupt:
                 stream.throw(interrupt)  # it stops the ranks; raises the interrupt again
     except KeyboardInterrupt as interrupt:
-        notes = getattr(interrupt, "__notes__", ["the ranks are stopped"])
-        for note in notes:
+        for note in getattr(interrupt, "__notes__", ["the ranks are stopped"]):
             narrator.print(f"interrupted; {note}")
         narrator.print(f"`ddptui --resume {run.name}` launches what is missing")
     except RunLost as error:
@@ -128,7 +120,7 @@ class Narrator:
     """Prints a run's progress: on a terminal a line that redraws itself, else two lines a launch."""
 
     def __init__(self, preset: Preset, output: TextIO | None, outcomes: Outcomes = NO_OUTCOMES) -> None:
-        self._preset = preset
+        self.preset, self.outcomes = preset, outcomes
         self._output = output
         self._redraws = output is not None and output.isatty() and not is_dumb()
         self._monitor = RunMonitor(outcomes)
@@ -140,18 +132,15 @@ class Narrator:
 
     def watch_load(self) -> None:
         """From now on, measure how busy this host is, to warn once if other programs will disturb the ranks."""
-        if self._preset.engine.name == "local":
+        if self.preset.engine.name == "local":
             self._meter = LoadMeter(descendants, MOST_OTHER_LOAD, looks=True)
 
-    def _warn_if_busy(self) -> None:
+    def add(self, message: Message) -> None:
+        """Take note of a message, and print what changes with it."""
         if self._meter and (readings := self._meter.read()):
             self._meter = None
             if busy := busy_now(readings[0]):
                 self.print(f"this machine is busy: {busy}")
-
-    def add(self, message: Message) -> None:
-        """Take note of a message, and print what changes with it."""
-        self._warn_if_busy()
         self._monitor.add([message])
         if isinstance(message, Launched) and message.again:
             self.print(f"{self._where()}  launched again, since {message.again}")
@@ -184,8 +173,8 @@ class Narrator:
                 self._output = None
 
     def _where(self, launch: int | None = None) -> str:
-        of_repeats = f"  repeat {self._live.repeat} of {self._preset.repeats}" if self._preset.repeats > 1 else ""
-        launches = headline.launches(self._preset, self._live)
+        of_repeats = f"  repeat {self._live.repeat} of {self.preset.repeats}" if self.preset.repeats > 1 else ""
+        launches = headline.launches(self.preset, self._live)
         return f"[{launch or self._live.finished + 1}/{launches}] {self._live.trial}{of_repeats}"
 
     def _how_it_goes(self) -> str:
@@ -213,5 +202,5 @@ class Narrator:
         return f"{count(live.step, 'step')}  {loss}{self._time_left()}".rstrip()
 
     def _time_left(self) -> str:
-        left = headline.left_s(self._preset, self._live, time.monotonic_ns())
+        left = headline.left_s(self.preset, self._live, time.monotonic_ns())
         return f"about {headline.clock(left)} left" if left is not None else ""

@@ -20,11 +20,10 @@ from ddptui.analysis.clock_probes import Probes
 from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.counted import is_changed
 from ddptui.analysis.disturbance import disturbance_of
-from ddptui.analysis.repeat import Outcomes
 from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.engines.base import Engine, Launch, LaunchRefused
+from ddptui.engines.base import Engine, LaunchRefused
 from ddptui.engines.choose import engine_for
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.foreign import Terms
@@ -143,15 +142,12 @@ def _run_trials(
         for trial in preset.trials:
             if (trial.name, number) in results.outcomes or controls.end() == "interrupted":
                 continue
-            if trial.name not in skipped and not _is_given_up(trial, results.outcomes):
+            # one of which a launch failed or was skipped is not repeated; the others go on
+            bad = {outcome.trial for outcome in results.outcomes.values() if outcome.status != "ok"}
+            if trial.name not in skipped | bad:
                 calm = yield from _repeat(trial, number, run, engine, controls, results, retries)
                 retries = retries if calm else 0  # a machine that stays busy must not take thrice the time
                 skipped |= {trial.name} if controls.end() == "skipped" else set()
-
-
-def _is_given_up(trial: Trial, outcomes: Outcomes) -> bool:
-    """Whether a launch of the trial failed or was skipped. It is not repeated then; the others go on."""
-    return any(outcome.trial == trial.name and outcome.status != "ok" for outcome in outcomes.values())
 
 
 def _repeat(
@@ -212,29 +208,22 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             supervisor.clocks.add(launched)
             # the load of other hosts cannot be read from here
             meter = LoadMeter(launch.processes, MOST_OTHER_LOAD) if engine.is_local else None
-            cut_short = yield from _follow(launched, supervisor, refusals, launch, meter, hub, controls)
+            cut_short = yield from _follow(launched, supervisor, refusals, meter, controls)
         except BaseException:  # also of a reader that closes this generator: no rank may stay
             if trial.launch == COMMAND:
                 hub.send(Stop(why="no longer watched"))
             launch.stop()
             raise
         launch.stop()
-        yield from _notices(launch, supervisor)  # why nodes or a job ended it, say
+        yield from _notices(supervisor)  # why nodes or a job ended it, say
         yield from (message for message in supervisor.last_messages() if not isinstance(message, Echo))
         yield from refusals.new()
         status = controls.close()  # what a user ended is no failure, whatever the ranks' exit codes
-        end = Ended(at_ns=time.monotonic_ns(), status=status) if cut_short and status else supervisor.ended()
-        yield end
+        yield Ended(at_ns=time.monotonic_ns(), status=status) if cut_short and status else supervisor.ended()
 
 
 def _follow(
-    launched: Launched,
-    supervisor: Supervisor,
-    refusals: "_RefusalReports",
-    launch: Launch,
-    meter: LoadMeter | None,
-    hub: Hub,
-    controls: Controls,
+    launched: Launched, supervisor: Supervisor, refusals: "_RefusalReports", meter: LoadMeter | None, controls: Controls
 ) -> Generator[Message, None, bool]:
     """All messages of a launch while it runs. Returns whether a user's skip or stop ended it."""
     alive_sent, changed_ns, phase, probes = 0.0, 0, (False, False), Probes(launched.clock)
@@ -243,27 +232,27 @@ def _follow(
             grace_s = supervisor.grace_s(changed_ns)
             if controls.waited_s() >= min(grace_s, controls.patience_s):
                 return True
-        yield from _receive(supervisor, probes, hub)
-        yield from _notices(launch, supervisor)
+        yield from _receive(supervisor, probes)
+        yield from _notices(supervisor)
         before, phase = phase, (supervisor.all_ready(), supervisor.has_trained())
         # a reading ends where the training begins and where it ends, or a short one would have none of its own
         yield from meter.read(now=phase != before) if meter else ()
         if time.monotonic() - alive_sent > ALIVE_EVERY_S:
             alive_sent = time.monotonic()
-            hub.send(Alive())  # ranks end themselves when the console falls silent
+            supervisor.hub.send(Alive())  # ranks end themselves when the console falls silent
         yield from refusals.new(only_first=True)
         # An injection waits until then, or it would miss the ranks still to come. After a stop it would come too late:
         # the ranks' last step goes by the pace before it.
         if supervisor.all_here() and not controls.end():
-            for injection in _inject(hub, controls, launched.at_ns):
+            for injection in _inject(supervisor.hub, controls, launched.at_ns):
                 changed_ns = injection.at_ns
                 yield injection
     return False
 
 
-def _receive(supervisor: Supervisor, probes: Probes, hub: Hub) -> Iterator[Message]:
+def _receive(supervisor: Supervisor, probes: Probes) -> Iterator[Message]:
     """What ranks sent, with the clock offsets that follow from their echoes; and new probes of their clocks."""
-    messages = hub.receive(POLL_MS)
+    messages = supervisor.hub.receive(POLL_MS)
     received_ns = time.monotonic_ns()
     supervisor.add(messages)
     for message in messages:
@@ -273,7 +262,7 @@ def _receive(supervisor: Supervisor, probes: Probes, hub: Hub) -> Iterator[Messa
         if not isinstance(message, Echo):
             yield message
     for rank, probe in probes.due(time.monotonic_ns()):
-        hub.send(probe, [rank])
+        supervisor.hub.send(probe, [rank])
 
 
 def _inject(hub: Hub, controls: Controls, launched_ns: int) -> Iterator[Injection]:
@@ -284,8 +273,8 @@ def _inject(hub: Hub, controls: Controls, launched_ns: int) -> Iterator[Injectio
         yield Injection(at_ns=now_ns, bottleneck=bottleneck)
 
 
-def _notices(launch: Launch, supervisor: Supervisor) -> Iterator[Notice]:
-    for text in (*launch.take_notices(), *supervisor.take_notices()):
+def _notices(supervisor: Supervisor) -> Iterator[Notice]:
+    for text in (*supervisor.launch.take_notices(), *supervisor.take_notices()):
         yield Notice(at_ns=time.monotonic_ns(), text=text)
 
 

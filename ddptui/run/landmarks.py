@@ -5,7 +5,7 @@ They are noted while the journals are read for the first time. A key then finds 
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ddptui.analysis.clock_sync import FAR_NS, Clocks
@@ -131,7 +131,11 @@ class Course:
         self.firsts_ns = [launch.first_ns for launch in launches]
         self.first_shares = [self.share(first_ns) for first_ns in self.firsts_ns]
         self.change_shares = [self.share(at_ns) for launch in launches for at_ns in launch.changes_ns]
-        self._idle = list(_idle(begin_ns, launches))
+        self._idle: list[Idle] = []  # none of them overlap
+        for launch in launches:
+            if begin_ns < launch.first_ns:
+                self._idle.append(Idle(begin_ns, launch.first_ns))
+            begin_ns = max(begin_ns, launch.first_ns, launch.end_ns)
 
     def share(self, moment_ns: int) -> float:
         """Return how much of the run is over at a moment, 0 to 1."""
@@ -184,11 +188,3 @@ class Course:
         """Return the first idle time that ends after a moment."""
         place = bisect_right(self._idle, moment_ns, key=lambda idle: idle.end_ns)
         return self._idle[place] if place < len(self._idle) else None
-
-
-def _idle(begin_ns: int, launches: Iterable[Landmarks]) -> Iterable[Idle]:
-    """Yield the idle times, none of which overlap."""
-    for launch in launches:
-        if begin_ns < launch.first_ns:
-            yield Idle(begin_ns, launch.first_ns)
-        begin_ns = max(begin_ns, launch.first_ns, launch.end_ns)

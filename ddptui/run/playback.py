@@ -34,6 +34,9 @@ MOST_KEPT = 64
 SAID_FOR_NS = 2 * S  # how long the replay says that it has left out a time in which nothing was to be seen
 
 
+Clock = Callable[[], int]
+
+
 class Start(NamedTuple):
     """Where the replay can begin: what is known there of all that was before."""
 
@@ -71,12 +74,7 @@ class Playback:
     finished_before = NO_OUTCOMES  # a replay begins with the first launch, also of a run that was resumed
 
     def __init__(
-        self,
-        run: Run,
-        preset: Preset,
-        clock: Callable[[], int] = time.monotonic_ns,
-        work: Work = at_once,
-        read: Work = at_once,
+        self, run: Run, preset: Preset, clock: Clock = time.monotonic_ns, work: Work = at_once, read: Work = at_once
     ) -> None:
         """`work` does what may take many seconds: it works out the results of a long launch, once that has ended.
         `read` reads on in the journals: on a disk that does not answer, that may take any time."""
@@ -183,10 +181,7 @@ class Playback:
     def seek_share(self, share: float) -> None:
         """Jump to the moment at which so much of the run is over, 0 to 1."""
         moment_ns = self.begin_ns + round(share * (self.end_ns - self.begin_ns))
-        if share > 0:
-            self._skip_from(moment_ns)
-        else:
-            self.go_to(moment_ns)
+        (self._skip_from if share > 0 else self.go_to)(moment_ns)
 
     def step(self, by: int) -> None:
         """Jump to where all ranks had finished so many steps more, or fewer if negative, and pause there."""

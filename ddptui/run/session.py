@@ -43,9 +43,12 @@ class Session:
         self.finished_before = finished_before
         self.controls = Controls()
         self.error: str | None = None
-        self._warm, self._retries, self._lock = warm, retries, lock or run.held()
+        self._lock = lock or run.held()
         self.terms = terms or Terms()
-        self._running_results = RunningResults(preset, run.name, run.environment(), finished_before)
+        self._running_results = results = RunningResults(preset, run.name, run.environment(), finished_before)
+        self._launches = lab.run_preset(
+            preset, run, self.controls, results=results, warm=warm, retries=retries, terms=self.terms
+        )
         self._messages: deque[Message] = deque()  # its append and popleft need no lock between threads
         self.work = threads.submit(self._follow)  # last: the thread reads all of the above
 
@@ -74,16 +77,7 @@ class Session:
 
     def _follow(self) -> None:
         try:
-            launches = lab.run_preset(
-                self.preset,
-                self.run,
-                self.controls,
-                results=self._running_results,
-                warm=self._warm,
-                retries=self._retries,
-                terms=self.terms,
-            )
-            with self._lock, closing(launches) as stream:
+            with self._lock, closing(self._launches) as stream:
                 self._messages.extend(stream)
         except (RunError, RunLost) as error:
             self.error = lab.noted(error, str(error))

@@ -58,12 +58,9 @@ class LaunchSupervisor:
     """The state of a launch, from its ranks' messages and its processes. Call `add` and `is_over` in turn until it is
     over; then `last_messages`, and `ended` for the verdict."""
 
-    def __init__(self, trial: Trial, hub: Hub, launcher: Launch, repeat: RepeatJournal) -> None:
-        self._trial = trial
+    def __init__(self, trial: Trial, hub: Hub, launch: Launch, repeat: RepeatJournal) -> None:
+        self._trial, self.hub, self.launch, self._repeat = trial, hub, launch, repeat
         self._ranks = range(trial.world_size)
-        self._hub = hub
-        self._launcher = launcher
-        self._repeat = repeat
         start_s = inf if trial.download else START_S  # a download may take any time
         self._stall_detector = StallDetector(
             trial.world_size, trial.stall_s, start_s=start_s, beats=trial.instruments == "on"
@@ -81,7 +78,6 @@ class LaunchSupervisor:
         self._failed: list[Failed] = []
         self.clocks = Clocks()  # which rank failed first is decided across hosts
         self._silent: list[int] = []  # ranks that died without sending Failed, in the order noticed
-        self._too_short: str | None = None
         self._looked_at = 0.0
         self._stopped_since: float | None = None
         self._last_connected = time.monotonic()
@@ -97,11 +93,11 @@ class LaunchSupervisor:
             match message:
                 case Hello():
                     self._last_connected = time.monotonic()
-                    self._launcher.add_rank(message)
+                    self.launch.add_rank(message)
                 case Ready():
                     self._ready.add(message.rank)
                     if message.steps is not None:
-                        self._expect(message.rank, message.steps)
+                        self._steps[message.rank] = message.steps
                 case Step():
                     self._recent.setdefault(message.rank, deque(maxlen=PACE_OVER)).append(message)
                     if message.step + 1 == self._steps.get(message.rank):
@@ -117,7 +113,7 @@ class LaunchSupervisor:
 
     def last_messages(self) -> Iterator[RankMessage]:
         """The messages still queued once the ranks have ended."""
-        return drained(self._hub, self.add, lambda: len(self._reported()) == len(self._ranks))
+        return drained(self.hub, self.add, lambda: len(self._reported()) == len(self._ranks))
 
     def take_notices(self) -> list[str]:
         """None: what goes wrong ends the launch, and is said then."""
@@ -153,7 +149,7 @@ class LaunchSupervisor:
     def _end_training(self) -> None:
         if self._trial.strategy in (None, "none"):  # no rank waits for another one
             self._last_step = 0
-            self._hub.send(LastStep(step=0))
+            self.hub.send(LastStep(step=0))
             return
         steps_s = [[(step.end_ns - step.begin_ns) / S for step in steps] for steps in self._recent.values()]
         # The slowest rank sets the pace; a delay that was just taken out must not count, or the last step is too near.
@@ -163,25 +159,19 @@ class LaunchSupervisor:
         self._last_step = max(made) + alone + max(FEWEST_AHEAD, ceil(AHEAD_S / max(pace_s, SHORTEST_S)))
         to_go = self._last_step + alone - min(made)
         self._grace_s = min(LAST_WORDS_S + to_go * max(map(max, steps_s)), MOST_GRACE_S)
-        self._hub.send(LastStep(step=self._last_step))
+        self.hub.send(LastStep(step=self._last_step))
 
     def is_over(self) -> bool:
         """Whether the launcher has exited, or a deadline after a failure has passed."""
-        if self._launcher.exit_code is not None:
-            self._exit_code = self._launcher.exit_code
-            return True
-        self._look()
-        return self._deadline is not None and time.monotonic() > self._deadline
+        self._exit_code = self.launch.exit_code
+        if self._exit_code is None:
+            self._look()
+        return self._exit_code is not None or (self._deadline is not None and time.monotonic() > self._deadline)
 
     def ended(self) -> Ended:
         """How the launch ended, and why, if it failed."""
         error = self._why_failed()
         return Ended(at_ns=time.monotonic_ns(), status="ok" if error is None else "failed", error=error)
-
-    def _expect(self, rank: int, steps: int) -> None:
-        self._steps[rank] = steps
-        if steps <= self._trial.warmup_steps and self._trial.primitives is None:
-            self._too_short = f"all of its {steps} steps are warm-up steps: nothing was measured"
 
     def _why_failed(self) -> str | None:
         if self._stall is not None:
@@ -190,11 +180,13 @@ class LaunchSupervisor:
             log = f"rank-{self._stall.rank}.log"
             return failure.with_log(self._stall.why + kept, self._repeat.log(log), name=log)
         if len(self._done) == len(self._ranks) and not self._exit_code:
-            return self._too_short
-        if self._hub.other_version:  # its ranks were stopped for that, so their logs say no more
-            return self._hub.other_version
+            few = [steps for steps in self._steps.values() if steps <= self._trial.warmup_steps]
+            is_too_short = few and self._trial.primitives is None
+            return f"all of its {few[-1]} steps are warm-up steps: nothing was measured" if is_too_short else None
+        if self.hub.other_version:  # its ranks were stopped for that, so their logs say no more
+            return self.hub.other_version
         memory_was_short = machine.oom_kills() > self._killed_before
-        if why := self._launcher.end_reason():
+        if why := self.launch.end_reason():
             return failure.explain_end(why, self._trial, self._repeat.log(LAUNCHER_LOG), memory_was_short)
         return failure.explain_failure(
             trial=self._trial,
@@ -213,12 +205,12 @@ class LaunchSupervisor:
         since_s = time.monotonic() - self._looked_at
         if since_s < LOOK_EVERY_S:
             return
-        if self._launcher.is_waiting:
+        if self.launch.is_waiting:
             self._last_connected = time.monotonic()  # the time to connect begins once the ranks can
         if since_s > CONSOLE_PAUSE_S:  # no rank was silent: the console did not listen
             self._stall_detector.restart_timers(time.monotonic_ns())
         self._looked_at = time.monotonic()
-        states = {rank: self._launcher.process_status(hello) for rank, hello in self._hub.hellos.items()}
+        states = {rank: self.launch.process_status(hello) for rank, hello in self.hub.hellos.items()}
         accounted = self._reported() | set(self._silent)
         self._silent += [rank for rank, state in states.items() if state is None and rank not in accounted]
         if self._deadline is not None:
@@ -234,7 +226,7 @@ class LaunchSupervisor:
             self._end_within(0)
         elif stall := self._stalled({rank: state for rank, state in states.items() if state}):
             self._stall = stall
-            self._hub.send(Stop(why=stall.why.splitlines()[0]))
+            self.hub.send(Stop(why=stall.why.splitlines()[0]))
             self._end_within(TRACEBACK_S)
 
     def _stalled(self, states: dict[int, str]) -> Stall | None:
@@ -243,21 +235,21 @@ class LaunchSupervisor:
         if stall := self._stall_detector.check(now_ns, states):
             # Helpers are looked at last, since that is slow, and again at each look: a compiler sleeps between files.
             asleep = [rank for rank, state in states.items() if state == psutil.STATUS_SLEEPING]
-            at_work = [rank for rank in asleep if self._launcher.helpers_work(self._hub.hellos[rank])]
+            at_work = [rank for rank in asleep if self.launch.helpers_work(self.hub.hellos[rank])]
             stall = self._stall_detector.check(now_ns, states | dict.fromkeys(at_work, psutil.STATUS_RUNNING))
         self._suspected_ns = (self._suspected_ns or now_ns) if stall else None
         return stall if self._suspected_ns and now_ns - self._suspected_ns >= SURE_NS else None
 
     def _stopped_before_hello(self) -> str | None:
         """Which process has been stopped for long while ranks are missing: it may be one of them."""
-        stopped = self._launcher.stopped_processes() if self._missing() else []
+        stopped = self.launch.stopped_processes() if self._missing() else []
         if not stopped:
             self._stopped_since = None
             return None
         self._stopped_since = self._stopped_since or time.monotonic()
         if time.monotonic() - self._stopped_since < self._trial.stall_s - IN_TIME_S:
             return None
-        here, all_ranks = len(self._hub.hellos), len(self._ranks)
+        here, all_ranks = len(self.hub.hellos), len(self._ranks)
         return f"{here} of {all_ranks} ranks have connected, and process {stopped[0]} is stopped, as by SIGSTOP"
 
     def _reported(self) -> set[int]:
@@ -266,7 +258,7 @@ class LaunchSupervisor:
 
     def _missing(self) -> list[int]:
         """Ranks that have not connected."""
-        return [rank for rank in self._ranks if rank not in self._hub.hellos]
+        return [rank for rank in self._ranks if rank not in self.hub.hellos]
 
     def _end_within(self, seconds: float) -> None:
         self._deadline = time.monotonic() + seconds

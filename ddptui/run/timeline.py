@@ -1,6 +1,6 @@
 """The messages of a recorded run in the order of their moments, read back from its journals a window at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from math import inf
@@ -79,7 +79,7 @@ START = Place()
 
 
 class Timeline:
-    """A recorded run. Iterating yields each moment with its message; in memory are only figures of each launch."""
+    """A recorded run, of which only figures of each launch are in memory. A reader yields its messages."""
 
     def __init__(self, run: Run, preset: Preset, unread: list[str]) -> None:
         """Reads all journals once. Notes on damaged ones are added to `unread`. Raises RunError."""
@@ -92,12 +92,6 @@ class Timeline:
         for journal in run.journals(preset):
             with raising_run_error(journal):
                 self._add(journal, sittings, unread)
-
-    def __iter__(self) -> Iterator[tuple[int, Message]]:
-        reader = self.reader()
-        while not reader.is_over:
-            at_ns = reader.next_ns
-            yield at_ns, reader.take()
 
     def reader(self, place: Place = START, work: Work = at_once) -> "Reader":
         """A reader that goes on from there. `work` reads the journals."""
@@ -127,21 +121,13 @@ class Timeline:
             self._read = Progress(before.messages + messages, before.bytes + end, max(before.until_ns, self.end_ns))
 
 
-class Ahead:
-    """Lines of a journal, read by `work`. They may arrive later."""
-
-    def __init__(self, journal: Path, begin: int, end: int, work: Work) -> None:
-        """Reads those between two ends of lines, up to AHEAD bytes of them."""
-        self.lines: list[Line] | None = None  # None: not read yet
-        work(partial(self._read, journal, begin, end))
-
-    def _read(self, journal: Path, begin: int, end: int) -> None:
-        lines: list[Line] = []
-        at = begin
-        while at < min(begin + AHEAD, end) and (more := read_again(journal, at, end)):
-            lines += more
-            at = lines[-1].end
-        self.lines = lines
+def _read_ahead(read: list[list[Line]], journal: Path, begin: int, end: int) -> None:
+    """Add the lines between two ends of lines to what was read: up to AHEAD bytes of them."""
+    lines, at = list[Line](), begin
+    while at < min(begin + AHEAD, end) and (more := read_again(journal, at, end)):
+        lines += more
+        at = lines[-1].end
+    read.append(lines)
 
 
 class Reader:
@@ -156,7 +142,7 @@ class Reader:
         self._read, self._at_ns = place.begin, place.at_ns
         self._held: list[Moment] = []  # read, and not yielded; a heap
         self._bytes = 0  # of these
-        self._ahead: Ahead | None = None  # what is being read
+        self._ahead: list[list[Line]] | None = None  # where the lines will be that are being read
         self.go_on()
 
     @property
@@ -199,13 +185,15 @@ class Reader:
         """Hold enough that the first one is next, as far as it has been read."""
         while not self.is_over:
             launch = self._launches[self.launch]
-            while self._ahead or self._wants_more(launch):
-                # first up to where the place is: then it goes on as the reader did that stood there
-                end = self._start.end if self._read < self._start.end else launch.end
-                self._ahead = self._ahead or Ahead(launch.journal, self._read, end, self._work)
-                if (lines := self._ahead.lines) is None:
+            while self._ahead is not None or self._wants_more(launch):
+                if self._ahead is None:
+                    # first up to where the place is: then it goes on as the reader did that stood there
+                    end = self._start.end if self._read < self._start.end else launch.end
+                    self._ahead = []
+                    self._work(partial(_read_ahead, self._ahead, launch.journal, self._read, end))
+                if not self._ahead:
                     return
-                self._ahead = None
+                [lines], self._ahead = self._ahead, None
                 self._hold(launch, lines)
             if self._held:
                 return

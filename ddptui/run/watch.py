@@ -3,8 +3,8 @@ follows on stderr. Or the command runs on other hosts: one process listens, and 
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -37,9 +37,11 @@ def look_on(preset: Preset, runs: Path, terms: Terms, *, as_json: bool, usual: S
     """Watch a training that this process has not started, until it ends, or Ctrl-C. Returns the exit code: 0 if all
     went well."""
     controls = lab.Controls()
-    with stopping_at_interrupt(controls):
-        results = _follow(preset, runs, terms, controls, as_json=as_json, usual=usual)
-    return EXIT_CODES[results.status]
+    before = signal.signal(signal.SIGINT, lambda *_: controls.stop())  # it ends the watching, but not the report
+    try:
+        return EXIT_CODES[_follow(preset, runs, terms, controls, as_json=as_json, usual=usual).status]
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def join(ticket: Ticket, command: Sequence[str]) -> int:
@@ -81,16 +83,6 @@ def _follow(
         run.remove()
     tell("nothing was watched, so no run is kept" if terms.saw_nothing else f"kept in {run.folder}")
     return results.results
-
-
-@contextmanager
-def stopping_at_interrupt(controls: lab.Controls) -> Iterator[None]:
-    """Ctrl-C ends the watching, but not the report."""
-    before = signal.signal(signal.SIGINT, lambda *_: controls.stop())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def said(message: Message) -> list[str]:

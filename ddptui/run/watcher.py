@@ -25,7 +25,7 @@ class WatchSupervisor:
     `ended`."""
 
     def __init__(self, trial: Trial, hub: Hub, launch: Launch, repeat: RepeatJournal) -> None:
-        self._trial, self._hub, self._launch, self._repeat = trial, hub, launch, repeat
+        self._trial, self.hub, self.launch, self._repeat = trial, hub, launch, repeat
         self._steps: set[int] = set()  # ranks that have made one
         self._done: set[int] = set()
         self._failed: dict[int, str] = {}  # by rank, the error that has ended it
@@ -46,7 +46,7 @@ class WatchSupervisor:
             self.clocks.add(message)
             match message:
                 case Hello():
-                    self._launch.add_rank(message)
+                    self.launch.add_rank(message)
                     self._done.discard(message.rank)
                     self._failed.pop(message.rank, None)
                 case Step():
@@ -58,22 +58,22 @@ class WatchSupervisor:
 
     def last_messages(self) -> Iterator[RankMessage]:
         """The messages still queued once the command has ended, or goes on unwatched."""
-        if self._launch.exit_code is None:
-            self._hub.send(Stop(why="no longer watched"))
-        self._launch.end_relay()
-        return drained(self._hub, self.add, self.has_trained)
+        if self.launch.exit_code is None:
+            self.hub.send(Stop(why="no longer watched"))
+        self.launch.end_relay()
+        return drained(self.hub, self.add, self.has_trained)
 
     def all_here(self) -> bool:
         """Whether every rank has connected."""
-        return 0 < self._hub.world_size == len(self._hub.hellos)
+        return 0 < self.hub.world_size == len(self.hub.hellos)
 
     def all_ready(self) -> bool:
         """Whether every rank has made a step."""
-        return 0 < self._hub.world_size == len(self._steps)
+        return 0 < self.hub.world_size == len(self._steps)
 
     def has_trained(self) -> bool:
         """Whether every rank has said that it sees no more steps."""
-        return 0 < self._hub.world_size == len(self._done)
+        return 0 < self.hub.world_size == len(self._done)
 
     def grace_s(self, changed_ns: int) -> float:
         """How long the ranks may take to send what they have seen, now that the user wants an end."""
@@ -86,18 +86,18 @@ class WatchSupervisor:
         if self._last_heard and now - self._last_look > CONSOLE_PAUSE_S:
             self._last_heard = now  # this console itself stood still: what ranks have sent is still to be read
         self._last_look = now
-        self._exit_code = self._launch.exit_code
-        ends_with_ranks = self._launch.ends_with_ranks or self._trial.steps is not None
+        self._exit_code = self.launch.exit_code
+        ends_with_ranks = self.launch.ends_with_ranks or self._trial.steps is not None
         return self._exit_code is not None or (ends_with_ranks and self.has_trained()) or self._are_lost()
 
     def _are_lost(self) -> bool:
         is_silent = 0 < self._last_heard < time.monotonic() - LOST_AFTER_S
-        return self._launch.ends_with_ranks and is_silent and not self.has_trained()
+        return self.launch.ends_with_ranks and is_silent and not self.has_trained()
 
     def take_notices(self) -> list[str]:
         """That the ranks were started again; and once, after a minute, that there are no steps yet."""
-        if self._hub.restarts > self._restarts_told:
-            self._restarts_told = self._hub.restarts
+        if self.hub.restarts > self._restarts_told:
+            self._restarts_told = self.hub.restarts
             return ["the ranks were started again; the numbers of their steps go on"]
         is_late = 0 < self._began < time.monotonic() - NO_STEP_S
         if not is_late or self._is_late_told or self._steps:
@@ -120,11 +120,11 @@ class WatchSupervisor:
             return f"rank {rank} has failed: {error}"
         if self._are_lost():
             return f"nothing was heard of its ranks for {LOST_AFTER_S:.0f} s: they were killed, or cannot be reached"
-        if self._hub.other_version:
-            return self._hub.other_version
+        if self.hub.other_version:
+            return self.hub.other_version
         return self._nothing_seen() if not self._steps else None
 
     def _nothing_seen(self) -> str:
-        if ranks := len(self._hub.hellos):
+        if ranks := len(self.hub.hellos):
             return f"{count(ranks, 'rank')} connected, and made no step of an optimizer"
-        return self._launch.end_reason() or "no rank was seen: ddptui saw no process compute a gradient with torch"
+        return self.launch.end_reason() or "no rank was seen: ddptui saw no process compute a gradient with torch"

@@ -6,20 +6,9 @@ import msgspec
 
 # Keys of the environment whose change may change figures; the versions of packages count, too.
 MATTERS_TO_FIGURES = (
-    "ddptui",
-    "python",
-    "host",
-    "cpu",
-    "cores",
-    "gpus",
-    "gpu_driver",
-    "gpus_visible",
-    "gpu_power_limit_w",
-    "gpu_links",
-    "openmp",
-    "malloc",
-    "watched",
-)
+    "ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible", "gpu_power_limit_w", "gpu_links",
+    "openmp", "malloc", "watched",
+)  # fmt: skip
 DEEPEST = 16  # tables and lists in one another in environment.json; a console writes 4 at most
 TOO_DEEP = "its tables and lists are nested too deeply"
 

@@ -81,14 +81,10 @@ class RepeatJournal:
     def _check_in_place(self) -> None:
         """Raises FileNotFoundError if the journal is no longer where it was: writing to it raises no error."""
         written = os.fstat(self._journal.fileno())
-        if written.st_nlink == 0:
-            raise FileNotFoundError(errno.ENOENT, "it has been deleted")
-        try:
-            in_place = os.path.samestat(written, os.stat(self._journal.name))
-        except FileNotFoundError:
-            in_place = False
-        if not in_place:
-            raise FileNotFoundError(errno.ENOENT, "it has been moved")
+        with suppress(FileNotFoundError):
+            if os.path.samestat(written, os.stat(self._journal.name)):
+                return
+        raise FileNotFoundError(errno.ENOENT, f"it has been {'moved' if written.st_nlink else 'deleted'}")
 
     def write_command(self, command: list[str], environment: dict[str, str]) -> None:
         """Write the command as a user can type it to repeat the launch without a console. Raises RunLost."""
@@ -119,7 +115,7 @@ class Line(NamedTuple):
     message: Message
 
 
-def read_lines(path: Path, unread: list[str]) -> Iterator[Line]:
+def read_lines(path: Path, unread: list[str] | None = None) -> Iterator[Line]:
     """The lines of a journal, up to the first one that cannot be read. If lines after it are lost with it, a note
     that names the file and the line is added to `unread`. Raises OSError if it cannot be opened or read."""
     begin = 0
@@ -132,7 +128,7 @@ def read_lines(path: Path, unread: list[str]) -> Iterator[Line]:
                 is_whole = line.endswith(b"\n") or len(line) == LONGEST_MESSAGE
                 after = _lines_after(journal, line)
                 # A last line without an end is no damage: the console was killed while it wrote.
-                if is_whole or after:
+                if unread is not None and (is_whole or after):
                     what = count(1 + after, "line is", "lines are") + " missing from these figures"
                     place = Path(*path.parts[-3:])
                     unread.append(f"{place}: line {number} cannot be read; {what}: restore the file from a copy")
@@ -157,7 +153,7 @@ def _lines_after(journal: BinaryIO, line: bytes) -> int:
     return ends + (last != b"\n")
 
 
-def read_messages(path: Path, unread: list[str]) -> Iterator[Message]:
+def read_messages(path: Path, unread: list[str] | None = None) -> Iterator[Message]:
     """The messages of these lines."""
     return (line.message for line in read_lines(path, unread))
 

@@ -25,10 +25,8 @@ def lock(file: IO[bytes]) -> bool:
             fcntl.fcntl(file, fcntl.F_OFD_SETLK, WHOLE_FILE)
         else:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # POSIX allows either
-        return False
-    except OSError:  # files cannot be locked here, as on some network file systems: nothing can be known
-        return True
+    except OSError as error:  # any other: files cannot be locked here, as on some network file systems
+        return not isinstance(error, BlockingIOError | PermissionError)  # POSIX allows either
     return True
 
 

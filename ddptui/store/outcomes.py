@@ -19,7 +19,6 @@ def results_of(run: Run, preset: Preset) -> Results:
 
 def outcomes_of(run: Run, preset: Preset, unread: list[str] | None = None) -> Outcomes:
     """The outcome of every repeat. Notes on damaged journals are added to `unread`."""
-    unread = [] if unread is None else unread
     return {
         (trial.name, number): outcome
         for trial in preset.trials
@@ -28,7 +27,7 @@ def outcomes_of(run: Run, preset: Preset, unread: list[str] | None = None) -> Ou
     }
 
 
-def _outcome(run: Run, trial: str, number: int, unread: list[str]) -> RepeatOutcome | None:
+def _outcome(run: Run, trial: str, number: int, unread: list[str] | None) -> RepeatOutcome | None:
     """The outcome of a repeat's last launch, with what those before it have measured."""
     last = outcome_of_messages(run.messages(trial, number, unread))
     before: RepeatOutcome | None = None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -48,21 +49,20 @@ def overview(run: Run) -> Overview:
     """A run's line, from its preset and results.json; of its journals only the sizes are looked at."""
     began = started_at(run.name)
     when = NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
-    preset, results, status, problem, damage = _contents(run)
+    preset, results, status, damage, problem = _contents(run)
     if preset is None:
         return Overview(run, when, run.name, status, problem=problem)
-    title = preset.name
-    status = UNDER_WAY if run.is_held() else shown_status(results) if results else status
+    status = _status_shown(run, results, status)
     if results is None:
-        return Overview(run, when, title, status, str(len(preset.trials)), damage=damage)
+        return Overview(run, when, preset.name, status, str(len(preset.trials)), damage=damage)
     trials = ", ".join(filter(None, [trials_done(results), repeats_done(results)]))
-    return Overview(run, when, title, status, trials, *_times(results, preset), shortfall=shortfall(results))
+    return Overview(run, when, preset.name, status, trials, *_times(results, preset), shortfall=shortfall(results))
 
 
-def shown_status(results: ResultsOutline) -> str:
+def _status_shown(run: Run, results: ResultsOutline | None, status: str) -> str:
     """The status that lists show."""
-    has_skipped = any(trial.status == "skipped" for trial in results.trials)
-    return SKIPPED if results.status == "ok" and has_skipped else results.status
+    has_skipped = results is not None and any(trial.status == "skipped" for trial in results.trials)
+    return UNDER_WAY if run.is_held() else SKIPPED if status == "ok" and has_skipped else status
 
 
 class TrialRecord(msgspec.Struct, frozen=True):
@@ -93,8 +93,7 @@ class RunRecord(msgspec.Struct, frozen=True):
 def record(run: Run) -> RunRecord:
     """A run for scripts, from the same files as its line."""
     began = started_at(run.name)
-    started = began.isoformat() if began else None
-    preset, results, status, problem, damage = _contents(run)
+    preset, results, status, damage, problem = _contents(run)
     known = {trial.name: trial for trial in results.trials} if results else {}
     times = _train_times(results) if results else {}
     trials = [
@@ -106,7 +105,7 @@ def record(run: Run) -> RunRecord:
     return RunRecord(
         name=run.name,
         folder=str(run.folder.absolute()),
-        started=started,
+        started=began.isoformat() if began else None,
         status="unreadable" if problem or damage else status,
         under_way=run.is_held(),
         preset=preset.name if preset else None,
@@ -120,13 +119,13 @@ def record(run: Run) -> RunRecord:
 
 class _Contents(NamedTuple):
     """What can be read of a run. preset: None if the run cannot be opened. results: None if there are none, or they are
-    damaged. problem, damage: as in Overview."""
+    damaged. damage, problem: as in Overview."""
 
     preset: Preset | None
     results: ResultsOutline | None
     status: str
-    problem: str | None = None
     damage: str | None = None
+    problem: str | None = None
 
 
 def _contents(run: Run) -> _Contents:
@@ -135,13 +134,7 @@ def _contents(run: Run) -> _Contents:
         run.journals(preset)
     except RunError as error:
         return _Contents(None, None, "cannot be read", problem=str(error))
-    try:
-        results = run.results(ResultsOutline)
-    except FileNotFoundError:
-        return _Contents(preset, None, "interrupted")
-    except RunError as error:
-        return _Contents(preset, None, "results.json cannot be read", damage=str(error))
-    return _Contents(preset, results, results.status)
+    return _Contents(preset, *run.outline())
 
 
 def started_at(name: str) -> datetime | None:
@@ -157,10 +150,8 @@ def _times(results: ResultsOutline, preset: Preset) -> tuple[str, str]:
     """The baseline's train time; the fastest trial with its time."""
     times = _train_times(results)
     fastest = _fastest(times)
-    if fastest is None:
-        return NOTHING, NOTHING
     baseline = f"{times[preset.baseline]:.2f}" if preset.baseline in times else NOTHING
-    return baseline, f"{times[fastest]:.2f} {fastest}"
+    return baseline, NOTHING if fastest is None else f"{times[fastest]:.2f} {fastest}"
 
 
 def _train_times(results: ResultsOutline) -> dict[str, float]:
@@ -176,44 +167,34 @@ MOST_RUNS = 30  # whose figures are read
 MOST_LINES = 10
 
 
-class RecentRun(NamedTuple):
-    """A run in the list of recent runs."""
-
-    run: Run
-    when: str  # the time of today's runs, the day of others
-    preset: str
-    status: str
-
-
 class RecentRuns(NamedTuple):
-    """The lines and the results of recent runs, both newest first."""
+    """The lines and the results of recent runs, both newest first. A line says when, what and how only: the time of
+    today's runs, the day of others."""
 
-    lines: list[RecentRun]
+    lines: list[Overview]
     results: list[Results]
 
 
 def recent_runs(runs: Path, today: date) -> RecentRuns:
     """The newest runs of a folder. Results that cannot be read are left out."""
-    try:
+    newest: list[Run] = []
+    with suppress(OSError):
         newest = all_runs(runs)[:MOST_RUNS]
-    except OSError:
-        newest = []
     return RecentRuns([_line(run, today) for run in newest[:MOST_LINES]], list(_results(newest)))
 
 
-def _line(run: Run, today: date) -> RecentRun:
+def _line(run: Run, today: date) -> Overview:
     try:
         preset = str(run.environment().get("preset", run.name))
     except RunError:
         preset = run.name
     began = started_at(run.name)
     when = NOTHING if began is None else began.strftime("%H:%M" if began.date() == today else "%m-%d")
-    return RecentRun(run, when, preset, UNDER_WAY if run.is_held() else run.status(shown_status))
+    results, status, _ = run.outline()
+    return Overview(run, when, preset, _status_shown(run, results, status))
 
 
 def _results(runs: list[Run]) -> Iterator[Results]:
     for run in runs:
-        try:
+        with suppress(FileNotFoundError, RunError):
             yield run.results(Results)
-        except (FileNotFoundError, RunError):
-            continue

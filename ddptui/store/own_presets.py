@@ -79,7 +79,7 @@ def bring_back() -> str:
 
     It gets another name if there is a preset of its name by now.
     """
-    deleted = _deleted()
+    deleted = sorted((folders()[1] / TRASH).glob("*/*.toml"))  # oldest first
     if not deleted:
         raise PresetError(f"{folders()[1] / TRASH}: no preset is in the trash")
     path, taken = deleted[-1], preset_paths()
@@ -90,11 +90,6 @@ def bring_back() -> str:
     with suppress(OSError):  # another file lies there
         path.parent.rmdir()
     return name
-
-
-def _deleted() -> list[Path]:
-    """The presets in the trash, oldest first."""
-    return sorted((folders()[1] / TRASH).glob("*/*.toml"))
 
 
 def _move(path: Path, to: Path) -> None:

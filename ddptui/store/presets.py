@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,8 @@ from ddptui.config.engine import LOCAL
 from ddptui.config.fields import meaningless
 from ddptui.config.parser import PresetError, make_engine, parse
 from ddptui.config.preset import Preset
-from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError
+from ddptui.config.trial import Trial, TrialError
+from ddptui.config.trial_text import off_default
 from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
 from ddptui.store.toml_file import TomlFileError, read_table
@@ -90,24 +92,17 @@ def preset_paths() -> dict[str, Path]:
     return paths
 
 
-class FileState(NamedTuple):
-    """Where a preset's file is, and which version of it: all zero if it cannot be found."""
-
-    path: Path
-    inode: int = 0
-    written_ns: int = 0
-    bytes: int = 0
+FileState = tuple[Path, int, int, int]  # where it is, and which version of it: inode, written_ns, bytes
 
 
 def file_states() -> dict[str, FileState]:
     """The state of every preset's file, by name; it changes when the file is written again."""
-    states = {}
+    states: dict[str, FileState] = {}
     for name, path in preset_paths().items():
-        try:
+        states[name] = (path, 0, 0, 0)
+        with suppress(OSError):  # a link that leads nowhere
             found = path.stat()
-            states[name] = FileState(path, found.st_ino, found.st_mtime_ns, found.st_size)
-        except OSError:  # a link that leads nowhere
-            states[name] = FileState(path)
+            states[name] = (path, found.st_ino, found.st_mtime_ns, found.st_size)
     return states
 
 
@@ -135,45 +130,29 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dic
     """Read a preset. overrides (--set) replace fields of every trial, engine those of [engine]. Raises PresetError."""
     path = find(name_or_file)
     try:
-        table = read_table(path, "a preset")
-    except TomlFileError as error:
-        raise PresetError(str(error)) from None
-    try:
-        preset = parse(path.stem, table, overrides or {}, machine.available_cores())
+        preset = parse(path.stem, read_table(path, "a preset"), overrides or {}, machine.available_cores())
         if engine:
             base = preset.engine if engine.get("name", preset.engine.name) == preset.engine.name else LOCAL
             preset = msgspec.structs.replace(preset, engine=make_engine(msgspec.to_builtins(base) | engine))
         return preset
+    except TomlFileError as error:
+        raise PresetError(str(error)) from None
     except TrialError as error:
         raise PresetError(f"{path}: {error}") from None
 
 
 def as_toml(preset: Preset) -> str:
     """A preset as TOML that loads as an equal preset. Every trial is in full, so it depends on no override or file."""
-    references = [msgspec.to_builtins(reference).items() for reference in preset.references]
-    table: dict[str, Any] = {
-        "title": preset.title,
-        "group": preset.group,
-        "kind": preset.kind,
-        "about": preset.about,
-        "baseline": preset.baseline,
-        "repeats": preset.repeats,
-        "columns": [*preset.columns],
-        "trial": [_fields(trial) for trial in preset.trials],
-        "engine": msgspec.to_builtins(preset.engine),
-        "reference": [  # TOML has no word for what was not published
-            {key: value for key, value in fields if value is not None} for fields in references
-        ],
-    }
+    plain: dict[str, Any] = msgspec.to_builtins(preset)
+    table = {key: plain[key] for key in ("title", "group", "kind", "about", "baseline", "repeats", "columns")}
+    table |= {"trial": [_fields(trial) for trial in preset.trials], "engine": plain["engine"]}
+    table["reference"] = [  # TOML has no word for what was not published
+        {key: value for key, value in fields.items() if value is not None} for fields in plain["references"]
+    ]
     return tomli_w.dumps({key: value for key, value in table.items() if value not in ([], {})}, multiline_strings=True)
 
 
 def _fields(trial: Trial) -> dict[str, Any]:
     """What a [[trial]] says: the fields off their defaults that mean something in its launch mode."""
-    values = msgspec.to_builtins(trial)
     useless = meaningless(trial.launch, trial.strategy, trial.primitives)
-    return {
-        name: values[name]
-        for name, field in TRIAL_FIELDS.items()
-        if getattr(trial, name) != field.default and values[name] is not None and name not in useless
-    }
+    return {name: value for name, value in off_default(trial).items() if name not in useless}

@@ -4,7 +4,7 @@ import errno
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ from ddptui.store.environment import TOO_DEEP, problem_of, what_matters
 from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
 from ddptui.store.lock import LOCK, is_locked, lock, opened
 from ddptui.store.presets import as_toml, load, preset_paths
+from ddptui.store.toml_file import replace_file
 from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
@@ -104,7 +105,8 @@ class Run:
         with raising_run_lost(self.folder):
             if not self.is_there():  # it would be made anew
                 raise FileNotFoundError(errno.ENOENT, "it has been moved or deleted")
-            _put_aside(folder)
+            if folder.exists():  # what an interrupted repeat left: no figure uses it, and nothing is lost
+                folder.rename(_free_name(folder, "interrupted"))
             folder.mkdir(parents=True)
             journal = (folder / JOURNAL).open("wb")
         repeat = RepeatJournal(folder, number, journal)
@@ -139,20 +141,9 @@ class Run:
         return changed
 
     def _replace(self, name: str, content: bytes) -> None:
-        """Write the file as a whole: a reader sees the old one or the new one, also after a crash. Raises RunLost."""
-        new = self.folder / f"{name}.new"
+        """Write one of the run's files as a whole. Raises RunLost."""
         with raising_run_lost(self.folder):
-            try:
-                new.unlink(missing_ok=True)  # a link there would lead the writing elsewhere
-                with new.open("xb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())  # or a crash could leave the new name with no content
-                new.replace(self.folder / name)
-            except OSError:
-                with suppress(OSError):
-                    new.unlink()
-                raise
+            replace_file(self.folder / name, content)
 
     def preset(self) -> Preset:
         """The preset as it was run. Raises RunError."""
@@ -173,15 +164,20 @@ class Run:
             raise RunError(f"{path}: cannot be read: {problem}")
         return environment
 
-    def status(self, of: Callable[[ResultsOutline], str] = lambda results: results.status) -> str:
-        """The status in results.json, or what `of` makes of it. A run that has none was interrupted before its first
-        repeat had ended."""
+    def outline(self) -> tuple[ResultsOutline | None, str, str | None]:
+        """The outline of the results, the run's status, and why results.json cannot be read. A run that has none was
+        interrupted before its first repeat had ended."""
         try:
-            return of(self.results(ResultsOutline))
+            results = self.results(ResultsOutline)
         except FileNotFoundError:
-            return "interrupted"
-        except RunError:
-            return "results.json cannot be read"
+            return None, "interrupted", None
+        except RunError as error:
+            return None, "results.json cannot be read", str(error)
+        return results, results.status, None
+
+    def status(self) -> str:
+        """The status in results.json."""
+        return self.outline()[1]
 
     def results(self, kind: type[Read]) -> Read:
         """results.json, or a part of it. Raises FileNotFoundError if there is none, RunError if it is damaged."""
@@ -192,7 +188,7 @@ class Run:
         Raises RunError if there is a journal that cannot be opened."""
         path = self.repeat_folder(trial, number) / JOURNAL
         with raising_run_error(path), suppress(FileNotFoundError):
-            yield from read_messages(path, unread if unread is not None else [])
+            yield from read_messages(path, unread)
 
     def disturbed(self, trial: str, number: int) -> list[Path]:
         """The journals of a repeat's launches that were set aside, in order. Raises RunError as `journals` does."""
@@ -222,7 +218,7 @@ class Run:
         """The messages of all journals."""
         for journal in self.journals(preset):
             with raising_run_error(journal):
-                yield from read_messages(journal, unread if unread is not None else [])
+                yield from read_messages(journal, unread)
 
     def journals(self, preset: Preset) -> list[Path]:
         """All journals in the order in which they were written, in which repeats of trials are interleaved. Raises
@@ -262,8 +258,7 @@ def find_run(runs: Path, name: str) -> Run:
     known = all_runs(runs)
     fitting = known[:1] if name == "last" else [run for run in known if run.name == name]
     fitting = fitting or [run for run in known if run.name.startswith(name)]
-    if not fitting:
-        fitting = list(itertools.islice((run for run in known if _is_of(run, name)), 1))
+    fitting = fitting or list(itertools.islice((run for run in known if _is_of(run, name)), 1))
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -310,18 +305,14 @@ def _decoded(path: Path, kind: type[Read]) -> Read:
         return msgspec.json.decode(read_plain(path, MOST_BYTES), type=kind)
     except FileNotFoundError:
         raise
-    except OSError as error:
-        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise RunError(f"{path}: cannot be read: {error}") from None
-    except RecursionError:
-        raise RunError(f"{path}: cannot be read: {TOO_DEEP}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        why = TOO_DEEP if isinstance(error, RecursionError) else getattr(error, "strerror", None) or error
+        raise RunError(f"{path}: cannot be read: {why}") from None
 
 
 def _new_folder(runs: Path, name: str) -> Path:
-    for suffix in ["", *(f".{number}" for number in range(2, 1000))]:
+    for folder in (runs / name, *(runs / f"{name}.{number}" for number in range(2, 1000))):
         with suppress(FileExistsError):  # of another console that started in the same second
-            folder = runs / (name + suffix)
             folder.mkdir()
             return folder
     raise FileExistsError(errno.EEXIST, "too many runs of this name", name)
@@ -329,12 +320,6 @@ def _new_folder(runs: Path, name: str) -> Path:
 
 def _pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-
-
-def _put_aside(folder: Path) -> None:
-    """Rename what an interrupted repeat left: no figure uses it, and nothing is lost."""
-    if folder.exists():
-        folder.rename(_free_name(folder, "interrupted"))
 
 
 def _free_name(folder: Path, why: str) -> Path:

@@ -2,14 +2,13 @@
 
 import os
 import re
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 from ddptui.config.settings import NO_SETTINGS, THEMES, Settings, SettingsError, parse
 from ddptui.host.files import read_plain
 from ddptui.host.folders import user_config
-from ddptui.store.toml_file import MOST_BYTES, TomlFileError, read_table
+from ddptui.store.toml_file import MOST_BYTES, TomlFileError, read_table, replace_file
 
 THEME_VARIABLE = "TEXTUAL_THEME"
 DARK, LIGHT = "textual-dark", "textual-light"
@@ -47,30 +46,14 @@ def save_theme(theme: str) -> None:
     """Write a theme into the file, whose other lines stay as they are. Raises SettingsError if that cannot be."""
     try:
         file = path().resolve()  # a link, as into a folder of dotfiles, stays one
-        _replace(file, _with_theme(_text_of(file), theme))
+        text = read_plain(file, MOST_BYTES).decode("utf-8-sig") if file.exists() else ""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, _with_theme(text, theme).encode())  # as bytes: line ends stay as they are
     except OSError as error:
         where = error.filename or "config.toml"
         raise SettingsError(f"{where}: the theme cannot be kept: {error.strerror}") from None
     except ValueError:  # of UTF-8 or TOML
         raise SettingsError(f"{file}: the theme cannot be kept: not valid TOML; `ddptui config` says more") from None
-
-
-def _text_of(file: Path) -> str:
-    try:
-        return read_plain(file, MOST_BYTES).decode("utf-8-sig")
-    except FileNotFoundError:
-        return ""
-
-
-def _replace(file: Path, text: str) -> None:
-    """Write the file as a whole: a crash leaves the old one or the new one."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_name(f"{file.name}.new")
-    new.unlink(missing_ok=True)  # a link there would lead the writing elsewhere
-    new.write_bytes(text.encode())  # as bytes: line ends stay as they are
-    if file.exists():
-        shutil.copymode(file, new)
-    new.replace(file)
 
 
 def _with_theme(text: str, theme: str) -> str:
@@ -81,8 +64,7 @@ def _with_theme(text: str, theme: str) -> str:
     if "theme" in document:
         document["theme"] = theme
         return tomlkit.dumps(document)
-    heading = HEADING.match(text)
-    place = heading.end() if heading else 0
+    place = heading.end() if (heading := HEADING.match(text)) else 0
     return f'{text[:place]}theme = "{theme}"\n{text[place:]}'
 
 

@@ -1,6 +1,9 @@
-"""Reads TOML files that may not be what they should: presets and the settings."""
+"""Reads TOML files that may not be what they should, presets and the settings; replaces files as a whole."""
 
 import errno
+import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,3 +36,21 @@ def _why_not(error: OSError, what: str) -> str:
         return f"is not {what}: {error.strerror}"
     remedy = ": replace it with one, or remove it" if error.errno in (errno.EISDIR, errno.EINVAL) else ""
     return f"cannot be read: {error.strerror}{remedy}"
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write the file as a whole: a reader sees the old one or the new one, also after a crash. Raises OSError."""
+    new = path.with_name(f"{path.name}.new")
+    try:
+        new.unlink(missing_ok=True)  # a link there would lead the writing elsewhere
+        with new.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # or a crash could leave the new name with no content
+        if path.exists():
+            shutil.copymode(path, new)
+        new.replace(path)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()
+        raise

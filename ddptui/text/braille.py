@@ -1,7 +1,7 @@
 """Plots: lines in braille dots, two columns and four rows of dots a cell, beside a labeled axis.
 
-A column of dots is a number, a bit a row, the lowest bit for the lowest row. What a long line does within a column is
-kept as the lowest and the highest of its points there: no spike is lost, however many points there are.
+What a long line does within a column of dots is kept as the lowest and the highest of its points there: no spike is
+lost, however many points there are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,10 +16,10 @@ Signs = list[dict[int, Span]]  # the cells of a plot that are not empty: by row 
 
 LARGEST = 1e270  # larger values count as not finite, so that differences and margins cannot overflow
 SMALLEST = 1e-290  # smaller differences count as none, so that dividing by one cannot overflow
-# Of a cell: its four rows of dots, from the lowest, in the left column and in the right one. Unicode numbers the dots
-# down the left column, then down the right one, and only then the lowest row, which braille got later.
-LEFT = tuple(sum(bit for at, bit in enumerate((0x40, 0x04, 0x02, 0x01)) if dots >> at & 1) for dots in range(16))
-RIGHT = tuple(sum(bit for at, bit in enumerate((0x80, 0x20, 0x10, 0x08)) if dots >> at & 1) for dots in range(16))
+# The bits of the lowest 0, 1, 2, 3 or 4 dots of a cell: of its left column, and of its right one. Unicode numbers the
+# dots down the left column, then down the right one, and only then the lowest row, which braille got later.
+DOTS_UPTO = ((0, 0x40, 0x44, 0x46, 0x47), (0, 0x80, 0xA0, 0xB0, 0xB8))
+EMPTY = chr(0x2800)  # the character without dots; Unicode has all 256 patterns in the order of their bits
 
 
 class Frame(NamedTuple):
@@ -55,39 +55,18 @@ def frame(lines: Iterable[Sequence[Point]]) -> Frame | None:
     return Frame(left, right if right > left else left + 1, low, high)  # a single point is at the left
 
 
-def columns(points: Sequence[Point], bounds: Frame, width: int, height: int) -> list[int]:
-    """The columns of dots of a line; width and height in cells."""
-    dots = [0] * (2 * width)
-    for piece in _pieces(points):
-        for column, lowest, highest in _extents(piece, bounds, 2 * width, 4 * height):
-            dots[column] |= (2 << highest) - (1 << lowest)  # the bits from lowest to highest
-    return dots
-
-
-def _pieces(points: Iterable[Point]) -> Iterator[list[tuple[float, float]]]:
-    """The stretches of points between gaps."""
-    for is_drawn, piece in groupby(points, key=lambda point: is_finite(point[1])):
-        if is_drawn:
-            yield [(x, y) for x, y in piece if y is not None]
-
-
-def _extents(
-    piece: Sequence[tuple[float, float]], bounds: Frame, width: int, height: int
-) -> Iterator[tuple[int, int, int]]:
-    """By column, the lowest and highest row of a line without gaps; rows between two columns belong to the left one."""
+def _extents(points: Sequence[Point], bounds: Frame, width: int, height: int) -> Iterator[tuple[int, int, int]]:
+    """By column, the lowest and highest row of a line; rows between two columns belong to the left one."""
     across, up = (width - 1) / (bounds.right - bounds.left), (height - 1) / (bounds.high - bounds.low)
-    at = [(round((x - bounds.left) * across), round((y - bounds.low) * up)) for x, y in piece]
-    column, last = at[0]
-    lowest = highest = last
-    for next_column, row in at[1:]:
-        if next_column == column:
-            lowest, highest = min(lowest, row), max(highest, row)
-        else:
-            yield from _joined(column, last, next_column, row)
-            yield column, lowest, highest
-            column, lowest, highest = next_column, row, row
-        last = row
-    yield column, lowest, highest
+    for is_drawn, piece in groupby(points, key=lambda point: is_finite(point[1])):
+        at = [(round((x - bounds.left) * across), round(((y or 0.0) - bounds.low) * up)) for x, y in piece if is_drawn]
+        last: tuple[int, int] | None = None
+        for column, same in groupby(at, key=lambda place: place[0]):
+            rows = [row for _, row in same]
+            if last:
+                yield from _joined(*last, column, rows[0])
+            yield column, min(rows), max(rows)
+            last = column, rows[-1]
 
 
 def _joined(column: int, row: int, next_column: int, next_row: int) -> Iterator[tuple[int, int, int]]:
@@ -97,22 +76,6 @@ def _joined(column: int, row: int, next_column: int, next_row: int) -> Iterator[
     for at, (here, there) in enumerate(pairwise(rows)):
         meets = there - (there > here) + (there < here)
         yield column + at, min(here, meets), max(here, meets)
-
-
-def cells(dots: Sequence[int], height: int) -> Iterator[tuple[int, int, int]]:
-    """The cells with dots: row from the top, column, and the bits of the braille character."""
-    for column in range(0, len(dots) - 1, 2):
-        left, right = dots[column], dots[column + 1]
-        row = height - 1
-        while left or right:
-            if bits := LEFT[left & 15] | RIGHT[right & 15]:
-                yield row, column // 2, bits
-            left, right, row = left >> 4, right >> 4, row - 1
-
-
-def character(bits: int) -> str:
-    """The braille character with these dots."""
-    return chr(0x2800 + bits)  # Unicode has all 256 patterns in the order of their bits
 
 
 def row_of(y: float, bounds: Frame, height: int) -> int:
@@ -127,12 +90,16 @@ def column_of(x: float, bounds: Frame, width: int) -> int:
 
 def signs_of(lines: Iterable[tuple[Sequence[Point], str]], bounds: Frame, width: int, height: int) -> Signs:
     """Lines with their kinds in one plot. Where lines meet, the dots of all show, in the kind of the last one."""
-    dots: list[dict[int, tuple[int, str]]] = [{} for _ in range(height)]
+    signs: Signs = [{} for _ in range(height)]
     for points, kind in lines:
-        for row, column, bits in cells(columns(points, bounds, width, height), height):
-            before, _ = dots[row].get(column, (0, ""))
-            dots[row][column] = (bits | before, kind)
-    return [{column: (character(bits), kind) for column, (bits, kind) in row.items()} for row in dots]
+        for column, lowest, highest in _extents(points, bounds, 2 * width, 4 * height):
+            upto = DOTS_UPTO[column % 2]
+            for low in range(lowest // 4 * 4, highest + 1, 4):  # the lowest row of dots of each cell
+                bits = upto[min(4, highest - low + 1)] - upto[max(0, lowest - low)]
+                row = signs[height - 1 - low // 4]
+                before = row[column // 2][0] if column // 2 in row else EMPTY
+                row[column // 2] = (chr(ord(before) | bits), kind)
+    return signs
 
 
 def labels_of(ticks: Iterable[tuple[float, str]], bounds: Frame, height: int) -> dict[int, str]:

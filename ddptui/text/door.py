@@ -1,5 +1,6 @@
 """Text at the door: what leaves for a terminal or a pipe. Only ddptui's own sequences may steer a terminal."""
 
+import json
 import re
 
 # ddptui asks for a sequence by a mark: a lone high surrogate. No file, file name or argument can hold one (UTF-8, TOML
@@ -56,9 +57,4 @@ def spelled(char: str) -> str:
 
 def ascii_json(text: str) -> str:
     """The same JSON in printable ASCII: the door and every encoding leave it as it is."""
-    return re.sub(r"[^\n -~]", lambda found: _escaped(found[0]), text)
-
-
-def _escaped(char: str) -> str:
-    units = char.encode("utf-16-be")  # JSON counts in these
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    return re.sub(r"[^\n -~]+", lambda found: json.dumps(found[0])[1:-1], text)

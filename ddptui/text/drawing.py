@@ -91,12 +91,9 @@ def axis(width: int, length: float, unit: str) -> str:
     """An axis from 0 to a length, with its ticks written into it: 0 ms────5────10──."""
     if width <= 0 or length <= 0:
         return ""
-    most = max(1, width // TICKS_APART)
-    step = nice_step(length, most)
     cells = ["─"] * width
-    for tick in ticks(0, length, most):
-        label = number(tick, step) if tick else f"0 {unit}"
-        at = round(tick / length * width)
+    for tick, shown in linear_ticks(0, length, max(1, width // TICKS_APART)):
+        label, at = shown if tick else f"0 {unit}", round(tick / length * width)
         if at + len(label) <= width:
             cells[at : at + len(label)] = label
     return "".join(cells)
@@ -107,9 +104,7 @@ def log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
     if high - low >= 1:
         every = max(1, ceil((high - low) / max(1, most)))
         return [(power, f"{10.0**power:g}") for power in range(ceil(low), floor(high) + 1, every)]
-    first, last = 10.0**low, 10.0**high
-    step = nice_step(last - first, most) if last > first else 0.0
-    return [(log10(tick), number(tick, step)) for tick in ticks(first, last, most) if tick > 0]
+    return [(log10(tick), label) for tick, label in linear_ticks(10.0**low, 10.0**high, most) if tick > 0]
 
 
 def linear_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:

@@ -103,13 +103,10 @@ def as_text(table: Table, width: int, *, color: bool = False, rule: bool = True)
     widths = [column.width for column in columns]
     widths[0] -= max(0, total(widths) - width)  # even the columns that are always shown may be too wide
     styles = {-1: BOLD, **table.styles} if color else {}
-    cut = [
-        [shorten(cell, width) for cell in (column.header, *column.cells)]
-        for column, width in zip(columns, widths, strict=True)
-    ]
     left = [column.left for column in columns]
-    rows = enumerate(zip(*cut, strict=True), start=-1)  # the header is row -1
-    lines = [styled(line(cells, widths, left), styles.get(row, "")) for row, cells in rows]
+    rows = enumerate(zip(*([column.header, *column.cells] for column in columns), strict=True), start=-1)
+    cut = ((row, map(shorten, cells, widths)) for row, cells in rows)  # the header is row -1
+    lines = [styled(line(cells, widths, left), styles.get(row, "")) for row, cells in cut]
     return [lines[0], *(["─" * total(widths)] if rule else []), *lines[1:]]
 
 

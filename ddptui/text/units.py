@@ -26,9 +26,8 @@ def size(value: float | None) -> str:
 
 def size_unit(value: float) -> tuple[int, str]:
     """The unit in which so many bytes read best, with its own bytes first: 2**20, MB."""
-    power = 0
-    while power + 1 < len(SIZES) and round(value / 1024**power) >= 1024:  # rounded: 1023.9 KB is 1 MB
-        power += 1
+    last = len(SIZES) - 1
+    power = next((power for power in range(last) if round(value / 1024**power) < 1024), last)  # 1023.9 KB is 1 MB
     return 1024**power, SIZES[power]
 
 

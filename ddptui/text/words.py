@@ -50,16 +50,12 @@ def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str
 
 def ending(exit_code: int | None) -> str:
     """How a process ended, in words that follow its name: killed by SIGKILL."""
-    match exit_code:
-        case None:
-            return "died without an error message"
-        case code if code < 0:  # subprocess: the negated number of a signal
-            try:
-                return f"killed by {signal.Signals(-code).name}"
-            except ValueError:  # most real-time signals have no name
-                return f"killed by signal {-code}"
-        case code:
-            return f"ended with exit code {code}"
+    if exit_code is None:
+        return "died without an error message"
+    if exit_code >= 0:
+        return f"ended with exit code {exit_code}"
+    names = {number.value: number.name for number in signal.Signals}  # most real-time signals have none
+    return f"killed by {names.get(-exit_code, f'signal {-exit_code}')}"  # subprocess: the negated number of a signal
 
 
 def printable(text: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ddptui.run.timeline import Reader
 from ddptui.wire.messages import Slept
 from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, ready
@@ -46,3 +47,11 @@ def late_launch(
             for step in made[rank]
         ]
     return launch_of(made, trial, repeat)
+
+
+def told_by(reader: Reader) -> list[tuple[int, Message]]:
+    """Each message that a reader yields, with its moment."""
+    told = []
+    while not reader.is_over:
+        told.append((reader.next_ns, reader.take()))
+    return told

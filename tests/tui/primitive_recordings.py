@@ -8,6 +8,7 @@ from ddptui.run.playback import Playback
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.screens.base import EndedRun
+from tests.support.launches import told_by
 from tests.tui.recordings import Clock
 
 RECORDED = Path(__file__).parent / "recorded_primitives" / "run"
@@ -33,7 +34,7 @@ def at(trial: str, places: int, clock: Clock | None = None) -> Playback:
     """When all ranks of a trial had told of so many places."""
     told = playback(clock)
     watched = RunMonitor()
-    for at_ns, message in told._timeline:
+    for at_ns, message in told_by(told._timeline.reader()):
         watched.add([message])
         if watched.live.trial == trial and watched.live.step == places:
             told.seek((at_ns - told.begin_ns) / 1e9 + 1e-6)

@@ -11,6 +11,7 @@ from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.runs import Run
 from ddptui.wire.records import Launched, Message
+from tests.support.launches import told_by
 
 RECORDED = Path(__file__).parent / "recorded" / "run"
 
@@ -34,7 +35,7 @@ def playback(clock: Clock | None = None) -> Playback:
 def moment_s(told: Playback, trial: str, step: int) -> float:
     """How long after the beginning of the run both ranks had finished this step of a trial."""
     watched = RunMonitor()
-    for at_ns, message in told._timeline:
+    for at_ns, message in told_by(told._timeline.reader()):
         watched.add([message])
         if watched.live.trial == trial and watched.live.step > step:
             return (at_ns - told.begin_ns) / 1e9

@@ -32,6 +32,7 @@ from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.wire.messages import Hello, Step
 from ddptui.wire.records import Launched
+from tests.support.launches import told_by
 from tests.tui.opened import Opened, opened, seen, toasts, until
 from tests.tui.recordings import RECORDED, Clock, ToldAsItGoes, moment_s, playback
 
@@ -450,8 +451,9 @@ class Crowd:
     def __init__(self, ranks: int) -> None:
         told = playback()
         self.run, self.preset, self.results = told.run, told.preset, told.results
-        hello = next(message for _, message in told._timeline if isinstance(message, Hello))
-        step = next(message for _, message in told._timeline if isinstance(message, Step) and not message.warmup)
+        messages = [message for _, message in told_by(told._timeline.reader())]
+        hello = next(message for message in messages if isinstance(message, Hello))
+        step = next(message for message in messages if isinstance(message, Step) and not message.warmup)
         self._messages: list[object] = [Launched(trial="none", repeat=1, at_ns=1, command=())]
         self._messages += [msgspec.structs.replace(hello, rank=rank, world_size=ranks) for rank in range(ranks)]
         self._messages += [msgspec.structs.replace(step, rank=rank) for rank in range(ranks)]

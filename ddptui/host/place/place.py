@@ -74,8 +74,10 @@ class Variables:
             return value
         raise self.error(f"{name} is not set")
 
-    def number(self, name: str, low: int = 0, high: int = MOST) -> int:
-        """A whole number from low to high, both included. Raises PlaceError."""
+    def number(self, name: str, low: int = 0, high: int = MOST, unset: int | None = None) -> int:
+        """A whole number from low to high, both included; `unset` for a variable that is not set. Raises PlaceError."""
+        if unset is not None and not self.has(name):
+            return unset
         value = self.text(name)
         # isdecimal alone would accept the digits of other scripts; Python refuses to convert thousands of digits
         if not (value.isascii() and value.removeprefix("-").isdecimal() and len(value) < 20):
@@ -84,9 +86,9 @@ class Variables:
             raise self.error(f"{name}={value} is out of range ({low} to {high})")
         return int(value)
 
-    def index(self, name: str, count: int) -> int:
-        """A whole number from 0 to count - 1. Raises PlaceError."""
-        return self.number(name, 0, count - 1)
+    def index(self, name: str, count: int, unset: int | None = None) -> int:
+        """A whole number from 0 to count - 1, as `number`. Raises PlaceError."""
+        return self.number(name, 0, count - 1, unset)
 
     def meeting(self, prefix: str = "") -> tuple[str, int]:
         """The address and port where the ranks meet. Raises PlaceError."""

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ddptui.host.network import FIRST_PORT, PORTS
 from ddptui.host.place.place import LARGEST_ID, Environ, Place, PlaceError, Variables, quoted
-from ddptui.host.place.slurm_lists import counts, node_names
+from ddptui.host.place.slurm_lists import counts, first_node
 
 SCHEME = "file://"
 COUNTED_BY_TORCHRUN = ("auto", "gpu", "cpu")  # values of nproc_per_node for which torchrun counts what the node has
@@ -16,6 +16,11 @@ NO_NODE = "nothing says which ranks share a node: each counts as a node of its o
 PROCESS = {"RANK": "the process", "WORLD_SIZE": "processes"}
 LOCAL = {"LOCAL_RANK": "this process among those of its node", "LOCAL_WORLD_SIZE": "processes of this node"}
 NODES = {"NODE_RANK": "the node", "NNODES": "nodes"}
+JOB = {
+    "SLURM_ARRAY_TASK_ID": "the node",
+    "SLURM_ARRAY_TASK_MIN": "the first node's",
+    "SLURM_ARRAY_TASK_COUNT": "nodes",
+}
 PER_NODE = {"PET_NPROC_PER_NODE": "processes a node"}
 
 
@@ -58,29 +63,23 @@ def _by_hand(variables: Variables) -> tuple[int, int, int, int, int, int]:
     world = variables.number("WORLD_SIZE", 1)
     rank = variables.index("RANK", world)
     local_world = _local_world(variables, world)
-    local_rank, node, nodes = rank % local_world, rank // local_world, -(-world // local_world)  # rounded up
-    if variables.has("LOCAL_RANK"):
-        local_rank = variables.index("LOCAL_RANK", local_world)
-    if variables.has("NNODES"):
-        nodes = variables.number("NNODES", 1, world)
-    if variables.has("NODE_RANK"):
-        node = variables.index("NODE_RANK", nodes)
+    local_rank = variables.index("LOCAL_RANK", local_world, unset=rank % local_world)
+    nodes = variables.number("NNODES", 1, world, unset=-(-world // local_world))  # rounded up
+    node = variables.index("NODE_RANK", nodes, unset=rank // local_world)
     if node >= nodes:
         raise variables.error(f"rank {rank}, with {local_world} on its node, is on none of NNODES={nodes} nodes")
     return rank, world, local_rank, local_world, node, nodes
 
 
 def _local_world(variables: Variables, world: int) -> int:
-    if variables.has("LOCAL_WORLD_SIZE"):
-        return variables.number("LOCAL_WORLD_SIZE", 1, world)
-    if variables.has("NNODES"):
-        nodes = variables.number("NNODES", 1, world)
-        if world % nodes:  # which nodes have a rank more is not known
-            raise variables.error(f"LOCAL_WORLD_SIZE is not set, and {world} ranks on NNODES={nodes} are uneven")
-        return world // nodes
-    if variables.has("LOCAL_RANK"):
+    if given := variables.number("LOCAL_WORLD_SIZE", 1, world, unset=0):
+        return given
+    nodes = variables.number("NNODES", 1, world, unset=world)
+    if world % nodes:  # which nodes have a rank more is not known
+        raise variables.error(f"LOCAL_WORLD_SIZE is not set, and {world} ranks on NNODES={nodes} are uneven")
+    if variables.has("LOCAL_RANK") and not variables.has("NNODES"):
         raise variables.error("LOCAL_WORLD_SIZE is not set, but LOCAL_RANK is")
-    return 1
+    return world // nodes
 
 
 def _without_nodes(variables: Variables) -> tuple[str, ...]:
@@ -101,7 +100,7 @@ def _slurm(variables: Variables) -> Place:
         raise variables.error(f"{name}={variables.text(name)} says no tasks of node {node} (SLURM_NODEID)")
     rank, local_rank = variables.index("SLURM_PROCID", world), variables.index("SLURM_LOCALID", local_world)
     # no variable says where the ranks meet: every task derives it from the same list and id
-    address = node_names(variables.text(variables.first_set("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")))[0]
+    address = first_node(variables.text(variables.first_set("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")))
     port = FIRST_PORT + variables.number("SLURM_JOB_ID", 0, LARGEST_ID) % PORTS
     return Place(rank, world, local_rank, local_world, node, nodes, address, port)
 
@@ -116,7 +115,7 @@ def _node(node: int, nodes: int, ranks: int, address: str | None = None, port: i
 def _dlc(variables: Variables) -> Place:
     # the table: https://www.alibabacloud.com/help/en/pai/general-environment-variables
     nodes = variables.number("WORLD_SIZE", 1)
-    gpus = variables.number("NPROC_PER_NODE") if variables.has("NPROC_PER_NODE") else 0
+    gpus = variables.number("NPROC_PER_NODE", unset=0)
     place = _node(variables.index("RANK", nodes), nodes, gpus or 1, *variables.meeting())
     return place if gpus else replace(place, says=(NO_GPUS,))
 
@@ -125,7 +124,7 @@ def _pytorchjob(variables: Variables) -> Place:
     """RANK is the pod in all releases. WORLD_SIZE counts pods in old ones, and pods × nprocPerNode in the last ones,
     which set PET_… as well."""
     world = variables.number("WORLD_SIZE", 1)
-    nodes = variables.number("PET_NNODES", 1) if variables.has("PET_NNODES") else world
+    nodes = variables.number("PET_NNODES", 1, unset=world)
     each = variables.text("PET_NPROC_PER_NODE") if variables.has("PET_NPROC_PER_NODE") else "auto"
     if each in COUNTED_BY_TORCHRUN:  # then WORLD_SIZE counts one rank a pod
         ranks, rest = divmod(world, nodes)
@@ -153,9 +152,7 @@ def _slurm_array(variables: Variables) -> Place:
     """Each job of an array is a node. They meet in a shared file."""
     nodes = variables.number("SLURM_ARRAY_TASK_COUNT", 1)
     first = variables.number("SLURM_ARRAY_TASK_MIN", 0, LARGEST_ID)
-    last = first + nodes - 1
-    if "SLURM_ARRAY_TASK_MAX" in variables.environ:
-        last = variables.number("SLURM_ARRAY_TASK_MAX", 0, LARGEST_ID)
+    last = variables.number("SLURM_ARRAY_TASK_MAX", 0, LARGEST_ID, unset=first + nodes - 1)
     if last - first != nodes - 1:
         raise PlaceError(f"an array of {nodes} from {first} to {last} has gaps, so that no id says a node: --array=0-N")
     return _node(variables.number("SLURM_ARRAY_TASK_ID", first, last) - first, nodes, 1)
@@ -190,11 +187,7 @@ LAUNCHERS = {
         # an old release sets no PET_…, so it looks like env://, and with one process a pod it is the same
         lambda environ: bool(environ.get("PET_NNODES") and environ.get("RANK")) and not environ.get("LOCAL_RANK"),
         _pytorchjob,
-        {
-            "RANK": "the node (pod), not the process",
-            "PET_NNODES": "nodes",
-        }
-        | PER_NODE,
+        {"RANK": "the node (pod), not the process", "PET_NNODES": "nodes"} | PER_NODE,
     ),
     "trainjob": Launcher(  # Kubeflow's Trainer, v2: PET_… are torchrun's own options, and RANK is not set
         "a TrainJob of a torch runtime sets it in its pods",
@@ -219,11 +212,7 @@ LAUNCHERS = {
         # in a job of several tasks, a task of srun is a rank even so
         lambda environ: bool(environ.get("SLURM_ARRAY_TASK_ID")) and environ.get("SLURM_NTASKS", "1") == "1",
         _slurm_array,
-        {
-            "SLURM_ARRAY_TASK_ID": "the node",
-            "SLURM_ARRAY_TASK_MIN": "the first node's",
-            "SLURM_ARRAY_TASK_COUNT": "nodes",
-        },
+        JOB,
     ),
     "slurm": Launcher(
         "srun sets it for the tasks that it starts",

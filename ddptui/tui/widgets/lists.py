@@ -20,7 +20,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from ddptui.config.preset import Preset
-from ddptui.store.overview import SKIPPED, UNDER_WAY, RecentRun
+from ddptui.store.overview import SKIPPED, UNDER_WAY, Overview
 from ddptui.store.presets import BrokenPreset
 from ddptui.store.runs import Run
 from ddptui.tui.keys import bound, moves
@@ -101,7 +101,7 @@ class RecentRuns(Chooser):
     BORDER_TITLE = "Last runs"
     runs: Sequence[Run] = ()
 
-    def show(self, runs: Sequence[RecentRun]) -> None:
+    def show(self, runs: Sequence[Overview]) -> None:
         """List these runs. The cursor stays at its place, so an unmoved one is on the newest run."""
         place = self.highlighted
         self.runs = [recent.run for recent in runs]

@@ -35,6 +35,7 @@ from tests.support.builders import (
     two_trials,
     write_run,
 )
+from tests.support.launches import told_by
 
 PRESET = two_trials()
 S = 1_000_000_000  # ns
@@ -72,7 +73,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small")
 def test_ranks_that_were_late_are_told_in_the_order_of_moments(tmp_path: Path) -> None:
     messages = long_launch(200, late=6)
-    told = list(Timeline(write_run(tmp_path, PRESET, messages), PRESET, []))
+    told = told_by(Timeline(write_run(tmp_path, PRESET, messages), PRESET, []).reader())
     moments = [moment for moment, _ in told]
     assert moments == sorted(moments)
     steps = [(moment, message) for moment, message in told if isinstance(message, Step)]
@@ -85,7 +86,7 @@ def test_ranks_that_were_late_are_told_in_the_order_of_moments(tmp_path: Path) -
 def test_what_stands_farther_from_its_moment_than_the_window_is_told_late_but_told(tmp_path: Path) -> None:
     messages = long_launch(200, late=100)
     run = write_run(tmp_path, PRESET, messages)
-    told = [message for _, message in Timeline(run, PRESET, [])]
+    told = [message for _, message in told_by(Timeline(run, PRESET, []).reader())]
     assert sorted(map(repr, told)) == sorted(map(repr, messages))
     for rank in (0, 1):
         assert [each for each in _steps(told) if each.rank == rank] == [
@@ -108,14 +109,12 @@ def _steps(messages: list[Message]) -> list[Step]:
 def test_from_any_place_a_reader_goes_on_as_the_first_one_did(late: int, tmp_path: Path) -> None:
     journals = long_launch(60, late=late), long_launch(20, "b", late=late, begin_s=10)
     whole = Timeline(write_run(tmp_path, PRESET, *journals), PRESET, [])
-    told, reader, found = list(whole), whole.reader(), 0
+    told, reader, found = told_by(whole.reader()), whole.reader(), 0
     for number in count():
         if place := reader.place():
             found += 1
-            other, rest = whole.reader(place), []
-            while not other.is_over:
-                rest.append((other.next_ns, other.take()))
-            assert rest == told[number:]
+            other = whole.reader(place)
+            assert told_by(other) == told[number:]
             assert other.progress.messages == len(told)
         if reader.is_over:
             break
@@ -191,7 +190,7 @@ def test_wherever_it_goes_the_state_is_that_of_all_messages_until_then(
                 getattr(told, name)()
             case _:
                 getattr(played, name)(how_much)
-    until = [message for moment_ns, message in played._timeline if moment_ns <= played.now_ns()]
+    until = [message for moment_ns, message in told_by(played._timeline.reader()) if moment_ns <= played.now_ns()]
     assert told.live == fold(Live(), until)
     assert played._reader.progress.messages == len(until)
     over = sum(isinstance(message, Ended) for message in until)
@@ -236,7 +235,9 @@ def test_going_back_it_is_told_from_a_state_on_the_way(played: Playback) -> None
     told = Told(played)
     told.drain_all()
     assert skipped < played._reader.progress.messages
-    assert told.live == fold(Live(), [message for moment_ns, message in played._timeline if moment_ns <= before_ns - S])
+    assert told.live == fold(
+        Live(), [message for moment_ns, message in told_by(played._timeline.reader()) if moment_ns <= before_ns - S]
+    )
 
 
 def test_going_on_to_where_it_has_been_is_a_short_cut(played: Playback) -> None:

@@ -42,5 +42,5 @@ def test_what_cannot_be_read_is_said_or_left_out(tmp_path: Path) -> None:
     (run.folder / "environment.json").write_text("{")
     (run.folder / "results.json").write_text('{"status": 1}')
     found = overview.recent_runs(tmp_path, date(2026, 1, 2))
-    assert found.lines[0][1:] == ("01-01", "20260101-101500-made", "results.json cannot be read")
+    assert found.lines[0][1:4] == ("01-01", "20260101-101500-made", "results.json cannot be read")
     assert found.results == []

@@ -6,16 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddptui.text.braille import Frame, Point, cells, character, columns, frame, logarithms
+from ddptui.text.braille import EMPTY, Frame, Point, frame, logarithms, signs_of
 
 
 def picture(points: list[Point], width: int, height: int) -> list[str]:
     seen = frame([points])
     assert seen is not None
-    rows = [[" "] * width for _ in range(height)]
-    for row, column, bits in cells(columns(points, seen, width, height), height):
-        rows[row][column] = character(bits)
-    return ["".join(row).rstrip() for row in rows]
+    rows = signs_of([(points, "")], seen, width, height)
+    return ["".join(row.get(column, (" ", ""))[0] for column in range(width)).rstrip() for row in rows]
 
 
 def test_a_straight_line_goes_from_corner_to_corner() -> None:
@@ -74,7 +72,8 @@ def test_every_point_is_drawn_within_the_frame(values: list[float | None], width
     seen = frame([points])
     if seen is None:
         return
-    dots = columns(points, seen, width, height)
-    assert len(dots) == 2 * width
-    assert 0 < max(dots) < 1 << 4 * height
-    assert sum(bits.bit_count() for *_, bits in cells(dots, height)) == sum(column.bit_count() for column in dots)
+    rows = signs_of([(points, "line")], seen, width, height)
+    assert len(rows) == height
+    signs = [sign for row in rows for sign in row.items()]
+    assert signs
+    assert all(0 <= column < width and EMPTY < char <= chr(ord(EMPTY) + 255) for column, (char, _) in signs)
