@@ -10,22 +10,14 @@ from pathlib import Path
 
 import msgspec
 
-from ddptui.config.engine import links_of
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset, fit_to_engine
 from ddptui.config.trial import Trial, TrialError, is_own_model
-from ddptui.engines.local import links
+from ddptui.engines.checks import check_temporary_folder, check_trial, torch_problem
 from ddptui.engines.preflight_gpus import ABOUT_GPUS, OUR_MODELS, check_gpus
-from ddptui.engines.preflight_machine import (
-    check_compiler,
-    check_mpi,
-    check_room,
-    check_temporary_folder,
-)
 from ddptui.host.folders import expanded, module_folders, user_data
-from ddptui.host.machine import installed, too_old_torch
 from ddptui.host.network import NetworkError, choose_interface
-from ddptui.text.words import NEWER_TORCH, did_you_mean
+from ddptui.text.words import did_you_mean
 
 DATA_VARIABLE = "DDPTUI_DATA"
 IDX = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
@@ -38,11 +30,8 @@ FILES = {  # below the data folder, in torchvision's layout
 
 def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
     """The preset, checked, with the absolute data folder of each trial. Raises PresetError for what cannot run here."""
-    for package in ("torch", "torchvision"):
-        if find_spec(package) is None:
-            raise PresetError(f"{package} is not installed: `pip install {package}`")
-    if problem := too_old_torch(torch := installed("torch")):
-        raise PresetError(f"torch {torch} is {problem}: `{NEWER_TORCH}`")
+    if problem := torch_problem():
+        raise PresetError(": ".join(problem))
     check_temporary_folder()
     try:
         preset = fit_to_engine(preset)
@@ -51,28 +40,25 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
     is_local = preset.engine.name == "local"  # only this host can be looked at
     if to_be_started:  # else it is only shown, so that engine and devices need not be there
         _check_engine(preset)
-        check_mpi(preset)
         if is_local:
             check_gpus(preset.name, preset.trials, or_cpu=preset.group != ABOUT_GPUS)
-    if is_local:
-        for trial in preset.trials:
-            check_room(preset.name, trial)  # also raises this process's limit of open files, which the ranks inherit
     has_data = preset.engine.name != "join"  # Slurm's nodes see the same folders; nodes that join have their own
-    trials = (
-        _prepare(preset.name, trial, is_local=is_local, has_data=has_data, try_links=to_be_started)
-        for trial in preset.trials
-    )
+    trials = []
+    for trial in preset.trials:
+        if is_local:
+            check_trial(preset.name, trial, to_be_started=to_be_started)
+        trials.append(_prepare(preset.name, trial, has_data=has_data))
     return msgspec.structs.replace(preset, trials=tuple(trials))
 
 
 def prepare_trial(trial: Trial, local_ranks: int) -> Trial:
     """A trial from a console on another host, checked on a node with `local_ranks` ranks of it. Raises PresetError."""
     local_part = msgspec.structs.replace(trial, world_size=local_ranks)
-    check_room("here", local_part)
     check_gpus("here", [local_part], or_cpu=False)  # only the console knows the question, and the other ranks
+    check_trial("here", local_part)
     if trial.data_dir is not None and not os.path.isdir(trial.data_dir):  # the console's folder: then this host's own
         trial = msgspec.structs.replace(trial, data_dir=None)
-    return _prepare("here", trial, is_local=True)
+    return _prepare("here", trial)
 
 
 def _check_engine(preset: Preset) -> None:
@@ -85,9 +71,10 @@ def _check_engine(preset: Preset) -> None:
     except NetworkError as error:
         raise PresetError(f"--engine {engine.name}: {error}") from None
     if engine.name == "slurm":
-        from ddptui.engines.slurm.job import check  # here: most runs are local
+        from ddptui.engines.slurm.job import refusal  # here: most runs are local
 
-        check(engine)
+        if why := refusal(engine):
+            raise PresetError(f"--engine slurm: {why}")
         return
     in_a_file = [trial.name for trial in preset.trials if trial.init_method == "file"]
     if engine.shared is None and in_a_file:
@@ -97,13 +84,9 @@ def _check_engine(preset: Preset) -> None:
         raise PresetError(f"--shared {engine.shared}: no such folder here: name one that all nodes see")
 
 
-def _prepare(preset: str, trial: Trial, *, is_local: bool, has_data: bool = True, try_links: bool = True) -> Trial:
+def _prepare(preset: str, trial: Trial, *, has_data: bool = True) -> Trial:
     if problem := _problem_with_model(trial.model):
         raise PresetError(f"{preset}, trial {trial.name}: model: {problem}")
-    if is_local:
-        if links_of(trial) and (no_link := links.problem(try_it=try_links)):
-            raise PresetError(f"{preset}, trial {trial.name}: bottleneck: {no_link}")
-        check_compiler(preset, trial)
     if trial.dataset not in FILES or not has_data:
         return trial
     folder = data_folder(trial)
