@@ -4,6 +4,7 @@ import os
 import secrets
 import shlex
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -41,6 +42,7 @@ class JoinEngine(Engine):
         self._address = choose_interface(options.interface).address
         self._port = options.port or port_of(run.name)
         self._numbers = count(1)
+        self.launch: Callable[..., JoinedLaunch] = JoinedLaunch
         self.listen(run.folder.absolute() / ticket)
 
     def listen(self, ticket: Path) -> None:
@@ -60,17 +62,14 @@ class JoinEngine(Engine):
     def open_hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port + 1))  # the nodes' socket has the first port
 
-    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
-        return self.launch_on_nodes(trial, repeat, hub)
-
-    def launch_on_nodes(self, trial: Trial, repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
         """A launch that begins once all nodes have joined."""
         number = next(self._numbers)
         folder = Path(self._options.shared or "").absolute()
         port = port_of(self._run, FIRST_MEETING + number)  # a new one: the last may still be closing
         meeting = f"file://{folder}/{MEETING_MARK}{secrets.token_hex(8)}"
         start = start_of(trial, len(parts_of(trial, self._options.nodes)))
-        return JoinedLaunch(self.node_hub, self.ticket_file, trial, repeat, hub, number, port, meeting, *start)
+        return self.launch(self.node_hub, self.ticket_file, trial, repeat, hub, number, port, meeting, *start)
 
     def close(self) -> str | None:
         """Says goodbye to the nodes, and deletes the ticket."""
