@@ -31,12 +31,12 @@ DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF, one instruction: k
 
 
 class ConsoleSocket:
-    """A ROUTER socket of the console behind a gate. On the network it is encrypted, and peers need `curve.keys`."""
+    """A ROUTER socket of the console behind a gate. On the network it is encrypted, and peers need `keys`."""
 
     def __init__(self, at: tuple[str, int] | str, options: Mapping[zmq.SocketOption, int]) -> None:
         """`at`: an address of this host and the first port to try, or the endpoint of a Unix socket. Raises OSError."""
         self.token = secrets.token_hex(16)  # the first message of each peer has to show it
-        self.curve: CurveServer | None = None
+        self.keys: Keys | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         for option, value in {zmq.HANDSHAKE_IVL: HANDSHAKE_MS, **options}.items():
@@ -46,7 +46,7 @@ class ConsoleSocket:
                 self.endpoint = at
                 self.gate = local_gate(self._socket, at)
             else:
-                self.curve = CurveServer(self._context, self._socket)
+                self.keys = self._encrypt()
                 self.endpoint = bind_near(self._socket, *at)
                 self.gate = network_gate(self._socket)
         except OSError:
@@ -55,6 +55,23 @@ class ConsoleSocket:
         self._poller = zmq.Poller()
         for socket in (self._socket, self.gate.connections):
             self._poller.register(socket, zmq.POLLIN)
+
+    def _encrypt(self) -> Keys:
+        """Encrypts the socket with CURVE, before it is bound. Returns the keys, of which all peers share one pair."""
+        from zmq.auth.thread import ThreadAuthenticator  # here: it imports asyncio, and most launches are local
+
+        server, self._socket.curve_secretkey = zmq.curve_keypair()
+        self._socket.curve_publickey = server
+        self._socket.curve_server = True
+        self._public_key, secret = zmq.curve_keypair()
+        self._authenticator = ThreadAuthenticator(self._context)
+        self._authenticator.start()
+        self._authenticator.configure_curve_callback("*", self)  # without it, knowing `server` would suffice
+        return Keys(server.decode(), self._public_key.decode(), secret.decode())
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Whether a peer with this public key, as Z85, may connect. The authenticator calls it from its thread."""
+        return hmac.compare_digest(key, self._public_key)
 
     def has_token(self, token: str) -> bool:
         """Whether a peer's token is the right one. The time that this takes does not reveal how much of it is right."""
@@ -109,8 +126,8 @@ class ConsoleSocket:
 
     def _close(self) -> None:
         self._socket.close()
-        if self.curve:
-            self.curve.close()  # before the context: term() waits until all of its sockets are closed
+        if self.keys:
+            self._authenticator.stop()  # before the context: term() waits until all of its sockets are closed
         self._context.term()
 
 
@@ -207,29 +224,3 @@ def _bind(socket: "zmq.Socket[bytes]", endpoint: str) -> None:
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         raise OSError(error.errno, error.strerror, endpoint) from None
-
-
-class CurveServer:
-    """Encrypts a socket of the console with CURVE, and accepts only peers with `keys`. All peers share one pair."""
-
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]") -> None:
-        """To be called before the socket is bound."""
-        from zmq.auth.thread import ThreadAuthenticator  # here: it imports asyncio, and most launches are local
-
-        server, socket.curve_secretkey = zmq.curve_keypair()
-        socket.curve_publickey = server
-        socket.curve_server = True
-        public, secret = zmq.curve_keypair()
-        self.keys = Keys(server.decode(), public.decode(), secret.decode())
-        self._public_key = public
-        self._authenticator = ThreadAuthenticator(context)
-        self._authenticator.start()
-        self._authenticator.configure_curve_callback("*", self)  # without it, knowing `server` would suffice
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        """Whether a peer with this public key, as Z85, may connect. The authenticator calls it from its thread."""
-        return hmac.compare_digest(key, self._public_key)
-
-    def close(self) -> None:
-        """Stops the authenticator. To be called before the context is terminated."""
-        self._authenticator.stop()

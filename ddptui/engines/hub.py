@@ -70,7 +70,7 @@ class Hub:
     @property
     def rank_environment(self) -> dict[str, str]:
         """The variables with which a rank connects to this hub."""
-        keys = {KEYS: self.socket.curve.keys.spell()} if self.socket.curve else {}
+        keys = {KEYS: self.socket.keys.spell()} if self.socket.keys else {}
         return {HUB: self.endpoint, TOKEN: self.token} | keys
 
     def __enter__(self) -> Self:

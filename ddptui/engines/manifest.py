@@ -14,7 +14,6 @@ KindName = Literal["trainjob", "pytorchjob", "dlc"]
 TEMPLATES = Path(__file__).parent / "manifests"
 KUBERNETES = ("cpu", "memory", "nvidia.com/gpu")
 AMOUNTS = {"trainjob": KUBERNETES, "pytorchjob": KUBERNETES, "dlc": ("CPU", "Memory", "GPU")}
-FILES: dict[KindName, str] = {"trainjob": "trainjob.yaml", "pytorchjob": "pytorchjob.yaml", "dlc": "dlc.json"}
 
 LONGEST_NAME = 45  # a pod's name appends -node-0-1023-abcde to it, and has to be a label of at most 63 characters
 LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # DNS-1123, and a service's name, which begins with a letter
@@ -56,7 +55,7 @@ def render(preset: str, options: Options) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(FILES[options.kind]).render(
+    return environment.get_template(f"{options.kind}.{'json' if options.kind == 'dlc' else 'yaml'}").render(
         msgspec.structs.asdict(options),
         name=_name_of(preset),
         preset=shlex.quote(preset),
@@ -78,10 +77,16 @@ def _check(options: Options) -> None:
             raise ManifestError(f"{option} '{quoted(text)}' {why}")
     if options.ticket is not None and not TICKET_LINE.fullmatch(options.ticket):  # not quoted: it is a secret
         raise ManifestError("--ticket: the file holds no ticket, which is one line: the console prints it")
-    if options.kind == "dlc":
-        _check_dlc(options)
-    elif options.workspace or options.quota or options.ecs:
-        raise ManifestError("--workspace, --quota and --ecs are of PAI-DLC: --kind dlc")
+    if options.kind != "dlc":
+        if options.workspace or options.quota or options.ecs:
+            raise ManifestError("--workspace, --quota and --ecs are of PAI-DLC: --kind dlc")
+        return
+    if options.ticket is None:
+        raise ManifestError("--kind dlc: its jobs have no Secret to take the ticket from: --ticket FILE")
+    amounts = (options.quota, options.cpus, options.memory)
+    is_hired = options.ecs is not None and not any(amounts) and not options.gpus  # hired machines come by type
+    if not is_hired and (options.ecs is not None or None in amounts):  # a quota is divided by amounts
+        raise ManifestError("--kind dlc: either --ecs TYPE, a hired machine, or --quota ID --cpus C --memory M")
 
 
 def _name_of(preset: str) -> str:
@@ -92,13 +97,3 @@ def _name_of(preset: str) -> str:
         most = LONGEST_NAME - len("ddptui-")
         raise ManifestError(f"preset '{quoted(preset)}' names no job: a-z, 0-9 and -, at most {most} characters")
     return name
-
-
-def _check_dlc(options: Options) -> None:
-    """Raises ManifestError."""
-    if options.ticket is None:
-        raise ManifestError("--kind dlc: its jobs have no Secret to take the ticket from: --ticket FILE")
-    amounts = (options.quota, options.cpus, options.memory)
-    is_hired = options.ecs is not None and not any(amounts) and not options.gpus  # hired machines come by type
-    if not is_hired and (options.ecs is not None or None in amounts):  # a quota is divided by amounts
-        raise ManifestError("--kind dlc: either --ecs TYPE, a hired machine, or --quota ID --cpus C --memory M")

@@ -160,8 +160,6 @@ class JoinedNode:
                 self._due = message
             case wire.End():
                 self._end_launch(message.number)
-            case wire.Present() | wire.Begin() | wire.Farewell():
-                pass
 
     def _begin_launch(self, message: wire.Begin, node: int) -> None:
         self._due = None

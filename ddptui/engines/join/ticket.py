@@ -10,6 +10,7 @@ import msgspec
 from zmq.utils import z85
 
 from ddptui import __version__
+from ddptui.engines.gate import ConsoleSocket
 from ddptui.host.files import open_plain
 from ddptui.wire.connection import Keys
 from ddptui.wire.watching import Watching
@@ -39,6 +40,12 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def spell(self) -> str:
         """The ticket as a line of text."""
         return MARK + urlsafe_b64encode(msgspec.msgpack.encode(self)).decode()
+
+
+def ticket_for(run: str, socket: ConsoleSocket, watching: Watching | None = None) -> Ticket:
+    """The ticket with which others connect to a socket on the network."""
+    assert socket.keys is not None  # it is encrypted there
+    return Ticket(run=run, endpoint=socket.endpoint, token=socket.token, keys=socket.keys, watching=watching)
 
 
 def read_ticket(text_or_file: str) -> Ticket:
