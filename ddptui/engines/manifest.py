@@ -45,8 +45,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def render(preset: str, options: Options) -> str:
     """YAML; for PAI-DLC JSON, which has no room for comments. Raises ManifestError."""
     _check(options)
-    cpu, memory, gpu = AMOUNTS[options.kind]
-    named = {cpu: options.cpus, memory: options.memory, gpu: options.gpus or None}
+    amounts = zip(AMOUNTS[options.kind], (options.cpus, options.memory, options.gpus or None), strict=True)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=False,  # the templates quote each text as JSON, which is YAML, too
@@ -60,7 +59,7 @@ def render(preset: str, options: Options) -> str:
         name=_name_of(preset),
         preset=shlex.quote(preset),
         # requests equal limits: a node that shares its cores with others would measure the others as well
-        amounts={name: str(amount) for name, amount in named.items() if amount is not None},
+        amounts={name: str(amount) for name, amount in amounts if amount is not None},
     )
 
 

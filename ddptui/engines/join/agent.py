@@ -20,7 +20,6 @@ from ddptui.engines.join.node_launch import ENDED_BY_CONSOLE, JoinError, NodeLau
 from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host import place
-from ddptui.host.machine import available_cores
 from ddptui.host.network import interface_towards
 from ddptui.wire import node_messages as wire
 from ddptui.wire.connection import use_keys
@@ -45,7 +44,6 @@ def join(ticket: Ticket, node: int | None, report: Report) -> int:
         host=socket.gethostname(),
         address=address,
         interface=name,
-        cores=available_cores(),
     )
     with closing(WarmParent()) as warm, closing(ConsoleConnection(ticket)) as console:
         console.send(first)

@@ -71,7 +71,7 @@ def other(nodes_hub: NodeHub) -> Iterator[Node]:
 
 def words(to: NodeHub, node: int | None = None, **changes: str) -> Join:
     fields = {"version": __version__, "token": to.ticket.token, "host": "h", "address": "10.0.0.7", "interface": "eth0"}
-    return Join(node=node, cores=2, **(fields | changes))  # type: ignore[arg-type]
+    return Join(node=node, **(fields | changes))  # type: ignore[arg-type]
 
 
 def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeHub, node: Node, other: Node) -> None:
