@@ -11,8 +11,8 @@ import zmq
 
 from ddptui.config.trial import Trial
 from ddptui.doctor.finding import Finding
+from ddptui.engines.checks import DATA_VARIABLE, FILES, data_folder
 from ddptui.engines.hub import Hub
-from ddptui.engines.preflight import DATA_VARIABLE, FILES, data_folder
 from ddptui.host import gpus
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.runs import RUNS_VARIABLE, runs_folder

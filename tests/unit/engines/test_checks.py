@@ -7,7 +7,7 @@ import pytest
 from ddptui.config.parser import PresetError
 from ddptui.config.trial import Trial
 from ddptui.engines import checks, preflight
-from ddptui.engines.checks import no_compiler
+from ddptui.engines.checks import CHECKS, no_compiler
 from tests.support.builders import preset_of
 
 COMPILED = Trial(compile=True)
@@ -52,6 +52,6 @@ def test_a_trial_to_be_compiled_is_refused_without_a_compiler(monkeypatch: pytes
 def test_on_a_gpu_it_wants_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks.shutil, "which", lambda *_, **__: "/usr/bin/g++")
     monkeypatch.setattr(checks, "find_spec", lambda _: None)
-    checks.check_trial("made", Trial(name="a", compile=True))
+    checks.check_trial("made", Trial(name="a", compile=True), CHECKS)
     with pytest.raises(PresetError, match="needs Triton on a GPU, but it is not installed: `pip install triton`, or"):
-        checks.check_trial("made", Trial(name="a", compile=True, device="cuda"))
+        checks.check_trial("made", Trial(name="a", compile=True, device="cuda"), CHECKS)
