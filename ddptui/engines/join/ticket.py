@@ -63,18 +63,14 @@ def read_ticket(text_or_file: str) -> Ticket:
     if not text.startswith(MARK) or len(text) > LONGEST:
         raise TicketError(f"a ticket begins with {MARK} and is one line: copy the whole line, or name its file")
     try:
-        return _checked(msgspec.msgpack.decode(urlsafe_b64decode(text.removeprefix(MARK)), type=Ticket))
+        ticket = msgspec.msgpack.decode(urlsafe_b64decode(text.removeprefix(MARK)), type=Ticket)
+        endpoint = ENDPOINT.fullmatch(ticket.endpoint)
+        if endpoint is None or not 0 < int(endpoint[2]) < 2**16 or not all(map(_is_key, ticket.keys)):
+            raise ValueError("no node could connect with it")
+        IPv4Address(endpoint[1])
     except ValueError:
         why = "this ticket is damaged or incomplete, or of another version of ddptui"
         raise TicketError(f"{why}: copy the whole line again, or {INSTALL}") from None
-
-
-def _checked(ticket: Ticket) -> Ticket:
-    """The ticket, if a node can connect with it. Raises ValueError."""
-    endpoint = ENDPOINT.fullmatch(ticket.endpoint)
-    if endpoint is None or not 0 < int(endpoint[2]) < 2**16 or not all(map(_is_key, ticket.keys)):
-        raise ValueError("damaged")
-    IPv4Address(endpoint[1])
     return ticket
 
 
