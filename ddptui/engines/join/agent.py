@@ -38,12 +38,7 @@ def join(ticket: Ticket, node: int | None, report: Report) -> int:
     name, address = interface_towards(urlsplit(ticket.endpoint).hostname or "")
     report(f"joining {ticket.run} at {ticket.endpoint}; other nodes reach this one at {address} by {name}")
     first = wire.Join(
-        version=__version__,
-        token=ticket.token,
-        node=node,
-        host=socket.gethostname(),
-        address=address,
-        interface=name,
+        version=__version__, token=ticket.token, node=node, host=socket.gethostname(), address=address, interface=name
     )
     with closing(WarmParent()) as warm, closing(ConsoleConnection(ticket)) as console:
         console.send(first)

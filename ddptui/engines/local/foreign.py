@@ -20,13 +20,7 @@ from ddptui.engines.base import LAUNCHER_LOG, Launch, LaunchRefused
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.hidden import HiddenRanks, injected_folder
 from ddptui.engines.local.relay import Relay
-from ddptui.engines.local.training import (
-    CONSOLE_FILE,
-    HeldTraining,
-    TrainingLaunch,
-    remember,
-    training_at,
-)
+from ddptui.engines.local.training import CONSOLE_FILE, HeldTraining, TrainingLaunch, remember, training_at
 from ddptui.host.ending import end_watched
 from ddptui.text.argv import as_argument
 from ddptui.wire.connection import NOTES, WATCHED
