@@ -150,7 +150,12 @@ def main() -> None:
 def make(links: Links) -> list[int]:
     """Makes the networks, and moves this process into the switch's. Returns the descriptors of the ranks' networks."""
     if os.geteuid() != 0:
-        _enter_user_namespace()
+        # in a new user namespace, if the kernel allows one, this process is root of the networks that it makes
+        uid, gid = os.getuid(), os.getgid()  # before: inside they read as 65534 until they are mapped
+        _unshare(CLONE_NEWUSER)
+        # setgroups first: until it is denied, the kernel lets no such process write gid_map (user_namespaces(7))
+        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+            Path("/proc/self", name).write_text(text, encoding="ascii")
     switch, *networks = [_new_network() for _ in range(links.world_size + 1)]
     enter(switch)
     _run("ip", switch_commands([f"/proc/{os.getpid()}/fd/{network}" for network in networks]))
@@ -163,15 +168,6 @@ def make(links: Links) -> list[int]:
             _run("tc", [limit_command("eth0", links.mbit[rank])])
     enter(switch)
     return networks
-
-
-def _enter_user_namespace() -> None:
-    """In a new user namespace, if the kernel allows one, this process is root of the networks that it makes."""
-    uid, gid = os.getuid(), os.getgid()  # before: inside they read as 65534 until they are mapped
-    _unshare(CLONE_NEWUSER)
-    # setgroups first: until it is denied, the kernel lets no unprivileged process write gid_map (user_namespaces(7))
-    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
-        Path("/proc/self", name).write_text(text, encoding="ascii")
 
 
 def _new_network() -> int:

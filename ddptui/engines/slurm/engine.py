@@ -13,7 +13,8 @@ from ddptui.engines.hub import Hub
 from ddptui.engines.join.engine import JoinedLaunch, JoinEngine
 from ddptui.engines.join.node_launch import ENDED_BY_CONSOLE
 from ddptui.engines.slurm.job import Job
-from ddptui.engines.slurm.script import LOG, PREFIX, SCRIPT, ScriptError, nodes_needed, render, sbatch_options
+from ddptui.engines.slurm.keeper import SlurmError
+from ddptui.engines.slurm.script import LOG, PREFIX, SCRIPT, nodes_needed, render, sbatch_options
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 
@@ -57,7 +58,7 @@ class SlurmEngine(JoinEngine):
         name = f"ddptui-{folder.name}-{token}"
         try:
             options = sbatch_options(self._preset.trials, self._preset.engine, folder, name)
-        except ScriptError as error:
+        except SlurmError as error:
             raise LaunchRefused(str(error)) from None
         script = folder / SCRIPT
         script.write_text(render(options, self.ticket_file), encoding="utf-8")

@@ -14,7 +14,7 @@ from ddptui.config.engine import EngineOptions
 from ddptui.engines.base import LaunchRefused
 from ddptui.engines.slurm import keeper, states
 from ddptui.engines.slurm.keeper import SlurmError, UnknownJob, run
-from ddptui.engines.slurm.script import ScriptError, engine_options
+from ddptui.engines.slurm.script import engine_options
 from ddptui.engines.slurm.states import JobRow, JobStatus, job_status
 
 QUEUE = ("squeue", "--noheader", "--states=all", f"--format={states.QUEUE_FORMAT}")  # all: also jobs that have ended
@@ -36,7 +36,7 @@ def refusal(engine: EngineOptions) -> str | None:
             where = "run this on a host that submits jobs, such as a cluster's login node"
             return f"{missing[0]} is not on PATH: {where} (on Debian, the package slurm-client has it)"
         run("sbatch", "--test-only", "--nodes=1", "--ntasks=1", *options, "--wrap=true", within_s=CHECK_S)
-    except (SlurmError, ScriptError) as error:
+    except SlurmError as error:
         return None if NOT_NOW in str(error) else str(error)  # the only refusal that may pass with time
     return None
 

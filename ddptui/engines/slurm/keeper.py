@@ -32,7 +32,7 @@ NOT_INHERITED = {"SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_
 
 
 class SlurmError(Exception):
-    """A command of Slurm has failed. Its error, in one line."""
+    """A command of Slurm has failed, or would: its error, or what is wrong with an option. One line."""
 
 
 class UnknownJob(SlurmError):
