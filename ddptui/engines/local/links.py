@@ -47,10 +47,9 @@ def _part(world_size: int) -> Part:
     return Part(node=0, nodes=1, ranks=range(world_size), address=SWITCH, port=PORT)
 
 
-def wrapped(command: list[str], trial: Trial) -> list[str]:
-    """The command that starts a trial, on the links that it describes."""
-    links = links_of(trial)
-    return command if links is None else _on_links(links, command)
+def wrapped(command: list[str], links: Links | None) -> list[str]:
+    """The command on these links: below links.py, run by the same Python. None: as it is."""
+    return [command[0], "-P", __file__, msgspec.json.encode(links).decode(), *command] if links else command
 
 
 def problem(*, try_it: bool = True) -> str | None:
@@ -71,14 +70,9 @@ def is_tried() -> bool:
 @cache
 def _tried() -> str | None:
     # only an attempt shows what the kernel, the rights and perhaps a container allow
-    command = _on_links(Links(1, {0: 1.0}), [sys.executable, "-c", ""])
+    command = wrapped([sys.executable, "-c", ""], Links(1, {0: 1.0}))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stderr.splitlines() or ["a slow link cannot be made here"])[-1] if done.returncode else None
-
-
-def _on_links(links: Links, command: list[str]) -> list[str]:
-    """The command below links.py, run by the same Python."""
-    return [command[0], "-P", __file__, msgspec.json.encode(links).decode(), *command]
 
 
 def _tool(name: str) -> str | None:
