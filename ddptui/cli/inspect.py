@@ -52,14 +52,14 @@ def presets(
             raise Refusal("--engine and its options say how one preset is started: name it")
         return click.echo(every_preset(), nl=False)
     from ddptui.config.parser import PresetError
-    from ddptui.engines.slurm.script import ScriptError
+    from ddptui.engines.slurm.keeper import SlurmError
     from ddptui.run.by_hand import one
 
     if engine.get("nodes", 1) > 1:
         engine = {"name": "join"} | engine
     request = PresetRequest(name, obj["assignments"] + assignments, None, engine)
     typed = shlex.join([name, *(word for text in request.assignments for word in ("--set", text))])
-    with refusing(PresetError, ScriptError):
+    with refusing(PresetError, SlurmError):
         click.echo(one(load_preset(request, to_be_started=False), typed), nl=False)
 
 

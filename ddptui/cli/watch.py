@@ -152,7 +152,7 @@ def _preset(
     """The command as a preset. Raises Refusal."""
     from ddptui.config.trial import TrialError
     from ddptui.config.watched import preset_of
-    from ddptui.engines.preflight_machine import check_temporary_folder
+    from ddptui.engines.checks import check_temporary_folder
 
     if command != LISTENING:
         _check_command(command)

@@ -7,9 +7,10 @@ from ddptui.doctor import folders, gpus, machine, processes, torch
 from ddptui.doctor.finding import Finding, lines, with_known_cause
 from ddptui.text.words import first_line
 
-Check = Callable[[], Iterable[Finding]]
-Groups = dict[str, tuple[tuple[str, Check], ...]]
+Look = Callable[[], Iterable[Finding]]
+Groups = dict[str, tuple[tuple[str, Look], ...]]
 
+LINKS_WORK = 'ranks can have slow links of their own: at = "link"'
 REPORT = "this is a bug in the check: please report this line"
 
 
@@ -19,7 +20,7 @@ def groups(runs: str | None) -> Groups:
         "This machine": (
             ("python", machine.machine),
             ("driver", gpus.driver_and_gpus),
-            ("compiler", machine.compiler),
+            ("compiler", partial(machine.need, "compiler", "C++ compiler found: compile = true works")),
             ("interfaces", machine.interfaces),
             ("open files", machine.open_files),
             ("processes", machine.processes),
@@ -36,7 +37,11 @@ def groups(runs: str | None) -> Groups:
             ("scheduler", processes.scheduler),
             ("orphans", processes.orphans),
         ),
-        "Elsewhere": (("join", machine.join), ("slurm", machine.slurm), ("slow links", machine.slow_links)),
+        "Elsewhere": (
+            ("join", machine.join),
+            ("slurm", machine.slurm),
+            ("slow links", partial(machine.need, "slow links", LINKS_WORK)),
+        ),
         "torch, and ranks that connect (takes some seconds)": (("torch", torch.torch),),
     }
 
@@ -52,10 +57,10 @@ def examine(runs: str | None = None) -> int:
     return 1 if fatal else 0
 
 
-def findings(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:
+def findings(checks: Iterable[tuple[str, Look]]) -> Iterator[Finding]:
     """What the checks find. A check that raises is a finding, too."""
-    for name, check in checks:
+    for name, look in checks:
         try:
-            yield from map(with_known_cause, check())
+            yield from map(with_known_cause, look())
         except Exception as error:
             yield with_known_cause(Finding(name, f"cannot be checked: {first_line(error)}", REPORT))

@@ -11,8 +11,8 @@ import zmq
 
 from ddptui.config.trial import Trial
 from ddptui.doctor.finding import Finding
+from ddptui.engines.checks import DATA_VARIABLE, FILES, data_folder
 from ddptui.engines.hub import Hub
-from ddptui.engines.preflight import DATA_VARIABLE, FILES, data_folder
 from ddptui.host import gpus
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.runs import RUNS_VARIABLE, runs_folder
@@ -21,6 +21,10 @@ from ddptui.text.words import first_line
 from ddptui.wire.connection import HUB, TOKEN
 
 ENOUGH_DISK_GB = 1
+FREE_SOME = (
+    "delete runs that you no longer want (`ddptui delete RUN`, then `ddptui delete --empty-trash`), "
+    f"or set {RUNS_VARIABLE} to another disk"
+)
 SHARED = Path("/dev/shm")
 ENOUGH_SHARED_GB = 1  # what NVIDIA recommends for a container with NCCL
 TEMPORARY = ("TMPDIR", "TEMP", "TMP")  # variables in the order in which Python reads them
@@ -43,15 +47,7 @@ def runs(option: str | None = None) -> Iterator[Finding]:
         yield Finding("runs", f"{folder}: cannot be written: {first_line(error)}", remedy, fatal=True)
         return
     yield Finding("runs", str(folder))
-    yield Finding("disk", f"{free:.1f} GB free in it", disk_remedy(free))
-
-
-def disk_remedy(free_gb: float) -> str:
-    """What to do about little free space, GB."""
-    if free_gb >= ENOUGH_DISK_GB:
-        return ""
-    delete = "delete runs that you no longer want (`ddptui delete RUN`, then `ddptui delete --empty-trash`)"
-    return f"{delete}, or set {RUNS_VARIABLE} to another disk"
+    yield Finding("disk", f"{free:.1f} GB free in it", "" if free >= ENOUGH_DISK_GB else FREE_SOME)
 
 
 def write_and_remove(folder: Path) -> None:
@@ -114,14 +110,9 @@ def shared_memory() -> Iterator[Finding]:
         why = f"{first_line(error)}: NCCL and DataLoader workers cannot run"
         yield Finding("/dev/shm", why, "`mount -t tmpfs tmpfs /dev/shm` (docker: --shm-size=1g)")
         return
-    remedy = shared_remedy(size, gpus.surely_none())
-    yield Finding("/dev/shm", f"{size * 1024:.0f} MB, for NCCL and DataLoader workers", remedy)
-
-
-def shared_remedy(size_gb: float, no_gpu: bool) -> str:
-    """What to do about little shared memory; only NCCL needs so much."""
-    enough = size_gb >= ENOUGH_SHARED_GB or no_gpu
-    return "" if enough else "NCCL needs 1 GB: `mount -o remount,size=1g /dev/shm` (docker: --shm-size=1g)"
+    remedy = "NCCL needs 1 GB: `mount -o remount,size=1g /dev/shm` (docker: --shm-size=1g)"
+    is_enough = size >= ENOUGH_SHARED_GB or gpus.surely_none()  # only NCCL needs so much
+    yield Finding("/dev/shm", f"{size * 1024:.0f} MB, for NCCL and DataLoader workers", "" if is_enough else remedy)
 
 
 def data() -> Iterator[Finding]:

@@ -14,11 +14,10 @@ from pathlib import Path
 import psutil
 
 from ddptui.config.engine import EngineOptions
-from ddptui.config.parser import PresetError
+from ddptui.config.trial import Trial
 from ddptui.doctor.finding import Finding
-from ddptui.engines.local import links
-from ddptui.engines.preflight_machine import no_compiler
-from ddptui.engines.slurm.job import check
+from ddptui.engines.checks import CHECKS, files_needed, too_few_files
+from ddptui.engines.slurm.job import refusal
 from ddptui.host.machine import available_cores, cpu_model
 from ddptui.host.network import NetworkError, choose_interface
 from ddptui.text.units import GB
@@ -26,7 +25,6 @@ from ddptui.text.words import first_line
 
 ENOUGH_MEMORY_GB = 2  # for two ranks
 FEW, MANY = 2, 64  # ranks that limits are compared with
-MANY_S_NOFILE = 4096
 PIDS_FILES = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup/pids/pids")  # .max and .current, in cgroups of version 2 and 1
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)  # ddptui did not exist before
 LATEST = datetime(2100, 1, 1, tzinfo=UTC)
@@ -43,33 +41,18 @@ def machine() -> Iterator[Finding]:
     yield Finding("memory", f"{free:.1f} GB free", remedy)
 
 
-def compiler() -> Iterator[Finding]:
-    """A C++ compiler, which only torch.compile needs."""
-    missing = no_compiler(os.environ)
-    yield Finding("compiler", missing or "C++ compiler found: compile = true works", tried=not missing)
+def need(name: str, met: str) -> Iterator[Finding]:
+    """Whether this machine meets a need that some trials have. name: in CHECKS; met: what to say if it does."""
+    problem = CHECKS[name].probe(Trial())
+    yield Finding(name, problem or met, tried=not problem)
 
 
 def open_files() -> Iterator[Finding]:
     """The limit of open files, which a launcher reaches first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    text = f"{_limit(soft)} per process, can be raised to {_limit(hard)}; {MANY} ranks need {files_for(MANY)}"
-    yield Finding("open files", text, files_remedy(soft, hard))
-
-
-def files_for(ranks: int) -> int:
-    """The most files that the launcher of so many ranks opens."""
-    return 32 + 4 * ranks  # with a margin: for 8 ranks, 16 and 3 a rank were counted
-
-
-def files_remedy(soft: int, hard: int) -> str:
-    """What to do about a limit of open files; empty if it is high enough."""
-    if soft == resource.RLIM_INFINITY or soft >= files_for(MANY):
-        return ""
-    who = f"{FEW} ranks need {files_for(FEW)}" if soft < files_for(FEW) else f"for {MANY} ranks"
-    if hard == resource.RLIM_INFINITY or hard >= files_for(MANY):
-        most = MANY_S_NOFILE if hard == resource.RLIM_INFINITY else min(MANY_S_NOFILE, hard)
-        return f"{who}: `ulimit -n {most}`"
-    return f"{who}: raise `nofile` in /etc/security/limits.conf (a container: --ulimit nofile={MANY_S_NOFILE})"
+    few, many = Trial(world_size=FEW), Trial(world_size=MANY)
+    text = f"{_limit(soft)} per process, can be raised to {_limit(hard)}; {MANY} ranks need {files_needed(many)}"
+    yield Finding("open files", text, too_few_files(few) or too_few_files(many) or "")
 
 
 def processes() -> Iterator[Finding]:
@@ -144,14 +127,12 @@ def interfaces() -> Iterator[Finding]:
     }
     listed = ", ".join(f"{name} {' '.join(ipv4)}" for name, ipv4 in addresses.items() if ipv4) or "none"
     try:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            server.settimeout(5)  # a firewall may drop packets without a word
-            with socket.create_connection(server.getsockname(), timeout=5) as client:
-                accepted, _ = server.accept()
-                with accepted:
-                    client.sendall(b"?")
-                    accepted.settimeout(5)  # an accepted socket does not take over the server's
-                    accepted.recv(1)
+        # a firewall may drop packets without a word
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), timeout=5),
+        ):
+            pass
     except OSError as error:
         why = f"{listed}; no connection over 127.0.0.1: {first_line(error)}"
         yield Finding("interfaces", why, "ranks connect there: `ip link set lo up`, or allow it in the firewall", True)
@@ -174,15 +155,6 @@ def slurm() -> Iterator[Finding]:
     if shutil.which("sbatch") is None:
         yield Finding("slurm", "no sbatch here, so no jobs can be submitted", tried=False)
         return
-    try:
-        check(EngineOptions(name="slurm"))
-    except PresetError as error:
-        yield Finding("slurm", str(error).removeprefix("--engine slurm: "), "ask the cluster's administrators")
-    else:
-        yield Finding("slurm", "jobs can be submitted: --engine slurm")
-
-
-def slow_links() -> Iterator[Finding]:
-    """Whether a trial can slow down its ranks' links."""
-    why = links.problem()
-    yield Finding("slow links", why or 'ranks can have slow links of their own: at = "link"', tried=why is None)
+    why = refusal(EngineOptions(name="slurm"))
+    remedy = "ask the cluster's administrators" if why else ""
+    yield Finding("slurm", why or "jobs can be submitted: --engine slurm", remedy)

@@ -3,29 +3,33 @@
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import zmq
 
 from ddptui.doctor.finding import Finding
 from ddptui.engines import command
+from ddptui.engines.checks import torch_problem
 from ddptui.engines.hub import Hub
-from ddptui.host.gpus import VISIBLE, is_empty, surely_none
-from ddptui.host.machine import installed, too_old_torch
+from ddptui.engines.preflight_gpus import GpuInfo, lacking, look_at_gpus
+from ddptui.host.gpus import VISIBLE, surely_none
+from ddptui.host.machine import installed
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.text.units import GB
-from ddptui.text.words import AGAIN, NEWER_TORCH, OLDER, WITH_CUDA
+from ddptui.text.words import AGAIN, OLDER
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
+OF_TORCH = {  # part of torch's error, where it sees no GPU, and what mends it
+    "too old": OLDER,
+    "no NVIDIA driver": "install NVIDIA's driver; `nvidia-smi` must list the GPUs",
+}
 ON_THE_CPU = "ranks run on the CPU, and dp simulates replicas with threads"
 
 
 def torch() -> Iterator[Finding]:
     """Everything that needs torch; one finding if it is not installed."""
-    missing = [name for name in ("torch", "torchvision") if find_spec(name) is None]
-    if missing:
-        yield Finding(missing[0], "not installed", f"`pip install {' '.join(missing)}`", fatal=True)
+    if problem := torch_problem():
+        yield Finding("torch", *problem, fatal=True)
         return
     try:
         hub = Hub(1)  # only for its folder, where torch's launchers leave files: it is removed afterwards
@@ -43,9 +47,7 @@ def torch_findings(child: Child) -> Iterator[Finding]:
     except NoAnswer as why:
         yield Finding("torch", f"{installed('torch')}, cannot be imported: {why}", f"`{AGAIN}`", fatal=True)
         return
-    problem = too_old_torch(facts["torch"])
-    versions = ", ".join(filter(None, [facts["torch"], problem, f"torchvision {facts['torchvision']}"]))
-    yield Finding("torch", versions, f"`{NEWER_TORCH}`" if problem else "", fatal=bool(problem))
+    yield Finding("torch", f"{facts['torch']}, torchvision {facts['torchvision']}")
     yield Finding("launch", command.torch_launcher())
     how = "through the process group's hooks" if facts["group_hooks"] else "by wrapping torch's functions"
     yield Finding("collectives", f"observed {how}")
@@ -54,7 +56,7 @@ def torch_findings(child: Child) -> Iterator[Finding]:
     except NoAnswer as why:
         seen = {"gpus": [], "why_none": str(why)}
     has_gpu = bool(seen["gpus"])
-    yield gpus_finding(seen, facts["gpu_build"], os.environ.get(VISIBLE), no_gpu(sys.platform))
+    yield gpus_finding(seen, look_at_gpus(), no_gpu(sys.platform))
     yield backends_finding(facts["backends"], has_gpu)
     yield from _meetings(child, facts["backends"], has_gpu)
 
@@ -67,27 +69,21 @@ def no_gpu(platform: str) -> str:
     return "" if platform.startswith("linux") else f"none: torch has no CUDA on this system: {ON_THE_CPU}"
 
 
-def gpus_finding(seen: dict[str, Any], build: str | None, visible: str | None, none: str) -> Finding:
-    """The GPUs that torch can use. seen: those it sees, and why it sees none; build: the CUDA it is built for; visible:
-    the value of CUDA_VISIBLE_DEVICES; none: as `no_gpu` says it."""
+def gpus_finding(seen: dict[str, Any], machine: GpuInfo, none: str) -> Finding:
+    """The GPUs that torch can use. seen: those it sees, and why it sees none; none: as `no_gpu` says it."""
     names: Sequence[tuple[str, int]] = seen["gpus"]  # each with its bytes of memory
-    why: str = seen["why_none"]
     if names:
         listed = ", ".join(f"{name} ({memory / GB:.0f} GB)" for name, memory in names)
         ranks = "one rank, or more that share it" if len(names) == 1 else f"{len(names)} ranks, or more that share them"
         return Finding("GPUs", f"{listed}: for {ranks} (share_gpu = true)")
-    if is_empty(visible):
-        return Finding("GPUs", f"hidden: {VISIBLE} is {visible!r}", "" if none else f"`unset {VISIBLE}`")
     if none:
         return Finding("GPUs", none)
-    if build is None:
-        return Finding("GPUs", "present, but this torch is built without CUDA", WITH_CUDA)
-    if "too old" in why:
-        return Finding("GPUs", f"present, but the driver is too old for this torch's CUDA {build}", OLDER)
-    if "no NVIDIA driver" in why:
-        remedy = "install NVIDIA's driver; `nvidia-smi` must list the GPUs"
-        return Finding("GPUs", "present, but without a driver", remedy)
-    remedy = f"`nvidia-smi` must list the GPUs; {VISIBLE} is {'not set' if visible is None else repr(visible)}"
+    if problem := lacking(machine):
+        return Finding("GPUs", *problem)
+    why: str = seen["why_none"]
+    visible = "not set" if machine.visible is None else repr(machine.visible)
+    usual = f"`nvidia-smi` must list the GPUs; {VISIBLE} is {visible}"
+    remedy = next((remedy for part, remedy in OF_TORCH.items() if part in why), usual)
     return Finding("GPUs", f"present, but torch sees none: {why}", remedy)
 
 

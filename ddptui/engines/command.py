@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from ddptui.config.engine import Part
+from ddptui.config.engine import Part, links_of
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.config.trial_text import to_arguments
@@ -19,7 +19,7 @@ def command(trial: Trial, python: str = sys.executable, part: Part | None = None
     """The exact command line that starts a trial, or one node's part of it. `environment` has its variables."""
     part = part or links.part(trial)
     rendered = [python, *_launcher(trial, part), "-m", f"workers.{trial.launch}", *arguments(trial)]
-    return links.wrapped(rendered, trial)
+    return links.wrapped(rendered, links_of(trial))
 
 
 def arguments(trial: Trial) -> list[str]:

@@ -8,7 +8,7 @@ import secrets
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from socket import AF_INET, SOCK_STREAM, SOL_SOCKET, create_server, fromfd
@@ -31,12 +31,14 @@ DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF, one instruction: k
 
 
 class ConsoleSocket:
-    """A ROUTER socket of the console behind a gate. On the network it is encrypted, and peers need `curve.keys`."""
+    """A ROUTER socket of the console behind a gate. On the network it is encrypted, and peers need `keys`."""
 
     def __init__(self, at: tuple[str, int] | str, options: Mapping[zmq.SocketOption, int]) -> None:
         """`at`: an address of this host and the first port to try, or the endpoint of a Unix socket. Raises OSError."""
         self.token = secrets.token_hex(16)  # the first message of each peer has to show it
-        self.curve: CurveServer | None = None
+        self.keys: Keys | None = None
+        self._most = allow_open_files(ENOUGH_FILES) // 2  # at the limit of open files libzmq aborts the process
+        self._is_shut = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         for option, value in {zmq.HANDSHAKE_IVL: HANDSHAKE_MS, **options}.items():
@@ -44,17 +46,35 @@ class ConsoleSocket:
         try:
             if isinstance(at, str):
                 self.endpoint = at
-                self.gate = local_gate(self._socket, at)
+                _bind(self._socket, at)
             else:
-                self.curve = CurveServer(self._context, self._socket)
+                self.keys = self._encrypt()
                 self.endpoint = bind_near(self._socket, *at)
-                self.gate = network_gate(self._socket)
         except OSError:
             self._close()
             raise
         self._poller = zmq.Poller()
-        for socket in (self._socket, self.gate.connections):
+        # readable when a peer has connected
+        self._connections: zmq.Socket[bytes] = self._socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
+        for socket in (self._socket, self._connections):
             self._poller.register(socket, zmq.POLLIN)
+
+    def _encrypt(self) -> Keys:
+        """Encrypts the socket with CURVE, before it is bound. Returns the keys, of which all peers share one pair."""
+        from zmq.auth.thread import ThreadAuthenticator  # here: it imports asyncio, and most launches are local
+
+        server, self._socket.curve_secretkey = zmq.curve_keypair()
+        self._socket.curve_publickey = server
+        self._socket.curve_server = True
+        self._public_key, secret = zmq.curve_keypair()
+        self._authenticator = ThreadAuthenticator(self._context)
+        self._authenticator.start()
+        self._authenticator.configure_curve_callback("*", self)  # without it, knowing `server` would suffice
+        return Keys(server.decode(), self._public_key.decode(), secret.decode())
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Whether a peer with this public key, as Z85, may connect. The authenticator calls it from its thread."""
+        return hmac.compare_digest(key, self._public_key)
 
     def has_token(self, token: str) -> bool:
         """Whether a peer's token is the right one. The time that this takes does not reveal how much of it is right."""
@@ -92,78 +112,45 @@ class ConsoleSocket:
         """Waits for a message, and updates the gate meanwhile. False: none came in time."""
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
-            self.gate.update()
+            self.update_gate()
             left_ms = max(0, round(1000 * (deadline - time.monotonic())))
             if self._socket in dict(self._poller.poll(left_ms)):
                 return True
             if not left_ms:
                 return False
 
-    def close(self) -> None:
-        """Closes the socket and what belongs to it. Waits for unsent messages as long as its LINGER says."""
-        if self._socket.closed:
-            return
-        self._socket.disable_monitor()  # first: it needs the open socket
-        self.gate.connections.close()
-        self._close()
-
-    def _close(self) -> None:
-        self._socket.close()
-        if self.curve:
-            self.curve.close()  # before the context: term() waits until all of its sockets are closed
-        self._context.term()
-
-
-class ConnectionGate:
-    """Accepts new connections on a socket only while half of this process's file descriptors are free."""
-
-    def __init__(self, socket: "zmq.Socket[bytes]", shut: Callable[[bool], None]) -> None:
-        """`shut(True)` shuts the gate, and open connections stay; `shut(False)` reopens it."""
-        self._most = allow_open_files(ENOUGH_FILES) // 2  # at the limit of open files libzmq aborts the process
-        self._shut = shut
-        self._is_shut = False
-        # readable when a peer has connected
-        self.connections: zmq.Socket[bytes] = socket.get_monitor_socket(zmq.EVENT_ACCEPTED)
-
-    def update(self) -> None:
-        """Shuts or reopens the gate, by the number of open files. Cheap unless a peer has connected."""
+    def update_gate(self) -> None:
+        """Accepts new connections only while half of this process's file descriptors are free. Cheap unless a peer has
+        connected."""
         if not self._has_new_connection() and not self._is_shut:
             return
         crowded = len(os.listdir("/dev/fd")) > self._most
         if crowded != self._is_shut:
-            self._shut(crowded)
+            shut = self._shut_port if self.keys else self._shut_file
+            shut(crowded)
         self._is_shut = crowded
 
     def _has_new_connection(self) -> bool:
         connected = False
-        while self.connections.poll(0):  # empties the queue: what is left would make each poll return at once
-            self.connections.recv_multipart()
+        while self._connections.poll(0):  # empties the queue: what is left would make each poll return at once
+            self._connections.recv_multipart()
             connected = True
         return connected
 
-
-def local_gate(socket: "zmq.Socket[bytes]", endpoint: str) -> ConnectionGate:
-    """Binds to a Unix socket, and returns its gate, which shuts by renaming the socket's file. Raises OSError."""
-    path = Path(endpoint.removeprefix("ipc://"))
-    hidden = path.with_name("shut")
-
-    def shut(is_shut: bool) -> None:
+    def _shut_file(self, is_shut: bool) -> None:
+        """Shuts or reopens a Unix socket by renaming its file. Open connections stay."""
+        path = Path(self.endpoint.removeprefix("ipc://"))
+        hidden = path.with_name("shut")
+        source, target = (path, hidden) if is_shut else (hidden, path)
         with suppress(FileNotFoundError):  # the keeper has removed the folder: the launch is over
-            source, target = (path, hidden) if is_shut else (hidden, path)
             source.rename(target)
 
-    _bind(socket, endpoint)
-    return ConnectionGate(socket, shut)
-
-
-def network_gate(socket: "zmq.Socket[bytes]") -> ConnectionGate:
-    """The gate of a socket that bind_near has bound. It shuts by a filter with which the kernel drops all packets."""
-    # on the listening socket alone: connections go on. libzmq's own way, unbind, would end them, too
-    listener = socket.getsockopt(zmq.USE_FD)
-    assert isinstance(listener, int)
-
-    def shut(is_shut: bool) -> None:
-        if sys.platform != "linux":  # elsewhere the gate stays open
+    def _shut_port(self, is_shut: bool) -> None:
+        """Shuts or reopens a port by a filter with which the kernel drops all packets. On the listening socket alone:
+        connections go on. libzmq's own way, unbind, would end them, too."""
+        listener = self._socket.getsockopt(zmq.USE_FD)
+        assert isinstance(listener, int)
+        if sys.platform != "linux":  # elsewhere it stays open
             return
         instructions = ctypes.create_string_buffer(DROP_ALL, len(DROP_ALL))
         program = struct.pack("HP", 1, ctypes.addressof(instructions))  # struct sock_fprog
@@ -171,7 +158,19 @@ def network_gate(socket: "zmq.Socket[bytes]") -> ConnectionGate:
         with fromfd(listener, AF_INET, SOCK_STREAM) as listener_socket, suppress(OSError):  # no filters in this kernel
             listener_socket.setsockopt(SOL_SOCKET, option, value)
 
-    return ConnectionGate(socket, shut)
+    def close(self) -> None:
+        """Closes the socket and what belongs to it. Waits for unsent messages as long as its LINGER says."""
+        if self._socket.closed:
+            return
+        self._socket.disable_monitor()  # first: it needs the open socket
+        self._connections.close()
+        self._close()
+
+    def _close(self) -> None:
+        self._socket.close()
+        if self.keys:
+            self._authenticator.stop()  # before the context: term() waits until all of its sockets are closed
+        self._context.term()
 
 
 def bind_near(socket: "zmq.Socket[bytes]", address: str, port: int) -> str:
@@ -207,29 +206,3 @@ def _bind(socket: "zmq.Socket[bytes]", endpoint: str) -> None:
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         raise OSError(error.errno, error.strerror, endpoint) from None
-
-
-class CurveServer:
-    """Encrypts a socket of the console with CURVE, and accepts only peers with `keys`. All peers share one pair."""
-
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", socket: "zmq.Socket[bytes]") -> None:
-        """To be called before the socket is bound."""
-        from zmq.auth.thread import ThreadAuthenticator  # here: it imports asyncio, and most launches are local
-
-        server, socket.curve_secretkey = zmq.curve_keypair()
-        socket.curve_publickey = server
-        socket.curve_server = True
-        public, secret = zmq.curve_keypair()
-        self.keys = Keys(server.decode(), public.decode(), secret.decode())
-        self._public_key = public
-        self._authenticator = ThreadAuthenticator(context)
-        self._authenticator.start()
-        self._authenticator.configure_curve_callback("*", self)  # without it, knowing `server` would suffice
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        """Whether a peer with this public key, as Z85, may connect. The authenticator calls it from its thread."""
-        return hmac.compare_digest(key, self._public_key)
-
-    def close(self) -> None:
-        """Stops the authenticator. To be called before the context is terminated."""
-        self._authenticator.stop()

@@ -8,8 +8,8 @@ token of this launch. All other frames are refused and counted. A peer with the 
 import os
 import tempfile
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Self
 
 import msgspec
 import zmq
@@ -38,7 +38,7 @@ NO_TOKEN = "a connection without this launch's token"
 LONG_FRAME = "a first message that is too long"
 
 
-class Hub:
+class Hub(AbstractContextManager["Hub"]):
     """Receives the messages of the ranks of one launch, and sends them the console's."""
 
     def __init__(self, world_size: int, at: tuple[str, int] | None = None) -> None:
@@ -70,11 +70,8 @@ class Hub:
     @property
     def rank_environment(self) -> dict[str, str]:
         """The variables with which a rank connects to this hub."""
-        keys = {KEYS: self.socket.curve.keys.spell()} if self.socket.curve else {}
+        keys = {KEYS: self.socket.keys.spell()} if self.socket.keys else {}
         return {HUB: self.endpoint, TOKEN: self.token} | keys
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

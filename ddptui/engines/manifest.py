@@ -14,7 +14,6 @@ KindName = Literal["trainjob", "pytorchjob", "dlc"]
 TEMPLATES = Path(__file__).parent / "manifests"
 KUBERNETES = ("cpu", "memory", "nvidia.com/gpu")
 AMOUNTS = {"trainjob": KUBERNETES, "pytorchjob": KUBERNETES, "dlc": ("CPU", "Memory", "GPU")}
-FILES: dict[KindName, str] = {"trainjob": "trainjob.yaml", "pytorchjob": "pytorchjob.yaml", "dlc": "dlc.json"}
 
 LONGEST_NAME = 45  # a pod's name appends -node-0-1023-abcde to it, and has to be a label of at most 63 characters
 LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")  # DNS-1123, and a service's name, which begins with a letter
@@ -46,8 +45,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def render(preset: str, options: Options) -> str:
     """YAML; for PAI-DLC JSON, which has no room for comments. Raises ManifestError."""
     _check(options)
-    cpu, memory, gpu = AMOUNTS[options.kind]
-    named = {cpu: options.cpus, memory: options.memory, gpu: options.gpus or None}
+    amounts = zip(AMOUNTS[options.kind], (options.cpus, options.memory, options.gpus or None), strict=True)
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=False,  # the templates quote each text as JSON, which is YAML, too
@@ -56,12 +54,12 @@ def render(preset: str, options: Options) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(FILES[options.kind]).render(
+    return environment.get_template(f"{options.kind}.{'json' if options.kind == 'dlc' else 'yaml'}").render(
         msgspec.structs.asdict(options),
         name=_name_of(preset),
         preset=shlex.quote(preset),
         # requests equal limits: a node that shares its cores with others would measure the others as well
-        amounts={name: str(amount) for name, amount in named.items() if amount is not None},
+        amounts={name: str(amount) for name, amount in amounts if amount is not None},
     )
 
 
@@ -78,10 +76,16 @@ def _check(options: Options) -> None:
             raise ManifestError(f"{option} '{quoted(text)}' {why}")
     if options.ticket is not None and not TICKET_LINE.fullmatch(options.ticket):  # not quoted: it is a secret
         raise ManifestError("--ticket: the file holds no ticket, which is one line: the console prints it")
-    if options.kind == "dlc":
-        _check_dlc(options)
-    elif options.workspace or options.quota or options.ecs:
-        raise ManifestError("--workspace, --quota and --ecs are of PAI-DLC: --kind dlc")
+    if options.kind != "dlc":
+        if options.workspace or options.quota or options.ecs:
+            raise ManifestError("--workspace, --quota and --ecs are of PAI-DLC: --kind dlc")
+        return
+    if options.ticket is None:
+        raise ManifestError("--kind dlc: its jobs have no Secret to take the ticket from: --ticket FILE")
+    amounts = (options.quota, options.cpus, options.memory)
+    is_hired = options.ecs is not None and not any(amounts) and not options.gpus  # hired machines come by type
+    if not is_hired and (options.ecs is not None or None in amounts):  # a quota is divided by amounts
+        raise ManifestError("--kind dlc: either --ecs TYPE, a hired machine, or --quota ID --cpus C --memory M")
 
 
 def _name_of(preset: str) -> str:
@@ -92,13 +96,3 @@ def _name_of(preset: str) -> str:
         most = LONGEST_NAME - len("ddptui-")
         raise ManifestError(f"preset '{quoted(preset)}' names no job: a-z, 0-9 and -, at most {most} characters")
     return name
-
-
-def _check_dlc(options: Options) -> None:
-    """Raises ManifestError."""
-    if options.ticket is None:
-        raise ManifestError("--kind dlc: its jobs have no Secret to take the ticket from: --ticket FILE")
-    amounts = (options.quota, options.cpus, options.memory)
-    is_hired = options.ecs is not None and not any(amounts) and not options.gpus  # hired machines come by type
-    if not is_hired and (options.ecs is not None or None in amounts):  # a quota is divided by amounts
-        raise ManifestError("--kind dlc: either --ecs TYPE, a hired machine, or --quota ID --cpus C --memory M")

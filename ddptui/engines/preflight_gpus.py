@@ -87,8 +87,8 @@ def problem(trial: Trial, machine: GpuInfo, otherwise: str) -> str | None:
     """Why this machine's GPUs cannot run this trial, and what to do, in one sentence; None: they can.
     otherwise: as `without_gpus` says it."""
     needed = needs(trial)
-    if needed and (lacking := _lacking(machine)):
-        why, remedy = lacking
+    if needed and (lacks := lacking(machine)):
+        why, remedy = lacks
         return f"{needed}, but {why}: {remedy}{otherwise}"
     available = gpus.count(machine.driver, {} if machine.visible is None else {VISIBLE: machine.visible})
     if available is None or (available == 0 and not needed):  # None: the ranks will say; 0: they run on the CPU
@@ -104,7 +104,7 @@ def problem(trial: Trial, machine: GpuInfo, otherwise: str) -> str | None:
     return (_too_few(trial, available, but) if needed else None) or _cannot_send(trial, available)
 
 
-def _lacking(machine: GpuInfo) -> tuple[str, str] | None:
+def lacking(machine: GpuInfo) -> tuple[str, str] | None:
     """Why ranks cannot use any GPU, and the remedy; None: they can."""
     driver, build, visible = machine.driver, machine.build, machine.visible
     if machine.surely_none or (driver is not None and not driver.gpus):

@@ -25,7 +25,6 @@ class Join(Tagged, frozen=True, kw_only=True):
     host: Name
     address: Word  # by which the other nodes reach it
     interface: Word
-    cores: Count
 
 
 class JoinOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Join"):

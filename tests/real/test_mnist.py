@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.engines.preflight import FILES
+from ddptui.engines.checks import FILES
 from tests.support.runner import results_of, write_preset
 
 DATA = Path(os.environ.get("DDPTUI_DATA", "nowhere"))

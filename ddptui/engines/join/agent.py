@@ -20,7 +20,6 @@ from ddptui.engines.join.node_launch import ENDED_BY_CONSOLE, JoinError, NodeLau
 from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host import place
-from ddptui.host.machine import available_cores
 from ddptui.host.network import interface_towards
 from ddptui.wire import node_messages as wire
 from ddptui.wire.connection import use_keys
@@ -39,13 +38,7 @@ def join(ticket: Ticket, node: int | None, report: Report) -> int:
     name, address = interface_towards(urlsplit(ticket.endpoint).hostname or "")
     report(f"joining {ticket.run} at {ticket.endpoint}; other nodes reach this one at {address} by {name}")
     first = wire.Join(
-        version=__version__,
-        token=ticket.token,
-        node=node,
-        host=socket.gethostname(),
-        address=address,
-        interface=name,
-        cores=available_cores(),
+        version=__version__, token=ticket.token, node=node, host=socket.gethostname(), address=address, interface=name
     )
     with closing(WarmParent()) as warm, closing(ConsoleConnection(ticket)) as console:
         console.send(first)
@@ -160,8 +153,6 @@ class JoinedNode:
                 self._due = message
             case wire.End():
                 self._end_launch(message.number)
-            case wire.Present() | wire.Begin() | wire.Farewell():
-                pass
 
     def _begin_launch(self, message: wire.Begin, node: int) -> None:
         self._due = None

@@ -4,6 +4,7 @@ import os
 import secrets
 import shlex
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -12,7 +13,7 @@ from pathlib import Path
 from ddptui.config.engine import EngineOptions, Part, spread
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.start import start_of
-from ddptui.config.trial import StartKind, Trial
+from ddptui.config.trial import Trial
 from ddptui.config.trial_text import to_arguments
 from ddptui.engines import command as launch
 from ddptui.engines.base import LAUNCHER_LOG, REMOTE_SILENCE_S, Engine, Launch
@@ -36,41 +37,34 @@ class JoinEngine(Engine):
 
     def __init__(self, options: EngineOptions, run: Run, ticket: str = TICKET) -> None:
         """Listens for nodes, and writes the ticket. Raises OSError, and NetworkError."""
-        self._options = options
-        self._run = run.name
+        self.options = options
+        self.run = run.name
         self._address = choose_interface(options.interface).address
         self._port = options.port or port_of(run.name)
-        self._numbers = count(1)
+        self.numbers = count(1)  # of the launches
+        self.launch: Callable[..., JoinedLaunch] = JoinedLaunch
         self.listen(run.folder.absolute() / ticket)
 
     def listen(self, ticket: Path) -> None:
         """Begins to listen for nodes, with a new ticket in this file. Raises OSError."""
         self.ticket_file = ticket
-        self.node_hub = NodeHub(self._run, self._options.nodes, self._address, self._port)
+        self.node_hub = NodeHub(self.run, self.options.nodes, self._address, self._port)
         write_private(self.ticket_file, self.node_hub.ticket.spell() + "\n")
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
         """The command of node 0."""
-        return launch.command(trial, part=parts_of(trial, self._options.nodes)[0], python="python")
+        return launch.command(trial, part=parts_of(trial, self.options.nodes)[0], python="python")
 
     def environment(self, trial: Trial) -> dict[str, str]:
-        part = parts_of(trial, self._options.nodes)[0]
+        part = parts_of(trial, self.options.nodes)[0]
         return part.environment() if trial.launch not in ONE_PROCESS else {}
 
     def open_hub(self, world_size: int) -> Hub:
         return Hub(world_size, at=(self._address, self._port + 1))  # the nodes' socket has the first port
 
-    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
-        return self.launch_on_nodes(trial, repeat, hub)
-
-    def launch_on_nodes(self, trial: Trial, repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
         """A launch that begins once all nodes have joined."""
-        number = next(self._numbers)
-        folder = Path(self._options.shared or "").absolute()
-        port = port_of(self._run, FIRST_MEETING + number)  # a new one: the last may still be closing
-        meeting = f"file://{folder}/{MEETING_MARK}{secrets.token_hex(8)}"
-        start = start_of(trial, len(parts_of(trial, self._options.nodes)))
-        return JoinedLaunch(self.node_hub, self.ticket_file, trial, repeat, hub, number, port, meeting, *start)
+        return self.launch(self, trial, repeat, hub)
 
     def close(self) -> str | None:
         """Says goodbye to the nodes, and deletes the ticket."""
@@ -90,19 +84,19 @@ def parts_of(trial: Trial, nodes: int, address: str = "NODE_0", port: int = 0) -
 class JoinedLaunch(Launch):
     """One launch on the nodes. It begins as soon as all nodes have joined."""
 
-    node_hub: NodeHub
-    ticket_file: Path
+    engine: JoinEngine
     trial: Trial
     repeat: RepeatJournal
     hub: Hub
-    number: int  # of this launch in the run
-    port: int  # on node 0, where the ranks meet
-    meeting: str  # or the URL of a file, for init_method = "file"
-    start: StartKind
-    start_why: str
     _parts: list[Part] = field(default_factory=list)  # empty until the launch begins
     _lost: Member | None = None  # the first node that was lost
     _missing: int = 0  # nodes, when looked at last
+
+    def __post_init__(self) -> None:
+        self.node_hub, self._number = self.engine.node_hub, next(self.engine.numbers)
+        self.start, self.start_why = start_of(self.trial, len(parts_of(self.trial, self.node_hub.nodes)))
+        folder = Path(self.engine.options.shared or "").absolute()
+        self._meeting = f"file://{folder}/{MEETING_MARK}{secrets.token_hex(8)}"  # for init_method = "file"
 
     @property
     def is_waiting(self) -> bool:
@@ -136,7 +130,7 @@ class JoinedLaunch(Launch):
         self._missing = missing
         if not self.is_waiting or missing <= before:
             return []
-        nodes, ticket = "a node" if missing == 1 else f"{missing} nodes", short(self.ticket_file)
+        nodes, ticket = "a node" if missing == 1 else f"{missing} nodes", short(self.engine.ticket_file)
         return [f"waiting for {nodes}: run `ddptui join {ticket}` there, or pass the line in that file"]
 
     def _receive(self) -> None:
@@ -145,17 +139,18 @@ class JoinedLaunch(Launch):
         self._lost = self._lost or next(iter(lost), None)
 
     def _begin(self) -> None:
-        self.node_hub.begin_launch(self.number)
+        self.node_hub.begin_launch(self._number)
         address = self.node_hub.members[0].join.address
-        self._parts = parts_of(self.trial, self.node_hub.nodes, address, self.port)
+        port = port_of(self.engine.run, FIRST_MEETING + self._number)  # a new one: the last may still be closing
+        self._parts = parts_of(self.trial, self.node_hub.nodes, address, port)
         for part in self._parts:
             begin = Begin(
-                number=self.number,
+                number=self._number,
                 trial=(f"launch={self.trial.launch}", *to_arguments(self.trial)),
                 nodes=part.nodes,
                 address=part.address,
                 port=part.port,
-                init_method=self.meeting,
+                init_method=self._meeting,
                 way=self.hub.rank_environment | {SILENCE_S: REMOTE_SILENCE_S},
             )
             self.node_hub.send(part.node, begin)
@@ -174,7 +169,7 @@ class JoinedLaunch(Launch):
 
     def stop(self) -> None:
         for part in self._parts:
-            self.node_hub.send(part.node, End(number=self.number))
+            self.node_hub.send(part.node, End(number=self._number))
         nodes, node_hub = {part.node for part in self._parts}, self.node_hub
         deadline = time.monotonic() + STOP_WITHIN_S  # a node that answers no more ends its ranks by their silence limit
         # as long as a node that is not lost has yet to end its ranks
@@ -184,7 +179,7 @@ class JoinedLaunch(Launch):
         self._keep_logs()
         if self.trial.init_method == "file":
             with suppress(OSError):  # torch may have deleted it
-                Path(self.meeting.removeprefix("file://")).unlink()
+                Path(self._meeting.removeprefix("file://")).unlink()
 
     def _keep_logs(self) -> None:
         """Writes the logs of ranks that the nodes have sent, and one launcher's."""

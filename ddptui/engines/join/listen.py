@@ -9,7 +9,7 @@ from ddptui.config.trial import Trial
 from ddptui.engines.base import Engine, Launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.join.engine import TICKET, short
-from ddptui.engines.join.ticket import Ticket
+from ddptui.engines.join.ticket import ticket_for
 from ddptui.engines.local.foreign import watching_of
 from ddptui.host.folders import write_private
 from ddptui.host.network import choose_interface, port_of
@@ -36,14 +36,7 @@ class ListeningEngine(Engine):
         return Hub(world_size, at=self._at)
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "ListeningLaunch":
-        assert hub.socket.curve is not None  # a socket on the network is encrypted
-        ticket = Ticket(
-            run=self._run.name,
-            endpoint=hub.endpoint,
-            token=hub.token,
-            keys=hub.socket.curve.keys,
-            watching=watching_of(trial, self._every),
-        )
+        ticket = ticket_for(self._run.name, hub.socket, watching_of(trial, self._every))
         write_private(self._ticket, ticket.spell() + "\n")
         return ListeningLaunch(self._ticket)
 

@@ -8,7 +8,7 @@ import zmq
 
 from ddptui import __version__
 from ddptui.engines.gate import ConsoleSocket
-from ddptui.engines.join.ticket import Ticket
+from ddptui.engines.join.ticket import ticket_for
 from ddptui.wire import node_messages as wire
 
 LOST_AFTER_S = 8.0  # without a message: nodes send a Beat every second
@@ -45,9 +45,7 @@ class NodeHub:
         self._last_present = 0.0
         self._decoder = msgspec.msgpack.Decoder(wire.NodeMessage)
         self._socket = ConsoleSocket((address, port), OPTIONS)
-        assert self._socket.curve is not None  # a socket on the network is encrypted
-        keys, token = self._socket.curve.keys, self._socket.token
-        self.ticket = Ticket(run=run, endpoint=self._socket.endpoint, token=token, keys=keys)
+        self.ticket = ticket_for(run, self._socket)
 
     def close(self, *, well: bool = True) -> None:
         """Says goodbye to all nodes. `well`: their `ddptui join` ends with exit code 0."""
@@ -106,15 +104,9 @@ class NodeHub:
                 self._welcome(identity, message)
             return None
         self._last_received[member.number] = time.monotonic()
-        match message:
-            case wire.LaunchEnded():
-                if message.number == self._launch:  # not the late end of the launch before
-                    self.ended.setdefault(member.number, message)
-            case wire.Leave():
-                return member
-            case wire.Beat() | wire.Join():
-                pass
-        return None
+        if isinstance(message, wire.LaunchEnded) and message.number == self._launch:  # not the end of the one before
+            self.ended.setdefault(member.number, message)
+        return member if isinstance(message, wire.Leave) else None
 
     def _reject_other_version(self, identity: bytes, frame: bytes) -> bool:
         """Whether this was a Join from another version of ddptui; then the node was sent the two versions."""

@@ -10,6 +10,7 @@ import msgspec
 from zmq.utils import z85
 
 from ddptui import __version__
+from ddptui.engines.gate import ConsoleSocket
 from ddptui.host.files import open_plain
 from ddptui.wire.connection import Keys
 from ddptui.wire.watching import Watching
@@ -41,6 +42,12 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return MARK + urlsafe_b64encode(msgspec.msgpack.encode(self)).decode()
 
 
+def ticket_for(run: str, socket: ConsoleSocket, watching: Watching | None = None) -> Ticket:
+    """The ticket with which others connect to a socket on the network."""
+    assert socket.keys is not None  # it is encrypted there
+    return Ticket(run=run, endpoint=socket.endpoint, token=socket.token, keys=socket.keys, watching=watching)
+
+
 def read_ticket(text_or_file: str) -> Ticket:
     """The ticket in a line of text, or in the file of that name. Raises TicketError."""
     text = text_or_file.strip()
@@ -56,18 +63,14 @@ def read_ticket(text_or_file: str) -> Ticket:
     if not text.startswith(MARK) or len(text) > LONGEST:
         raise TicketError(f"a ticket begins with {MARK} and is one line: copy the whole line, or name its file")
     try:
-        return _checked(msgspec.msgpack.decode(urlsafe_b64decode(text.removeprefix(MARK)), type=Ticket))
+        ticket = msgspec.msgpack.decode(urlsafe_b64decode(text.removeprefix(MARK)), type=Ticket)
+        endpoint = ENDPOINT.fullmatch(ticket.endpoint)
+        if endpoint is None or not 0 < int(endpoint[2]) < 2**16 or not all(map(_is_key, ticket.keys)):
+            raise ValueError("no node could connect with it")
+        IPv4Address(endpoint[1])
     except ValueError:
         why = "this ticket is damaged or incomplete, or of another version of ddptui"
         raise TicketError(f"{why}: copy the whole line again, or {INSTALL}") from None
-
-
-def _checked(ticket: Ticket) -> Ticket:
-    """The ticket, if a node can connect with it. Raises ValueError."""
-    endpoint = ENDPOINT.fullmatch(ticket.endpoint)
-    if endpoint is None or not 0 < int(endpoint[2]) < 2**16 or not all(map(_is_key, ticket.keys)):
-        raise ValueError("damaged")
-    IPv4Address(endpoint[1])
     return ticket
 
 

@@ -7,9 +7,11 @@ signals that are sent to the console, and goes on if the console ends.
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -18,13 +20,7 @@ from ddptui.engines.base import LAUNCHER_LOG, Launch, LaunchRefused
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.hidden import HiddenRanks, injected_folder
 from ddptui.engines.local.relay import Relay
-from ddptui.engines.local.training import (
-    CONSOLE_FILE,
-    HeldTraining,
-    TrainingLaunch,
-    remember,
-    training_at,
-)
+from ddptui.engines.local.training import CONSOLE_FILE, HeldTraining, TrainingLaunch, remember, training_at
 from ddptui.host.ending import end_watched
 from ddptui.text.argv import as_argument
 from ddptui.wire.connection import NOTES, WATCHED
@@ -36,24 +32,16 @@ MOST_NOTES = 65_536  # bytes
 LOOK_EVERY_S = 0.05  # while only the command's end is waited for
 
 
+@dataclass(kw_only=True)
 class Terms:
     """On which terms commands are watched. The defaults are those of a preset, whose commands belong to the console."""
 
-    def __init__(
-        self,
-        *,
-        in_terminal: bool = False,
-        outlives: bool = False,
-        elsewhere: bool = False,
-        running: HeldTraining | None = None,
-        every: int = 1,
-    ) -> None:
-        """in_terminal: the command has the console's input and output, and gets its signals. outlives: it goes on when
-        the console lets go of it, or ends. elsewhere: it is started on other hosts, not by the console. running: it was
-        started before, by another console. every: so many steps one is reported."""
-        self.in_terminal, self.outlives, self.elsewhere, self.every = in_terminal, outlives, elsewhere, every
-        self.running = running
-        self.launch: ForeignLaunch | None = None  # the last one that was started
+    in_terminal: bool = False  # the command has the console's input and output, and gets its signals
+    outlives: bool = False  # it goes on when the console lets go of it, or ends
+    elsewhere: bool = False  # it is started on other hosts, not by the console
+    running: HeldTraining | None = None  # it was started before, by another console
+    every: int = 1  # so many steps one is reported
+    launch: "ForeignLaunch | None" = field(default=None, init=False)  # the last one that was started
 
     @property
     def saw_nothing(self) -> bool:
@@ -68,23 +56,30 @@ class Terms:
             remember(self.running.training, folder)
             relay = Relay(Path(self.running.training.console), hub.folder, way, watching, ends_training=False)
             return AttachedLaunch(self.running, folder, relay, self)
-        console = folder / CONSOLE_FILE
-        relay = Relay(console, hub.folder, way, watching, ends_training=not self.outlives)
-        command = [*map(as_argument, trial.command)]
-        environment = variables({**os.environ, **own_variables(trial)}, console)
-        with refusing_launch(command, relay):
-            if self.in_terminal:
-                process = subprocess.Popen(command, env=environment)
-            else:
-                with (folder / LAUNCHER_LOG).open("wb") as log:
-                    process = subprocess.Popen(  # apart from the console's terminal, which may be closed
-                        command,
-                        env=environment,
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        start_new_session=True,
-                    )
+        relay = Relay(folder / CONSOLE_FILE, hub.folder, way, watching, ends_training=not self.outlives)
+        command, environment = [*map(as_argument, trial.command)], {**os.environ, **own_variables(trial)}
+        return self.start_command(command, environment, folder, relay)
+
+    def start_command(
+        self, command: Sequence[str], environment: Mapping[str, str], folder: Path, relay: Relay
+    ) -> "ForeignLaunch":
+        """Start a command whose ranks report to a relay, which is ended if that fails. folder: for what is written down
+        of it. Raises LaunchRefused, OSError."""
+        console = (folder / CONSOLE_FILE).absolute()
+        before = environment.get("PYTHONPATH")
+        path = [injected_folder(), *([before] if before is not None else [])]
+        own = {**environment, "PYTHONPATH": os.pathsep.join(path), WATCHED: str(console)}
+        streams: dict[str, Any] = {}
+        try:
+            with ExitStack() as files:
+                if not self.in_terminal:  # apart from the console's terminal, which may be closed
+                    log = files.enter_context((folder / LAUNCHER_LOG).open("wb"))
+                    streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True}
+                process = subprocess.Popen(command, env=own, **streams)
+        except OSError as error:
+            relay.close()
+            why = NOT_FOUND if isinstance(error, FileNotFoundError) else f"{error.strerror}: nothing was started"
+            raise LaunchRefused(f"{command[0]}: {why}") from None
         if self.outlives and (training := training_at(process.pid, console)):
             remember(training, folder)
         self.launch = ForeignLaunch(process, folder, relay, self)
@@ -101,30 +96,8 @@ def start_for_console_elsewhere(
 ) -> "ForeignLaunch":
     """Start a command here whose ranks a console on another host watches. way: the variables by which they reach it.
     folder: an empty one. Raises LaunchRefused, OSError."""
-    console = folder / CONSOLE_FILE
-    relay = Relay(console, folder, way, watching, ends_training=False)
-    with refusing_launch(command, relay):
-        process = subprocess.Popen(command, env=variables(os.environ, console))
-    return ForeignLaunch(process, folder, relay, Terms(in_terminal=True, outlives=True))
-
-
-@contextmanager
-def refusing_launch(command: Sequence[str], relay: Relay) -> Iterator[None]:
-    """Turns an OSError into LaunchRefused, after the relay was ended."""
-    try:
-        yield
-    except OSError as error:
-        relay.close()
-        if isinstance(error, FileNotFoundError):
-            raise LaunchRefused(f"{command[0]}: {NOT_FOUND}") from None
-        raise LaunchRefused(f"{command[0]}: {error.strerror}: nothing was started") from None
-
-
-def variables(own: Mapping[str, str], console: Path) -> dict[str, str]:
-    """The environment of a command: its own, and what makes its ranks report to the console that a file names."""
-    before = own.get("PYTHONPATH")
-    path = [injected_folder(), *([before] if before is not None else [])]
-    return {**own, "PYTHONPATH": os.pathsep.join(path), WATCHED: str(console.absolute())}
+    relay = Relay(folder / CONSOLE_FILE, folder, way, watching, ends_training=False)
+    return Terms(in_terminal=True, outlives=True).start_command(command, os.environ, folder, relay)
 
 
 def own_variables(trial: Trial) -> dict[str, str]:
@@ -186,13 +159,10 @@ class ForeignLaunch(TrainingLaunch):
     def stop(self) -> None:
         """End the command, unless it may outlive the console."""
         if not self._terms.outlives:
-            self._end()
+            command = psutil.Process(self._process.pid) if self._process.poll() is None else None
+            end_watched(str((self.folder / CONSOLE_FILE).absolute()), command)
+            self._process.poll()
         self.forget_if_over()
-
-    def _end(self) -> None:
-        command = psutil.Process(self._process.pid) if self._process.poll() is None else None
-        end_watched(str((self.folder / CONSOLE_FILE).absolute()), command)
-        self._process.poll()
 
     def wait(self, tell: Callable[[str], None]) -> int:
         """Wait for the command's end; meanwhile pass signals on, and tell notices. Returns its exit code; then signals

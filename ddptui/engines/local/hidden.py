@@ -2,6 +2,7 @@
 command runs. They are only looked at."""
 
 import os
+import re
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,8 @@ LOOK_EVERY_S = 0.3  # importing torch alone takes longer
 MOST_PART = 0.1  # of this process's time, for looking
 LONGEST_COMMAND = 80  # characters
 IGNORES = {"I": "ignores PYTHONPATH", "E": "ignores PYTHONPATH", "S": "imports no sitecustomize"}  # options of Python
-WITH_VALUE = "cmWX"  # such options; after -c and -m come the program's own
+# letters without values, and one with a value, which may be the next word; after -c and -m come the program's options
+OPTION = re.compile(r"-([^-cmWX]*)([cmWX]?)(.*)", re.DOTALL)
 FURTHER_IN = "put `ddptui watch --` further in, directly before the command that starts the training"
 
 
@@ -30,8 +32,7 @@ class HiddenRanks:
     def __init__(self, pid: int) -> None:
         """pid: the command's."""
         self._pid = pid
-        self._seen: set[psutil.Process] = set()  # that use torch
-        self._why: dict[psutil.Process, str] = {}
+        self._why: dict[psutil.Process, str] = {}  # of those that use torch
         self._look_at = 0.0  # as of time.monotonic()
 
     def look(self) -> None:
@@ -41,9 +42,8 @@ class HiddenRanks:
             return
         with suppress(psutil.Error):
             command = psutil.Process(self._pid)
-            for process in {command, *command.children(recursive=True)} - self._seen:
+            for process in {command, *command.children(recursive=True)} - self._why.keys():
                 if _uses_torch(process.pid):
-                    self._seen.add(process)
                     self._why[process] = _why_hidden(process)
         took = time.monotonic() - began
         self._look_at = began + max(LOOK_EVERY_S, took / MOST_PART)
@@ -71,24 +71,18 @@ def _why_hidden(process: psutil.Process) -> str:
 
 def _ignoring(words: list[str]) -> str:
     """Which option of Python keeps the instruments out."""
-    takes_value = False
-    for word in words[1:]:
-        if takes_value:
-            takes_value = False
-        elif not word.startswith("-") or word in ("-", "--"):
+    options = iter(words[1:])
+    for word in options:
+        parts = OPTION.match(word)
+        if parts is None or word in ("-", "--"):
             break
-        elif word.startswith("--"):
-            takes_value = word == "--check-hash-based-pycs"
-        else:
-            letters = word[1:]
-            end = next((at for at, letter in enumerate(letters) if letter in WITH_VALUE), len(letters))
-            if found := next((letter for letter in letters[:end] if letter in IGNORES), None):
-                return (
-                    f"was started with python -{found}, which {IGNORES[found]}, by which ddptui is loaded: leave it out"
-                )
-            if letters[end : end + 1] in ("c", "m"):
-                break
-            takes_value = end == len(letters) - 1
+        letters, last, value = parts.groups()
+        if found := next((letter for letter in letters if letter in IGNORES), None):
+            return f"was started with python -{found}, which {IGNORES[found]}, by which ddptui is loaded: leave it out"
+        if last and last in "cm":
+            break
+        if word == "--check-hash-based-pycs" or (last and not value):
+            next(options, None)
     return ""
 
 

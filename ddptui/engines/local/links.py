@@ -47,10 +47,9 @@ def _part(world_size: int) -> Part:
     return Part(node=0, nodes=1, ranks=range(world_size), address=SWITCH, port=PORT)
 
 
-def wrapped(command: list[str], trial: Trial) -> list[str]:
-    """The command that starts a trial, on the links that it describes."""
-    links = links_of(trial)
-    return command if links is None else _on_links(links, command)
+def wrapped(command: list[str], links: Links | None) -> list[str]:
+    """The command on these links: below links.py, run by the same Python. None: as it is."""
+    return [command[0], "-P", __file__, msgspec.json.encode(links).decode(), *command] if links else command
 
 
 def problem(*, try_it: bool = True) -> str | None:
@@ -71,14 +70,9 @@ def is_tried() -> bool:
 @cache
 def _tried() -> str | None:
     # only an attempt shows what the kernel, the rights and perhaps a container allow
-    command = _on_links(Links(1, {0: 1.0}), [sys.executable, "-c", ""])
+    command = wrapped([sys.executable, "-c", ""], Links(1, {0: 1.0}))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stderr.splitlines() or ["a slow link cannot be made here"])[-1] if done.returncode else None
-
-
-def _on_links(links: Links, command: list[str]) -> list[str]:
-    """The command below links.py, run by the same Python."""
-    return [command[0], "-P", __file__, msgspec.json.encode(links).decode(), *command]
 
 
 def _tool(name: str) -> str | None:
@@ -150,7 +144,12 @@ def main() -> None:
 def make(links: Links) -> list[int]:
     """Makes the networks, and moves this process into the switch's. Returns the descriptors of the ranks' networks."""
     if os.geteuid() != 0:
-        _enter_user_namespace()
+        # in a new user namespace, if the kernel allows one, this process is root of the networks that it makes
+        uid, gid = os.getuid(), os.getgid()  # before: inside they read as 65534 until they are mapped
+        _unshare(CLONE_NEWUSER)
+        # setgroups first: until it is denied, the kernel lets no such process write gid_map (user_namespaces(7))
+        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+            Path("/proc/self", name).write_text(text, encoding="ascii")
     switch, *networks = [_new_network() for _ in range(links.world_size + 1)]
     enter(switch)
     _run("ip", switch_commands([f"/proc/{os.getpid()}/fd/{network}" for network in networks]))
@@ -163,15 +162,6 @@ def make(links: Links) -> list[int]:
             _run("tc", [limit_command("eth0", links.mbit[rank])])
     enter(switch)
     return networks
-
-
-def _enter_user_namespace() -> None:
-    """In a new user namespace, if the kernel allows one, this process is root of the networks that it makes."""
-    uid, gid = os.getuid(), os.getgid()  # before: inside they read as 65534 until they are mapped
-    _unshare(CLONE_NEWUSER)
-    # setgroups first: until it is denied, the kernel lets no unprivileged process write gid_map (user_namespaces(7))
-    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
-        Path("/proc/self", name).write_text(text, encoding="ascii")
 
 
 def _new_network() -> int:

@@ -1,17 +1,20 @@
 """The engine `slurm`: the nodes of a run are the tasks of one job. They join the run, and start its launches."""
 
 import secrets
+from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.engines.base import Launch, LaunchRefused
+from ddptui.engines.base import LaunchRefused
 from ddptui.engines.hub import Hub
 from ddptui.engines.join.engine import JoinedLaunch, JoinEngine
 from ddptui.engines.join.node_launch import ENDED_BY_CONSOLE
 from ddptui.engines.slurm.job import Job
-from ddptui.engines.slurm.script import LOG, PREFIX, SCRIPT, ScriptError, nodes_needed, render, sbatch_options
+from ddptui.engines.slurm.keeper import SlurmError
+from ddptui.engines.slurm.script import LOG, PREFIX, SCRIPT, nodes_needed, render, sbatch_options
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 
@@ -28,23 +31,24 @@ class SlurmEngine(JoinEngine):
         super().__init__(options, run, new_ticket())
         self._preset = preset
         self._job: Job | None = None
-        self._launch: JoinedLaunch | None = None  # the last one
+        self._last: JoinedLaunch | None = None  # the last one
         self._left: list[str] = []  # why jobs may be left, as far as it was not said
 
-    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
+    def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> JoinedLaunch:
         if self._job is not None and not self._is_usable(self._job):
             self._end_job()
             self.listen(self.ticket_file.with_name(new_ticket()))
         job = self._job or self._submit()
         # a node's cores are unknown here: one thread a rank by default
         trial = msgspec.structs.replace(trial, threads=trial.threads or 1)
-        self._launch = self.launch_on_nodes(trial, repeat, hub)
-        return SlurmLaunch(self._launch, job, self._left)
+        self.launch = partial(SlurmLaunch, job=job, left=self._left)
+        self._last = super().start(trial, command, repeat, hub)
+        return self._last
 
     def _is_usable(self, job: Job) -> bool:
         """Whether the job will run, or runs on all of its nodes."""
         self.node_hub.receive()
-        has_begun = self._launch is not None and not self._launch.is_waiting
+        has_begun = self._last is not None and not self._last.is_waiting
         return not job.status.is_over and not (has_begun and self.node_hub.missing)
 
     def _submit(self) -> Job:
@@ -54,12 +58,12 @@ class SlurmEngine(JoinEngine):
         name = f"ddptui-{folder.name}-{token}"
         try:
             options = sbatch_options(self._preset.trials, self._preset.engine, folder, name)
-        except ScriptError as error:
+        except SlurmError as error:
             raise LaunchRefused(str(error)) from None
         script = folder / SCRIPT
         script.write_text(render(options, self.ticket_file), encoding="utf-8")
         self._job = Job(name, self.ticket_file, folder / LOG)  # first: an interrupted sbatch may have submitted
-        self._launch = None
+        self._last = None
         self._job.submit(options, script)
         return self._job
 
@@ -85,40 +89,35 @@ def new_ticket() -> str:
     return PREFIX + secrets.token_hex(4)
 
 
-class SlurmLaunch(Launch):
+@dataclass(kw_only=True)
+class SlurmLaunch(JoinedLaunch):
     """A launch on the nodes of a job."""
 
-    def __init__(self, joined: JoinedLaunch, job: Job, left: list[str]) -> None:
-        """`left`: what is to be said of earlier jobs. It is taken from there."""
-        self._joined, self._job, self._left = joined, job, left
-        self.start, self.start_why = joined.start, joined.start_why
+    job: Job
+    left: list[str]  # what is to be said of earlier jobs; it is taken from there
 
     @property
     def exit_code(self) -> int | None:
-        code = self._joined.exit_code
-        return 1 if code is None and self._job.status.is_over else code
-
-    @property
-    def is_waiting(self) -> bool:
-        return self._joined.is_waiting
+        code = super().exit_code
+        return 1 if code is None and self.job.status.is_over else code
 
     def take_notices(self) -> list[str]:
-        from_nodes = self._joined.advance()
+        from_nodes = self.advance()
         if from_nodes:  # one has joined, so the job has started: the state is looked at earlier
-            self._job.hurry()
-        left = [*self._left]
-        self._left.clear()
-        return left + self._job.take_notices() + from_nodes
+            self.job.hurry()
+        left = [*self.left]
+        self.left.clear()
+        return left + self.job.take_notices() + from_nodes
 
     def end_reason(self) -> str | None:
         """Slurm's reason; else that a node was lost."""
-        status = self._job.status
+        status = self.job.status
         over = status.text if status.is_over else None
-        return over if status.by_slurm else self._joined.lost_node() or over
+        return over if status.by_slurm else self.lost_node() or over
 
     def stop(self) -> None:
         # Slurm may have ended a node before the console asked for that, and its Leave may come later or not at all
-        was_ended = self._joined.exit_code == ENDED_BY_CONSOLE
-        self._joined.stop()
-        if was_ended or self._joined.lost_node():
-            self._job.wait_for_end(END_WITHIN_S)
+        was_ended = self.exit_code == ENDED_BY_CONSOLE
+        super().stop()
+        if was_ended or self.lost_node():
+            self.job.wait_for_end(END_WITHIN_S)

@@ -11,11 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from ddptui.config.engine import EngineOptions
-from ddptui.config.parser import PresetError
 from ddptui.engines.base import LaunchRefused
 from ddptui.engines.slurm import keeper, states
 from ddptui.engines.slurm.keeper import SlurmError, UnknownJob, run
-from ddptui.engines.slurm.script import ScriptError, engine_options
+from ddptui.engines.slurm.script import engine_options
 from ddptui.engines.slurm.states import JobRow, JobStatus, job_status
 
 QUEUE = ("squeue", "--noheader", "--states=all", f"--format={states.QUEUE_FORMAT}")  # all: also jobs that have ended
@@ -29,17 +28,17 @@ CHECK_S = 20.0  # Slurm's commands give up on a silent controller after about 10
 NOT_NOW = "Requested node configuration is not available"  # the nodes are down for now: the job would wait
 
 
-def check(engine: EngineOptions) -> None:
-    """Raises PresetError if Slurm is missing here, or would refuse a job with these options."""
+def refusal(engine: EngineOptions) -> str | None:
+    """That Slurm is missing here, or why it would refuse a job with these options; None: it would take one."""
     try:
         options = engine_options(engine)
         if missing := [command for command in COMMANDS if shutil.which(command) is None]:
             where = "run this on a host that submits jobs, such as a cluster's login node"
-            raise SlurmError(f"{missing[0]} is not on PATH: {where} (on Debian, the package slurm-client has it)")
+            return f"{missing[0]} is not on PATH: {where} (on Debian, the package slurm-client has it)"
         run("sbatch", "--test-only", "--nodes=1", "--ntasks=1", *options, "--wrap=true", within_s=CHECK_S)
-    except (SlurmError, ScriptError) as error:
-        if NOT_NOW not in str(error):  # the only refusal that may pass with time
-            raise PresetError(f"--engine slurm: {error}") from None
+    except SlurmError as error:
+        return None if NOT_NOW in str(error) else str(error)  # the only refusal that may pass with time
+    return None
 
 
 class Job:

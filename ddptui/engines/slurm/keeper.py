@@ -28,11 +28,11 @@ ENDING = {"RUNNING", *COMPLETING}  # states in which a job may end by itself
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 UNKNOWN = "Invalid job id"  # Slurm's error
 # They would make the job an array, move it to another cluster, move its log, or have sbatch wait for it.
-NOT_INHERITED = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_WAIT")
+NOT_INHERITED = {"SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_WAIT"}
 
 
 class SlurmError(Exception):
-    """A command of Slurm has failed. Its error, in one line."""
+    """A command of Slurm has failed, or would: its error, or what is wrong with an option. One line."""
 
 
 class UnknownJob(SlurmError):
@@ -103,8 +103,8 @@ def run(*command: str, within_s: float = ANSWER_S) -> str:
 def environment() -> dict[str, str]:
     """This process's environment for commands of Slurm, without the variables that would change the new job."""
     # SLURM_… belong to a job around this console; SLURM_CONF says where the cluster is
-    ours = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_") or key == "SLURM_CONF"}
-    return {key: value for key, value in ours.items() if key not in NOT_INHERITED}
+    others = {key for key in os.environ if key.startswith("SLURM_")} - {"SLURM_CONF"} | NOT_INHERITED
+    return {key: value for key, value in os.environ.items() if key not in others}
 
 
 if __name__ == "__main__":

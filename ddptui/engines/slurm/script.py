@@ -9,6 +9,7 @@ from ddptui.config.engine import OF_SBATCH, EngineOptions
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial import Trial
 from ddptui.engines.join.engine import TICKET, parts_of
+from ddptui.engines.slurm.keeper import SlurmError
 from ddptui.host.folders import python_path
 
 SCRIPT, LOG = "job.sh", "job.log"  # files in the run's folder
@@ -20,19 +21,15 @@ OURS = {
 }  # fmt: skip
 
 
-class ScriptError(ValueError):
-    """A value that cannot be written into a script. One line."""
-
-
 def nodes_needed(trials: Iterable[Trial], nodes: int) -> int:
     """The nodes of the job: as many as the largest trial takes."""
     return max(len(parts_of(trial, nodes)) for trial in trials)
 
 
 def sbatch_options(trials: Iterable[Trial], engine: EngineOptions, folder: Path, name: str) -> list[str]:
-    """The options of sbatch for a job of this name. `folder`: the run's. Raises ScriptError."""
+    """The options of sbatch for a job of this name. `folder`: the run's. Raises SlurmError."""
     if not str(folder).isprintable() or "\\" in str(folder):  # Slurm takes a backslash out of the path of a log
-        raise ScriptError(f"{str(folder)!r} has a backslash or an unprintable character: name another one with --runs")
+        raise SlurmError(f"{str(folder)!r} has a backslash or an unprintable character: name another one with --runs")
     trials = [*trials]
     nodes = nodes_needed(trials, engine.nodes)
     return [
@@ -73,26 +70,26 @@ def render(options: Iterable[str], ticket: Path, python: str = sys.executable) -
 
 
 def example(trials: Iterable[Trial], engine: EngineOptions) -> str:
-    """The script of a run of these trials, with placeholders for the run. Raises ScriptError."""
+    """The script of a run of these trials, with placeholders for the run. Raises SlurmError."""
     folder = Path("/RUNS/RUN")
     return render(sbatch_options(trials, engine, folder, "ddptui-RUN-TOKEN"), folder / f"{PREFIX}TOKEN", "python")
 
 
 def engine_options(engine: EngineOptions) -> list[str]:
-    """What a user has chosen, as sbatch reads it. Raises ScriptError."""
+    """What a user has chosen, as sbatch reads it. Raises SlurmError."""
     chosen = [f"--{key}={value}" for key in OF_SBATCH if (value := getattr(engine, key)) is not None]
     return chosen + [word for option in engine.options for word in _words(option)]
 
 
 def _words(option: str) -> list[str]:
-    """A further option of sbatch, as words of its command line. Raises ScriptError."""
+    """A further option of sbatch, as words of its command line. Raises SlurmError."""
     try:
         words = shlex.split(option)
     except ValueError:
-        raise ScriptError(f"option {option!r}: a quote is not closed") from None
+        raise SlurmError(f"option {option!r}: a quote is not closed") from None
     if not words or not words[0].startswith("-") or words[0].strip("-") == "" or "--" in words:
-        raise ScriptError(f"option {option!r} is none of sbatch's, which begin with - or --")
+        raise SlurmError(f"option {option!r} is none of sbatch's, which begin with - or --")
     for name, letter in OURS.items():
         if any(word.partition("=")[0] == name or (letter and word.startswith(letter)) for word in words):
-            raise ScriptError(f"option {option!r}: ddptui sets {name} itself, from its own --nodes")
+            raise SlurmError(f"option {option!r}: ddptui sets {name} itself, from its own --nodes")
     return words

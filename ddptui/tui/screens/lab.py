@@ -20,8 +20,8 @@ from ddptui.analysis.estimate import estimate
 from ddptui.config.engine import links_of
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.engines.checks import torchvision_models
 from ddptui.engines.local import links
-from ddptui.engines.preflight import torchvision_models
 from ddptui.host import machine
 from ddptui.host.load import LoadMeter, descendants
 from ddptui.store import overview, own_presets

@@ -6,46 +6,41 @@ from typing import Any
 import pytest
 
 from ddptui.config.engine import EngineOptions
-from ddptui.config.parser import PresetError
-from ddptui.engines.slurm.job import check
+from ddptui.engines.slurm.job import refusal
 from tests.support.slurm_cluster import Cluster
 from tests.support.slurm_fakes import Fakes
 
 
-def refusal(**said: Any) -> str:
-    with pytest.raises(PresetError) as error:
-        check(EngineOptions(name="slurm", **said))
-    return str(error.value)
+def refused(**said: Any) -> str:
+    return str(refusal(EngineOptions(name="slurm", **said)))
 
 
 def test_a_real_cluster_takes_what_fits_and_says_what_does_not(cluster: Cluster) -> None:
-    check(EngineOptions(name="slurm", nodes=2, time="5", partition="debug", options=("--exclusive",)))
-    assert refusal(partition="x").startswith("--engine slurm: sbatch: invalid partition specified: x; ")
-    assert refusal(time="soon") == "--engine slurm: sbatch: Invalid --time specification"
-    assert "Invalid generic resource (gres)" in refusal(gres="gpu:2")
-    assert "unrecognized option '--bogus'" in refusal(options=("--bogus",))
+    assert refusal(EngineOptions(name="slurm", nodes=2, time="5", partition="debug", options=("--exclusive",))) is None
+    assert refused(partition="x").startswith("sbatch: invalid partition specified: x; ")
+    assert refused(time="soon") == "sbatch: Invalid --time specification"
+    assert "Invalid generic resource (gres)" in refused(gres="gpu:2")
+    assert "unrecognized option '--bogus'" in refused(options=("--bogus",))
 
 
 def test_without_slurm_it_is_said_where_to_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "sbatch is not on PATH: run this on a host that submits jobs" in refusal()
+    assert "sbatch is not on PATH: run this on a host that submits jobs" in refused()
 
 
 def test_a_controller_that_does_not_answer_is_said_in_slurms_words(fakes: Fakes) -> None:
     fakes.set(broken={"sbatch": "allocation failure: Unable to contact slurm controller (connect failure)"})
-    assert refusal() == (
-        "--engine slurm: sbatch: allocation failure: Unable to contact slurm controller (connect failure)"
-    )
+    assert refused() == ("sbatch: allocation failure: Unable to contact slurm controller (connect failure)")
 
 
 def test_nodes_that_are_down_for_now_are_no_reason_to_refuse(fakes: Fakes) -> None:
     busy = {"sbatch": "allocation failure: Requested node configuration is not available"}
     fakes.set(broken=busy)
-    check(EngineOptions(name="slurm", nodes=2))
+    assert refusal(EngineOptions(name="slurm", nodes=2)) is None
     fakes.set(broken={"sbatch": "sbatch: error: Invalid account"})
-    assert refusal() == "--engine slurm: sbatch: Invalid account"
+    assert refused() == "sbatch: Invalid account"
 
 
 def test_options_are_looked_at_before_anybody_is_asked(fakes: Fakes) -> None:
-    assert "ddptui sets --array itself" in refusal(options=("--array=0-3",))
+    assert "ddptui sets --array itself" in refused(options=("--array=0-3",))
     assert fakes.calls("sbatch") == []

@@ -303,9 +303,7 @@ def test_a_node_that_slurm_has_ended_waits_for_slurms_reason(engine: SlurmEngine
     launch = start(engine)
     ticket = read_ticket(str(engine.ticket_file))
     with closing(ConsoleConnection(ticket)) as node:
-        node.send(
-            Join(version=__version__, token=ticket.token, node=None, host="n1", address="::", interface="a", cores=1)
-        )
+        node.send(Join(version=__version__, token=ticket.token, node=None, host="n1", address="::", interface="a"))
         until(lambda: bool(launch.take_notices()) and not launch.is_waiting)
         node.send(LaunchEnded(number=1, exit_code=-15, logs={}))  # as after SIGTERM; its Leave is still under way
         until(lambda: bool(launch.take_notices()) or launch.exit_code is not None)

@@ -2,8 +2,10 @@
 
 import errno
 import os
+import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +13,7 @@ from ddptui import doctor
 from ddptui.doctor import folders
 from ddptui.doctor.finding import Finding
 from ddptui.host.rank_side import NoAnswer
-from tests.support.doctoring import only
+from tests.support.doctoring import GB, only
 from tests.support.failing import failing_with
 
 
@@ -39,9 +41,10 @@ def test_a_disk_that_fails_half_way_is_fatal_and_nothing_stays(tmp_path: Path, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_less_than_a_gigabyte_of_disk_is_warned_about() -> None:
-    assert folders.disk_remedy(1.0) == ""
-    assert "delete runs" in folders.disk_remedy(0.9)
+def test_less_than_a_gigabyte_of_disk_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for free_gb, remedy in ((1.0, ""), (0.9, folders.FREE_SOME)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free_gb * GB: SimpleNamespace(free=free))
+        assert [*folders.runs(str(tmp_path))][-1].remedy == remedy
 
 
 def test_the_wire_is_tried() -> None:
@@ -91,7 +94,15 @@ def test_shared_memory_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "--shm-size" in finding.remedy
 
 
-def test_little_shared_memory_matters_where_there_is_a_gpu() -> None:
-    assert folders.shared_remedy(0.06, no_gpu=True) == ""
-    assert folders.shared_remedy(1.0, no_gpu=False) == ""
-    assert "--shm-size=1g" in folders.shared_remedy(0.06, no_gpu=False)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/shm is Linux's own")
+@pytest.mark.parametrize(
+    ("size_gb", "no_gpu", "remedy"), [(0.06, True, ""), (1.0, False, ""), (0.06, False, "--shm-size=1g")]
+)
+def test_little_shared_memory_matters_where_there_is_a_gpu(
+    size_gb: float, no_gpu: bool, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "SHARED", tmp_path)
+    monkeypatch.setattr(folders.gpus, "surely_none", lambda: no_gpu)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=size_gb * GB))
+    found = only(folders.shared_memory()).remedy
+    assert remedy in found if remedy else found == ""

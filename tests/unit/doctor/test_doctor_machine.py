@@ -11,13 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ddptui.config.parser import PresetError
 from ddptui.doctor import machine
 from ddptui.doctor.finding import Finding
-from ddptui.engines.local import links
+from ddptui.engines.checks import CHECKS
 from ddptui.host.network import Interface, NetworkError
 from tests.support.doctoring import GB, only
 from tests.support.failing import failing, failing_with
+
+RAISE_IT = "raise `nofile` in /etc/security/limits.conf (a container: --ulimit nofile=4096)"
 
 
 def test_this_machine_is_told_without_a_remedy_where_it_suffices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,11 +31,12 @@ def test_this_machine_is_told_without_a_remedy_where_it_suffices(monkeypatch: py
     assert [bool(finding.remedy) for finding in machine.machine()] == [False, True, True]
 
 
-def test_a_compiler_is_missed_by_torch_compile_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "no_compiler", lambda _: "")
-    assert only(machine.compiler()) == Finding("compiler", "C++ compiler found: compile = true works")
-    monkeypatch.setattr(machine, "no_compiler", lambda _: "install g++")
-    assert only(machine.compiler()) == Finding("compiler", "install g++", tried=False)
+@pytest.mark.parametrize("name", ["compiler", "slow links"])
+def test_what_only_some_trials_need_is_missed_without_a_remedy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CHECKS, name, CHECKS[name]._replace(probe=lambda _: None))
+    assert only(machine.need(name, "it works")) == Finding(name, "it works")
+    monkeypatch.setitem(CHECKS, name, CHECKS[name]._replace(probe=lambda _: "install it"))
+    assert only(machine.need(name, "it works")) == Finding(name, "install it", tried=False)
 
 
 def test_the_loopback_interface_is_talked_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,16 +52,17 @@ def test_the_loopback_interface_is_talked_over(monkeypatch: pytest.MonkeyPatch) 
     [
         (1024, 4096, ""),
         (resource.RLIM_INFINITY, resource.RLIM_INFINITY, ""),
-        (256, 1024, "for 64 ranks: `ulimit -n 1024`"),
-        (256, resource.RLIM_INFINITY, "for 64 ranks: `ulimit -n 4096`"),
-        (24, 100_000, "2 ranks need 40: `ulimit -n 4096`"),
-        (64, 64, "for 64 ranks: raise `nofile` in /etc/security/limits.conf (a container: --ulimit nofile=4096)"),
+        (256, 1024, ""),  # ddptui raises it
+        (24, resource.RLIM_INFINITY, ""),
+        (64, 64, f"64 ranks need 288 open files per process, but 64 are allowed: {RAISE_IT}"),
+        (24, 24, f"2 ranks need 40 open files per process, but 24 are allowed: {RAISE_IT}"),
     ],
 )
 def test_a_limit_of_open_files_is_set_against_2_and_64_ranks(
     soft: int, hard: int, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
     assert only(machine.open_files()).remedy == remedy
 
 
@@ -117,14 +120,7 @@ def test_slurm_is_missed_by_nobody_who_has_none(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PATH", "")
     assert not only(machine.slurm()).tried
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/sbatch")
-    monkeypatch.setattr(machine, "check", failing(PresetError("--engine slurm: no controller")))
+    monkeypatch.setattr(machine, "refusal", lambda _: "no controller")
     assert only(machine.slurm()) == Finding("slurm", "no controller", "ask the cluster's administrators")
-    monkeypatch.setattr(machine, "check", lambda _: None)
+    monkeypatch.setattr(machine, "refusal", lambda _: None)
     assert only(machine.slurm()) == Finding("slurm", "jobs can be submitted: --engine slurm")
-
-
-def test_slow_links_or_what_they_want(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "problem", lambda: "a slow link wants root")
-    assert only(machine.slow_links()) == Finding("slow links", "a slow link wants root", tried=False)
-    monkeypatch.setattr(links, "problem", lambda: None)
-    assert only(machine.slow_links()).tried

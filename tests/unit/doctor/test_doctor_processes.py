@@ -70,7 +70,7 @@ def test_what_watches_over_ranks_is_told_by_system() -> None:
 
 @pytest.mark.parametrize("check", [processes.clock, processes.scheduler, processes.orphans])
 def test_without_an_answer_a_remedy_is_said_all_the_same(
-    check: doctor.Check, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    check: doctor.Look, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "MODULE", module("import sys; sys.exit('no such thing')"))
     [finding] = check()

@@ -1,44 +1,52 @@
 """What the doctor says about torch, its backends, and the GPUs that it sees."""
 
 import errno
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from ddptui.doctor import torch
 from ddptui.doctor.finding import Finding
+from ddptui.engines import checks
+from ddptui.engines.preflight_gpus import GpuInfo
+from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.host.rank_side import Child, NoAnswer
 from tests.support.doctoring import GB, only
 from tests.support.failing import failing_with
 
-
-class Gpu(NamedTuple):
-    """The arguments of `gpus_finding` in one case."""
-
-    why: str = ""
-    build: str | None = "13.2"
-    visible: str | None = None
-    none: str = ""
+SEEN_BY_NVML = GpuInfo(False, Driver("580.65", (13, 0), (Gpu("H200", "GPU-0"),)), Build("13.2", None), None)
 
 
 @pytest.mark.parametrize(
-    ("case", "found", "remedy"),
+    ("machine", "why", "found", "remedy"),
     [
-        (Gpu(none="none found"), "none found", ""),
-        (Gpu(visible=""), "hidden: CUDA_VISIBLE_DEVICES is ''", "unset CUDA_VISIBLE_DEVICES"),
-        (Gpu(visible="-1"), "hidden: CUDA_VISIBLE_DEVICES is '-1'", "unset CUDA_VISIBLE_DEVICES"),
-        (Gpu(visible="", none="none found"), "hidden: CUDA_VISIBLE_DEVICES is ''", ""),
-        (Gpu(build=None), "built without CUDA", "pip install --force-reinstall torch"),
-        (Gpu("RuntimeError: The NVIDIA driver on your system is too old (found version 11040)."), "CUDA 13.2", "older"),
-        (Gpu("RuntimeError: Found no NVIDIA driver on your system."), "without a driver", "install NVIDIA's driver"),
-        (Gpu("RuntimeError: No CUDA GPUs are available", visible="7"), "No CUDA GPUs", "CUDA_VISIBLE_DEVICES is '7'"),
+        *(
+            (SEEN_BY_NVML._replace(visible=hidden), "", f"is '{hidden}', which hides every GPU", "unset CUDA_VIS")
+            for hidden in ("", "-1")
+        ),
+        (SEEN_BY_NVML._replace(build=Build(None, None)), "", "built without CUDA", "pip install --force-reinstall"),
+        (SEEN_BY_NVML._replace(build=Build("14.0", None)), "", "driver 580.65 (CUDA 13.0) is too old", "older CUDA"),
+        (SEEN_BY_NVML, "RuntimeError: The NVIDIA driver on your system is too old (found 11040).", "11040", "older"),
+        (SEEN_BY_NVML, "RuntimeError: Found no NVIDIA driver on your system.", "no NVIDIA driver", "install NVIDIA's"),
+        (
+            SEEN_BY_NVML._replace(visible="7"),
+            "No CUDA GPUs are available",
+            "No CUDA GPUs",
+            "CUDA_VISIBLE_DEVICES is '7'",
+        ),
+        (SEEN_BY_NVML, "No CUDA GPUs are available", "No CUDA GPUs", "CUDA_VISIBLE_DEVICES is not set"),
     ],
 )
-def test_gpus_that_torch_does_not_see_are_told_apart(case: Gpu, found: str, remedy: str) -> None:
-    finding = torch.gpus_finding({"gpus": [], "why_none": case.why}, case.build, case.visible, case.none)
+def test_gpus_that_torch_does_not_see_are_told_apart(machine: GpuInfo, why: str, found: str, remedy: str) -> None:
+    finding = torch.gpus_finding({"gpus": [], "why_none": why}, machine, "")
     assert found in finding.text
-    assert (remedy in finding.remedy) if remedy else not finding.remedy
+    assert remedy in finding.remedy
     assert not finding.fatal
+
+
+def test_where_there_is_no_gpu_nothing_is_wrong() -> None:
+    none = SEEN_BY_NVML._replace(surely_none=True, driver=None, visible="")
+    assert torch.gpus_finding({"gpus": [], "why_none": "-"}, none, "none found") == Finding("GPUs", "none found")
 
 
 @pytest.mark.parametrize(
@@ -60,19 +68,19 @@ def test_how_it_knows_that_there_is_no_gpu(
 
 def test_gpus_are_told_by_name_and_memory() -> None:
     told = {"gpus": [["H200", 139 * GB], ["H200", 139 * GB]], "why_none": ""}
-    finding = torch.gpus_finding(told, "13.2", None, "")
+    finding = torch.gpus_finding(told, SEEN_BY_NVML, "")
     assert finding == Finding(
         "GPUs", "H200 (139 GB), H200 (139 GB): for 2 ranks, or more that share them (share_gpu = true)"
     )
-    alone = torch.gpus_finding({"gpus": told["gpus"][:1], "why_none": ""}, "13.2", None, "")
+    alone = torch.gpus_finding({"gpus": told["gpus"][:1], "why_none": ""}, SEEN_BY_NVML, "")
     assert alone.text == "H200 (139 GB): for one rank, or more that share it (share_gpu = true)"
 
 
 @pytest.mark.parametrize("name", ["torch", "torchvision"])
 def test_without_torch_it_is_one_finding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "find_spec", lambda wanted: None if wanted == name else object())
+    monkeypatch.setattr(checks, "find_spec", lambda wanted: None if wanted == name else object())
     finding = only(torch.torch())
-    assert finding == Finding(name, "not installed", f"`pip install {name}`", fatal=True)
+    assert finding == Finding("torch", f"{name} is not installed", f"`pip install {name}`", fatal=True)
 
 
 def test_without_a_folder_for_sockets_torch_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,15 +119,18 @@ def test_a_torch_that_can_do_everything_has_no_remedy() -> None:
     assert found["nccl"].text == "2.28.9 by ProcessGroupNCCL2, summed on the first GPU in 1.0 ms"
 
 
-@pytest.mark.parametrize(
-    ("version", "is_fatal"), [("2.7.1+cu126", True), ("1.13", True), ("2.8.0", False), ("3.0", False), ("git", False)]
-)
-def test_a_torch_whose_ranks_would_not_meet_is_fatal(version: str, is_fatal: bool) -> None:
-    versions = {"torch": version, "torchvision": "1", "backends": ["gloo"], "group_hooks": True, "gpu_build": None}
-    finding = found_by(Told(versions=versions))["torch"]
-    assert finding.fatal is is_fatal
-    assert ("too old: ddptui needs 2.8 or newer" in finding.text) is is_fatal
-    assert bool(finding.remedy) is is_fatal
+@pytest.mark.parametrize("version", ["2.7.1+cu126", "1.13"])
+def test_a_torch_whose_ranks_would_not_meet_is_fatal(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "installed", lambda _: version)
+    finding = only(torch.torch())
+    assert finding.text == f"torch {version} is too old: ddptui needs 2.8 or newer"
+    assert (finding.remedy, finding.fatal) == ("`pip install --upgrade torch torchvision`", True)
+
+
+@pytest.mark.parametrize("version", ["2.8.0", "3.0", "git", None])
+def test_of_a_newer_or_unknown_torch_nothing_is_said(version: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "installed", lambda _: version)
+    assert checks.torch_problem() is None
 
 
 def test_a_torch_that_cannot_be_imported_is_fatal() -> None:

@@ -54,7 +54,7 @@ def test_where_the_cause_is_known_the_remedy_is_its_own(found: str, remedy: str)
 # The whole
 
 
-def examined(monkeypatch: pytest.MonkeyPatch, *checks: doctor.Check) -> int:
+def examined(monkeypatch: pytest.MonkeyPatch, *checks: doctor.Look) -> int:
     monkeypatch.setattr(doctor, "groups", lambda _: {"Group": tuple(("what", check) for check in checks)})
     return doctor.examine()
 

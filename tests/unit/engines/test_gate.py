@@ -112,9 +112,9 @@ def test_bytes_that_are_no_zeromq_get_a_greeting_and_no_more(hub: Hub) -> None:
 
 def knocked_at(hub: Hub, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the hub look at its door with this limit of open files."""
-    monkeypatch.setattr(hub.socket.gate, "_most", most)
-    monkeypatch.setattr(hub.socket.gate, "_has_new_connection", lambda: True)
-    hub.socket.gate.update()
+    monkeypatch.setattr(hub.socket, "_most", most)
+    monkeypatch.setattr(hub.socket, "_has_new_connection", lambda: True)
+    hub.socket.update_gate()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can shut the door and keep who is inside")

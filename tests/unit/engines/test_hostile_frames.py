@@ -172,7 +172,7 @@ def test_before_files_run_out_the_door_is_shut_and_opens_again(hub: Hub, connect
     rank = connect()
     rank.send(packed(hello(0, token=hub.token)))
     assert hub.receive(SOON_MS) == [hello(0, token=hub.token)]
-    hub.socket.gate._most = len(os.listdir("/dev/fd")) + 40
+    hub.socket._most = len(os.listdir("/dev/fd")) + 40
     with ExitStack() as strangers:
         with pytest.raises(FileNotFoundError):
             knock_until_nobody_opens(hub, strangers)

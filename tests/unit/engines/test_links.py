@@ -81,11 +81,11 @@ def test_without_slow_links_nothing_changes() -> None:
     late = trial({"at": "data", "ranks": [1], "sleep_ms": 2})
     assert links_of(late) is None
     assert links.part(late) is None
-    assert links.wrapped(["python", "-m", "workers.spawn"], late) == ["python", "-m", "workers.spawn"]
+    assert links.wrapped(["python", "-m", "workers.spawn"], links_of(late)) == ["python", "-m", "workers.spawn"]
 
 
 def test_the_command_goes_on_behind_what_makes_the_links() -> None:
-    command = links.wrapped(["python", "-m", "workers.spawn"], trial(SLOW))
+    command = links.wrapped(["python", "-m", "workers.spawn"], links_of(trial(SLOW)))
     assert command == ["python", "-P", links.__file__, '{"world_size":2,"mbit":{"1":100.0}}', "python", "-m",
                        "workers.spawn"]  # fmt: skip
 

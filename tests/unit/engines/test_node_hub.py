@@ -11,11 +11,16 @@ import pytest
 import zmq
 
 from ddptui import __version__
+from ddptui.config.engine import EngineOptions
+from ddptui.engines.join import engine as join_engine
 from ddptui.engines.join import node_hub
-from ddptui.engines.join.engine import JoinedLaunch
+from ddptui.engines.join.engine import JoinEngine
 from ddptui.engines.join.node_hub import NodeHub
+from ddptui.host.network import Interface
+from ddptui.store.runs import Run
 from ddptui.wire.connection import use_keys
 from ddptui.wire.node_messages import Beat, Farewell, Join, LaunchEnded, Leave, NodeMessage, Present, ToNode, Welcome
+from tests.support.builders import preset_of
 
 SOON_S = 5.0
 FIRST_PORT = 23_000
@@ -71,7 +76,7 @@ def other(nodes_hub: NodeHub) -> Iterator[Node]:
 
 def words(to: NodeHub, node: int | None = None, **changes: str) -> Join:
     fields = {"version": __version__, "token": to.ticket.token, "host": "h", "address": "10.0.0.7", "interface": "eth0"}
-    return Join(node=node, cores=2, **(fields | changes))  # type: ignore[arg-type]
+    return Join(node=node, **(fields | changes))  # type: ignore[arg-type]
 
 
 def test_nodes_are_numbered_as_they_come_or_as_they_ask(nodes_hub: NodeHub, node: Node, other: Node) -> None:
@@ -133,10 +138,18 @@ def test_who_is_silent_or_leaves_is_missed(
     assert node.heard(nodes_hub) == Farewell(why=node_hub.LOST)
 
 
-def test_a_launch_says_the_same_however_its_nodes_come(nodes_hub: NodeHub, node: Node) -> None:
+def test_a_launch_says_the_same_however_its_nodes_come(
+    nodes_hub: NodeHub, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a busy machine two may join between two looks of the console, or one after the other."""
+    preset = preset_of({"trial": [{"name": "a"}]})
+    monkeypatch.setattr(join_engine, "choose_interface", lambda _: Interface("lo", "127.0.0.1"))
+    engine = JoinEngine(EngineOptions(name="join", nodes=2), Run.create(tmp_path, preset, {}))
+    engine.close()
+    monkeypatch.setattr(engine, "node_hub", nodes_hub)
+    monkeypatch.setattr(engine, "ticket_file", Path("ticket"))
     alone: Any = None  # what a launch that has not begun does not use
-    launch = JoinedLaunch(nodes_hub, Path("ticket"), alone, alone, alone, 1, 0, "", "cold", "")
+    launch = engine.start(preset.trials[0], [], alone, alone)
     [waits] = launch.take_notices()
     assert waits.startswith("waiting for 2 nodes: run `ddptui join ticket` there")
     node.say(words(nodes_hub))

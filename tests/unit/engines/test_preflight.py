@@ -14,7 +14,7 @@ import pytest
 from ddptui.config.parser import PresetError
 from ddptui.config.trial import TrialError
 from ddptui.config.trial_values import make_trial
-from ddptui.engines import command, preflight
+from ddptui.engines import checks, command, preflight
 from ddptui.host import machine
 from ddptui.host.folders import lab_root
 from tests.support.builders import preset_of
@@ -48,7 +48,7 @@ def test_more_open_files_than_are_allowed_are_refused(
     limits: list[tuple[int, int]], fields: dict[str, Any], wanted: int
 ) -> None:
     with pytest.raises(
-        PresetError, match=f"need {wanted} open files per process, but 128 are allowed: run `ulimit -n {wanted}`"
+        PresetError, match=f"need {wanted} open files per process, but 128 are allowed: raise `nofile` in .*, or lower"
     ):
         settle(**fields)
     assert limits[-1] == (128, 128)  # as many as may be had
@@ -142,8 +142,15 @@ def test_ranks_look_into_the_labs_own_folder_and_then_where_the_user_says(
 
 
 def test_a_torch_whose_ranks_would_not_meet_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight, "installed", lambda _: "2.7.1+cu126")
+    monkeypatch.setattr(checks, "installed", lambda _: "2.7.1+cu126")
     with pytest.raises(PresetError, match=r"torch 2\.7\.1\+cu126 is too old: ddptui needs 2\.8 or newer: `pip install"):
+        preflight.prepare(preset_of({"trial": [{"name": "a"}]}))
+
+
+@pytest.mark.parametrize("package", ["torch", "torchvision"])
+def test_without_torch_it_is_said_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "find_spec", lambda wanted: None if wanted == package else object())
+    with pytest.raises(PresetError, match=f"^{package} is not installed: `pip install {package}`$"):
         preflight.prepare(preset_of({"trial": [{"name": "a"}]}))
 
 

@@ -10,7 +10,8 @@ import pytest
 from ddptui.config.engine import EngineOptions
 from ddptui.config.trial import Trial
 from ddptui.config.trial_values import make_trial
-from ddptui.engines.slurm.script import ScriptError, engine_options, example, render, sbatch_options
+from ddptui.engines.slurm.keeper import SlurmError
+from ddptui.engines.slurm.script import engine_options, example, render, sbatch_options
 
 FOLDER = Path("/runs/one")
 
@@ -92,7 +93,7 @@ def test_a_task_joins_with_the_ticket_of_its_job(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["two\nlines", "bell\a", "back\\slash"])
 def test_a_folder_that_cannot_be_spelled_is_refused(name: str) -> None:
-    with pytest.raises(ScriptError, match="name another one with --runs"):
+    with pytest.raises(SlurmError, match="name another one with --runs"):
         options(trial(), folder=Path("/runs") / name)
 
 
@@ -111,7 +112,7 @@ def test_a_folder_that_cannot_be_spelled_is_refused(name: str) -> None:
     ],
 )
 def test_options_that_the_lab_has_to_give_itself_are_refused(option: str, why: str) -> None:
-    with pytest.raises(ScriptError, match=why):
+    with pytest.raises(SlurmError, match=why):
         engine_options(engine(options=(option,)))
 
 

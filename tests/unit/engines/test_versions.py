@@ -99,7 +99,7 @@ def nodes_hub() -> Iterator[NodeHub]:
 
 
 @pytest.mark.parametrize("version", ["0.0.1", "99.0"])
-@pytest.mark.parametrize("change", [{"colour": "red"}, {"cores": None}, {"node": "first"}])
+@pytest.mark.parametrize("change", [{"colour": "red"}, {"host": None}, {"node": "first"}])
 def test_a_node_of_another_version_is_told_at_once(nodes_hub: NodeHub, version: str, change: dict[str, object]) -> None:
     with closing(Node(nodes_hub)) as node:
         fields = msgspec.to_builtins(words(nodes_hub, version=version)) | change

@@ -1,0 +1,194 @@
+"""What a run may need of this machine, besides GPUs. Preflight probes what the trials that are to start need, `ddptui
+doctor` all of it."""
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from ddptui.config.engine import links_of
+from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.parser import PresetError
+from ddptui.config.start import start_of
+from ddptui.config.trial import Trial, is_own_model
+from ddptui.engines.local import links
+from ddptui.engines.preflight_gpus import OUR_MODELS
+from ddptui.host.folders import expanded, module_folders, user_data
+from ddptui.host.machine import allow_open_files, installed, too_old_torch
+from ddptui.text.units import MB
+from ddptui.text.words import NEWER_TORCH, did_you_mean
+
+# What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU. Forked from a parent with all
+# imports, 64 ranks took 28 MB each (PSS, torch 2.14). This is to refuse only what is hopeless.
+RANK_MB, FORKED_MB = 300, 25
+DATA_VARIABLE = "DDPTUI_DATA"
+IDX = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
+FILES = {  # below the data folder, in torchvision's layout
+    "mnist": [f"MNIST/raw/{name}" for name in IDX],
+    "fashion_mnist": [f"FashionMNIST/raw/{name}" for name in IDX],
+    "cifar10": [f"cifar-10-batches-py/{name}" for name in ("data_batch_1", "test_batch", "batches.meta")],
+}
+FEWEST_FILES = 4096  # to ask for, where a limit has to be raised anyway
+
+
+class Check(NamedTuple):
+    """A need that trials may have, and whether this machine can meet it."""
+
+    field: str  # of the trial, because of which it has the need, as in "compile: "; may be empty
+    applies: Callable[[Trial], object]  # something true, if it has
+    probe: Callable[[Trial], str | None]  # why the need is not met, and what to do; None or empty: it is met
+    remedy: str = ""  # what else to do: change the trial
+
+
+def check_trial(preset: str, trial: Trial, names: Iterable[str]) -> None:
+    """Raises PresetError if this machine cannot run a trial, by these of CHECKS. All ranks are local."""
+    for check in map(CHECKS.__getitem__, names):
+        if check.applies(trial) and (why := check.probe(trial)):
+            raise PresetError(f"{preset}, trial {trial.name}: {check.field}{why}{check.remedy}")
+
+
+def torch_problem() -> tuple[str, str] | None:
+    """Why no rank can run with this Python's torch, and the remedy; None: nothing is known against it."""
+    for package in ("torch", "torchvision"):
+        if find_spec(package) is None:
+            return f"{package} is not installed", f"`pip install {package}`"
+    if problem := too_old_torch(torch := installed("torch")):
+        return f"torch {torch} is {problem}", f"`{NEWER_TORCH}`"
+    return None
+
+
+def check_temporary_folder() -> None:
+    """Raises PresetError if temporary files cannot be written: the console's socket is one."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="ddptui-"):
+            return
+    except OSError as error:
+        why = f"{os.environ.get('TMPDIR', '/tmp')}: temporary files cannot be written ({error.strerror})"
+        raise PresetError(f"{why}: set TMPDIR to a writable folder") from None
+
+
+def no_compiler(trial: Trial) -> str | None:
+    """Why torch.compile cannot compile what it generates: C++, and on GPUs Triton; None: it can."""
+    usual = "clang++" if sys.platform == "darwin" else "g++"
+    try:
+        words = shlex.split(os.environ.get("CXX", usual)) or [""]  # CXX may hold options, or a wrapper such as ccache
+    except ValueError as why:
+        cxx = os.environ["CXX"]
+        return f"CXX is {cxx!r}, which cannot be parsed: {why}; set it to a C++ compiler, or `unset CXX`"
+    if shutil.which(words[0]) is None:
+        return f"torch.compile needs a C++ compiler, but {words[0]!r} is missing: install g++, or set CXX to another"
+    if trial.device == "cuda" and find_spec("triton") is None:
+        return "torch.compile needs Triton on a GPU, but it is not installed: `pip install triton`"
+    return None
+
+
+def too_little_memory(trial: Trial) -> str | None:
+    """That this machine certainly has too little memory."""
+    mb = _memory_mb(trial)
+    available = (psutil.virtual_memory().total + psutil.swap_memory().total) // MB  # total: what is in use may be freed
+    if mb <= available:
+        return None
+    fields = "world_size" + " or max_bytes" * bool(trial.primitives) + " or num_workers" * bool(trial.num_workers)
+    return f"{trial.world_size} ranks need at least {mb:,} MB, but this machine has {available:,} MB: lower {fields}"
+
+
+def _memory_mb(trial: Trial) -> int:
+    """The least memory that the ranks of a trial need, in MB."""
+    processes = 1 if trial.launch in ONE_PROCESS else trial.world_size  # the replicas of `dp` are threads of one
+    is_forked = start_of(trial)[0] == "warm" or (trial.launch != "launch" and trial.start_method != "spawn")
+    mb = processes * ((FORKED_MB if is_forked else RANK_MB) + trial.num_workers * RANK_MB)
+    if trial.primitives != "measure":
+        return mb
+    # Measured primitives: a rank has two tensors of each size, up to four of the largest in all. Where each rank, or
+    # the root, gathers the tensors of all ranks, it has as many more.
+    gathers = trial.world_size if "all_gather" in trial.composites else "gather_scatter" in trial.composites
+    return mb + trial.world_size * (4 + gathers) * trial.max_bytes // MB
+
+
+def too_few_files(trial: Trial) -> str | None:
+    """That this machine allows a process too few open files. Raises the limit of this process, which ranks inherit, as
+    far as it is needed and can be raised."""
+    wanted = files_needed(trial)
+    if (allowed := allow_open_files(wanted)) >= wanted:
+        return None
+    raise_it = f"raise `nofile` in /etc/security/limits.conf (a container: --ulimit nofile={max(FEWEST_FILES, wanted)})"
+    return f"{trial.world_size} ranks need {wanted} open files per process, but {allowed} are allowed: {raise_it}"
+
+
+def files_needed(trial: Trial) -> int:
+    """How many file descriptors the busiest process of a trial needs, with a margin."""
+    # measured with 2 to 16 ranks: a launcher has 16, and 3 a rank; a forked rank 28, and 3 a rank; `dp` 4, and 7 a
+    # replica
+    return 16 + 8 * trial.world_size if trial.launch == "dp" else 32 + 4 * trial.world_size
+
+
+def no_model(trial: Trial) -> str | None:
+    """That there is no such model."""
+    model = trial.model
+    if is_own_model(model):  # looked for, but never imported here: it would import torch
+        module = model.partition(":")[0].partition(".")[0]
+        where = "put its folder on PYTHONPATH (`export PYTHONPATH=FOLDER`)"
+        return None if _can_be_imported(module) else f"no module {module!r} for {model!r}: {where}"
+    known = [*OUR_MODELS, *torchvision_models()]
+    if model in known:
+        return None
+    kinds = f"one of {', '.join(OUR_MODELS)}, torchvision's, or your own as 'module:attribute'"
+    return f"no model {model!r}; " + did_you_mean(model, known, kinds)
+
+
+def _can_be_imported(module: str) -> bool:
+    """Whether a rank will find this module."""
+    here = ("", os.getcwd())  # a rank starts in another folder
+    folders = [*module_folders(), *(folder for folder in sys.path if folder not in here)]
+    if PathFinder.find_spec(module, folders) is not None:
+        return True
+    others = (finder for finder in sys.meta_path if finder is not PathFinder)  # built-in modules, editable installs
+    return any(finder.find_spec(module, None) is not None for finder in others)
+
+
+@cache
+def torchvision_models() -> tuple[str, ...]:
+    """torchvision's classification models, read from its source, because importing torchvision imports torch."""
+    torchvision = find_spec("torchvision")
+    if torchvision is None or torchvision.origin is None:
+        return ()
+    registered = re.compile(r"^@register_model\(.*?\)\n(?:@.*\n)*def (\w+)\(", re.MULTILINE)
+    sources = sorted((Path(torchvision.origin).parent / "models").glob("*.py"))
+    return tuple(name for path in sources for name in registered.findall(path.read_text(encoding="utf-8")))
+
+
+def no_data(trial: Trial) -> str | None:
+    """That a file of the dataset is missing."""
+    folder = data_folder(trial)
+    missing = next((name for name in FILES[trial.dataset] if not (folder / name).is_file()), None)
+    return missing and (
+        f"dataset {trial.dataset} is not in {folder} ({missing} is missing): download it with `--set download=true`, "
+        f"or copy the files there (another folder: `--set data_dir=FOLDER`, or {DATA_VARIABLE})"
+    )
+
+
+def data_folder(trial: Trial) -> Path:
+    """The folder of a trial's dataset: its data_dir, else DDPTUI_DATA, else the user's data folder."""
+    named = trial.data_dir or os.environ.get(DATA_VARIABLE)
+    return expanded(named) if named else user_data("data")
+
+
+CHECKS = {
+    "memory": Check("world_size: ", lambda _: True, too_little_memory),
+    "open files": Check("world_size: ", lambda _: True, too_few_files, ", or lower world_size"),
+    "model": Check("model: ", lambda _: True, no_model),
+    "links' tools": Check("bottleneck: ", links_of, lambda _: links.problem(try_it=False)),
+    "slow links": Check("bottleneck: ", links_of, lambda _: links.problem()),
+    "compiler": Check("compile: ", lambda trial: trial.compile, no_compiler, ", or `--set compile=false`"),
+    "data": Check("", lambda trial: trial.dataset in FILES and not trial.download, no_data),
+}
