@@ -108,13 +108,7 @@ def _finding(cell: CellPair) -> str:
 
 UNSTEADY_MARK = f"{MARK} marks calls that differ too much for it to stand for them."
 COLUMNS: tuple[Column[CellPair], ...] = (
-    Column(
-        "trial",
-        lambda cell: cell.pair.name,
-        94,
-        left=True,
-        about=ABOUT_TRIAL,
-    ),
+    Column("trial", lambda cell: cell.pair.name, 94, left=True, about=ABOUT_TRIAL),
     Column("ranks", lambda cell: str(cell.ranks), 93, about="How many ranks took part."),
     Column("operation", lambda cell: str(cell.key), 100, left=True, about="What was called, or how ranks averaged."),
     Column("size", lambda cell: cell.size, 99, about="The tensor's size, 1 KB being 1024 bytes."),
