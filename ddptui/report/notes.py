@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from statistics import median
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -19,7 +18,7 @@ from ddptui.config.preset import Preset, Reference
 from ddptui.report import gpus, ranks, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.differences import as_sum, signed, why_none
-from ddptui.report.rows import DISTURBED, OFF_BY, Row, is_stand_in, rows_of
+from ddptui.report.rows import DISTURBED, OFF_BY, Row, is_marked, is_stand_in, median_figure, rows_of, step_ms
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.report.train_time import rest_of_time
 from ddptui.text.units import MS_PER_S
@@ -106,7 +105,7 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield from _of_ratios(results)
     if any(len(counted(row.result.repeats)) > 1 for row in rows):
         yield Note("reading", f"{OFF_BY}: how far the repeats lie from their median at most")
-    if any(row.is_disturbed or row.is_held_back for row in rows):
+    if any(is_marked(row.result) for row in rows):
         yield Note("reading", f"{DISTURBED} disturbed: a note on the trial names the cause")
     modes = {row.trial.launch: row for row in rows if row.result.repeats}
     if "dp" in modes and is_stand_in(modes["dp"]):
@@ -276,19 +275,13 @@ def sources(preset: Preset) -> list[str]:
 
 def steps_beside(results: Results, preset: Preset) -> list[str]:
     """One line with the published and the measured step times, if any trial has both."""
-    ours = {trial.name: _step_ms(trial) for trial in results.trials}
+    ours = {trial.name: median_figure(trial, step_ms) for trial in results.trials}
     pairs = [
         f"{reference.trial} {here:.2f} here, {reference.step_ms:g} there"
         for reference in preset.references
         if reference.step_ms is not None and (here := ours[reference.trial]) is not None
     ]
     return [f"step ms: {'; '.join(pairs)}"] if pairs else []
-
-
-def _step_ms(trial: TrialResult) -> float | None:
-    """The median over repeats, as in the table."""
-    steps = [repeat.step_ms.median for repeat in counted(trial.repeats) if repeat.step_ms]
-    return median(steps) if steps else None
 
 
 def _line(reference: Reference, trial: TrialResult, base: float | None) -> str:
@@ -299,6 +292,6 @@ def _line(reference: Reference, trial: TrialResult, base: float | None) -> str:
     words += f" (ours / published {ours / reference.train_time_s:.3g})"
     if base is not None and trial.summary.ratio is not None:  # machines differ in speed: ratios compare better
         words += f"; to the baseline {trial.summary.ratio.median:.2f} here, {reference.train_time_s / base:.2f} there"
-    if reference.step_ms is not None and (here := _step_ms(trial)) is not None:
+    if reference.step_ms is not None and (here := median_figure(trial, step_ms)) is not None:
         words += f"; a step {here:.2f} ms here, {reference.step_ms:g} ms published"
     return words

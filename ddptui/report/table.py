@@ -121,7 +121,7 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     "buffers_in_sync": "repeat.in_sync.buffers",
     **{f"averaging_{name}": f"repeat.averaging.{name}" for name in ("right", "error", "scale")},
     "reshuffled": "repeat.reshuffled",
-    "ratio": "row.ratio",
+    "ratio": "row.result.summary.ratio.median",
     "speedup": "row.result.summary.speedup",
     "published_ratio": "row.published",
     **{name: f"repeat.{name}" for name in ("clock_error_ms", "wait_error_ms", "backend", "backend_why")},
