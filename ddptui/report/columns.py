@@ -95,9 +95,7 @@ def _loss(row: Row) -> str:
 
 
 def _split(row: Row) -> str:
-    """nn.DataParallel: the most samples that each replica saw in a step."""
-    ranks = row.last.ranks if row.last else []
-    return "+".join(str(rank.sub_batch) for rank in ranks if rank.sub_batch is not None) or NOTHING
+    return "+".join(map(str, devices.sub_batches(row.last.ranks if row.last else []))) or NOTHING
 
 
 def _slept(row: Row) -> str:

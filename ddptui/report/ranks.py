@@ -30,6 +30,11 @@ def reserved_peaks(ranks: Sequence[RankResult]) -> list[int]:
     return [rank.peak_gpu_reserved_bytes for rank in ranks if rank.peak_gpu_reserved_bytes is not None]
 
 
+def sub_batches(ranks: Sequence[RankResult]) -> list[int]:
+    """nn.DataParallel: the most samples that each replica saw in a step."""
+    return [rank.sub_batch for rank in ranks if rank.sub_batch is not None]
+
+
 def clocks(ranks: Sequence[RankResult]) -> list[float]:
     """The median clock of each rank's GPU, in MHz; ranks without one have none."""
     return [rank.sm_mhz for rank in ranks if rank.sm_mhz is not None]

@@ -69,7 +69,8 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
     has_none = kind.needs != "nothing" and baseline.summary is None
     is_spoilt = kind.needs == "undisturbed" and none_counts(baseline.repeats)
     if has_none:
-        yield f"cannot tell: {_why_no_baseline(baseline)}"
+        why = f"failed: {baseline.error.splitlines()[0]}" if baseline.error else "has no figures yet"
+        yield f"cannot tell: {baseline.name}, the baseline, {why}"
     elif is_spoilt:
         yield f"cannot tell with {baseline.name}, the baseline: {_why_none([baseline])}"
     else:
@@ -110,12 +111,6 @@ def _why_none(trials: Sequence[TrialResult]) -> str:
     return f"every repeat was {' or '.join(reasons)}"
 
 
-def _why_no_baseline(baseline: TrialResult) -> str:
-    if baseline.error:
-        return f"{baseline.name}, the baseline, failed: {baseline.error.splitlines()[0]}"
-    return f"{baseline.name}, the baseline, has no figures yet"
-
-
 def _sentence(words: str, names: list[str]) -> str:
     """The words as a sentence, with a capital unless they begin with the name of a trial."""
     first = words.split(" ", 1)[0].rstrip(":;,")
@@ -123,22 +118,9 @@ def _sentence(words: str, names: list[str]) -> str:
     return words[:1] + sentence(words)[1:] if is_name else sentence(words)
 
 
-def _has_mistakes(results: Results, preset: Preset) -> bool:
-    return any(trial.mistake for trial in preset.trials) or fails(results)
-
-
 def _cuts(results: Results, preset: Preset) -> bool:
     others = [trial for trial in preset.trials if trial.name != preset.baseline]
     return "world_size" in differ(preset) and all(trial.launch == "dp" for trial in others)
-
-
-def _same_delay(results: Results, preset: Preset) -> bool:
-    return delays_some(preset.trials[0]) and "bottleneck" not in differ(preset)
-
-
-def _other_delays(results: Results, preset: Preset) -> bool:
-    baseline = preset.base
-    return differ(preset) == ["bottleneck"] and not baseline.bottleneck
 
 
 def _buckets(results: Results, preset: Preset) -> bool:
@@ -161,10 +143,15 @@ KINDS = (  # the first that applies
     Kind(lambda results, preset: preset.kind == "primitives", primitives, "nothing", of_times=False),
     Kind(lambda results, preset: len(preset.trials) == 1, alone, "nothing"),
     Kind(lambda results, preset: any(trial.fault for trial in preset.trials), faults, "nothing", of_times=False),
-    Kind(_has_mistakes, checks, "figures", of_times=False),
+    Kind(
+        lambda results, preset: any(trial.mistake for trial in preset.trials) or fails(results),
+        checks,
+        "figures",
+        of_times=False,
+    ),
     Kind(_cuts, split, "figures", of_times=False),
-    Kind(_same_delay, blame, "figures"),
-    Kind(_other_delays, delays),
+    Kind(lambda _, preset: delays_some(preset.trials[0]) and "bottleneck" not in differ(preset), blame, "figures"),
+    Kind(lambda _, preset: differ(preset) == ["bottleneck"] and not preset.base.bottleneck, delays),
     Kind(_buckets, overlap),
     Kind(_starts, launching, "figures"),
     Kind(_scales, scaling),

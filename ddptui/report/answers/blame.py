@@ -55,10 +55,11 @@ def _chain(trial: TrialResult, culprit: int) -> str:
     """Rank 1 waits for rank 0, which waits for rank 2; empty if all wait for the culprit itself."""
     matrix = wait_matrix(trial)
     rows = matrix.waited_s if matrix else ()
+    most = max(map(sum, rows), default=0.0)
     words = []
     for rank, row in enumerate(rows):
         mostly = max(range(len(row)), key=lambda late: row[late])
-        if rank != culprit and mostly != culprit and row[mostly] > CHAIN * sum(row) and sum(row) > CHAIN * _most(rows):
+        if rank != culprit and mostly != culprit and row[mostly] > CHAIN * sum(row) and sum(row) > CHAIN * most:
             words.append((rank, mostly))
     if not words:
         return ""
@@ -66,7 +67,3 @@ def _chain(trial: TrialResult, culprit: int) -> str:
     then = max(range(len(rows[late])), key=lambda other: rows[late][other])
     more = f" ({count(len(words) - 1, 'other rank')} likewise)" if len(words) > 1 else ""
     return f"rank {rank} waits for rank {late}, which waits for rank {then}{more}"
-
-
-def _most(rows: Sequence[Sequence[float]]) -> float:
-    return max(map(sum, rows))
