@@ -11,7 +11,6 @@ from ddptui.report.preset_columns import facts
 from ddptui.report.sentences import what_became
 from ddptui.store.presets import as_toml
 from ddptui.text.argv import shell_line
-from ddptui.text.tables import Filled
 from ddptui.text.units import size
 from ddptui.text.words import count
 
@@ -48,7 +47,7 @@ def kicker(results: Results) -> str:
 
 def how_it_was_made(preset: Preset, results: Results) -> dict[str, object]:
     """What the template's last sections show."""
-    fields = [Filled(fact.header, fact.cells, left=True, key=fact.header) for fact in facts(preset)]
+    fields = facts(preset)
     return {
         "about": preset.about,
         "preset": preset.name,

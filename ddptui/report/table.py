@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import why_left_out
 from ddptui.analysis.results import RepeatResult, Results
@@ -13,13 +11,13 @@ from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import gpus, ranks
 from ddptui.report.answers import answer
 from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
+from ddptui.report.exports import joined, json_text, values_of
 from ddptui.report.matrices import matrices
 from ddptui.report.notes import note_lines
 from ddptui.report.primitives import render as primitives
 from ddptui.report.rows import Row, is_stand_in, rows_of
 from ddptui.text import tables
-from ddptui.text.door import ascii_json
-from ddptui.text.tables import DIM, RED, Table, value_at
+from ddptui.text.tables import DIM, RED, Table
 from ddptui.text.words import paragraph
 from ddptui.wire.phases import PHASES
 
@@ -33,22 +31,20 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False, u
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
     table = tables.as_text(_table(results, preset, usual), width, color=color)
-    on_gpus = gpus.of_ranks(results)
+    on_gpus, marks = gpus.of_ranks(results), (IN_BACKWARD, IN_SOME_STEPS)  # a note of a dropped column's is left out
     blocks = [
         paragraph(preset.title, width),
         paragraph(" ".join(answer(results, preset)), width),
         table,
         [gpus.HEADING, *tables.as_text(on_gpus, width, color=color)] if on_gpus else [],
         matrices(results, width),
-        [line for line in note_lines(results, preset) if _marks_shown(line, table)],
+        [
+            note
+            for note in note_lines(results, preset)
+            if note[:1] not in marks or any(note[0] in line for line in table)
+        ],
     ]
-    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
-
-
-def _marks_shown(note: str, table: Sequence[str]) -> bool:
-    """False: the note is of a mark, and its column was dropped."""
-    mark = note[:1]
-    return mark not in (IN_BACKWARD, IN_SOME_STEPS) or any(mark in line for line in table)
+    return joined(blocks)
 
 
 def markdown(results: Results, preset: Preset) -> str:
@@ -64,7 +60,7 @@ def markdown(results: Results, preset: Preset) -> str:
         ["```text", *drawn, "```"] if drawn else [],
         [f"- {line}" for line in note_lines(results, preset)],
     ]
-    return "\n\n".join("\n".join(lines) for lines in blocks if any(lines)) + "\n"
+    return joined(blocks)
 
 
 def _table(results: Results, preset: Preset, usual: Sequence[str] = ()) -> Table:
@@ -75,7 +71,7 @@ def _table(results: Results, preset: Preset, usual: Sequence[str] = ()) -> Table
 
 def as_json(results: Results, preset: Preset) -> str:
     """results.json."""
-    return ascii_json(msgspec.json.format(msgspec.json.encode(results), indent=2).decode()) + "\n"
+    return json_text(results)
 
 
 class Line(NamedTuple):
@@ -149,8 +145,7 @@ def as_csv(results: Results, preset: Preset) -> str:
 
 def _lines(row: Row) -> Iterator[dict[str, object]]:
     for number, repeat in enumerate(row.result.repeats, start=1):
-        line = Line(row, number, repeat)
-        yield {name: value_at(line, path) if isinstance(path, str) else path(line) for name, path in CSV.items()}
+        yield values_of(Line(row, number, repeat), CSV)
     if not row.result.repeats:
         yield {"trial": row.result.name, "status": row.result.status, "error": row.result.error}
 

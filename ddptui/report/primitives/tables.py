@@ -25,12 +25,7 @@ def heading(which: PrimitiveKey, cadence: Cadence) -> str:
 
 def _if_bytes(text: Callable[[Cell], str]) -> Callable[[Cell], str]:
     """The text; a dash for a primitive that moves no bytes, and so has no size and no elements to be wrong."""
-
-    def shown(row: Cell) -> str:
-        has_bytes = primitive_facts(row.operation, composite=row.composite).has_bytes
-        return text(row) if has_bytes else NOTHING
-
-    return shown
+    return lambda row: text(row) if primitive_facts(row.operation, composite=row.composite).has_bytes else NOTHING
 
 
 def _time(figure: Callable[[TimeUs], float]) -> Callable[[Cell], str]:
