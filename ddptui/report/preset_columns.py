@@ -1,6 +1,7 @@
 """The trials of a preset side by side, before a run: what sets them apart first, then what they share."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -17,7 +18,7 @@ from ddptui.text.words import count
 def facts(preset: Preset) -> list[Filled]:
     """The columns: the name, then what differs between trials, then what they share, if it says anything."""
     columns = {"primitives": OF_PRIMITIVES, "command": OF_COMMAND}.get(preset.kind, OF_TRAINING)
-    others = {field: _field(field) for field, known in FIELDS.items() if not known.column}
+    others = {field: partial(_value, field) for field, known in FIELDS.items() if not known.column}
     shown = {"trial": lambda trial: trial.name} | columns | others
     name, *filled = fill([Column(header, cell, left=True) for header, cell in shown.items()], preset.trials)
     shared = [fact for fact in telling(filled[: len(columns)]) if not differs(fact)]
@@ -49,14 +50,10 @@ def _model(trial: Trial) -> str:
     return f"mlp {trial.depth}×{trial.width}{' BatchNorm' if trial.batch_norm else ''}"
 
 
-def _field(field: str) -> Callable[[Trial], str]:
+def _value(field: str, trial: Trial) -> str:
     """The cell of a field that has no column of its own, as --set spells its value."""
-
-    def cell(trial: Trial) -> str:
-        value = msgspec.to_builtins(getattr(trial, field))
-        return NOTHING if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-    return cell
+    value = msgspec.to_builtins(getattr(trial, field))
+    return NOTHING if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _done(trial: Trial) -> str:

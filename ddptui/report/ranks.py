@@ -6,6 +6,7 @@ from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
+from ddptui.report.rows import grouped
 from ddptui.text.tables import Column
 from ddptui.text.units import NOTHING, digits, part_of, percent, seconds, size, size_unit
 
@@ -66,12 +67,12 @@ def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[st
     are true; no trials, if it is true of all."""
     left_open = {trial.name for trial in preset.trials if trial.backend == "auto"}
     groups = {trial.name: repeat for trial in trials for repeat in trial.repeats[-1:] if repeat.backend}
-    reasons: dict[str, list[str]] = {}
+    pairs = []
     for name, repeat in groups.items():
         why = repeat.backend_why if name in left_open else ""
-        words = "; ".join(filter(None, [why, describe_nccl(repeat.nccl) if repeat.nccl else ""]))
-        if words:
-            reasons.setdefault(f"backend {repeat.backend or ''}: {words}", []).append(name)
+        if words := "; ".join(filter(None, [why, describe_nccl(repeat.nccl) if repeat.nccl else ""])):
+            pairs.append((f"backend {repeat.backend or ''}: {words}", name))
+    reasons = grouped(pairs)
     if len(reasons) == 1 and len({repeat.backend for repeat in groups.values()}) == 1:
         return {reason: [] for reason in reasons}
     return reasons
@@ -91,14 +92,9 @@ def waiting_hooks(trials: Sequence[TrialResult], preset: Preset) -> list[str]:
 
 def unexpected(results: Results) -> dict[str, list[str]]:
     """Why ranks were on another device than one might have thought, and the trials of which that is true."""
-    reasons: dict[str, list[str]] = {}
-    for trial in results.trials:
-        for rank in trial.repeats[-1].ranks if trial.repeats else ():
-            if rank.device_why:
-                kind = "CPU" if rank.device.startswith("cpu") else "GPU"
-                names = reasons.setdefault(f"on the {kind}: {rank.device_why}", [])
-                names += [trial.name] if trial.name not in names else []
-    return reasons
+    last = [(trial.name, rank) for trial in results.trials for repeat in trial.repeats[-1:] for rank in repeat.ranks]
+    kinds = (("CPU" if rank.device.startswith("cpu") else "GPU", rank.device_why, name) for name, rank in last)
+    return grouped((f"on the {kind}: {why}", name) for kind, why, name in dict.fromkeys(kinds) if why)
 
 
 def _waited_for(rank: RankResult) -> str:

@@ -1,8 +1,8 @@
 """A trial as a row of the comparison, and the cells that several tables and sentences share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import Caution
@@ -14,6 +14,8 @@ from ddptui.config.trial import Trial
 from ddptui.text.units import NOTHING, digits
 
 Figure = Callable[[RepeatResult], float | None]
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 OFF_BY = "±"
 DISTURBED = "⚠"
 
@@ -64,6 +66,19 @@ def rows_of(results: Results, preset: Preset) -> list[Row]:
         )
         for result in results.trials
     ]
+
+
+def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
+    """The second parts of pairs, by the first."""
+    groups: dict[Key, list[Item]] = {}
+    for key, item in pairs:
+        groups.setdefault(key, []).append(item)
+    return groups
+
+
+def who(names: Sequence[str], trials: int) -> str:
+    """The trials of these names, in words. trials: how many there are."""
+    return "all trials" if len(names) == trials > 1 else ", ".join(names)
 
 
 def median_of(result: TrialResult, figure: Figure, form: str = "") -> str:

@@ -18,11 +18,11 @@ from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.report.answers.alone import alone
 from ddptui.report.answers.blame import blame
-from ddptui.report.answers.checks import checks, fails
+from ddptui.report.answers.checks import are_in_doubt, checks
 from ddptui.report.answers.delays import delays, delays_some
 from ddptui.report.answers.faults import faults
 from ddptui.report.answers.fields import differ
-from ddptui.report.answers.grid import grid, is_grid
+from ddptui.report.answers.grid import axes_of, grid
 from ddptui.report.answers.launching import launching
 from ddptui.report.answers.overlap import overlap
 from ddptui.report.answers.primitives import primitives
@@ -83,26 +83,25 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
     unreliable = [trial for trial in results.trials if none_counts(trial.repeats) and trial.name not in said]
     if unreliable and kind.of_times and not has_none:
         yield f"the times of {listed([trial.name for trial in unreliable])} are not reliable: {_why_none(unreliable)}"
-    if kind.of_times and (few := _too_few_steps(results)):
-        yield few
+    if kind.of_times:
+        yield from _too_few_steps(results)
     if results.status == "interrupted":
         done = sum(bool(trial.summary or trial.primitives) for trial in results.trials)
         have = "has" if done == 1 else "have"
         yield f"the run was interrupted: {done} of {count(len(results.trials), 'trial')} {have} figures"
 
 
-def _too_few_steps(results: Results) -> str:
-    """Which trials are too short to tell anything of; empty if none is."""
+def _too_few_steps(results: Results) -> Iterator[str]:
+    """Which trials are too short to tell anything of, if some are."""
     few = {
         trial.name: min(repeat.steps for repeat in counted(trial.repeats))
         for trial in results.trials
         if trial.summary and Caution.TOO_FEW_STEPS in trial.summary.warnings and counted(trial.repeats)
     }
-    if not few:
-        return ""
-    who = "" if len(few) == len(results.trials) else f" in {listed([*few])}"
-    measured = count(min(few.values()), "measured step")
-    return f"do not rely on these times: {measured}{who} are too few; raise `epochs` or `steps`"
+    if few:
+        who = "" if len(few) == len(results.trials) else f" in {listed([*few])}"
+        measured = count(min(few.values()), "measured step")
+        yield f"do not rely on these times: {measured}{who} are too few; raise `epochs` or `steps`"
 
 
 def _why_none(trials: Sequence[TrialResult]) -> str:
@@ -143,19 +142,14 @@ KINDS = (  # the first that applies
     Kind(lambda results, preset: preset.kind == "primitives", primitives, "nothing", of_times=False),
     Kind(lambda results, preset: len(preset.trials) == 1, alone, "nothing"),
     Kind(lambda results, preset: any(trial.fault for trial in preset.trials), faults, "nothing", of_times=False),
-    Kind(
-        lambda results, preset: any(trial.mistake for trial in preset.trials) or fails(results),
-        checks,
-        "figures",
-        of_times=False,
-    ),
+    Kind(are_in_doubt, checks, "figures", of_times=False),
     Kind(_cuts, split, "figures", of_times=False),
     Kind(lambda _, preset: delays_some(preset.trials[0]) and "bottleneck" not in differ(preset), blame, "figures"),
     Kind(lambda _, preset: differ(preset) == ["bottleneck"] and not preset.base.bottleneck, delays),
     Kind(_buckets, overlap),
     Kind(_starts, launching, "figures"),
     Kind(_scales, scaling),
-    Kind(lambda results, preset: is_grid(preset), grid, "figures"),
+    Kind(lambda _, preset: axes_of(preset) is not None, grid, "figures"),
     Kind(lambda results, preset: True, ranking),
 )
 STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started

@@ -24,15 +24,10 @@ class Axes(NamedTuple):
     amount: str
 
 
-def is_grid(preset: Preset) -> bool:
-    """Whether the trials differ in two fields, and are all the combinations of a few values of these."""
-    return _axes(preset) is not None
-
-
 def grid(results: Results, preset: Preset) -> Iterator[str]:
     """With each amount, the other kinds beside the baseline's; their losses, if they differ; then the baseline's kind
     with the amount that changes most."""
-    axes = _axes(preset)
+    axes = axes_of(preset)
     if axes is None:
         return
     measured = {trial.name: trial for trial in results.trials if trial.summary}
@@ -55,8 +50,8 @@ def grid(results: Results, preset: Preset) -> Iterator[str]:
         yield with_reason(f"{found} than with {valued(axes.amount, [amount])}", told[to])
 
 
-def _axes(preset: Preset) -> Axes | None:
-    """The fields of the two axes; None: the trials are no grid."""
+def axes_of(preset: Preset) -> Axes | None:
+    """The two fields in which trials differ, if they are all the combinations of a few values of these; else None."""
     fields = differ(preset)
     if len(fields) != 2:
         return None

@@ -5,6 +5,7 @@ from textwrap import wrap
 
 from ddptui.analysis.primitives.results import BufferView, View
 from ddptui.config.primitives import OPERATIONS, primitive_title
+from ddptui.report.rows import grouped
 from ddptui.text.drawing import Line, Span, width_of
 from ddptui.text.units import NOTHING
 
@@ -51,9 +52,7 @@ def grid(view: View, width: int) -> list[Line]:
 
 def _calls(view: View) -> list[str]:
     """The calls, and the ranks that make them."""
-    callers: dict[str, list[int]] = {}
-    for rank in view.ranks:
-        callers.setdefault(rank.call, []).append(rank.rank)
+    callers = grouped((rank.call, rank.rank) for rank in view.ranks)
     if len(callers) == 1:
         return [f"every rank: {call}" for call in callers]
     return [f"{named(ranks)}: {call}" for call, ranks in callers.items()]

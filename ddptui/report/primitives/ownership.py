@@ -167,12 +167,10 @@ class _Page:
         if hidden:
             numbers = [(HIDDEN, "muted")] * len(numbers)
         length = max(1, len(numbers) // max(1, buffer.parts))
-        parts: list[list[Span]] = []
-        for place, (text, kind) in enumerate(numbers):
-            begins = place % length == 0
-            parts += [[]] if begins else []
-            parts[-1] += [(" " * (width - len(text) + (not begins)), ""), (text, kind)]
-        return parts
+        parts = [numbers[begin : begin + length] for begin in range(0, len(numbers), length)]
+        gaps = [[width - len(text) + (place > 0) for place, (text, _) in enumerate(part)] for part in parts]
+        spaced = (zip(*both, strict=True) for both in zip(gaps, parts, strict=True))
+        return [[span for gap, number in part for span in ((" " * gap, ""), number)] for part in spaced]
 
 
 def _texts(buffer: BufferView, *, after: bool) -> list[str]:
@@ -181,10 +179,7 @@ def _texts(buffer: BufferView, *, after: bool) -> list[str]:
 
 
 def _joined(parts: Iterable[Sequence[Span]]) -> list[Span]:
-    spans: list[Span] = []
-    for part in parts:
-        spans += [(BETWEEN_PARTS, "muted"), *part] if spans else part
-    return spans
+    return [span for part in parts for span in ((BETWEEN_PARTS, "muted"), *part)][1:]
 
 
 def _folded(parts: Sequence[Sequence[Span]], width: int) -> list[list[Span]]:

@@ -12,6 +12,7 @@ from ddptui.report.rows import (
     OFF_BY,
     Figure,
     culprit_of,
+    grouped,
     is_held_back,
     is_marked,
     median_figure,
@@ -31,13 +32,8 @@ SLOWED = f"{DISTURBED} heat or the power supply slowed a GPU"
 
 def answer(both: Sequence[Pair]) -> str:
     """Whether B was faster or slower, and what cannot be told, in one to three sentences."""
-    findings: dict[str, list[Pair]] = {}
-    doubts: dict[str, list[str]] = {}
-    for pair in both:
-        if why := doubt(pair):
-            doubts.setdefault(why, []).append(pair.name)
-        elif found := train_times(pair):
-            findings.setdefault(found.finding, []).append(pair)
+    doubts = grouped((why, pair.name) for pair in both if (why := doubt(pair)))
+    findings = grouped((times.finding, pair) for pair in both if not doubt(pair) and (times := train_times(pair)))
     clauses = [_found(finding, findings[finding]) for finding in ("slower", "faster") if finding in findings]
     if alike := [pair.name for pair in findings.get(ALIKE, [])]:
         why = "" if clauses else ": what the repeats differ by can be chance"
