@@ -20,7 +20,6 @@ from ddptui.analysis.results import (
     Summary,
     TrialResult,
     Verdict,
-    WhatIf,
 )
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
@@ -69,7 +68,8 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) ->
         if Caution.TOO_FEW_STEPS in summary.warnings or _slept(repeats):
             return in_a_row(sentences, ".")  # nothing is to be mended in what the lab itself injected
         if culprit := summary.culprit:
-            sentences.append(remedies.of_culprit(culprit))
+            is_everywhere = culprit.slower is not None
+            sentences.append(remedies.EVERYWHERE if is_everywhere else remedies.OF_PART[culprit.phase])
         if without_core is not None and (not culprit or culprit.rank == without_core):
             sentences.append(remedies.OWN_CORE)
         elif not culprit:
@@ -110,15 +110,10 @@ def _blame(repeats: Sequence[RepeatResult], summary: Summary, without_core: int 
     if without_core == culprit.rank:
         yield "Other programs have its core"
     if summary.what_if_s and summary.what_if_s.without_culprit is not None:
-        measured_s = summary.train_time_s.median
-        yield f"Without rank {culprit.rank}'s delay: about {_without(summary.what_if_s)} instead of {measured_s:.2f} s"
-
-
-def _without(what_if: WhatIf) -> str:
-    """As in 0.91 s (95%: 0.86 to 1.10 s)."""
-    low, high = what_if.without_culprit_low, what_if.without_culprit_high
-    within = f" (95%: {low:.2f} to {high:.2f} s)" if low is not None and high is not None else ""
-    return f"{what_if.without_culprit:.2f} s{within}"
+        without_s, measured_s = summary.what_if_s.without_culprit, summary.train_time_s.median
+        low, high = summary.what_if_s.without_culprit_low, summary.what_if_s.without_culprit_high
+        within = f" (95%: {low:.2f} to {high:.2f} s)" if low is not None and high is not None else ""
+        yield f"Without rank {culprit.rank}'s delay: about {without_s:.2f} s{within} instead of {measured_s:.2f} s"
 
 
 def _where(culprit: Culprit) -> str:

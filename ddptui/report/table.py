@@ -22,6 +22,7 @@ from ddptui.text.words import paragraph
 from ddptui.wire.phases import PHASES
 
 WIDE = 100  # cells of matrices in Markdown, where no terminal gives the width
+MARKS = (IN_BACKWARD, IN_SOME_STEPS)  # their notes are left out where their column was dropped
 STYLES = {"failed": RED, "skipped": DIM}  # of a trial's row, by its status
 
 
@@ -31,7 +32,7 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False, u
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
     table = tables.as_text(_table(results, preset, usual), width, color=color)
-    on_gpus, marks = gpus.of_ranks(results), (IN_BACKWARD, IN_SOME_STEPS)  # a note of a dropped column's is left out
+    on_gpus = gpus.of_ranks(results)
     blocks = [
         paragraph(preset.title, width),
         paragraph(" ".join(answer(results, preset)), width),
@@ -41,7 +42,7 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False, u
         [
             note
             for note in note_lines(results, preset)
-            if note[:1] not in marks or any(note[0] in line for line in table)
+            if note[:1] not in MARKS or any(note[0] in line for line in table)
         ],
     ]
     return joined(blocks)

@@ -37,16 +37,13 @@ MOST = 3  # sentences, before what was published
 OPENINGS = {"a", "against", "cannot", "each", "no", "of", "once", "the", "under", "what", "with"}
 
 
-Need = Literal["nothing", "figures", "undisturbed"]  # of the baseline
-
-
 class Kind(NamedTuple):
     """A kind of question. asks: whether a preset asks it. sentences: answer it. needs: what the answer needs of the
     baseline. of_times: whether it rests on times, which other programs may have disturbed."""
 
     asks: Callable[[Results, Preset], bool]
     sentences: Callable[[Results, Preset], Iterator[str]]
-    needs: Need = "undisturbed"
+    needs: Literal["nothing", "figures", "undisturbed"] = "undisturbed"
     of_times: bool = True
 
 
@@ -93,15 +90,13 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
 
 def _too_few_steps(results: Results) -> Iterator[str]:
     """Which trials are too short to tell anything of, if some are."""
-    few = {
-        trial.name: min(repeat.steps for repeat in counted(trial.repeats))
-        for trial in results.trials
-        if trial.summary and Caution.TOO_FEW_STEPS in trial.summary.warnings and counted(trial.repeats)
-    }
+    measured = [(trial, trial.summary.warnings) for trial in results.trials if trial.summary]
+    short = [(trial.name, counted(trial.repeats)) for trial, why in measured if Caution.TOO_FEW_STEPS in why]
+    few = {name: min(repeat.steps for repeat in repeats) for name, repeats in short if repeats}
     if few:
         who = "" if len(few) == len(results.trials) else f" in {listed([*few])}"
-        measured = count(min(few.values()), "measured step")
-        yield f"do not rely on these times: {measured}{who} are too few; raise `epochs` or `steps`"
+        steps = count(min(few.values()), "measured step")
+        yield f"do not rely on these times: {steps}{who} are too few; raise `epochs` or `steps`"
 
 
 def _why_none(trials: Sequence[TrialResult]) -> str:
@@ -139,9 +134,9 @@ def _scales(results: Results, preset: Preset) -> bool:
 
 
 KINDS = (  # the first that applies
-    Kind(lambda results, preset: preset.kind == "primitives", primitives, "nothing", of_times=False),
-    Kind(lambda results, preset: len(preset.trials) == 1, alone, "nothing"),
-    Kind(lambda results, preset: any(trial.fault for trial in preset.trials), faults, "nothing", of_times=False),
+    Kind(lambda _, preset: preset.kind == "primitives", primitives, "nothing", of_times=False),
+    Kind(lambda _, preset: len(preset.trials) == 1, alone, "nothing"),
+    Kind(lambda _, preset: any(trial.fault for trial in preset.trials), faults, "nothing", of_times=False),
     Kind(are_in_doubt, checks, "figures", of_times=False),
     Kind(_cuts, split, "figures", of_times=False),
     Kind(lambda _, preset: delays_some(preset.trials[0]) and "bottleneck" not in differ(preset), blame, "figures"),
@@ -150,6 +145,6 @@ KINDS = (  # the first that applies
     Kind(_starts, launching, "figures"),
     Kind(_scales, scaling),
     Kind(lambda _, preset: axes_of(preset) is not None, grid, "figures"),
-    Kind(lambda results, preset: True, ranking),
+    Kind(lambda _, preset: True, ranking),
 )
 STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started

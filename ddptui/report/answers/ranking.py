@@ -97,12 +97,8 @@ def _cannot_be_told_apart(one: Effect, other: Effect) -> bool:
 
 def _averages(results: Results) -> str:
     """By how much lossy strategies miss the average; empty if every strategy is exact."""
-    errors = {
-        trial.name: averaging.error
-        for trial in results.trials
-        if trial.repeats and (averaging := trial.repeats[-1].averaging) and averaging.error is not None
-        if averaging.error > EXACT
-    }
+    audits = [(trial.name, repeat.averaging) for trial in results.trials for repeat in trial.repeats[-1:]]
+    errors = {name: audit.error for name, audit in audits if audit and audit.error and audit.error > EXACT}
     if not errors:
         return ""
     least, most = (choose(errors, key=lambda name: errors[name]) for choose in (min, max))

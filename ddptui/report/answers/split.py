@@ -11,11 +11,8 @@ from ddptui.text.words import listed
 def split(results: Results, preset: Preset) -> Iterator[str]:
     """How DataParallel cut each batch."""
     trials = {trial.name: trial for trial in preset.trials}
-    cuts = [
-        (trials[trial.name], cut)
-        for trial in results.trials
-        if trial.repeats and len(cut := sub_batches(trial.repeats[-1].ranks)) > 1
-    ]
+    last = [(trials[trial.name], repeat.ranks) for trial in results.trials for repeat in trial.repeats[-1:]]
+    cuts = [(trial, cut) for trial, ranks in last if len(cut := sub_batches(ranks)) > 1]
     batches = {trial.batch_size for trial, _ in cuts}
     for batch in batches:
         of_batch = [cut for trial, cut in cuts if trial.batch_size == batch]

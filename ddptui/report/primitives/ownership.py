@@ -7,6 +7,7 @@ and 0, which comes from no rank), strong and wrong.
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from ddptui.analysis.primitives.results import BufferView, RankView, View
 from ddptui.config.primitives import OPERATIONS, primitive_title
@@ -167,10 +168,10 @@ class _Page:
         if hidden:
             numbers = [(HIDDEN, "muted")] * len(numbers)
         length = max(1, len(numbers) // max(1, buffer.parts))
-        parts = [numbers[begin : begin + length] for begin in range(0, len(numbers), length)]
-        gaps = [[width - len(text) + (place > 0) for place, (text, _) in enumerate(part)] for part in parts]
-        spaced = (zip(*both, strict=True) for both in zip(gaps, parts, strict=True))
-        return [[span for gap, number in part for span in ((" " * gap, ""), number)] for part in spaced]
+        spaced: list[list[Span]] = []
+        for place, (text, kind) in enumerate(numbers):
+            spaced.append([(" " * (width - len(text) + (place % length > 0)), ""), (text, kind)])
+        return [[*chain(*spaced[begin : begin + length])] for begin in range(0, len(spaced), length)]
 
 
 def _texts(buffer: BufferView, *, after: bool) -> list[str]:
