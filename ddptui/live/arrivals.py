@@ -16,6 +16,7 @@ from ddptui.text.units import MS
 
 MOSTLY = 0.6  # of the steps, a late rank came last
 MATTERS = 0.1  # of a step: a late rank is late by at least that
+KINDS = ("work", "delay", "wait", "transfer", "rest")  # of parts of a step, in the order of time
 FEWEST = 5  # steps before a rank is called late
 
 
@@ -33,14 +34,9 @@ class RankArrivals(NamedTuple):
 
     @property
     def parts(self) -> list[tuple[str, float]]:
-        """The parts of its step by kind, in ms and in the order of time. It arrives when its delay is over."""
-        return [
-            ("work", self.lead - self.delay),
-            ("delay", self.delay),
-            ("wait", self.wait),
-            ("transfer", self.transfer),
-            ("rest", self.rest),
-        ]
+        """The parts of its step by kind, in ms. It arrives when its delay is over."""
+        lengths = (self.lead - self.delay, self.delay, self.wait, self.transfer, self.rest)
+        return [*zip(KINDS, lengths, strict=True)]
 
 
 class ArrivalsSummary(NamedTuple):

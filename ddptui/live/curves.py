@@ -110,10 +110,7 @@ class TrialCurves(NamedTuple):
 def of_repeats(launches: Sequence[LaunchCurves]) -> TrialCurves:
     """The curves of a trial from those of its launches; a launch without a step counts for nothing."""
     launches = [launch for launch in launches if launch.losses]
-    return TrialCurves(
-        across([launch.loss for launch in launches], median),
-        across([launch.lengths.medians for launch in launches], median),
-        {step: s for step, s in across([launch.seconds for launch in launches], median) if s is not None},
-        max((launch.lengths.bucket for launch in launches), default=1),
-        len(launches),
-    )
+    each = [(launch.loss, launch.lengths.medians, launch.seconds) for launch in launches] or [([], [], [])]
+    loss, step_ms, seconds = (across(curves, median) for curves in zip(*each, strict=True))
+    bucket = max((launch.lengths.bucket for launch in launches), default=1)
+    return TrialCurves(loss, step_ms, {step: s for step, s in seconds if s is not None}, bucket, len(launches))

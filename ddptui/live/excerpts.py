@@ -39,11 +39,9 @@ def spread_over(joined: Sequence[AlignedStep], most: int) -> list[AlignedStep]:
 
 
 def _around(joined: Sequence[AlignedStep], at: int, why: str) -> Excerpt:
-    steps = [
-        joined[other]
-        for other in range(max(0, at - AROUND), min(len(joined), at + AROUND + 1))
-        if joined[other].number - joined[at].number == other - at  # else steps between them were left out
-    ]
+    near = range(max(0, at - AROUND), min(len(joined), at + AROUND + 1))
+    # Other numbers: steps between them were left out.
+    steps = [joined[other] for other in near if joined[other].number - joined[at].number == other - at]
     begin, end = window(steps)
     # A pause between steps, as between two epochs, would leave them no room.
     has_room = end - begin <= MOST_LONGER * sum(map(_length_ns, steps))

@@ -1,13 +1,13 @@
-"""Applies a run's messages to its state, a function for each kind. A replay of the journal gives the same state."""
+"""Applies a run's messages to its state. A replay of the journal gives the same state."""
 
 from collections.abc import Iterable
-from functools import singledispatch
 
 from ddptui.live.state import Live, RankState, StepEnd
 from ddptui.text.units import size
 from ddptui.wire.messages import Done, Failed, Gpu, Heartbeat, Hello, Pause, Ready, Shown, Step, Timed, Trained
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset, Refused
 
+OfRank = Step | Shown | Timed | Heartbeat | Ready | Trained | Done | Failed
 RATE_OVER = 20  # steps that the pace of a rank is measured over
 FEWEST_RECENT = 25  # steps that are kept in any case
 MOST_COLLECTIVES = 5_000  # kept of a rank: where a step has many of them, fewer steps are kept
@@ -19,18 +19,67 @@ def fold(live: Live, messages: Iterable[Message]) -> Live:
         rank = getattr(message, "rank", None)  # the console's own records have none
         if rank is None or rank in live.ranks or isinstance(message, Hello):
             live.clocks.add(message)
-            _apply(message, live)
+            _apply(live, message)
     return live
 
 
-@singledispatch
-def _apply(message: object, live: Live) -> None:
-    """Messages without a function of their own change nothing here."""
+def _apply(live: Live, message: Message) -> None:
+    """Messages that have no case change nothing here."""
+    match message:
+        case Step() | Shown() | Timed() | Heartbeat() | Ready() | Trained() | Done() | Failed():
+            _apply_to_rank(live, live.ranks[message.rank], message)
+        case Launched():
+            _begin(live, message)
+        case Hello():
+            rank = live.ranks[message.rank] = RankState(rank=message.rank, pid=message.pid, device=message.device)
+            _active(live, rank, message.at_ns)
+        case Pause():
+            live.pauses.append(message)
+        case Offset() if live.clocks.is_first(message):
+            for rank in live.ranks.values():  # before its first offset, the times of a clock were a guess
+                if live.clocks.of_rank.get(rank.rank) == message.clock:
+                    rank.ends.clear()
+        case Load():
+            live.load = message
+        case Refused():
+            live.refused = message
+        case Notice():
+            live.notice = message.text
+        case Injection():
+            live.injected = message.bottleneck
+        case Ended():
+            _end(live, message)
 
 
-@_apply.register
-def _step(message: Step, live: Live) -> None:
-    rank = live.ranks[message.rank]
+def _apply_to_rank(live: Live, rank: RankState, message: OfRank) -> None:
+    match message:
+        case Step():
+            _step(live, rank, message)
+        case Shown() | Timed():
+            rank.state, rank.step = "running", message.place + 1
+            if isinstance(message, Shown):
+                detail = (message.reduce_op or "").upper()
+            else:
+                detail = size(message.bytes) if message.bytes else ""
+            live.called = f"{message.operation} {detail}".rstrip()
+            _moved_on(live, rank, message.at_ns)
+        case Heartbeat():
+            _active(live, rank, message.at_ns)
+            rank.cpu_percent, rank.rss_bytes = message.cpu_percent, message.rss_bytes
+            rank.gpu_bytes, rank.gpu_reserved_bytes = message.gpu_bytes, message.gpu_reserved_bytes
+            rank.gpu = message.gpu or Gpu()
+            rank.dropped, rank.position = message.dropped, message.position
+        case Ready():
+            rank.state, rank.steps, rank.flops = "running", message.steps, message.flops
+        case Trained():
+            rank.step, rank.loss = rank.steps or 0, message.loss
+        case Done():
+            rank.state, rank.dropped = "done", message.dropped
+        case Failed():
+            rank.state, rank.error = "failed", message.error
+
+
+def _step(live: Live, rank: RankState, message: Step) -> None:
     rank.state, rank.step = "running", message.step + 1
     rank.loss, rank.samples, rank.phases_ns = message.loss, message.samples, message.phases_ns
     rank.losses.add(message.step, message.loss)
@@ -41,30 +90,7 @@ def _step(message: Step, live: Live) -> None:
             rank.recent.popleft()
 
 
-@_apply.register
-def _primitive(message: Shown | Timed, live: Live) -> None:
-    rank = live.ranks[message.rank]
-    rank.state, rank.step = "running", message.place + 1
-    if isinstance(message, Shown):
-        detail = (message.reduce_op or "").upper()
-    else:
-        detail = size(message.bytes) if message.bytes else ""
-    live.called = f"{message.operation} {detail}".rstrip()
-    _moved_on(live, rank, message.at_ns)
-
-
-@_apply.register
-def _heartbeat(message: Heartbeat, live: Live) -> None:
-    rank = live.ranks[message.rank]
-    _active(live, rank, message.at_ns)
-    rank.cpu_percent, rank.rss_bytes = message.cpu_percent, message.rss_bytes
-    rank.gpu_bytes, rank.gpu_reserved_bytes = message.gpu_bytes, message.gpu_reserved_bytes
-    rank.gpu = message.gpu or Gpu()
-    rank.dropped, rank.position = message.dropped, message.position
-
-
-@_apply.register
-def _launched(message: Launched, live: Live) -> None:
+def _begin(live: Live, message: Launched) -> None:
     live.trial, live.repeat = message.trial, message.repeat
     live.status, live.error = "running", None
     live.ranks, live.load, live.injected, live.refused, live.called = {}, None, None, None, None
@@ -76,72 +102,7 @@ def _launched(message: Launched, live: Live) -> None:
     live.pauses.clear()
 
 
-@_apply.register
-def _hello(message: Hello, live: Live) -> None:
-    rank = live.ranks[message.rank] = RankState(rank=message.rank, pid=message.pid, device=message.device)
-    _active(live, rank, message.at_ns)
-
-
-@_apply.register
-def _ready(message: Ready, live: Live) -> None:
-    rank = live.ranks[message.rank]
-    rank.state, rank.steps, rank.flops = "running", message.steps, message.flops
-
-
-@_apply.register
-def _trained(message: Trained, live: Live) -> None:
-    rank = live.ranks[message.rank]
-    rank.step, rank.loss = rank.steps or 0, message.loss
-
-
-@_apply.register
-def _done(message: Done, live: Live) -> None:
-    rank = live.ranks[message.rank]
-    rank.state, rank.dropped = "done", message.dropped
-
-
-@_apply.register
-def _failed(message: Failed, live: Live) -> None:
-    rank = live.ranks[message.rank]
-    rank.state, rank.error = "failed", message.error
-
-
-@_apply.register
-def _pause(message: Pause, live: Live) -> None:
-    live.pauses.append(message)
-
-
-@_apply.register
-def _offset(message: Offset, live: Live) -> None:
-    if not live.clocks.is_first(message):
-        return
-    for rank in live.ranks.values():  # before its first offset, the times of a clock were a guess
-        if live.clocks.of_rank.get(rank.rank) == message.clock:
-            rank.ends.clear()
-
-
-@_apply.register
-def _load(message: Load, live: Live) -> None:
-    live.load = message
-
-
-@_apply.register
-def _refused(message: Refused, live: Live) -> None:
-    live.refused = message
-
-
-@_apply.register
-def _notice(message: Notice, live: Live) -> None:
-    live.notice = message.text
-
-
-@_apply.register
-def _injection(message: Injection, live: Live) -> None:
-    live.injected = message.bottleneck
-
-
-@_apply.register
-def _ended(message: Ended, live: Live) -> None:
+def _end(live: Live, message: Ended) -> None:
     live.status, live.error = message.status, message.error
     live.finished += 1
     if message.status != "ok" and live.trial is not None:

@@ -68,17 +68,13 @@ def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns:
     """Which ranks have not arrived at which collective, if a rank is stalled."""
     if not any(state.startswith(STALLED) for state in states.values()):
         return ""
-    positions = {
-        rank.rank: RankProgress(
-            position=rank.position,
-            steps=rank.step,
-            trains=rank.step > 0,
-            silent=silent_s(rank, now_ns) > 0,
-            state=None,  # of its process, which messages do not tell
-        )
-        for rank in live.ranks.values()
-        if rank.state != "done"
-    }
+    positions = {}
+    for rank in live.ranks.values():
+        if rank.state != "done":
+            steps, silent = rank.step, silent_s(rank, now_ns) > 0
+            positions[rank.rank] = RankProgress(  # state: of its process, which messages do not tell
+                position=rank.position, steps=steps, trains=steps > 0, silent=silent, state=None
+            )
     return describe_positions(positions, world_size)[0] if positions else ""
 
 
@@ -138,9 +134,7 @@ def launches(preset: Preset, live: Live) -> int:
 
 def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
     """Seconds until the run ends; None if that is not known yet."""
-    if live.began_ns is None or live.status == "interrupted":
-        return None
-    if preset.has_no_end:
+    if live.began_ns is None or live.status == "interrupted" or preset.has_no_end:
         return None
     to_come = launches(preset, live) - live.finished
     finished = live.finished - live.resumed  # of this session, as began_ns is

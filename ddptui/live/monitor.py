@@ -46,8 +46,7 @@ class RunMonitor:
     @property
     def culprit(self) -> int | None:
         """The rank that holds the others up right now; None if no rank stands out."""
-        culprit = self.judgement.culprit if self.judgement else None
-        return culprit.rank if culprit else None
+        return self.judgement.culprit.rank if self.judgement and self.judgement.culprit else None
 
     @property
     def shown(self) -> "RunMonitor":

@@ -65,18 +65,15 @@ class PrimitivesProgress:
         more = PrimitivesLog({place: self._messages.places.pop(place)}).result(hello)
         launches = self._launches[self.trial]
         before = launches[-1]
-        launches[-1] = msgspec.structs.replace(
-            more, views=[*before.views, *more.views], cells=[*before.cells, *more.cells]
-        )
+        views, cells = [*before.views, *more.views], [*before.cells, *more.cells]
+        launches[-1] = msgspec.structs.replace(more, views=views, cells=cells)
         self._together.pop(self.trial, None)
 
 
 def current_primitive(live: Live, trial: Trial | None) -> str:
     """The primitive that the ranks call now: all_reduce, 64 KB; empty between two launches."""
-    if trial is None or live.status != "running" or not live.steps:
-        return ""
-    places = plan(trial)
-    return places[live.step] if live.step < len(places) else ""
+    is_under_way = live.status == "running" and live.steps
+    return next(iter(plan(trial)[live.step :]), "") if trial and is_under_way else ""
 
 
 def plan(trial: Trial) -> list[str]:
@@ -85,8 +82,7 @@ def plan(trial: Trial) -> list[str]:
     operators = trial.reduce_ops or (REDUCE_OPS if is_shown else ("sum",))
     sizes = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
     places = []
-    is_pipelined = trial.cadence == "pipelined"
-    for name in operations_tried(trial.operations, shown=is_shown, pipelined=is_pipelined):
+    for name in operations_tried(trial.operations, shown=is_shown, pipelined=trial.cadence == "pipelined"):
         facts, calls = OPERATIONS[name], [primitive_title(name)]
         if facts.reduces:
             calls = [f"{calls[0]} {op.upper()}" if is_shown else calls[0] for op in operators]

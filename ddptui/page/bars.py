@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ddptui.analysis.breakdown import breakdown, difference
-from ddptui.analysis.results import Results, TrialResult
+from ddptui.analysis.results import Results
 from ddptui.page.charts import percent
-from ddptui.report.differences import Part, Stretch, as_sum, parts, signed, stacked
+from ddptui.report.differences import Stretch, as_sum, parts, signed, stacked
 from ddptui.report.sentences import what_became
 from ddptui.text.units import seconds
 
@@ -59,7 +59,8 @@ def train_times(results: Results) -> Bars:
     for trial in results.trials:
         time = trial.summary.train_time_s if trial.summary else None
         figure = f"{time.median:.2f} s" if time else what_became(trial)
-        bars.append(_bar(trial, results, stretches.get(trial.name, []), scale, figure, ""))
+        said, pieces = scale.pieces(stretches.get(trial.name, []))
+        bars.append(Bar(trial.name, trial is results.base, pieces, figure, said))
     return Bars(bars, "", scale.kinds)
 
 
@@ -72,12 +73,10 @@ def differences(results: Results) -> Bars | None:
     if not found:
         return None
     scale = _Scale(list(stretches.values()))
-    bars = [
-        _bar(trial, results, stretches[trial.name], scale, f"{signed(apart.total)} s", as_sum(apart, trial))._replace(
-            total=scale.place(apart.total)
-        )
-        for trial, apart in found
-    ]
+    bars = []
+    for trial, apart in found:
+        figure, said, total = f"{signed(apart.total)} s", as_sum(apart, trial), scale.place(apart.total)
+        bars.append(Bar(trial.name, False, scale.pieces(stretches[trial.name])[1], figure, said, total))
     return Bars(bars, scale.place(0.0), scale.kinds)
 
 
@@ -94,21 +93,16 @@ class _Scale:
     def place(self, s: float) -> str:
         return percent(100 * (s - self._low) / self._length)
 
-    def piece(self, stretch: Stretch) -> Piece:
-        width = percent(100 * (stretch.end_s - stretch.begin_s) / self._length)
-        return Piece(stretch.part.kind, self.place(stretch.begin_s), width, _said(stretch.part))
-
-    def shows(self, stretch: Stretch) -> bool:
-        return stretch.end_s - stretch.begin_s >= UNSEEN * self._length
-
-
-def _bar(
-    trial: TrialResult, results: Results, stretches: Sequence[Stretch], scale: _Scale, figure: str, said: str
-) -> Bar:
-    pieces = [scale.piece(stretch) for stretch in stretches if scale.shows(stretch)]
-    words = said or ", ".join(_said(stretch.part) for stretch in stretches if scale.shows(stretch))
-    return Bar(trial.name, trial.name == results.baseline, pieces, figure, words)
-
-
-def _said(part: Part) -> str:
-    return f"{part.name} {seconds(part.s)}"
+    def pieces(self, stretches: Sequence[Stretch]) -> tuple[str, list[Piece]]:
+        """The parts that can be seen, in words and as pieces."""
+        pieces = [
+            Piece(
+                part.kind,
+                self.place(begin),
+                percent(100 * (end - begin) / self._length),
+                f"{part.name} {seconds(part.s)}",
+            )
+            for part, begin, end in stretches
+            if end - begin >= UNSEEN * self._length
+        ]
+        return ", ".join(piece.said for piece in pieces), pieces

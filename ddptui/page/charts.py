@@ -71,24 +71,17 @@ def frame_of(series: Sequence[Series]) -> Frame | None:
 
 def chart(name: str, about: str, series: Sequence[Series], within: Frame, x: Axis, y: Axis) -> Chart:
     """The chart of these series, with some room around the frame."""
-    within = _wider(within)
+    room_x, room_y = ROOM * (within.right - within.left), ROOM * (within.high - within.low)
+    within = Frame(within.left - room_x, within.right + room_x, within.low - room_y, within.high + room_y)
     across, up = within.right - within.left, within.high - within.low
-    x_ticks = [(100 * (value - within.left) / across, label) for value, label in x.ticks]
-    y_ticks = [(100 * (within.high - value) / up, label) for value, label in y.ticks]
-    return Chart(
-        name,
-        about,
-        x.label,
-        y.label,
-        [Tick(percent(at), label) for at, label in x_ticks if 0 <= at <= 100],
-        [Tick(percent(at), label) for at, label in y_ticks if 0 <= at <= 100],
-        [_drawn(number, each, within) for number, each in enumerate(series)],
-    )
+    x_ticks = _ticks((100 * (value - within.left) / across, label) for value, label in x.ticks)
+    y_ticks = _ticks((100 * (within.high - value) / up, label) for value, label in y.ticks)
+    lines = [_drawn(number, each, within) for number, each in enumerate(series)]
+    return Chart(name, about, x.label, y.label, x_ticks, y_ticks, lines)
 
 
-def _wider(within: Frame) -> Frame:
-    x, y = ROOM * (within.right - within.left), ROOM * (within.high - within.low)
-    return Frame(within.left - x, within.right + x, within.low - y, within.high + y)
+def _ticks(places: Iterable[tuple[float, str]]) -> list[Tick]:
+    return [Tick(percent(at), label) for at, label in places if 0 <= at <= 100]
 
 
 def percent(part: float) -> str:

@@ -1,7 +1,6 @@
 """How a run was made: its preset, the commands of its trials, and the environment. All pages of runs end with it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
 
 from ddptui.analysis.extent import extent
 from ddptui.analysis.results import Results
@@ -11,7 +10,6 @@ from ddptui.report.preset_columns import facts
 from ddptui.report.sentences import what_became
 from ddptui.store.presets import as_toml
 from ddptui.text.argv import shell_line
-from ddptui.text.tables import Filled
 from ddptui.text.units import size
 from ddptui.text.words import count
 
@@ -25,20 +23,6 @@ READABLE: dict[str, tuple[str, Callable[[float], str]]] = {
 }
 
 
-class Command(NamedTuple):
-    """A trial and the command that started its ranks."""
-
-    trial: str
-    line: str
-
-
-class Fact(NamedTuple):
-    """An entry of the environment: its path in words."""
-
-    key: str
-    value: str
-
-
 def kicker(results: Results) -> str:
     """What a page is of, in a line."""
     started = str(results.environment.get("started", ""))[:16].replace("T", " ")
@@ -48,19 +32,19 @@ def kicker(results: Results) -> str:
 
 def how_it_was_made(preset: Preset, results: Results) -> dict[str, object]:
     """What the template's last sections show."""
-    fields = [Filled(fact.header, fact.cells, left=True, key=fact.header) for fact in facts(preset)]
+    fields = facts(preset)
     return {
         "about": preset.about,
         "preset": preset.name,
         "toml": as_toml(preset),
         "fields": table_view("The trials as they are configured", fields, once=[field.key for field in fields[1:]]),
-        "commands": [Command(trial.name, shell_line(trial.command) or what_became(trial)) for trial in results.trials],
+        "commands": [(trial.name, shell_line(trial.command) or what_became(trial)) for trial in results.trials],
         "environment": [*_flat(results.environment)],
     }
 
 
-def _flat(value: object, path: str = "") -> Iterator[Fact]:
-    """The entries of nested tables and lists."""
+def _flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """The entries of nested tables and lists: their paths in words, and their values."""
     children: Mapping[object, object]
     match value:
         case dict():
@@ -69,11 +53,11 @@ def _flat(value: object, path: str = "") -> Iterator[Fact]:
             children = dict(enumerate(value, start=1))
         case int() | float() if (entry := path.partition("."))[0] in READABLE:
             name, form = READABLE[entry[0]]
-            yield Fact(name.format(entry[2]), form(value))
+            yield name.format(entry[2]), form(value)
             return
         case _:
             name = path.removeprefix("packages.").replace("_", " ")
-            yield Fact(name, "unknown" if value is None else str(value))
+            yield name, "unknown" if value is None else str(value)
             return
     for key, child in children.items():
         yield from _flat(child, f"{path}.{key}" if path else str(key))

@@ -36,10 +36,12 @@ class Line(NamedTuple):
 
 def picture(preset: Preset, results: Results) -> str:
     """The picture as SVG, 900 wide. Raises PictureError."""
+    more = len(results.trials) - MOST_TRIALS
+    left_out = f"{count(more, 'more trial')} {'is' if more == 1 else 'are'} not shown. " if more > 0 else ""
     common = {
         "title": _wrapped(preset.title, TITLE_WIDTH),
         "answer": _wrapped(next(iter(answer(results, preset)), ""), ANSWER_WIDTH),
-        "source": f"{_left_out(len(results.trials) - MOST_TRIALS)}{kicker(results)}",
+        "source": f"{left_out}{kicker(results)}",
     }
     if preset.kind == "primitives":
         plots = (block for block in blocks(results, preset) if isinstance(block, Plot))
@@ -60,10 +62,6 @@ def _figures(trial: TrialResult, bar: Bar) -> tuple[str, str]:
     time, ratio = trial.summary.train_time_s, trial.summary.ratio
     s = off_by(time, time.min, time.max, len(counted(trial.repeats)))
     return f"{s} s", f"× {ratio.median:.2f}" if ratio else ""
-
-
-def _left_out(trials: int) -> str:
-    return f"{count(trials, 'more trial')} {'is' if trials == 1 else 'are'} not shown. " if trials > 0 else ""
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 from itertools import groupby
 from math import log2, log10
-from typing import NamedTuple
 
 from ddptui.page.charts import Axis, Chart, Series, chart, frame_of
 from ddptui.page.render import rendered
@@ -17,14 +16,6 @@ MOST_TICKS = 6
 WIDE = 20.0  # ratio of the largest to the least value from which on the axis is logarithmic
 
 
-class Strategy(NamedTuple):
-    """One strategy: its curve, if there are several numbers of ranks, and its figures."""
-
-    name: str
-    chart: Chart | None
-    table: TableView
-
-
 def projection_page(projection: Projection) -> str:
     """The page."""
     by_strategy = groupby(projection.points, key=lambda point: point.strategy)
@@ -33,14 +24,14 @@ def projection_page(projection: Projection) -> str:
         title=title(projection),
         kicker=f"Projection of run {projection.run}; network: {projection.network.source}",
         answer=[*map(sentence, projection.said)],
-        strategies=[_strategy([*points]) for _, points in by_strategy],
+        strategies=[_strategy(name, [*points]) for name, points in by_strategy],
         reading=projection.notes,
     )
 
 
-def _strategy(points: list[Point]) -> Strategy:
-    name = points[0].strategy
-    return Strategy(name, _curve(name, points), table_view(f"{name} by ranks", in_full(points).columns))
+def _strategy(name: str, points: list[Point]) -> tuple[str, Chart | None, TableView]:
+    """Its name, its curve, if there are several numbers of ranks, and its figures."""
+    return name, _curve(name, points), table_view(f"{name} by ranks", in_full(points).columns)
 
 
 def _curve(name: str, points: list[Point]) -> Chart | None:

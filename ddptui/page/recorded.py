@@ -1,18 +1,17 @@
 """What a page shows of a trial's recorded steps: of the repeat with the median train time, as its breakdown is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
 from ddptui.analysis.breakdown import middle
 from ddptui.analysis.counted import counted
-from ddptui.analysis.launch_log import LaunchLog, launch_logs
+from ddptui.analysis.launch_log import launch_logs
 from ddptui.analysis.results import TrialResult
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.curves import LaunchCurves
 from ddptui.live.state import Point
 from ddptui.store.runs import Run
-from ddptui.wire.messages import Step
 
 MOST_POINTS = 300  # of a loss curve
 
@@ -31,15 +30,10 @@ def recorded(run: Run, trial: TrialResult) -> Recorded:
         return Recorded()
     # No repeat is launched after one that ended badly, so that their numbers have no gaps.
     log = next(launch_logs(run.messages(trial.name, trial.repeats.index(repeats[0]) + 1)), None)
-    return Recorded(_joined(log), _loss(log.steps)) if log and log.steps else Recorded()
-
-
-def _joined(log: LaunchLog) -> Sequence[AlignedStep]:
-    return log.align_measured().steps if log.clocks_known and all(log.measured_steps.values()) else ()
-
-
-def _loss(steps: Mapping[int, Sequence[Step]]) -> list[Point]:
+    if log is None or not log.steps:
+        return Recorded()
     curves = LaunchCurves(most=MOST_POINTS)
-    for step in chain.from_iterable(steps.values()):
+    for step in chain.from_iterable(log.steps.values()):
         curves.add(step)
-    return curves.loss
+    can_be_joined = log.clocks_known and all(log.measured_steps.values())
+    return Recorded(log.align_measured().steps if can_be_joined else (), curves.loss)

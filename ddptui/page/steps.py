@@ -69,7 +69,7 @@ class Arrivals(NamedTuple):
 
 def timeline(excerpt: Excerpt) -> Timeline:
     """The picture of an excerpt."""
-    begin, end = within = window(excerpt.steps)
+    begin, end = window(excerpt.steps)
     ranks = telling_ranks(excerpt.steps, MOST_RANKS)
     tracks = [_track(excerpt.steps, rank) for rank in ranks]
     used = {kind for track in tracks for kind, _ in track.paths}
@@ -77,8 +77,7 @@ def timeline(excerpt: Excerpt) -> Timeline:
     step = nice_step(length, MOST_TICKS)
     marks = []
     for aligned in excerpt.steps:
-        began, _ = window([aligned])
-        at = percent(100 * (began - within[0]) / (end - begin))
+        at = percent(100 * (window([aligned])[0] - begin) / (end - begin))
         marks.append(Mark(at, aligned.number, aligned.number == excerpt.number))
     return Timeline(
         excerpt.why,

@@ -45,7 +45,7 @@ def table_view(
     that are no column, but said once, if all rows have the same there."""
     first, *others = telling(columns)
     shown = [first, *(column for column in others if list(column.cells) != list(first.cells))]
-    shared = [column for column in shown if column.key in once and _is_same(column)]
+    shared = [column for column in shown if column.key in once and len(set(column.cells)) == 1]
     kept = [column for column in shown if column not in shared]
     rows = enumerate(zip(*(column.cells for column in kept), strict=True))
     return TableView(
@@ -55,10 +55,6 @@ def table_view(
         {column.header: column.cells[0] for column in shared},
         len(first.cells) > 1,
     )
-
-
-def _is_same(column: Filled) -> bool:
-    return len(set(column.cells)) == 1
 
 
 def _header(column: Filled) -> Header:

@@ -76,17 +76,12 @@ def panel(trial: TrialResult, recorded: Recorded, headline: str, *, prints: bool
 
 def _matrix(matrix: WaitMatrix) -> Matrix:
     per_pair_s, most_s = matrix.per_pair_s, matrix.most_per_pair_s
-    rows = [
-        MatrixRow(
-            name(ranks),
-            span(ranks),
-            [
-                _cell(s, per_pair_s[row][column] / most_s, is_own=column == row)
-                for column, s in enumerate(matrix.waited_s[row])
-            ],
-        )
-        for row, ranks in enumerate(matrix.ranks)
-    ]
+    rows = []
+    for row, ranks in enumerate(matrix.ranks):
+        parts = [s / most_s for s in per_pair_s[row]]
+        waited = enumerate(zip(matrix.waited_s[row], parts, strict=True))
+        cells = [_cell(s, part, is_own=column == row) for column, (s, part) in waited]
+        rows.append(MatrixRow(name(ranks), span(ranks), cells))
     in_blocks = any(len(ranks) > 1 for ranks in matrix.ranks)
     return Matrix(CAPTION_OF_BLOCKS if in_blocks else CAPTION, rows)
 

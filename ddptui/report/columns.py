@@ -9,7 +9,7 @@ from statistics import median
 from ddptui.analysis.breakdown import Breakdown
 from ddptui.analysis.correctness import diverged, is_multiple, is_own
 from ddptui.analysis.counted import counted
-from ddptui.analysis.results import RankResult, RepeatResult
+from ddptui.analysis.results import RankResult
 from ddptui.config import strategies
 from ddptui.config.columns import MEANINGS
 from ddptui.config.launch_modes import ONE_PROCESS
@@ -19,36 +19,29 @@ from ddptui.report.differences import signed
 from ddptui.report.rows import (
     DISTURBED,
     OFF_BY,
+    Figure,
     Row,
     by_host,
     culprit_of,
     is_stand_in,
     loss_of,
     marked,
-    median_figure,
     median_of,
+    mfu_percent,
     off_by,
+    step_ms,
 )
 from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, Filled, fill
-from ddptui.text.units import NOTHING, digits, seconds
+from ddptui.text.units import NOTHING, seconds
 
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
 RIGHT = "right"
 
 
-def _median(figure: Callable[[RepeatResult], float | None], form: str) -> Callable[[Row], str]:
-    return lambda row: median_of(row.result, figure, form)
-
-
-def _timed(figure: Callable[[RepeatResult], float | None], form: str) -> Callable[[Row], str]:
+def _timed(figure: Figure, form: str = "") -> Callable[[Row], str]:
     """A median that other programs may have disturbed."""
     return lambda row: marked(row, median_of(row.result, figure, form))
-
-
-def _in_digits(figure: Callable[[RepeatResult], float | None]) -> Callable[[Row], str]:
-    """The same with three digits, for figures of any size."""
-    return lambda row: marked(row, digits(median_figure(row.result, figure)))
 
 
 def _memory(peaks: Callable[[Sequence[RankResult]], list[int]]) -> Callable[[Row], str]:
@@ -84,8 +77,13 @@ def _spread(row: Row) -> str:
     return f"{spread.min:.2f}…{spread.max:.2f}"
 
 
-def _factor(figure: Callable[[Row], float | None]) -> Callable[[Row], str]:
-    return lambda row: NOTHING if (value := figure(row)) is None else marked(row, f"{value:.2f}")
+def _speedup(row: Row) -> str:
+    value = row.result.summary.speedup if row.result.summary else None
+    return NOTHING if value is None else marked(row, f"{value:.2f}")
+
+
+def _accuracy(row: Row) -> str:
+    return median_of(row.result, lambda repeat: repeat.accuracy and 100 * repeat.accuracy, ".1f")
 
 
 def _loss(row: Row) -> str:
@@ -97,9 +95,7 @@ def _loss(row: Row) -> str:
 
 
 def _split(row: Row) -> str:
-    """nn.DataParallel: the most samples that each replica saw in a step."""
-    ranks = row.last.ranks if row.last else []
-    return "+".join(str(rank.sub_batch) for rank in ranks if rank.sub_batch is not None) or NOTHING
+    return "+".join(map(str, devices.sub_batches(row.last.ranks if row.last else []))) or NOTHING
 
 
 def _slept(row: Row) -> str:
@@ -180,7 +176,7 @@ def _more_delay(row: Row) -> str:
     return _more(lambda difference: difference.delay)(row) if row.difference and row.difference.delay else NOTHING
 
 
-_step_ms = _timed(lambda repeat: repeat.step_ms.median if repeat.step_ms else None, ".2f")
+_step_ms = _timed(step_ms, ".2f")
 
 _COLUMNS: tuple[Column[Row], ...] = (
     Column("trial", lambda row: row.result.name + " ¹" * is_stand_in(row), 100, left=True, key="trial"),
@@ -200,14 +196,12 @@ _COLUMNS: tuple[Column[Row], ...] = (
     Column("min…max", _spread, 60, key="spread"),
     Column("ratio", _ratio, 95, key="ratio"),
     Column("publ.", lambda row: NOTHING if row.published is None else f"{row.published:.2f}", 94, key="published"),
-    Column(
-        "speed-up", _factor(lambda row: row.result.summary.speedup if row.result.summary else None), 50, key="speedup"
-    ),
+    Column("speed-up", _speedup, 50, key="speedup"),
     Column("start s", _start, 35, key="startup"),
     Column("samples/s", _timed(lambda repeat: repeat.samples_per_s, ".0f"), 65, key="samples"),
-    Column("TFLOP/s", _in_digits(lambda repeat: repeat.tflops), 66, key="tflops"),
-    Column("MFU %", _timed(lambda repeat: repeat.mfu and 100 * repeat.mfu, ".1f"), 77, key="mfu"),
-    Column("J/step", _in_digits(lambda repeat: repeat.joules_a_step), 48, key="energy"),
+    Column("TFLOP/s", _timed(lambda repeat: repeat.tflops), 66, key="tflops"),
+    Column("MFU %", _timed(mfu_percent, ".1f"), 77, key="mfu"),
+    Column("J/step", _timed(lambda repeat: repeat.joules_a_step), 48, key="energy"),
     Column("step ms", lambda row: by_host(row, _step_ms(row)), 70, key="step"),
     Column("aggr. ms", aggregation, 76, key="aggregate"),
     Column("wait ms", _wait, 92, key="wait"),
@@ -215,7 +209,7 @@ _COLUMNS: tuple[Column[Row], ...] = (
     Column("overlap", _overlap, 77, key="overlap"),
     Column("waits for", lambda row: culprit_of(row.result), 91, left=True, key="culprit"),
     Column("loss", _loss, 68, key="loss"),
-    Column("acc. %", _median(lambda repeat: repeat.accuracy and 100 * repeat.accuracy, ".1f"), 75, key="accuracy"),
+    Column("acc. %", _accuracy, 75, key="accuracy"),
     Column("in sync", _in_sync, 80, left=True, key="sync"),
     Column("average", _average, 79, left=True, key="mean"),
     Column("order", _order, 78, left=True, key="order"),

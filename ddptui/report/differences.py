@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown
 from ddptui.analysis.counted import none_counts, why_not
-from ddptui.analysis.results import Culprit, Results, TrialResult
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.text.units import MS_PER_S
 
 IN_MS_BELOW_S = 0.1  # the largest part: shorter ones would be lost in hundredths of a second
@@ -22,10 +22,11 @@ class Part(NamedTuple):
 def parts(times: Breakdown, trial: TrialResult) -> list[Part]:
     """The parts of a trial's time, or of its difference to the baseline, in the order in which bars show them."""
     culprit = trial.summary.culprit if trial.summary else None
+    late = f"waiting for rank {culprit.rank} ({culprit.phase})" if culprit else "waiting for a late rank"
     named = [
         Part("work", "own work", times.work),
         Part("delay", "injected delays", times.delay),
-        Part("wait", _waiting_for(culprit), times.culprit_wait),
+        Part("wait", late, times.culprit_wait),
         Part("wait", "other waiting" if culprit else "waiting", times.other_wait),
         Part("transfer", "transfer", times.transfer),
         Part("unknown", "waiting or transfer", times.hidden),
@@ -82,7 +83,3 @@ def signed(figure: float, places: int = 2) -> str:
     """As in +1.74 or -0.05; 0.00 without a sign."""
     shown = f"{figure:+.{places}f}"
     return shown if float(shown) else shown[1:]
-
-
-def _waiting_for(culprit: Culprit | None) -> str:
-    return f"waiting for rank {culprit.rank} ({culprit.phase})" if culprit else "waiting for a late rank"

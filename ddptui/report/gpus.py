@@ -33,12 +33,8 @@ def machine(results: Results) -> str:
 def of_ranks(results: Results) -> Table | None:
     """What one looks at first, a line a rank, for the first ranks of each trial. None: no rank was on a GPU, or none of
     these figures is known."""
-    lines = [
-        (trial.name, rank)
-        for trial in results.trials
-        for rank in (trial.repeats[-1].ranks[:MOST_RANKS] if trial.repeats else ())
-        if is_timed_by_device(rank.device)
-    ]
+    last = [(trial.name, repeat.ranks[:MOST_RANKS]) for trial in results.trials for repeat in trial.repeats[-1:]]
+    lines = [(name, rank) for name, ranks in last for rank in ranks if is_timed_by_device(rank.device)]
     names, ranks = zip(*lines, strict=True) if lines else ((), ())
     trials = [Filled("trial", [*names], worth=1, left=True)] if len({*names}) > 1 else []
     figures = telling(fill((column for column in RANK_COLUMNS if column.header in LOOKED_AT_FIRST), ranks))

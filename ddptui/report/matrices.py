@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from statistics import median
 
 from ddptui.analysis.counted import counted
 from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.analysis.wait_matrix import wait_matrix
-from ddptui.report.matrix import MOST_ROWS, lines
+from ddptui.report.matrix import MOST_ROWS, grid
+from ddptui.report.rows import median_figure
 
 FEWEST_RANKS = 3  # of two ranks it is clear which waited for which
 GAP = 4  # cells between two matrices
@@ -23,11 +23,11 @@ def matrices(results: Results, width: int) -> list[str]:
 def _drawn(trial: TrialResult, width: int) -> list[str]:
     """Empty if the trial has two ranks at most, or waited little."""
     repeats = counted(trial.repeats)
-    shares = [repeat.wait_share for repeat in repeats if repeat.wait_share is not None]
-    if not shares or median(shares) < MATTERS or len(repeats[-1].ranks) < FEWEST_RANKS:
+    share = median_figure(trial, lambda repeat: repeat.wait_share)
+    if share is None or share < MATTERS or len(repeats[-1].ranks) < FEWEST_RANKS:
         return []
     matrix = wait_matrix(trial, MOST_ROWS)
-    return lines(matrix, width) if matrix else []
+    return grid(matrix, width).lines if matrix else []
 
 
 def _side_by_side(blocks: Sequence[Sequence[str]], width: int) -> Iterator[str]:

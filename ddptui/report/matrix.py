@@ -38,13 +38,9 @@ class Grid(NamedTuple):
         return max(map(len, self.lines))
 
 
-def lines(matrix: WaitMatrix, width: int) -> list[str]:
-    """The matrix in lines no wider than `width`, of at least 60, if it has at most MOST_ROWS rows."""
-    return grid(matrix, width).lines
-
-
 def grid(matrix: WaitMatrix, width: int) -> Grid:
-    """The matrix with numbers if they fit into `width`, else with shades alone."""
+    """The matrix with numbers if they fit into `width`, else with shades alone: no wider than a `width` of at least 60,
+    if it has at most MOST_ROWS rows."""
     numbers = _with_numbers(matrix)
     return numbers if numbers.width <= width else _with_shades(matrix, width)
 
@@ -85,20 +81,16 @@ def span(ranks: range) -> str:
 
 def _with_numbers(matrix: WaitMatrix) -> Grid:
     in_ms = matrix.most_s < IN_MS_BELOW_S
-    heads = [f"for {span(ranks)}" for ranks in matrix.ranks]
+    names = [f"for {span(ranks)}" for ranks in matrix.ranks]
     texts = [
         [_number(matrix, row, column, shade, in_ms=in_ms) for column, shade in enumerate(shades)]
         for row, shades in enumerate(_shades(matrix))
     ]
-    cell = GAP + max(len(text) for line in (heads, *texts) for text in line)
-    corner, labels = _labels([name(ranks) for ranks in matrix.ranks], f"waited, {'ms' if in_ms else 's'}")
-    columns = corner + "".join(head.rjust(cell) for head in heads)
-    return Grid(
-        [f"{SUMMED}; shades: {MEANS}", columns] if _has_blocks(matrix) else [columns],
-        labels,
-        [[text.rjust(cell) for text in line] for line in texts],
-        GAP,
-    )
+    cell = GAP + max(len(text) for line in (names, *texts) for text in line)
+    corner, labels = _labels([*map(name, matrix.ranks)], f"waited, {'ms' if in_ms else 's'}")
+    columns = corner + "".join(each.rjust(cell) for each in names)
+    heads = [f"{SUMMED}; shades: {MEANS}"] * _has_blocks(matrix) + [columns]
+    return Grid(heads, labels, [[text.rjust(cell) for text in line] for line in texts], GAP)
 
 
 def _number(matrix: WaitMatrix, row: int, column: int, shade: str, *, in_ms: bool) -> str:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from statistics import median
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -13,13 +12,24 @@ from ddptui.analysis.counted import counted, why_left_out, why_not
 from ddptui.analysis.disturbance import describe, disturbance_of, is_disturbed
 from ddptui.analysis.effect import effects
 from ddptui.analysis.extent import finished
-from ddptui.analysis.results import OtherLoad, Results, TrialResult
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.report import gpus, ranks, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.differences import as_sum, signed, why_none
-from ddptui.report.rows import DISTURBED, OFF_BY, Row, is_stand_in, rows_of
+from ddptui.report.rows import (
+    DISTURBED,
+    OFF_BY,
+    Row,
+    grouped,
+    is_marked,
+    is_stand_in,
+    median_figure,
+    rows_of,
+    step_ms,
+    who,
+)
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
 from ddptui.report.train_time import rest_of_time
 from ddptui.text.units import MS_PER_S
@@ -77,23 +87,12 @@ def cautions(results: Sequence[TrialResult]) -> list[Note]:
             text = f"caution, {result.name}: {spread}: too noisy for small differences; take more `--repeats`"
             gathered.append(Note("caution", text, (result.name,)))
     for caution, names in warned.items():
-        who = "all trials" if len(names) == len(results) > 1 else ", ".join(names)
-        advice = _advice(caution, [result for result in results if result.name in names])
-        gathered.append(Note("caution", f"caution, {who}: {advice}", tuple(names)))
+        repeats = [repeat for result in results if result.name in names for repeat in counted(result.repeats)]
+        loads = [repeat.other_load for repeat in repeats if repeat.other_load and caution is Caution.OTHER_LOAD]
+        worst = max(loads, key=lambda load: load.cores, default=None)
+        advice = f"{describe(worst)}: {CLOSE_THEM}" if worst else caution.advice
+        gathered.append(Note("caution", f"caution, {who(names, len(results))}: {advice}", tuple(names)))
     return gathered
-
-
-def _advice(caution: Caution, results: Sequence[TrialResult]) -> str:
-    """What a caution says of these trials, with the worst figure where it has one."""
-    if caution is Caution.OTHER_LOAD and (worst := _worst_load(results)):
-        return f"{describe(worst)}: {CLOSE_THEM}"
-    return caution.advice
-
-
-def _worst_load(results: Sequence[TrialResult]) -> OtherLoad | None:
-    """Of other programs, in any of these trials' repeats."""
-    loads = [repeat.other_load for result in results for repeat in counted(result.repeats) if repeat.other_load]
-    return max(loads, key=lambda load: load.cores, default=None)
 
 
 def _of_trials(kind: Kind, names: Sequence[str], words: str) -> Note:
@@ -106,7 +105,7 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield from _of_ratios(results)
     if any(len(counted(row.result.repeats)) > 1 for row in rows):
         yield Note("reading", f"{OFF_BY}: how far the repeats lie from their median at most")
-    if any(row.is_disturbed or row.is_held_back for row in rows):
+    if any(is_marked(row.result) for row in rows):
         yield Note("reading", f"{DISTURBED} disturbed: a note on the trial names the cause")
     modes = {row.trial.launch: row for row in rows if row.result.repeats}
     if "dp" in modes and is_stand_in(modes["dp"]):
@@ -145,11 +144,7 @@ def _of_ratios(results: Results) -> Iterator[Note]:
         return
     yield Note("reading", f"ratio, speed-up: against {base.name}")
     compared = effects(results.trials, base)
-    alike: dict[int, list[str]] = {}
-    for effect in compared:
-        if effect.outcome == "alike":
-            alike.setdefault(effect.repeats, []).append(effect.name)
-    for repeats, names in alike.items():
+    for repeats, names in grouped((each.repeats, each.name) for each in compared if each.outcome == "alike").items():
         yield _of_trials("finding", names, f"no difference from {base.name} that {count(repeats, 'repeat')} can show")
     unpaired = [trial.name for trial in results.trials if trial.summary and not trial.summary.ratio]
     if unpaired and any(map(why_not, base.repeats)):
@@ -158,17 +153,16 @@ def _of_ratios(results: Results) -> Iterator[Note]:
 
 def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
     """The trials that were started cold without asking for it, by why."""
-    by_why: dict[str, list[str]] = {}
-    for row in rows:
-        for why in dict.fromkeys(repeat.start_why for repeat in row.result.repeats if repeat.start_why):
-            by_why.setdefault(why, []).append(row.result.name)
-    return by_why
+    starts = dict.fromkeys((repeat.start_why, row.result.name) for row in rows for repeat in row.result.repeats)
+    return grouped((why, name) for why, name in starts if why)
 
 
 def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     """What came of one trial."""
     result, name = row.result, row.result.name
-    lines = [*_difference(row), *sentences.of_trial(result, row.trial)]
+    lines = sentences.of_trial(result, row.trial)
+    if row.difference and any(float(signed(part * MS_PER_S, 1)) for part in row.difference):
+        lines.insert(0, as_sum(row.difference, result))
     lines += filter(None, [rest_of_time(result.repeats)])
     lines += [*missing_repeats(result, results), *_disturbed_launches(result)]
     lines += [line for repeat in result.repeats[-1:] for line in problems(row.trial, repeat)]
@@ -181,12 +175,6 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     yield from (_of_trials("finding", [name], line) for line in lines)
     if result.error:
         yield Note("finding", sentences.failure(result), (name,))
-
-
-def _difference(row: Row) -> Iterator[str]:
-    """By how much it took longer than the baseline, as a sum."""
-    if row.difference and any(float(signed(part * MS_PER_S, 1)) for part in row.difference):
-        yield as_sum(row.difference, row.result)
 
 
 def _disturbed_launches(trial: TrialResult) -> Iterator[str]:
@@ -276,19 +264,13 @@ def sources(preset: Preset) -> list[str]:
 
 def steps_beside(results: Results, preset: Preset) -> list[str]:
     """One line with the published and the measured step times, if any trial has both."""
-    ours = {trial.name: _step_ms(trial) for trial in results.trials}
+    ours = {trial.name: median_figure(trial, step_ms) for trial in results.trials}
     pairs = [
         f"{reference.trial} {here:.2f} here, {reference.step_ms:g} there"
         for reference in preset.references
         if reference.step_ms is not None and (here := ours[reference.trial]) is not None
     ]
     return [f"step ms: {'; '.join(pairs)}"] if pairs else []
-
-
-def _step_ms(trial: TrialResult) -> float | None:
-    """The median over repeats, as in the table."""
-    steps = [repeat.step_ms.median for repeat in counted(trial.repeats) if repeat.step_ms]
-    return median(steps) if steps else None
 
 
 def _line(reference: Reference, trial: TrialResult, base: float | None) -> str:
@@ -299,6 +281,6 @@ def _line(reference: Reference, trial: TrialResult, base: float | None) -> str:
     words += f" (ours / published {ours / reference.train_time_s:.3g})"
     if base is not None and trial.summary.ratio is not None:  # machines differ in speed: ratios compare better
         words += f"; to the baseline {trial.summary.ratio.median:.2f} here, {reference.train_time_s / base:.2f} there"
-    if reference.step_ms is not None and (here := _step_ms(trial)) is not None:
+    if reference.step_ms is not None and (here := median_figure(trial, step_ms)) is not None:
         words += f"; a step {here:.2f} ms here, {reference.step_ms:g} ms published"
     return words

@@ -1,7 +1,7 @@
 """The trials of a preset side by side, before a run: what sets them apart first, then what they share."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
 
 import msgspec
 
@@ -10,26 +10,24 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.text.argv import shell_line
+from ddptui.text.tables import Column, Filled, fill, telling
 from ddptui.text.units import NOTHING, size
 from ddptui.text.words import count
 
 
-class Fact(NamedTuple):
-    """A column with a cell for each trial."""
-
-    header: str
-    cells: tuple[str, ...]
-    differs: bool  # whether the cells do
-
-
-def facts(preset: Preset) -> list[Fact]:
+def facts(preset: Preset) -> list[Filled]:
     """The columns: the name, then what differs between trials, then what they share, if it says anything."""
     columns = {"primitives": OF_PRIMITIVES, "command": OF_COMMAND}.get(preset.kind, OF_TRAINING)
-    usual = [_fact(header, cell, preset) for header, cell in columns.items()]
-    others = [_fact(field, _field(field), preset) for field, known in FIELDS.items() if not known.column]
-    apart = [fact for fact in [*usual, *others] if fact.differs]
-    shared = [fact for fact in usual if not fact.differs and set(fact.cells) != {NOTHING}]
-    return [_fact("trial", lambda trial: trial.name, preset), *apart, *shared]
+    others = {field: partial(_value, field) for field, known in FIELDS.items() if not known.column}
+    shown = {"trial": lambda trial: trial.name} | columns | others
+    name, *filled = fill([Column(header, cell, left=True) for header, cell in shown.items()], preset.trials)
+    shared = [fact for fact in telling(filled[: len(columns)]) if not differs(fact)]
+    return [name, *filter(differs, filled), *shared]
+
+
+def differs(fact: Filled) -> bool:
+    """Whether trials differ in it."""
+    return len(set(fact.cells)) > 1
 
 
 def length(trial: Trial) -> str:
@@ -46,25 +44,16 @@ def tried(trial: Trial) -> list[str]:
     return words + [cell for column in ("sizes", "cadence") if (cell := OF_PRIMITIVES[column](trial)) != NOTHING]
 
 
-def _fact(header: str, cell: Callable[[Trial], str], preset: Preset) -> Fact:
-    cells = tuple(cell(trial) for trial in preset.trials)
-    return Fact(header, cells, len(set(cells)) > 1)
-
-
 def _model(trial: Trial) -> str:
     if trial.model != "mlp":
         return trial.model
     return f"mlp {trial.depth}×{trial.width}{' BatchNorm' if trial.batch_norm else ''}"
 
 
-def _field(field: str) -> Callable[[Trial], str]:
+def _value(field: str, trial: Trial) -> str:
     """The cell of a field that has no column of its own, as --set spells its value."""
-
-    def cell(trial: Trial) -> str:
-        value = msgspec.to_builtins(getattr(trial, field))
-        return NOTHING if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-    return cell
+    value = msgspec.to_builtins(getattr(trial, field))
+    return NOTHING if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _done(trial: Trial) -> str:

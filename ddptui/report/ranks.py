@@ -6,6 +6,7 @@ from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
+from ddptui.report.rows import grouped
 from ddptui.text.tables import Column
 from ddptui.text.units import NOTHING, digits, part_of, percent, seconds, size, size_unit
 
@@ -28,6 +29,11 @@ def peaks(ranks: Sequence[RankResult]) -> list[int]:
 def reserved_peaks(ranks: Sequence[RankResult]) -> list[int]:
     """The most that torch held for them, likewise."""
     return [rank.peak_gpu_reserved_bytes for rank in ranks if rank.peak_gpu_reserved_bytes is not None]
+
+
+def sub_batches(ranks: Sequence[RankResult]) -> list[int]:
+    """nn.DataParallel: the most samples that each replica saw in a step."""
+    return [rank.sub_batch for rank in ranks if rank.sub_batch is not None]
 
 
 def clocks(ranks: Sequence[RankResult]) -> list[float]:
@@ -61,12 +67,12 @@ def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[st
     are true; no trials, if it is true of all."""
     left_open = {trial.name for trial in preset.trials if trial.backend == "auto"}
     groups = {trial.name: repeat for trial in trials for repeat in trial.repeats[-1:] if repeat.backend}
-    reasons: dict[str, list[str]] = {}
+    pairs = []
     for name, repeat in groups.items():
         why = repeat.backend_why if name in left_open else ""
-        words = "; ".join(filter(None, [why, describe_nccl(repeat.nccl) if repeat.nccl else ""]))
-        if words:
-            reasons.setdefault(f"backend {repeat.backend or ''}: {words}", []).append(name)
+        if words := "; ".join(filter(None, [why, describe_nccl(repeat.nccl) if repeat.nccl else ""])):
+            pairs.append((f"backend {repeat.backend or ''}: {words}", name))
+    reasons = grouped(pairs)
     if len(reasons) == 1 and len({repeat.backend for repeat in groups.values()}) == 1:
         return {reason: [] for reason in reasons}
     return reasons
@@ -86,14 +92,9 @@ def waiting_hooks(trials: Sequence[TrialResult], preset: Preset) -> list[str]:
 
 def unexpected(results: Results) -> dict[str, list[str]]:
     """Why ranks were on another device than one might have thought, and the trials of which that is true."""
-    reasons: dict[str, list[str]] = {}
-    for trial in results.trials:
-        for rank in trial.repeats[-1].ranks if trial.repeats else ():
-            if rank.device_why:
-                kind = "CPU" if rank.device.startswith("cpu") else "GPU"
-                names = reasons.setdefault(f"on the {kind}: {rank.device_why}", [])
-                names += [trial.name] if trial.name not in names else []
-    return reasons
+    last = [(trial.name, rank) for trial in results.trials for repeat in trial.repeats[-1:] for rank in repeat.ranks]
+    kinds = (("CPU" if rank.device.startswith("cpu") else "GPU", rank.device_why, name) for name, rank in last)
+    return grouped((f"on the {kind}: {why}", name) for kind, why, name in dict.fromkeys(kinds) if why)
 
 
 def _waited_for(rank: RankResult) -> str:
@@ -126,101 +127,60 @@ def _number(value: int | None) -> str:
     return NOTHING if value is None else str(value)
 
 
-RANK_COLUMNS: tuple[Column[RankResult], ...] = (
-    Column("rank", lambda rank: str(rank.rank), about="The rank's number; ranks count from 0."),
+MEANINGS = {  # by header
+    "rank": "The rank's number; ranks count from 0.",
+    "wait": "How long the rank stood idle for late ranks, over all measured steps; empty for one process, or where "
+    "the clock error exceeds the waits.",
+    "waits for": "The rank that it waited for longest, and how long of its wait that was; empty if it waited for none.",
+    "wait caused": "How long the others waited for this rank's own work, summed over them; empty like wait.",
+    "last in": "In how many operations it arrived last; empty like wait.",
+    "gpu %": "How busy its GPU was, waiting in NCCL included, in percent of the time; empty if it is not reported.",
+    "gpu used": "The most memory of its GPU that all programs took, of all that it has; empty if it is not reported.",
+    "W": "The mean power of its GPU; empty if it is not reported.",
+    "MHz": f"The median clock of its GPU; {SLOWED}: it was held back at times; empty if it is not reported.",
+    "samples/s": "How many samples a second it trained on; empty without a GPU, or if nobody counted them.",
+    "TFLOP/s": "10^12 operations a second; empty if none are counted.",
+    "gpu mem.": "The most GPU memory that its tensors took, 1 GB being 2^30 bytes; empty without a GPU.",
+    "reserved": "The most GPU memory that torch held for its tensors, used or not; empty without a GPU.",
+    "MFU %": "TFLOP/s in percent of what its GPU can do in that precision; empty where this peak is not known.",
+    "J/step": "Energy of its GPU per step, in joules; empty if the driver does not report it.",
+    "operations": "How many collectives it took part in; empty for one process.",
+    "transfer": "How long collectives were under way while no rank that it needed was missing; empty like wait.",
+    "exposed": "How long it stood idle while collectives were under way, for late ranks or for the transfer; empty "
+    "for one process.",
+    "overlap": "The part of the time with collectives under way in which it computed; empty for one process.",
+    "sent": "The bytes of all its collectives; empty for one process.",
+    "delays": "How often delays fired on it, and how long they took; empty if none did.",
+    "device": "The device that it trained on.",
+    "pid": "Its process.",
+    "host": "The host that it ran on.",
+}
+_COLUMNS: tuple[Column[RankResult], ...] = (
+    Column("rank", lambda rank: str(rank.rank)),
+    Column("wait", lambda rank: seconds(rank.wait_s)),
+    Column("waits for", _waited_for, left=True),
+    Column("wait caused", lambda rank: seconds(rank.wait_caused_s)),
+    Column("last in", lambda rank: _number(rank.last_arrivals)),
+    Column("gpu %", lambda rank: _in_percent(rank.gpu_busy, ".0f")),
+    Column("gpu used", _used),
+    Column("W", lambda rank: digits(rank.watts)),
     Column(
-        "wait",
-        lambda rank: seconds(rank.wait_s),
-        about="How long the rank stood idle for late ranks, over all measured steps; "
-        "empty for one process, or where the clock error exceeds the waits.",
+        "MHz", lambda rank: f"{SLOWED if rank.held_back_part and rank.sm_mhz is not None else ''}{digits(rank.sm_mhz)}"
     ),
-    Column(
-        "waits for",
-        _waited_for,
-        left=True,
-        about="The rank that it waited for longest, and how long of its wait that was; empty if it waited for none.",
-    ),
-    Column(
-        "wait caused",
-        lambda rank: seconds(rank.wait_caused_s),
-        about="How long the others waited for this rank's own work, summed over them; empty like wait.",
-    ),
-    Column(
-        "last in",
-        lambda rank: _number(rank.last_arrivals),
-        about="In how many operations it arrived last; empty like wait.",
-    ),
-    Column(
-        "gpu %",
-        lambda rank: _in_percent(rank.gpu_busy, ".0f"),
-        about="How busy its GPU was, waiting in NCCL included, in percent of the time; empty if it is not reported.",
-    ),
-    Column(
-        "gpu used",
-        _used,
-        about="The most memory of its GPU that all programs took, of all that it has; empty if it is not reported.",
-    ),
-    Column("W", lambda rank: digits(rank.watts), about="The mean power of its GPU; empty if it is not reported."),
-    Column(
-        "MHz",
-        lambda rank: f"{SLOWED if rank.held_back_part and rank.sm_mhz is not None else ''}{digits(rank.sm_mhz)}",
-        about=f"The median clock of its GPU; {SLOWED}: it was held back at times; empty if it is not reported.",
-    ),
-    Column(
-        "samples/s",
-        lambda rank: digits(rank.samples_per_s),
-        about="How many samples a second it trained on; empty without a GPU, or if nobody counted them.",
-    ),
-    Column("TFLOP/s", lambda rank: digits(rank.tflops), about="10^12 operations a second; empty if none are counted."),
-    Column(
-        "gpu mem.",
-        lambda rank: _peak(rank.peak_gpu_bytes),
-        about="The most GPU memory that its tensors took, 1 GB being 2^30 bytes; empty without a GPU.",
-    ),
-    Column(
-        "reserved",
-        lambda rank: _peak(rank.peak_gpu_reserved_bytes),
-        about="The most GPU memory that torch held for its tensors, used or not; empty without a GPU.",
-    ),
-    Column(
-        "MFU %",
-        lambda rank: _in_percent(rank.mfu, ".1f"),
-        about="TFLOP/s in percent of what its GPU can do in that precision; empty where this peak is not known.",
-    ),
-    Column(
-        "J/step",
-        lambda rank: digits(rank.joules_a_step),
-        about="Energy of its GPU per step, in joules; empty if the driver does not report it.",
-    ),
-    Column(
-        "operations",
-        lambda rank: _number(rank.collectives),
-        about="How many collectives it took part in; empty for one process.",
-    ),
-    Column(
-        "transfer",
-        lambda rank: seconds(rank.transfer_s),
-        about="How long collectives were under way while no rank that it needed was missing; empty like wait.",
-    ),
-    Column(
-        "exposed",
-        lambda rank: seconds(rank.exposed_s),
-        about="How long it stood idle while collectives were under way, for late ranks or for the transfer; "
-        "empty for one process.",
-    ),
-    Column(
-        "overlap",
-        lambda rank: percent(rank.overlap),
-        about="The part of the time with collectives under way in which it computed; empty for one process.",
-    ),
-    Column("sent", lambda rank: size(rank.bytes), about="The bytes of all its collectives; empty for one process."),
-    Column("delays", _delays, about="How often delays fired on it, and how long they took; empty if none did."),
-    Column("device", lambda rank: rank.device, left=True, about="The device that it trained on."),
-    Column("pid", lambda rank: str(rank.pid), about="Its process."),
-    Column(
-        "host",
-        lambda rank: rank.host,
-        left=True,
-        about="The host that it ran on.",
-    ),
+    Column("samples/s", lambda rank: digits(rank.samples_per_s)),
+    Column("TFLOP/s", lambda rank: digits(rank.tflops)),
+    Column("gpu mem.", lambda rank: _peak(rank.peak_gpu_bytes)),
+    Column("reserved", lambda rank: _peak(rank.peak_gpu_reserved_bytes)),
+    Column("MFU %", lambda rank: _in_percent(rank.mfu, ".1f")),
+    Column("J/step", lambda rank: digits(rank.joules_a_step)),
+    Column("operations", lambda rank: _number(rank.collectives)),
+    Column("transfer", lambda rank: seconds(rank.transfer_s)),
+    Column("exposed", lambda rank: seconds(rank.exposed_s)),
+    Column("overlap", lambda rank: percent(rank.overlap)),
+    Column("sent", lambda rank: size(rank.bytes)),
+    Column("delays", _delays),
+    Column("device", lambda rank: rank.device, left=True),
+    Column("pid", lambda rank: str(rank.pid)),
+    Column("host", lambda rank: rank.host, left=True),
 )
+RANK_COLUMNS = tuple(column._replace(about=MEANINGS[column.header]) for column in _COLUMNS)

@@ -1,6 +1,6 @@
 """What to try, given what a trial's time was lost to."""
 
-from ddptui.analysis.results import Culprit, Verdict
+from ddptui.analysis.results import Verdict
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
@@ -20,11 +20,6 @@ CALLS = "To try: fewer calls, as one buffer (flat) or buckets (ddp) make"
 BYTES = "To try: a larger batch, fewer bytes (ddp_bf16), or averaging less often (`every`)"
 OF_COMMAND = "To try: a larger batch, gradients in fewer bytes (DDP's bf16_compress_hook), or fewer averages (no_sync)"
 TURNS = "Ranks are late by turns. To try: a core for each rank, or larger batches"
-
-
-def of_culprit(culprit: Culprit) -> str:
-    """Where to look for the reason why a rank is late."""
-    return EVERYWHERE if culprit.slower is not None else OF_PART[culprit.phase]
 
 
 def of_idling(verdict: Verdict, idle: float, trial: Trial) -> str:

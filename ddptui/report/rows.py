@@ -1,8 +1,8 @@
 """A trial as a row of the comparison, and the cells that several tables and sentences share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import Caution
@@ -11,8 +11,11 @@ from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, TrialR
 from ddptui.analysis.time_source import HOST_TIME
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.text.units import NOTHING
+from ddptui.text.units import NOTHING, digits
 
+Figure = Callable[[RepeatResult], float | None]
+Key = TypeVar("Key")
+Item = TypeVar("Item")
 OFF_BY = "±"
 DISTURBED = "⚠"
 
@@ -36,21 +39,10 @@ class Row(NamedTuple):
         """How many ranks it has; 0: a command that has not shown it yet."""
         return self.trial.ranks or (len(self.last.ranks) if self.last else 0)
 
-    @property
-    def ratio(self) -> float | None:
-        """Train time over the baseline's."""
-        summary = self.result.summary
-        return summary.ratio.median if summary and summary.ratio else None
 
-    @property
-    def is_disturbed(self) -> bool:
-        """Whether its figures are of repeats that do not count by themselves: there are no others."""
-        return none_counts(self.result.repeats)
-
-    @property
-    def is_held_back(self) -> bool:
-        """Whether heat or the power supply slowed its GPUs."""
-        return is_held_back(self.result)
+def is_marked(trial: TrialResult) -> bool:
+    """Whether no repeat counts by itself, so that the figures are of those that do not, or a GPU was held back."""
+    return none_counts(trial.repeats) or is_held_back(trial)
 
 
 def is_held_back(trial: TrialResult) -> bool:
@@ -76,16 +68,40 @@ def rows_of(results: Results, preset: Preset) -> list[Row]:
     ]
 
 
-def median_of(result: TrialResult, figure: Callable[[RepeatResult], float | None], form: str) -> str:
-    """The median of a figure over the repeats that count; a dash where none of them has it."""
+def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
+    """The second parts of pairs, by the first."""
+    groups: dict[Key, list[Item]] = {}
+    for key, item in pairs:
+        groups.setdefault(key, []).append(item)
+    return groups
+
+
+def who(names: Sequence[str], trials: int) -> str:
+    """The trials of these names, in words. trials: how many there are."""
+    return "all trials" if len(names) == trials > 1 else ", ".join(names)
+
+
+def median_of(result: TrialResult, figure: Figure, form: str = "") -> str:
+    """The median of a figure over the repeats that count; a dash where none of them has it. Without a form, it has
+    three digits, for figures of any size."""
     value = median_figure(result, figure)
-    return NOTHING if value is None else format(value, form)
+    return digits(value) if value is None or not form else format(value, form)
 
 
-def median_figure(result: TrialResult, figure: Callable[[RepeatResult], float | None]) -> float | None:
+def median_figure(result: TrialResult, figure: Figure) -> float | None:
     """The median of a figure over the repeats that count; None: none of them has it."""
     values = [value for repeat in counted(result.repeats) if (value := figure(repeat)) is not None]
     return median(values) if values else None
+
+
+def step_ms(repeat: RepeatResult) -> float | None:
+    """The length of its median step."""
+    return repeat.step_ms.median if repeat.step_ms else None
+
+
+def mfu_percent(repeat: RepeatResult) -> float | None:
+    """Its MFU in percent."""
+    return repeat.mfu and 100 * repeat.mfu
 
 
 def loss_of(result: TrialResult) -> float | None:
@@ -107,7 +123,7 @@ def is_stand_in(row: Row) -> bool:
 def marked(row: Row, cell: str) -> str:
     """The cell of a figure, with a mark if its measurement was disturbed: by other programs, a hand, heat or the power
     supply."""
-    return f"{cell} {DISTURBED}" if (row.is_disturbed or row.is_held_back) and cell != NOTHING else cell
+    return f"{cell} {DISTURBED}" if is_marked(row.result) and cell != NOTHING else cell
 
 
 def by_host(row: Row, cell: str) -> str:

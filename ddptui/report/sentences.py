@@ -20,7 +20,6 @@ from ddptui.analysis.results import (
     Summary,
     TrialResult,
     Verdict,
-    WhatIf,
 )
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
@@ -42,46 +41,40 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     repeats = counted(result.repeats)
     changes = _changes(result.repeats)
     in_figures = any(map(is_changed, repeats))
-    lines = changes * in_figures
-    lines += [_verdict(repeats, result.summary, trial), *_hidden_waits(repeats)]
-    lines += _without_core(repeats)
-    if diverged(result):
-        lines.append("the loss is not finite")
-    lines += _mismatches(result.repeats)
-    lines += changes * (not in_figures)
-    if trial.launch == "dp":
-        lines.append(ranks.output_device(result.repeats[-1].ranks))
-    if trial.instruments == "off":
-        lines.append("without instruments: only its times are known")
-    return [line for line in lines if line]
+    lines = [
+        *changes * in_figures,
+        _verdict(repeats, result.summary, trial),
+        *_hidden_waits(repeats),
+        *_without_core(repeats),
+        "the loss is not finite" * diverged(result),
+        *_mismatches(result.repeats),
+        *changes * (not in_figures),
+        ranks.output_device(result.repeats[-1].ranks) if trial.launch == "dp" else "",
+        "without instruments: only its times are known" * (trial.instruments == "off"),
+    ]
+    return [*filter(None, lines)]
 
 
 def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) -> str:
     """The rank that was late, then how the time was spent, then what to try; empty if nothing is known."""
-    without_core = _late_without_core(repeats)
+    worst = _worst_queues(repeats)
+    without_core = worst.rank_without_core if worst else None  # late in that repeat, since it had no core
     sentences = [*_blame(repeats, summary, without_core)]
     if with_waits := [repeat for repeat in repeats if repeat.wait_share is not None]:
         wait = median(repeat.wait_share or 0.0 for repeat in with_waits)
         transfer = median(repeat.transfer_share or 0.0 for repeat in with_waits)
         has_late_rank = summary.culprit is not None or without_core is not None
         sentences.append(_idle(wait, transfer, summary.verdict, has_late_rank=has_late_rank))
-        sentences.append(_remedy(repeats, summary, wait + transfer, trial, without_core))
+        if Caution.TOO_FEW_STEPS in summary.warnings or _slept(repeats):
+            return in_a_row(sentences, ".")  # nothing is to be mended in what the lab itself injected
+        if culprit := summary.culprit:
+            is_everywhere = culprit.slower is not None
+            sentences.append(remedies.EVERYWHERE if is_everywhere else remedies.OF_PART[culprit.phase])
+        if without_core is not None and (not culprit or culprit.rank == without_core):
+            sentences.append(remedies.OWN_CORE)
+        elif not culprit:
+            sentences.append(remedies.of_idling(summary.verdict, wait + transfer, trial))
     return in_a_row(sentences, ".")
-
-
-def _remedy(
-    repeats: Sequence[RepeatResult], summary: Summary, idle: float, trial: Trial, without_core: int | None
-) -> str:
-    """What to try; empty where too few steps were measured, where the lab itself injected delays into them, and where
-    little is lost."""
-    if Caution.TOO_FEW_STEPS in summary.warnings or _slept(repeats):
-        return ""
-    if culprit := summary.culprit:
-        also = remedies.OWN_CORE if without_core == culprit.rank else ""
-        return in_a_row([remedies.of_culprit(culprit), also], ".")
-    if without_core is not None:
-        return remedies.OWN_CORE
-    return remedies.of_idling(summary.verdict, idle, trial)
 
 
 def _idle(wait: float, transfer: float, verdict: Verdict, *, has_late_rank: bool) -> str:
@@ -117,15 +110,10 @@ def _blame(repeats: Sequence[RepeatResult], summary: Summary, without_core: int 
     if without_core == culprit.rank:
         yield "Other programs have its core"
     if summary.what_if_s and summary.what_if_s.without_culprit is not None:
-        measured_s = summary.train_time_s.median
-        yield f"Without rank {culprit.rank}'s delay: about {_without(summary.what_if_s)} instead of {measured_s:.2f} s"
-
-
-def _without(what_if: WhatIf) -> str:
-    """As in 0.91 s (95%: 0.86 to 1.10 s)."""
-    low, high = what_if.without_culprit_low, what_if.without_culprit_high
-    within = f" (95%: {low:.2f} to {high:.2f} s)" if low is not None and high is not None else ""
-    return f"{what_if.without_culprit:.2f} s{within}"
+        without_s, measured_s = summary.what_if_s.without_culprit, summary.train_time_s.median
+        low, high = summary.what_if_s.without_culprit_low, summary.what_if_s.without_culprit_high
+        within = f" (95%: {low:.2f} to {high:.2f} s)" if low is not None and high is not None else ""
+        yield f"Without rank {culprit.rank}'s delay: about {without_s:.2f} s{within} instead of {measured_s:.2f} s"
 
 
 def _where(culprit: Culprit) -> str:
@@ -179,9 +167,8 @@ def _without_culprit(repeats: Sequence[RepeatResult]) -> str:
             return f"not attributed to one rank: ranks {listed(late)} slept as long"
         return "not attributed: too small or too uncertain"
     # A delay at the start is over before the first step: it is in no train time, and seen in the start itself.
-    starts = {
-        rank.rank: median(repeat.ranks[at].start_s for repeat in repeats) for at, rank in enumerate(repeats[0].ranks)
-    }
+    first = repeats[0].ranks
+    starts = {rank.rank: median(repeat.ranks[at].start_s for repeat in repeats) for at, rank in enumerate(first)}
     last = max(starts, key=lambda rank: starts[rank])
     others = [start for rank, start in starts.items() if rank != last]
     later = starts[last] - median(others) if others else 0.0
@@ -200,10 +187,8 @@ def _hidden_waits(repeats: Sequence[RepeatResult]) -> list[str]:
     if len(repeats[-1].ranks) > 1 and Caution.HOST_TIME in repeats[-1].warnings:
         return ["who waited is not known: the devices may be behind the times of the host"]
     hidden = [repeat.clock_error_ms for repeat in repeats if repeat.wait_share is None]
-    return [
-        f"the clock error (±{seconds(error_ms * MS / S)}) exceeds the measured waits, so they are hidden"
-        for error_ms in [error_ms for error_ms in hidden if error_ms is not None][-1:]
-    ]
+    errors = [f"±{seconds(error_ms * MS / S)}" for error_ms in hidden if error_ms is not None]
+    return [f"the clock error ({error}) exceeds the measured waits, so they are hidden" for error in errors[-1:]]
 
 
 def _without_core(repeats: Sequence[RepeatResult]) -> list[str]:
@@ -219,12 +204,6 @@ def _worst_queues(repeats: Sequence[RepeatResult]) -> RepeatResult | None:
     """The disturbed repeat in which a rank had no core for longest; None if none was disturbed."""
     disturbed = [repeat for repeat in repeats if is_disturbed(repeat)]
     return max(disturbed, key=lambda repeat: max(rank.queued_s for rank in repeat.ranks), default=None)
-
-
-def _late_without_core(repeats: Sequence[RepeatResult]) -> int | None:
-    """The rank that was late in that repeat since it had no core."""
-    worst = _worst_queues(repeats)
-    return worst.rank_without_core if worst else None
 
 
 def _mismatches(repeats: Sequence[RepeatResult]) -> list[str]:

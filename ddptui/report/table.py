@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import why_left_out
 from ddptui.analysis.results import RepeatResult, Results
@@ -13,17 +11,18 @@ from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import gpus, ranks
 from ddptui.report.answers import answer
 from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
+from ddptui.report.exports import joined, json_text, values_of
 from ddptui.report.matrices import matrices
 from ddptui.report.notes import note_lines
 from ddptui.report.primitives import render as primitives
 from ddptui.report.rows import Row, is_stand_in, rows_of
 from ddptui.text import tables
-from ddptui.text.door import ascii_json
-from ddptui.text.tables import DIM, RED, Table, value_at
+from ddptui.text.tables import DIM, RED, Table
 from ddptui.text.words import paragraph
 from ddptui.wire.phases import PHASES
 
 WIDE = 100  # cells of matrices in Markdown, where no terminal gives the width
+MARKS = (IN_BACKWARD, IN_SOME_STEPS)  # their notes are left out where their column was dropped
 STYLES = {"failed": RED, "skipped": DIM}  # of a trial's row, by its status
 
 
@@ -40,15 +39,13 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False, u
         table,
         [gpus.HEADING, *tables.as_text(on_gpus, width, color=color)] if on_gpus else [],
         matrices(results, width),
-        [line for line in note_lines(results, preset) if _marks_shown(line, table)],
+        [
+            note
+            for note in note_lines(results, preset)
+            if note[:1] not in MARKS or any(note[0] in line for line in table)
+        ],
     ]
-    return "\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n"
-
-
-def _marks_shown(note: str, table: Sequence[str]) -> bool:
-    """False: the note is of a mark, and its column was dropped."""
-    mark = note[:1]
-    return mark not in (IN_BACKWARD, IN_SOME_STEPS) or any(mark in line for line in table)
+    return joined(blocks)
 
 
 def markdown(results: Results, preset: Preset) -> str:
@@ -64,7 +61,7 @@ def markdown(results: Results, preset: Preset) -> str:
         ["```text", *drawn, "```"] if drawn else [],
         [f"- {line}" for line in note_lines(results, preset)],
     ]
-    return "\n\n".join("\n".join(lines) for lines in blocks if any(lines)) + "\n"
+    return joined(blocks)
 
 
 def _table(results: Results, preset: Preset, usual: Sequence[str] = ()) -> Table:
@@ -75,7 +72,7 @@ def _table(results: Results, preset: Preset, usual: Sequence[str] = ()) -> Table
 
 def as_json(results: Results, preset: Preset) -> str:
     """results.json."""
-    return ascii_json(msgspec.json.format(msgspec.json.encode(results), indent=2).decode()) + "\n"
+    return json_text(results)
 
 
 class Line(NamedTuple):
@@ -100,35 +97,28 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     "bottleneck_s": lambda line: sum(rank.bottleneck_s for rank in line.repeat.ranks),
     **{name: f"repeat.{name}" for name in ("train_time_s", "startup_s", "steps", "samples_per_s")},
     "step_ms": "repeat.step_ms.median",
-    "step_ms_p10": "repeat.step_ms.p10",
-    "step_ms_p90": "repeat.step_ms.p90",
+    **{f"step_ms_{name}": f"repeat.step_ms.{name}" for name in ("p10", "p90")},
     **{f"{phase}_ms": f"repeat.phases_ms.{phase}" for phase in PHASES},
     **{name: f"repeat.{name}" for name in ("wait_ms", "transfer_ms", "overlap", "wait_share", "transfer_share")},
     "verdict": "repeat.verdict",
     "culprit": "repeat.culprit.rank",
-    "culprit_phase": "repeat.culprit.phase",
-    "culprit_share": "repeat.culprit.share",
+    **{f"culprit_{name}": f"repeat.culprit.{name}" for name in ("phase", "share")},
     "wait_caused_s": "repeat.culprit.wait_caused_s",
     "excess_s": "repeat.culprit.excess_s.estimate",
-    "excess_low_s": "repeat.culprit.excess_s.low",
-    "excess_high_s": "repeat.culprit.excess_s.high",
-    "without_culprit_s": "repeat.what_if_s.without_culprit",
-    "without_skew_s": "repeat.what_if_s.without_skew",
-    "loss_first": "repeat.loss.first",
-    "loss_last": "repeat.loss.last",
+    **{f"excess_{bound}_s": f"repeat.culprit.excess_s.{bound}" for bound in ("low", "high")},
+    **{f"{name}_s": f"repeat.what_if_s.{name}" for name in ("without_culprit", "without_skew")},
+    **{f"loss_{name}": f"repeat.loss.{name}" for name in ("first", "last")},
     "accuracy": "repeat.accuracy",
-    "parameters_in_sync": "repeat.in_sync.parameters",
-    "buffers_in_sync": "repeat.in_sync.buffers",
+    **{f"{name}_in_sync": f"repeat.in_sync.{name}" for name in ("parameters", "buffers")},
     **{f"averaging_{name}": f"repeat.averaging.{name}" for name in ("right", "error", "scale")},
     "reshuffled": "repeat.reshuffled",
-    "ratio": "row.ratio",
+    "ratio": "row.result.summary.ratio.median",
     "speedup": "row.result.summary.speedup",
     "published_ratio": "row.published",
     **{name: f"repeat.{name}" for name in ("clock_error_ms", "wait_error_ms", "backend", "backend_why")},
     "peak_gpu_bytes_least": lambda line: min(ranks.peaks(line.repeat.ranks), default=None),
     "peak_gpu_bytes_most": lambda line: max(ranks.peaks(line.repeat.ranks), default=None),
-    "without_culprit_low_s": "repeat.what_if_s.without_culprit_low",
-    "without_culprit_high_s": "repeat.what_if_s.without_culprit_high",
+    **{f"{name}_s": f"repeat.what_if_s.{name}" for name in ("without_culprit_low", "without_culprit_high")},
     "left_out": lambda line: why_left_out(line.repeat, line.row.result.repeats),  # of ratios and medians
     **{name: f"repeat.{name}" for name in ("tflops", "mfu", "joules_a_step")},
     "peak_gpu_reserved_bytes_least": lambda line: min(ranks.reserved_peaks(line.repeat.ranks), default=None),
@@ -149,8 +139,7 @@ def as_csv(results: Results, preset: Preset) -> str:
 
 def _lines(row: Row) -> Iterator[dict[str, object]]:
     for number, repeat in enumerate(row.result.repeats, start=1):
-        line = Line(row, number, repeat)
-        yield {name: value_at(line, path) if isinstance(path, str) else path(line) for name, path in CSV.items()}
+        yield values_of(Line(row, number, repeat), CSV)
     if not row.result.repeats:
         yield {"trial": row.result.name, "status": row.result.status, "error": row.result.error}
 

@@ -72,11 +72,10 @@ def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator
     for together in joined.steps:
         events.operations(together)
     aligned_numbers = {step.number for step in joined.steps}
-    for rank in sorted(steps):
-        for step in steps[rank]:
-            if step.step not in aligned_numbers:  # other ranks lack the step, or called other operations
-                for operation in step.collectives:
-                    events.operation(rank, operation, None)
+    others = [step for rank in sorted(steps) for step in steps[rank] if step.step not in aligned_numbers]
+    for step in others:  # other ranks lack the step, or called other operations
+        for operation in step.collectives:
+            events.operation(step.rank, operation, None)
     yield from events.made
 
 
@@ -113,24 +112,19 @@ class _Events:
 
     def operations(self, step: AlignedStep) -> None:
         """The operations of all ranks in one step, and the rank that each waited for."""
-        operations = {
-            (rank, key): operation
-            for rank, rank_step in step.ranks.items()
-            for key, operation in zip(operation_keys(rank_step.step), rank_step.step.collectives, strict=True)
-        }
-        tracks = {
-            (rank, key): self.operation(rank, operation, step.ranks[rank].transfers[key])
-            for (rank, key), operation in operations.items()
-        }
-        for (rank, key), operation in operations.items():
+        drawn = {}  # operations with their tracks
+        for rank, rank_step in step.ranks.items():
+            for key, operation in zip(operation_keys(rank_step.step), rank_step.step.collectives, strict=True):
+                drawn[rank, key] = operation, self.operation(rank, operation, rank_step.transfers[key])
+        for (rank, key), (operation, track) in drawn.items():
             entered = {other: step.entered_ns[key][other] for other in step.needs[key][rank] if other != rank}
             late = max(entered, key=lambda other: entered[other], default=None)
             if late is None:
                 continue
             complete = min(entered[late], operation.exit_ns)
             if complete > operation.enter_ns:
-                self._slice(f"wait for rank {late}", "wait", tracks[rank, key], operation.enter_ns, complete)
-                self._arrow(tracks[rank, key], operation.enter_ns, tracks[late, key], entered[late])
+                self._slice(f"wait for rank {late}", "wait", track, operation.enter_ns, complete)
+                self._arrow(track, operation.enter_ns, drawn[late, key][1], entered[late])
 
     def operation(self, rank: int, operation: Collective, transfer_ns: int | None) -> int:
         """Adds an operation to the first free track of its rank, and returns the track."""

@@ -18,11 +18,11 @@ from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.report.answers.alone import alone
 from ddptui.report.answers.blame import blame
-from ddptui.report.answers.checks import checks, fails
+from ddptui.report.answers.checks import are_in_doubt, checks
 from ddptui.report.answers.delays import delays, delays_some
 from ddptui.report.answers.faults import faults
 from ddptui.report.answers.fields import differ
-from ddptui.report.answers.grid import grid, is_grid
+from ddptui.report.answers.grid import axes_of, grid
 from ddptui.report.answers.launching import launching
 from ddptui.report.answers.overlap import overlap
 from ddptui.report.answers.primitives import primitives
@@ -37,16 +37,13 @@ MOST = 3  # sentences, before what was published
 OPENINGS = {"a", "against", "cannot", "each", "no", "of", "once", "the", "under", "what", "with"}
 
 
-Need = Literal["nothing", "figures", "undisturbed"]  # of the baseline
-
-
 class Kind(NamedTuple):
     """A kind of question. asks: whether a preset asks it. sentences: answer it. needs: what the answer needs of the
     baseline. of_times: whether it rests on times, which other programs may have disturbed."""
 
     asks: Callable[[Results, Preset], bool]
     sentences: Callable[[Results, Preset], Iterator[str]]
-    needs: Need = "undisturbed"
+    needs: Literal["nothing", "figures", "undisturbed"] = "undisturbed"
     of_times: bool = True
 
 
@@ -69,7 +66,8 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
     has_none = kind.needs != "nothing" and baseline.summary is None
     is_spoilt = kind.needs == "undisturbed" and none_counts(baseline.repeats)
     if has_none:
-        yield f"cannot tell: {_why_no_baseline(baseline)}"
+        why = f"failed: {baseline.error.splitlines()[0]}" if baseline.error else "has no figures yet"
+        yield f"cannot tell: {baseline.name}, the baseline, {why}"
     elif is_spoilt:
         yield f"cannot tell with {baseline.name}, the baseline: {_why_none([baseline])}"
     else:
@@ -82,38 +80,29 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
     unreliable = [trial for trial in results.trials if none_counts(trial.repeats) and trial.name not in said]
     if unreliable and kind.of_times and not has_none:
         yield f"the times of {listed([trial.name for trial in unreliable])} are not reliable: {_why_none(unreliable)}"
-    if kind.of_times and (few := _too_few_steps(results)):
-        yield few
+    if kind.of_times:
+        yield from _too_few_steps(results)
     if results.status == "interrupted":
         done = sum(bool(trial.summary or trial.primitives) for trial in results.trials)
         have = "has" if done == 1 else "have"
         yield f"the run was interrupted: {done} of {count(len(results.trials), 'trial')} {have} figures"
 
 
-def _too_few_steps(results: Results) -> str:
-    """Which trials are too short to tell anything of; empty if none is."""
-    few = {
-        trial.name: min(repeat.steps for repeat in counted(trial.repeats))
-        for trial in results.trials
-        if trial.summary and Caution.TOO_FEW_STEPS in trial.summary.warnings and counted(trial.repeats)
-    }
-    if not few:
-        return ""
-    who = "" if len(few) == len(results.trials) else f" in {listed([*few])}"
-    measured = count(min(few.values()), "measured step")
-    return f"do not rely on these times: {measured}{who} are too few; raise `epochs` or `steps`"
+def _too_few_steps(results: Results) -> Iterator[str]:
+    """Which trials are too short to tell anything of, if some are."""
+    measured = [(trial, trial.summary.warnings) for trial in results.trials if trial.summary]
+    short = [(trial.name, counted(trial.repeats)) for trial, why in measured if Caution.TOO_FEW_STEPS in why]
+    few = {name: min(repeat.steps for repeat in repeats) for name, repeats in short if repeats}
+    if few:
+        who = "" if len(few) == len(results.trials) else f" in {listed([*few])}"
+        steps = count(min(few.values()), "measured step")
+        yield f"do not rely on these times: {steps}{who} are too few; raise `epochs` or `steps`"
 
 
 def _why_none(trials: Sequence[TrialResult]) -> str:
     """Why none of the repeats counts, half a sentence."""
     reasons = dict.fromkeys(why for trial in trials for repeat in trial.repeats if (why := why_not(repeat)))
     return f"every repeat was {' or '.join(reasons)}"
-
-
-def _why_no_baseline(baseline: TrialResult) -> str:
-    if baseline.error:
-        return f"{baseline.name}, the baseline, failed: {baseline.error.splitlines()[0]}"
-    return f"{baseline.name}, the baseline, has no figures yet"
 
 
 def _sentence(words: str, names: list[str]) -> str:
@@ -123,22 +112,9 @@ def _sentence(words: str, names: list[str]) -> str:
     return words[:1] + sentence(words)[1:] if is_name else sentence(words)
 
 
-def _has_mistakes(results: Results, preset: Preset) -> bool:
-    return any(trial.mistake for trial in preset.trials) or fails(results)
-
-
 def _cuts(results: Results, preset: Preset) -> bool:
     others = [trial for trial in preset.trials if trial.name != preset.baseline]
     return "world_size" in differ(preset) and all(trial.launch == "dp" for trial in others)
-
-
-def _same_delay(results: Results, preset: Preset) -> bool:
-    return delays_some(preset.trials[0]) and "bottleneck" not in differ(preset)
-
-
-def _other_delays(results: Results, preset: Preset) -> bool:
-    baseline = preset.base
-    return differ(preset) == ["bottleneck"] and not baseline.bottleneck
 
 
 def _buckets(results: Results, preset: Preset) -> bool:
@@ -158,17 +134,17 @@ def _scales(results: Results, preset: Preset) -> bool:
 
 
 KINDS = (  # the first that applies
-    Kind(lambda results, preset: preset.kind == "primitives", primitives, "nothing", of_times=False),
-    Kind(lambda results, preset: len(preset.trials) == 1, alone, "nothing"),
-    Kind(lambda results, preset: any(trial.fault for trial in preset.trials), faults, "nothing", of_times=False),
-    Kind(_has_mistakes, checks, "figures", of_times=False),
+    Kind(lambda _, preset: preset.kind == "primitives", primitives, "nothing", of_times=False),
+    Kind(lambda _, preset: len(preset.trials) == 1, alone, "nothing"),
+    Kind(lambda _, preset: any(trial.fault for trial in preset.trials), faults, "nothing", of_times=False),
+    Kind(are_in_doubt, checks, "figures", of_times=False),
     Kind(_cuts, split, "figures", of_times=False),
-    Kind(_same_delay, blame, "figures"),
-    Kind(_other_delays, delays),
+    Kind(lambda _, preset: delays_some(preset.trials[0]) and "bottleneck" not in differ(preset), blame, "figures"),
+    Kind(lambda _, preset: differ(preset) == ["bottleneck"] and not preset.base.bottleneck, delays),
     Kind(_buckets, overlap),
     Kind(_starts, launching, "figures"),
     Kind(_scales, scaling),
-    Kind(lambda results, preset: is_grid(preset), grid, "figures"),
-    Kind(lambda results, preset: True, ranking),
+    Kind(lambda _, preset: axes_of(preset) is not None, grid, "figures"),
+    Kind(lambda _, preset: True, ranking),
 )
 STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started

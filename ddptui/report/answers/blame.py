@@ -1,9 +1,9 @@
 """Who waits for whom under different strategies, while the same rank is late in all of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ddptui.analysis.culprit import MATTERS
-from ddptui.analysis.results import Culprit, Results, TrialResult
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.config.preset import Preset
 from ddptui.report.answers.delays import described, slept
@@ -29,36 +29,27 @@ def blame(results: Results, preset: Preset) -> Iterator[str]:
     where = f" in {len(right)} of {len(culprits)} trials" if missed else every
     who = listed([f"rank {rank}" for rank in sorted(late)])
     cause = f"{who}, which has {described(delay, with_ranks=False)}"
+    a_step = [culprit.excess_s.estimate / trial.repeats[-1].steps for trial, culprit in right]
     others = "the other rank waits" if preset.trials[0].world_size - len(late) == 1 else "the others wait"
-    yield f"{others} for {cause}: ddptui measured {_measured(right)}{where}"
-    direct, chains = [], []
-    for trial, culprit in right:
-        chain = _chain(trial, culprit.rank)
-        if chain:
-            chains.append(f"under {trial.name}, {chain}")
-        else:
-            direct.append(trial.name)
-    yield from chains
+    yield f"{others} for {cause}: ddptui measured {time_range(min(a_step), max(a_step))} a step{where}"
+    chains = {trial.name: _chain(trial, culprit.rank) for trial, culprit in right}
+    yield from (f"under {name}, {chain}" for name, chain in chains.items() if chain)
+    direct = [name for name, chain in chains.items() if not chain]
     if direct and len(culprits) > 1:
         yield f"under {listed(direct)}, {others} for it directly"
     if missed:
         yield f"not found in {listed(missed)}"
 
 
-def _measured(found: Sequence[tuple[TrialResult, Culprit]]) -> str:
-    """20.1 to 20.3 ms a step."""
-    a_step = [culprit.excess_s.estimate / trial.repeats[-1].steps for trial, culprit in found]
-    return f"{time_range(min(a_step), max(a_step))} a step"
-
-
 def _chain(trial: TrialResult, culprit: int) -> str:
     """Rank 1 waits for rank 0, which waits for rank 2; empty if all wait for the culprit itself."""
     matrix = wait_matrix(trial)
     rows = matrix.waited_s if matrix else ()
+    most = max(map(sum, rows), default=0.0)
     words = []
     for rank, row in enumerate(rows):
         mostly = max(range(len(row)), key=lambda late: row[late])
-        if rank != culprit and mostly != culprit and row[mostly] > CHAIN * sum(row) and sum(row) > CHAIN * _most(rows):
+        if rank != culprit and mostly != culprit and row[mostly] > CHAIN * sum(row) and sum(row) > CHAIN * most:
             words.append((rank, mostly))
     if not words:
         return ""
@@ -66,7 +57,3 @@ def _chain(trial: TrialResult, culprit: int) -> str:
     then = max(range(len(rows[late])), key=lambda other: rows[late][other])
     more = f" ({count(len(words) - 1, 'other rank')} likewise)" if len(words) > 1 else ""
     return f"rank {rank} waits for rank {late}, which waits for rank {then}{more}"
-
-
-def _most(rows: Sequence[Sequence[float]]) -> float:
-    return max(map(sum, rows))

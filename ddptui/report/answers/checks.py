@@ -17,11 +17,12 @@ CHECKS: dict[str, Callable[[RepeatResult], bool]] = {
 }
 
 
-def fails(results: Results) -> bool:
-    """Whether a trial fails a check that others pass, or one that all should pass."""
+def are_in_doubt(results: Results, preset: Preset) -> bool:
+    """Whether a mistake is made on purpose, or a trial fails a check that others pass, or one that all should pass."""
     last = _last(results)
     buffers = {repeat.in_sync.buffers for repeat in last.values() if repeat.in_sync.buffers is not None}
-    return len(buffers) > 1 or any(failed(repeat) for failed in CHECKS.values() for repeat in last.values())
+    fails = len(buffers) > 1 or any(failed(repeat) for failed in CHECKS.values() for repeat in last.values())
+    return fails or any(trial.mistake for trial in preset.trials)
 
 
 def checks(results: Results, preset: Preset) -> Iterator[str]:

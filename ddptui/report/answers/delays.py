@@ -100,14 +100,8 @@ def _found(trials: Sequence[tuple[Trial, TrialResult]]) -> str:
     rank = f"rank {trials[0][0].bottleneck[0].ranks[0]}"
     if not found:
         return f"{rank} was not identified as the cause at any of these delays"
+    at, not_at = ([seconds(ms / MS_PER_S) for ms in lengths] for lengths in (found, missed))
     if not missed:
-        return f"{rank} was identified as the cause at every delay, from {seconds(found[0] / MS_PER_S)} a step on"
-    if max(missed) < min(found):
-        return (
-            f"{rank} was identified as the cause from {seconds(found[0] / MS_PER_S)} a step on, and not at "
-            f"{listed([seconds(ms / MS_PER_S) for ms in missed])}"
-        )
-    return (
-        f"{rank} was identified as the cause at {listed([seconds(ms / MS_PER_S) for ms in found])} a step, and not at "
-        f"{listed([seconds(ms / MS_PER_S) for ms in missed])}"
-    )
+        return f"{rank} was identified as the cause at every delay, from {at[0]} a step on"
+    where = f"from {at[0]} a step on" if max(missed) < min(found) else f"at {listed(at)} a step"
+    return f"{rank} was identified as the cause {where}, and not at {listed(not_at)}"

@@ -20,7 +20,8 @@ def faults(results: Results, preset: Preset) -> Iterator[str]:
     who = f"rank {ranks.pop()}" if len(ranks) == 1 else "the rank that had it"
     if len(right) == len(reached):
         reason = "the reason names" if len(right) == 1 else "each reason names"
-        yield f"{_all(len(right))} ended its trial, and {reason} {who}"
+        each = "the fault" if len(right) == 1 else f"each of the {len(right)} faults"
+        yield f"{each} ended its trial, and {reason} {who}"
     else:
         yield f"{len(right)} of {count(len(reached), 'fault')} ended the trial with a reason that names the rank"
     survived = [name for name in reached if name not in failed]
@@ -32,10 +33,6 @@ def faults(results: Results, preset: Preset) -> Iterator[str]:
     sound = [trial.name for trial in results.trials if trial.name not in planned and trial.status == "ok"]
     if sound:
         yield f"{listed(sound)}, without a fault, trained to the end"
-
-
-def _all(number: int) -> str:
-    return "the fault" if number == 1 else "each of the 2 faults" if number == 2 else f"each of the {number} faults"
 
 
 def _names(reason: str, rank: int) -> bool:

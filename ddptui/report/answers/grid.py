@@ -10,7 +10,7 @@ from ddptui.config.preset import Preset
 from ddptui.report.answers.fields import differ, named, valued
 from ddptui.report.answers.losses import are_near
 from ddptui.report.answers.words import times, too_noisy, with_reason
-from ddptui.report.rows import loss_of
+from ddptui.report.rows import grouped, loss_of
 from ddptui.text.words import count, listed
 
 Cells = dict[tuple[object, object], TrialResult | None]  # by kind and amount; None: not measured
@@ -24,15 +24,10 @@ class Axes(NamedTuple):
     amount: str
 
 
-def is_grid(preset: Preset) -> bool:
-    """Whether the trials differ in two fields, and are all the combinations of a few values of these."""
-    return _axes(preset) is not None
-
-
 def grid(results: Results, preset: Preset) -> Iterator[str]:
     """With each amount, the other kinds beside the baseline's; their losses, if they differ; then the baseline's kind
     with the amount that changes most."""
-    axes = _axes(preset)
+    axes = axes_of(preset)
     if axes is None:
         return
     measured = {trial.name: trial for trial in results.trials if trial.summary}
@@ -55,8 +50,8 @@ def grid(results: Results, preset: Preset) -> Iterator[str]:
         yield with_reason(f"{found} than with {valued(axes.amount, [amount])}", told[to])
 
 
-def _axes(preset: Preset) -> Axes | None:
-    """The fields of the two axes; None: the trials are no grid."""
+def axes_of(preset: Preset) -> Axes | None:
+    """The two fields in which trials differ, if they are all the combinations of a few values of these; else None."""
     fields = differ(preset)
     if len(fields) != 2:
         return None
@@ -70,7 +65,7 @@ def _axes(preset: Preset) -> Axes | None:
 
 def _beside(axes: Axes, cells: Cells, kind: object, other: object) -> Iterator[str]:
     """One kind beside the baseline's, with each amount: a sentence, if anything is known."""
-    told: dict[str, list[object]] = {}
+    told: list[tuple[str, object]] = []
     noisy: dict[object, Effect] = {}
     for amount in dict.fromkeys(amount for of_cell, amount in cells if of_cell == other):
         effect = _effect(cells[other, amount], cells[kind, amount])
@@ -78,8 +73,8 @@ def _beside(axes: Axes, cells: Cells, kind: object, other: object) -> Iterator[s
             noisy[amount] = effect
         elif effect:
             alike = f"as fast, as far as {count(effect.repeats, 'repeat')} can tell,"
-            told.setdefault(alike if effect.outcome == "alike" else times(effect), []).append(amount)
-    found = [f"{words} with {valued(axes.amount, amounts)}" for words, amounts in told.items()]
+            told.append((alike if effect.outcome == "alike" else times(effect), amount))
+    found = [f"{words} with {valued(axes.amount, amounts)}" for words, amounts in grouped(told).items()]
     clauses = [f"against {named(axes.kind, kind)}, {named(axes.kind, other)} was {listed(found)}"] if found else []
     if noisy:
         worst = max(noisy.values(), key=lambda effect: max(spread(effect.trial), spread(effect.baseline)))

@@ -20,7 +20,7 @@ def launching(results: Results, preset: Preset) -> Iterator[str]:
     devices = {trial.name: trial.gpus_per_rank for trial in preset.trials}  # ranks with several work otherwise
     processes = [trial for trial in measured if modes[trial.name] not in ONE_PROCESS and devices[trial.name] == 1]
     yield _training(processes)
-    starts = {trial.name: _start_s(trial) for trial in measured}
+    starts = {trial.name: median(repeat.startup_s for repeat in counted(trial.repeats)) for trial in measured}
     first, last = (choose(starts, key=lambda name: starts[name]) for choose in (min, max))
     yield f"the first step was reached after {seconds(starts[first])} ({first}) to {seconds(starts[last])} ({last})"
     baseline = results.base
@@ -43,7 +43,3 @@ def _training(processes: Sequence[TrialResult]) -> str:
         shown = count(effect.repeats, "repeat")
         return f"once ranks run, what started them made no difference that {shown} can show: {seen}"
     return f"{seen}: {slow} was {times(effect)} than {fast}, though their ranks work alike"
-
-
-def _start_s(trial: TrialResult) -> float:
-    return median(repeat.startup_s for repeat in counted(trial.repeats))

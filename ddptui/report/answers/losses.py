@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted
 from ddptui.analysis.results import TrialResult
-from ddptui.report.rows import loss_of
+from ddptui.report.rows import loss_of, step_ms
 from ddptui.text.words import listed
 
 NEARLY = 0.10  # losses that differ by less are nearly the same
@@ -14,9 +14,7 @@ NEARLY = 0.10  # losses that differ by less are nearly the same
 def losses(trials: Sequence[TrialResult]) -> str:
     """Whether the losses are the same, half a sentence; empty where that is not known."""
     # One that diverged is named by itself.
-    seen = [
-        trial for trial in trials if all(repeat.step_ms for repeat in counted(trial.repeats)) and not diverged(trial)
-    ]
+    seen = [trial for trial in trials if all(map(step_ms, counted(trial.repeats))) and not diverged(trial)]
     known = {trial.name: loss for trial in seen if (loss := loss_of(trial)) is not None}
     if len(known) < 2:
         return ""

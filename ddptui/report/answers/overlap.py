@@ -1,13 +1,12 @@
 """How much of its communication each trial hid behind backward, and what that is worth in train time."""
 
 from collections.abc import Iterator
-from statistics import median
 
-from ddptui.analysis.counted import counted
 from ddptui.analysis.effect import Effect, effects
-from ddptui.analysis.results import Results, TrialResult
+from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.report.answers.words import times, too_noisy, with_reason
+from ddptui.report.rows import median_figure
 from ddptui.text.words import count, listed
 
 HIDES = 0.01  # less overlap than this is none
@@ -18,7 +17,7 @@ def overlap(results: Results, preset: Preset) -> Iterator[str]:
     fastest of those that hid some."""
     links = {trial.name: trial.bottleneck for trial in preset.trials}
     beside = [trial for trial in results.trials if links[trial.name] == links[preset.baseline]]
-    hidden = {trial.name: share for trial in beside if (share := _share(trial)) is not None}
+    hidden = {trial.name: share for trial in beside if (share := median_figure(trial, _overlap)) is not None}
     by_share = sorted(hidden, key=lambda name: -hidden[name])
     some = [name for name in by_share if hidden[name] >= HIDES]
     if not some:
@@ -29,10 +28,9 @@ def overlap(results: Results, preset: Preset) -> Iterator[str]:
     yield f"hidden behind backward, of all communication: {shares}{f'; {listed(none)} hid nothing' if none else ''}"
     compared = [effect for effect in effects(beside, results.base) if effect.name in some]
     most = [effect for effect in compared if effect.name == some[0]]
-    fastest = sorted(
-        (effect for effect in compared if effect.outcome == "faster"), key=lambda effect: effect.ratio.median
-    )
-    yield from dict.fromkeys(map(_worth, [*most, *fastest[:1]]))
+    faster = [effect for effect in compared if effect.outcome == "faster"]
+    fastest = sorted(faster, key=lambda effect: effect.ratio.median)[:1]
+    yield from dict.fromkeys(map(_worth, [*most, *fastest]))
 
 
 def _worth(effect: Effect) -> str:
@@ -43,7 +41,5 @@ def _worth(effect: Effect) -> str:
     return f"{effect.name} saved no train time that {count(effect.repeats, 'repeat')} could show"
 
 
-def _share(trial: TrialResult) -> float | None:
-    repeats = [repeat for repeat in counted(trial.repeats) if len(repeat.ranks) > 1]
-    known = [repeat.overlap for repeat in repeats if repeat.overlap is not None]
-    return median(known) if known else None
+def _overlap(repeat: RepeatResult) -> float | None:
+    return repeat.overlap if len(repeat.ranks) > 1 else None

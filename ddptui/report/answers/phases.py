@@ -1,21 +1,11 @@
 """What became of the times that a preset wants seen, such as the aggregation of a step."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.effect import Effect
-from ddptui.analysis.results import RepeatResult, TrialResult
+from ddptui.analysis.results import RepeatResult
 from ddptui.config.preset import Preset
-from ddptui.report.rows import median_figure
+from ddptui.report.rows import Figure, median_figure
 from ddptui.text.units import MS_PER_S, duration
-
-
-class Time(NamedTuple):
-    """A time of a step in ms, and its name in a sentence."""
-
-    name: str
-    of: Callable[[RepeatResult], float | None]
 
 
 def _aggregation(repeat: RepeatResult) -> float | None:
@@ -23,9 +13,9 @@ def _aggregation(repeat: RepeatResult) -> float | None:
     return repeat.phases_ms.aggregate if repeat.phases_ms and not is_host_time else None
 
 
-TIMES = {  # by the key of the column
-    "aggregate": Time("the aggregation of a step", _aggregation),
-    "transfer": Time("the transfers of a step", lambda repeat: repeat.transfer_ms),
+TIMES: dict[str, tuple[str, Figure]] = {  # by the key of a column: its name in a sentence, and a time of a step in ms
+    "aggregate": ("the aggregation of a step", _aggregation),
+    "transfer": ("the transfers of a step", lambda repeat: repeat.transfer_ms),
 }
 
 
@@ -37,14 +27,8 @@ def asked_for(effect: Effect, preset: Preset) -> str:
             name, of = TIMES[key]
             ms, instead = (median_figure(trial, of) for trial in (effect.trial, effect.baseline))
             if ms and instead and (ms < instead if effect.ratio.median < 1 else ms > instead):
-                calls = _calls(effect.trial)
+                repeat = effect.trial.repeats[-1]
+                calls = round((repeat.ranks[0].collectives or 0) / repeat.steps, 1) if repeat.steps else 0.0  # a step
                 took = f"took {duration(ms / MS_PER_S)} instead of {duration(instead / MS_PER_S)}"
                 return f"{name}, {calls:g} collectives, {took}" if calls > 1 else f"{name} {took}"
     return ""
-
-
-def _calls(trial: TrialResult) -> float:
-    """Collectives a step; 0 if that is not known."""
-    repeat = trial.repeats[-1]
-    made = repeat.ranks[0].collectives or 0
-    return round(made / repeat.steps, 1) if repeat.steps else 0.0

@@ -75,10 +75,8 @@ def _fastest(times: Mapping[PrimitiveKey, Times], ranks: int) -> str:
     if not spans:
         return ""
     if not fastest:
-        unknown = (
-            f"cannot tell which way to average is fastest on {ranks} ranks, since none is by more than {CLEAR:.0%}"
-        )
-        return f"{unknown}: {listed(unclear)}"
+        why = f"since none is by more than {CLEAR:.0%}: {listed(unclear)}"
+        return f"cannot tell which way to average is fastest on {ranks} ranks, {why}"
     tail = f"; cannot tell {listed(unclear)}" if unclear else ""
     return f"on {ranks} ranks the fastest way to average, by more than {CLEAR:.0%}, is {listed(fastest)}{tail}"
 

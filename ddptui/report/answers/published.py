@@ -12,10 +12,8 @@ from ddptui.text.words import listed
 def published_order(results: Results, preset: Preset) -> Iterator[str]:
     """Reproduced; or which pairs are swapped, and which this run cannot tell apart."""
     trials = {trial.name: trial for trial in results.trials}
-    known = sorted(
-        (reference for reference in preset.references if trials[reference.trial].summary),
-        key=lambda reference: reference.train_time_s,
-    )
+    measured = [reference for reference in preset.references if trials[reference.trial].summary]
+    known = sorted(measured, key=lambda reference: reference.train_time_s)
     order = [trials[reference.trial] for reference in known]
     if len(order) < 2:
         return

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ddptui.analysis.effect import Effect, Outcome, effect_between, effects
+from ddptui.analysis.effect import Effect, effect_between, effects
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.answers.losses import losses
@@ -29,7 +29,8 @@ def ranking(results: Results, preset: Preset) -> Iterator[str]:
         for effect in compared:
             yield from _told(effect, preset)
     else:
-        faster, slower = (_sorted(compared, outcome) for outcome in ("faster", "slower"))
+        in_order = sorted(compared, key=lambda effect: effect.ratio.median)
+        faster, slower = ([each for each in in_order if each.outcome == outcome] for outcome in ("faster", "slower"))
         rest = _rest(compared)
         if faster:
             yield _end("fastest", faster)
@@ -46,21 +47,16 @@ def _told(effect: Effect, preset: Preset) -> Iterator[str]:
     """One trial beside the baseline, by its name or by what it does; and why, if that is known."""
     subject = _subject(effect, preset)
     does, base = subject != effect.name, effect.baseline.name
-    shown = count(effect.repeats, "repeat")
     if effect.outcome == "alike":
-        yield (
-            f"{subject} made no difference that {shown} could show"
-            if does
-            else f"{subject} took as long as {base}, as far as {shown} can tell"
-        )
+        shown = count(effect.repeats, "repeat")
+        alike = f"made no difference that {shown} could show"
+        yield f"{subject} {alike if does else f'took as long as {base}, as far as {shown} can tell'}"
     elif effect.outcome == "unclear":
         yield f"cannot tell whether {subject} {'costs time' if does else f'differs from {base}'}: {too_noisy(effect)}"
     else:
         finding = f"{subject} made training {times(effect)}" if does else f"{subject} was {times(effect)} than {base}"
-        if phases := asked_for(effect, preset):
-            yield f"{finding}: {phases}"
-        else:
-            yield with_reason(finding, effect)
+        phases = asked_for(effect, preset)
+        yield f"{finding}: {phases}" if phases else with_reason(finding, effect)
         if effect.outcome == "faster" and subject in BECAUSE:
             yield BECAUSE[subject]
 
@@ -69,10 +65,6 @@ def _subject(effect: Effect, preset: Preset) -> str:
     """The name of a trial; if there is only this one, and it sets a field that has a name of its own, this name."""
     fields = [name for name in DOES if len({getattr(trial, name) for trial in preset.trials}) > 1]
     return DOES[fields[0]] if len(preset.trials) == 2 and len(fields) == 1 else effect.name
-
-
-def _sorted(compared: Sequence[Effect], outcome: Outcome) -> list[Effect]:
-    return sorted((effect for effect in compared if effect.outcome == outcome), key=lambda effect: effect.ratio.median)
 
 
 def _rest(compared: Sequence[Effect]) -> list[str]:
@@ -105,12 +97,8 @@ def _cannot_be_told_apart(one: Effect, other: Effect) -> bool:
 
 def _averages(results: Results) -> str:
     """By how much lossy strategies miss the average; empty if every strategy is exact."""
-    errors = {
-        trial.name: averaging.error
-        for trial in results.trials
-        if trial.repeats and (averaging := trial.repeats[-1].averaging) and averaging.error is not None
-        if averaging.error > EXACT
-    }
+    audits = [(trial.name, repeat.averaging) for trial in results.trials for repeat in trial.repeats[-1:]]
+    errors = {name: audit.error for name, audit in audits if audit and audit.error and audit.error > EXACT}
     if not errors:
         return ""
     least, most = (choose(errors, key=lambda name: errors[name]) for choose in (min, max))

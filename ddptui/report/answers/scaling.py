@@ -15,12 +15,8 @@ SHARES = {"strong": "the same global batch", "weak": "the same batch per rank"}
 def alike(preset: Preset) -> list[Trial]:
     """The trials that scale the baseline: by the number of ranks alone, or with a batch that grows with it."""
     base = preset.base
-    return [
-        trial
-        for trial in preset.trials
-        if (trial.launch, trial.strategy) == (base.launch, base.strategy)
-        and (trial.batch_size == base.batch_size or _share(trial) == _share(base))
-    ]
+    same = [trial for trial in preset.trials if (trial.launch, trial.strategy) == (base.launch, base.strategy)]
+    return [trial for trial in same if trial.batch_size == base.batch_size or _share(trial) == _share(base)]
 
 
 def _share(trial: Trial) -> float:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from textwrap import wrap
-from typing import NamedTuple
 
 from ddptui.analysis.primitives.results import BufferView, View
 from ddptui.config.primitives import OPERATIONS, primitive_title
+from ddptui.report.rows import grouped
 from ddptui.text.drawing import Line, Span, width_of
 from ddptui.text.units import NOTHING
 
@@ -17,15 +17,6 @@ LEGEND = (
     f"{BETWEEN_PARTS.strip()} separates the tensors of a list; {NOTHING} the rank passes no such argument; "
     f"{DOUBT} undefined: the operation does not say what is there after the call"
 )
-
-
-class Row(NamedTuple):
-    """One buffer of one rank; rank is blank if it is that of the row above."""
-
-    rank: str
-    name: str
-    before: Span
-    after: Span
 
 
 def heading(view: View) -> str:
@@ -42,25 +33,26 @@ def grid(view: View, width: int) -> list[Line]:
     called: list[Line] = [
         [(words, "muted")] for call in _calls(view) for words in wrap(call, width, subsequent_indent=INDENT)
     ]
-    rows = _rows(view)
-    names = max((len(row.name) for row in rows), default=0)
-    longest = max((len(row.before[0]) for row in rows), default=0)
+    buffers = [(rank.rank, buffer) for rank in view.ranks for buffer in rank.buffers]
+    digits = max((len(str(rank)) for rank, _ in buffers), default=0)
+    names = max((len(buffer.name) for _, buffer in buffers), default=0)
+    longest = max((len(_values(buffer.before, buffer)[0]) for _, buffer in buffers), default=0)
     beside: list[Line] = []
     stacked: list[Line] = []
-    for row in rows:
-        who = [(f"{row.rank}  ", ""), (f"{row.name:<{names}}  ", "muted")]
-        space = " " * (longest - len(row.before[0]))
-        beside.append([*who, row.before, (space, ""), (ARROW, "muted"), row.after])
-        stacked.append([*who, (" " * len(ARROW), ""), row.before])
-        stacked.append([(" " * width_of(who), ""), (ARROW, "muted"), row.after])
+    for place, (rank, buffer) in enumerate(buffers):
+        is_named = place == 0 or rank != buffers[place - 1][0]  # in the first row of the rank
+        name = f"rank {rank:>{digits}}  " if is_named else " " * (len("rank   ") + digits)
+        who = [(name, ""), (f"{buffer.name:<{names}}  ", "muted")]
+        before, after = _values(buffer.before, buffer), _values(buffer.after, buffer, undefined=buffer.undefined)
+        beside.append([*who, before, (" " * (longest - len(before[0])), ""), (ARROW, "muted"), after])
+        stacked.append([*who, (" " * len(ARROW), ""), before])
+        stacked.append([(" " * width_of(who), ""), (ARROW, "muted"), after])
     return [*called, *(beside if max(map(width_of, beside), default=0) <= width else stacked)]
 
 
 def _calls(view: View) -> list[str]:
     """The calls, and the ranks that make them."""
-    callers: dict[str, list[int]] = {}
-    for rank in view.ranks:
-        callers.setdefault(rank.call, []).append(rank.rank)
+    callers = grouped((rank.call, rank.rank) for rank in view.ranks)
     if len(callers) == 1:
         return [f"every rank: {call}" for call in callers]
     return [f"{named(ranks)}: {call}" for call, ranks in callers.items()]
@@ -69,18 +61,6 @@ def _calls(view: View) -> list[str]:
 def named(ranks: Sequence[int]) -> str:
     """Ranks by their numbers: rank 1, or ranks 0, 2."""
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
-
-
-def _rows(view: View) -> list[Row]:
-    digits = max((len(str(rank.rank)) for rank in view.ranks if rank.buffers), default=0)
-    rows = []
-    for rank in view.ranks:
-        name = f"rank {rank.rank:>{digits}}"
-        for buffer in rank.buffers:
-            after = _values(buffer.after, buffer, undefined=buffer.undefined)
-            rows.append(Row(name, buffer.name, _values(buffer.before, buffer), after))
-            name = " " * len(name)
-    return rows
 
 
 def _values(numbers: Sequence[float | None] | None, buffer: BufferView, *, undefined: bool = False) -> Span:

@@ -7,6 +7,7 @@ and 0, which comes from no rank), strong and wrong.
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from ddptui.analysis.primitives.results import BufferView, RankView, View
 from ddptui.config.primitives import OPERATIONS, primitive_title
@@ -167,12 +168,10 @@ class _Page:
         if hidden:
             numbers = [(HIDDEN, "muted")] * len(numbers)
         length = max(1, len(numbers) // max(1, buffer.parts))
-        parts: list[list[Span]] = []
+        spaced: list[list[Span]] = []
         for place, (text, kind) in enumerate(numbers):
-            begins = place % length == 0
-            parts += [[]] if begins else []
-            parts[-1] += [(" " * (width - len(text) + (not begins)), ""), (text, kind)]
-        return parts
+            spaced.append([(" " * (width - len(text) + (place % length > 0)), ""), (text, kind)])
+        return [[*chain(*spaced[begin : begin + length])] for begin in range(0, len(spaced), length)]
 
 
 def _texts(buffer: BufferView, *, after: bool) -> list[str]:
@@ -181,10 +180,7 @@ def _texts(buffer: BufferView, *, after: bool) -> list[str]:
 
 
 def _joined(parts: Iterable[Sequence[Span]]) -> list[Span]:
-    spans: list[Span] = []
-    for part in parts:
-        spans += [(BETWEEN_PARTS, "muted"), *part] if spans else part
-    return spans
+    return [span for part in parts for span in ((BETWEEN_PARTS, "muted"), *part)][1:]
 
 
 def _folded(parts: Sequence[Sequence[Span]], width: int) -> list[list[Span]]:

@@ -1,6 +1,6 @@
 """Time or bus bandwidth over size, both axes logarithmic: measured medians as letters, joined by lines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import log2, log10
 from string import ascii_lowercase
 from typing import Literal, NamedTuple
@@ -51,28 +51,20 @@ def draw(
 
 def series_of(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What = "time") -> list[Drawn]:
     """The operations that were measured with bytes, in the order asked for. Both axes are logarithms: to 2 of bytes,
-    and to 10 of s or GB/s."""
+    and to 10 of s or GB/s, of 1e9 bytes as in nccl-tests."""
     groups = by_operation(result.cells)
     series: list[Drawn] = []
     for key in operations:
-        figure = _figure(key, result.ranks, what)
-        points: list[Point] = [
-            (log2(cell.bytes), log10(figure(cell.bytes, cell.time_us.median * US_IN_S)))
-            for cell in groups.get(key, [])
-            if cell.bytes and cell.time_us and cell.time_us.median > 0  # 0 has no place on a logarithmic axis
-        ]
+        factor = primitive_facts(key.operation, composite=key.composite).factor(result.ranks)
+        points: list[Point] = []
+        for cell in groups.get(key, []):
+            if cell.bytes and cell.time_us and cell.time_us.median > 0:  # 0 has no place on a logarithmic axis
+                s = cell.time_us.median * US_IN_S
+                points.append((log2(cell.bytes), log10(s if what == "time" else cell.bytes * factor / s / 1e9)))
         if points:
             sign = (ascii_lowercase[len(series) % len(ascii_lowercase)], series_kind(len(series)))
             series.append(Drawn(key, sign, points))
     return series
-
-
-def _figure(which: PrimitiveKey, ranks: int, what: What) -> Callable[[float, float], float]:
-    """The figure that is drawn, from bytes and seconds."""
-    if what == "time":
-        return lambda bytes, s: s
-    factor = primitive_facts(which.operation, composite=which.composite).factor(ranks)
-    return lambda bytes, s: bytes * factor / s / 1e9  # GB/s of 1e9 bytes, as nccl-tests has them
 
 
 def _letters(series: Sequence[Drawn], bounds: Frame, width: int, rows: int) -> dict[tuple[int, int], Span]:

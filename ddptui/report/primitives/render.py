@@ -1,17 +1,18 @@
 """The results of primitives as terminal text, as Markdown and as CSV."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report.answers import answer
+from ddptui.report.exports import joined, values_of
 from ddptui.report.primitives.sections import Block, Drawing, Heading, Notes, Plot, blocks
 from ddptui.text import tables
 from ddptui.text.door import style
 from ddptui.text.drawing import Line, Span, width_of
-from ddptui.text.tables import BOLD, DIM, RED, Table, styled, value_at
+from ddptui.text.tables import BOLD, DIM, RED, Table, styled
 
 WIDE = 100  # columns of drawings in Markdown, where no terminal gives the width
 SERIES = {f"series-{number}": style(color) for number, color in enumerate((36, 33, 32, 35, 31, 34))}  # ANSI colors
@@ -20,24 +21,14 @@ STYLES = SERIES | {"muted": DIM, "wrong": RED, "strong": BOLD}
 
 def text(results: Results, preset: Preset, width: int, *, color: bool = False) -> str:
     """Grids, tables, models and what they mean. No line of a table is wider than `width`."""
-    lines = [styled(preset.title, BOLD if color else ""), *_answer(results, preset, width)]
-    for block in blocks(results, preset):
-        lines += ["", *_as_text(block, width, color)]
-    return "\n".join(lines) + "\n"
+    title, words = styled(preset.title, BOLD if color else ""), wrap(" ".join(answer(results, preset)), width)
+    return joined([[title], words, *(_as_text(block, width, color) for block in blocks(results, preset))])
 
 
 def markdown(results: Results, preset: Preset) -> str:
     """The same as Markdown, with every column that has a value."""
-    lines = [f"## {preset.title}", *_answer(results, preset)]
-    for block in blocks(results, preset):
-        lines += ["", *_as_markdown(block)]
-    return "\n".join(lines) + "\n"
-
-
-def _answer(results: Results, preset: Preset, width: int = 0) -> list[str]:
-    """The answer after an empty line; wrapped, if there is a width."""
     words = " ".join(answer(results, preset))
-    return ["", *(wrap(words, width) if width else [words])] if words else []
+    return joined([[f"## {preset.title}"], [words], *map(_as_markdown, blocks(results, preset))])
 
 
 def _as_text(block: Block, width: int, color: bool) -> list[str]:
@@ -96,7 +87,7 @@ def as_csv(results: Results) -> str:
 
 def _of_trial(trial: TrialResult) -> Iterator[Fields]:
     for number, launch in enumerate(trial.primitives, start=1):
-        common = {"trial": trial.name, "repeat": number, "status": trial.status} | _fields(LAUNCH, launch)
+        common = {"trial": trial.name, "repeat": number, "status": trial.status} | values_of(launch, LAUNCH)
         yield from (common | fields for fields in _lines(launch))
     if not trial.primitives:  # so that a script sees why there is nothing
         yield {"trial": trial.name, "status": trial.status, "error": trial.error}
@@ -104,9 +95,9 @@ def _of_trial(trial: TrialResult) -> Iterator[Fields]:
 
 def _lines(launch: PrimitivesResult) -> Iterator[Fields]:
     for cell in launch.cells:
-        yield _fields(CELL, cell) | {"error": cell.error}
+        yield values_of(cell, CELL) | {"error": cell.error}
     for view in launch.views:
-        common = _fields(VIEW, view) | {"composite": False, "error": view.error}
+        common = values_of(view, VIEW) | {"composite": False, "error": view.error}
         if view.error:  # a backend that refused has no ranks
             yield common
         for rank in view.ranks:
@@ -114,10 +105,6 @@ def _lines(launch: PrimitivesResult) -> Iterator[Fields]:
                 before, after = _numbers(buffer.before), _numbers(buffer.after)
                 values = (rank.rank, rank.call, buffer.name, buffer.parts, before, after, buffer.undefined)
                 yield common | dict(zip(BUFFER, values, strict=True))
-
-
-def _fields(paths: Mapping[str, str], part: object) -> Fields:
-    return {name: value_at(part, path) for name, path in paths.items()}
 
 
 def _numbers(values: Sequence[float | None] | None) -> str | None:

@@ -97,10 +97,8 @@ def failures(results: Results) -> list[str]:
     """A line for each damaged journal, and for each trial that lacks figures, with the end of its log."""
     lines = damage(results.unread or ())
     for trial in results.trials:
-        if trial.error:
-            lines.append(failure(trial))
-        elif trial.status != "ok":
-            lines.append(f"{trial.name} {what_became(trial)}")
+        if trial.error or trial.status != "ok":
+            lines.append(failure(trial) if trial.error else f"{trial.name} {what_became(trial)}")
         lines += [f"{trial.name}: {line}" for line in missing_repeats(trial, results)]
     if results.status == "interrupted":
         lines.append("interrupted: what is shown is what was finished")
@@ -126,13 +124,9 @@ def _of_trial(launches: Sequence[PrimitivesResult], trial: Trial) -> Iterator[Bl
 
 def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
     launches = f", and of {repeats} launches" if repeats > 1 else ""
-    yield Notes(
-        [
-            f"cadence: {CADENCES[result.cadence]}; warm-up left out; every element checked (#wrong)",
-            f"times are means over ranks, then over calls{launches}; 1 KB is 1024 bytes; algbw, busbw in GB/s of 1e9"
-            " bytes",
-        ]
-    )
+    cadence = f"cadence: {CADENCES[result.cadence]}; warm-up left out; every element checked (#wrong)"
+    units = "1 KB is 1024 bytes; algbw, busbw in GB/s of 1e9 bytes"
+    yield Notes([cadence, f"times are means over ranks, then over calls{launches}; {units}"])
     measured = by_operation(result.cells)
     for key, cells in measured.items():
         yield Heading(tables.heading(key, result.cadence), 4)

@@ -9,6 +9,7 @@ from ddptui.analysis.primitives.results import Cell
 from ddptui.analysis.results import Spread, TrialResult
 from ddptui.config.primitives import primitive_facts
 from ddptui.report.primitives.tables import MARK
+from ddptui.report.rows import grouped
 from ddptui.report.run_diff.pairs import ABOUT_TRIAL, ALIKE, RANGE, Pair, Times, times
 from ddptui.text.tables import Column
 from ddptui.text.units import NOTHING, US_IN_S, duration, size
@@ -53,12 +54,8 @@ def cell_pairs(both: Sequence[Pair]) -> Iterator[CellPair]:
 
 def _cells(trial: TrialResult) -> dict[tuple[int, PrimitiveKey, int], list[Cell]]:
     """By ranks, operation and bytes: a cell a launch, if it was timed."""
-    cells: dict[tuple[int, PrimitiveKey, int], list[Cell]] = {}
-    for launch in trial.primitives:
-        for cell in launch.cells:
-            if cell.time_us:
-                cells.setdefault((launch.ranks, key_of(cell), cell.bytes), []).append(cell)
-    return cells
+    timed = [(launch.ranks, cell) for launch in trial.primitives for cell in launch.cells if cell.time_us]
+    return grouped(((ranks, key_of(cell), cell.bytes), cell) for ranks, cell in timed)
 
 
 def _spread(cells: Sequence[Cell]) -> Spread | None:
@@ -108,13 +105,7 @@ def _finding(cell: CellPair) -> str:
 
 UNSTEADY_MARK = f"{MARK} marks calls that differ too much for it to stand for them."
 COLUMNS: tuple[Column[CellPair], ...] = (
-    Column(
-        "trial",
-        lambda cell: cell.pair.name,
-        94,
-        left=True,
-        about=ABOUT_TRIAL,
-    ),
+    Column("trial", lambda cell: cell.pair.name, 94, left=True, about=ABOUT_TRIAL),
     Column("ranks", lambda cell: str(cell.ranks), 93, about="How many ranks took part."),
     Column("operation", lambda cell: str(cell.key), 100, left=True, about="What was called, or how ranks averaged."),
     Column("size", lambda cell: cell.size, 99, about="The tensor's size, 1 KB being 1024 bytes."),
@@ -138,10 +129,8 @@ FIGURES: dict[str, str | Callable[[CellPair], object]] = {
     **{name: f"key.{name}" for name in ("operation", "composite", "reduce_op")},
     "bytes": "bytes",
     "finding": lambda cell: None if cell.launches < 2 else cell.times_us.finding,
-    **{
-        name: f"times_us.ratio.{part}"
-        for name, part in (("ratio", "median"), ("ratio_low", "low"), ("ratio_high", "high"))
-    },
+    "ratio": "times_us.ratio.median",
+    **{f"ratio_{bound}": f"times_us.ratio.{bound}" for bound in ("low", "high")},
     **{f"{run}_{figure}_us": f"times_us.{run}.{figure}" for run in "ab" for figure in ("median", "min", "max")},
     "launches": "launches",
     "steady": "is_steady",

@@ -10,6 +10,7 @@ from ddptui.analysis.cautions import MOST_OTHER_LOAD, WIDE, Caution
 from ddptui.analysis.extent import finished
 from ddptui.analysis.results import Results, Spread, TrialResult
 from ddptui.report.notes import damage
+from ddptui.report.rows import grouped, who
 from ddptui.report.run_diff.matching import setting, settings_apart
 from ddptui.report.run_diff.pairs import ALIKE, Pair, train_times
 from ddptui.text.units import NOTHING
@@ -68,7 +69,7 @@ def _cautions(both: Sequence[Pair]) -> Iterator[Difference]:
         for which, trial, other in (("A", 0, 1), ("B", 1, 0)):
             names = [pair.name for pair in both if caution in _raised(pair[trial]) - _raised(pair[other])]
             if names:
-                text = f"caution only in {which}, {_who(names, both)}: {caution.advice}"
+                text = f"caution only in {which}, {who(names, len(both))}: {caution.advice}"
                 yield Difference(text, names if caution in SLOW_DOWN else ())
 
 
@@ -107,12 +108,11 @@ def _contents(a: Results, b: Results, both: Sequence[Pair]) -> Iterator[Differen
 
 def _fields(both: Sequence[Pair]) -> list[Difference]:
     """The fields in which trials differ; trials with the same difference share a line."""
-    trials_by_change: dict[str, list[str]] = {}
-    for pair in both:
-        for key in settings_apart(pair):
-            change = _changed(setting(pair.a, key), setting(pair.b, key))
-            trials_by_change.setdefault(f"{key}: {change}", []).append(pair.name)
-    return [Difference(f"{_who(names, both)}: {change}", names) for change, names in sorted(trials_by_change.items())]
+    fields = [(key, pair) for pair in both for key in settings_apart(pair)]
+    changes = grouped(
+        (f"{key}: {_changed(*(setting(trial, key) for trial in pair))}", pair.name) for key, pair in fields
+    )
+    return [Difference(f"{who(names, len(both))}: {change}", names) for change, names in sorted(changes.items())]
 
 
 def _environments(a: Results, b: Results, both: Sequence[Pair]) -> list[Difference]:
@@ -123,10 +123,6 @@ def _environments(a: Results, b: Results, both: Sequence[Pair]) -> list[Differen
 
 def _names(both: Sequence[Pair]) -> list[str]:
     return [pair.name for pair in both]
-
-
-def _who(names: Sequence[str], both: Sequence[Pair]) -> str:
-    return "all trials" if len(names) == len(both) > 1 else ", ".join(names)
 
 
 def _flat(environment: dict[str, Any]) -> dict[str, Any]:

@@ -68,8 +68,8 @@ def suggested(a: Results, b: Results) -> dict[str, str | None]:
     for trial in a.trials:
         if matches[trial.name] is None:
             free = (other for other in b.trials if other.name not in matches.values())
-            alike = next((other for other in free if not settings_apart(Pair(trial, other))), None)
-            matches[trial.name] = alike.name if alike else None
+            alike = (other.name for other in free if not settings_apart(Pair(trial, other)))
+            matches[trial.name] = next(alike, None)
     return matches
 
 

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 
-import msgspec
-
+from ddptui.report.exports import json_text
 from ddptui.report.run_diff import Comparison
 from ddptui.text import tables
-from ddptui.text.door import ascii_json
 from ddptui.text.tables import BOLD, styled
 
 ELSE = "What else differs"
@@ -25,7 +23,7 @@ def text(compared: Comparison, width: int, *, color: bool = False) -> str:
 def markdown(compared: Comparison) -> str:
     """The same, and every column that has a value."""
     lines = [compared.answer, "", f"- A: {compared.a}", f"- B: {compared.b}", ""]
-    if rows(compared):
+    if compared.rows:
         notes = [f"- {note}" for note in compared.notes]
         lines += [*tables.as_markdown(compared.table), "", *notes, *[""] * bool(notes)]
     return "\n".join([*lines, f"{ELSE}:", "", *(f"- {line}" for line in in_words(compared))]) + "\n"
@@ -36,21 +34,16 @@ def in_words(compared: Comparison) -> list[str]:
     return [*compared.differences] or [NO_DIFFERENCE]
 
 
-def rows(compared: Comparison) -> list[dict[str, object]]:
-    """The figures of each row, by key."""
-    return [dict(zip(compared.figures, row, strict=True)) for row in zip(*compared.figures.values(), strict=True)]
-
-
 def as_csv(compared: Comparison) -> str:
     """A line a row, every figure in full."""
-    return tables.as_csv([*compared.figures], rows(compared))
+    return tables.as_csv(compared.keys, compared.rows)
 
 
 def as_json(compared: Comparison) -> str:
     """Everything, every figure in full. Scripts read these keys: add, never rename."""
     parts = {"a": compared.a, "b": compared.b, "answer": compared.answer}
-    whole = parts | {"rows": rows(compared), "notes": compared.notes, "differences": compared.differences}
-    return ascii_json(msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()) + "\n"
+    whole = parts | {"rows": compared.rows, "notes": compared.notes, "differences": compared.differences}
+    return json_text(whole)
 
 
 FORMATS: dict[str, Callable[[Comparison], str]] = {"markdown": markdown, "csv": as_csv, "json": as_json}

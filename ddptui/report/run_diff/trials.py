@@ -7,11 +7,22 @@ from typing import Literal
 from ddptui.analysis.counted import counted, none_counts
 from ddptui.analysis.effect import off
 from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
-from ddptui.report.rows import DISTURBED, OFF_BY, culprit_of, is_held_back, median_figure, median_of
+from ddptui.report.rows import (
+    DISTURBED,
+    OFF_BY,
+    Figure,
+    culprit_of,
+    grouped,
+    is_held_back,
+    is_marked,
+    median_figure,
+    median_of,
+    mfu_percent,
+)
 from ddptui.report.run_diff.pairs import ABOUT_TRIAL, ALIKE, RANGE, Pair, doubt, train_times
 from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, value_at
-from ddptui.text.units import NOTHING, digits
+from ddptui.text.units import NOTHING
 from ddptui.text.words import listed, sentence
 
 MOST_NAMED = 3  # trials in a clause
@@ -21,13 +32,8 @@ SLOWED = f"{DISTURBED} heat or the power supply slowed a GPU"
 
 def answer(both: Sequence[Pair]) -> str:
     """Whether B was faster or slower, and what cannot be told, in one to three sentences."""
-    findings: dict[str, list[Pair]] = {}
-    doubts: dict[str, list[str]] = {}
-    for pair in both:
-        if why := doubt(pair):
-            doubts.setdefault(why, []).append(pair.name)
-        elif found := train_times(pair):
-            findings.setdefault(found.finding, []).append(pair)
+    doubts = grouped((why, pair.name) for pair in both if (why := doubt(pair)))
+    findings = grouped((times.finding, pair) for pair in both if not doubt(pair) and (times := train_times(pair)))
     clauses = [_found(finding, findings[finding]) for finding in ("slower", "faster") if finding in findings]
     if alike := [pair.name for pair in findings.get(ALIKE, [])]:
         why = "" if clauses else ": what the repeats differ by can be chance"
@@ -74,8 +80,7 @@ def _verdict(pair: Pair) -> str:
 def _train(trial: TrialResult) -> str:
     if trial.summary is None:
         return status_of(trial) or "not reached"
-    is_marked = none_counts(trial.repeats) or is_held_back(trial)
-    return f"{trial.summary.train_time_s.median:.2f}" + f" {DISTURBED}" * is_marked
+    return f"{trial.summary.train_time_s.median:.2f}" + f" {DISTURBED}" * is_marked(trial)
 
 
 def _ratio(pair: Pair) -> str:
@@ -88,25 +93,16 @@ def _range(pair: Pair) -> str:
     return f"{times.ratio.low:.2f}…{times.ratio.high:.2f}" if times and not doubt(pair) else NOTHING
 
 
-def _both(name: str, form: str) -> Callable[[Pair], str]:
+def _both(name: str, form: str = "") -> Callable[[Pair], str]:
     """A median over the repeats in both runs, A's first."""
-    return lambda pair: _change(*(median_of(trial, MEDIANS[name], form) for trial in pair))
-
-
-def _in_digits(name: str) -> Callable[[Pair], str]:
-    """The same with three digits, for figures of any size."""
-    return lambda pair: _change(*(digits(median_figure(trial, MEDIANS[name])) for trial in pair))
-
-
-def _mfu(pair: Pair) -> str:
-    return _change(*(median_of(trial, lambda repeat: repeat.mfu and 100 * repeat.mfu, ".1f") for trial in pair))
+    return lambda pair: _change(*(median_of(trial, SHOWN[name], form) for trial in pair))
 
 
 def _change(a: str, b: str) -> str:
     return NOTHING if a == b == NOTHING else f"{a} → {b}"
 
 
-MEDIANS: dict[str, Callable[[RepeatResult], float | None]] = {
+MEDIANS: dict[str, Figure] = {
     "wait_ms": lambda repeat: repeat.wait_ms,
     "transfer_ms": lambda repeat: repeat.transfer_ms,
     "loss": lambda repeat: repeat.loss.last,
@@ -114,6 +110,7 @@ MEDIANS: dict[str, Callable[[RepeatResult], float | None]] = {
     "mfu": lambda repeat: repeat.mfu,
     "joules_a_step": lambda repeat: repeat.joules_a_step,
 }
+SHOWN = MEDIANS | {"mfu": mfu_percent}
 OF_REPEATS = "the median over the repeats that count"
 COLUMNS: tuple[Column[Pair], ...] = (
     Column("trial", lambda pair: pair.name, 100, left=True, about=ABOUT_TRIAL),
@@ -139,9 +136,9 @@ COLUMNS: tuple[Column[Pair], ...] = (
         about="The rank that all others waited for in A → in B, and in which phase it was late.",
     ),
     Column("loss", _both("loss", ".3f"), 88, about="The loss at the end in A → in B, the median over repeats."),
-    Column("MFU %", _mfu, 94, about="The MFU of all GPUs in A → in B, as in each run's own table."),
-    Column("TFLOP/s", _in_digits("tflops"), 93, about="TFLOP/s a rank in A → in B, as in each run's own table."),
-    Column("J/step", _in_digits("joules_a_step"), 92, about="Joules per step, all GPUs together, in A → in B."),
+    Column("MFU %", _both("mfu", ".1f"), 94, about="The MFU of all GPUs in A → in B, as in each run's own table."),
+    Column("TFLOP/s", _both("tflops"), 93, about="TFLOP/s a rank in A → in B, as in each run's own table."),
+    Column("J/step", _both("joules_a_step"), 92, about="Joules per step, all GPUs together, in A → in B."),
 )
 
 

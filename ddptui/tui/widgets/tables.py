@@ -17,7 +17,7 @@ from textual.widgets import DataTable
 from ddptui.analysis.results import TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.report.preset_columns import facts
+from ddptui.report.preset_columns import differs, facts
 from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.store.overview import SKIPPED, UNDER_WAY, Overview
 from ddptui.text.tables import Column, Filled, fill, telling
@@ -172,13 +172,13 @@ class TrialTable(LabTable):
         if preset is None:
             return self.fill([], [])
         shown = facts(preset)
-        columns = [Filled(fact.header, [*fact.cells], left=True, key=fact.header) for fact in shown]
+        columns = [*shown]
         if left:
             why = [left.get(name, "") for name in self._trials]
             columns.insert(1, Filled(LEFT, why, left=True, key=LEFT))
         self.fill(columns, [*self._trials])
         if len(preset.trials) > 1:
-            apart = ", ".join(fact.header for fact in shown[1:] if fact.differs)
+            apart = ", ".join(fact.header for fact in shown[1:] if differs(fact))
             self.border_subtitle = Content(f"baseline {preset.baseline} · they differ in {apart or 'nothing'}")
 
 

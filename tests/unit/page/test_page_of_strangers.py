@@ -84,7 +84,7 @@ def test_a_picture_has_the_elements_of_one_of_plain_words(evil: str) -> None:
 
 def two_runs(text: str) -> Comparison:
     table = Table([Filled("trial", [text]), Filled("B / A", [text + "2"])])
-    return Comparison(text, text, text, table, [text], [text], {})
+    return Comparison(text, text, text, table, [text], [text], [], [])
 
 
 def test_a_comparison_escapes_what_differs() -> None:

@@ -16,7 +16,6 @@ from ddptui.report.columns import columns_of
 from ddptui.report.gpus import HEADING, MOST_RANKS
 from ddptui.report.rows import rows_of
 from ddptui.report.run_diff import comparison
-from ddptui.report.run_diff.render import rows
 from ddptui.report.run_diff.render import text as as_compared
 from ddptui.report.run_diff.trials import SLOWED
 from ddptui.report.table import as_csv, as_json, markdown, text
@@ -166,7 +165,7 @@ def test_two_runs_are_compared_by_them() -> None:
     compared = comparison(on_gpus(results), on_gpus(results, tflops=350.0, mfu=0.354, joules_a_step=9.0))
     shown = {column.header: column.cells[0] for column in telling(compared.table.columns)}
     assert (shown["TFLOP/s"], shown["MFU %"], shown["J/step"]) == ("313 → 350", "31.6 → 35.4", "12.5 → 9.00")
-    assert (rows(compared)[0]["a_mfu"], rows(compared)[0]["b_joules_a_step"]) == (0.3165, 9.0)
+    assert (compared.rows[0]["a_mfu"], compared.rows[0]["b_joules_a_step"]) == (0.3165, 9.0)
     headers = {column.header for column in telling(comparison(results, results).table.columns)}
     assert not headers & {"TFLOP/s", "MFU %", "J/step"}
 

@@ -8,7 +8,7 @@ import pytest
 from ddptui.analysis.results import RankResult, TrialResult
 from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
 from ddptui.report import matrix
-from ddptui.report.matrix import MOST_ROWS, describe, grid, largest, lines, shade
+from ddptui.report.matrix import MOST_ROWS, describe, grid, largest, shade
 from tests.support.builders import journal, results_for, two_trials
 
 
@@ -35,6 +35,10 @@ def made(waited: dict[int, dict[int, float]], most: int | None = None) -> WaitMa
 GATHER_SCATTER = made({0: {2: 1.24, 1: 0.01}, 1: {0: 1.26}, 2: {0: 0.4}})
 WAITS = {rank: {(rank + 33) % 64: 0.5, 7: 2.0} for rank in range(64) if rank != 7} | {7: {40: 0.5}}
 MANY = made(WAITS, MOST_ROWS)
+
+
+def lines(matrix: WaitMatrix, width: int) -> list[str]:
+    return grid(matrix, width).lines
 
 
 def test_a_few_ranks_have_numbers_beside_shades() -> None:

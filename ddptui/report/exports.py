@@ -1,0 +1,26 @@
+"""What the exports share: text from blocks of lines, JSON, and the values of a line of CSV."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from ddptui.text.door import ascii_json
+from ddptui.text.tables import value_at
+
+Item = TypeVar("Item")
+
+
+def joined(blocks: Iterable[Sequence[str]]) -> str:
+    """The blocks that have text, with an empty line between two."""
+    return "\n\n".join("\n".join(lines) for lines in blocks if any(lines)) + "\n"
+
+
+def json_text(value: object) -> str:
+    """A value as indented JSON in ASCII."""
+    return ascii_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()) + "\n"
+
+
+def values_of(item: Item, paths: Mapping[str, str | Callable[[Item], object]]) -> dict[str, object]:
+    """By key, what an item has at a path, or what is computed from it."""
+    return {key: value_at(item, how) if isinstance(how, str) else how(item) for key, how in paths.items()}
