@@ -23,7 +23,7 @@ class Field(Horizontal):
 
     DEFAULT_CSS = """
     Field { height: 1; width: 1fr; }
-    Field > Static { width: 13; color: $text-muted; }
+    Field > Static { width: 16; color: $text-muted; }
     Field > Input, Field > Select { width: 1fr; }
     Field.-changed > Static { color: $text-accent; text-style: bold; }
     Field.-wrong > Static { color: $text-error; text-style: bold; }
