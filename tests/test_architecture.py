@@ -25,10 +25,10 @@ BUDGETS = {
     "doctor": 458,
     "projection": 500,
     "page": 626,
-    "tui": 4540,
-    "cli": 882,
+    "tui": 4400,
+    "cli": 848,
     "workers": 5736,
-    "templates": 1057,
+    "templates": 943,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 

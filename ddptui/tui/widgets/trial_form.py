@@ -94,7 +94,8 @@ class TrialForm(Vertical):
     def changes(self) -> dict[str, str]:
         """The new value of each changed field. One that is not made yet has not been changed."""
         texts = {key: field.text for key, field in self._fields.items()}
-        return {key: _value(key, text) for key, text in texts.items() if text is not None}
+        words = {key: text for key, text in texts.items() if text is not None}
+        return {key: drafts.listed(key, text) if drafts.is_typed_list(key) else text for key, text in words.items()}
 
     def show(self, preset: Preset | None, changes: dict[str, str]) -> None:
         """Show the changes of a preset. `preset`: without them; None: it cannot be read."""
@@ -169,10 +170,6 @@ def _meaning(node: Widget) -> str:
         if isinstance(line, InjectedLine):
             return line.about(node)
     return about(node.id or "")
-
-
-def _value(key: str, text: str) -> str:
-    return drafts.listed(key, text) if drafts.is_typed_list(key) else text
 
 
 def _field(key: str) -> Field | InjectedFields:
