@@ -124,13 +124,9 @@ def main(context: click.Context, /, preset: str | None, resume: str | None, **op
     Without a command, opens the console, on the list of presets.
     """
     typed = taken(options)
-    context.obj = {"runs": typed.runs, "assignments": typed.assignments, "engine": typed.engine}
     if command := context.invoked_subcommand:
-        if typed.engine and command not in ("presets", "run"):
-            raise Refusal("--engine and its options say where a preset runs; they mean nothing to this command")
-        if preset or resume or typed._replace(assignments=(), runs=None, engine={}) != NOTHING_TYPED:
-            where = "give them after it: `ddptui run NAME …`" if command == "run" else "they mean nothing to a command"
-            raise Refusal(f"--preset and its options run a preset or the console; {where}")
+        if preset or resume or typed != NOTHING_TYPED:
+            raise Refusal(f"options come after the command: `ddptui {command} --help` lists those that it has")
         return
     if resume and (preset or typed.assignments or typed.repeats or typed.engine):
         raise Refusal("--resume keeps the run's own settings: leave out --preset, --set, --repeats and --engine")

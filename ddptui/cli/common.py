@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # as a shell reports SIGINT: 128 + 2
-
-
-class PresetRequest(NamedTuple):
-    """A preset as the command line asks for it: its name or file, and what to override. engine: by key of [engine].
-    retry: repeats that other programs disturb are launched again."""
-
-    name: str | None
-    assignments: tuple[str, ...] = ()
-    repeats: int | None = None
-    engine: dict[str, Any] | None = None
-    retry: bool = True
 
 
 class Refusal(click.ClickException):
@@ -81,8 +70,16 @@ def load_settings() -> "Settings":
         return load()
 
 
-def load_preset(request: PresetRequest, *, to_be_started: bool = True) -> "Preset":
-    """The preset, checked for the place where its ranks will run. Raises Refusal."""
+def load_preset(
+    name: str,
+    assignments: tuple[str, ...],
+    engine: dict[str, Any],
+    repeats: int | None = None,
+    *,
+    to_be_started: bool = True,
+) -> "Preset":
+    """The preset of this name or file, with what `--set` and the options of its engine (by key of [engine]) override,
+    checked for the place where its ranks will run. Raises Refusal."""
     import msgspec
 
     from ddptui.config.parser import BOTTLENECK, PresetError, left_as_it_is
@@ -92,12 +89,12 @@ def load_preset(request: PresetRequest, *, to_be_started: bool = True) -> "Prese
     from ddptui.text.words import printable
 
     try:
-        overrides = overrides_of(request.assignments)
-        preset = load(request.name or "", overrides, request.engine)
+        overrides = overrides_of(assignments)
+        preset = load(name, overrides, engine)
         if BOTTLENECK in overrides:
             for trial, why in left_as_it_is(preset.trials, overrides[BOTTLENECK]).items():
                 click.echo(printable(f"trial {trial} is left without that bottleneck: {why}"), err=True)
-        preset = msgspec.structs.replace(preset, repeats=request.repeats or preset.repeats)
+        preset = msgspec.structs.replace(preset, repeats=repeats or preset.repeats)
         return prepare(preset, to_be_started=to_be_started)
     except TrialError as error:
         raise Refusal(f"--set {error}") from None

@@ -124,16 +124,9 @@ def run_names(context: click.Context, parameter: click.Parameter, incomplete: st
 
     if "/" in incomplete:
         return folders(context, parameter, incomplete)
-    given = next((found.params["runs"] for found in _upwards(context) if found.params.get("runs")), None)
-    names = [run.name for run in all_runs(runs_folder(given))]
+    names = [run.name for run in all_runs(runs_folder(context.params.get("runs")))]
     presets = dict.fromkeys(found["preset"] for name in names if (found := RUN_NAME.fullmatch(name)))
     return _plain(["last", *presets, *names] if names else [], incomplete)
-
-
-def _upwards(context: click.Context) -> Iterable[click.Context]:
-    yield context
-    if context.parent is not None:
-        yield from _upwards(context.parent)
 
 
 def assignments(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:

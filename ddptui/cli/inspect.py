@@ -3,18 +3,13 @@
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ddptui.cli.common import PresetRequest, Refusal, load_preset, load_settings, refusing
+from ddptui.cli.common import Refusal, load_preset, load_settings, refusing
 from ddptui.cli.completion import column_keys, files, presets_and_files, run_names, strategies
 from ddptui.cli.options import RUNS_OPTION, SET_OPTION, InSections, engine_options, given
-
-if TYPE_CHECKING:
-    from ddptui.analysis.results import Results
-    from ddptui.config.preset import Preset
-    from ddptui.store.runs import Run
 
 # Spelled out: to import the rooms that know them would slow down every command. A test compares them.
 PAGE_FORMATS = ("html", "svg")
@@ -30,10 +25,7 @@ SCALING_HELP = "weak: each rank keeps its batch; strong: all ranks share it."
 @click.option("--fields", is_flag=True, help="List the fields of a trial instead.")
 @SET_OPTION
 @engine_options
-@click.pass_obj
-def presets(
-    obj: dict[str, Any], /, name: str | None, fields: bool, assignments: tuple[str, ...], **options: Any
-) -> None:
+def presets(name: str | None, fields: bool, assignments: tuple[str, ...], **options: Any) -> None:
     """List the presets; with a NAME, its trials and commands.
 
     Nothing is started. With --nodes, prints the lines to type on each node; with --engine slurm, the scripts.
@@ -44,7 +36,7 @@ def presets(
         from ddptui.config.fields import listing as list_fields
 
         return click.echo(list_fields(), nl=False)
-    engine = obj["engine"] | given(options)
+    engine = given(options)
     if not name:
         from ddptui.run.listing import every_preset
 
@@ -57,10 +49,9 @@ def presets(
 
     if engine.get("nodes", 1) > 1:
         engine = {"name": "join"} | engine
-    request = PresetRequest(name, obj["assignments"] + assignments, None, engine)
-    typed = shlex.join([name, *(word for text in request.assignments for word in ("--set", text))])
+    typed = shlex.join([name, *(word for text in assignments for word in ("--set", text))])
     with refusing(PresetError, SlurmError):
-        click.echo(one(load_preset(request, to_be_started=False), typed), nl=False)
+        click.echo(one(load_preset(name, assignments, engine, to_be_started=False), typed), nl=False)
 
 
 @click.command()
@@ -80,14 +71,13 @@ def columns(name: str | None) -> None:
 @click.option("--trash", is_flag=True, help="List the deleted runs instead, those deleted last first.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @RUNS_OPTION
-@click.pass_obj
-def runs(obj: dict[str, Any], /, trash: bool, as_json: bool, runs: str | None) -> None:
+def runs(trash: bool, as_json: bool, runs: str | None) -> None:
     """List the runs, newest first."""
     from ddptui.run import listing
     from ddptui.store.runs import all_runs, runs_folder
     from ddptui.store.trash import deleted
 
-    folder = runs_folder(runs or obj["runs"])
+    folder = runs_folder(runs)
     if folder.exists() and not folder.is_dir():
         raise Refusal(f"{folder}: is no folder; name the folder of runs with --runs")
     if trash:
@@ -101,8 +91,7 @@ def runs(obj: dict[str, Any], /, trash: bool, as_json: bool, runs: str | None) -
 @click.argument("run", shell_complete=run_names)
 @click.option("--format", "format", type=click.Choice(FORMATS), default="table", show_default=True)
 @RUNS_OPTION
-@click.pass_obj
-def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
+def show(run: str, format: str, runs: str | None) -> None:
     """Print a run's table, its page, or its timeline.
 
     RUN is a run's name, the start of its name, its folder, the name of a preset (its last run), or `last`. `--format
@@ -116,7 +105,7 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
 
     settings = load_settings()
     with refusing(RunError):
-        recorded = find_run(runs_folder(runs or obj["runs"]), run)
+        recorded = find_run(runs_folder(runs), run)
         preset = recorded.preset()
         if format == "trace":
             for piece in trace(recorded.repeats(preset)):
@@ -124,17 +113,13 @@ def show(obj: dict[str, Any], run: str, format: str, runs: str | None) -> None:
             return
         results = results_of(recorded, preset)
         if format in PAGE_FORMATS:
-            return _show_page(recorded, preset, results, format)
+            from ddptui.page import formats
+            from ddptui.page.picture import PictureError
+
+            with refusing(PictureError):
+                return click.echo(formats.FORMATS[format](recorded, preset, results), nl=False)
     text = as_table(results, preset, settings.columns) if format == "table" else table.FORMATS[format](results, preset)
     click.echo(text, nl=False)
-
-
-def _show_page(recorded: "Run", preset: "Preset", results: "Results", format: str) -> None:
-    from ddptui.page import formats
-    from ddptui.page.picture import PictureError
-
-    with refusing(PictureError):
-        click.echo(formats.FORMATS[format](recorded, preset, results), nl=False)
 
 
 @click.command()
@@ -143,8 +128,7 @@ def _show_page(recorded: "Run", preset: "Preset", results: "Results", format: st
 @click.option("--match", metavar="A=B", multiple=True, help="Compare trial A with trial B; A=: with none.")
 @click.option("--format", "format", type=click.Choice(COMPARISON_FORMATS), default="table", show_default=True)
 @RUNS_OPTION
-@click.pass_obj
-def compare(obj: dict[str, Any], a: str, b: str, match: tuple[str, ...], format: str, runs: str | None) -> None:
+def compare(a: str, b: str, match: tuple[str, ...], format: str, runs: str | None) -> None:
     """Compare two runs.
 
     Prints whether B was faster or slower than A, the times of the trials that both have, and what else differs. A and B
@@ -158,7 +142,7 @@ def compare(obj: dict[str, Any], a: str, b: str, match: tuple[str, ...], format:
 
     with refusing(RunError, ComparisonError):
         matches = matches_of(match)
-        both = [find_run(runs_folder(runs or obj["runs"]), name) for name in (a, b)]
+        both = [find_run(runs_folder(runs), name) for name in (a, b)]
         if both[0].folder == both[1].folder:
             raise Refusal(f"A and B are the same run, {both[0].name}: name two (`ddptui runs` lists them)")
         results_a, results_b = (results_of(run, run.preset()) for run in both)
@@ -192,8 +176,7 @@ def compare(obj: dict[str, Any], a: str, b: str, match: tuple[str, ...], format:
 )
 @click.option("--format", "format", type=click.Choice(PROJECTION_FORMATS), default="table", show_default=True)
 @RUNS_OPTION
-@click.pass_obj
-def project(obj: dict[str, Any], /, run: str, format: str, runs: str | None, **options: Any) -> None:
+def project(run: str, format: str, runs: str | None, **options: Any) -> None:
     """Predict a measured trial on other numbers of ranks.
 
     Prints its step time under each strategy, from its measured steps and a model of the network.
@@ -201,7 +184,7 @@ def project(obj: dict[str, Any], /, run: str, format: str, runs: str | None, **o
     from ddptui.projection import ProjectionError, command
     from ddptui.store.runs import runs_folder
 
-    folder, asked = runs_folder(runs or obj["runs"]), command.ProjectOptions(**options)
+    folder, asked = runs_folder(runs), command.ProjectOptions(**options)
     with refusing(ProjectionError):
         if format != "html":
             sys.exit(command.run(folder, run, asked, format))
@@ -215,8 +198,7 @@ def project(obj: dict[str, Any], /, run: str, format: str, runs: str | None, **o
 @click.argument("a", metavar="A|RUN", shell_complete=run_names)
 @click.argument("b", metavar="[B]", required=False, shell_complete=files)
 @RUNS_OPTION
-@click.pass_obj
-def verify(obj: dict[str, Any], a: str, b: str | None, runs: str | None) -> None:
+def verify(a: str, b: str | None, runs: str | None) -> None:
     """Compare two checkpoints, or the ranks of a run.
 
     Prints which parameters and which buffers differ, in checkpoints A and B or in every trial of RUN. Exit code 1 if
@@ -227,7 +209,7 @@ def verify(obj: dict[str, Any], a: str, b: str | None, runs: str | None) -> None
 
     if b is None:
         try:
-            sys.exit(verify.ranks_of(find_run(runs_folder(runs or obj["runs"]), a)))
+            sys.exit(verify.ranks_of(find_run(runs_folder(runs), a)))
         except RunError as error:
             hint = "; to compare two checkpoints, name both" if os.path.isfile(a) else ""
             raise Refusal(f"{error}{hint}") from None

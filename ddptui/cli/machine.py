@@ -6,16 +6,16 @@ from typing import Any
 
 import click
 
-from ddptui.cli.common import PresetRequest, Refusal, interruptible, load_preset, refusing
+from ddptui.cli.common import Refusal, interruptible, load_preset, refusing
 from ddptui.cli.completion import presets_and_files, strategies
-from ddptui.cli.options import RUNS_OPTION
+from ddptui.cli.options import RUNS_OPTION, SET_OPTION
 
 SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 
 
 @click.command()
-@click.pass_obj
-def doctor(obj: dict[str, Any]) -> None:
+@RUNS_OPTION
+def doctor(runs: str | None) -> None:
     """Check what this machine can run, and how to mend the rest.
 
     Exit code 1 if something keeps every run from starting.
@@ -23,7 +23,7 @@ def doctor(obj: dict[str, Any]) -> None:
     from ddptui.doctor import examine
 
     # a signal must not leave the checks' processes and folders behind
-    sys.exit(interruptible(lambda: examine(obj["runs"])))
+    sys.exit(interruptible(lambda: examine(runs)))
 
 
 @click.command()
@@ -37,8 +37,7 @@ def doctor(obj: dict[str, Any]) -> None:
     shell_complete=strategies,
 )
 @RUNS_OPTION
-@click.pass_obj
-def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | None) -> None:
+def selftest(modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | None) -> None:
     """Check that ddptui finds delays of known length.
 
     Injects them at every site, under every strategy and launch mode. Takes some minutes. Exit code 1 if any is wrong.
@@ -50,7 +49,7 @@ def selftest(obj: dict[str, Any], modes: tuple[str, ...], strategies: tuple[str,
     if unknown := [name for name in strategies if name not in known]:
         raise Refusal(f"--strategy {unknown[0]}: not one of {', '.join(known)}")
     wanted = modes or SELFTEST_MODES, strategies or known
-    sys.exit(interruptible(lambda: selftest.run(*wanted, runs_folder(runs or obj["runs"]))))
+    sys.exit(interruptible(lambda: selftest.run(*wanted, runs_folder(runs))))
 
 
 @click.command()
@@ -93,8 +92,8 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
 @click.option("--workspace", help="dlc: workspace of the job.")
 @click.option("--quota", help="dlc: quota from which its nodes are taken.")
 @click.option("--ecs", help="dlc: machine type, instead of a quota.")
-@click.pass_obj
-def manifest(obj: dict[str, Any], /, name: str, ticket: str | None, **options: Any) -> None:
+@SET_OPTION
+def manifest(name: str, assignments: tuple[str, ...], ticket: str | None, **options: Any) -> None:
     """Print the job that joins a platform's nodes to a run.
 
     It starts `ddptui join` for a run of the preset NAME: Kubeflow's TrainJob or PyTorchJob, or PAI-DLC's.
@@ -103,7 +102,7 @@ def manifest(obj: dict[str, Any], /, name: str, ticket: str | None, **options: A
     from ddptui.engines.manifest import ManifestError, Options, render
 
     engine = {"name": "join", "nodes": options["nodes"]}
-    load_preset(PresetRequest(name, obj["assignments"], None, engine), to_be_started=False)
+    load_preset(name, assignments, engine, to_be_started=False)
     with refusing(ManifestError, TicketError):
         spelled = read_ticket(ticket).spell() if ticket is not None else None
         click.echo(render(name, Options(ticket=spelled, **options)), nl=False)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddptui.cli.common import (
-    PresetRequest,
     Refusal,
     check_terminal,
     interruptible,
@@ -33,44 +32,36 @@ NO_SCREEN = (
 @click.command(cls=InSections)
 @click.argument("name", metavar="NAME_OR_FILE", required=False, shell_complete=presets_and_files)
 @run_options
-@click.pass_obj
-def run(obj: dict[str, Any], /, name: str | None, **options: Any) -> None:
+def run(name: str | None, **options: Any) -> None:
     """Run a preset, in the console or headless.
 
     On a terminal the console opens with it; with --no-ui or --json, or in a pipe, it runs headless.
     """
     if not name:
         raise Refusal(WHICH)
-    typed = taken(options)
-    typed = typed._replace(  # `ddptui --set KEY=VALUE run NAME`
-        runs=obj["runs"] if typed.runs is None else typed.runs,
-        assignments=obj["assignments"] + typed.assignments,
-        engine=obj["engine"] | typed.engine,
-    )
-    sys.exit(begin(name, None, typed))
+    sys.exit(begin(name, None, taken(options)))
 
 
 def begin(preset: str | None, resume: str | None, typed: RunOptions) -> int:
     """Run a preset or resume a run; without either, open the console. Returns the exit code. Raises Refusal."""
-    request = PresetRequest(preset, typed.assignments, typed.repeats, typed.engine, retry=not typed.no_retry)
     settings = load_settings()
     if not typed.asks_for_headless and sys.stdout.isatty():
-        return open_console(request, resume, typed, settings)
-    if not resume and request.name is None:
+        return open_console(preset, resume, typed, settings)
+    if not resume and preset is None:
         raise Refusal(WHICH if typed.asks_for_headless else NO_SCREEN)
     if typed.theme or typed.refresh:
         raise Refusal("--theme and --refresh are for the console's screens: leave them out when running headless")
-    return run_headless(request, resume, typed, settings)
+    return run_headless(preset or "", resume, typed, settings)
 
 
-def run_headless(request: PresetRequest, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
+def run_headless(name: str, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
     """Run a preset, or launch what is missing in a run; progress goes to stderr, the comparison to stdout."""
     from ddptui.config.parser import PresetError
     from ddptui.run import headless
     from ddptui.run.lab import RETRIES
     from ddptui.store.runs import runs_folder
 
-    retries = RETRIES if request.retry else 0
+    retries = 0 if typed.no_retry else RETRIES
     as_json, usual = typed.as_json, settings.columns
 
     def work() -> int:
@@ -78,12 +69,13 @@ def run_headless(request: PresetRequest, resume: str | None, typed: RunOptions, 
         with refusing(PresetError):
             if resume:
                 return headless.resume(_resumption(resume, folder), as_json=as_json, retries=retries, usual=usual)
-            return headless.run(load_preset(request), folder, as_json=as_json, retries=retries, usual=usual)
+            preset = load_preset(name, typed.assignments, typed.engine, typed.repeats)
+            return headless.run(preset, folder, as_json=as_json, retries=retries, usual=usual)
 
     return interruptible(work)
 
 
-def open_console(request: PresetRequest, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
+def open_console(name: str | None, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
     """Open the console's screens: on a preset, on a run to resume, or on the start screen. Raises Refusal."""
     gc.disable()  # until the first screen is drawn: collecting while all is being built takes a tenth of the start
     from ddptui.config.settings import THEMES
@@ -93,11 +85,11 @@ def open_console(request: PresetRequest, resume: str | None, typed: RunOptions, 
     check_terminal()
     if typed.theme is not None and typed.theme not in THEMES:
         raise Refusal(f"--theme {typed.theme}: not one of {', '.join(THEMES)}")
-    if request.name is None and (request.assignments or request.repeats or request.engine):
+    if name is None and (typed.assignments or typed.repeats or typed.engine):
         raise Refusal("--set, --repeats and --engine change a preset: name it, as in `ddptui run NAME --set KEY=VALUE`")
     user_config("presets")  # raises where there is no home, before a screen would
     folder = runs_folder(typed.runs)
-    preset = load_preset(request) if request.name is not None else None
+    preset = None if name is None else load_preset(name, typed.assignments, typed.engine, typed.repeats)
     with refusing(RunError):
         resumed = _resumption(resume, folder) if resume is not None else None
 
@@ -110,7 +102,7 @@ def open_console(request: PresetRequest, resume: str | None, typed: RunOptions, 
         settings=settings,
         refreshes_per_s=typed.refresh,
         theme=typed.theme,
-        retry=request.retry,
+        retry=not typed.no_retry,
     )
 
 

@@ -1,7 +1,5 @@
 """Commands that delete runs and bring them back: delete, restore."""
 
-from typing import Any
-
 import click
 
 from ddptui.cli.common import Refusal, refusing
@@ -13,8 +11,7 @@ from ddptui.cli.options import RUNS_OPTION
 @click.argument("names", metavar="RUN…", nargs=-1, shell_complete=run_names)
 @click.option("--empty-trash", is_flag=True, help="Delete for good what is in the trash.")
 @RUNS_OPTION
-@click.pass_obj
-def delete(obj: dict[str, Any], /, names: tuple[str, ...], empty_trash: bool, runs: str | None) -> None:
+def delete(names: tuple[str, ...], empty_trash: bool, runs: str | None) -> None:
     """Move runs to the trash.
 
     `ddptui restore` brings back what was deleted last. The trash is in the folder of runs: it keeps its room on the
@@ -24,7 +21,7 @@ def delete(obj: dict[str, Any], /, names: tuple[str, ...], empty_trash: bool, ru
     from ddptui.store.trash import discard, empty
     from ddptui.text.words import count
 
-    folder = runs_folder(runs or obj["runs"])
+    folder = runs_folder(runs)
     if bool(names) == empty_trash:
         raise Refusal("name the runs to delete (`ddptui runs` lists them), or give --empty-trash alone")
     with refusing(RunError):
@@ -43,8 +40,7 @@ def delete(obj: dict[str, Any], /, names: tuple[str, ...], empty_trash: bool, ru
 @click.command()
 @click.argument("run", required=False)
 @RUNS_OPTION
-@click.pass_obj
-def restore(obj: dict[str, Any], run: str | None, runs: str | None) -> None:
+def restore(run: str | None, runs: str | None) -> None:
     """Bring runs back from the trash.
 
     RUN is the name of one; without it, all that were deleted last come back together. `ddptui runs --trash` lists them.
@@ -52,7 +48,7 @@ def restore(obj: dict[str, Any], run: str | None, runs: str | None) -> None:
     from ddptui.store.runs import runs_folder
     from ddptui.store.trash import restore
 
-    moved = restore(runs_folder(runs or obj["runs"]), run)
+    moved = restore(runs_folder(runs), run)
     for back in moved.runs:
         click.echo(f"brought back: {back.name}", err=True)
     if moved.problems:

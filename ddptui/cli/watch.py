@@ -3,7 +3,7 @@
 import shlex
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -79,13 +79,11 @@ def watch(
     if ticket is not None:
         _join(context, command, ticket)
     _check_listening(command, listen=listen, only_then=(interface, port), kills=kill_on_exit)
-    before = context.obj or {}  # `ddptui --runs DIR watch …`
-    overrides = (*before.get("assignments", ()), *assignments)
     called = name or ("elsewhere" if listen else None)
-    preset = _preset(LISTENING if listen else command, called, skip, steps, overrides)
+    preset = _preset(LISTENING if listen else command, called, skip, steps, assignments)
     if listen:
         preset = _listening(preset, interface, port)
-    folder = runs_folder(runs or before.get("runs"))
+    folder = runs_folder(runs)
     in_terminal = no_ui or as_json or not sys.stdout.isatty()
     starts_here = in_terminal and not listen
     terms = Terms(in_terminal=starts_here, outlives=not kill_on_exit, elsewhere=listen, every=every)
@@ -100,9 +98,7 @@ def watch(
 @click.option("--no-ui", is_flag=True, help="Without a screen: print the report when it is over, or at Ctrl-C.")
 @RUNS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="results.json on stderr, instead of the report.")
-@click.pass_obj
 def attach(
-    obj: dict[str, Any],
     name: str,
     steps: int | None,
     skip: int,
@@ -122,7 +118,7 @@ def attach(
     from ddptui.store.runs import RunError, find_run, runs_folder
     from ddptui.text.argv import as_argument
 
-    folder = runs_folder(runs or obj.get("runs"))
+    folder = runs_folder(runs)
     with refusing(NotRunning, RunError):
         run = find_run(folder, name)
         terms = Terms(outlives=True, running=hold(training_of(run)), every=every)

@@ -11,17 +11,39 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.config.fields import kind
+from ddptui.config.fields import FIELDS, kind, meaningless, work_of
 from ddptui.config.parser import BOTTLENECK, MOST_REPEATS, PresetError, left_as_it_is
 from ddptui.config.preset import Preset
-from ddptui.config.trial import Trial
+from ddptui.config.trial import Trial, choices
 from ddptui.config.trial_text import describe_bottleneck, describe_fault, parse_assignment
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import find, load
 from ddptui.text.units import NOTHING
 from ddptui.tui.form_lines import KINDS, NOTHING_IN, REST, number_or_text, quoted, repeated
-from ddptui.tui.groups import REPEATS, label
 
+REPEATS = "repeats"  # of the preset; a change like any other here, on the command line an option of its own
+COMMON = (
+    "launch", "world_size", "strategy", "average", "model", "dataset", "operations", "reduce_ops", "root", "max_bytes",
+    "iterations", "cadence", "epochs", "steps", REPEATS, "bottleneck",
+)  # fmt: skip
+OTHERS = (
+    "batch_size", "warmup_steps", "num_workers", "pin_memory", "data_dir", "download", "shape", "samples", "classes",
+    "seed", "width", "depth", "batch_norm", "dtype", "amp", "channels_last", "compile", "optimizer", "lr", "momentum",
+    "weight_decay", "clip_norm", "every", "reduction", "bucket_mb", "gradient_as_bucket_view", "static_graph",
+    "powersgd_rank", "sync_batchnorm", "mistake", "composites", "min_bytes", "step_factor", "cell_s", "command", "env",
+    "device", "backend", "gpus_per_rank", "share_gpu", "threads", "sched_batch", "start", "start_method", "init_method",
+    "stall_s", "fault", "hash_every", "instruments", "save",
+)  # fmt: skip
+# Labels that are shorter than the field's name.
+LABELS = {
+    "world_size": "ranks",
+    "dataset": "data",
+    "sleep_ms": "ms",
+    "mbit": "Mbit/s",
+    "gradient_as_bucket_view": "bucket_view",
+    "sync_batchnorm": "sync_bn",
+}
+ABOUT_REPEATS = "launches of each trial, one after the other; medians are over them"
 VARIES = "varies"
 ALL = "all"
 ALL_IF_NONE = ("operations", "reduce_ops")
@@ -93,6 +115,33 @@ def command_line(draft: Draft) -> str:
     for key, value in draft.changes.items():
         words += ["--repeats", value] if key == REPEATS else ["--set", f"{key}={value}"]
     return shlex.join([*words, "--no-ui"])
+
+
+def label(key: str) -> str:
+    """Return what the form calls a field."""
+    return LABELS.get(key, key)
+
+
+def about(key: str) -> str:
+    """Return a sentence about a field."""
+    if key == REPEATS:
+        return f"{REPEATS}: {ABOUT_REPEATS}"
+    is_typed = not choices(key) and kind(key) not in ("true or false", "list of tables")  # not chosen from a list
+    type_of_it = f" ({kind(key)})" if is_typed else ""
+    return f"{key}: {FIELDS[key].description}{type_of_it}"
+
+
+def offered(preset: Preset, changed: Preset) -> set[str]:
+    """Return the fields that the form offers: the common ones that mean something in the preset's kinds of work,
+    whatever is changed, and the others that mean something to at least one of the changed trials."""
+    works = {work_of(trial.launch, trial.primitives) for trial in preset.trials}
+    fields = {key for key in COMMON if key == REPEATS or works & {*FIELDS[key].work}}
+    if works == {"watch"}:
+        fields.discard("launch")  # a command stays one
+    if all(trial.steps is not None for trial in preset.trials):
+        fields.discard("epochs")
+    useless = [meaningless(trial.launch, trial.strategy, trial.primitives) for trial in changed.trials]
+    return fields | {key for key in OTHERS if any(key not in each for each in useless)}
 
 
 def as_it_is(preset: Preset, field: str) -> str:

@@ -122,7 +122,7 @@ def test_it_sorts_zooms_and_shows_one_trial_and_asks_for_nothing(browser: Browse
     page.mouse.move(0, 0)
     page.mouse.up()
     assert inner.get_attribute("x") != at
-    figure.locator("[data-zoom=all]").click()
+    figure.locator("[data-zoom='0']").click()
     assert inner.get_attribute("width") == "100%"
     assert heard == []
 

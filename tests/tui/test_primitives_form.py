@@ -6,7 +6,7 @@ from textual.pilot import Pilot
 from ddptui.config.preset import Preset
 from ddptui.store.presets import load
 from ddptui.tui.app import Console
-from ddptui.tui.groups import common
+from ddptui.tui.draft import COMMON, offered
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.fields import Field, InjectedFields
 from ddptui.tui.widgets.lists import PresetList
@@ -14,7 +14,7 @@ from tests.tui.opened import play_in_lab, seen
 
 
 def asked(lab: Lab) -> set[str]:
-    fields = {field.id or "" for field in lab.query("#fields > Field") if field.display}
+    fields = {field.id or "" for field in lab.query(".fields > Field") if field.display}
     return fields | {"bottleneck" for field in lab.query(InjectedFields) if field.display}
 
 
@@ -27,7 +27,7 @@ def test_the_form_goes_with_the_preset() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         for name in ("primitives-see", "primitives-measure", "quickstart", "ddp-by-hand"):
             await choose(pilot, lab, name)
-            assert asked(lab) == common(load(name)), name
+            assert asked(lab) == offered(load(name), load(name)) & {*COMMON}, name
 
     play_in_lab(scenario)
 

@@ -288,7 +288,7 @@ def test_the_bar_takes_one_line(tmp_path: Path, size: tuple[int, int]) -> None:
 
 
 def test_the_bar_shows_where_delays_were_changed() -> None:
-    bar = ReplayBar()
+    bar = ReplayBar(lambda share: None)
 
     class Shown(App[None]):
         def compose(self) -> ComposeResult:

@@ -40,7 +40,7 @@ def always_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This machine and this checkout are not in the picture."""
     monkeypatch.setattr(machine, "in_short", lambda: CONSTANT)
     monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)  # on a busy machine it blinks before the picture
-    monkeypatch.setattr(export, "offered", lambda name, form: Path("/exports") / f"{name}{export.FORMATS[form]}")
+    monkeypatch.setattr(export, "offered", lambda name, form: Path("/exports") / f"{name}{export.suffix(form)}")
     monkeypatch.setattr(presets, "folders", lambda: [RECORDED.parent, tmp_path])
     monkeypatch.setattr("ddptui.engines.command.environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
     monkeypatch.setattr("ddptui.engines.command.command", lambda trial: ["python", "-m", f"workers.{trial.launch}"])

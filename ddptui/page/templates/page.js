@@ -1,29 +1,25 @@
 "use strict";
 
 // Tables: each header has the order of the rows, as the console sorts them.
-for (const button of document.querySelectorAll(".sortable th button")) {
-  button.addEventListener("click", () => sortBy(button.closest("th")));
-}
-for (const body of document.querySelectorAll(".sortable tbody")) {
-  body.asWritten = [...body.rows];
-}
-
-function sortBy(header) {
-  const way = header.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
-  const table = header.closest("table");
-  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-  header.setAttribute("aria-sort", way);
+for (const table of document.querySelectorAll(".sortable")) {
   const body = table.tBodies[0];
-  body.append(...header.dataset[way].split(" ").map((row) => body.asWritten[row]));
+  const asWritten = [...body.rows];
+  const headers = [...table.tHead.rows[0].cells];
+  for (const header of headers) {
+    header.querySelector("button").addEventListener("click", () => {
+      const way = header.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+      for (const other of headers) other.removeAttribute("aria-sort");
+      header.setAttribute("aria-sort", way);
+      body.append(...header.dataset[way].split(" ").map((row) => asWritten[row]));
+    });
+  }
 }
 
 // The chooser: one trial at a time. Without a script, all of them are there.
 const chooser = document.querySelector("#trial");
 if (chooser) {
   const show = () => {
-    for (const trial of document.querySelectorAll("[data-trial]")) {
-      trial.hidden = trial.dataset.trial !== chooser.value;
-    }
+    for (const trial of document.querySelectorAll("[data-trial]")) trial.hidden = trial.dataset.trial !== chooser.value;
   };
   chooser.parentElement.hidden = false;
   chooser.addEventListener("change", show);
@@ -46,13 +42,11 @@ class Zoom {
     keys.addEventListener("click", (event) => this.press(event.target.dataset.zoom));
     this.view.setAttribute("tabindex", "0");
     this.view.setAttribute("role", "group"); // an image takes no keys
-    this.view.addEventListener("keydown", (event) => this.key(event));
+    this.view.addEventListener("keydown", (event) => {
+      if (!event.ctrlKey && !event.metaKey && !event.altKey && this.press(event.key)) event.preventDefault();
+    });
     this.view.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.view.addEventListener("pointerdown", (event) => this.grab(event));
-  }
-
-  get width() {
-    return this.view.getBoundingClientRect().width;
   }
 
   // at: the place in the frame, from 0 to 1, that stays where it is
@@ -69,13 +63,8 @@ class Zoom {
     this.figure.classList.toggle("zoomed", this.scale > 1);
   }
 
-  press(what) {
-    if (what === "in") this.zoom(FACTOR);
-    if (what === "out") this.zoom(1 / FACTOR);
-    if (what === "all") this.zoom(0);
-  }
-
-  key(event) {
+  // Returns whether the key means something.
+  press(key) {
     const step = 0.2 / this.scale;
     const does = {
       "+": () => this.zoom(FACTOR),
@@ -84,11 +73,9 @@ class Zoom {
       "0": () => this.zoom(0),
       ArrowLeft: () => this.move(this.left - step),
       ArrowRight: () => this.move(this.left + step),
-    }[event.key];
-    if (does && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      event.preventDefault();
-      does();
-    }
+    }[key];
+    does?.();
+    return Boolean(does);
   }
 
   // A page that scrolls must not stop at each picture: the wheel zooms one that was clicked, or with Ctrl.
@@ -103,12 +90,10 @@ class Zoom {
     this.view.focus({ preventScroll: true });
     if (this.scale === 1) return;
     const from = { x: event.clientX, left: this.left };
+    const width = this.view.getBoundingClientRect().width * this.scale;
     this.view.setPointerCapture(event.pointerId);
-    const drag = (moved) => this.move(from.left - (moved.clientX - from.x) / this.width / this.scale);
-    const drop = () => this.view.removeEventListener("pointermove", drag);
-    this.view.addEventListener("pointermove", drag);
-    this.view.addEventListener("pointerup", drop, { once: true });
-    this.view.addEventListener("pointercancel", drop, { once: true });
+    this.view.onpointermove = (moved) => this.move(from.left - (moved.clientX - from.x) / width);
+    this.view.onlostpointercapture = () => (this.view.onpointermove = null);
   }
 }
 

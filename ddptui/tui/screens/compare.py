@@ -1,6 +1,6 @@
 """Two runs side by side: the answer, the table, and what else differs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -26,19 +26,16 @@ from ddptui.tui.widgets.texts import TextPane
 PANES = {"both": "In both runs", "differences": ELSE}
 
 
-FORMS = {  # what a file of each holds
-    "html": "one file for a browser: the answer, the table, what else differs",
-    "markdown": "the table with all its columns, and what else differs",
-    "csv": "one line per trial or primitive, every figure in full",
-    "json": "both runs' names, the answer, every figure, what else differs",
-}
-
-
 class CompareScreen(Exportable):
     """Compares run B with run A."""
 
     CSS_PATH = "compare.tcss"
-    forms = FORMS
+    forms: Mapping[str, str] = {
+        "html": "one file for a browser: the answer, the table, what else differs",
+        "markdown": "the table with all its columns, and what else differs",
+        "csv": "one line per trial or primitive, every figure in full",
+        "json": "both runs' names, the answer, every figure, what else differs",
+    }
     PURPOSE = "Whether B was faster or slower than A. No difference is seen where chance may explain it."
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),

@@ -12,7 +12,7 @@ from ddptui.tui.draft import without_old_figures
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.dialogs import save_as_own
 from ddptui.tui.screens.following import Feed, Following
-from ddptui.tui.widgets.delay_bar import Chosen, DelayBar
+from ddptui.tui.widgets.delay_bar import DelayBar
 from ddptui.tui.widgets.rank_table import RankTable
 
 DELAY_KEYS = (
@@ -44,7 +44,7 @@ class Delaying(Following):
         bar.display = self.goes_on
         if trial is not None:
             rank = self.query_one(RankTable).rank
-            bar.show(Chosen(rank, self._site_in(trial), self._sleep_ms), self._delays(trial))
+            bar.show(rank, self._site_in(trial), self._sleep_ms, self._delays(trial))
 
     def _site_in(self, trial: Trial) -> Site:
         possible = sites(trial)
@@ -71,10 +71,8 @@ class Delaying(Following):
         if trial is None or rank is None:
             return
         delays, at = self._delays(trial), self._site_in(trial)
-        if delay_of(delays, rank, at):
-            self._send(trial, without(delays, rank, at))
-        else:
-            self._send(trial, with_delay(delays, rank, at, self._sleep_ms))
+        has_it = delay_of(delays, rank, at)
+        self._send(trial, without(delays, rank, at) if has_it else with_delay(delays, rank, at, self._sleep_ms))
 
     def action_no_delays(self) -> None:
         trial = self.trial_under_way()

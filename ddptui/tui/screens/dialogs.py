@@ -1,6 +1,6 @@
 """Small dialogs: a question, the columns of a table, the name of a preset to save, what keys do and columns show."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -102,12 +102,44 @@ async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) ->
     return ends is not None
 
 
-AROUND_COLUMNS = 12  # lines of the screen that are not for the list of columns
+class ListDialog(Dialog[Answer]):
+    """The base of dialogs with a list of names, what is said of the one under the cursor, and the keys below it."""
+
+    HEADING: ClassVar[str]
+    AROUND: ClassVar[int]  # lines of the screen that are not for the list
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__()
+        self._names = names
+
+    def line(self, name: str) -> Content | str:
+        """Return what the list shows of a name."""
+        raise NotImplementedError
+
+    def keys(self) -> Iterable[Content]:
+        """Return the keys."""
+        raise NotImplementedError
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = self.HEADING
+            yield Chooser(*(Option(self.line(name), name) for name in self._names), markup=False)
+            yield Static(id="about", markup=False)
+            yield Static(Content("  ").join(self.keys()), classes="keys")
+
+    def say(self, text: str) -> None:
+        """Say something of the name under the cursor."""
+        self.query_one("#about", Static).update(Content(text))
+
+    def on_resize(self) -> None:
+        # In cells: Textual works out the dialog's own height as if a share of the screen were no limit.
+        self.query_one(Chooser).styles.max_height = max(1, self.size.height - self.AROUND)
 
 
-class ColumnsDialog(Dialog[Collection[str] | None]):
+class ColumnsDialog(ListDialog[Collection[str] | None]):
     """Dismissed with the keys of the chosen columns (none of them: as many as fit)."""
 
+    HEADING, AROUND = "Columns", 12
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "show_or_hide", "Show or hide", show=False),
         Binding("enter", "done", "Done", show=False, priority=True),  # the list takes enter for itself
@@ -115,42 +147,29 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
     ]
 
     def __init__(self, offered: Sequence[Filled], shown: Collection[str]) -> None:
-        super().__init__()
-        self._headers = {column.key: column.header for column in offered}
-        self._abouts = {column.key: column.about for column in offered}
+        super().__init__(column.key for column in offered)
+        self._offered = {column.key: column for column in offered}
         self._shown = {*shown}
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = "Columns"
-            yield Chooser(*(Option(self._line(key), key) for key in self._headers), markup=False)
-            yield Static(id="about", markup=False)
-            parts = (
-                clickable("space", "show or hide", "show_or_hide"),
-                clickable("enter", "done", "done"),
-                clickable(name_of("reset", self.app), "as fit", "dismiss(())"),
-                clickable("esc", "cancel", "dismiss(None)"),
-            )
-            yield Static(Content("  ").join(parts), classes="keys")
-
-    def on_resize(self) -> None:
-        # In cells: Textual works out the dialog's own height as if a share of the screen were no limit.
-        self.query_one(Chooser).styles.max_height = max(1, self.size.height - AROUND_COLUMNS)
+    def keys(self) -> Iterable[Content]:
+        yield clickable("space", "show or hide", "show_or_hide")
+        yield clickable("enter", "done", "done")
+        yield clickable(name_of("reset", self.app), "as fit", "dismiss(())")
+        yield clickable("esc", "cancel", "dismiss(None)")
 
     @on(Chooser.OptionHighlighted)
     def _explain(self, event: Chooser.OptionHighlighted) -> None:
-        self.query_one("#about", Static).update(self._abouts.get(event.option_id or "", ""))
+        self.say(self._offered[event.option_id].about if event.option_id else "")
 
-    def _line(self, key: str) -> str:
-        return f"{'✓' if key in self._shown else ' '} {self._headers[key]}"
+    def line(self, name: str) -> str:
+        return f"{'✓' if name in self._shown else ' '} {self._offered[name].header}"
 
     @on(Chooser.OptionSelected)  # by a click: enter is taken
     def action_show_or_hide(self) -> None:
         columns = self.query_one(Chooser)
-        option = columns.highlighted_option
-        if option is not None and option.id is not None:
-            self._shown ^= {option.id}
-            columns.replace_option_prompt(option.id, self._line(option.id))
+        if key := columns.chosen:
+            self._shown ^= {key}
+            columns.replace_option_prompt(key, self.line(key))
 
     def action_done(self) -> None:
         self.dismiss(self._shown)

@@ -22,16 +22,9 @@ from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import Confirm, Dialog
 from ddptui.tui.widgets.lists import Chooser
 
-FORMATS = {  # with the suffix of its file
-    "html": ".html",
-    "svg": ".svg",
-    "markdown": ".md",
-    "csv": ".csv",
-    "json": ".json",
-    "trace": ".trace.json",
-}
+SUFFIXES = {"markdown": "md", "trace": "trace.json"}  # of files; without a dot. Other formats: their name
 TITLES = {"html": "HTML", "svg": "SVG", "markdown": "Markdown", "csv": "CSV", "json": "JSON", "trace": "Trace"}
-OF_TRAINING = {  # what each file holds
+FORMATS = {  # what each file holds
     "html": "one file for a browser: all of it, with pictures that zoom",
     "svg": "one picture, for a paper or a README",
     "markdown": "the table with all its columns, and the findings",
@@ -43,7 +36,12 @@ OF_TRAINING = {  # what each file holds
 
 def offered(name: str, form: str) -> Path:
     """Return the path that the dialog suggests for what has this name: in the current folder."""
-    return Path.cwd() / (name + FORMATS[form])
+    return Path.cwd() / (name + suffix(form))
+
+
+def suffix(form: str) -> str:
+    """Return how the name of a file of one of the FORMATS ends."""
+    return f".{SUFFIXES.get(form, form)}"
 
 
 def meant(typed: str) -> Path:
@@ -99,10 +97,10 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
 
     @on(OptionList.OptionHighlighted)
     def _follow(self, event: OptionList.OptionHighlighted) -> None:
-        path, ending = self.query_one(Input), FORMATS[self._form]
+        path, ending = self.query_one(Input), suffix(self._form)
         self._form = event.option_id or self._form
         if path.value.endswith(ending):  # not if the user has typed another one
-            path.value = path.value.removesuffix(ending) + FORMATS[self._form]
+            path.value = path.value.removesuffix(ending) + suffix(self._form)
 
     @on(OptionList.OptionSelected)
     @on(Input.Submitted)
@@ -115,7 +113,7 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
 class Exportable(LabScreen):
     """The base of screens whose content can be exported."""
 
-    forms: Mapping[str, str]  # the FORMATS that are offered, and what a file of each holds
+    forms: Mapping[str, str]  # those that are offered, and what a file of each holds
 
     @property
     def exported(self) -> str:
@@ -147,7 +145,7 @@ class Exportable(LabScreen):
 class ExportableRun(Exportable):
     """The base of the screens that show the results of a run: they can be exported, and the run replayed."""
 
-    forms: Mapping[str, str] = OF_TRAINING
+    forms: Mapping[str, str] = FORMATS
 
     @property
     def ended(self) -> EndedRun:

@@ -88,7 +88,7 @@ class Lab(LabScreen):
             with Vertical(id="right"):
                 yield About(id="about", classes="pane")
                 yield TrialTable(id="trials", classes="pane")
-                yield TrialForm(id="form", classes="pane")
+                yield TrialForm(id="form")
                 yield CommandLine(id="command", classes="pane")
 
     def on_mount(self) -> None:
@@ -222,6 +222,7 @@ class Lab(LabScreen):
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         """Show the focused pane where there is room for one only."""
         in_form, in_list = (self.query_one(pane) in event.widget.ancestors_with_self for pane in ("#form", "#left"))
+        self._form.show_focus(has_it=in_form)
         self._turn_to("form" if in_form else "list" if in_list else "text")
         self.refresh_bindings()
 

@@ -1,14 +1,11 @@
 """The dialog that matches the trials of two runs by hand."""
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Static
-from textual.widgets.option_list import Option
 
 from ddptui.analysis.results import Results
 from ddptui.report.run_diff.matching import Matches, matched_twice, settings_apart
@@ -16,16 +13,16 @@ from ddptui.report.run_diff.pairs import Pair
 from ddptui.text.drawing import shorten
 from ddptui.text.words import listed
 from ddptui.tui.keys import clickable
-from ddptui.tui.screens.dialogs import Dialog
+from ddptui.tui.screens.dialogs import ListDialog
 from ddptui.tui.widgets.lists import Chooser
 
-AROUND_TRIALS = 11  # lines of the screen that are not for the list
 WIDEST = 24  # cells of a name
 
 
-class MatchDialog(Dialog[Matches | None]):
+class MatchDialog(ListDialog[Matches | None]):
     """Each trial of A with one of B, or none. Dismissed with the matches; a trial of B is in one of them at most."""
 
+    HEADING, AROUND = "Match trials: A | B", 11
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right,space", "turn(1)", "The next trial of B, or none", show=False),
         Binding("left", "turn(-1)", "The trial of B before", show=False),
@@ -34,37 +31,23 @@ class MatchDialog(Dialog[Matches | None]):
 
     def __init__(self, a: Results, b: Results, matches: Matches) -> None:
         """`matches`: for each trial of A."""
-        super().__init__()
+        super().__init__(trial.name for trial in a.trials)
         self._a = {trial.name: trial for trial in a.trials}
         self._b = {trial.name: trial for trial in b.trials}
         self._matches = dict(matches)
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = "Match trials: A | B"
-            yield Chooser(*(Option("", name) for name in self._a), markup=False)
-            yield Static(id="about", markup=False)
-            parts = (
-                clickable("← →", "another trial of B", "turn(1)"),
-                clickable("enter", "compare", "done"),
-                clickable("esc", "cancel", "dismiss(None)"),
-            )
-            yield Static(Content("  ").join(parts), classes="keys")
-
-    def on_mount(self) -> None:
-        self._show()
-
-    def on_resize(self) -> None:
-        # In cells: Textual works out the dialog's own height as if a share of the screen were no limit.
-        self.query_one(Chooser).styles.max_height = max(1, self.size.height - AROUND_TRIALS)
+    def keys(self) -> Iterable[Content]:
+        yield clickable("← →", "another trial of B", "turn(1)")
+        yield clickable("enter", "compare", "done")
+        yield clickable("esc", "cancel", "dismiss(None)")
 
     def _show(self) -> None:
         trials = self.query_one(Chooser)
         for name in self._a:
-            trials.replace_option_prompt(name, self._line(name))
+            trials.replace_option_prompt(name, self.line(name))
         self._explain()
 
-    def _line(self, name: str) -> Content:
+    def line(self, name: str) -> Content:
         other = self._matches[name]
         width = min(WIDEST, max(map(len, self._a)))
         twice = other in matched_twice(self._matches)
@@ -78,16 +61,13 @@ class MatchDialog(Dialog[Matches | None]):
     def _explain(self) -> None:
         """Say which settings of the chosen pair differ, or what prevents the comparison."""
         if twice := matched_twice(self._matches):
-            return self._say(f"{listed(twice)}: matched more than once. Leave one, set the others to none.")
+            return self.say(f"{listed(twice)}: matched more than once. Leave one, set the others to none.")
         chosen = self.query_one(Chooser).chosen
         other = self._matches[chosen] if chosen else None
         if chosen is None or other is None:
-            return self._say("Compared with none.")
+            return self.say("Compared with none.")
         apart = settings_apart(Pair(self._a[chosen], self._b[other]))
-        self._say(f"Their settings differ in {listed(apart)}." if apart else "Their settings are the same.")
-
-    def _say(self, text: str) -> None:
-        self.query_one("#about", Static).update(Content(text))
+        self.say(f"Their settings differ in {listed(apart)}." if apart else "Their settings are the same.")
 
     @on(Chooser.OptionSelected)  # by a click: enter is taken
     def _next(self) -> None:

@@ -102,7 +102,7 @@ class PrimitivesScreen(Following, ExportableRun):
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
-        yield PaneBar()
+        yield PaneBar(self._choose_trial)
         with Horizontal(id="body"):
             yield PrimitiveList(id="list", classes="pane")
             yield PrimitiveGrid(id="grid", classes="pane")
@@ -276,9 +276,8 @@ class PrimitivesScreen(Following, ExportableRun):
             self._turn_to(trials[number - 1])
             self.draw()
 
-    @on(PaneBar.Chosen)
-    def _choose_trial(self, event: PaneBar.Chosen) -> None:
-        self.action_trial([trial.name for trial in self.feed.preset.trials].index(event.pane) + 1)
+    def _choose_trial(self, name: str) -> None:
+        self.action_trial([trial.name for trial in self.feed.preset.trials].index(name) + 1)
 
     @property
     def ended(self) -> EndedRun:

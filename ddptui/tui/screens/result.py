@@ -62,7 +62,7 @@ class ResultScreen(ExportableRun):
         self._said = answer(results, preset)
 
     def compose_content(self) -> ComposeResult:
-        yield PaneBar()
+        yield PaneBar(self.action_pane)
         if self._said:
             yield Answer(self.preset.title, self._said, id="answer")
         yield ResultPanes(id="panes")
@@ -90,10 +90,6 @@ class ResultScreen(ExportableRun):
         self._panes.choose(chosen)
         self.query(Answer).set_class(chosen == "table", "-above-the-table")
         self.query_one(PaneBar).show(PANES, chosen, SHORT)
-
-    @on(PaneBar.Chosen)
-    def _choose_pane(self, event: PaneBar.Chosen) -> None:
-        self.action_pane(event.pane)
 
     def action_pane(self, pane: str) -> None:
         self._mark(pane)  # first: a hidden pane cannot take the focus

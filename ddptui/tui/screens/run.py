@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -20,11 +19,11 @@ from ddptui.tui.screens.delaying import DELAY_KEYS, Delaying
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.delay_bar import DelayBar
-from ddptui.tui.widgets.frame import PaneBar, RunBar, TitleBar
+from ddptui.tui.widgets.frame import RunBar, TitleBar
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes, Picture
 from ddptui.tui.widgets.rank_table import RankTable
-from ddptui.tui.widgets.replay_bar import ReplayBar, Sought
+from ddptui.tui.widgets.replay_bar import ReplayBar
 from ddptui.wire.records import Message
 
 STEP = "Replay: a step of all ranks on, or back; then it stands still"
@@ -77,12 +76,11 @@ class RunScreen(Delaying):
         }
 
     def compose_content(self) -> ComposeResult:
-        is_replay = isinstance(self.feed, Playback)
-        yield ReplayBar() if is_replay else RunBar()
+        yield ReplayBar(self.feed.seek_share) if isinstance(self.feed, Playback) else RunBar()
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
         yield DelayBar()
-        yield Panes(numbered=not is_replay)
+        yield Panes(self.action_pane, numbered=not isinstance(self.feed, Playback))
 
     def on_mount(self) -> None:
         self.query_one(Comparison).usual = self.console_app.settings.columns
@@ -197,15 +195,6 @@ class RunScreen(Delaying):
     def action_tenth(self, tenths: int) -> None:
         if isinstance(self.feed, Playback):
             self.feed.seek_share(tenths / 10)
-
-    @on(Sought)
-    def _seek_share(self, event: Sought) -> None:
-        if isinstance(self.feed, Playback):
-            self.feed.seek_share(event.share)
-
-    @on(PaneBar.Chosen)
-    def _choose_pane(self, event: PaneBar.Chosen) -> None:
-        self.action_pane(event.pane)
 
     def action_next_pane(self, by: int) -> None:
         names, focused = [*TITLES], self.focused.id if self.focused else None

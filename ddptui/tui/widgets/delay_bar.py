@@ -1,7 +1,5 @@
 """The line of a run that trains: which delay its keys, or a click, put into a rank."""
 
-from typing import NamedTuple
-
 from textual.content import Content
 from textual.widget import Widget
 
@@ -12,38 +10,30 @@ from ddptui.text.units import MS, S, seconds
 from ddptui.tui.keys import clickable, name_of
 
 
-class Chosen(NamedTuple):
-    """The delay that is put in next. rank: None before there is one."""
-
-    rank: int | None
-    at: Site
-    sleep_ms: float
-
-
 class DelayBar(Widget):
     """Shows the chosen delay, whether its rank has it, and the keys that change it. A click on a part does the same."""
 
     DEFAULT_CSS = "DelayBar { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; display: none; }"
-    _shown: tuple[Chosen, Delays] | None = None
+    _shown: tuple[int | None, Site, float, Delays] | None = None
 
-    def show(self, chosen: Chosen, delays: Delays) -> None:
-        """Show the chosen delay. `delays`: those that the ranks have."""
-        if (chosen, delays) != self._shown:
-            self._shown = chosen, delays
+    def show(self, rank: int | None, at: Site, sleep_ms: float, delays: Delays) -> None:
+        """Show the delay that is put in next. `rank`: None before there is one. `delays`: those that the ranks have."""
+        if (rank, at, sleep_ms, delays) != self._shown:
+            self._shown = rank, at, sleep_ms, delays
             self.refresh()
 
     def render(self) -> Content:
         if self._shown is None:
             return Content()
-        chosen, delays = self._shown
-        if chosen.rank is None:
+        rank, at, sleep_ms, delays = self._shown
+        if rank is None:
             return Content.styled(f"{name_of('delay', self.app)} delays a rank, once there is one", "dim")
-        has_it = delay_of(delays, chosen.rank, chosen.at) is not None
-        length = seconds(chosen.sleep_ms * MS / S)
+        has_it = delay_of(delays, rank, at) is not None
+        length = seconds(sleep_ms * MS / S)
         parts = [
             self._part("delay", "take out" if has_it else "put in", "delay"),
-            clickable("↑↓", f"rank {chosen.rank}", "other_rank"),
-            self._part("where", chosen.at, "where"),
+            clickable("↑↓", f"rank {rank}", "other_rank"),
+            self._part("where", at, "where"),
             Content.assemble(self._part("less", "", "longer(-1)"), self._part("more", length, "longer(1)")),
         ]
         if delays:  # the last part may be cut off, and the sentence above has it, too

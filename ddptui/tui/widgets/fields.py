@@ -23,7 +23,7 @@ class Field(Horizontal):
 
     DEFAULT_CSS = """
     Field { height: 1; width: 1fr; }
-    Field > Static { width: 13; color: $text-muted; }
+    Field > Static { width: 16; color: $text-muted; }
     Field > Input, Field > Select { width: 1fr; }
     Field.-changed > Static { color: $text-accent; text-style: bold; }
     Field.-wrong > Static { color: $text-error; text-style: bold; }
@@ -105,18 +105,6 @@ class InjectedLine(Vertical):
     InjectedLine Button { margin-right: 1; }
     """
 
-    @dataclass
-    class Another(Message):
-        """A line like this one is wanted below it."""
-
-        line: "InjectedLine"
-
-    @dataclass
-    class Removed(Message):
-        """This line is to go."""
-
-        line: "InjectedLine"
-
     def __init__(self, field: str, line: Line) -> None:
         super().__init__()
         self._kind, self._first = KINDS[field], line
@@ -136,10 +124,9 @@ class InjectedLine(Vertical):
     @property
     def line(self) -> Line:
         """The texts in the fields."""
-        return {key: field.text or self._unanswered(key, field) for key, field in self._fields.items()}
-
-    def _unanswered(self, key: str, field: Field) -> str:
-        return self._first[key] if isinstance(field.answer, Select) else ""  # a Select has no value until it is mounted
+        # a Select has no value until it is mounted
+        first = {key: self._first[key] for key, field in self._fields.items() if isinstance(field.answer, Select)}
+        return {key: field.text or first.get(key, "") for key, field in self._fields.items()}
 
     def point_to(self) -> None:
         """Focus the first field."""
@@ -154,16 +141,6 @@ class InjectedLine(Vertical):
         if "at" in self._fields and self.is_mounted:
             unit = LINK_UNIT if self._fields["at"].text == LINK else self._kind.labels["amount"]
             self._fields["amount"].query_one(Static).update(Content(unit))
-
-    @on(Button.Pressed, "#another")
-    def _add(self, event: Button.Pressed) -> None:
-        event.stop()
-        self.post_message(self.Another(self))
-
-    @on(Button.Pressed, "#remove")
-    def _remove(self, event: Button.Pressed) -> None:
-        event.stop()
-        self.post_message(self.Removed(self))
 
 
 LINK_UNIT = "Mbit/s"
@@ -235,30 +212,33 @@ class InjectedFields(Vertical):
         self._lines = [InjectedLine(self._key, line) for line in wanted]
         return self.query_one("#lines").mount(*self._lines)
 
-    @on(InjectedLine.Another)
-    async def _add(self, event: InjectedLine.Another) -> None:
-        if event.line not in self._lines:  # it has been removed
-            return
-        place = self._lines.index(event.line)
-        line = InjectedLine(self._key, event.line.line)
-        self._lines.insert(place + 1, line)
-        await self.query_one("#lines").mount(line, after=event.line)
-        line.point_to()
-        self.post_message(self.Changed())
+    def _place_of(self, pressed: Button.Pressed) -> int | None:
+        """Return the place of the line in which a button was pressed; None if the line has been removed."""
+        pressed.stop()
+        return next((at for at, line in enumerate(self._lines) if line in pressed.button.ancestors), None)
 
-    @on(InjectedLine.Removed)
-    async def _remove(self, event: InjectedLine.Removed) -> None:
-        if event.line not in self._lines:  # a second click
+    @on(Button.Pressed, "#another")
+    async def _add(self, event: Button.Pressed) -> None:
+        if (place := self._place_of(event)) is not None:
+            before = self._lines[place]
+            line = InjectedLine(self._key, before.line)
+            self._lines.insert(place + 1, line)
+            await self.query_one("#lines").mount(line, after=before)
+            line.point_to()
+            self.post_message(self.Changed())
+
+    @on(Button.Pressed, "#remove")
+    async def _remove(self, event: Button.Pressed) -> None:
+        if (place := self._place_of(event)) is None:  # a second click
             return
-        place = self._lines.index(event.line)
-        self._lines.remove(event.line)
+        line = self._lines.pop(place)
         if self._lines:
             self._lines[max(0, place - 1)].point_to()
             self.post_message(self.Changed())
         else:  # none is left
             self._choice.answer.focus()
             self._choice.answer.value = NONE
-        await event.line.remove()
+        await line.remove()
 
 
 def _part(key: str, label: str, text: str) -> Field:

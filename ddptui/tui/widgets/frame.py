@@ -1,11 +1,10 @@
 """The parts around a screen's content: title bar, bar of panes, and the card for a terminal that is too small."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from textual.app import RenderResult
 from textual.content import Content
 from textual.events import Click
-from textual.message import Message
 from textual.widget import Widget
 
 from ddptui.text.drawing import shorten
@@ -64,22 +63,15 @@ class RunBar(Widget):
 class PaneBar(Widget):
     """Lists the panes with their keys. Hidden where all panes have room; the screens' styles show it."""
 
-    class Chosen(Message):
-        """A pane was clicked."""
-
-        def __init__(self, pane: str) -> None:
-            super().__init__()
-            self.pane = pane
-
     DEFAULT_CSS = "PaneBar { height: 1; padding: 0 1; color: $text-muted; display: none; }"
     _panes: Mapping[str, str] = {}
     _short: Mapping[str, str] = {}
     _shown = ""
 
-    def __init__(self, *, numbered: bool = True) -> None:
-        """`numbered`: digits choose the panes."""
+    def __init__(self, choose: Callable[[str], None], *, numbered: bool = True) -> None:
+        """`choose`: called with a clicked pane. `numbered`: digits choose the panes, too."""
         super().__init__()
-        self._numbered = numbered
+        self._choose, self._numbered = choose, numbered
 
     def show(self, panes: Mapping[str, str], shown: str, short: Mapping[str, str] = NO_PANES) -> None:
         """List the panes and highlight the chosen one. `panes`: titles by id, in the order of their number keys.
@@ -109,7 +101,7 @@ class PaneBar(Widget):
         for pane, part in zip(self._panes, self._parts(), strict=True):
             end += part.cell_length + 1  # and the gap
             if place is not None and place.x < end:
-                self.post_message(self.Chosen(pane))
+                self._choose(pane)
                 break
 
 

@@ -1,5 +1,6 @@
 """The panes of the Run screen: a grid where there is room, else one at a time. Only visible panes are drawn."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -83,13 +84,13 @@ class Panes(Container):
     chosen = "ranks"
     _charted: tuple[object, ...] = ()
 
-    def __init__(self, *, numbered: bool) -> None:
-        """`numbered`: digits choose the panes."""
+    def __init__(self, choose: Callable[[str], None], *, numbered: bool) -> None:
+        """As those of PaneBar."""
         super().__init__()
-        self._numbered = numbered
+        self._choose, self._numbered = choose, numbered
 
     def compose(self) -> ComposeResult:
-        yield PaneBar(numbered=self._numbered)
+        yield PaneBar(self._choose, numbered=self._numbered)
         with Container(id="grid"):
             yield RankTable(id="ranks", classes="pane")
             yield Arrivals(id="arrivals", classes="pane")

@@ -1,24 +1,15 @@
 """Where a replay is in its run, as video players show it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from textual.app import RenderResult
 from textual.content import Content
 from textual.events import Click
-from textual.message import Message
 from textual.widget import Widget
 
 OVER, TO_COME = "━┿", "─┼"  # a cell of the bar, and one in which a launch has its first step
 CHANGED = "b"  # a cell in which delays were put in or taken out by hand
 PERCENT, PACE = 6, 31  # cells, also of what stands before them: the bar stays as long, whatever is said
-
-
-class Sought(Message):
-    """The user wants to go to the moment at which so much of the run is over, 0 to 1."""
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self.share = share
 
 
 class ReplayBar(Widget):
@@ -31,6 +22,11 @@ class ReplayBar(Widget):
     _firsts: Sequence[float] = ()
     _changes: Sequence[float] = ()
     _pace = ""
+
+    def __init__(self, seek: Callable[[float], None]) -> None:
+        """`seek`: goes to the moment at which so much of the run is over, 0 to 1."""
+        super().__init__()
+        self._seek = seek
 
     def show(self, share: float, firsts: Sequence[float], changes: Sequence[float], pace: str) -> None:
         """Draw the places of the replay, of the first steps and of the changes, from 0 to 1. `pace`: how it goes on."""
@@ -57,4 +53,4 @@ class ReplayBar(Widget):
     def on_click(self, event: Click) -> None:
         place = event.get_content_offset(self)
         if place is not None and place.x < self._cells:
-            self.post_message(Sought(place.x / self._cells))
+            self._seek(place.x / self._cells)

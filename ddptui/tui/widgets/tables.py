@@ -19,15 +19,14 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.report.preset_columns import differs, facts
 from ddptui.report.ranks import RANK_COLUMNS
-from ddptui.store.overview import SKIPPED, UNDER_WAY, Overview
+from ddptui.store.overview import UNDER_WAY, Overview
 from ddptui.text.tables import Column, Filled, fill, telling
 from ddptui.tui.keys import bound
-from ddptui.tui.widgets.lists import ROW_KEYS
+from ddptui.tui.widgets.lists import ROW_KEYS, STATUS_MARKS, UNKNOWN
 
 Styles = Mapping[str, Style]
 NO_STYLES: Styles = {}
 MARK = "●"
-SIGNS = {"ok": "✓", SKIPPED: "■", "failed": "✗", "interrupted": "■", UNDER_WAY: "▸"}
 
 
 class LabTable(DataTable[Text]):
@@ -202,7 +201,7 @@ class RunTable(LabTable):
 
         def status(known: Overview) -> str:
             shown = UNDER_WAY if known.run.name == under_way else known.status
-            return f"{SIGNS.get(shown, '?')} {shown}"  # a newer ddptui may have written a status of its own
+            return f"{STATUS_MARKS.get(shown, UNKNOWN)[0]} {shown}"
 
         columns: list[Column[Overview]] = [
             Column("  when", when, left=True),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar
 
 from textual import on
@@ -21,66 +22,12 @@ from ddptui.config.trial import choices
 from ddptui.engines.preflight_gpus import OUR_MODELS
 from ddptui.text.units import NOTHING
 from ddptui.tui import draft as drafts
-from ddptui.tui.draft import as_it_is
+from ddptui.tui.draft import COMMON, OTHERS, REPEATS, about, as_it_is, label, offered
 from ddptui.tui.form_lines import KINDS, usual_lines
-from ddptui.tui.groups import COMMON, GROUPS, ORDER, REPEATS, about, common, group_of, label, meaningful
 from ddptui.tui.keys import bound
-from ddptui.tui.widgets.fields import CHANGED, WRONG, Field, InjectedFields, InjectedLine
+from ddptui.tui.widgets.fields import Field, InjectedFields, InjectedLine
 
-FOLDED, UNFOLDED = "▸", "▾"
 BOOLEAN = "true or false"
-
-
-class GroupTitle(Static, can_focus=True):
-    """The title of a group of fields, which folds and unfolds it. Marked where a field of the group is changed."""
-
-    ALLOW_SELECT = False
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "unfold", "Unfold, or fold")]
-    DEFAULT_CSS = """
-    GroupTitle { height: 1; color: $text-muted; text-wrap: nowrap; }
-    GroupTitle:hover { pointer: pointer; text-style: underline; }
-    GroupTitle:focus { text-style: reverse; }
-    GroupTitle.-changed { color: $text-accent; text-style: bold; }
-    GroupTitle.-wrong { color: $text-error; text-style: bold; }
-    GroupTitle.-changed:focus, GroupTitle.-wrong:focus { text-style: bold reverse; }
-    """
-
-    @dataclass
-    class Toggled(Message):
-        """The group is to be unfolded, or folded."""
-
-        group: str
-
-    def __init__(self, group: str) -> None:
-        super().__init__(f"{FOLDED} {group}", markup=False)
-        self.group = group
-
-    def show(self, *, unfolded: bool, changed: bool, wrong: bool) -> None:
-        """Show how the group stands."""
-        self.set_class(changed, "-changed")
-        self.set_class(wrong, "-wrong")
-        sign = f" {WRONG}" if wrong else f" {CHANGED}" if changed else ""
-        self.update(Content(f"{UNFOLDED if unfolded else FOLDED} {self.group}{sign}"), layout=False)
-
-    def action_unfold(self) -> None:
-        self.post_message(self.Toggled(self.group))
-
-    def on_click(self) -> None:
-        self.action_unfold()
-
-
-class Group(Vertical):
-    """The fields of a group below its title; they are made when it is first unfolded."""
-
-    DEFAULT_CSS = """
-    Group { height: auto; display: none; }
-    Group > .heading { height: 1; color: $text-muted; text-style: bold; }
-    Group .fields > Field > Static { width: 16; }
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.group = name
 
 
 class TrialForm(Vertical):
@@ -98,7 +45,6 @@ class TrialForm(Vertical):
     TrialForm > #all { height: auto; max-height: 10; scrollbar-size-vertical: 1; }
     TrialForm.-refused > #all { max-height: 8; }
     TrialForm .fields { layout: grid; grid-size: 2; grid-gutter: 0 2; height: auto; grid-rows: 1; }
-    TrialForm #titles { layout: grid; grid-size: 4; grid-gutter: 0 1; height: auto; grid-rows: 1; }
     TrialForm > #meaning { height: 2; color: $text-muted; }
     TrialForm > #reason { height: auto; max-height: 3; color: $text-error; display: none; }
     TrialForm.-refused > #reason { display: block; }
@@ -121,43 +67,41 @@ class TrialForm(Vertical):
         self._at_fault: str | None = None
         self._models: Sequence[str] = ()  # besides our own
         self._fields: dict[str, Field | InjectedFields] = {}  # those that are made, by their names in --set
-        self._unfolded: set[str] = set()
+        self._others: Sequence[str] = OTHERS  # that are not made yet: with them, each key in the list would take longer
 
     def compose(self) -> ComposeResult:
+        yield VerticalScroll(id="all", can_focus=False)
         yield Static(id="meaning", markup=False)
         yield Static(id="reason", markup=False)
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self._build)
+        self.call_after_refresh(self._add, COMMON)  # they would make the first frame half as long again
 
-    async def _build(self) -> None:
-        """Mount the common fields after the first frame: they would make it half as long again."""
-        fields = {key: _field(key) for key in COMMON}
-        below = [field for field in fields.values() if isinstance(field, InjectedFields)]
-        grid = Container(*(field for field in fields.values() if field not in below), id="fields", classes="fields")
-        titles = Container(*map(GroupTitle, GROUPS), id="titles")
-        everything = VerticalScroll(grid, *below, titles, *map(Group, GROUPS), id="all", can_focus=False)
-        await self.mount(everything, before="#meaning")
-        self._take_in(fields)
-
-    def _take_in(self, fields: Mapping[str, Field | InjectedFields]) -> None:
-        """Fill fields that have been mounted."""
+    async def _add(self, keys: Sequence[str]) -> None:
+        """Mount these fields below the others."""
+        fields = {key: _field(key) for key in keys}
+        parts: list[Widget] = []
+        for is_wide, group in groupby(fields.values(), lambda field: isinstance(field, InjectedFields)):
+            members = [*group]
+            parts += members if is_wide else [Container(*members, classes="fields")]
+        await self.query_one("#all").mount(*parts)
         self._fields |= fields
         self.offer_models(self._models)
-        self._fill(fields)
+        self._fill()
         self._mark()
 
     @property
     def changes(self) -> dict[str, str]:
         """The new value of each changed field. One that is not made yet has not been changed."""
-        texts = {key: self._fields[key].text for key in ORDER if key in self._fields}
-        return {key: _value(key, text) for key, text in texts.items() if text is not None}
+        texts = {key: field.text for key, field in self._fields.items()}
+        words = {key: text for key, text in texts.items() if text is not None}
+        return {key: drafts.listed(key, text) if drafts.is_typed_list(key) else text for key, text in words.items()}
 
     def show(self, preset: Preset | None, changes: dict[str, str]) -> None:
         """Show the changes of a preset. `preset`: without them; None: it cannot be read."""
         self._preset, self._made, self._changes = preset, preset, changes
         self.disabled = preset is None
-        self._fill(self._fields)
+        self._fill()
 
     def show_verdict(self, made: Preset | None, reason: str, at_fault: str | None) -> None:
         """Show what the changes make of the preset: its fields, or why it cannot run. `made`: None if it cannot be."""
@@ -169,16 +113,14 @@ class TrialForm(Vertical):
 
     def point_to(self, key: str | None) -> None:
         """Focus a field; None: the first."""
-        group = group_of(key) if key else None
-        if key and group and group not in self._unfolded:
-            self.call_next(self._unfold, group, key)
-        else:
-            self._focus(key)
-
-    def _focus(self, key: str | None) -> None:
         target = self._fields.get(key or "") or next((field for field in self._fields.values() if field.display), None)
         if target is not None:  # it is, once the fields are mounted
             target.point_to()
+
+    def show_focus(self, *, has_it: bool) -> None:
+        """Show whether a field has the focus. For `:focus-within`, Textual would restyle all fields with every key."""
+        self.update_classes({"-focused": has_it}, update=False)
+        self.app.stylesheet.apply(self)
 
     def offer_models(self, names: Sequence[str]) -> None:
         """Offer these models besides our own."""
@@ -187,43 +129,8 @@ class TrialForm(Vertical):
         if isinstance(field, Field):
             field.offer([*OUR_MODELS, *names])
 
-    @on(GroupTitle.Toggled)
-    async def _toggle(self, event: GroupTitle.Toggled) -> None:
-        if event.group in self._unfolded:
-            self._unfolded.remove(event.group)
-            self._mark()
-        else:
-            await self._unfold(event.group)
-
-    async def _unfold(self, name: str, key: str | None = None) -> None:
-        """Show a group, and focus one of its fields; None: the first."""
-        group = next(group for group in self.query(Group) if group.group == name)
-        if not group.children:
-            fields = {each: _field(each) for each in GROUPS[name]}
-            below = [field for field in fields.values() if isinstance(field, InjectedFields)]
-            grid = Container(*(field for field in fields.values() if field not in below), classes="fields")
-            await group.mount(Static(name, classes="heading", markup=False), grid, *below)
-            self._take_in(fields)
-        self._unfolded.add(name)
-        self._mark()
-        asked = self._asked()
-        self._focus(key or next((each for each in GROUPS[name] if each in asked), None))
-        self.call_after_refresh(self._scroll_to_focus)  # until then it is not known where the group's fields are
-
-    def _scroll_to_focus(self) -> None:
-        focused = self.screen.focused
-        if focused is not None and self in focused.ancestors:
-            focused.scroll_visible(animate=False)
-
-    def _asked(self) -> set[str]:
-        """The fields that mean something, or are changed all the same."""
-        if self._preset is None:
-            return {*COMMON}
-        others = meaningful(self._made or self._preset) - {*COMMON}
-        return common(self._preset) | others | self._changes.keys()
-
-    def _fill(self, fields: Mapping[str, Field | InjectedFields]) -> None:
-        for key, field in fields.items():
+    def _fill(self) -> None:
+        for key, field in self._fields.items():
             text = self._changes.get(key)
             now = as_it_is(self._preset, key) if self._preset else NOTHING
             if isinstance(field, InjectedFields):
@@ -233,18 +140,10 @@ class TrialForm(Vertical):
 
     def _mark(self) -> None:
         """Show which fields mean something, which are changed, and which is wrong."""
-        asked = self._asked()
+        asked = {*COMMON} if self._preset is None else offered(self._preset, self._made or self._preset)
         for key, field in self._fields.items():
-            field.display = key in asked
+            field.display = key in asked or key in self._changes
             field.mark(wrong=key == self._at_fault)
-        shown = {name for name, keys in GROUPS.items() if self._preset and asked & {*keys}}
-        for title in self.query(GroupTitle):
-            keys = GROUPS[title.group]
-            title.display = title.group in shown
-            changed = any(key in self._changes for key in keys)
-            title.show(unfolded=title.group in self._unfolded, changed=changed, wrong=self._at_fault in keys)
-        for group in self.query(Group):
-            group.display = group.group in self._unfolded & shown
 
     @on(Input.Changed)
     @on(Select.Changed)
@@ -255,25 +154,22 @@ class TrialForm(Vertical):
             self.post_message(self.Changed(changes))
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Say what the field with the focus means."""
+        """Say what the field with the focus means. The first time, add the fields that are not common."""
+        others, self._others = self._others, ()
+        if others:
+            self.call_next(self._add, others)
         ways = [_meaning(node) for node in event.widget.ancestors_with_self if isinstance(node, Widget)]
         self.query_one("#meaning", Static).update(Content(next(filter(None, ways), "")))
 
 
 def _meaning(node: Widget) -> str:
     """Return what a widget means to the user; empty if another one around it says it."""
-    if isinstance(node, GroupTitle):
-        return f"{node.group}: {', '.join(map(label, GROUPS[node.group]))}"
     if not isinstance(node, Field):
         return ""
     for line in node.ancestors:
         if isinstance(line, InjectedLine):
             return line.about(node)
     return about(node.id or "")
-
-
-def _value(key: str, text: str) -> str:
-    return drafts.listed(key, text) if drafts.is_typed_list(key) else text
 
 
 def _field(key: str) -> Field | InjectedFields:

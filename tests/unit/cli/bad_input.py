@@ -217,7 +217,7 @@ FLAGS = {
     "no folder for runs": run("--runs", "", says="--runs names no folder: leave it out for the default one"),
     "a refresh that is no number": run("--refresh", "nan", says="leave them out when running headless"),
     "a theme for no screen": run("--theme", "dracul", says="leave them out when running headless"),
-    "JSON of a command": Case(("--json", "show", "last"), "they mean nothing to a command"),
+    "JSON of a command": Case(("--json", "show", "last"), "options come after the command"),
     "a training script that is not there": Case(("init", "trian.py"), "did you mean 'train.py'?", {"train.py": ""}),
     "a training script that is a pipe": Case(("init", "t.py"), "a device, not a plain file", shell="mkfifo t.py; {}"),
     "a folder that takes no preset": Case(
@@ -315,7 +315,7 @@ SURROUNDINGS = {
     "a folder that is gone": run("--runs", "r", says="go to another folder", shell="mkdir x; cd x; rmdir ../x; {}"),
     "few files, for many ranks": run("--set", "world_size=16", says="raise `nofile` in /etc/security/limits.conf",
                                      shell="ulimit -n 64; {}"),
-    "few files, for replicas": preset('[[trial]]\nlaunch = "dp"\nworld_size = 8', "need 80 open files per process, but 64 are allowed: raise `nofile`",
+    "few files, for replicas": preset('[[trial]]\nlaunch = "dp"\nworld_size = 8', "need 80 open files per process, but 64 are allowed",
                                       shell="ulimit -n 64; {}"),
     "no stdout": Case(("--preset", "zzz"), "`ddptui presets` lists them", shell="{} >&-"),
     "no stdin": Case(("--preset", "zzz"), "`ddptui presets` lists them", shell="{} <&-"),

@@ -108,7 +108,6 @@ def test_runs_are_completed_newest_first_after_last_and_their_presets(here: Path
 def test_runs_are_those_of_the_folder_that_is_named(here: Path, tmp_path: Path) -> None:
     elsewhere = {"DDPTUI_RUNS": str(tmp_path)}
     assert offered(here, "show", "", **elsewhere) == []
-    assert offered(here, "--runs", "runs", "show", "", **elsewhere) == RUNS
     assert offered(here, "show", "--runs", "runs", "", **elsewhere) == RUNS
     assert offered(here, "show", "--runs", "") == ["dir,"]
 

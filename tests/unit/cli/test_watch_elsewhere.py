@@ -34,7 +34,7 @@ TO_WATCH = msgspec.structs.replace(TO_JOIN, watching=Watching(skip=5, steps=20, 
 )
 @pytest.mark.usefixtures("signals_given_back")
 def test_what_cannot_be_is_refused(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
-    done = CliRunner().invoke(main, ["--runs", str(tmp_path / "runs"), "watch", *words])
+    done = CliRunner().invoke(main, ["watch", *words], env={"DDPTUI_RUNS": str(tmp_path / "runs")})
     assert done.exit_code == 2
     assert why in done.stderr.splitlines()[-1]
     assert not (tmp_path / "runs").exists()

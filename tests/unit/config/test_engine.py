@@ -123,7 +123,7 @@ def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--engine", "join", "--nodes", "2", "runs"), "--engine and its options say where a preset runs"),
+        (("--engine", "join", "--nodes", "2", "runs"), "options come after the command"),
         (("presets", "--nodes", "3"), "--engine and its options say how one preset is started: name it"),
         (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo' is none of sbatch's"),
         (("--resume", "last", "--nodes", "2"), "leave out --preset, --set, --repeats and --engine"),

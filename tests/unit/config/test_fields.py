@@ -9,7 +9,7 @@ from ddptui.config.fields import FIELDS, SHOWN_AS, kind
 from ddptui.config.strategies import STRATEGIES, StrategyFacts
 from ddptui.config.trial import TRIAL_FIELDS
 from ddptui.report.preset_columns import OF_COMMAND, OF_PRIMITIVES, OF_TRAINING
-from ddptui.tui.groups import LABELS
+from ddptui.tui.draft import LABELS
 from tests.support.runner import ddptui
 
 

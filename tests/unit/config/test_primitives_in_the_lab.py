@@ -14,8 +14,7 @@ from ddptui.report.preset_columns import differs, facts, tried
 from ddptui.run.by_hand import one
 from ddptui.store.presets import load
 from ddptui.tui import draft as drafts
-from ddptui.tui.draft import Draft
-from ddptui.tui.groups import common
+from ddptui.tui.draft import COMMON, Draft, offered
 
 SEE, MEASURE, ALGORITHMS = "primitives-see", "primitives-measure", "algorithms"
 NOT_OF_IT = {"strategy", "average", "model", "dataset", "batch_size"}
@@ -75,7 +74,7 @@ def test_the_listing_says_what_is_tried_and_neither_model_nor_data(name: str) ->
 
 @pytest.mark.parametrize("name", [SEE, MEASURE])
 def test_a_form_asks_for_what_means_something(name: str) -> None:
-    asked = common(load(name))
+    asked = offered(load(name), load(name)) & {*COMMON}
     assert {"launch", "world_size", "operations", "root", "repeats", "bottleneck"} <= asked
     assert not asked & ({field for field, facts in FIELDS.items() if facts.work == ("train",)} | NOT_OF_IT)
 

@@ -374,10 +374,10 @@ def test_what_is_no_file_is_no_lock(tmp_path: Path, other: Callable[[Path], None
 def test_a_run_on_a_medium_that_cannot_be_written_is_shown_and_not_held(tmp_path: Path) -> None:
     write_run(tmp_path, two_trials(), JOURNALS[0], JOURNALS[1])
     command = 'mount --bind -o ro "$0" "$0" 2>/dev/null && mount -o remount,bind,ro "$0" && exec "$@"'
-    words = [sys.executable, "-m", "ddptui", "--runs", str(tmp_path)]
+    words = [sys.executable, "-m", "ddptui"]
 
     def read_only(*more: str) -> subprocess.CompletedProcess[str]:
-        inside = ["unshare", "-m", "sh", "-c", command, str(tmp_path), *words, *more]
+        inside = ["unshare", "-m", "sh", "-c", command, str(tmp_path), *words, *more, "--runs", str(tmp_path)]
         return subprocess.run(inside, capture_output=True, text=True, check=False)
 
     if os.getuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
@@ -418,7 +418,7 @@ def test_the_newest_run_comes_first(runs: Path) -> None:
 def test_a_run_that_may_not_be_looked_into_is_listed_with_the_reason_beside_the_others(runs: Path) -> None:
     hidden = runs / "20300102-000000-a"
     hidden.chmod(0)
-    command = [sys.executable, "-m", "ddptui", "--runs", str(runs), "runs"]
+    command = [sys.executable, "-m", "ddptui", "runs", "--runs", str(runs)]
     if os.getuid() == 0:  # who may look into everything, unless these rights are taken away
         rights = "-dac_override,-dac_read_search"
         command = ["setpriv", "--bounding-set", rights, "--inh-caps", rights, *command]

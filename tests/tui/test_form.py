@@ -1,4 +1,4 @@
-"""The form has every field of a trial: the common ones at once, the others in groups that unfold; and bottlenecks."""
+"""The form has every field of a trial: the common ones at once, the others once it has the focus; and bottlenecks."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck
 from ddptui.store.presets import load
 from ddptui.tui.app import Console
-from ddptui.tui.groups import COMMON, GROUPS, LABELS, ORDER, REPEATS, meaningful
+from ddptui.tui.draft import COMMON, LABELS, OTHERS, REPEATS, offered
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.fields import Field, InjectedLine
 from ddptui.tui.widgets.lists import PresetList
 from ddptui.tui.widgets.tables import LEFT, TrialTable
-from ddptui.tui.widgets.trial_form import Group, GroupTitle, TrialForm
+from ddptui.tui.widgets.trial_form import TrialForm
 from tests.tui.opened import play_in_lab, seen, until
 
 SIZES = [(80, 24), *(pytest.param(size, marks=pytest.mark.rare) for size in ((60, 16), (120, 40)))]
@@ -51,17 +51,14 @@ def two_delays(tmp_path: Path) -> Path:
     return path
 
 
-def title(lab: Lab, group: str) -> GroupTitle:
-    return next(each for each in lab.query(GroupTitle) if each.group == group)
-
-
 def field(lab: Lab, key: str) -> Field:
     return lab.query_one(f"#{key}", Field)
 
 
-async def unfold(pilot: Pilot[int], lab: Lab, group: str) -> None:
-    title(lab, group).action_unfold()
-    await pilot.pause()
+async def edit(pilot: Pilot[int], lab: Lab) -> None:
+    """Go to the form, which then has all fields."""
+    await pilot.press("e")
+    await until(pilot, lambda: lab.query(f"#{OTHERS[-1]}"))
 
 
 async def answer(pilot: Pilot[int], lab: Lab, key: str, text: str) -> None:
@@ -91,63 +88,52 @@ def reasons(lab: Lab) -> dict[str, str]:
 
 
 def test_every_field_of_a_trial_is_in_one_place_or_left_out_for_a_reason() -> None:
-    assert sorted([*ORDER, *LEFT_OUT]) == sorted([*TRIAL_FIELDS, REPEATS])
+    assert sorted([*COMMON, *OTHERS, *LEFT_OUT]) == sorted([*TRIAL_FIELDS, REPEATS])
 
 
 def test_labels_have_room_and_are_told_apart() -> None:
-    labels = [LABELS.get(key, key) for key in ORDER]
+    labels = [LABELS.get(key, key) for key in (*COMMON, *OTHERS)]
     assert len({*labels}) == len(labels)
-    assert all(len(LABELS.get(key, key)) <= (11 if key in COMMON else 14) for key in ORDER)
+    assert max(map(len, labels)) <= 14
 
 
-def test_a_group_is_made_only_when_it_is_first_unfolded() -> None:
+def test_the_other_fields_are_made_once_the_form_has_the_focus() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        assert not [group.group for group in lab.query(Group) if group.children]
         assert not lab.query("#lr")
-        await unfold(pilot, lab, "Optimizer")
-        assert [group.group for group in lab.query(Group) if group.children] == ["Optimizer"]
-        assert {each.id for each in lab.query("Group Field").results(Field)} == {*GROUPS["Optimizer"]}
+        await edit(pilot, lab)
+        assert [each.id for each in lab.query("#all Field")] == [*COMMON, *OTHERS]
+        await choose(pilot, lab, "who-waits")
+        await edit(pilot, lab)
+        assert len(lab.query("#lr")) == 1
 
     play_in_lab(scenario)
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_group_is_unfolded_filled_in_and_folded_by_keyboard(size: tuple[int, int]) -> None:
+def test_a_field_is_reached_and_filled_in_by_keyboard(size: tuple[int, int]) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await pilot.press("e")
-        while app.focused is not title(lab, "Optimizer"):
+        await edit(pilot, lab)
+        while not field(lab, "lr").answer.has_focus:
             await pilot.press("tab")
-        assert "▸ Optimizer" in seen(app)
-        assert "momentum" in meaning(lab)
-        await pilot.press("enter")
-        assert field(lab, "optimizer").answer.has_focus
-        await pilot.press("tab", *"0.125")
-        await until(pilot, lambda: "lr" in seen(app) and "0.125" in seen(app))
+        await pilot.press(*"0.125")
+        await until(pilot, lambda: "* lr" in seen(app) and "0.125" in seen(app))
         assert "--set lr=0.125" in command(lab)
         assert "lr: learning rate" in meaning(lab)
         assert "lr: learning rate" in seen(app)
-        while app.focused is not title(lab, "Optimizer"):
-            await pilot.press("shift+tab")
-        await pilot.press("space")
-        await until(pilot, lambda: "▸ Optimizer *" in seen(app))
-        assert "--set lr=0.125" in command(lab)
-        assert not field(lab, "lr").region.height
 
     play_in_lab(scenario, size)
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_group_is_unfolded_and_filled_in_with_the_mouse(size: tuple[int, int]) -> None:
+def test_a_field_is_filled_in_with_the_mouse(size: tuple[int, int]) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         if size[1] < 40:  # the form shows when its key in the foot is clicked
             place = seen(app).splitlines()[-1].index("Change")
             await pilot.click(offset=(place, size[1] - 1))
-            await until(pilot, lambda: lab.query_one("#fields").region.height)
-        title(lab, "Model").scroll_visible(animate=False)  # as the mouse wheel does
-        await pilot.pause()
-        await pilot.click(title(lab, "Model"))
+        else:
+            await pilot.click("#epochs Input")
         await until(pilot, lambda: lab.query("#compile") and field(lab, "compile").region.height)
-        field(lab, "compile").scroll_visible(animate=False)
+        field(lab, "compile").scroll_visible(animate=False)  # as the mouse wheel does
         await pilot.pause()
         select = field(lab, "compile").answer
         assert isinstance(select, Select)
@@ -158,66 +144,58 @@ def test_a_group_is_unfolded_and_filled_in_with_the_mouse(size: tuple[int, int])
         row = next(number for number, line in enumerate(lines) if "true" in line)
         await pilot.click(offset=(lines[row].index("true"), row))
         await until(pilot, lambda: "--set compile=true" in command(lab))
-        title(lab, "Model").scroll_visible(animate=False)
-        await pilot.pause()
-        await pilot.click(title(lab, "Model"))
-        await until(pilot, lambda: not field(lab, "compile").region.height)
 
     play_in_lab(scenario, size)
 
 
-def test_the_change_in_a_folded_group_is_marked_and_stays_with_its_preset() -> None:
+def test_a_change_stays_with_its_preset() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await unfold(pilot, lab, "Data")
+        await edit(pilot, lab)
         await answer(pilot, lab, "batch_size", "32")
+        assert field(lab, "batch_size").has_class("-changed")
         await choose(pilot, lab, "who-waits")
         assert field(lab, "batch_size").text is None
-        assert "▾ Data *" not in seen(app)
+        assert not field(lab, "batch_size").has_class("-changed")
         await choose(pilot, lab, "quickstart")
         assert field(lab, "batch_size").text == "32"
-        assert "▾ Data *" in seen(app)
+        assert field(lab, "batch_size").has_class("-changed")
 
     play_in_lab(scenario)
 
 
-def test_what_a_refusal_is_about_is_unfolded_by_enter() -> None:
+def test_f5_goes_to_the_field_that_a_refusal_is_about() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await unfold(pilot, lab, "Devices")
+        await edit(pilot, lab)
         await answer(pilot, lab, "threads", "many")
-        await unfold(pilot, lab, "Devices")  # folded
-        assert "▸ Devices !" in seen(app)
         await pilot.press("f5")
         await until(pilot, lambda: field(lab, "threads").answer.has_focus)
-        assert "▾ Devices !" in seen(app)
+        await until(pilot, lambda: "! threads" in seen(app))
         assert 'threads: expected an integer, got "many"' in seen(app)
 
     play_in_lab(scenario)
 
 
-def test_only_groups_and_fields_that_mean_something_are_offered() -> None:
+def test_only_fields_that_mean_something_are_offered() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        def groups() -> set[str]:
-            return {each.group for each in lab.query(GroupTitle) if each.display}
-
-        assert groups() == {*GROUPS} - {"Sizes", "Command"}
-        await unfold(pilot, lab, "Strategy")
+        await edit(pilot, lab)
+        assert field(lab, "momentum").display
+        assert not field(lab, "composites").display
+        assert not field(lab, "env").display
         assert field(lab, "gradient_as_bucket_view").display  # of its trial ddp
         await answer(pilot, lab, "strategy", "ring")
         assert not field(lab, "gradient_as_bucket_view").display
         await answer(pilot, lab, "strategy", "ddp")
         assert field(lab, "gradient_as_bucket_view").display
         await choose(pilot, lab, "primitives-measure")
-        assert groups() == {"Model", "Sizes", "Devices", "Start"} | {"Data"}
-        await unfold(pilot, lab, "Sizes")
         assert field(lab, "composites").display
+        assert not field(lab, "momentum").display
 
     play_in_lab(scenario)
 
 
 def test_each_field_has_an_answer_of_its_kind() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        for group in GROUPS:
-            await unfold(pilot, lab, group)
+        await edit(pilot, lab)
         chosen = {each.id for each in lab.query(Field) if isinstance(each.answer, Select)}
         assert {"amp", "compile", "device", "mistake", "launch", "fault", "optimizer"} <= chosen
         assert not {"lr", "shape", "operations", "composites", "data_dir", "command", "epochs"} & chosen
@@ -227,7 +205,7 @@ def test_each_field_has_an_answer_of_its_kind() -> None:
 
 def test_words_with_commas_and_words_of_a_shell_become_lists() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await unfold(pilot, lab, "Data")
+        await edit(pilot, lab)
         await answer(pilot, lab, "dataset", "random")
         await answer(pilot, lab, "shape", "1, 28, 28")
         assert "'shape=[1, 28, 28]'" in command(lab)
@@ -329,8 +307,7 @@ def test_lines_are_added_and_removed_by_keyboard(size: tuple[int, int]) -> None:
 def test_a_fault_is_put_in_with_the_mouse() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, "ddp-by-hand")
-        await pilot.click(title(lab, "Faults"))
-        await until(pilot, lambda: lab.query("#fault"))
+        await edit(pilot, lab)
         await answer(pilot, lab, "fault", "put in")
         await until(pilot, lambda: lab.query("#step"))
         await answer(pilot, lab, "kind", "raise")
@@ -348,8 +325,9 @@ def test_a_fault_is_put_in_with_the_mouse() -> None:
 def test_the_form_itself_is_never_a_stop_of_the_tab_key() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         form = lab.query_one(TrialForm)
-        assert {*meaningful(load("quickstart"))} > {"lr"}
-        assert not [each for each in form.query("#all, #fields, #titles, Group") if each.can_focus]
+        await edit(pilot, lab)
+        assert offered(load("quickstart"), load("quickstart")) > {"lr"}
+        assert not [each for each in form.query("#all, .fields") if each.can_focus]
 
     play_in_lab(scenario)
 
