@@ -315,7 +315,7 @@ SURROUNDINGS = {
     "a folder that is gone": run("--runs", "r", says="go to another folder", shell="mkdir x; cd x; rmdir ../x; {}"),
     "few files, for many ranks": run("--set", "world_size=16", says="raise `nofile` in /etc/security/limits.conf",
                                      shell="ulimit -n 64; {}"),
-    "few files, for replicas": preset('[[trial]]\nlaunch = "dp"\nworld_size = 8', "8 ranks need 80 open files per process",
+    "few files, for replicas": preset('[[trial]]\nlaunch = "dp"\nworld_size = 8', "8 ranks need 80 open files per",
                                       shell="ulimit -n 64; {}"),
     "no stdout": Case(("--preset", "zzz"), "`ddptui presets` lists them", shell="{} >&-"),
     "no stdin": Case(("--preset", "zzz"), "`ddptui presets` lists them", shell="{} <&-"),
