@@ -19,7 +19,7 @@ SMALLEST = 1e-290  # smaller differences count as none, so that dividing by one 
 # The bits of the lowest 0, 1, 2, 3 or 4 dots of a cell: of its left column, and of its right one. Unicode numbers the
 # dots down the left column, then down the right one, and only then the lowest row, which braille got later.
 DOTS_UPTO = ((0, 0x40, 0x44, 0x46, 0x47), (0, 0x80, 0xA0, 0xB0, 0xB8))
-EMPTY = chr(0x2800)  # the character without dots; Unicode has all 256 patterns in the order of their bits
+EMPTY = 0x2800  # the character without dots; Unicode has all 256 patterns in the order of their bits
 
 
 class Frame(NamedTuple):
@@ -90,16 +90,15 @@ def column_of(x: float, bounds: Frame, width: int) -> int:
 
 def signs_of(lines: Iterable[tuple[Sequence[Point], str]], bounds: Frame, width: int, height: int) -> Signs:
     """Lines with their kinds in one plot. Where lines meet, the dots of all show, in the kind of the last one."""
-    signs: Signs = [{} for _ in range(height)]
+    cells: list[dict[int, tuple[int, str]]] = [{} for _ in range(height)]
     for points, kind in lines:
         for column, lowest, highest in _extents(points, bounds, 2 * width, 4 * height):
-            upto = DOTS_UPTO[column % 2]
-            for low in range(lowest // 4 * 4, highest + 1, 4):  # the lowest row of dots of each cell
-                bits = upto[min(4, highest - low + 1)] - upto[max(0, lowest - low)]
-                row = signs[height - 1 - low // 4]
-                before = row[column // 2][0] if column // 2 in row else EMPTY
-                row[column // 2] = (chr(ord(before) | bits), kind)
-    return signs
+            upto, at = DOTS_UPTO[column % 2], column // 2
+            for above in range(lowest // 4, highest // 4 + 1):  # cells, from the bottom
+                bits = upto[min(4, highest - 4 * above + 1)] - upto[max(0, lowest - 4 * above)]
+                row = cells[height - 1 - above]
+                row[at] = (bits | row[at][0] if at in row else bits, kind)
+    return [{column: (chr(EMPTY + bits), kind) for column, (bits, kind) in row.items()} for row in cells]
 
 
 def labels_of(ticks: Iterable[tuple[float, str]], bounds: Frame, height: int) -> dict[int, str]:
