@@ -13,6 +13,7 @@ from workers.doctor.answers import answer, by_name, last_line
 def versions() -> dict[str, Any]:
     """The versions of torch and torchvision, and what this torch is built with."""
     import torch
+    import torch.distributed as dist
     import torchvision
 
     from workers.instruments.hooks import group_takes_hooks
@@ -20,17 +21,10 @@ def versions() -> dict[str, Any]:
     return {
         "torch": str(torch.__version__),
         "torchvision": str(torchvision.__version__),
-        **backends(),
+        "backends": [name for name in ("gloo", "nccl", "mpi") if getattr(dist, f"is_{name}_available")()],
         "group_hooks": group_takes_hooks(),
         "gpu_build": torch.version.cuda or torch.version.hip,
     }
-
-
-def backends() -> dict[str, Any]:
-    """The backends that this torch is built with."""
-    import torch.distributed as dist
-
-    return {"backends": [name for name in ("gloo", "nccl", "mpi") if getattr(dist, f"is_{name}_available")()]}
 
 
 def gpus() -> dict[str, Any]:
@@ -68,4 +62,4 @@ def nccl() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer(by_name(versions, backends, gpus, spawn, forkserver, nccl))
+    answer(by_name(versions, gpus, spawn, forkserver, nccl))

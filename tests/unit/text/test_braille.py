@@ -76,4 +76,4 @@ def test_every_point_is_drawn_within_the_frame(values: list[float | None], width
     assert len(rows) == height
     signs = [sign for row in rows for sign in row.items()]
     assert signs
-    assert all(0 <= column < width and EMPTY < char <= chr(ord(EMPTY) + 255) for column, (char, _) in signs)
+    assert all(0 <= column < width and EMPTY < ord(char) <= EMPTY + 255 for column, (char, _) in signs)
