@@ -23,7 +23,6 @@ def versions() -> dict[str, Any]:
         "torchvision": str(torchvision.__version__),
         "backends": [name for name in ("gloo", "nccl", "mpi") if getattr(dist, f"is_{name}_available")()],
         "group_hooks": group_takes_hooks(),
-        "gpu_build": torch.version.cuda or torch.version.hip,
     }
 
 

@@ -96,7 +96,7 @@ class Told(Child):
         versions = {"torch": "2", "torchvision": "1", "backends": ["gloo", "nccl"], "group_hooks": True}
         sums = {name: {"sum_s": 0.001} for name in ("spawn", "forkserver")}
         self._answers: dict[str, Any] = {
-            "versions": versions | {"gpu_build": "13.2"},
+            "versions": versions,
             "gpus": {"gpus": [["H200", 139 * GB]], "why_none": ""},
             "nccl": {"sum_s": 0.001, "nccl": "2.28.9 by ProcessGroupNCCL2"},
         }
@@ -173,7 +173,7 @@ def test_mpi_is_told_to_be_rare(there: list[str], found: str) -> None:
 
 def test_backends_that_are_not_there_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "surely_none", lambda: True)
-    plain = {"torch": "2", "torchvision": "1", "group_hooks": False, "gpu_build": None}
+    plain = {"torch": "2", "torchvision": "1", "group_hooks": False}
     found = found_by(Told(versions=plain | {"backends": ["gloo"]}))
     assert "with NCCL" in found["nccl"].remedy
     found = found_by(Told(versions=plain | {"backends": []}, gpus="AssertionError"))
