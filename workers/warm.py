@@ -50,10 +50,13 @@ def main() -> None:
     gc.freeze()  # a collection in a fork would write into every object's header, and so copy the pages it is on
     gc.enable()
     woken = keeper.listen()
+    poll = select.poll()  # unlike select, it takes descriptors above 1023
+    poll.register(descriptor, select.POLLIN)
+    poll.register(woken, select.POLLIN)
     send(console, wire.Imported(pid=os.getpid(), threads=own_threads()))
     launch = None
     while True:
-        ready, _, _ = select.select([descriptor, woken], [], [])
+        ready = [readable for readable, _ in poll.poll()]
         if woken in ready:
             os.read(woken, 4096)
         if descriptor in ready:
@@ -66,7 +69,7 @@ def main() -> None:
                 case None:  # the console has closed the socket, or has ended
                     if launch:
                         launch.end()
-                    return
+                    os._exit(0)  # without taking apart what was imported
         if launch:
             launch.reap()
             if launch.status is not None:

@@ -40,9 +40,11 @@ def delay_of(delays: Sequence[Bottleneck], rank: int, at: str) -> Bottleneck | N
 
 def without(delays: Sequence[Bottleneck], rank: int, at: str) -> Delays:
     """These delays, but none of this rank at this site. Other ranks keep theirs."""
-    others = [tuple(other for other in delay.ranks if delay.at != at or other != rank) for delay in delays]
-    kept = [(delay, ranks) for delay, ranks in zip(delays, others, strict=True) if ranks]
-    return tuple(msgspec.structs.replace(delay, ranks=ranks) for delay, ranks in kept)
+    kept = []
+    for delay in delays:
+        if ranks := tuple(other for other in delay.ranks if delay.at != at or other != rank):
+            kept.append(msgspec.structs.replace(delay, ranks=ranks))
+    return tuple(kept)
 
 
 def with_delay(delays: Sequence[Bottleneck], rank: int, at: Site, sleep_ms: float) -> Delays:

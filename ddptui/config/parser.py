@@ -303,7 +303,7 @@ def _columns(keys: list[Any], kind: str) -> Iterable[str]:
 
 def _name_of(point: dict[str, Any]) -> str:
     """The name of a trial of the matrix: all_reduce-4; of numbers alone, with their fields: seed-2."""
-    named = point if all(isinstance(value, int | float) for value in point.values()) else NAMED  # True and False are
+    named = point if all(isinstance(value, int | float) for value in point.values()) else NAMED  # or bools
     name = "-".join(f"{key}-{_short(value)}" if key in named else _short(value) for key, value in point.items())
     return NOT_IN_NAME.sub("-", name) if "env" in point else name  # a variable has a = in it
 

@@ -48,7 +48,7 @@ def need(name: str, met: str) -> Iterator[Finding]:
 
 
 def open_files() -> Iterator[Finding]:
-    """The limit of open files, which a launcher reaches first."""
+    """The limit of open files, which a launcher reaches first. A run raises it as far as it can, and so does this."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few, many = Trial(world_size=FEW), Trial(world_size=MANY)
     text = f"{_limit(soft)} per process, can be raised to {_limit(hard)}; {MANY} ranks need {files_needed(many)}"

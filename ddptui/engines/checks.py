@@ -59,9 +59,9 @@ def check_trial(preset: str, trial: Trial, names: Iterable[str]) -> None:
 
 def torch_problem() -> tuple[str, str] | None:
     """Why no rank can run with this Python's torch, and the remedy; None: nothing is known against it."""
-    for package in ("torch", "torchvision"):
-        if find_spec(package) is None:
-            return f"{package} is not installed", f"`pip install {package}`"
+    if missing := [package for package in ("torch", "torchvision") if find_spec(package) is None]:
+        are = "is" if len(missing) == 1 else "are"
+        return f"{' and '.join(missing)} {are} not installed", f"`pip install {' '.join(missing)}`"
     if problem := too_old_torch(torch := installed("torch")):
         return f"torch {torch} is {problem}", f"`{NEWER_TORCH}`"
     return None

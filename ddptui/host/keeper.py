@@ -26,7 +26,7 @@ from functools import partial
 import psutil
 
 GRACE_S = 2.5  # from SIGTERM to SIGKILL, for ranks: they need up to 2 s to send their last messages
-KEEPERS_GRACE_S = 5.0  # … for a warm parent, which ends ranks, and deletes their folder
+WARM_GRACE_S = 5.0  # … for a warm parent, which ends ranks, and deletes their folder
 ORPHANS_S = 0.5  # from the launcher's own end to SIGKILL for the processes that it left
 POLL_S = 0.02
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h

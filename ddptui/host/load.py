@@ -66,10 +66,10 @@ class LoadMeter:
             if process.pid not in own_s:
                 after_s = self._others_s[process.pid] = _cpu_s(process)
                 worked[process] = after_s - before.get(process.pid, after_s)
-        busiest = max(worked, key=lambda process: worked[process], default=self._console)
+        busiest = max(worked, key=lambda process: worked[process], default=None)
         with suppress(psutil.Error):
-            name = f"{busiest.name()[:LONGEST_NAME]} (process {busiest.pid})"
-            return name if worked.get(busiest, 0.0) > 0 else ""
+            if busiest is not None and worked[busiest] > 0:
+                return f"{busiest.name()[:LONGEST_NAME]} (process {busiest.pid})"
         return ""
 
 

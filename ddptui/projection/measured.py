@@ -93,10 +93,9 @@ def _without_scale(trial: Trial, strong: bool) -> tuple[Trial, Fraction]:
     delays = tuple(  # a delay on all ranks is the same on any number of them
         replace(delay, ranks=()) if tuple(sorted(delay.ranks)) == all_ranks else delay for delay in trial.bottleneck
     )
+    same = {"name": "", "world_size": 1, "batch_size": 1, "strategy": None, "seed": 0}
     length = {"steps": None, "epochs": 1, "warmup_steps": 0}
-    return replace(
-        trial, name="", world_size=1, batch_size=1, strategy=None, seed=0, bottleneck=delays, **length
-    ), batch
+    return replace(trial, bottleneck=delays, **same, **length), batch
 
 
 def step_ms(logs: Iterable[LaunchLog]) -> float:

@@ -142,7 +142,7 @@ class Reader:
         self._read, self._at_ns = place.begin, place.at_ns
         self._held: list[Moment] = []  # read, and not yielded; a heap
         self._bytes = 0  # of these
-        self._ahead: list[list[Line]] | None = None  # where the lines will be that are being read
+        self._ahead: list[list[Line]] | None = None  # lines that `work` reads: empty until it has; None: it reads none
         self.go_on()
 
     @property

@@ -149,7 +149,8 @@ def as_toml(preset: Preset) -> str:
     table["reference"] = [  # TOML has no word for what was not published
         {key: value for key, value in fields.items() if value is not None} for fields in plain["references"]
     ]
-    return tomli_w.dumps({key: value for key, value in table.items() if value not in ([], {})}, multiline_strings=True)
+    table = {key: value for key, value in table.items() if value or value == ""}
+    return tomli_w.dumps(table, multiline_strings=True)
 
 
 def _fields(trial: Trial) -> dict[str, Any]:

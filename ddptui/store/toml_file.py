@@ -48,7 +48,8 @@ def replace_file(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())  # or a crash could leave the new name with no content
         if path.exists():
-            shutil.copymode(path, new)
+            with suppress(OSError):  # some mounts have no modes
+                shutil.copymode(path, new)
         new.replace(path)
     except OSError:
         with suppress(OSError):

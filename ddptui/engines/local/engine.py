@@ -200,5 +200,5 @@ class LocalLaunch(Launch):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=STOP_WITHIN_S)
-        if self.start == "cold" and self._process.poll() == -signal.SIGKILL:  # the keeper's end, if not the launcher's
-            kill_started_in(self._folder)  # it has left daemons
+        if self._process.poll() == -signal.SIGKILL:  # the keeper's end, if not the launcher's: it has left daemons
+            kill_started_in(self._folder)

@@ -56,9 +56,13 @@ class Terms:
             remember(self.running.training, folder)
             relay = Relay(Path(self.running.training.console), hub.folder, way, watching, ends_training=False)
             return AttachedLaunch(self.running, folder, relay, self)
-        relay = Relay(folder / CONSOLE_FILE, hub.folder, way, watching, ends_training=not self.outlives)
+        console = folder / CONSOLE_FILE
+        relay = Relay(console, hub.folder, way, watching, ends_training=not self.outlives)
         command, environment = [*map(as_argument, trial.command)], {**os.environ, **own_variables(trial)}
-        return self.start_command(command, environment, folder, relay)
+        launch = self.start_command(command, environment, folder, relay)
+        if self.outlives and (training := training_at(launch.pid, console)):
+            remember(training, folder)
+        return launch
 
     def start_command(
         self, command: Sequence[str], environment: Mapping[str, str], folder: Path, relay: Relay
@@ -80,8 +84,6 @@ class Terms:
             relay.close()
             why = NOT_FOUND if isinstance(error, FileNotFoundError) else f"{error.strerror}: nothing was started"
             raise LaunchRefused(f"{command[0]}: {why}") from None
-        if self.outlives and (training := training_at(process.pid, console)):
-            remember(training, folder)
         self.launch = ForeignLaunch(process, folder, relay, self)
         return self.launch
 
@@ -111,6 +113,7 @@ class ForeignLaunch(TrainingLaunch):
     def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, relay: Relay, terms: Terms) -> None:
         """folder: for what is written down of it. terms: may change while it runs."""
         super().__init__(folder, relay)
+        self.pid = process.pid
         self._process = process
         self._read = 0  # bytes of the notes
         self._said: list[str] = []  # the lines about them

@@ -187,7 +187,7 @@ class WarmParent:
                     self._folder,
                     self._folder,
                     log,
-                    grace_s=keeper.KEEPERS_GRACE_S,
+                    grace_s=keeper.WARM_GRACE_S,
                     pass_fds=[end.fileno()],
                 )
         except OSError:

@@ -81,6 +81,8 @@ def test_without_torch_it_is_one_finding(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(checks, "find_spec", lambda wanted: None if wanted == name else object())
     finding = only(torch.torch())
     assert finding == Finding("torch", f"{name} is not installed", f"`pip install {name}`", fatal=True)
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    assert only(torch.torch()).remedy == "`pip install torch torchvision`"
 
 
 def test_without_a_folder_for_sockets_torch_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,12 @@ os.wait()
 while not os.path.exists("escaped") or not open("escaped").read():
     time.sleep(0.01)
 """
+# A program in a session of its own.
+EXECUTE = """
+import subprocess, sys
+other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+open("escaped", "w").write(str(other.pid))
+"""
 Kept = Callable[[str], LocalLaunch]
 
 
@@ -173,13 +179,17 @@ def test_who_escaped_goes_though_the_keeper_was_killed(mortal: Kept, tmp_path: P
     assert is_gone(orphan)
 
 
-def test_who_escaped_goes_though_the_keeper_of_the_warm_parent_was_killed(own: WarmParent, tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", [ESCAPE, EXECUTE], ids=["forked", "executed"])
+def test_who_escaped_goes_though_the_keeper_of_the_warm_parent_was_killed(
+    own: WarmParent, tmp_path: Path, script: str
+) -> None:
     start = next(launchers(tmp_path, ready(own)))
-    launcher = start(ESCAPE + SLEEP)
+    launcher = start(script + SLEEP)
     orphan = escaped(tmp_path)
     assert own._keeper is not None
     own._keeper.kill()
     assert await_end(launcher) == -9
+    launcher.stop()
     assert is_gone(orphan)
     assert own.problem == "the process that forks the ranks was killed by SIGKILL"
 

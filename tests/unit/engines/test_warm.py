@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,19 @@ def test_it_forks_one_launch_at_a_time_and_without_one_there_is_nothing_to_end(o
     first.stop()
     assert first.exit_code == -signal.SIGTERM
     assert ended(launched("warm", "print('second')", tmp_path, own), tmp_path) == (0, "second\n")
+
+
+def test_a_console_may_have_many_files_open(own: WarmParent, tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, limits[1]))
+    try:
+        with ExitStack() as files:
+            for _ in range(1024):
+                files.enter_context(open(os.devnull))
+            ready(own)
+        assert ended(launched("warm", "print('here')", tmp_path, own), tmp_path) == (0, "here\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_a_launch_may_signal_its_own_group(own: WarmParent, tmp_path: Path) -> None:
