@@ -125,7 +125,9 @@ def main(context: click.Context, /, preset: str | None, resume: str | None, **op
     """
     typed = taken(options)
     if command := context.invoked_subcommand:
-        if preset or resume or typed != NOTHING_TYPED:
+        if preset or resume:
+            raise Refusal(f"--preset and --resume take no command: leave out `{command}`")
+        if typed != NOTHING_TYPED:
             raise Refusal(f"options come after the command: `ddptui {command} --help` lists those that it has")
         return
     if resume and (preset or typed.assignments or typed.repeats or typed.engine):

@@ -43,7 +43,7 @@ def runs(option: str | None = None) -> Iterator[Finding]:
         write_and_remove(nearest)
         free = shutil.disk_usage(nearest).free / GB
     except OSError as error:
-        remedy = f"name another folder: `ddptui --runs FOLDER`, or {RUNS_VARIABLE}"
+        remedy = f"name another folder with --runs FOLDER, or {RUNS_VARIABLE}"
         yield Finding("runs", f"{folder}: cannot be written: {first_line(error)}", remedy, fatal=True)
         return
     yield Finding("runs", str(folder))

@@ -89,7 +89,7 @@ def _with_numbers(matrix: WaitMatrix) -> Grid:
     cell = GAP + max(len(text) for line in (names, *texts) for text in line)
     corner, labels = _labels([*map(name, matrix.ranks)], f"waited, {'ms' if in_ms else 's'}")
     columns = corner + "".join(each.rjust(cell) for each in names)
-    heads = [f"{SUMMED}; shades: {MEANS}"] * _has_blocks(matrix) + [columns]
+    heads = [f"{SUMMED}; shades: {MEANS}", columns] if _has_blocks(matrix) else [columns]
     return Grid(heads, labels, [[text.rjust(cell) for text in line] for line in texts], GAP)
 
 

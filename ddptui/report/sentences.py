@@ -42,15 +42,15 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     changes = _changes(result.repeats)
     in_figures = any(map(is_changed, repeats))
     lines = [
-        *changes * in_figures,
+        *(changes if in_figures else ()),
         _verdict(repeats, result.summary, trial),
         *_hidden_waits(repeats),
         *_without_core(repeats),
-        "the loss is not finite" * diverged(result),
+        "the loss is not finite" if diverged(result) else "",
         *_mismatches(result.repeats),
-        *changes * (not in_figures),
+        *(() if in_figures else changes),
         ranks.output_device(result.repeats[-1].ranks) if trial.launch == "dp" else "",
-        "without instruments: only its times are known" * (trial.instruments == "off"),
+        "without instruments: only its times are known" if trial.instruments == "off" else "",
     ]
     return [*filter(None, lines)]
 

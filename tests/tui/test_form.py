@@ -109,6 +109,19 @@ def test_the_other_fields_are_made_once_the_form_has_the_focus() -> None:
     play_in_lab(scenario)
 
 
+def test_what_is_typed_while_the_other_fields_are_made_stays() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        form = lab.query_one(TrialForm)
+        others, form._others = form._others, ()
+        form.call_next(form._add, others)
+        field(lab, "steps").answer.value = "30"  # is told to the form after that
+        await edit(pilot, lab)
+        await until(pilot, lambda: "--set steps=30" in command(lab))
+        assert field(lab, "steps").text == "30"
+
+    play_in_lab(scenario)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_field_is_reached_and_filled_in_by_keyboard(size: tuple[int, int]) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:

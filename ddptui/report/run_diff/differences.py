@@ -108,10 +108,9 @@ def _contents(a: Results, b: Results, both: Sequence[Pair]) -> Iterator[Differen
 
 def _fields(both: Sequence[Pair]) -> list[Difference]:
     """The fields in which trials differ; trials with the same difference share a line."""
-    fields = [(key, pair) for pair in both for key in settings_apart(pair)]
-    changes = grouped(
-        (f"{key}: {_changed(*(setting(trial, key) for trial in pair))}", pair.name) for key, pair in fields
-    )
+    apart = [(key, pair) for pair in both for key in settings_apart(pair)]
+    changed = [(key, setting(pair.a, key), setting(pair.b, key), pair.name) for key, pair in apart]
+    changes = grouped((f"{key}: {_changed(before, after)}", name) for key, before, after, name in changed)
     return [Difference(f"{who(names, len(both))}: {change}", names) for change, names in sorted(changes.items())]
 
 

@@ -33,7 +33,8 @@ SLOWED = f"{DISTURBED} heat or the power supply slowed a GPU"
 def answer(both: Sequence[Pair]) -> str:
     """Whether B was faster or slower, and what cannot be told, in one to three sentences."""
     doubts = grouped((why, pair.name) for pair in both if (why := doubt(pair)))
-    findings = grouped((times.finding, pair) for pair in both if not doubt(pair) and (times := train_times(pair)))
+    certain = [pair for pair in both if not doubt(pair)]
+    findings = grouped((times.finding, pair) for pair in certain if (times := train_times(pair)))
     clauses = [_found(finding, findings[finding]) for finding in ("slower", "faster") if finding in findings]
     if alike := [pair.name for pair in findings.get(ALIKE, [])]:
         why = "" if clauses else ": what the repeats differ by can be chance"

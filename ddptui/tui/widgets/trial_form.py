@@ -86,8 +86,9 @@ class TrialForm(Vertical):
             parts += members if is_wide else [Container(*members, classes="fields")]
         await self.query_one("#all").mount(*parts)
         self._fields |= fields
-        self.offer_models(self._models)
-        self._fill()
+        if "model" in fields:
+            self.offer_models(self._models)
+        self._fill(fields)  # no others: what was typed there meanwhile has yet to be noticed
         self._mark()
 
     @property
@@ -101,7 +102,7 @@ class TrialForm(Vertical):
         """Show the changes of a preset. `preset`: without them; None: it cannot be read."""
         self._preset, self._made, self._changes = preset, preset, changes
         self.disabled = preset is None
-        self._fill()
+        self._fill(self._fields)
 
     def show_verdict(self, made: Preset | None, reason: str, at_fault: str | None) -> None:
         """Show what the changes make of the preset: its fields, or why it cannot run. `made`: None if it cannot be."""
@@ -129,8 +130,8 @@ class TrialForm(Vertical):
         if isinstance(field, Field):
             field.offer([*OUR_MODELS, *names])
 
-    def _fill(self) -> None:
-        for key, field in self._fields.items():
+    def _fill(self, fields: Mapping[str, Field | InjectedFields]) -> None:
+        for key, field in fields.items():
             text = self._changes.get(key)
             now = as_it_is(self._preset, key) if self._preset else NOTHING
             if isinstance(field, InjectedFields):

@@ -217,6 +217,7 @@ FLAGS = {
     "no folder for runs": run("--runs", "", says="--runs names no folder: leave it out for the default one"),
     "a refresh that is no number": run("--refresh", "nan", says="leave them out when running headless"),
     "a theme for no screen": run("--theme", "dracul", says="leave them out when running headless"),
+    "a preset beside a command": Case(("--preset", "quickstart", "run"), "take no command: leave out `run`"),
     "JSON of a command": Case(("--json", "show", "last"), "options come after the command"),
     "a training script that is not there": Case(("init", "trian.py"), "did you mean 'train.py'?", {"train.py": ""}),
     "a training script that is a pipe": Case(("init", "t.py"), "a device, not a plain file", shell="mkfifo t.py; {}"),
