@@ -60,8 +60,8 @@ def main() -> None:
         if woken in ready:
             os.read(woken, 4096)
         if descriptor in ready:
-            message, descriptors, *_ = socket.recv_fds(console, wire.MOST_BYTES, wire.DESCRIPTORS)
-            match msgspec.json.decode(message, type=wire.ToParent) if message else None:
+            message, descriptors, *_ = socket.recv_fds(console, wire.MOST_BYTES, 1)
+            match msgspec.json.decode(message, type=wire.Fork | wire.End) if message else None:
                 case wire.Fork() as request:
                     launch = fork(request, console, *descriptors)
                 case wire.End() if launch:
@@ -128,7 +128,7 @@ def import_all() -> None:
 def fork(request: wire.Fork, console: socket.socket, log: int) -> keeper.Keeper | None:
     """Fork a launcher, and tell the console. None: it cannot be."""
     try:
-        launch = keeper.Keeper(request.launch_folder, partial(fork_launcher, request, log))
+        launch = keeper.Keeper(request.launch_folder, fork_launcher(request, log))
     except OSError as error:
         launch = None
         send(console, wire.Refused(why=f"{error.strerror}"))

@@ -40,11 +40,8 @@ def delay_of(delays: Sequence[Bottleneck], rank: int, at: str) -> Bottleneck | N
 
 def without(delays: Sequence[Bottleneck], rank: int, at: str) -> Delays:
     """These delays, but none of this rank at this site. Other ranks keep theirs."""
-    kept = []
-    for delay in delays:
-        if ranks := tuple(other for other in delay.ranks if delay.at != at or other != rank):
-            kept.append(msgspec.structs.replace(delay, ranks=ranks))
-    return tuple(kept)
+    left = [(delay, tuple(each for each in delay.ranks if (delay.at, each) != (at, rank))) for delay in delays]
+    return tuple(msgspec.structs.replace(delay, ranks=ranks) for delay, ranks in left if ranks)
 
 
 def with_delay(delays: Sequence[Bottleneck], rank: int, at: Site, sleep_ms: float) -> Delays:

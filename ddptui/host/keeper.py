@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -38,22 +38,15 @@ TRACKER = "resource_tracker"  # multiprocessing's: it deletes shared memory that
 def main() -> None:
     """Starts the command, and waits for its end, or for the console to close the pipe."""
     folder, grace_s, *command = sys.argv[1:]
-    launchers = []  # holds it: a Popen that is dropped complains that its process still runs
-
-    def start() -> int:
-        launchers.append(
-            subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,  # the pipe is for the keeper alone
-                preexec_fn=partial(die_with, os.getpid()),
-                close_fds=False,
-                start_new_session=True,  # a rank that signals its group must not reach the keeper
-            )
-        )
-        return launchers[0].pid
-
-    woken = listen()  # before the start: a child that ends at once is noticed, too
-    keeper = Keeper(folder, start)
+    woken = listen()
+    launcher = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,  # the pipe is for the keeper alone
+        preexec_fn=partial(die_with, os.getpid()),
+        close_fds=False,
+        start_new_session=True,  # a rank that signals its group must not reach the keeper
+    )
+    keeper = Keeper(folder, launcher.pid)
     while keeper.status is None:
         ready, _, _ = select.select([CONSOLE, woken], [], [])
         if CONSOLE in ready:  # the pipe's end: the console writes nothing into it
@@ -68,12 +61,10 @@ def main() -> None:
 class Keeper:
     """A started launcher, and its descendants. `status` is os.wait's of the launcher; None while it runs."""
 
-    def __init__(self, folder: str, start: Callable[[], int]) -> None:
-        """folder: belongs to the launch. start: starts the launcher as a child of this process; returns its id."""
-        prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans become this process's children, whatever session they are in
+    def __init__(self, folder: str, launcher: int) -> None:
+        """folder: belongs to the launch. launcher: its process id, a child of this process, which listens already."""
         self.status: int | None = None
-        self._folder = folder
-        self._launcher = start()
+        self._folder, self._launcher = folder, launcher
 
     def end(self, grace_s: float = GRACE_S) -> None:
         """Ends every process of the launch, and removes its folder: a console that was killed cannot."""
@@ -115,7 +106,9 @@ class Keeper:
 
 
 def listen() -> int:
-    """Keeps signals from ending the keeper. Returns a descriptor that is readable when one has come."""
+    """Keeps signals from ending this process, and makes it the parent of orphans, whatever session they are in: before
+    a launcher starts, which may end at once. Returns a descriptor that is readable when a signal has come."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in LISTENED:
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which the launcher would inherit through exec
     woken, wake = os.pipe()

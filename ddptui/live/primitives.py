@@ -72,8 +72,7 @@ class PrimitivesProgress:
 
 def current_primitive(live: Live, trial: Trial | None) -> str:
     """The primitive that the ranks call now: all_reduce, 64 KB; empty between two launches."""
-    is_under_way = live.status == "running" and live.steps
-    calls = plan(trial) if trial and is_under_way else []
+    calls = plan(trial) if trial and live.status == "running" and live.steps else []
     return calls[live.step] if live.step < len(calls) else ""
 
 

@@ -180,11 +180,8 @@ class Playback:
 
     def seek_share(self, share: float) -> None:
         """Jump to the moment at which so much of the run is over, 0 to 1."""
-        moment_ns = self.begin_ns + round(share * (self.end_ns - self.begin_ns))
-        if share > 0:
-            self._skip_from(moment_ns)
-        else:
-            self.go_to(moment_ns)
+        jump = self._skip_from if share > 0 else self.go_to
+        jump(self.begin_ns + round(share * (self.end_ns - self.begin_ns)))
 
     def step(self, by: int) -> None:
         """Jump to where all ranks had finished so many steps more, or fewer if negative, and pause there."""

@@ -4,7 +4,6 @@ have."""
 import msgspec
 
 MOST_BYTES = 2**17  # of a message: a pair of sockets takes them up to 2**17.6 whole, without privileges
-DESCRIPTORS = 1  # that come with a Fork
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -47,4 +46,3 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 FromParent = Imported | Forked | Refused | Ended
-ToParent = Fork | End

@@ -15,9 +15,9 @@ from textual.getters import query_one
 from textual.widget import Widget
 from textual.widgets.option_list import Option
 
-from ddptui.analysis.results import RepeatResult, TrialResult
+from ddptui.analysis.results import TrialResult
 from ddptui.live.curves import TrialCurves
-from ddptui.report.rows import loss_of, median_of
+from ddptui.report.rows import loss_of, median_of, step_ms
 from ddptui.report.sentences import status_of
 from ddptui.run.curves import curves_of
 from ddptui.store.runs import Run, RunError
@@ -181,7 +181,7 @@ class CurvesScreen(LabScreen):
         if not trial.repeats:
             return status_of(trial)
         if self._figure == "step time":
-            return median_of(trial, _step_ms, ".2f")
+            return median_of(trial, step_ms, ".2f")
         loss = loss_of(trial)
         return "not finite" if loss is None else f"{loss:.3f}"
 
@@ -216,7 +216,3 @@ class CurvesScreen(LabScreen):
 
 def _mark(number: int) -> str:
     return MARKS[number] if number < len(MARKS) else ""
-
-
-def _step_ms(repeat: RepeatResult) -> float | None:
-    return repeat.step_ms.median if repeat.step_ms else None
