@@ -25,7 +25,7 @@ def quits_before(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize(
     ("widget", "method"),
-    [(Lab, "compose_content"), (Lab, "on_mount"), (TrialForm, "_build"), (Field, "compose"), (Select, "compose")],
+    [(Lab, "compose_content"), (Lab, "on_mount"), (TrialForm, "_add"), (Field, "compose"), (Select, "compose")],
 )
 def test_quitting_while_the_lab_is_laid_out_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, widget: type, method: str

@@ -41,6 +41,7 @@ from tests.support.builders import (
     two_trials,
     write_run,
 )
+from tests.support.launches import told_by
 from tests.support.traces import delayed, trace, works_of
 
 AHEAD_MS = 1_000_000  # rank 1's clock, of the console's
@@ -290,7 +291,7 @@ def test_live_and_told_again_ties_are_judged_as_in_the_result(
 
 def told_again(runs: Path, *journals: list[Message]) -> list[tuple[int, Message]]:
     preset = two_trials()
-    return list(Timeline(write_run(runs, preset, *journals), preset, []))
+    return told_by(Timeline(write_run(runs, preset, *journals), preset, []).reader())
 
 
 def test_a_replay_tells_all_ranks_by_one_clock_and_leaves_the_messages_as_they_are(tmp_path: Path) -> None:
