@@ -27,7 +27,7 @@ BUDGETS = {
     "page": 597,
     "tui": 4399,
     "cli": 850,
-    "workers": 5725,
+    "workers": 5727,
     "templates": 943,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000

@@ -60,7 +60,9 @@ def main() -> None:
         if woken in ready:
             os.read(woken, 4096)
         if descriptor in ready:
-            message, descriptors, *_ = socket.recv_fds(console, wire.MOST_BYTES, 1)
+            message, descriptors = b"", list[int]()
+            with suppress(ConnectionResetError):  # the console has ended, and has not read all
+                message, descriptors, *_ = socket.recv_fds(console, wire.MOST_BYTES, 1)
             match msgspec.json.decode(message, type=wire.Fork | wire.End) if message else None:
                 case wire.Fork() as request:
                     launch = fork(request, console, *descriptors)

@@ -211,6 +211,14 @@ def test_it_forks_one_launch_at_a_time_and_without_one_there_is_nothing_to_end(o
     assert ended(launched("warm", "print('second')", tmp_path, own), tmp_path) == (0, "second\n")
 
 
+def test_it_ends_well_with_a_console_that_has_not_read_all(own: WarmParent, tmp_path: Path) -> None:
+    launched("warm", "", tmp_path, ready(own))
+    assert is_readable(own._socket, ENOUGH_S)  # the launch has ended
+    own._socket.close()
+    assert own._keeper is not None
+    assert own._keeper.wait(ENOUGH_S) == 0
+
+
 def test_a_console_may_have_many_files_open(own: WarmParent, tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (2048, limits[1]))
