@@ -20,7 +20,7 @@ BUDGETS = {
     "live": 750,
     "report": 2799,
     "store": 847,
-    "engines": 2374,
+    "engines": 2372,
     "run": 1500,
     "doctor": 437,
     "projection": 493,

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from ddptui.projection import Point, Projection
 from ddptui.projection.model import Costs, MeasuredTrial
-from ddptui.text.door import ascii_json
+from ddptui.report.exports import json_text
 from ddptui.text.tables import Column, Filled, Table, as_markdown, as_text, fill, total
 from ddptui.text.units import MS_PER_S, NOTHING, digits, duration
 from ddptui.text.words import count, listed, paragraph, sentence
@@ -57,7 +55,7 @@ def markdown(projection: Projection) -> str:
 
 def as_json(projection: Projection) -> str:
     """All figures unrounded, with the sentences."""
-    return ascii_json(msgspec.json.format(msgspec.json.encode(projection), indent=2).decode()) + "\n"
+    return json_text(projection)
 
 
 def in_full(points: Sequence[Point]) -> Table:

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-import msgspec
-
+from ddptui.report.exports import json_text
 from ddptui.store.overview import UNDER_WAY, overview, record
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.store.trash import Deleted
-from ddptui.text.door import ascii_json
 from ddptui.text.words import printable
 
 
@@ -59,7 +57,7 @@ def every_deleted_as_json(trash: Sequence[Deleted]) -> str:
 
 
 def _json(listed: object) -> str:
-    return ascii_json(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode()) + "\n"
+    return json_text(listed)
 
 
 def _columns(runs: Sequence[tuple[str, str]]) -> str:

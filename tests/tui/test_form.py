@@ -114,7 +114,7 @@ def test_what_is_typed_while_the_other_fields_are_made_stays() -> None:
         form = lab.query_one(TrialForm)
         others, form._others = form._others, ()
         form.call_next(form._add, others)
-        field(lab, "steps").answer.value = "30"  # is told to the form after that
+        field(lab, "steps").answer.value = "30"  # the form hears of it once it has them all
         await edit(pilot, lab)
         await until(pilot, lambda: "--set steps=30" in command(lab))
         assert field(lab, "steps").text == "30"

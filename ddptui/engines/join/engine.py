@@ -4,7 +4,6 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -42,7 +41,6 @@ class JoinEngine(Engine):
         self._address = choose_interface(options.interface).address
         self._port = options.port or port_of(run.name)
         self.numbers = count(1)  # of the launches
-        self.launch: Callable[..., JoinedLaunch] = JoinedLaunch
         self.listen(run.folder.absolute() / ticket)
 
     def listen(self, ticket: Path) -> None:
@@ -64,7 +62,7 @@ class JoinEngine(Engine):
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
         """A launch that begins once all nodes have joined."""
-        return self.launch(self, trial, repeat, hub)
+        return JoinedLaunch(self, trial, repeat, hub)
 
     def close(self) -> str | None:
         """Says goodbye to the nodes, and deletes the ticket."""

@@ -2,7 +2,6 @@
 
 import secrets
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
 
@@ -41,8 +40,7 @@ class SlurmEngine(JoinEngine):
         job = self._job or self._submit()
         # a node's cores are unknown here: one thread a rank by default
         trial = msgspec.structs.replace(trial, threads=trial.threads or 1)
-        self.launch = partial(SlurmLaunch, job=job, left=self._left)
-        self._last = super().start(trial, command, repeat, hub)
+        self._last = SlurmLaunch(self, trial, repeat, hub, job=job, left=self._left)
         return self._last
 
     def _is_usable(self, job: Job) -> bool:
