@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from benchmarks.launches import run
 from ddptui.analysis.launch_log import injected_delay_s, steps_within
-from ddptui.analysis.verdict import analyze_waits
 from ddptui.analysis.waits import align_steps
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_values import make_trial
+from ddptui.findings.verdict import analyze_waits
 from ddptui.wire.messages import Step
 
 SITES = ("data", "forward", "backward", "aggregate")

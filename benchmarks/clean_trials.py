@@ -15,12 +15,12 @@ from itertools import cycle, islice
 from msgspec.structs import replace
 
 from benchmarks.launches import run
-from ddptui.analysis.culprit import MATTERS_IF_UNCLEAR
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.repeat import outcome_of_log
 from ddptui.analysis.results import RepeatResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
+from ddptui.findings.culprit import MATTERS_IF_UNCLEAR
+from ddptui.findings.repeat import outcome_of_log
 from ddptui.store.presets import all_presets
 
 MOST_RANKS = 4  # more would only compete for the cores

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from ddptui.analysis.compare import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.config.trial_values import make_trial
+from ddptui.findings.compare import RunningResults
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import SPEEDS, Playback
 from ddptui.store.runs import Run

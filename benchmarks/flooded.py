@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ddptui.analysis.repeat import Outcomes
 from ddptui.config.preset import Preset
 from ddptui.config.trial_values import make_trial
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.warm import WarmParent
+from ddptui.findings.repeat import Outcomes
 from ddptui.run import session
 from ddptui.run.lab import Controls
 from ddptui.store.runs import Run

@@ -21,10 +21,10 @@ import psutil
 import zmq
 
 from ddptui.analysis import thinning
-from ddptui.analysis.compare import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.config.trial_values import make_trial
 from ddptui.engines.hub import Hub
+from ddptui.findings.compare import RunningResults
 from ddptui.live.monitor import RunMonitor
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import HUB

@@ -11,9 +11,9 @@ import sys
 from statistics import median, quantiles
 
 from benchmarks.launches import run
-from ddptui.analysis.repeat import outcome_of_log
 from ddptui.config.preset import Preset
 from ddptui.config.trial_values import make_trial
+from ddptui.findings.repeat import outcome_of_log
 
 FIELDS = {"strategy": "all_reduce", "threads": 1, "sched_batch": True, "batch_size": 64, "steps": 400}
 

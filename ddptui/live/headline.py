@@ -1,10 +1,10 @@
 """How a run goes: in one sentence, how far it has come, and how long it may still take."""
 
-from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.time_source import HOST_TIME, is_host_time
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.diagnosis.positions import RankProgress, describe_positions
+from ddptui.findings.culprit import MATTERS
 from ddptui.live.fold import RATE_OVER
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, silent_s

@@ -10,10 +10,10 @@ from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.disturbance import of_reading, takes_cores
 from ddptui.analysis.operations import drop_inconsistent
-from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
-from ddptui.analysis.verdict import WaitAnalysis, analyze_aligned
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.preset import Preset
+from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
+from ddptui.findings.verdict import WaitAnalysis, analyze_aligned
 from ddptui.live.fold import fold
 from ddptui.live.state import MOST_RECENT, Live, recent
 from ddptui.wire.records import Launched, Message

@@ -9,7 +9,6 @@ from ddptui.analysis.breakdown import slept_in_steps
 from ddptui.analysis.cautions import FEWEST_STEPS, Caution
 from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted, is_changed, why_left_out
-from ddptui.analysis.culprit import MATTERS
 from ddptui.analysis.disturbance import is_disturbed
 from ddptui.analysis.own_work import BETWEEN
 from ddptui.analysis.results import (
@@ -23,6 +22,7 @@ from ddptui.analysis.results import (
 )
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
+from ddptui.findings.culprit import MATTERS
 from ddptui.report import ranks, remedies
 from ddptui.text.units import MS, S, in_one_unit, seconds, time_range
 from ddptui.text.words import count, in_a_row, listed

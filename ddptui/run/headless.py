@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ddptui.analysis.cautions import MOST_OTHER_LOAD
-from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.disturbance import busy_now
 from ddptui.analysis.extent import shortfall
-from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.findings.compare import RunningResults
+from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.host.load import LoadMeter, descendants
 from ddptui.host.machine import describe
 from ddptui.host.terminal import is_dumb

@@ -17,7 +17,6 @@ import msgspec
 
 from ddptui.analysis.cautions import MOST_OTHER_LOAD
 from ddptui.analysis.clock_probes import Probes
-from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.counted import is_changed
 from ddptui.analysis.disturbance import disturbance_of
 from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
@@ -28,6 +27,7 @@ from ddptui.engines.choose import engine_for
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.foreign import Terms
 from ddptui.engines.local.warm import WarmParent
+from ddptui.findings.compare import RunningResults
 from ddptui.host.clock import own_clock
 from ddptui.host.load import LoadMeter
 from ddptui.run.supervisor import LaunchSupervisor

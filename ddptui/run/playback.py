@@ -14,9 +14,9 @@ from functools import partial
 from math import inf
 from typing import NamedTuple
 
-from ddptui.analysis.compare import compare
-from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, outcome_of_messages
 from ddptui.config.preset import Preset
+from ddptui.findings.compare import compare
+from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, outcome_of_messages
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
 from ddptui.run.landmarks import Course

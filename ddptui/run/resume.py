@@ -4,10 +4,10 @@ launch what this one is about to read as missing."""
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from ddptui.analysis.repeat import Outcomes
 from ddptui.config.preset import Preset
 from ddptui.engines.local.training import training_that_runs
 from ddptui.engines.preflight import prepare
+from ddptui.findings.repeat import Outcomes
 from ddptui.store.outcomes import finished, outcomes_of
 from ddptui.store.runs import Run, RunError
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ddptui.analysis.launch_log import LaunchLog, injected_delay_s, launch_logs, steps_within
-from ddptui.analysis.verdict import analyze_waits
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_values import make_trial
+from ddptui.findings.verdict import analyze_waits
 from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.run.output import show

@@ -6,12 +6,12 @@ from collections import deque
 from concurrent.futures import Executor, wait
 from contextlib import AbstractContextManager, closing
 
-from ddptui.analysis.compare import RunningResults
-from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.engines.local.foreign import Terms
 from ddptui.engines.local.warm import WarmParent
+from ddptui.findings.compare import RunningResults
+from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.run import lab
 from ddptui.run.lab import Controls
 from ddptui.store.journal import RunLost

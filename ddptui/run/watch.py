@@ -8,11 +8,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.foreign import ForeignLaunch, Terms, start_for_console_elsewhere
+from ddptui.findings.compare import RunningResults
 from ddptui.host.machine import describe
 from ddptui.live.headline import refusal
 from ddptui.report import table

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from ddptui.analysis.compare import compare
-from ddptui.analysis.repeat import Outcomes, RepeatOutcome, in_place_of, outcome_of_messages
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.findings.compare import compare
+from ddptui.findings.repeat import Outcomes, RepeatOutcome, in_place_of, outcome_of_messages
 from ddptui.store.journal import read_messages
 from ddptui.store.runs import Run, raising_run_error
 

@@ -41,9 +41,9 @@ from ddptui.tui.screens.base import ConsoleApp, EndedRun
 from ddptui.tui.screens.lab import Lab
 
 if TYPE_CHECKING:
-    from ddptui.analysis.repeat import Outcomes
     from ddptui.engines.local.foreign import Terms
     from ddptui.engines.local.warm import WarmParent
+    from ddptui.findings.repeat import Outcomes
     from ddptui.run.playback import Playback
     from ddptui.run.resume import Resumption
     from ddptui.run.session import Session

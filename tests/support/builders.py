@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from ddptui.analysis.compare import compare
-from ddptui.analysis.repeat import RepeatOutcome, outcome_of_messages
 from ddptui.analysis.results import Results
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
+from ddptui.findings.compare import compare
+from ddptui.findings.repeat import RepeatOutcome, outcome_of_messages
 from ddptui.store.runs import Run
 from ddptui.wire.messages import (
     Audit,

@@ -12,6 +12,7 @@ FLOORS = (
     ("wire",),
     ("host",),
     ("analysis", "diagnosis"),
+    ("findings",),
     ("live", "report", "store"),
     ("engines",),
     ("run",),
@@ -35,7 +36,7 @@ WORKERS_FLOORS = (
 )
 SHARED_WITH_WORKERS = {"text", "config", "wire", "host"}
 INJECTED = ("workers.instruments.", "workers.watch.")  # into foreign processes, where `workers` may be another package
-PURE = {"text", "config", "wire", "analysis", "diagnosis", "live", "report"}
+PURE = {"text", "config", "wire", "analysis", "diagnosis", "findings", "live", "report"}
 # What a pure room may import from outside: nothing here reads a file, a clock, an environment or a random number.
 PURE_IMPORTS = {
     "bisect", "collections", "contextlib", "csv", "dataclasses", "datetime", "difflib", "enum", "functools", "io",

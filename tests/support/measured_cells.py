@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from ddptui.analysis.compare import compare
 from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult, RankView, TimeUs, View
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.primitives import primitive_facts
+from ddptui.findings.compare import compare
 from tests.support.builders import preset_of
 
 KB, MB = 1024, 1024 * 1024

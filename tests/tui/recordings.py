@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ddptui.analysis.repeat import NO_OUTCOMES
 from ddptui.analysis.results import Results
 from ddptui.engines.local.foreign import Terms
+from ddptui.findings.repeat import NO_OUTCOMES
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback

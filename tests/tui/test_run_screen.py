@@ -11,11 +11,11 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from ddptui.analysis.repeat import NO_OUTCOMES
 from ddptui.analysis.results import Results
 from ddptui.analysis.waits import AlignedStep
 from ddptui.config.trial import Bottleneck
 from ddptui.engines.local.foreign import Terms
+from ddptui.findings.repeat import NO_OUTCOMES
 from ddptui.live import rank_states
 from ddptui.live.state import Live
 from ddptui.run import playback as playback_module

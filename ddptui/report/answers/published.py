@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import combinations
 
-from ddptui.analysis.effect import effect_between
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.findings.effect import effect_between
 from ddptui.text.words import listed
 
 

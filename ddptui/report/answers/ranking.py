@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from ddptui.analysis.effect import Effect, effect_between, effects
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.findings.effect import Effect, effect_between, effects
 from ddptui.report.answers.losses import losses
 from ddptui.report.answers.phases import asked_for
 from ddptui.report.answers.words import times, too_noisy, with_reason

@@ -7,8 +7,8 @@ made at different times: here every repeat of one run is compared with every rep
 from typing import Literal, NamedTuple
 
 from ddptui.analysis.counted import counted, none_counts, why_not
-from ddptui.analysis.effect import exceeds, is_significant, off
 from ddptui.analysis.results import Ratio, Spread, TrialResult
+from ddptui.findings.effect import exceeds, is_significant, off
 
 Finding = Literal["slower", "faster", "no difference seen"]
 ALIKE: Finding = "no difference seen"

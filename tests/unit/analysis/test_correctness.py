@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from ddptui.analysis.correctness import diverged, error_bound, names_text, problems, why_wrong, with_verdict
-from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import Averaging, Check, InSync, Loss, RepeatResult
 from ddptui.config.preset import PresetKind
 from ddptui.config.trial_values import make_trial
+from ddptui.findings.repeat import outcome_of_messages
 from tests.support.builders import audit, audit_without_numbers, journal, preset_of, results_for
 
 ALL_REDUCE = make_trial({"world_size": 2})

@@ -10,8 +10,8 @@ from ddptui.analysis import gpu_readings
 from ddptui.analysis.gpu_work import tflops
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.primitives.results import NcclUse
-from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import RankResult, RepeatResult
+from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live.fold import fold
 from ddptui.live.state import Live
 from ddptui.store.outcomes import results_of

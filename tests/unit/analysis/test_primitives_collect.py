@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from ddptui.analysis.primitives.collect import PrimitivesLog, cell_of, view_of
 from ddptui.analysis.primitives.results import NcclUse
-from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.config.primitives import OPERATIONS
+from ddptui.findings.repeat import outcome_of_messages
 from ddptui.wire.messages import Nccl, Ready
 from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, results_for, shown, timed

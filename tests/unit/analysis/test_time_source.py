@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
+from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live.headline import sentence
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import states

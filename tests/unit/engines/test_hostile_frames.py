@@ -13,12 +13,12 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ddptui.analysis.compare import RunningResults
-from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.config.preset import Preset
 from ddptui.engines import gate
 from ddptui.engines import hub as module
 from ddptui.engines.hub import Hub
+from ddptui.findings.compare import RunningResults
+from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live.fold import fold
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live

@@ -13,11 +13,11 @@ import pytest
 import zmq
 
 from ddptui.analysis import thinning
-from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import RepeatResult
 from ddptui.engines.hub import Hub
+from ddptui.findings.compare import RunningResults
+from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live.monitor import RunMonitor
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.connection import HUB

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from ddptui.analysis.primitives.cells import key_of
-from ddptui.analysis.repeat import Outcomes
 from ddptui.analysis.results import TrialResult
 from ddptui.config.trial_values import make_trial
+from ddptui.findings.repeat import Outcomes
 from ddptui.live.fold import fold
 from ddptui.live.primitives import PrimitivesProgress, current_primitive, plan
 from ddptui.live.state import Live

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import Change, RepeatResult, Results
 from ddptui.config.trial import Bottleneck
+from ddptui.findings.repeat import outcome_of_messages
 from ddptui.report import sentences, table
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Injection, Message

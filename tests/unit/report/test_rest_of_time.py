@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from ddptui.analysis import thinning
-from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import LongStep, RepeatResult, TimeParts
+from ddptui.findings.repeat import outcome_of_messages
 from ddptui.report.notes import note_lines
 from ddptui.report.train_time import rest_of_time
 from ddptui.wire.messages import Step

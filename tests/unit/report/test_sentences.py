@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import ConfidenceInterval, Injected, RepeatResult, Results, TrialResult
+from ddptui.findings.repeat import outcome_of_messages
 from ddptui.report import sentences
 from ddptui.report.columns import COLUMNS
 from ddptui.report.notes import cautions, note_lines

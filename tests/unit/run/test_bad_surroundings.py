@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.analysis.compare import RunningResults
 from ddptui.config.preset import Preset
 from ddptui.engines.hub import Hub
+from ddptui.findings.compare import RunningResults
 from ddptui.run import headless, lab
 from ddptui.run.headless import Narrator
 from ddptui.store.journal import run_lost

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddptui.analysis.compare import RunningResults
 from ddptui.config.preset import Preset
+from ddptui.findings.compare import RunningResults
 from ddptui.run import headless, lab
 from ddptui.run.headless import CLEAR_LINE, EXIT_CODES, Narrator
 from ddptui.run.session import Session

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.results import Change, Culprit
 from ddptui.analysis.thinning import scaled_culprit
-from ddptui.analysis.verdict import analyze_aligned
 from ddptui.analysis.waits import AlignedSteps
+from ddptui.findings.verdict import analyze_aligned
 from ddptui.text.units import S
 
 

@@ -2,7 +2,7 @@
 
 A difference counts if it exceeds its own ±, as sentences show it, and if Student's t-test of the logarithms of the
 train times finds it at the level of 5 %. The ± of two or three repeats alone is too small: in simulated
-comparisons of equal trials it found a difference in 43 and 14 % (tests/unit/analysis/test_effect.py).
+comparisons of equal trials it found a difference in 43 and 14 % (tests/unit/findings/test_effect.py).
 """
 
 from collections.abc import Iterable, Sequence

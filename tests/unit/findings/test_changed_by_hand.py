@@ -11,10 +11,10 @@ import pytest
 
 from ddptui.analysis import thinning
 from ddptui.analysis.counted import counted, why_not
-from ddptui.analysis.repeat import outcome_of_messages
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
+from ddptui.findings.repeat import outcome_of_messages
 from ddptui.report.notes import note_lines
 from ddptui.report.table import as_csv, text
 from ddptui.wire.messages import Step

@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from ddptui.analysis.cautions import FEWEST_STEPS, Caution, Evidence, cautions_for
 from ddptui.analysis.correctness import with_verdict
 from ddptui.analysis.counted import undisturbed
-from ddptui.analysis.culprit import culprit_of_repeats
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, in_place_of, outcome_of_log
 from ddptui.analysis.results import Culprit, Ratio, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
-from ddptui.analysis.verdict import verdict_for
 from ddptui.config.fields import meaningless
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank
+from ddptui.findings.culprit import culprit_of_repeats
+from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, in_place_of, outcome_of_log
+from ddptui.findings.verdict import verdict_for
 from ddptui.wire.records import Ended, Message
 
 

@@ -5,7 +5,7 @@ from math import exp
 
 import pytest
 
-from ddptui.analysis.effect import effect_between, effects
+from ddptui.findings.effect import effect_between, effects
 from tests.support.builders import failure, journal, preset_of, results_for
 
 

@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_error import WaitUncertainty, exceeds_waits, wait_uncertainty
-from ddptui.analysis.culprit import (
+from ddptui.analysis.results import Culprit, Verdict
+from ddptui.analysis.waits import AlignedSteps, align_steps
+from ddptui.findings.culprit import (
     MATTERS,
     WaitAttribution,
     choose_culprit,
     is_within_clock_error,
     rank_without_core,
 )
-from ddptui.analysis.results import Culprit, Verdict
-from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.wire.messages import Step
 
 MOSTLY = 2 / 3  # of waiting and transfer together: the verdict names one that is twice as much as the other

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from ddptui.analysis.cautions import FEWEST_STEPS
-from ddptui.analysis.culprit import MATTERS, MATTERS_IF_UNCLEAR
 from ddptui.analysis.results import Culprit
-from ddptui.analysis.verdict import MOSTLY, analyze_aligned, analyze_waits, verdict_for
 from ddptui.analysis.waits import align_steps
+from ddptui.findings.culprit import MATTERS, MATTERS_IF_UNCLEAR
+from ddptui.findings.verdict import MOSTLY, analyze_aligned, analyze_waits, verdict_for
 from ddptui.wire.messages import GATHER_OUTPUTS
 from ddptui.wire.phases import PHASES
 from tests.support.traces import (

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 
 from ddptui.analysis.clock_error import WaitUncertainty
-from ddptui.analysis.excess import PAUSE_NS, Excess, excess_of_rank
 from ddptui.analysis.intervals import overlapping, total_ns
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult
 from ddptui.analysis.waits import AlignedStep, Wait
+from ddptui.findings.excess import PAUSE_NS, Excess, excess_of_rank
 from ddptui.text.units import S
 from ddptui.wire.messages import GATHER_OUTPUTS
 from ddptui.wire.phases import PARTS

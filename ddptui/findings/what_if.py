@@ -10,8 +10,8 @@ from statistics import fmean, median
 
 from ddptui.analysis.operations import OperationKey
 from ddptui.analysis.results import WhatIf
-from ddptui.analysis.verdict import WaitAnalysis
 from ddptui.analysis.waits import AlignedStep
+from ddptui.findings.verdict import WaitAnalysis
 from ddptui.text.units import S
 
 # The estimate is rather too short: while the culprit sleeps, the others have the machine's caches and memory to

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.analysis.compare import RunningResults
 from ddptui.analysis.results import Results
+from ddptui.findings.compare import RunningResults
 from ddptui.store.outcomes import results_of
 from ddptui.wire.records import Message
 from tests.support.builders import (

@@ -1,0 +1,1 @@
+"""What it means: from the figures of steps to findings, verdicts and comparisons. Pure."""
