@@ -19,7 +19,7 @@ from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.results import RepeatResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.findings.culprit import MATTERS_IF_UNCLEAR
+from ddptui.findings.policy import SLOWER
 from ddptui.findings.repeat import outcome_of_log
 from ddptui.store.presets import all_presets
 
@@ -47,7 +47,7 @@ def delayed(trial: Trial) -> set[int]:
 def matters(result: RepeatResult) -> bool:
     """Whether enough was injected to name the late rank."""
     lost_s = sum(injected.s for injected in result.injected if injected.at != "start")
-    return lost_s > MATTERS_IF_UNCLEAR * result.train_time_s
+    return lost_s > SLOWER * result.train_time_s
 
 
 def launched(chosen: list[Trial]) -> Iterator[tuple[Trial, LaunchLog]]:

@@ -101,19 +101,14 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     wait_caused_s: float  # this waiting, summed over ranks
     excess_s: ConfidenceInterval  # how much longer than the others it worked, over all measured steps
     slower: float | None = None  # by what factor, if it was slower in every phase
-    step: int | None = None  # in which it lost more than half of the excess, if there is one
     steps: tuple[int, int] | None = None  # first and last of those that it was judged on, if not on all measured ones
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """The estimated train time in s, had ranks worked in another way. From low to high it lies 95 times of 100."""
+    """The estimated train time in s, had ranks worked in another way: a rough estimate."""
 
     without_culprit: float | None  # had the culprit worked as the others; None: no culprit
-    without_culprit_low: float | None = None
-    without_culprit_high: float | None = None
     without_skew: float  # and had besides all ranks worked alike
-    without_skew_low: float | None = None
-    without_skew_high: float | None = None
 
 
 class Injected(msgspec.Struct, frozen=True, kw_only=True):

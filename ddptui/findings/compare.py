@@ -16,9 +16,8 @@ from ddptui.config.fields import meaningless
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank
-from ddptui.findings.culprit import culprit_of_repeats
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, in_place_of, outcome_of_log
-from ddptui.findings.verdict import verdict_for
+from ddptui.findings.verdict import culprit_of_repeats, verdict_for
 from ddptui.wire.records import Ended, Message
 
 

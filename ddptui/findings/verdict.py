@@ -1,26 +1,35 @@
-"""Analyzes the waiting of a repeat: shares of wait and transfer, a verdict in a word, and the culprit if there is one.
-Pure. Thresholds of the culprit are in culprit.py.
+"""Judges a window: how long ranks waited, for whom, and which rank is late, if one is. Pure. One judgement; headline,
+marks, tables, matrix, result and page are drawn from it.
 
-No verdict is given on thin evidence, nor where the ranks' clocks may be further apart than the ranks waited, nor where
+No rank is named on thin evidence, nor where the ranks' clocks may be further apart than the ranks waited, nor where
 their devices may be behind the times.
 """
 
-from collections.abc import Mapping, Sequence
-from statistics import fmean
+from collections.abc import Iterator, Mapping, Sequence
+from math import sqrt
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_error import WaitUncertainty, exceeds_waits, wait_uncertainty
-from ddptui.analysis.results import Culprit, Verdict
-from ddptui.analysis.waits import AlignedSteps, align_steps
-from ddptui.findings.culprit import (
+from ddptui.analysis.finding import Finding, Kind, Severity
+from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult, Verdict
+from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
+from ddptui.findings.late import STUDENT, Excess, WaitAttribution, chance_of, excess_of_rank
+from ddptui.findings.policy import (
+    CHANCE,
+    FEWEST_BLOCKS,
+    LOCK_NS,
     MATTERS,
-    WaitAttribution,
-    choose_culprit,
-    is_within_clock_error,
-    rank_without_core,
+    MOST_OF_WAITING,
+    NAMED,
+    SLOWER,
+    WORTH_A_WORD,
 )
-from ddptui.wire.messages import Step
+from ddptui.findings.window import Window
+from ddptui.text.units import MS, S
+from ddptui.wire.messages import GATHER_OUTPUTS, Step
+from ddptui.wire.phases import PARTS
 
 MOSTLY = 2 / 3  # of waiting and transfer together: the verdict names one that is twice as much as the other
 
@@ -30,7 +39,8 @@ class WaitAnalysis(NamedTuple):
 
     aligned: AlignedSteps
     train_ns: int  # from the first step's begin to the last one's end
-    wait_share: float  # of the train time that a rank was idle for a late rank; mean over ranks
+    covered_ns: float  # the time that shares are of: that of a rank in these steps, mean over ranks
+    wait_share: float  # of this time that a rank was idle for a late rank; mean over ranks
     transfer_share: float  # likewise for transfers
     caused_ns: dict[int, int]  # by rank, how long the others waited for its own work
     verdict: Verdict
@@ -39,6 +49,7 @@ class WaitAnalysis(NamedTuple):
     uncertainty: WaitUncertainty | None = None  # of the waits; None: all ranks have one clock
     withheld: bool = False  # the clocks may be further apart than the ranks waited, so who waited is not known; or so:
     host_time: bool = False  # devices may be behind the times
+    findings: tuple[Finding, ...] = ()
 
 
 def analyze_waits(steps: Mapping[int, Sequence[Step]]) -> WaitAnalysis | None:
@@ -48,46 +59,184 @@ def analyze_waits(steps: Mapping[int, Sequence[Step]]) -> WaitAnalysis | None:
 
 def analyze_aligned(aligned: AlignedSteps, *, disturbed: bool = False) -> WaitAnalysis | None:
     """The analysis of steps that are aligned already. disturbed: other programs kept cores busy meanwhile."""
-    steps = aligned.steps
+    window = Window(aligned.steps, disturbed)
+    steps, ranks = window.steps, window.ranks
     if not any(of_rank.step.collectives for step in steps for of_rank in step.ranks.values()):
         return None
-    ranks = sorted(steps[0].ranks)
-    begin_ns = min(of_rank.step.begin_ns for of_rank in steps[0].ranks.values())
-    train_ns = max(of_rank.step.end_ns for of_rank in steps[-1].ranks.values()) - begin_ns
-    waited_ns = [sum(step.ranks[rank].wait_ns for step in steps) for rank in ranks]
-    exposed_ns = [sum(step.ranks[rank].exposed_ns for step in steps) for rank in ranks]
-    wait, transfer = fmean(waited_ns) / train_ns, (fmean(exposed_ns) - fmean(waited_ns)) / train_ns
-    caused_ns = WaitAttribution(steps).caused_ns()
+    covered_ns = fmean(sum(window.covered_ns(rank)) for rank in ranks)
+    waited_ns = fmean(sum(step.ranks[rank].wait_ns for step in steps) for rank in ranks)
+    exposed_ns = fmean(sum(step.ranks[rank].exposed_ns for step in steps) for rank in ranks)
+    wait, transfer = waited_ns / covered_ns, (exposed_ns - waited_ns) / covered_ns
+    caused = WaitAttribution(steps).by_step()
+    caused_ns = {rank: sum(step[rank] for step in caused) for rank in ranks}
     uncertainty = wait_uncertainty(steps)
     host_time = steps[0].host_time
     withheld = host_time or (uncertainty is not None and exceeds_waits(steps, uncertainty))
+    claim = None
+    if len(ranks) > 1 and not withheld:  # a group of one rank has collectives, too, but no others who wait
+        claim = _claim(window, caused, caused_ns, covered_ns, uncertainty)
     enough = len(steps) >= FEWEST_STEPS and not withheld
-    # A group of one rank has collectives, too, but no others who wait.
-    culprit = without_core = None
-    if enough and len(ranks) > 1:
-        culprit = choose_culprit(steps, train_ns, caused_ns, sum(waited_ns), disturbed=disturbed)
-        without_core = rank_without_core(steps, train_ns, caused_ns, uncertainty) if disturbed else None
-    unsure = culprit and uncertainty and is_within_clock_error(culprit, len(steps), uncertainty)
     return WaitAnalysis(
         aligned=aligned,
-        train_ns=train_ns,
+        train_ns=max(of_rank.step.end_ns for of_rank in steps[-1].ranks.values())
+        - min(of_rank.step.begin_ns for of_rank in steps[0].ranks.values()),
+        covered_ns=covered_ns,
         wait_share=wait,
         transfer_share=transfer,
         caused_ns=caused_ns,
         verdict=verdict_for(wait, transfer) if enough else "inconclusive",
-        culprit=None if unsure else culprit,
-        rank_without_core=without_core,
+        culprit=_culprit(claim, caused_ns, waited_ns * len(ranks)) if claim and not claim.doubt else None,
+        rank_without_core=claim.rank if claim and claim.without_core else None,
         uncertainty=uncertainty,
         withheld=withheld,
         host_time=host_time,
+        findings=tuple(_told(claim, caused_ns, len(steps), covered_ns)) if claim else (),
     )
 
 
 def verdict_for(wait_share: float, transfer_share: float) -> Verdict:
-    """The verdict for these shares of the train time."""
+    """The verdict for these shares of the time."""
     both = wait_share + transfer_share
     if both < MATTERS:
         return "inconclusive"
     if wait_share >= MOSTLY * both:
         return "skew"
     return "transfer" if transfer_share >= MOSTLY * both else "mixed"
+
+
+class Claim(NamedTuple):
+    """That the others wait for this rank."""
+
+    rank: int
+    excess: Excess
+    doubt: str  # why it does not stand, the end of a sentence; empty: it stands
+    without_core: bool  # it lost much time since other programs had its core
+
+
+def _claim(
+    window: Window,
+    caused: Sequence[Mapping[int, int]],
+    caused_ns: Mapping[int, int],
+    covered_ns: float,
+    uncertainty: WaitUncertainty | None,
+) -> Claim | None:
+    """Of the rank that the others waited for most, of those of which it is certain; else of all. None: they hardly wait
+    for any."""
+    claims = []
+    by_waiting = sorted(caused_ns, key=lambda rank: -caused_ns[rank])
+    for rank in by_waiting:
+        if caused_ns[rank] < NAMED / 2 * covered_ns * (len(caused_ns) - 1):
+            break
+        by_chance = chance_of(caused) if rank == by_waiting[0] else 1.0
+        claims.append(_claim_of(window, rank, by_chance, caused_ns, covered_ns, uncertainty))
+    return next((claim for claim in claims if not claim.doubt), claims[0] if claims else None)
+
+
+def _claim_of(
+    window: Window,
+    rank: int,
+    chance: float,
+    caused_ns: Mapping[int, int],
+    covered_ns: float,
+    uncertainty: WaitUncertainty | None,
+) -> Claim:
+    """chance: how often any rank would cause so much waiting by chance."""
+    steps = window.steps
+    excess = excess_of_rank(steps, rank)
+    doubt = _doubt(steps, chance, excess, covered_ns)
+    late_ns = min(excess.estimate, caused_ns[rank] / (len(caused_ns) - 1)) / len(steps)
+    if uncertainty and late_ns < _error_ns(rank, uncertainty):
+        doubt = doubt or "it was late by less than the clocks may be apart"
+    without_core = window.disturbed and excess.queued >= MATTERS * covered_ns and chance <= CHANCE
+    return Claim(rank, excess, doubt, without_core)
+
+
+def _doubt(steps: Sequence[AlignedStep], chance: float, excess: Excess, covered_ns: float) -> str:
+    if len(steps) < FEWEST_BLOCKS:
+        return f"{len(steps)} steps are too few"
+    if excess.estimate < (SLOWER if excess.slower else NAMED) * covered_ns or excess.estimate < excess.half:
+        return "its own work did not take much longer than that of the others"
+    if _are_replicas(steps) and excess.estimate < LOCK_NS * len(steps):
+        return "replicas take turns with Python's lock"
+    if chance > CHANCE and not excess.is_steady:
+        return "its lateness comes and goes: by chance, any rank might have caused as much"
+    return ""
+
+
+def _are_replicas(steps: Sequence[AlignedStep]) -> bool:
+    return any(call.kind == GATHER_OUTPUTS for rank in steps[0].ranks.values() for call in rank.step.collectives)
+
+
+def _error_ns(late_rank: int, uncertainty: WaitUncertainty) -> float:
+    """How far the clocks may put off a wait of the other ranks, on average."""
+    return fmean(ns for rank, errors in uncertainty.by_rank.items() if rank != late_rank for ns in errors)
+
+
+def _culprit(claim: Claim, caused_ns: Mapping[int, int], waited_ns: float) -> Culprit:
+    excess = claim.excess
+    lost = sum(ns for _, ns in excess.lost)
+    low, high = excess.estimate - excess.half, excess.estimate + excess.half
+    return Culprit(
+        rank=claim.rank,
+        phase=PARTS[excess.lost[0][0]],
+        phases={PARTS[part]: ns / lost for part, ns in excess.lost},
+        share=caused_ns[claim.rank] / waited_ns,
+        wait_caused_s=caused_ns[claim.rank] / S,
+        excess_s=ConfidenceInterval(estimate=excess.estimate / S, low=low / S, high=high / S),
+        slower=excess.slower,
+    )
+
+
+def _told(claim: Claim, caused_ns: Mapping[int, int], steps: int, covered_ns: float) -> Iterator[Finding]:
+    """The findings about the rank that most of the waiting is for."""
+    rank, excess = claim.rank, claim.excess
+    caused_share = caused_ns[rank] / (len(caused_ns) - 1) / covered_ns  # of the others' time
+    of_waiting = caused_ns[rank] / (sum(caused_ns.values()) or 1)
+    numbers = {
+        "late_ms": excess.estimate / MS / steps,
+        "off_by_ms": excess.half / MS / steps,
+        "caused_share": caused_share,
+        "of_waiting_share": of_waiting,
+    }
+    severity: Severity = "critical" if caused_share >= 2 * MATTERS else "warning" if caused_share >= MATTERS else "note"
+    phase = PARTS[excess.lost[0][0]]
+    if claim.without_core:
+        queued = {"queued_ms": excess.queued / MS / steps}
+        yield Finding(kind=Kind.NO_CORE, severity=severity, rank=rank, numbers=numbers | queued)
+    if not claim.doubt:
+        slower = {"slower": excess.slower} if excess.slower else {}
+        yield Finding(kind=Kind.LATE_RANK, severity=severity, rank=rank, phase=phase, numbers=numbers | slower)
+    elif not claim.without_core and of_waiting >= MOST_OF_WAITING and caused_share >= WORTH_A_WORD:
+        yield Finding(
+            kind=Kind.UNCERTAIN, severity=severity, rank=rank, phase=phase, numbers=numbers, doubt=claim.doubt
+        )
+
+
+def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
+    """The rank that is the culprit in more than half of the repeats. Its figures are means over those."""
+    culprits = [repeat.culprit for repeat in repeats if repeat.culprit]
+    ranks = [culprit.rank for culprit in culprits]
+    rank = max(ranks, key=ranks.count, default=None)
+    same = [culprit for culprit in culprits if culprit.rank == rank]
+    if len(same) <= len(repeats) / 2:
+        return None
+    intervals = [culprit.excess_s for culprit in same]
+    estimates = [interval.estimate for interval in intervals]
+    excess_s = fmean(estimates)
+    # What a machine does for no reason is alike in all repeats, and does not shrink with their number.
+    half_s = fmean((interval.high - interval.low) / 2 for interval in intervals)
+    if len(estimates) > 1:
+        half_s = max(half_s, STUDENT[min(len(estimates), 12)] * stdev(estimates) / sqrt(len(estimates)))
+    phases = [culprit.phase for culprit in same]
+    shares = {phase: fmean(culprit.phases.get(phase, 0.0) for culprit in same) for one in same for phase in one.phases}
+    slower = [culprit.slower for culprit in same if culprit.slower is not None]
+    return Culprit(
+        rank=same[0].rank,
+        phase=max(phases, key=phases.count),
+        phases=dict(sorted(shares.items(), key=lambda item: -item[1])),
+        share=fmean(culprit.share for culprit in same),
+        wait_caused_s=fmean(culprit.wait_caused_s for culprit in same),
+        excess_s=ConfidenceInterval(estimate=excess_s, low=excess_s - half_s, high=excess_s + half_s),
+        slower=fmean(slower) if len(slower) > len(same) / 2 else None,
+        steps=same[0].steps if len(same) == 1 else None,
+    )

@@ -11,14 +11,12 @@ from statistics import fmean, median
 from ddptui.analysis.operations import OperationKey
 from ddptui.analysis.results import WhatIf
 from ddptui.analysis.waits import AlignedStep
+from ddptui.findings.policy import SAME_LIMIT
 from ddptui.findings.verdict import WaitAnalysis
 from ddptui.text.units import S
+from ddptui.wire.phases import PHASES
 
-# The estimate is rather too short: while the culprit sleeps, the others have the machine's caches and memory to
-# themselves, and work faster than they would beside it. With short steps it is too long: ranks that have waited start
-# each step with cold caches. `benchmarks/what_if.py` measures by how much.
-LOW, HIGH = 0.9, 1.4
-COLD_S = 0.002  # a step
+DATA = PHASES.index("data")
 
 Entered = dict[tuple[int, OperationKey], dict[int, float]]  # by step and operation: when each rank entered it, ns
 Work = Callable[[AlignedStep, int], Sequence[float]]  # a rank's own work in a step, ns by part
@@ -85,9 +83,15 @@ def _replay(
 
 
 def what_if(analysis: WaitAnalysis) -> WhatIf:
-    """The train time if the culprit had worked as the others, and if besides all ranks had worked alike."""
+    """The train time if the culprit had worked as the others, and if besides all ranks had worked alike.
+
+    It is rather too short: while the culprit sleeps, the others have the machine's caches and memory to themselves, and
+    work faster than they would beside it. With short steps it is too long: ranks that have waited start each step with
+    cold caches. `benchmarks/what_if.py` measures by how much. Where all ranks meet the same limit, as with loaders that
+    are too slow for all, nothing would be gained without the culprit, and no such time is given.
+    """
     steps, measured_s = analysis.aligned.steps, analysis.train_ns / S
-    culprit = analysis.culprit.rank if analysis.culprit else None
+    culprit = analysis.culprit.rank if analysis.culprit and not _meet_same_limit(analysis) else None
     work = measured_work if culprit is None else _without_culprit(culprit)
     # The replay of the measured work may miss the measured time a little: only ratios of replays are used.
     scale = measured_s / replayed_ns(steps)
@@ -95,17 +99,18 @@ def what_if(analysis: WaitAnalysis) -> WhatIf:
     alike = min(without, replayed_ns(steps, equal_work(work)) * scale)
     return WhatIf(
         without_culprit=None if culprit is None else without,
-        without_culprit_low=None if culprit is None else _lowest(without, len(steps)),
-        without_culprit_high=None if culprit is None else HIGH * without,
         without_skew=alike,
-        without_skew_low=_lowest(alike, len(steps)),
-        without_skew_high=HIGH * alike,
     )
 
 
-def _lowest(estimate_s: float, steps: int) -> float:
-    """The lower end of an estimate's interval, s."""
-    return max(0.0, LOW * estimate_s - COLD_S * steps)
+def _meet_same_limit(analysis: WaitAnalysis) -> bool:
+    """Whether the culprit is late with its data, and the others fetch theirs as good as all the time."""
+    culprit, steps = analysis.culprit, analysis.aligned.steps
+    if culprit is None or culprit.phase != PHASES[DATA]:
+        return False
+    others = [rank for rank in steps[0].ranks if rank != culprit.rank]
+    fetching = fmean(step.ranks[rank].work_ns[DATA] for rank in others for step in steps) * len(steps)
+    return fetching > SAME_LIMIT * analysis.covered_ns
 
 
 def _without_culprit(culprit: int) -> Work:

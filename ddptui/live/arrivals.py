@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
 from ddptui.analysis.operations import OperationKey
 from ddptui.analysis.waits import AlignedStep
-from ddptui.findings.culprit import WaitAttribution
+from ddptui.findings.late import WaitAttribution
 from ddptui.text.units import MS
 
 MOSTLY = 0.6  # of the steps, a late rank came last

@@ -4,7 +4,7 @@ from ddptui.analysis.time_source import HOST_TIME, is_host_time
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.diagnosis.positions import RankProgress, describe_positions
-from ddptui.findings.culprit import MATTERS
+from ddptui.findings.policy import MATTERS
 from ddptui.live.fold import RATE_OVER
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, silent_s

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from ddptui.analysis.waits import AlignedStep
-from ddptui.findings.culprit import MATTERS
+from ddptui.findings.policy import MATTERS
 from ddptui.live.state import Live, RankState, recent
 from ddptui.text.units import MS, S
 from ddptui.wire.phases import PHASES

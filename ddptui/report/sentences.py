@@ -22,7 +22,7 @@ from ddptui.analysis.results import (
 )
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.findings.culprit import MATTERS
+from ddptui.findings.policy import MATTERS
 from ddptui.report import ranks, remedies
 from ddptui.text.units import MS, S, in_one_unit, seconds, time_range
 from ddptui.text.words import count, in_a_row, listed
@@ -111,9 +111,7 @@ def _blame(repeats: Sequence[RepeatResult], summary: Summary, without_core: int 
         yield "Other programs have its core"
     if summary.what_if_s and summary.what_if_s.without_culprit is not None:
         without_s, measured_s = summary.what_if_s.without_culprit, summary.train_time_s.median
-        low, high = summary.what_if_s.without_culprit_low, summary.what_if_s.without_culprit_high
-        within = f" (95%: {low:.2f} to {high:.2f} s)" if low is not None and high is not None else ""
-        yield f"Without rank {culprit.rank}'s delay: about {without_s:.2f} s{within} instead of {measured_s:.2f} s"
+        yield f"Without rank {culprit.rank}'s delay: about {without_s:.2f} s instead of {measured_s:.2f} s"
 
 
 def _where(culprit: Culprit) -> str:
@@ -122,7 +120,7 @@ def _where(culprit: Culprit) -> str:
     phases = [phase for phase, part in culprit.phases.items() if part >= MENTIONED] or [culprit.phase]
     within = " and ".join(phase for phase in phases if phase != BETWEEN_STEPS)
     parts = [f"in {within}"] * bool(within) + [BETWEEN_STEPS] * (BETWEEN_STEPS in phases)
-    return " and ".join(parts) + (f", most of it in step {culprit.step}" if culprit.step is not None else "")
+    return " and ".join(parts)
 
 
 def _steps(culprit: Culprit) -> str:

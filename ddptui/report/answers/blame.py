@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.config.preset import Preset
-from ddptui.findings.culprit import MATTERS
+from ddptui.findings.policy import MATTERS
 from ddptui.report.answers.delays import described, slept
 from ddptui.text.units import time_range
 from ddptui.text.words import count, listed

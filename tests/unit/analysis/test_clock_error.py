@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from ddptui.findings.culprit import is_within_clock_error
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.results import RepeatResult
-from ddptui.findings.culprit import is_within_clock_error
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live import headline
 from ddptui.live.arrivals import summary
