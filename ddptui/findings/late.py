@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from ddptui.analysis.intervals import overlapping, total_ns
 from ddptui.analysis.waits import AlignedStep, RankStep, Wait
 from ddptui.findings.policy import (
+    A_LARGE_PART,
     ALIKE,
     BLOCKS,
     COLD,
@@ -31,6 +32,7 @@ from ddptui.findings.policy import (
     PART_OF_LOSS,
     QUEUES_MORE,
     SHUFFLES,
+    STEADY,
     SYSTEMATIC,
     SYSTEMATIC_BESIDE_TRANSFERS,
 )
@@ -94,9 +96,13 @@ def _overlapping_waits(waits: list[Wait], begin: int, end: int) -> list[Wait]:
     return parts
 
 
-def chance_of(caused: Sequence[Mapping[int, int]]) -> float:
-    """How often one of the ranks would cause so much of the waiting by chance, were all alike. caused: by step."""
-    by_block = [[sum(step[rank] for step in block) for rank in caused[0]] for block in _blocks(caused)]
+def chance_of(caused: Sequence[Mapping[int, int]], least_ns: float) -> float:
+    """How often one of the ranks would cause so much of the waiting by chance, were all alike. caused: by step.
+    least_ns: a step; only what is beyond it counts, since cores that differ a little do so all the time."""
+    by_block = [
+        [max(0.0, sum(step[rank] for step in block) - least_ns * len(block)) for rank in caused[0]]
+        for block in _blocks(caused)
+    ]
     ranks = len(by_block[0])
     if len(by_block) < FEWEST_BLOCKS or ranks < 2:
         return 1.0
@@ -128,8 +134,8 @@ class Excess(NamedTuple):
     queued: float  # how much of that it may have queued for a core, beyond the others' share of queueing
 
 
-def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
-    """The excess of a rank over the others. steps: of at least two ranks."""
+def excess_of_rank(steps: Sequence[AlignedStep], rank: int, least_ns: float = 0.0) -> Excess:
+    """The excess of a rank over the others. steps: of at least two ranks. A steady loss exceeds least_ns a step."""
     by_rank: dict[int, list[ByPart]] = {
         other: [step.ranks[other].work_ns for step in steps] for other in steps[0].ranks
     }
@@ -142,9 +148,10 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
     halves = [
         _half_interval([by_step[part] for by_step in longer], [by_step[part] for by_step in scatter]) for part in _ALL
     ]
-    steady = [part for part in _ALL if _is_steady([by_step[part] for by_step in longer], typical[part] / len(steps))]
+    leasts = [max(least_ns, STEADY * of_part / len(steps)) for of_part in typical]
+    steady = [part for part in _ALL if _is_steady([by_step[part] for by_step in longer], leasts[part])]
     worst = max(steady or _ALL, key=lambda part: losses[part])
-    slower = _slower_everywhere(losses, typical, worst)
+    slower = _slower_everywhere(losses, typical)
     least = PART_OF_LOSS * sum(max(0.0, loss) for loss in losses)  # a part in which it was faster offsets no loss
     lost = [
         part
@@ -166,11 +173,10 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int) -> Excess:
     return Excess(estimate, half, by_loss, slower, bool(steady), _queued_beyond_others(steps, rank, queued))
 
 
-def _is_steady(losses: Sequence[float], typical: float) -> bool:
-    """Whether a rank took longer in a part of its work all the time, by the median of each block but one: by more than
-    phases differ for no reason. losses and typical: of a step."""
+def _is_steady(losses: Sequence[float], least: float) -> bool:
+    """Whether a rank took longer by more than the least all the time, by the median of each block but one."""
     medians = [median(block) for block in _blocks(losses)]
-    return len(medians) == BLOCKS and sorted(medians)[1] > SYSTEMATIC * typical
+    return len(medians) == BLOCKS and sorted(medians)[1] > least
 
 
 def _queued_beyond_others(steps: Sequence[AlignedStep], rank: int, queued: Mapping[int, int]) -> float:
@@ -188,12 +194,12 @@ def _slept(step: RankStep) -> int:
     return sum(delay.end_ns - delay.begin_ns for delay in step.step.slept)
 
 
-def _slower_everywhere(losses: Sequence[float], typical: Sequence[float], worst: int) -> float | None:
+def _slower_everywhere(losses: Sequence[float], typical: Sequence[float]) -> float | None:
     """The factor by which it took longer, if that was alike in all parts."""
-    rest, rest_lost = sum(typical) - typical[worst], sum(losses) - losses[worst]
-    if rest <= 0 or typical[worst] <= 0 or rest_lost / rest < ALIKE * losses[worst] / typical[worst]:
-        return None
-    return 1 + sum(losses) / sum(typical)
+    whole = sum(typical)
+    factors = [lost / usual for lost, usual in zip(losses, typical, strict=True) if usual > A_LARGE_PART * whole]
+    slower = sum(losses) / max(whole, 1)
+    return 1 + slower if len(factors) > 1 and min(factors) > ALIKE * slower else None
 
 
 def _half_interval(losses: Sequence[float], scatter: Sequence[float]) -> float:

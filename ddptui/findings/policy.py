@@ -21,11 +21,12 @@ LOCK_NS = 500_000
 PART_OF_LOSS = 0.2
 # Ranks whose loaders are too slow share one limit: the others, too, fetch data for so much of the time.
 SAME_LIMIT = 0.25
-# In all phases alike: elsewhere, it took longer by at least this part of the factor by which the worst one took longer.
-ALIKE = 0.5
+# In all phases alike: every large one took longer by at least this part of the factor by which all took longer.
+ALIKE, A_LARGE_PART = 0.5, 0.1
 # By so much of their length, phases of two ranks differ for no reason: their caches, their cores, what runs beside
-# them. Where transfers of one rank run beside its work and those of the others do not, by more.
-SYSTEMATIC, SYSTEMATIC_BESIDE_TRANSFERS = 0.08, 0.30
+# them. Where transfers of one rank run beside its work and those of the others do not, by more. It is steady if, block
+# by block, it took longer by STEADY at least.
+SYSTEMATIC, SYSTEMATIC_BESIDE_TRANSFERS, STEADY = 0.12, 0.30, 0.08
 COLD_NS, COLD = 50_000, 0.003  # a step, and of a delay: after it, caches are cold
 # Without a core: its queueing, as a part of all the time that it wanted a core, exceeds that of the others by so much,
 # and makes up MATTERS of the time.

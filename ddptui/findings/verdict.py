@@ -124,10 +124,11 @@ def _claim(
     for any."""
     claims = []
     by_waiting = sorted(caused_ns, key=lambda rank: -caused_ns[rank])
+    least_ns = NAMED / 2 * covered_ns * (len(caused_ns) - 1)
     for rank in by_waiting:
-        if caused_ns[rank] < NAMED / 2 * covered_ns * (len(caused_ns) - 1):
+        if caused_ns[rank] < least_ns:
             break
-        by_chance = chance_of(caused) if rank == by_waiting[0] else 1.0
+        by_chance = chance_of(caused, least_ns / len(caused)) if rank == by_waiting[0] else 1.0
         claims.append(_claim_of(window, rank, by_chance, caused_ns, covered_ns, uncertainty))
     return next((claim for claim in claims if not claim.doubt), claims[0] if claims else None)
 
@@ -142,7 +143,7 @@ def _claim_of(
 ) -> Claim:
     """chance: how often any rank would cause so much waiting by chance."""
     steps = window.steps
-    excess = excess_of_rank(steps, rank)
+    excess = excess_of_rank(steps, rank, NAMED * covered_ns / len(steps))
     doubt = _doubt(steps, chance, excess, covered_ns)
     late_ns = min(excess.estimate, caused_ns[rank] / (len(caused_ns) - 1)) / len(steps)
     if uncertainty and late_ns < _error_ns(rank, uncertainty):

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.results import Culprit
 from ddptui.analysis.waits import align_steps
-from ddptui.findings.policy import MATTERS, SLOWER
-from ddptui.findings.verdict import MOSTLY, analyze_aligned, analyze_waits, verdict_for
+from ddptui.findings.policy import MATTERS, NAMED, SLOWER
+from ddptui.findings.verdict import MOSTLY, WaitAnalysis, analyze_aligned, analyze_waits, verdict_for
 from ddptui.wire.messages import GATHER_OUTPUTS
 from ddptui.wire.phases import PHASES
 from tests.support.traces import (
@@ -95,7 +95,7 @@ def test_the_shares_are_means_over_ranks() -> None:
 @pytest.mark.parametrize("at", SITES)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_delayed_rank_is_named_with_the_phase_of_the_delay(rank: int, at: str, shape: Shape) -> None:
-    works, injected = delayed(works_of(2), rank, at, lambda _: 25.0)
+    works, injected = delayed(works_of(2, skew=0.03), rank, at, lambda _: 25.0)
     found = culprit_of(trace(works, shape))
     assert found is not None
     assert (found.rank, found.phase) == (rank, at)
@@ -120,19 +120,26 @@ def test_a_rank_that_is_late_now_and_then_is_named(delay: str, at: str) -> None:
     assert named(works) == (1, at)
 
 
-def test_one_huge_pause_is_named_with_its_step() -> None:
-    works, injected = delayed(works_of(4), 1, "backward", lambda step: 1500.0 if step == 60 else 0.0)
-    found = culprit_of(trace(works))
-    assert found is not None
-    assert (found.rank, found.phase, found.step) == (1, "backward", 60)
-    assert found.excess_s.low < injected < found.excess_s.high
+def test_one_huge_pause_of_a_rank_is_chance_and_not_its_fault() -> None:
+    works, _ = delayed(works_of(4), 1, "backward", lambda step: 1500.0 if step == 60 else 0.0)
+    assert named(works) is None
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_that_pause_by_turns_are_not_named(ranks: int) -> None:
+    for seed in range(20):
+        works = works_of(seed, ranks=ranks, steps=320)
+        for rank in range(ranks):
+            pauses = range(10 + 40 * rank // ranks, 320, 40)
+            works, _ = delayed(works, rank, "backward", lambda step, pauses=pauses: 150.0 * (step in pauses))  # type: ignore[misc]
+        assert named(works) is None, seed
 
 
 def test_a_core_that_is_slow_for_a_moment_is_nobodys() -> None:
     slow_ms = dict.fromkeys(range(40, 60), 5.0)  # a fifth of a second, in which the rank loses half of that
-    works, _ = delayed(works_of(4), 1, "backward", lambda step: slow_ms.get(step, 0.0))
+    works, _ = delayed(works_of(4, skew=0.0), 1, "backward", lambda step: slow_ms.get(step, 0.0))
     assert named(works) is None
-    works, _ = delayed(works_of(4), 1, "backward", lambda step: 5.0 * (step % 5 == 0))
+    works, _ = delayed(works_of(4, skew=0.0), 1, "backward", lambda step: 5.0 * (step % 5 == 0))
     assert named(works) is not None  # the same loss, all the time
 
 
@@ -155,15 +162,24 @@ def test_nobody_is_named_where_one_core_is_an_eighth_slower() -> None:
         assert named(slower) is None, seed
 
 
-def test_beside_other_programs_a_rank_must_lose_more_to_be_named() -> None:
-    def named_beside(ms: float, *, disturbed: bool) -> bool:
-        works, _ = delayed(works_of(9), 1, "forward", lambda _: ms)
-        analysis = analyze_aligned(align_steps(trace(works)), disturbed=disturbed)
-        return analysis is not None and analysis.culprit is not None
+def test_a_rank_whose_core_another_program_has_is_named_as_that() -> None:
+    """Rank 1 queues for a third of its time; then it is late besides."""
 
-    assert named_beside(1.2, disturbed=False)  # of a step of 7 ms
-    assert not named_beside(1.2, disturbed=True)
-    assert named_beside(5.0, disturbed=True)
+    def judged(late_ms: float, *, disturbed: bool = True) -> WaitAnalysis:
+        works, _ = delayed(works_of(9, skew=0.0), 1, "forward", lambda step: 4.0 + 4.0 * (step % 2))
+        works, _ = delayed(works, 1, "data", lambda _: late_ms)
+        told = trace(works)
+        told[1] = [replace(step, queued_ns=(4 + 4 * (step.step % 2)) * MS) for step in told[1]]
+        analysis = analyze_aligned(align_steps(told), disturbed=disturbed)
+        assert analysis is not None
+        return analysis
+
+    assert judged(0.0).rank_without_core == 1
+    assert judged(0.0).culprit is None
+    assert judged(0.0, disturbed=False).rank_without_core is None
+    late = judged(25.0).culprit
+    assert late is not None
+    assert (late.rank, late.phase) == (1, "data")
 
 
 @pytest.mark.parametrize(
@@ -241,24 +257,27 @@ def test_ranks_that_are_late_in_turns_all_of_them_are_nobodys_fault() -> None:
 # When nothing is said
 
 
-@pytest.mark.parametrize(("steps", "enough"), [(FEWEST_STEPS - 1, False), (FEWEST_STEPS, True)])
-def test_on_thin_evidence_nothing_is_said(steps: int, enough: bool) -> None:
+@pytest.mark.parametrize("steps", [7, 8, FEWEST_STEPS - 1, FEWEST_STEPS])
+def test_on_thin_evidence_nothing_is_said(steps: int) -> None:
+    """Of two ranks, chance alone would make the same one late seven times of seven in 1 case of 64."""
     works, _ = delayed(works_of(8, steps=steps), 1, "forward", lambda _: 25.0)
     judgement = analyze_waits(trace(works))
     assert judgement is not None
-    assert (judgement.culprit is not None) == enough
-    assert judgement.verdict == ("skew" if enough else "inconclusive")
+    assert (judgement.culprit is not None) == (steps >= 8)
+    assert [finding.kind.value for finding in judgement.findings] == ["late_rank" if steps >= 8 else "uncertain"]
+    assert judgement.verdict == ("skew" if steps >= FEWEST_STEPS else "inconclusive")
 
 
 def _even(steps: int = 60) -> Works:
     return [{rank: [MS, 2 * MS, 3 * MS, MS, MS, MS] for rank in (0, 1)} for _ in range(steps)]
 
 
-def test_a_loss_counts_from_a_tenth_of_the_time_on() -> None:
-    """The step takes 10 ms besides: what makes up 0.10 of it all is 1.11 ms."""
-    seen = {late: named(delayed(_even(), 1, "forward", lambda _, late=late: late)[0]) for late in (0.5, 1.05, 1.4)}  # type: ignore[misc]
-    assert seen == {0.5: None, 1.05: None, 1.4: (1, "forward")}
-    assert MATTERS == 0.10
+def test_a_loss_counts_from_a_thirtieth_of_the_time_on() -> None:
+    """The step takes 9 ms besides: what makes up 0.03 of it all is 0.28 ms."""
+    works = [{rank: [MS, MS // 100, 5 * MS, MS, MS, MS] for rank in (0, 1)} for _ in range(60)]
+    seen = {late: named(delayed(works, 1, "forward", lambda _, late=late: late)[0]) for late in (0.1, 0.25, 0.45)}  # type: ignore[misc]
+    assert seen == {0.1: None, 0.25: None, 0.45: (1, "forward")}
+    assert NAMED == 0.03
 
 
 def test_a_rank_that_is_slower_in_all_it_does_counts_from_a_fifth_on() -> None:
