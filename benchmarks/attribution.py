@@ -1,8 +1,9 @@
 """What was put in against what is found, in recorded launches (benchmarks/recordings.py), load by load.
 
-Goals, in each load: right rank and phase in 95 of 100 windows whose delay is at least twice the natural skew (the median
-difference of the ranks' steps in the quiet windows of the launch); hardly anybody named where nothing was put in, unless
-as a rank without a core; the interval of the excess holds what was put in, with a lower bound of 0.92 (Wilson).
+Goals, in each load: right rank and phase in 95 of 100 windows whose delay is at least twice the natural skew, which is
+the median difference of the ranks' steps in the quiet windows of the launch; hardly anybody named where nothing was put
+in, unless as a rank without a core; the interval of the excess holds what was put in, with a lower bound of 0.92
+(Wilson).
 
     python -m benchmarks.attribution FOLDER…
 """

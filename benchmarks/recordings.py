@@ -71,7 +71,7 @@ def record(folder: Path, launches: int, busy: int) -> None:
 def recorded(folder: Path) -> Iterator[tuple[Trial, LaunchLog]]:
     """The launches of all runs that were recorded there."""
     for run in all_runs(folder):
-        for trial in run.preset.trials:
+        for trial in run.preset().trials:
             log = LaunchLog()
             for message in run.messages(trial.name, 1):
                 log.add(message)
