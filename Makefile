@@ -46,8 +46,8 @@ on-older:
 	$(OLDER)/bin/python -m pytest -n 4 --dist load -m rare tests/real/harmless
 	$(OLDER)/bin/python -m pytest -m "not rare" $(ON_OLDER_QUIET)
 
-# What GPUs must show. Skipped without one; an estimated ten minutes with one. With BIN= the Python in that folder, which
-# has torch, runs them; the other packages were carried along, and no registry is asked.
+# What GPUs must show. Skipped without one; an estimated quarter of an hour with one. With BIN= the Python in that folder,
+# which has torch, runs them; the other packages were carried along, and no registry is asked.
 CARRIED = carried-$(FOR)
 ifeq ($(firstword $(origin BIN)),command)
 FOR := $(or $(shell $(BIN)/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])'),$(error BIN=$(BIN): no python3 there))

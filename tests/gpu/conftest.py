@@ -13,6 +13,7 @@ from tests.gpu.judging import Expect, Observed, Recorded
 from tests.gpu.plans import Plan
 from tests.gpu.report import REPORT, pytest_runtest_makereport, pytest_terminal_summary, report_of
 from tests.gpu.running import RunPlan, run_plan
+from tests.gpu.watching import Watch, Watched, run_training
 
 __all__ = ["pytest_runtest_makereport", "pytest_terminal_summary"]
 PROBES = "tests.gpu.probes"
@@ -65,6 +66,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunPlan:
         return run_plan(tmp_path_factory.mktemp("run"), plan, minutes)
 
     return run
+
+
+@pytest.fixture
+def watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
+    """Runs a training, watched or not."""
+
+    def watch(name: str, *options: str, **how: Any) -> Watched:
+        return run_training(tmp_path_factory.mktemp(name), name, *options, **how)
+
+    return watch
 
 
 @pytest.fixture

@@ -43,6 +43,11 @@ def run_plan(folder: Path, plan: Plan, minutes: float) -> Recorded:
     if code is None:
         pytest.fail(f"not over after {minutes:g} min: stopped")
     [run] = all_runs(folder)
+    return recorded_by(run)
+
+
+def recorded_by(run: Run) -> Recorded:
+    """What a run has left."""
     results = run.results(Results)
     return Recorded(results, {trial.name: list(run.messages(trial.name, 1)) for trial in results.trials})
 

@@ -1,15 +1,18 @@
 """The checks of `make test-gpu` on real ranks on the CPU, shortened: what does not concern GPUs comes out as expected,
 so what runs presets and what judges them fit together; what a CPU cannot give is missed."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ddptui.host import gpus
-from tests.gpu import plans, test_one_gpu, test_two_gpus
+from tests.gpu import plans, test_one_gpu, test_two_gpus, test_watch
 from tests.gpu.judging import Recorded, costs_at_most
 from tests.gpu.plans import Plan
 from tests.gpu.running import run_plan
+from tests.gpu.watching import Watch, Watched, run_training
 from tests.support.gpu_checks import missed, on_the_cpu
 
 ENOUGH = 5.0  # minutes
@@ -55,6 +58,61 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return on_cpu(tmp_path, plan, trials=("sound", "kill", "hang"), stall_s=minutes)
 
     assert missed(test_two_gpus.test_faults, run, monkeypatch) == []
+
+
+# Trainings that are watched
+
+SMALL = {  # what they ask for on the CPU, which comes last
+    "paced": ("wide=64", "narrow=16", "steps=10"),
+    "late": ("wide=32",),
+    "grouped": ("wide=32", "steps=40", "group=gloo"),
+    "handled": ("group=gloo",),
+    "overwritten": ("tries=3", "bytes=1024", "group=gloo"),
+    "compiled": ("steps=10",),
+    "sharded": ("wide=16", "steps=10", "group=gloo"),
+    "spread": ("workers=1",),
+}
+RARE = pytest.mark.rare
+
+
+def watch_on_the_cpu(folder: Path) -> Watch:
+    def watch(name: str, *options: str, **how: Any) -> Watched:
+        runs = folder / f"{name}-{len([*folder.iterdir()])}"
+        runs.mkdir()
+        return run_training(runs, name, *options, *SMALL.get(name, ()), "DEVICE=cpu", minutes=ENOUGH, **how)
+
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("check", "more"),
+    [
+        (test_watch.test_watched_sleep, ()),
+        (test_watch.test_watched_pair, ()),
+        pytest.param(test_watch.test_watched_pace, (), marks=RARE),
+        pytest.param(test_watch.test_watched_buckets, ("gloo",), marks=RARE),
+        pytest.param(test_watch.test_watched_captures, (), marks=RARE),
+        pytest.param(test_watch.test_watched_compiled, (), marks=RARE),
+        pytest.param(test_watch.test_watched_spread, (), marks=RARE),
+        pytest.param(test_watch.test_watched_overwritten, (), marks=RARE),
+        pytest.param(test_watch.test_watched_sharded, (), marks=RARE),
+    ],
+)
+def test_a_training_is_watched(check: Callable[..., None], more: tuple[str, ...], tmp_path: Path) -> None:
+    found = missed(check, watch_on_the_cpu(tmp_path), *more)
+    assert found[0] == "on cpu"
+    assert not [text for text in found if text.endswith("reported") or "wrong" in text]
+
+
+@RARE
+def test_what_is_watched_is_unharmed(tmp_path: Path) -> None:
+    assert missed(test_watch.test_watched_unharmed, watch_on_the_cpu(tmp_path)) == []
+
+
+def test_a_training_that_fails_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"^ended with exit code 1$"):
+        run_training(tmp_path, "late", "wide=none", "DEVICE=cpu", minutes=ENOUGH)
+    assert "ValueError: invalid literal" in capsys.readouterr().out
 
 
 # What runs a preset
