@@ -10,6 +10,7 @@ from ddptui.analysis.cautions import FEWEST_STEPS, Caution
 from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted, is_changed, why_left_out
 from ddptui.analysis.disturbance import is_disturbed
+from ddptui.analysis.finding import Kind
 from ddptui.analysis.own_work import BETWEEN
 from ddptui.analysis.results import (
     Change,
@@ -18,11 +19,12 @@ from ddptui.analysis.results import (
     RepeatResult,
     Summary,
     TrialResult,
-    Verdict,
 )
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.findings.culprit import MATTERS
+from ddptui.findings.time import IDLE, of_repeats
+from ddptui.findings.words import long, short
 from ddptui.report import ranks, remedies
 from ddptui.text.units import MS, S, in_one_unit, seconds, time_range
 from ddptui.text.words import count, in_a_row, listed
@@ -41,13 +43,18 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     repeats = counted(result.repeats)
     changes = _changes(result.repeats)
     in_figures = any(map(is_changed, repeats))
-    lines = [
-        *(changes if in_figures else ()),
-        _verdict(repeats, result.summary, trial),
+    problems = [
         *_hidden_waits(repeats),
         *_without_core(repeats),
         "the loss is not finite" if diverged(result) else "",
         *_mismatches(result.repeats),
+    ]
+    verdict = _verdict(repeats, result.summary)
+    lines = [
+        *(changes if in_figures else ()),
+        verdict,
+        *_of_time(repeats, is_all_well=not any([verdict, *problems])),
+        *problems,
         *(() if in_figures else changes),
         ranks.output_device(result.repeats[-1].ranks) if trial.launch == "dp" else "",
         "without instruments: only its times are known" if trial.instruments == "off" else "",
@@ -55,38 +62,31 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     return [*filter(None, lines)]
 
 
-def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) -> str:
+def _verdict(repeats: Sequence[RepeatResult], summary: Summary) -> str:
     """The rank that was late, then how the time was spent, then what to try; empty if nothing is known."""
     worst = _worst_queues(repeats)
     without_core = worst.rank_without_core if worst else None  # late in that repeat, since it had no core
     sentences = [*_blame(repeats, summary, without_core)]
-    if with_waits := [repeat for repeat in repeats if repeat.wait_share is not None]:
-        wait = median(repeat.wait_share or 0.0 for repeat in with_waits)
-        transfer = median(repeat.transfer_share or 0.0 for repeat in with_waits)
-        has_late_rank = summary.culprit is not None or without_core is not None
-        sentences.append(_idle(wait, transfer, summary.verdict, has_late_rank=has_late_rank))
-        if Caution.TOO_FEW_STEPS in summary.warnings or _slept(repeats):
-            return in_a_row(sentences, ".")  # nothing is to be mended in what the lab itself injected
-        if culprit := summary.culprit:
-            is_everywhere = culprit.slower is not None
-            sentences.append(remedies.EVERYWHERE if is_everywhere else remedies.OF_PART[culprit.phase])
-        if without_core is not None and (not culprit or culprit.rank == without_core):
-            sentences.append(remedies.OWN_CORE)
-        elif not culprit:
-            sentences.append(remedies.of_idling(summary.verdict, wait + transfer, trial))
+    idle = [finding for finding in of_repeats(repeats) if finding.kind in IDLE]
+    is_ours = bool(_slept(repeats))  # nothing is to be mended in what the lab itself injected
+    culprit = summary.culprit
+    if not is_ours and culprit is None and without_core is None:
+        return in_a_row([*sentences, *map(long, idle)], ".")
+    sentences += map(short, idle)
+    if is_ours or Caution.TOO_FEW_STEPS in summary.warnings:
+        return in_a_row(sentences, ".")
+    if culprit:
+        is_everywhere = culprit.slower is not None
+        sentences.append(remedies.EVERYWHERE if is_everywhere else remedies.OF_PART[culprit.phase])
+    if without_core is not None and (not culprit or culprit.rank == without_core):
+        sentences.append(remedies.OWN_CORE)
     return in_a_row(sentences, ".")
 
 
-def _idle(wait: float, transfer: float, verdict: Verdict, *, has_late_rank: bool) -> str:
-    """How much of the time ranks were idle, and for what; the shares are parts of 1."""
-    if not has_late_rank and max(wait, transfer) < MATTERS:
-        return f"Nothing to worry about: {wait + transfer:.0%} of the time in communication"
-    if verdict == "transfer":
-        return f"Mostly the network: ranks stood idle {transfer:.0%} of the time for it, {wait:.0%} for a late rank"
-    shares = f"ranks stood idle {wait:.0%} of the time for a late rank, {transfer:.0%} for the network"
-    if not has_late_rank and verdict != "inconclusive":
-        shares += "; no rank stands out"
-    return f"Mostly waiting: {shares}" if verdict == "skew" else shares.capitalize()
+def _of_time(repeats: Sequence[RepeatResult], *, is_all_well: bool) -> list[str]:
+    """Where else the time went. is_all_well: no other line names a problem."""
+    found = [finding for finding in of_repeats(repeats) if finding.kind not in IDLE]
+    return [long(finding) for finding in found if is_all_well or finding.kind is not Kind.NOTHING]
 
 
 def _blame(repeats: Sequence[RepeatResult], summary: Summary, without_core: int | None) -> Iterator[str]:

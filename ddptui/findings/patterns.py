@@ -1,0 +1,258 @@
+"""Which patterns lateness has over the steps: pauses in a few steps, by turns or in bursts; uneven work; trends. Pure.
+
+Pauses are facts about steps and no statistic: a step is one if a rank worked far longer than it usually does in that
+part, without the time that it queued for a core. On a busy machine the queue takes most of what is no pause.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import correlation, fmean, linear_regression, median, pvariance, quantiles
+from typing import NamedTuple
+
+from ddptui.analysis.finding import Finding, Kind
+from ddptui.findings.own_time import PHASE_NUMBERS, covered_ns, own_work, waited_for, waits_are_known
+from ddptui.findings.policy import (
+    ALIKE,
+    ARE_ALIKE,
+    BLOCKS,
+    DIFFER,
+    EXPLAINED,
+    FEW_STEPS_SHARE,
+    FEWEST_BURSTS,
+    FEWEST_IN_BLOCK,
+    FEWEST_STEPS,
+    FOLLOWS,
+    GROWS,
+    LONE_PAUSE_NS,
+    NAMED_STEPS,
+    PAUSE_NS,
+    PAUSE_OF_STEP,
+    PAUSE_OVER_NOISE,
+    REGULAR,
+    REST_SHARE,
+    TOGETHER,
+    TURNS,
+    WAITED_FOR,
+)
+from ddptui.findings.window import Window
+from ddptui.text.units import MS, S
+from ddptui.wire.phases import BETWEEN, PARTS, PHASES
+
+FORWARD, BACKWARD = PHASES.index("forward"), PHASES.index("backward")
+CALMER = "Look at what the loop does between steps: logging, evaluation, checkpoints"
+COLLECTIONS = "Look at what pauses a rank now and then: garbage collections (`gc.freeze()`), logging, checkpoints"
+BATCHES_ALIKE = (
+    "Give all ranks as much work in a step: sort samples by length, or fill batches up to a number of tokens"
+)
+
+
+class Pause(NamedTuple):
+    """A step in which a rank worked far longer than usual."""
+
+    at: int  # the index of the step
+    rank: int
+    part: int
+    ns: float  # beyond the usual
+    unqueued_ns: float  # of this, without the time in the queue for a core
+
+
+def every_so_many(numbers: Sequence[int]) -> int | None:
+    """The number of steps from one to the next, if most of these step numbers are so many apart, or a multiple; None
+    if they are irregular, too few, or one after another."""
+    gaps = [after - before for before, after in pairwise(numbers)]
+    if len(gaps) < FEWEST_BURSTS - 1:
+        return None
+    usual, _ = Counter(gaps).most_common(1)[0]
+    is_regular = sum(gap % usual == 0 for gap in gaps) >= REGULAR * len(gaps) and gaps.count(usual) >= len(gaps) / 2
+    return usual if usual > 1 and is_regular else None
+
+
+def pauses(window: Window) -> Iterator[Finding]:
+    """Pauses of all ranks at once, of ranks by turns, of one rank in every so manieth step, or in a few."""
+    if len(window.steps) < FEWEST_STEPS:
+        return
+    by_part: dict[int, list[Pause]] = {}
+    for pause in _pauses(window):
+        by_part.setdefault(pause.part, []).append(pause)
+    for part, found in by_part.items():
+        per_step = Counter(pause.at for pause in found)
+        on_all = [pause for pause in found if per_step[pause.at] == len(window.ranks)]
+        yield from _long_steps(window, part, on_all)
+        alone = [pause for pause in found if per_step[pause.at] < len(window.ranks)]
+        if alone and waits_are_known(window):
+            yield from _pauses_alone(window, part, alone)
+
+
+def _pauses(window: Window) -> Iterator[Pause]:
+    beyond: list[Pause] = []
+    for rank, steps in own_work(window).items():
+        usual = [median(step[part] for step in steps) for part in PHASE_NUMBERS]
+        for at, (work, aligned) in enumerate(zip(steps, window.steps, strict=True)):
+            longer = [ns - usual_ns for ns, usual_ns in zip(work, usual, strict=True)]
+            part = max(PHASE_NUMBERS, key=lambda part: longer[part])
+            beyond.append(Pause(at, rank, part, longer[part], longer[part] - aligned.ranks[rank].step.queued_ns))
+    step_ns = covered_median(window)
+    noise_ns = quantiles((max(0.0, pause.unqueued_ns) for pause in beyond), n=10, method="inclusive")[-1]
+    enough_ns = max(PAUSE_NS, PAUSE_OF_STEP * step_ns, PAUSE_OVER_NOISE * noise_ns)
+    yield from (pause for pause in beyond if pause.unqueued_ns >= enough_ns)
+
+
+def covered_median(window: Window) -> float:
+    """The median length of a step with the time before it, ns."""
+    return median(ns for rank in window.ranks for ns in window.covered_ns(rank))
+
+
+def _long_steps(window: Window, part: int, found: Sequence[Pause]) -> Iterator[Finding]:
+    lost_ns = sum(pause.ns for pause in found) / len(window.ranks)
+    at = sorted({pause.at for pause in found})
+    is_lone = len(at) == 1 and lost_ns < LONE_PAUSE_NS
+    if is_lone or lost_ns < REST_SHARE * covered_ns(window):
+        return
+    numbers = {"share": lost_ns / covered_ns(window), "lost_s": lost_ns / S, "times": float(len(at))}
+    yield Finding(kind=Kind.LONG_STEPS, phase=PARTS[part], steps=_named(window, at), numbers=numbers)
+
+
+def _named(window: Window, at: Sequence[int]) -> tuple[int, ...]:
+    return tuple(window.steps[index].number for index in at[:NAMED_STEPS])
+
+
+def _pauses_alone(window: Window, part: int, found: Sequence[Pause]) -> Iterator[Finding]:
+    typical_ns = _typical([pause.ns for pause in found])
+    alike = [pause for pause in found if typical_ns / ALIKE <= pause.ns <= typical_ns * ALIKE]
+    lost_ns = sum(pause.ns for pause in alike)
+    waited = waited_for(window)
+    waited_ns = sum(waited[pause.at][pause.rank] for pause in alike)
+    share = waited_ns / covered_ns(window)
+    is_noise = lost_ns < ARE_ALIKE * sum(pause.ns for pause in found)
+    is_lone = len(alike) == 1 and typical_ns < LONE_PAUSE_NS
+    if is_noise or is_lone or share < FEW_STEPS_SHARE or waited_ns < WAITED_FOR * lost_ns:
+        return
+    by_rank = {rank: [pause for pause in alike if pause.rank == rank] for rank in window.ranks}
+    sums = {rank: sum(pause.ns for pause in of_rank) for rank, of_rank in by_rank.items()}
+    late = [rank for rank in window.ranks if sums[rank] >= TURNS * max(sums.values())]
+    numbers = {"share": share, "waited_s": waited_ns / S, "pause_ms": median(pause.ns for pause in alike) / MS}
+    if len(late) > 1:
+        turns = {f"rank_{rank}_times": float(len(by_rank[rank])) for rank in late}
+        numbers |= {"times": sum(turns.values())} | turns
+        yield Finding(kind=Kind.BY_TURNS, phase=PARTS[part], numbers=numbers, action=COLLECTIONS)
+        return
+    [rank] = late
+    at = sorted(pause.at for pause in by_rank[rank])
+    every = every_so_many([window.steps[index].number for index in at])
+    numbers |= {"times": float(len(at))}
+    numbers |= {"waiting_rank": float(sum(window.ranks) - rank)} if len(window.ranks) == 2 else {}
+    numbers |= {"every_steps": float(every)} if every else {}
+    yield Finding(
+        kind=Kind.BURSTS if every else Kind.RARE_WAITS,
+        severity="warning",
+        rank=rank,
+        phase=PARTS[part],
+        steps=_named(window, at),
+        numbers=numbers,
+        action=CALMER if PARTS[part] == BETWEEN else None,
+    )
+
+
+def _typical(lengths: Sequence[float]) -> float:
+    """The length for which half of the time is in longer ones: short noise does not hide a few long pauses."""
+    passed, half = 0.0, sum(lengths) / 2
+    for length in sorted(lengths):
+        passed += length
+        if passed >= half:
+            return length
+    return 0.0
+
+
+def uneven_work(window: Window) -> Iterator[Finding]:
+    """The ranks' work in forward and backward differs from step to step, each rank is last by turns, and what makes
+    one of the two long makes the other long, too: batches differ, not the machine."""
+    if len(window.steps) < FEWEST_STEPS or not waits_are_known(window):
+        return
+    work = own_work(window)
+    both = {rank: [step[FORWARD] + step[BACKWARD] for step in steps] for rank, steps in work.items()}
+    if not all(
+        _differs_by_batch([step[FORWARD] for step in work[rank]], [step[BACKWARD] for step in work[rank]])
+        for rank in both
+    ):
+        return
+    steps = [*zip(*both.values(), strict=True)]
+    saved_ns = sum(max(of_ranks) - fmean(of_ranks) for of_ranks in steps)
+    last = Counter(max(both, key=lambda rank: both[rank][at]) for at in range(len(steps)))
+    share = saved_ns / covered_ns(window)
+    if share >= REST_SHARE and min(last[rank] for rank in both) >= len(steps) / len(both) / 2:
+        numbers = {"share": share, "saved_s": saved_ns / S, "times": float(len(steps))}
+        yield Finding(
+            kind=Kind.UNEVEN_WORK, severity="warning", phase="backward", numbers=numbers, action=BATCHES_ALIKE
+        )
+
+
+def _differs_by_batch(forward: Sequence[int], backward: Sequence[int]) -> bool:
+    both = [one + other for one, other in zip(forward, backward, strict=True)]
+    if len({*forward}) < 3 or len({*backward}) < 3 or quantiles(both, n=10)[-1] < DIFFER * median(both):
+        return False
+    together = correlation(_order(forward), _order(backward))
+    follows = correlation(_order(both[:-1]), _order(both[1:]))
+    return together >= TOGETHER and follows <= FOLLOWS
+
+
+def _order(values: Sequence[int]) -> list[int]:
+    """The place of each value among all, by size."""
+    places = {at: place for place, at in enumerate(sorted(range(len(values)), key=lambda at: values[at]))}
+    return [places[at] for at in range(len(values))]
+
+
+def trends(window: Window) -> Iterator[Finding]:
+    """A rank grows late over the run, or is late from some step on."""
+    if len(window.steps) < BLOCKS * FEWEST_IN_BLOCK or not waits_are_known(window):
+        return
+    work = {
+        rank: [
+            sum(parts) - aligned.ranks[rank].step.queued_ns for parts, aligned in zip(steps, window.steps, strict=True)
+        ]
+        for rank, steps in own_work(window).items()
+    }
+    for rank in work:
+        late = [
+            work[rank][at] - median(work[other][at] for other in work if other != rank)
+            for at in range(len(window.steps))
+        ]
+        yield from _trend(window, rank, late)
+
+
+def _trend(window: Window, rank: int, late: Sequence[float]) -> Iterator[Finding]:
+    size = len(late) / BLOCKS
+    blocks = [median(late[round(size * block) : round(size * (block + 1))]) for block in range(BLOCKS)]
+    growth, variance = blocks[-1] - blocks[0], pvariance(blocks)
+    if growth < GROWS * covered_median(window) or blocks[-1] <= 0:
+        return
+    line = linear_regression(range(BLOCKS), blocks)
+    of_line = fmean((blocks[at] - line.slope * at - line.intercept) ** 2 for at in range(BLOCKS))
+    of_jump, at = min((_jump(blocks, at), at) for at in range(2, BLOCKS - 1))
+    if min(of_line, of_jump) > (1 - EXPLAINED) * variance:
+        return
+    numbers = {
+        "from_ms": blocks[0] / MS,
+        "to_ms": blocks[-1] / MS,
+        "share": max(0.0, fmean(blocks)) * len(late) / covered_ns(window),
+    }
+    steps = (
+        (window.steps[_begin_of_jump(late, round(size * (at - 1)), round(size * (at + 1)))].number,)
+        if of_jump < of_line
+        else ()
+    )
+    yield Finding(kind=Kind.TREND, severity="warning", rank=rank, steps=steps, numbers=numbers)
+
+
+def _jump(blocks: Sequence[float], at: int) -> float:
+    """The variance that is left around two levels."""
+    return (pvariance(blocks[:at]) * at + pvariance(blocks[at:]) * (len(blocks) - at)) / len(blocks)
+
+
+def _begin_of_jump(late: Sequence[float], first: int, last: int) -> int:
+    """The step between these from which on most are nearer to the level after than to that before."""
+    middle = (median(late[:first] or late[:1]) + median(late[last:])) / 2
+    return max(
+        range(first, last),
+        key=lambda at: sum(ns < middle for ns in late[first:at]) + sum(ns >= middle for ns in late[at:last]),
+    )

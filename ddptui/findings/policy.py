@@ -1,0 +1,54 @@
+"""The thresholds of the rules about time, patterns and the network, each with its reason. Shares are of the time that
+the window covers, a mean over ranks.
+"""
+
+from ddptui.text.units import MS
+
+# How much of the time a thing must take.
+MATTERS = 0.10  # idle: below it, there is little to gain. TraceML warns from a tenth on
+LARGE = 0.25  # data, and work between steps: each training has some; from a quarter on it pays to look at it first
+MUCH = 0.25  # idle: from here on, a finding is a warning, and what to try is said
+FEW_STEPS_SHARE = 0.02  # for a few steps together: evaluation of 0.25 s every 50 steps of 100 ms takes 4 %
+REST_SHARE = 0.05  # for long steps on all ranks, and what balancing would save: 5 % are noise of a shared machine
+
+FEWEST_STEPS = 20  # as for the late rank: below it, medians are of too few
+
+# Data. A loader that is faster than the training has batches ready: fetching one takes no time, even on a rank that
+# then waits for others. So a rank that waited long for some of its own batches has a loader at its limit, too.
+AT_ITS_LIMIT = 0.04  # share of data on the rank that has the least of it
+LONG_FETCHES = 3  # beyond the first batch of an epoch, on each rank; a single one may be a slow file
+FIRST_OF_EPOCH = 0.5  # of the data time, in the first batch of each epoch
+
+# Between steps: of one step no more than so many times the median counts, since evaluations are long steps.
+STEADY = 3
+
+# Pauses: own work beyond what the rank usually takes in that part of a step, without the time it queued for a core.
+PAUSE_NS = 20 * MS  # beside two busy processes, what was left after the queue was taken off rarely exceeded it
+PAUSE_OF_STEP = 0.5  # of the median step: less is within what batches differ by
+PAUSE_OVER_NOISE = 5  # times what nine of ten steps stay below
+LONE_PAUSE_NS = 250 * MS  # a single one: no pause of the scheduler was seen to be longer
+ALIKE = 2.0  # a factor: pauses that differ by more have not the same cause
+ARE_ALIKE = 0.7  # of all pauses in that part of the step: below it they are noise
+WAITED_FOR = 0.5  # of the pauses, on average over the other ranks: else they were hidden behind other work
+TURNS = 0.25  # of the longest sum on one rank: a rank with so much pauses as well
+FEWEST_BURSTS = 5  # fewer are listed by their steps
+REGULAR = 0.7  # of the distances between bursts that are a multiple of the same number of steps
+NAMED_STEPS = 8  # of a finding
+
+# Uneven work: the ranks' batches differ. Forward and backward of a rank take long in the same steps; noise of a machine
+# hits either. It lasts for several steps, too, where batches are drawn anew in each.
+TOGETHER = 0.6  # correlation of the ranks' order of forward with that of backward
+FOLLOWS = 0.4  # correlation of a step with the one before: above, it is the machine
+DIFFER = 1.5  # the ninth decile of a rank's work over its median
+
+# Trends: by how much a rank is later than the others, as medians of so many blocks of steps.
+BLOCKS = 8
+FEWEST_IN_BLOCK = 8
+GROWS = 0.15  # of the median step, from the first block to the last
+EXPLAINED = 0.9  # of the variance of the blocks, by a line or by one jump
+
+# Transfers.
+SMALL_BYTES = 16_384  # a call of so few takes as long as one of none: what it costs is the call
+SMALL_CALLS = 3  # a step
+MOST_OF_TRANSFER = 0.5  # of the exposed transfers
+CLEARLY_MORE = 2.0  # times as much waiting as transfer, or the other way round: "mostly"
