@@ -60,8 +60,9 @@ def idle_shares(window: Window) -> tuple[float, float]:
 
 def nothing(window: Window) -> Iterator[Finding]:
     """That there is nothing to worry about; asked only where no other rule found anything."""
-    host_time = any(step.host_time for step in window.steps)
-    if len(window.steps) >= FEWEST_STEPS and not host_time and (len(window.ranks) == 1 or waits_are_known(window)):
+    own = [of_rank for step in window.steps for of_rank in step.ranks.values()]
+    is_known = waits_are_known(window) if len(window.ranks) > 1 else not any(step.host_time for step in window.steps)
+    if len(window.steps) >= FEWEST_STEPS and is_known and any(of_rank.step.collectives for of_rank in own):
         yield Finding(kind=Kind.NOTHING, numbers={"share": sum(idle_shares(window))})
 
 

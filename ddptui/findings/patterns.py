@@ -7,6 +7,7 @@ part, without the time that it queued for a core. On a busy machine the queue ta
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from math import log
 from statistics import correlation, fmean, linear_regression, median, pvariance, quantiles
 from typing import NamedTuple
 
@@ -16,7 +17,6 @@ from ddptui.findings.policy import (
     ALIKE,
     ARE_ALIKE,
     BLOCKS,
-    DIFFER,
     EXPLAINED,
     FEW_STEPS_SHARE,
     FEWEST_BURSTS,
@@ -92,10 +92,18 @@ def _pauses(window: Window) -> Iterator[Pause]:
             longer = [ns - usual_ns for ns, usual_ns in zip(work, usual, strict=True)]
             part = max(PHASE_NUMBERS, key=lambda part: longer[part])
             beyond.append(Pause(at, rank, part, longer[part], longer[part] - aligned.ranks[rank].step.queued_ns))
-    step_ns = covered_median(window)
-    noise_ns = quantiles((max(0.0, pause.unqueued_ns) for pause in beyond), n=10, method="inclusive")[-1]
-    enough_ns = max(PAUSE_NS, PAUSE_OF_STEP * step_ns, PAUSE_OVER_NOISE * noise_ns)
-    yield from (pause for pause in beyond if pause.unqueued_ns >= enough_ns)
+    half_step_ns = PAUSE_OF_STEP * covered_median(window)
+    enough_ns = max(PAUSE_NS, half_step_ns, PAUSE_OVER_NOISE * _ninth_decile([pause.unqueued_ns for pause in beyond]))
+    sure = [pause for pause in beyond if pause.unqueued_ns >= enough_ns]
+    # A long evaluation queues for a core itself, in some steps for nearly all of its time. No queue alone is so long.
+    enough_ns = max(LONE_PAUSE_NS, half_step_ns, PAUSE_OVER_NOISE * _ninth_decile([pause.ns for pause in beyond]))
+    known = {(pause.rank, pause.part) for pause in sure}
+    queued = [pause for pause in beyond if pause.ns >= enough_ns and (pause.rank, pause.part) in known]
+    yield from sorted({*sure, *queued})
+
+
+def _ninth_decile(lengths: Sequence[float]) -> float:
+    return quantiles((max(0.0, ns) for ns in lengths), n=10, method="inclusive")[-1]
 
 
 def covered_median(window: Window) -> float:
@@ -109,7 +117,7 @@ def _long_steps(window: Window, part: int, found: Sequence[Pause]) -> Iterator[F
     is_lone = len(at) == 1 and lost_ns < LONE_PAUSE_NS
     if is_lone or lost_ns < REST_SHARE * covered_ns(window):
         return
-    numbers = {"share": lost_ns / covered_ns(window), "lost_s": lost_ns / S, "times": float(len(at))}
+    numbers = {"share": lost_ns / covered_ns(window), "longer_s": lost_ns / S, "times": float(len(at))}
     yield Finding(kind=Kind.LONG_STEPS, phase=PARTS[part], steps=_named(window, at), numbers=numbers)
 
 
@@ -170,12 +178,12 @@ def uneven_work(window: Window) -> Iterator[Finding]:
     if len(window.steps) < FEWEST_STEPS or not waits_are_known(window):
         return
     work = own_work(window)
-    both = {rank: [step[FORWARD] + step[BACKWARD] for step in steps] for rank, steps in work.items()}
-    if not all(
-        _differs_by_batch([step[FORWARD] for step in work[rank]], [step[BACKWARD] for step in work[rank]])
-        for rank in both
-    ):
+    if not all(map(_differs_by_batch, work.values())):
         return
+    queued = {rank: _queued_share(window, rank) for rank in work}  # of its time, it had no core for so much
+    both = {
+        rank: [(step[FORWARD] + step[BACKWARD]) * (1 - queued[rank]) for step in steps] for rank, steps in work.items()
+    }
     steps = [*zip(*both.values(), strict=True)]
     saved_ns = sum(max(of_ranks) - fmean(of_ranks) for of_ranks in steps)
     last = Counter(max(both, key=lambda rank: both[rank][at]) for at in range(len(steps)))
@@ -187,19 +195,21 @@ def uneven_work(window: Window) -> Iterator[Finding]:
         )
 
 
-def _differs_by_batch(forward: Sequence[int], backward: Sequence[int]) -> bool:
-    both = [one + other for one, other in zip(forward, backward, strict=True)]
-    if len({*forward}) < 3 or len({*backward}) < 3 or quantiles(both, n=10)[-1] < DIFFER * median(both):
+def _queued_share(window: Window, rank: int) -> float:
+    return min(1.0, sum(step.ranks[rank].step.queued_ns for step in window.steps) / (sum(window.covered_ns(rank)) or 1))
+
+
+def _differs_by_batch(work: Sequence[Sequence[int]]) -> bool:
+    """Whether backward is long in the steps whose forward is long, and steps do not resemble those before."""
+    forward, backward = ([log(1 + step[part]) for step in work] for part in (FORWARD, BACKWARD))
+    if min(len({*forward}), len({*backward})) == 1:
         return False
-    together = correlation(_order(forward), _order(backward))
-    follows = correlation(_order(both[:-1]), _order(both[1:]))
-    return together >= TOGETHER and follows <= FOLLOWS
-
-
-def _order(values: Sequence[int]) -> list[int]:
-    """The place of each value among all, by size."""
-    places = {at: place for place, at in enumerate(sorted(range(len(values)), key=lambda at: values[at]))}
-    return [places[at] for at in range(len(values))]
+    by_forward = [step[BACKWARD] for step in sorted(work, key=lambda step: step[FORWARD])]
+    quarter = len(by_forward) // 4
+    times = median(by_forward[-quarter:]) / (median(by_forward[:quarter]) or 1)
+    together = correlation(forward, backward)
+    is_clear = any(together >= enough and times >= longer for enough, longer in TOGETHER)
+    return is_clear and correlation(forward[:-1], forward[1:]) <= FOLLOWS
 
 
 def trends(window: Window) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ from ddptui.findings.figures import (
     wait_figures,
 )
 from ddptui.findings.network import nothing
-from ddptui.findings.time import of_time
+from ddptui.findings.time import of_time, scaled
 from ddptui.findings.verdict import analyze_aligned
 from ddptui.findings.window import Window
 from ddptui.text.units import S
@@ -191,5 +191,6 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     if log.thinned.stride > 1:
         kept = {step.step for of_rank in measured.values() for step in of_rank}  # their numbers
         result = extrapolate(result, len(kept), analysis.train_ns if analysis else None)
+        result = replace(result, findings=[scaled(finding, steps / len(kept)) for finding in found])
     # Judged on other steps than the rest, it has a scale of its own, and may be known where other waits are hidden.
     return replace(result, culprit=judged.culprit) if judged else result

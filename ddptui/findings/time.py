@@ -29,6 +29,7 @@ from ddptui.text.units import MS, S
 from ddptui.wire.phases import PARTS, PHASES
 
 DATA = PHASES.index("data")
+SUMS = ("waited_s", "saved_s", "times", "longer_s")
 PAUSES = (Kind.BY_TURNS, Kind.RARE_WAITS, Kind.BURSTS, Kind.LONG_STEPS)
 IDLE = (Kind.NETWORK, Kind.WAITING)
 EXPLAIN_IDLE = (Kind.BY_TURNS, Kind.RARE_WAITS, Kind.BURSTS, Kind.UNEVEN_WORK, Kind.TREND, Kind.SMALL_CALLS)
@@ -43,9 +44,8 @@ def of_time(window: Window) -> list[Finding]:
     found = [finding for rule in rules for finding in rule(window)] if window.steps else []
     kinds = {finding.kind for finding in found}
     if kinds & {Kind.DATA, Kind.FIRST_BATCH}:  # one cause is said once
-        found = [
-            finding for finding in found if finding.phase != "data" or finding.kind in (Kind.DATA, Kind.FIRST_BATCH)
-        ]
+        found = [finding for finding in found if finding.phase != "data" or finding.kind not in PAUSES]
+        found = [finding for finding in found if finding.kind is not Kind.TREND]
     if Kind.UNEVEN_WORK in kinds:
         found = [
             finding for finding in found if finding.phase not in ("forward", "backward") or finding.kind not in PAUSES
@@ -70,19 +70,28 @@ def of_repeats(repeats: Sequence[RepeatResult]) -> list[Finding]:
     than half of them."""
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for finding in (finding for repeat in repeats for finding in repeat.findings):
-        alike.setdefault((finding.kind, finding.rank, finding.phase, finding.place), []).append(finding)
+        kind = Kind.NETWORK if finding.kind in IDLE else finding.kind
+        alike.setdefault((kind, finding.rank, finding.phase, finding.place), []).append(finding)
     many = [found for found in alike.values() if len(found) > len(repeats) / 2]
     return _most_costly_first([*map(_middle, many)])
 
 
 def _middle(found: Sequence[Finding]) -> Finding:
     names = set.intersection(*({*finding.numbers} for finding in found))
+    numbers = {name: median(finding.numbers[name] for finding in found) for name in sorted(names)}
     times = Counter(step for finding in found for step in finding.steps)
-    return replace(
-        found[0],
-        steps=tuple(step for step in sorted(times) if times[step] > len(found) / 2),
-        numbers={name: median(finding.numbers[name] for finding in found) for name in sorted(names)},
-    )
+    steps = tuple(step for step in sorted(times) if times[step] > len(found) / 2)
+    first = found[0]
+    if first.kind in IDLE:  # in some repeats more for the network, in others for late ranks
+        kind = Kind.NETWORK if numbers["transfer_share"] > numbers["wait_share"] else Kind.WAITING
+        first = next((finding for finding in found if finding.kind is kind), replace(first, kind=kind, action=None))
+    return replace(first, steps=steps, numbers=numbers)
+
+
+def scaled(finding: Finding, factor: float) -> Finding:
+    """The finding with its sums as of so many times as many steps, where not all steps were looked at."""
+    sums = {name: finding.numbers[name] * factor for name in finding.numbers if name.endswith(SUMS)}
+    return replace(finding, numbers=finding.numbers | sums)
 
 
 def restarts(window: Window) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.findings.policy import CLEARLY_MORE
+from ddptui.findings.policy import MUCH
 from ddptui.text.units import MS, S, seconds, size
 from ddptui.text.words import count, in_a_row, listed
 from ddptui.wire.phases import BETWEEN
@@ -37,7 +37,7 @@ def _first_batch(finding: Finding) -> str:
 
 def _long_steps(finding: Finding) -> str:
     numbers = finding.numbers
-    steps = f"{count(round(numbers['times']), 'step')} took {seconds(numbers['lost_s'])} longer than usual"
+    steps = f"{count(round(numbers['times']), 'step')} took {seconds(numbers['longer_s'])} longer than usual"
     return f"{steps} on all ranks, {_where(finding)}: {_steps(finding)}"
 
 
@@ -77,16 +77,16 @@ def _trend(finding: Finding) -> str:
 def _idle(finding: Finding) -> str:
     """First the sum, then the larger part."""
     wait, transfer = finding.numbers["wait_share"], finding.numbers["transfer_share"]
-    network = "to hand over outputs" if finding.place else "for the network"
-    parts = [(wait, "for a late rank"), (transfer, network)]
-    (most, of_most), (least, of_least) = sorted(parts, reverse=True)
-    mostly = ", mostly" if most >= CLEARLY_MORE * least else ":"
-    whole = f"Ranks stood idle {wait + transfer:.0%} of the time"
-    return (
-        f"{whole}{mostly} {of_most} ({most:.0%}; {least:.0%} {of_least})"
-        if mostly != ":"
-        else (f"{whole}: {most:.0%} {of_most}, {least:.0%} {of_least}")
-    )
+    what = "to hand over outputs" if finding.place else "for the network"
+    shares = sorted([(wait, "for a late rank"), (transfer, what)], reverse=True)
+    if wait + transfer < MUCH:
+        parts = ", ".join(f"{share:.0%} {reason}" for share, reason in shares)
+        return f"Ranks stood idle {wait + transfer:.0%} of the time: {parts}"
+    if finding.kind is Kind.WAITING:
+        return f"Mostly waiting: ranks stood idle {wait:.0%} of the time for a late rank, {transfer:.0%} {what}"
+    if finding.place:
+        return f"Ranks stood idle {transfer:.0%} of the time {what}, {wait:.0%} for a late rank"
+    return f"Mostly the network: ranks stood idle {transfer:.0%} of the time for it, {wait:.0%} for a late rank"
 
 
 def _small_calls(finding: Finding) -> str:

@@ -23,9 +23,10 @@ from ddptui.analysis.results import (
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.findings.culprit import MATTERS
-from ddptui.findings.time import IDLE, of_repeats
+from ddptui.findings.time import EXPLAIN_IDLE, IDLE, of_repeats
 from ddptui.findings.words import long, short
 from ddptui.report import ranks, remedies
+from ddptui.report.train_time import rest_of_time
 from ddptui.text.units import MS, S, in_one_unit, seconds, time_range
 from ddptui.text.words import count, in_a_row, listed
 from ddptui.wire.phases import PARTS
@@ -33,6 +34,8 @@ from ddptui.wire.phases import PARTS
 BETWEEN_STEPS = PARTS[BETWEEN]  # stands by itself in a sentence, where a phase has "in" before it
 MENTIONED = 0.2  # of a loss: phases with less of it are not named
 ALIKE = 0.9  # of the longest injected delay: ranks that slept at least so long slept as long
+# Findings that say where time went besides steps of the median length.
+WHERE = (Kind.DATA, Kind.FIRST_BATCH, Kind.LONG_STEPS, Kind.RESTART, Kind.RARE_WAITS, Kind.BURSTS, Kind.BY_TURNS)
 MOST_RANKS = 8  # whose waiting one line lists
 
 
@@ -50,11 +53,13 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
         *_mismatches(result.repeats),
     ]
     verdict = _verdict(repeats, result.summary)
+    rest = "" if any(finding.kind in WHERE for finding in of_repeats(repeats)) else rest_of_time(result.repeats)
     lines = [
         *(changes if in_figures else ()),
         verdict,
-        *_of_time(repeats, is_all_well=not any([verdict, *problems])),
+        *_of_time(repeats, is_all_well=not any([verdict, rest, *problems])),
         *problems,
+        rest,
         *(() if in_figures else changes),
         ranks.output_device(result.repeats[-1].ranks) if trial.launch == "dp" else "",
         "without instruments: only its times are known" if trial.instruments == "off" else "",
@@ -85,8 +90,8 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary) -> str:
 
 def _of_time(repeats: Sequence[RepeatResult], *, is_all_well: bool) -> list[str]:
     """Where else the time went. is_all_well: no other line names a problem."""
-    found = [finding for finding in of_repeats(repeats) if finding.kind not in IDLE]
-    return [long(finding) for finding in found if is_all_well or finding.kind is not Kind.NOTHING]
+    skipped = IDLE + (EXPLAIN_IDLE if _slept(repeats) else ()) + (() if is_all_well else (Kind.NOTHING,))
+    return [long(finding) for finding in of_repeats(repeats) if finding.kind not in skipped]
 
 
 def _blame(repeats: Sequence[RepeatResult], summary: Summary, without_core: int | None) -> Iterator[str]:
