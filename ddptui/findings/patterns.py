@@ -5,7 +5,7 @@ part, without the time that it queued for a core. On a busy machine the queue ta
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
 from math import log
 from statistics import correlation, fmean, linear_regression, median, pvariance, quantiles
@@ -21,6 +21,7 @@ from ddptui.findings.policy import (
     FEW_STEPS_SHARE,
     FEWEST_BURSTS,
     FEWEST_IN_BLOCK,
+    FEWEST_QUEUED,
     FEWEST_STEPS,
     FOLLOWS,
     GROWS,
@@ -29,8 +30,10 @@ from ddptui.findings.policy import (
     PAUSE_NS,
     PAUSE_OF_STEP,
     PAUSE_OVER_NOISE,
+    QUEUED_NS,
     REGULAR,
     REST_SHARE,
+    SAME,
     TOGETHER,
     TURNS,
     WAITED_FOR,
@@ -75,16 +78,21 @@ def pauses(window: Window) -> Iterator[Finding]:
     by_part: dict[int, list[Pause]] = {}
     for pause in _pauses(window):
         by_part.setdefault(pause.part, []).append(pause)
+    everywhere: list[Pause] = []
+    findings: list[Finding] = []
     for part, found in by_part.items():
         per_step = Counter(pause.at for pause in found)
-        on_all = [pause for pause in found if per_step[pause.at] == len(window.ranks)]
-        yield from _long_steps(window, part, on_all)
+        yield from _long_steps(window, part, [pause for pause in found if per_step[pause.at] == len(window.ranks)])
         alone = [pause for pause in found if per_step[pause.at] < len(window.ranks)]
-        if alone and waits_are_known(window):
-            yield from _pauses_alone(window, part, alone)
+        everywhere += alone
+        findings += _pauses_alone(window, PARTS[part], alone)
+    by_turns = sum(finding.kind is Kind.BY_TURNS for finding in findings)
+    if len(by_part) > 1 and (by_turns > 1 or not findings):  # a garbage collection may fall into any part
+        findings = [*_pauses_alone(window, None, everywhere)] or findings
+    yield from findings
 
 
-def _pauses(window: Window) -> Iterator[Pause]:
+def _pauses(window: Window) -> list[Pause]:
     beyond: list[Pause] = []
     for rank, steps in own_work(window).items():
         usual = [median(step[part] for step in steps) for part in PHASE_NUMBERS]
@@ -94,12 +102,20 @@ def _pauses(window: Window) -> Iterator[Pause]:
             beyond.append(Pause(at, rank, part, longer[part], longer[part] - aligned.ranks[rank].step.queued_ns))
     half_step_ns = PAUSE_OF_STEP * covered_median(window)
     enough_ns = max(PAUSE_NS, half_step_ns, PAUSE_OVER_NOISE * _ninth_decile([pause.unqueued_ns for pause in beyond]))
-    sure = [pause for pause in beyond if pause.unqueued_ns >= enough_ns]
-    # A long evaluation queues for a core itself, in some steps for nearly all of its time. No queue alone is so long.
-    enough_ns = max(LONE_PAUSE_NS, half_step_ns, PAUSE_OVER_NOISE * _ninth_decile([pause.ns for pause in beyond]))
-    known = {(pause.rank, pause.part) for pause in sure}
-    queued = [pause for pause in beyond if pause.ns >= enough_ns and (pause.rank, pause.part) in known]
-    yield from sorted({*sure, *queued})
+    found = {pause for pause in beyond if pause.unqueued_ns >= enough_ns}
+    enough_ns = max(QUEUED_NS, half_step_ns, PAUSE_OVER_NOISE * _ninth_decile([pause.ns for pause in beyond]))
+    long = [pause for pause in beyond if pause.ns >= enough_ns]
+    for key in {(pause.rank, pause.part) for pause in long}:
+        found |= _queued_alike([pause for pause in long if (pause.rank, pause.part) == key], found)
+    return sorted(found)
+
+
+def _queued_alike(found: Sequence[Pause], sure: Container[Pause]) -> set[Pause]:
+    """Long pauses of a rank in one part that it spent in the queue, too, as an evaluation does beside busy programs:
+    those in other steps were none of the queue; or they are as long each time, which pauses of the queue are not."""
+    lengths = [pause.ns for pause in found]
+    as_long = len(found) >= FEWEST_QUEUED and max(lengths) <= SAME * min(lengths)
+    return {*found} if as_long or sum(pause in sure for pause in found) > 1 else set()
 
 
 def _ninth_decile(lengths: Sequence[float]) -> float:
@@ -125,40 +141,46 @@ def _named(window: Window, at: Sequence[int]) -> tuple[int, ...]:
     return tuple(window.steps[index].number for index in at[:NAMED_STEPS])
 
 
-def _pauses_alone(window: Window, part: int, found: Sequence[Pause]) -> Iterator[Finding]:
+def _pauses_alone(window: Window, part: str | None, found: Sequence[Pause]) -> Iterator[Finding]:
+    """Pauses of ranks that others waited for. part: where they are; None: in several."""
+    if not found or not waits_are_known(window):
+        return
     typical_ns = _typical([pause.ns for pause in found])
     alike = [pause for pause in found if typical_ns / ALIKE <= pause.ns <= typical_ns * ALIKE]
-    lost_ns = sum(pause.ns for pause in alike)
+    if sum(pause.ns for pause in alike) < ARE_ALIKE * sum(pause.ns for pause in found):
+        return
+    sums = {rank: sum(pause.ns for pause in alike if pause.rank == rank) for rank in window.ranks}
+    late = [rank for rank in window.ranks if sums[rank] >= TURNS * max(sums.values())]
+    alike = [pause for pause in alike if pause.rank in late]
     waited = waited_for(window)
     waited_ns = sum(waited[pause.at][pause.rank] for pause in alike)
-    share = waited_ns / covered_ns(window)
-    is_noise = lost_ns < ARE_ALIKE * sum(pause.ns for pause in found)
     is_lone = len(alike) == 1 and typical_ns < LONE_PAUSE_NS
-    if is_noise or is_lone or share < FEW_STEPS_SHARE or waited_ns < WAITED_FOR * lost_ns:
+    is_hidden = waited_ns < WAITED_FOR * sum(sums[rank] for rank in late)
+    if is_lone or is_hidden or waited_ns < FEW_STEPS_SHARE * covered_ns(window):
         return
-    by_rank = {rank: [pause for pause in alike if pause.rank == rank] for rank in window.ranks}
-    sums = {rank: sum(pause.ns for pause in of_rank) for rank, of_rank in by_rank.items()}
-    late = [rank for rank in window.ranks if sums[rank] >= TURNS * max(sums.values())]
-    numbers = {"share": share, "waited_s": waited_ns / S, "pause_ms": median(pause.ns for pause in alike) / MS}
-    if len(late) > 1:
-        turns = {f"rank_{rank}_times": float(len(by_rank[rank])) for rank in late}
-        numbers |= {"times": sum(turns.values())} | turns
-        yield Finding(kind=Kind.BY_TURNS, phase=PARTS[part], numbers=numbers, action=COLLECTIONS)
+    numbers = {"share": waited_ns / covered_ns(window), "waited_s": waited_ns / S, "times": float(len(alike))}
+    numbers["pause_ms"] = median(pause.ns for pause in alike) / MS
+    if len(late) == 1:
+        yield _of_one_rank(window, part, alike, numbers)
         return
-    [rank] = late
-    at = sorted(pause.at for pause in by_rank[rank])
+    by_rank = Counter(pause.rank for pause in alike)
+    numbers |= {f"rank_{rank}_times": float(by_rank[rank]) for rank in late}
+    yield Finding(kind=Kind.BY_TURNS, phase=part, numbers=numbers, action=COLLECTIONS)
+
+
+def _of_one_rank(window: Window, part: str | None, found: Sequence[Pause], numbers: dict[str, float]) -> Finding:
+    rank, at = found[0].rank, sorted(pause.at for pause in found)
     every = every_so_many([window.steps[index].number for index in at])
-    numbers |= {"times": float(len(at))}
     numbers |= {"waiting_rank": float(sum(window.ranks) - rank)} if len(window.ranks) == 2 else {}
     numbers |= {"every_steps": float(every)} if every else {}
-    yield Finding(
+    return Finding(
         kind=Kind.BURSTS if every else Kind.RARE_WAITS,
         severity="warning",
         rank=rank,
-        phase=PARTS[part],
+        phase=part,
         steps=_named(window, at),
         numbers=numbers,
-        action=CALMER if PARTS[part] == BETWEEN else None,
+        action=CALMER if part == BETWEEN else None,
     )
 
 

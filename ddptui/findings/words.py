@@ -104,7 +104,7 @@ def _ms(value: float) -> str:
 
 
 def _where(finding: Finding) -> str:
-    phase = finding.phase or ""
+    phase = finding.phase or "several phases"
     return phase if phase == BETWEEN else f"in {phase}"
 
 

@@ -99,6 +99,23 @@ def test_ranks_that_pause_by_turns_are_named_together(ranks: int) -> None:
     assert short(the(Kind.BY_TURNS, half)).endswith("8 on rank 0 and 4 on rank 1")
 
 
+def test_pauses_that_fall_into_any_phase_are_counted_together() -> None:
+    parts = (1, 2, 4, 5)
+    told = trace_of(lambda rank, number: {parts[number // 30]: 120.0} if number % 30 == 3 + 10 * rank else {})
+    window = window_of(told, disturbed=True)
+    assert short(the(Kind.BY_TURNS, window)) == "Late by turns: 8 pauses of 120 ms in several phases, 4 on each rank"
+
+
+def test_an_evaluation_that_queues_for_a_core_is_told_by_its_length() -> None:
+    def evaluation(rank: int, number: int) -> float:
+        return 250.0 if rank == 0 and number in (30, 60, 90) else 0.0
+
+    assert the(Kind.RARE_WAITS, delayed("between steps", evaluation, queued=True)).steps == (30, 60, 90)
+    uneven_ms = {30: 160.0, 60: 250.0, 90: 330.0}
+    differing = delayed("between steps", lambda rank, number: uneven_ms.get(number, 0.0) * (rank == 0), queued=True)
+    assert kinds(differing) <= {Kind.WAITING}
+
+
 def test_steps_that_are_long_on_all_ranks_are_named() -> None:
     window = delayed("between steps", lambda _, number: 400.0 * (number in (50, 100)))
     assert short(the(Kind.LONG_STEPS, window)) == (
