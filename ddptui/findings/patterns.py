@@ -134,6 +134,7 @@ def _long_steps(window: Window, part: int, found: Sequence[Pause]) -> Iterator[F
     if is_lone or lost_ns < REST_SHARE * covered_ns(window):
         return
     numbers = {"share": lost_ns / covered_ns(window), "longer_s": lost_ns / S, "times": float(len(at))}
+    numbers["ranks"] = float(len(window.ranks))
     yield Finding(kind=Kind.LONG_STEPS, phase=PARTS[part], steps=_named(window, at), numbers=numbers)
 
 

@@ -31,14 +31,15 @@ def _data_evidence(finding: Finding) -> str:
 
 
 def _first_batch(finding: Finding) -> str:
-    first, epochs = seconds(finding.numbers["first_s"]), round(finding.numbers["epochs"])
-    return f"Most of the data time is in the first batch of each epoch: about {first} each, {count(epochs, 'epoch')}"
+    first, epochs = seconds(finding.numbers["first_s"]), count(round(finding.numbers["epochs"]), "epoch")
+    share = f"{finding.numbers['share']:.0%} of the time"
+    return f"Data limits all ranks: {share}, most of it in the first batch of each epoch (about {first} each, {epochs})"
 
 
 def _long_steps(finding: Finding) -> str:
     numbers = finding.numbers
     steps = f"{count(round(numbers['times']), 'step')} took {seconds(numbers['longer_s'])} longer than usual"
-    return f"{steps} on all ranks, {_where(finding)}: {_steps(finding)}"
+    return f"{steps}{' on all ranks' * (numbers['ranks'] > 1)}, {_where(finding)}: {_steps(finding)}"
 
 
 def _rare_waits(finding: Finding) -> str:
@@ -118,11 +119,7 @@ def _steps(finding: Finding) -> str:
 WORDS: dict[Kind, Words] = {
     Kind.DATA: Words(_data, _data_evidence),
     Kind.FIRST_BATCH: Words(
-        _first_batch,
-        lambda finding: (
-            f"Data takes {finding.numbers['share']:.0%} of the time on all ranks, as where the workers of a "
-            "loader are started anew for each epoch"
-        ),
+        _first_batch, lambda _: "That is how a loader looks that starts its workers anew for each epoch"
     ),
     Kind.BETWEEN_STEPS: Words(
         lambda finding: f"Work between steps takes {finding.numbers['share']:.0%} of the time on all ranks",

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
 import msgspec
+from msgspec.structs import replace
 
 from ddptui.analysis.breakdown import slept_in_steps
 from ddptui.analysis.cautions import FEWEST_STEPS, Caution
 from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted, is_changed, why_left_out
 from ddptui.analysis.disturbance import is_disturbed
-from ddptui.analysis.finding import Kind
+from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.own_work import BETWEEN
 from ddptui.analysis.results import (
     Change,
@@ -35,7 +36,16 @@ BETWEEN_STEPS = PARTS[BETWEEN]  # stands by itself in a sentence, where a phase 
 MENTIONED = 0.2  # of a loss: phases with less of it are not named
 ALIKE = 0.9  # of the longest injected delay: ranks that slept at least so long slept as long
 # Findings that say where time went besides steps of the median length.
-WHERE = (Kind.DATA, Kind.FIRST_BATCH, Kind.LONG_STEPS, Kind.RESTART, Kind.RARE_WAITS, Kind.BURSTS, Kind.BY_TURNS)
+WHERE = (
+    Kind.DATA,
+    Kind.FIRST_BATCH,
+    Kind.LONG_STEPS,
+    Kind.RESTART,
+    Kind.RARE_WAITS,
+    Kind.BURSTS,
+    Kind.BY_TURNS,
+    Kind.UNEVEN_WORK,
+)
 MOST_RANKS = 8  # whose waiting one line lists
 
 
@@ -52,12 +62,14 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
         "the loss is not finite" if diverged(result) else "",
         *_mismatches(result.repeats),
     ]
-    verdict = _verdict(repeats, result.summary)
-    rest = "" if any(finding.kind in WHERE for finding in of_repeats(repeats)) else rest_of_time(result.repeats)
+    ours = EXPLAIN_IDLE if _slept(repeats) else ()  # what the lab itself injected is not said twice
+    found = [finding for finding in of_repeats(repeats) if finding.kind not in ours]
+    rest = "" if any(finding.kind in WHERE for finding in found) else rest_of_time(result.repeats)
+    if any([rest, *problems]):  # then there is something
+        found = [finding for finding in found if finding.kind is not Kind.NOTHING]
     lines = [
         *(changes if in_figures else ()),
-        verdict,
-        *_of_time(repeats, is_all_well=not any([verdict, rest, *problems])),
+        *_verdict(repeats, result.summary, found),
         *problems,
         rest,
         *(() if in_figures else changes),
@@ -67,31 +79,27 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     return [*filter(None, lines)]
 
 
-def _verdict(repeats: Sequence[RepeatResult], summary: Summary) -> str:
-    """The rank that was late, then how the time was spent, then what to try; empty if nothing is known."""
+def _verdict(repeats: Sequence[RepeatResult], summary: Summary, found: Sequence[Finding]) -> list[str]:
+    """The rank that was late, how long the others stood idle, and what to try; then where else the time went."""
     worst = _worst_queues(repeats)
     without_core = worst.rank_without_core if worst else None  # late in that repeat, since it had no core
     sentences = [*_blame(repeats, summary, without_core)]
-    idle = [finding for finding in of_repeats(repeats) if finding.kind in IDLE]
-    is_ours = bool(_slept(repeats))  # nothing is to be mended in what the lab itself injected
+    if not sentences:
+        return [*map(long, found)]
     culprit = summary.culprit
-    if not is_ours and culprit is None and without_core is None:
-        return in_a_row([*sentences, *map(long, idle)], ".")
-    sentences += map(short, idle)
-    if is_ours or Caution.TOO_FEW_STEPS in summary.warnings:
-        return in_a_row(sentences, ".")
-    if culprit:
-        is_everywhere = culprit.slower is not None
-        sentences.append(remedies.EVERYWHERE if is_everywhere else remedies.OF_PART[culprit.phase])
-    if without_core is not None and (not culprit or culprit.rank == without_core):
-        sentences.append(remedies.OWN_CORE)
-    return in_a_row(sentences, ".")
-
-
-def _of_time(repeats: Sequence[RepeatResult], *, is_all_well: bool) -> list[str]:
-    """Where else the time went. is_all_well: no other line names a problem."""
-    skipped = IDLE + (EXPLAIN_IDLE if _slept(repeats) else ()) + (() if is_all_well else (Kind.NOTHING,))
-    return [long(finding) for finding in of_repeats(repeats) if finding.kind not in skipped]
+    sentences += [short(finding) for finding in found if finding.kind in IDLE]
+    # Nothing is to be mended in what the lab itself injected.
+    if not _slept(repeats) and Caution.TOO_FEW_STEPS not in summary.warnings:
+        if culprit:
+            sentences.append(remedies.EVERYWHERE if culprit.slower is not None else remedies.OF_PART[culprit.phase])
+        if without_core is not None and (not culprit or culprit.rank == without_core):
+            sentences.append(remedies.OWN_CORE)
+    others = [finding for finding in found if finding.kind not in (*IDLE, Kind.NOTHING)]
+    late = culprit.rank if culprit else without_core
+    return [
+        in_a_row(sentences, "."),
+        *(long(replace(finding, action=None) if finding.rank == late else finding) for finding in others),
+    ]
 
 
 def _blame(repeats: Sequence[RepeatResult], summary: Summary, without_core: int | None) -> Iterator[str]:
