@@ -38,6 +38,7 @@ class LaunchLog(msgspec.Struct):
     gpu_readings: GpuReadings = msgspec.field(default_factory=GpuReadings)
     injections: list[Injection] = []
     first_step_after: dict[int, int] = {}  # by an injection's index, the first step that any rank began after it
+    restarts: frozenset[int] = frozenset()  # the last steps before the ranks of a watched training were started anew
     refused: int = 0
     primitives: PrimitivesLog = msgspec.field(default_factory=PrimitivesLog)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
@@ -77,6 +78,8 @@ class LaunchLog(msgspec.Struct):
             case Refused():
                 self.refused = message.count
             case Hello():
+                if message.rank in self.thinned.totals:
+                    self.restarts |= {max((totals.end or totals.first).step for totals in self.thinned.totals.values())}
                 self.hellos[message.rank] = message
             case Shown() | Timed():
                 self.primitives.add(message)

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from ddptui.analysis.cautions import Caution
+from ddptui.analysis.finding import Finding
 from ddptui.analysis.primitives.results import NcclUse, PrimitivesResult
 from ddptui.config.preset import PresetKind
 from ddptui.config.trial import StartKind
@@ -204,6 +205,7 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     wait_share: float | None = None  # of the train time, mean over ranks
     transfer_share: float | None = None  # likewise, for exposed transfers
     verdict: Verdict = "inconclusive"
+    findings: list[Finding] = []  # where the time went, the most costly first
     culprit: Culprit | None = None
     rank_without_core: int | None = None  # late since other programs had its core
     what_if_s: WhatIf | None = None

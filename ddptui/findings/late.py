@@ -23,16 +23,16 @@ from ddptui.analysis.intervals import overlapping, total_ns
 from ddptui.analysis.waits import AlignedStep, RankStep, Wait
 from ddptui.findings.policy import (
     A_LARGE_PART,
-    ALIKE,
-    BLOCKS,
+    BLOCKS_OF_WAITS,
     COLD,
     COLD_NS,
     FEWEST_BLOCKS,
+    IN_ALL_PARTS,
     MOST_SHUFFLED,
     PART_OF_LOSS,
     QUEUES_MORE,
     SHUFFLES,
-    STEADY,
+    STEADILY,
     SYSTEMATIC,
     SYSTEMATIC_BESIDE_TRANSFERS,
 )
@@ -119,7 +119,7 @@ def chance_of(caused: Sequence[Mapping[int, int]], least_ns: float) -> float:
 
 def _blocks(steps: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """Neighboring steps together, about as many each time."""
-    blocks = min(BLOCKS, len(steps))
+    blocks = min(BLOCKS_OF_WAITS, len(steps))
     yield from (steps[begin:end] for begin, end in pairwise(at * len(steps) // blocks for at in range(blocks + 1)))
 
 
@@ -148,7 +148,7 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int, least_ns: float = 0.
     halves = [
         _half_interval([by_step[part] for by_step in longer], [by_step[part] for by_step in scatter]) for part in _ALL
     ]
-    leasts = [max(least_ns, STEADY * of_part / len(steps)) for of_part in typical]
+    leasts = [max(least_ns, STEADILY * of_part / len(steps)) for of_part in typical]
     steady = [part for part in _ALL if _is_steady([by_step[part] for by_step in longer], leasts[part])]
     worst = max(steady or _ALL, key=lambda part: losses[part])
     slower = _slower_everywhere(losses, typical)
@@ -176,7 +176,7 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int, least_ns: float = 0.
 def _is_steady(losses: Sequence[float], least: float) -> bool:
     """Whether a rank took longer by more than the least all the time, by the median of each block but one."""
     medians = [median(block) for block in _blocks(losses)]
-    return len(medians) == BLOCKS and sorted(medians)[1] > least
+    return len(medians) == BLOCKS_OF_WAITS and sorted(medians)[1] > least
 
 
 def _queued_beyond_others(steps: Sequence[AlignedStep], rank: int, queued: Mapping[int, int]) -> float:
@@ -199,7 +199,7 @@ def _slower_everywhere(losses: Sequence[float], typical: Sequence[float]) -> flo
     whole = sum(typical)
     factors = [lost / usual for lost, usual in zip(losses, typical, strict=True) if usual > A_LARGE_PART * whole]
     slower = sum(losses) / max(whole, 1)
-    return 1 + slower if len(factors) > 1 and min(factors) > ALIKE * slower else None
+    return 1 + slower if len(factors) > 1 and min(factors) > IN_ALL_PARTS * slower else None
 
 
 def _half_interval(losses: Sequence[float], scatter: Sequence[float]) -> float:

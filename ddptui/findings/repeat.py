@@ -30,7 +30,10 @@ from ddptui.findings.figures import (
     step_ms,
     wait_figures,
 )
+from ddptui.findings.network import nothing
+from ddptui.findings.time import of_time, scaled
 from ddptui.findings.verdict import analyze_aligned
+from ddptui.findings.window import Window
 from ddptui.text.units import S
 from ddptui.wire.records import Launched, Message
 
@@ -150,6 +153,10 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         clocks_known=log.clocks_known or not instrumented,  # without steps, no times of two hosts are compared
         waits_hidden=analysis is not None and analysis.withheld,
     )
+    window = Window(aligned.steps, disturbed, log.restarts, launched.watched)
+    found = of_time(window)
+    if not found and not (analysis and (analysis.culprit or analysis.rank_without_core is not None)):
+        found = [*nothing(window)]
     ranks = [rank_result(log, rank, aligned, analysis) for rank in measured]
     result = RepeatResult(
         backend=hello.backend,
@@ -165,6 +172,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         phases_ms=phases_ms(measured.values()) if instrumented else None,
         time_parts=time_parts(measured, steps, lengths.median, train_time_s) if lengths else None,
         **wait_figures(analysis),
+        findings=found,
         mismatches=[f"step {number}: {mismatch}" for number, mismatch in aligned.mismatches.items()],
         loss=loss_of_steps(measured.values()) if instrumented else Loss(first=None, last=last_loss(spans)),
         accuracy=accuracy(done),
@@ -183,5 +191,6 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     if log.thinned.stride > 1:
         kept = {step.step for of_rank in measured.values() for step in of_rank}  # their numbers
         result = extrapolate(result, len(kept), analysis.train_ns if analysis else None)
+        result = replace(result, findings=[scaled(finding, steps / len(kept)) for finding in found])
     # Judged on other steps than the rest, it has a scale of its own, and may be known where other waits are hidden.
     return replace(result, culprit=judged.culprit) if judged else result

