@@ -5,6 +5,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from ddptui.analysis.finding import Finding
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.results import Change, Culprit
 from ddptui.analysis.thinning import scaled_culprit
@@ -19,6 +20,7 @@ class Stretch(NamedTuple):
     numbers: range
     delayed: bool  # by hand
     culprit: Culprit | None
+    findings: tuple[Finding, ...]  # about that rank
 
 
 def stretches_of(log: LaunchLog, aligned: AlignedSteps, *, disturbed: bool) -> list[Stretch]:
@@ -42,7 +44,7 @@ def _stretch(numbers: range, delayed: bool, aligned: AlignedSteps, disturbed: bo
     if culprit:  # of a long launch, not all steps were kept
         scaled = scaled_culprit(culprit, len(numbers) / len(steps))
         culprit = replace(scaled, steps=(numbers[0], numbers[-1]))
-    return Stretch(numbers, delayed, culprit)
+    return Stretch(numbers, delayed, culprit, analysis.findings if analysis else ())
 
 
 def judged_stretch(stretches: list[Stretch]) -> Stretch | None:

@@ -27,16 +27,16 @@ NAMED = 0.03
 # A rank that takes longer in all phases alike. Cores of one machine differ by up to an eighth, minute by minute.
 SLOWER = 0.20
 # Of all the waiting that ranks cause, where it is not certain that one rank is late: worth a word from here on.
-MOST_OF_WAITING, WORTH_A_WORD = 0.6, 0.05
+MOST_OF_WAITING = 0.6
 # Replicas of `dp` are threads of one process, and take turns with Python's lock: which comes last is chance. With a
 # model of microseconds they came 0.2 ms a step apart.
 LOCK_NS = 500_000
 # A part of its work in which a rank lost so much of all that it lost, and surely something, is among those named.
-PART_OF_LOSS = 0.2
+PART_OF_LOSS = 0.1
 # Ranks whose loaders are too slow share one limit: the others, too, fetch data for so much of the time.
 SAME_LIMIT = 0.25
 # In all phases alike: every large one took longer by at least this part of the factor by which all took longer.
-IN_ALL_PARTS, A_LARGE_PART = 0.5, 0.1
+IN_ALL_PARTS, A_LARGE_PART = 0.5, 0.03
 # By so much of their length, phases of two ranks differ for no reason: their caches, their cores, what runs beside
 # them. Where transfers of one rank run beside its work and those of the others do not, by more. It is steady if, block
 # by block, it took longer by STEADILY at least.

@@ -30,8 +30,7 @@ from ddptui.findings.figures import (
     step_ms,
     wait_figures,
 )
-from ddptui.findings.network import nothing
-from ddptui.findings.time import of_time, scaled
+from ddptui.findings.time import all_findings, scaled
 from ddptui.findings.verdict import analyze_aligned
 from ddptui.findings.window import Window
 from ddptui.text.units import S
@@ -139,7 +138,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     stretches = stretches_of(log, aligned, disturbed=disturbed) if log.injections else []
     judged = judged_stretch(stretches) if stretches else None
     if analysis and judged:
-        analysis = analysis._replace(culprit=judged.culprit)  # also for the what-if
+        analysis = analysis._replace(culprit=judged.culprit, findings=judged.findings)  # also for the what-if
     hello = log.hellos[min(log.hellos)]
     done = log.done.values()
     train_time_s = max(span.end_ns - span.begin_ns for span in spans) / S
@@ -154,9 +153,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         waits_hidden=analysis is not None and analysis.withheld,
     )
     window = Window(aligned.steps, disturbed, log.restarts, launched.watched)
-    found = of_time(window)
-    if not found and not (analysis and (analysis.culprit or analysis.rank_without_core is not None)):
-        found = [*nothing(window)]
+    found = all_findings(window, analysis.findings if analysis else ())
     ranks = [rank_result(log, rank, aligned, analysis) for rank in measured]
     result = RepeatResult(
         backend=hello.backend,

@@ -13,7 +13,7 @@ from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.intervals import overlapping, total_ns
 from ddptui.analysis.own_work import BETWEEN, phase_spans
 from ddptui.analysis.results import RepeatResult
-from ddptui.findings.network import idle_time, small_calls
+from ddptui.findings.network import idle_time, nothing, small_calls
 from ddptui.findings.own_time import covered_ns, own_work, waits_are_known
 from ddptui.findings.patterns import CALMER, every_so_many, pauses, trends, uneven_work
 from ddptui.findings.policy import (
@@ -35,6 +35,15 @@ IDLE = (Kind.NETWORK, Kind.WAITING)
 EXPLAIN_IDLE = (Kind.BY_TURNS, Kind.RARE_WAITS, Kind.BURSTS, Kind.UNEVEN_WORK, Kind.TREND, Kind.SMALL_CALLS)
 MORE_WORKERS = "To try: more workers in its DataLoader (`num_workers`), or less work for each sample"
 PERSISTENT = "To try: `persistent_workers=True` in its DataLoader, so that workers are started only once"
+
+
+def all_findings(window: Window, late: Sequence[Finding]) -> list[Finding]:
+    """All findings about a window: of the late rank first, then where else its time goes. late: as a WaitAnalysis has
+    them."""
+    others = of_time(window)
+    if {finding.kind for finding in others} & {*EXPLAIN_IDLE, Kind.DATA, Kind.FIRST_BATCH}:  # it is known why
+        late = [finding for finding in late if finding.kind is not Kind.UNCERTAIN]
+    return [*late, *others] or [*nothing(window)]
 
 
 def of_time(window: Window) -> list[Finding]:

@@ -6,7 +6,7 @@ their devices may be behind the times.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import sqrt
+from math import hypot, sqrt
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from ddptui.analysis.clock_error import WaitUncertainty, exceeds_waits, wait_unc
 from ddptui.analysis.finding import Finding, Kind, Severity
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult, Verdict
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
-from ddptui.findings.late import STUDENT, Excess, WaitAttribution, chance_of, excess_of_rank
+from ddptui.findings.late import Excess, WaitAttribution, chance_of, excess_of_rank
 from ddptui.findings.policy import (
     CHANCE,
     FEWEST_BLOCKS,
@@ -24,7 +24,6 @@ from ddptui.findings.policy import (
     MOST_OF_WAITING,
     NAMED,
     SLOWER,
-    WORTH_A_WORD,
 )
 from ddptui.findings.window import Window
 from ddptui.text.units import MS, S
@@ -146,7 +145,7 @@ def _claim_of(
     excess = excess_of_rank(steps, rank, NAMED * covered_ns / len(steps))
     doubt = _doubt(steps, chance, excess, covered_ns)
     late_ns = min(excess.estimate, caused_ns[rank] / (len(caused_ns) - 1)) / len(steps)
-    if uncertainty and late_ns < _error_ns(rank, uncertainty):
+    if uncertainty and is_within_clock_error(late_ns, rank, uncertainty):
         doubt = doubt or "it was late by less than the clocks may be apart"
     without_core = window.disturbed and excess.queued >= MATTERS * covered_ns and chance <= CHANCE
     return Claim(rank, excess, doubt, without_core)
@@ -168,9 +167,9 @@ def _are_replicas(steps: Sequence[AlignedStep]) -> bool:
     return any(call.kind == GATHER_OUTPUTS for rank in steps[0].ranks.values() for call in rank.step.collectives)
 
 
-def _error_ns(late_rank: int, uncertainty: WaitUncertainty) -> float:
-    """How far the clocks may put off a wait of the other ranks, on average."""
-    return fmean(ns for rank, errors in uncertainty.by_rank.items() if rank != late_rank for ns in errors)
+def is_within_clock_error(late_ns: float, late_rank: int, uncertainty: WaitUncertainty) -> bool:
+    """Whether the rank was late by less, per step, than the clocks may put off the others' waits."""
+    return late_ns < fmean(ns for rank, errors in uncertainty.by_rank.items() if rank != late_rank for ns in errors)
 
 
 def _culprit(claim: Claim, caused_ns: Mapping[int, int], waited_ns: float) -> Culprit:
@@ -196,7 +195,7 @@ def _told(claim: Claim, caused_ns: Mapping[int, int], steps: int, covered_ns: fl
     numbers = {
         "late_ms": excess.estimate / MS / steps,
         "off_by_ms": excess.half / MS / steps,
-        "caused_share": caused_share,
+        "share": caused_share,
         "of_waiting_share": of_waiting,
     }
     severity: Severity = "critical" if caused_share >= 2 * MATTERS else "warning" if caused_share >= MATTERS else "note"
@@ -207,7 +206,7 @@ def _told(claim: Claim, caused_ns: Mapping[int, int], steps: int, covered_ns: fl
     if not claim.doubt:
         slower = {"slower": excess.slower} if excess.slower else {}
         yield Finding(kind=Kind.LATE_RANK, severity=severity, rank=rank, phase=phase, numbers=numbers | slower)
-    elif not claim.without_core and of_waiting >= MOST_OF_WAITING and caused_share >= WORTH_A_WORD:
+    elif not claim.without_core and of_waiting >= MOST_OF_WAITING and caused_share >= MATTERS:
         yield Finding(
             kind=Kind.UNCERTAIN, severity=severity, rank=rank, phase=phase, numbers=numbers, doubt=claim.doubt
         )
@@ -227,7 +226,7 @@ def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
     # What a machine does for no reason is alike in all repeats, and does not shrink with their number.
     half_s = fmean((interval.high - interval.low) / 2 for interval in intervals)
     if len(estimates) > 1:
-        half_s = max(half_s, STUDENT[min(len(estimates), 12)] * stdev(estimates) / sqrt(len(estimates)))
+        half_s = hypot(half_s, 2 * stdev(estimates) / sqrt(len(estimates)))
     phases = [culprit.phase for culprit in same]
     shares = {phase: fmean(culprit.phases.get(phase, 0.0) for culprit in same) for one in same for phase in one.phases}
     slower = [culprit.slower for culprit in same if culprit.slower is not None]

@@ -17,6 +17,26 @@ class Words(NamedTuple):
     evidence: Callable[[Finding], str] = lambda _: ""
 
 
+def _late_rank(finding: Finding) -> str:
+    numbers = finding.numbers
+    where = f"in every phase (× {numbers['slower']:.2f})" if "slower" in numbers else _where(finding)
+    return f"Rank {finding.rank} holds everyone up: {_ms(numbers['late_ms'])} a step, {where}"
+
+
+def _caused(finding: Finding) -> str:
+    of_waiting, share = finding.numbers["of_waiting_share"], finding.numbers["share"]
+    return f"It caused {of_waiting:.0%} of the waiting: the others waited for it {share:.0%} of the time"
+
+
+def _no_core(finding: Finding) -> str:
+    return f"Rank {finding.rank} holds everyone up, since other programs have its core"
+
+
+def _uncertain(finding: Finding) -> str:
+    caused = f"Rank {finding.rank} caused {finding.numbers['of_waiting_share']:.0%} of the waiting"
+    return f"{caused}; not certain, since {finding.doubt}"
+
+
 def _data(finding: Finding) -> str:
     numbers = finding.numbers
     return f"Data limits all ranks: {numbers['share']:.0%} of the time, {_ms(numbers['step_ms'])} a step"
@@ -117,6 +137,11 @@ def _steps(finding: Finding) -> str:
 
 
 WORDS: dict[Kind, Words] = {
+    Kind.LATE_RANK: Words(_late_rank, _caused),
+    Kind.NO_CORE: Words(
+        _no_core, lambda finding: f"It queued {_ms(finding.numbers['queued_ms'])} a step longer for one than the others"
+    ),
+    Kind.UNCERTAIN: Words(_uncertain),
     Kind.DATA: Words(_data, _data_evidence),
     Kind.FIRST_BATCH: Words(
         _first_batch, lambda _: "That is how a loader looks that starts its workers anew for each epoch"

@@ -62,7 +62,8 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
         "the loss is not finite" if diverged(result) else "",
         *_mismatches(result.repeats),
     ]
-    ours = EXPLAIN_IDLE if _slept(repeats) else ()  # what the lab itself injected is not said twice
+    ours = EXPLAIN_IDLE if _slept(repeats) and result.summary.culprit else ()  # what we injected is not said twice
+    ours = (*ours, Kind.LATE_RANK, Kind.NO_CORE)  # which the line of the culprit says
     found = [finding for finding in of_repeats(repeats) if finding.kind not in ours]
     rest = "" if any(finding.kind in WHERE for finding in found) else rest_of_time(result.repeats)
     if any([rest, *problems]):  # then there is something
@@ -83,7 +84,7 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, found: Sequence[
     """The rank that was late, how long the others stood idle, and what to try; then where else the time went."""
     worst = _worst_queues(repeats)
     without_core = worst.rank_without_core if worst else None  # late in that repeat, since it had no core
-    sentences = [*_blame(repeats, summary, without_core)]
+    sentences = [*_blame(repeats, summary, without_core, found)]
     if not sentences:
         return [*map(long, found)]
     culprit = summary.culprit
@@ -102,14 +103,18 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, found: Sequence[
     ]
 
 
-def _blame(repeats: Sequence[RepeatResult], summary: Summary, without_core: int | None) -> Iterator[str]:
-    """The rank that holds the others up; where the lab injected a delay, that stands beside what was measured."""
+def _blame(
+    repeats: Sequence[RepeatResult], summary: Summary, without_core: int | None, found: Sequence[Finding]
+) -> Iterator[str]:
+    """The rank that holds the others up; where the lab injected a delay, that stands beside what was measured. found:
+    what is said besides."""
     # Delays put in by hand stand beside what was measured in their steps alone.
     culprit = summary.culprit
     injected = [repeat for repeat in repeats if repeat.injected and not is_changed(repeat)]
     if culprit is None:
         if injected:
-            yield f"We injected {_injected(injected)}; {_without_culprit(injected)}"
+            is_found = any(finding.rank in _slept(injected) for finding in found)
+            yield f"We injected {_injected(injected)}" + ("" if is_found else f"; {_without_culprit(injected)}")
         if without_core is not None:
             yield f"Rank {without_core} holds everyone up, since other programs have its core"
         return

