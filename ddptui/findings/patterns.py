@@ -257,18 +257,15 @@ def _trend(window: Window, rank: int, late: Sequence[float]) -> Iterator[Finding
     size = len(late) / BLOCKS
     blocks = [median(late[round(size * block) : round(size * (block + 1))]) for block in range(BLOCKS)]
     growth, variance = blocks[-1] - blocks[0], pvariance(blocks)
-    if growth < GROWS * covered_median(window) or blocks[-1] <= 0:
+    share = fmean(blocks) * len(late) / covered_ns(window)
+    if growth < GROWS * covered_median(window) or share < REST_SHARE:
         return
     line = linear_regression(range(BLOCKS), blocks)
     of_line = fmean((blocks[at] - line.slope * at - line.intercept) ** 2 for at in range(BLOCKS))
     of_jump, at = min((_jump(blocks, at), at) for at in range(2, BLOCKS - 1))
     if min(of_line, of_jump) > (1 - EXPLAINED) * variance:
         return
-    numbers = {
-        "from_ms": blocks[0] / MS,
-        "to_ms": blocks[-1] / MS,
-        "share": max(0.0, fmean(blocks)) * len(late) / covered_ns(window),
-    }
+    numbers = {"from_ms": blocks[0] / MS, "to_ms": blocks[-1] / MS, "share": share}
     steps = (
         (window.steps[_begin_of_jump(late, round(size * (at - 1)), round(size * (at + 1)))].number,)
         if of_jump < of_line
