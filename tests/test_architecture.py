@@ -16,7 +16,7 @@ BUDGETS = {
     "wire": 419,
     "host": 954,
     "analysis": 1799,
-    "findings": 912,
+    "findings": 913,
     "diagnosis": 492,
     "live": 750,
     "report": 2829,

@@ -142,7 +142,8 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     train_time_s = max(span.end_ns - span.begin_ns for span in spans) / S
     lengths = step_ms(measured.values()) if instrumented else None
     steps = max(span.steps for span in spans)
-    kept = len({step.step for of_rank in measured.values() for step in of_rank})  # numbers
+    numbers = {step.step for of_rank in measured.values() for step in of_rank}
+    kept = 0 if log.trained else len(numbers)  # 0: ranks without instruments told of all their steps at once
     evidence = Evidence(
         host_time=instrumented and any(is_host_time(hello.device) for hello in log.hellos.values()),
         steps=kept or steps,
