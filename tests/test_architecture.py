@@ -12,14 +12,14 @@ REPO = Path(__file__).parents[1]
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
     "text": 391,
-    "config": 1448,
-    "wire": 418,
-    "host": 949,
-    "analysis": 1759,
-    "findings": 889,
-    "diagnosis": 486,
+    "config": 1449,
+    "wire": 419,
+    "host": 954,
+    "analysis": 1799,
+    "findings": 913,
+    "diagnosis": 492,
     "live": 750,
-    "report": 2799,
+    "report": 2829,
     "store": 847,
     "engines": 2372,
     "run": 1500,
@@ -28,7 +28,7 @@ BUDGETS = {
     "page": 597,
     "tui": 4399,
     "cli": 850,
-    "workers": 5727,
+    "workers": 5738,
     "templates": 943,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000

@@ -39,7 +39,7 @@ def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
         "watts": watts(readings),
         "sm_mhz": of_known(median, (gpu.sm_mhz for gpu in gpus)),
         "held_back_part": part_held_back(readings),
-        "joules_a_step": joules_a_step(ready, span, log.made(rank), readings),
+        "joules_a_step": joules_a_step(ready, span, span.steps, readings),
     }
 
 

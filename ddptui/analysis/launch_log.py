@@ -134,10 +134,6 @@ class LaunchLog(msgspec.Struct):
         """The measured part of a rank's training, also of a rank with instruments. None: no step was measured."""
         return self.trained.get(rank) or self.thinned.totals[rank].span()
 
-    def made(self, rank: int) -> int:
-        """How many measured steps a rank made, whether it reported them or not."""
-        return self.trained[rank].steps if rank in self.trained else self.thinned.totals[rank].made
-
     def all_checks(self) -> list[Check]:
         """The comparisons of the ranks' hashes, in the order of the steps."""
         return sorted([*self.checks, *sync_checks(self.fingerprints, len(self.hellos))], key=lambda check: check.step)

@@ -191,8 +191,9 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     startup_s: float  # from the launch to the first step, of the slowest rank
     start: StartKind = "cold"  # warm: ranks were forked from a process that had imported torch
     start_why: str = ""  # why it was cold, where the trial did not ask for it
-    steps: int  # measured: warm-up steps are in no figure, but a delay at `start` is
-    looked_at: int | None = None  # of a long launch, so many of the steps: phases, waits and loss are of these
+    steps: int  # made and measured: warm-up steps are in no figure, but a delay at `start` is
+    # Of a long launch, or where not all were reported: phases, waits and loss are of so many; sums are scaled to all.
+    looked_at: int | None = None
     samples_per_s: float | None  # None: how many samples a watched training has is not known
     step_ms: StepMs | None  # None without instruments, as phases_ms
     phases_ms: PhasesMs | None
@@ -225,6 +226,11 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     joules_a_step: float | None = None  # likewise
     reshuffled: bool | None = None  # every epoch had an order of its own; None: there was one epoch
     ranks: list[RankResult]
+
+    @property
+    def compared(self) -> int:
+        """On how many steps the ranks were compared."""
+        return self.looked_at or self.steps
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ class RankTotals(msgspec.Struct):
     steps: int = 0  # measured
     samples: int = 0  # in these
     queued_ns: int = 0  # in these, without a core
-    slept: dict[str, tuple[int, int]] = {}  # injected delays by site: how often, and how long in ns
+    slept: dict[str, tuple[int, int]] = {}  # in these, injected delays by site: how often, and how long in ns
 
     def add(self, step: Step) -> None:
         """Count a step. Delays count after the warm-up, and at the start always: this is before any step."""
@@ -52,9 +52,19 @@ class RankTotals(msgspec.Struct):
         """The measured steps that the rank made, also those that it did not report, as under `watch --every N`."""
         return max(self.steps, self.end.step - self.begin.step + 1) if self.begin and self.end else 0
 
+    @property
+    def factor(self) -> float:
+        """By which sums over the steps that it reported are scaled to all that it made."""
+        return self.made / self.steps if self.steps else 1.0
+
+    @property
+    def delays(self) -> dict[str, tuple[int, float]]:
+        """The delays injected into all steps that it made, by site: how often, and how long in ns."""
+        factors = {at: 1.0 if at == "start" else self.factor for at in self.slept}
+        return {at: (round(fired * factors[at]), ns * factors[at]) for at, (fired, ns) in self.slept.items()}
+
     def span(self) -> Trained | None:
-        """The message that the rank would have sent without instruments, but for its steps: these are those reported.
-        None: no step was measured."""
+        """The message that the rank would have sent without instruments. None: no step was measured."""
         if self.begin is None or self.end is None:
             return None
         return Trained(
@@ -62,8 +72,8 @@ class RankTotals(msgspec.Struct):
             first_ns=self.first.begin_ns,
             begin_ns=self.begin.begin_ns,
             end_ns=self.end.end_ns,
-            steps=self.steps,
-            samples=self.samples * self.made // self.steps,
+            steps=self.made,
+            samples=round(self.samples * self.factor),
             loss=self.end.loss,
         )
 
@@ -133,8 +143,8 @@ def _cuts_ns(blocks: list[StepsByRank]) -> list[int]:
 
 
 def extrapolate(result: RepeatResult, kept: int, train_ns: int | None) -> RepeatResult:
-    """The result with sums over the kept steps scaled to all measured ones. kept: how many; train_ns: their time,
-    None where waits were not analyzed."""
+    """The result with sums over the kept steps scaled to all that were made. kept: how many; train_ns: their time, None
+    where waits were not analyzed."""
     factor = result.steps / kept  # sums over steps grow with their number; shares and medians stay
     result = replace(result, looked_at=kept, ranks=[_scaled_rank(rank, factor) for rank in result.ranks])
     if train_ns is None:

@@ -13,8 +13,8 @@ NAMED = 3  # long steps
 
 
 def time_parts(ranks: Mapping[int, Sequence[Step]], steps: int, median_ms: float, train_time_s: float) -> TimeParts:
-    """The parts of the train time, means over ranks. ranks: their measured steps, of a long launch those that were
-    kept; steps: how many were measured; median_ms: of all ranks' steps."""
+    """The parts of the train time, means over ranks. ranks: those of their measured steps that are known; steps: how
+    many they made; median_ms: of all ranks' steps."""
     longest: dict[int, float] = {}  # by number, on the rank where it took longest, in ms
     parts = [_of_rank(of_rank, steps / len(of_rank), median_ms, longest) for of_rank in ranks.values()]
     long_s, between_steps_s, between_epochs_s = map(fmean, zip(*parts, strict=True))
@@ -25,7 +25,7 @@ def time_parts(ranks: Mapping[int, Sequence[Step]], steps: int, median_ms: float
         between_steps_s=between_steps_s,
         between_epochs_s=between_epochs_s,
         others_s=train_time_s - median_s - long_s - between_steps_s - between_epochs_s,
-        long_steps=len(longest),
+        long_steps=round(len(longest) * steps / max(map(len, ranks.values()))),
         longest=[
             LongStep(step=number, ms=longest[number])
             for number in sorted(longest, key=lambda number: -longest[number])[:NAMED]

@@ -48,7 +48,8 @@ MEANINGS: dict[str, str] = {
     "overlap": "The part of the time with collectives under way in which ranks compute: mean over ranks, "
     f"{OF_REPEATS}; empty for strategies that send after backward.",
     "culprit": "The rank that the others wait for, and the phase in which it loses its time; empty if none stands out.",
-    "loss": f"The mean loss over the last tenth of the steps, {OF_REPEATS}; nan if it is not finite.",
+    "loss": f"The mean loss over the last tenth of the steps, {OF_REPEATS}; of a watched step, the sum of those on "
+    "which it called backward; nan if it is not finite.",
     "accuracy": f"Percent of the test samples that the trained model gets right, {OF_REPEATS}; "
     "empty without test samples.",
     "sync": "Whether all ranks ended the last repeat with the same parameters and buffers; empty for one copy.",

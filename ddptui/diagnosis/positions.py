@@ -8,10 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.wire.messages import Position
-from ddptui.wire.phases import PHASES
+from ddptui.wire.phases import BETWEEN, PHASES
 
 STOPPED = ("stopped", "tracing-stop")  # states of a process, as psutil names them
-FIRST_PHASES = PHASES[:3]  # always in this order; the order of the rest depends on the trial
+FIRST_PHASES = PHASES[:3]  # in the lab's loop always in this order; the order of the rest depends on the trial
 
 
 class Stall(NamedTuple):
@@ -134,12 +134,22 @@ def _doing(progress: RankProgress) -> str:
     if progress.waits_in is not None and not position.ahead:
         return f"is in {position.kind} {position.number} of step {position.step}"
     if position.step is not None:
-        passed = position.passed
-        phase = f"in {FIRST_PHASES[len(passed)]}" if len(passed) < len(FIRST_PHASES) else f"past its {passed[-1]}"
-        return f"is in step {position.step}, {phase}"
+        phase = _phase(position)
+        return f"is in step {position.step}" + (f", {phase}" if phase else "")
     if not progress.trains:
         return "has not begun to train"
     return f"has made its last step ({progress.steps - 1})" if progress.steps else "has not begun its first step"
+
+
+def _phase(position: Position) -> str:
+    """The phase that a rank is in, or has passed; empty: neither is known, as in a watched loop that has called
+    nothing yet."""
+    passed = position.passed
+    if position.phase not in ("", BETWEEN):
+        return f"in {position.phase}"
+    if not position.phase and len(passed) < len(FIRST_PHASES):
+        return f"in {FIRST_PHASES[len(passed)]}"
+    return f"past its {passed[-1]}" if passed else ""
 
 
 def no_progress(stood_s: float) -> str:

@@ -168,7 +168,7 @@ def verdict_of_repeats(repeats: Sequence[RepeatResult]) -> Verdict:
     shares = [
         (repeat.wait_share, repeat.transfer_share)
         for repeat in repeats
-        if repeat.wait_share is not None and repeat.transfer_share is not None and repeat.steps >= FEWEST_STEPS
+        if repeat.wait_share is not None and repeat.transfer_share is not None and repeat.compared >= FEWEST_STEPS
     ]
     if not shares:
         return "inconclusive"

@@ -104,7 +104,7 @@ def injected_delays(log: LaunchLog) -> list[Injected]:
     return [
         Injected(rank=rank, at=at, fired=fired, s=ns / S)
         for rank, totals in sorted(log.thinned.totals.items())
-        for at, (fired, ns) in totals.slept.items()
+        for at, (fired, ns) in totals.delays.items()
     ]
 
 
@@ -156,7 +156,7 @@ def _overlap(steps: Sequence[RankStep]) -> float:
 
 def rank_result(log: LaunchLog, rank: int, aligned: AlignedSteps, analysis: WaitAnalysis | None) -> RankResult:
     """All figures of one rank."""
-    hello, done = log.hellos[rank], _done(log, rank)
+    hello, done, totals = log.hellos[rank], _done(log, rank), log.thinned.totals.get(rank)
     return RankResult(
         rank=rank,
         host=hello.host,
@@ -170,7 +170,7 @@ def rank_result(log: LaunchLog, rank: int, aligned: AlignedSteps, analysis: Wait
         work_s=_own_work(aligned, rank),
         bottleneck_fired=done.bottleneck_fired,
         bottleneck_s=done.bottleneck_ns / S,
-        queued_s=log.thinned.totals[rank].queued_ns / S if rank in log.thinned.totals else 0.0,
+        queued_s=totals.queued_ns * totals.factor / S if totals else 0.0,
         start_s=log.ready[rank].start_ns / S if rank in log.ready else 0.0,
         sub_batch=done.sub_batch,
         dropped=done.dropped,
@@ -182,7 +182,7 @@ def _done(log: LaunchLog, rank: int) -> Done:
     if rank in log.done:
         return log.done[rank]
     totals = log.thinned.totals[rank]
-    fired, lengths_ns = zip(*totals.slept.values(), strict=True) if totals.slept else ((), ())
+    fired, lengths_ns = zip(*totals.delays.values(), strict=True) if totals.slept else ((), ())
     return Done(
         rank=rank,
         at_ns=totals.first.end_ns,
@@ -191,7 +191,7 @@ def _done(log: LaunchLog, rank: int) -> Done:
         parameters={},
         buffers={},
         bottleneck_fired=sum(fired),
-        bottleneck_ns=sum(lengths_ns),
+        bottleneck_ns=round(sum(lengths_ns)),
     )
 
 

@@ -144,9 +144,11 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     train_time_s = max(span.end_ns - span.begin_ns for span in spans) / S
     lengths = step_ms(measured.values()) if instrumented else None
     steps = max(span.steps for span in spans)
+    numbers = {step.step for of_rank in measured.values() for step in of_rank}
+    kept = 0 if log.trained else len(numbers)  # 0: ranks without instruments told of all their steps at once
     evidence = Evidence(
         host_time=instrumented and any(is_host_time(hello.device) for hello in log.hellos.values()),
-        steps=steps,
+        steps=kept or steps,
         other_load=other.cores if other else 0.0,
         idle=other.idle if other else 0.0,
         clocks_known=log.clocks_known or not instrumented,  # without steps, no times of two hosts are compared
@@ -185,9 +187,8 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         **repeat_gpu_figures(log, ranks),
         ranks=ranks,
     )
-    if log.thinned.stride > 1:
-        kept = {step.step for of_rank in measured.values() for step in of_rank}  # their numbers
-        result = extrapolate(result, len(kept), analysis.train_ns if analysis else None)
-        result = replace(result, findings=[scaled(finding, steps / len(kept)) for finding in found])
+    if 0 < kept < steps:  # of a long launch not all are kept, and under `watch --every N` not all are reported
+        result = extrapolate(result, kept, analysis.train_ns if analysis else None)
+        result = replace(result, findings=[scaled(finding, steps / kept) for finding in found])
     # Judged on other steps than the rest, it has a scale of its own, and may be known where other waits are hidden.
     return replace(result, culprit=judged.culprit) if judged else result

@@ -59,17 +59,21 @@ class LoadMeter:
         return {process.pid: _cpu_s(process) for process in (self._console, *self._own())}
 
     def _busiest(self, own_s: dict[int, float]) -> str:
-        """The other process that worked most since the reading before; empty at the first of such readings."""
+        """The other program that worked most since the reading before, unless threads of the kernel's worked twice as
+        much; empty at the first of such readings."""
         before, self._others_s = self._others_s, {}
         worked: dict[psutil.Process, float] = {}
         for process in psutil.process_iter():  # some ms: only worth it while others disturb
             if process.pid not in own_s:
                 after_s = self._others_s[process.pid] = _cpu_s(process)
                 worked[process] = after_s - before.get(process.pid, after_s)
-        busiest = max(worked, key=lambda process: worked[process], default=None)
-        with suppress(psutil.Error):
-            if busiest is not None and worked[busiest] > 0:
-                return f"{busiest.name()[:LONGEST_NAME]} (process {busiest.pid})"
+        by_work = sorted(worked, key=lambda process: -worked[process])
+        for process in by_work:
+            if worked[process] <= worked[by_work[0]] / 2:  # nothing works beside it, or it is a thread of the kernel's
+                break
+            with suppress(psutil.Error):
+                if not _is_kernels(process):
+                    return f"{process.name()[:LONGEST_NAME]} (process {process.pid})"
         return ""
 
 
@@ -84,6 +88,12 @@ def cpu_time() -> CpuTime:
     stolen = getattr(times, "steal", 0.0)
     # Linux counts a guest's time as user time, too: it must not count twice
     return CpuTime(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0), stolen)
+
+
+def _is_kernels(process: psutil.Process) -> bool:
+    """Whether it is a thread of the kernel's, as kworker, which no user can close: a child of process 2, or of none,
+    without a command line. In a container, process 2 may be any program."""
+    return psutil.LINUX and process.ppid() in (0, 2) and not process.cmdline()
 
 
 def _cpu_s(process: psutil.Process) -> float:

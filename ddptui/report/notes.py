@@ -25,6 +25,7 @@ from ddptui.report.rows import (
     grouped,
     is_marked,
     is_stand_in,
+    loss_of,
     median_figure,
     rows_of,
     step_ms,
@@ -36,6 +37,7 @@ from ddptui.text.words import count
 
 # How to read the table; what came of a trial; why figures may deceive; what others have measured.
 Kind = Literal["reading", "finding", "caution", "published"]
+OF_LOSS = "loss: the mean over the last tenth of the steps"
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -130,6 +132,8 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield Note("reading", f"{IN_BACKWARD} torch DDP aggregates while backward runs: its time is within that phase")
     if IN_SOME_STEPS in aggregations:
         yield Note("reading", f"{IN_SOME_STEPS} averages in some steps only: the median step has no aggregation")
+    if any(loss_of(row.result) is not None for row in rows):
+        yield Note("reading", OF_LOSS)
     repeats = [repeat for row in rows for repeat in row.result.repeats]
     if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in repeats):
         yield Note("reading", f"wait ms {OFF_BY}: the error from the ranks' clocks, which transfer ms has, too")
@@ -141,7 +145,8 @@ def _of_ratios(results: Results) -> Iterator[Note]:
     if why := why_none(results):
         yield Note("caution", f"caution: no ratio, no speed-up: {why}")
         return
-    yield Note("reading", f"ratio, speed-up: against {base.name}")
+    own = "; ratio: the median of each repeat's own ratio" if len(counted(base.repeats)) > 1 else ""
+    yield Note("reading", f"ratio, speed-up: against {base.name}{own}")
     compared = effects(results.trials, base)
     for repeats, names in grouped((each.repeats, each.name) for each in compared if each.outcome == "alike").items():
         yield _of_trials("finding", names, f"no difference from {base.name} that {count(repeats, 'repeat')} can show")

@@ -7,8 +7,10 @@ from ddptui.analysis.results import RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.report.rows import grouped
-from ddptui.text.tables import Column
+from ddptui.text.tables import Column, Filled, Table, fill
 from ddptui.text.units import NOTHING, digits, part_of, percent, seconds, size, size_unit
+from ddptui.text.words import count
+from ddptui.wire.phases import BETWEEN, PARTS
 
 SLOWED = "▼"  # beside a clock that is held back
 NCCL2 = "ProcessGroupNCCL2"
@@ -19,6 +21,8 @@ HOOKS_WAIT = (
     "`TORCH_DIST_USE_NCCL2=0` takes the older ProcessGroupNCCL"
 )
 MOST_PEAKS = 4  # that a cell lists one by one
+MOST_TIMED = 8  # ranks of a trial
+SHORT = {"aggregate": "aggr.", BETWEEN: "between"}
 
 
 def peaks(ranks: Sequence[RankResult]) -> list[int]:
@@ -95,6 +99,41 @@ def unexpected(results: Results) -> dict[str, list[str]]:
     last = [(trial.name, rank) for trial in results.trials for repeat in trial.repeats[-1:] for rank in repeat.ranks]
     kinds = (("CPU" if rank.device.startswith("cpu") else "GPU", rank.device_why, name) for name, rank in last)
     return grouped((f"on the {kind}: {why}", name) for kind, why, name in dict.fromkeys(kinds) if why)
+
+
+def where_time_goes(results: Results) -> tuple[str, Table] | None:
+    """A heading, and the parts of each rank's time, for the first ranks of each trial that is a command. None: there is
+    no such trial, or none of its steps is known."""
+    last = [
+        (trial.name, repeat) for trial in results.trials if trial.kind == "command" for repeat in trial.repeats[-1:]
+    ]
+    lines = [(name, rank) for name, repeat in last for rank in repeat.ranks[:MOST_TIMED] if rank.work_s]
+    if not lines:
+        return None
+    names, of_ranks = zip(*lines, strict=True)
+    made = sorted({repeat.steps for _, repeat in last})
+    steps = f"{made[0]:,} to {made[-1]:,} steps" if len(made) > 1 else count(made[0], "step")
+    columns = [Column[RankResult]("rank", lambda rank: str(rank.rank)), *map(_part, PARTS)]
+    columns += [
+        Column("wait", lambda rank: _in_s(rank.wait_s)),
+        Column("transfer", lambda rank: _in_s(_transfer(rank))),
+    ]
+    trials = [Filled("trial", [*names], worth=1, left=True)] if len(last) > 1 else []
+    heading = f"Each rank's time in s, {steps}; between: evaluation, saving, all else"
+    return heading, Table([*trials, *fill(columns, of_ranks)], at_least=len(trials) + 1)
+
+
+def _part(part: str) -> Column[RankResult]:
+    """A column of own work; of a part that no rank has, it is empty, and not shown."""
+    return Column(SHORT.get(part, part), lambda rank: _in_s(rank.work_s.get(part)))
+
+
+def _in_s(s: float | None) -> str:
+    return f"{s:.2f}" if s else NOTHING
+
+
+def _transfer(rank: RankResult) -> float:
+    return max(0.0, (rank.exposed_s or 0.0) - (rank.wait_s or 0.0))
 
 
 def _waited_for(rank: RankResult) -> str:

@@ -177,7 +177,7 @@ def _without_culprit(repeats: Sequence[RepeatResult]) -> str:
         if len(late) == len(repeats[0].ranks):
             by_turns = waits and median(waits) > MATTERS
             return f"all ranks slept as long, {'by turns' if by_turns else 'at once, so none waits for another'}"
-        if (steps := min(repeat.steps for repeat in repeats)) < FEWEST_STEPS:
+        if (steps := min(repeat.compared for repeat in repeats)) < FEWEST_STEPS:
             return f"not attributed: {count(steps, 'step')}, too few"
         if len(late) > 1:
             return f"not attributed to one rank: ranks {listed(late)} slept as long"

@@ -13,7 +13,7 @@ from ddptui.report.answers import answer
 from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
 from ddptui.report.exports import joined, json_text, values_of
 from ddptui.report.matrices import matrices
-from ddptui.report.notes import note_lines
+from ddptui.report.notes import OF_LOSS, note_lines
 from ddptui.report.primitives import render as primitives
 from ddptui.report.rows import Row, is_stand_in, rows_of
 from ddptui.text import tables
@@ -21,8 +21,8 @@ from ddptui.text.tables import DIM, RED, Table
 from ddptui.text.words import paragraph
 from ddptui.wire.phases import PHASES
 
+LOSS = " loss"  # within a header
 WIDE = 100  # cells of matrices in Markdown, where no terminal gives the width
-MARKS = (IN_BACKWARD, IN_SOME_STEPS)  # their notes are left out where their column was dropped
 STYLES = {"failed": RED, "skipped": DIM}  # of a trial's row, by its status
 
 
@@ -32,31 +32,34 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False, u
     if preset.kind == "primitives":
         return primitives.text(results, preset, width, color=color)
     table = tables.as_text(_table(results, preset, usual), width, color=color)
-    on_gpus = gpus.of_ranks(results)
+    times, on_gpus = ranks.where_time_goes(results), gpus.of_ranks(results)
     blocks = [
         paragraph(preset.title, width),
         paragraph(" ".join(answer(results, preset)), width),
         table,
+        [times[0], *tables.as_text(times[1], width, color=color)] if times else [],
         [gpus.HEADING, *tables.as_text(on_gpus, width, color=color)] if on_gpus else [],
         matrices(results, width),
-        [
-            note
-            for note in note_lines(results, preset)
-            if note[:1] not in MARKS or any(note[0] in line for line in table)
-        ],
+        [note for note in note_lines(results, preset) if any(_sign(note) in line for line in table)],
     ]
     return joined(blocks)
+
+
+def _sign(note: str) -> str:
+    """What a table holds if a note on one of its columns has its place; empty: any table does."""
+    return LOSS if note == OF_LOSS else note[:1] if note[:1] in (IN_BACKWARD, IN_SOME_STEPS) else ""
 
 
 def markdown(results: Results, preset: Preset) -> str:
     """Every column that has a value, as a Markdown table with its notes."""
     if preset.kind == "primitives":
         return primitives.markdown(results, preset)
-    drawn, on_gpus = matrices(results, WIDE), gpus.of_ranks(results)
+    drawn, times, on_gpus = matrices(results, WIDE), ranks.where_time_goes(results), gpus.of_ranks(results)
     blocks = [
         [f"## {preset.title}"],
         [" ".join(answer(results, preset))],
         tables.as_markdown(_table(results, preset)),
+        [times[0], "", *tables.as_markdown(times[1])] if times else [],
         [gpus.HEADING, "", *tables.as_markdown(on_gpus)] if on_gpus else [],
         ["```text", *drawn, "```"] if drawn else [],
         [f"- {line}" for line in note_lines(results, preset)],

@@ -198,7 +198,7 @@ class Narrator:
             return f"{live.status}: {(live.error or '').splitlines()[0] if live.error else 'stopped'}"
         if live.called:
             return f"{live.step} of {live.steps} tried  {self._time_left()}".rstrip()
-        loss = f"loss {live.loss:.3f}  " if live.loss is not None else ""
+        loss = f"last loss {live.loss:.3f}  " if live.loss is not None else ""  # the table has a mean of many
         return f"{count(live.step, 'step')}  {loss}{self._time_left()}".rstrip()
 
     def _time_left(self) -> str:

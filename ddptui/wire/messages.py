@@ -162,6 +162,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     epoch: Count = 0
     batch: Count = 0
     batches: Count | None = None  # None: not known
+    phase: Word = ""  # in which it is, one of PARTS; empty: the one that follows those that it has passed
 
 
 class Gpu(msgspec.Struct, frozen=True, array_like=True):

@@ -34,10 +34,12 @@ class Training:
     def passes(self, time: int) -> None:
         self.clock.at += time
 
-    def fetches(self, time: int = 1, samples: int | None = 8, *, trains: bool = True, is_first: bool = False) -> None:
+    def fetches(
+        self, time: int = 1, samples: int | None = 8, *, trains: bool = True, is_first: bool = False, loader: int = 1
+    ) -> None:
         self.loop.data_begins(trains)
         self.passes(time)
-        self.loop.data_ends(samples, trains, is_first=is_first)
+        self.loop.data_ends(samples, trains, is_first, loader)
 
     def calls_ddp(self, time: int, *, trains: bool = True) -> None:
         self.loop.forward_begins(trains)
@@ -436,3 +438,76 @@ def test_where_a_loop_says_that_a_step_ends_no_other_sign_counts(training: Train
     assert [pieces(cut.timer) for cut in (first, second)] == [PLAIN, PLAIN]
     assert [pieces(cut.timer) for cut in others] == [PLAIN * 2] * 2
     assert [(cut.samples, cut.losses) for cut in others] == [(21, [7.0])] * 2
+
+
+def test_a_batch_that_is_only_looked_at_has_no_samples_of_a_step(training: Training) -> None:
+    for _ in range(2):
+        training.fetches(is_first=True)  # next(iter(loader)), to print its shape
+        for number in range(3):
+            training.fetches(is_first=number == 0)
+            training.goes_backward()
+            training.steps()
+        training.fetches(samples=None)
+    training.loop.close()
+    assert [cut.samples for cut in training.seen] == [8] * 6
+
+
+def test_a_pass_that_is_left_before_its_end_keeps_the_samples_of_the_steps_it_made(training: Training) -> None:
+    for _ in range(2):
+        for number in range(3):
+            training.fetches(is_first=number == 0)
+            if number < 2:  # else the loop breaks off
+                training.goes_backward()
+                training.steps()
+    training.loop.close()
+    assert [cut.samples for cut in training.seen] == [8] * 4
+
+
+def test_batches_of_several_loaders_that_come_to_backward_together_all_count(training: Training) -> None:
+    for number in range(3):
+        for loader in (1, 2):
+            training.fetches(is_first=number == 0, loader=loader)
+        training.goes_backward()
+        training.steps()
+    training.loop.close()
+    assert [cut.samples for cut in training.seen] == [16] * 3
+
+
+def test_batches_fetched_ahead_of_their_step_are_counted_once(training: Training) -> None:
+    for epoch in range(2):
+        for number in range(4):
+            if number or not epoch:
+                training.fetches(is_first=number == 0)
+            if number == 0 and not epoch:
+                training.fetches()
+            if number == 3:
+                training.fetches(samples=None)
+                training.fetches(is_first=True)  # of the next pass
+            training.goes_backward()
+            training.steps()
+    training.loop.close()
+    fetched = 8 * (1 + 4 + 1 + 3 + 1)  # the last one is that of a pass that was not made
+    assert sum(cut.samples for cut in training.seen) == fetched
+
+
+def test_an_optimizer_that_looks_at_a_loss_from_several_places_has_one_loss(training: Training) -> None:
+    def looks() -> None:
+        for loss in (4.0, 3.0, 2.0):
+            training.loop.backward_begins(loss)
+            training.passes(3)
+            training.loop.backward_ends()
+
+    training.fetches(1)
+    training.steps(4, within=looks)  # LBFGS
+    training.loop.close()
+    assert training.seen[0].losses == [4.0]
+
+
+def test_the_phase_is_named_once_a_call_has_shown_it(training: Training) -> None:
+    assert training.loop.phase == "between steps"
+    training.loop.data_begins(True)
+    assert training.loop.phase == "data"
+    training.loop.data_ends(8, True, is_first=True)
+    assert training.loop.phase == "forward"
+    training.goes_backward()
+    assert training.loop.phase == "between steps"

@@ -41,7 +41,7 @@ class Rank:
         for _ in range(batches):
             self._batch += 1
             self.note("data_begins", True)
-            self.note("data_ends", 8, True, False, self._batch, NONE)
+            self.note("data_ends", 8, True, False, self._batch, NONE, 1)
             self.note("backward_begins", True, bits_of(1.0))
             self.note("backward_ends")
             if self._batch % self._a_step == 0:
@@ -95,10 +95,17 @@ def test_steps_of_a_loop_that_is_seen_late_and_calls_backward_now_and_then_canno
 def test_its_position_has_the_place_in_the_pass_over_the_data() -> None:
     rank = Rank(0)
     rank.note("data_begins", True)
-    rank.note("data_ends", 8, True, False, 7, 32)
+    rank.note("data_ends", 8, True, False, 7, 32, 1)
     rank.read()
     position = rank.steps.position()
-    assert (position.step, position.batch, position.batches) == (0, 7, 32)
+    assert (position.step, position.batch, position.batches, position.phase) == (0, 7, 32, "forward")
+
+
+def test_the_loss_of_a_step_is_the_sum_of_those_that_its_gradients_add_up() -> None:
+    rank = Rank(0, a_step=4)  # each batch's loss, divided by 4, is 1.0
+    rank.trains(8)
+    rank.steps.close()
+    assert [step.loss for step in rank.sent if isinstance(step, Step)] == [4.0, 4.0]
 
 
 def test_as_many_steps_are_seen_as_were_asked_for() -> None:

@@ -145,6 +145,6 @@ def test_progress_is_a_line_a_launch_on_stderr_and_stdout_holds_the_table_alone(
     lines = [line for line in ran.errors.splitlines() if "this machine is busy" not in line]  # with other tests
     assert lines[0] == "T: 3 trials, 1 repeat"
     assert lines[1] == "[1/3] a  one process, no group"
-    assert lines[2].startswith("[1/3] a  8 steps  loss ")
+    assert lines[2].startswith("[1/3] a  8 steps  last loss ")
     assert [line[:5] for line in lines[3:7]] == ["[2/3]", "[2/3]", "[3/3]", "[3/3]"]
     assert lines[7].startswith("kept in ")

@@ -75,6 +75,14 @@ def test_a_loop_without_a_loader_shows_forward_by_its_model_which_can_still_be_p
     assert repeat["loss"]["last"] is not None
 
 
+def test_a_loop_that_fetched_once_and_then_uses_its_model_by_a_method_shows_forward(tmp_path: Path) -> None:
+    done = watched(tmp_path, "--", sys.executable, *script("without_loader", "methods"))
+    assert done.returncode == 0, done.stderr
+    [repeat] = only_trial(tmp_path)["repeats"]
+    phases_ms = repeat["phases_ms"]
+    assert (phases_ms["data"], phases_ms["forward"] > 3, phases_ms["backward"] > 0) == (0, True, True)
+
+
 @pytest.mark.parametrize("how", ["spawn", pytest.param("fork", marks=RARE)])
 def test_ranks_that_a_script_starts_itself_are_seen(tmp_path: Path, how: str) -> None:
     with socket.create_server(("localhost", 0)) as free:
@@ -106,7 +114,7 @@ def test_delays_can_be_put_in_and_only_some_steps_be_watched(tmp_path: Path) -> 
     assert trial["summary"]["culprit"]["rank"] == 0
     assert done.stdout.count("loss") == 2  # the training went on to its end
     beats = [line["position"] for line in journal(tmp_path) if line["type"] == "Heartbeat"]
-    assert {(epoch, batches) for *_, epoch, batch, batches in beats if batch} == {(0, 32)}
+    assert {(epoch, batches) for *_, epoch, batch, batches, _ in beats if batch} == {(0, 32)}
 
 
 @RARE

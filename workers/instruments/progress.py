@@ -182,10 +182,10 @@ def pieces_of(phases: Sequence[str], times: Sequence[int]) -> tuple[tuple[int, i
 
 
 def read_loss(loss: "Tensor | Sequence[Tensor | float]", clock: Clock) -> float:
-    """A step's loss off the device: of several their mean, of none NaN."""
+    """A step's loss off the device: the sum of several, as their gradients add up; NaN if there are none."""
     several: Sequence[Tensor | float] = loss if isinstance(loss, list | tuple) else [cast("Tensor", loss)]
     losses = [clock.read(one) for one in several]
-    return sum(losses) / len(losses) if losses else math.nan
+    return sum(losses) if losses else math.nan
 
 
 def clock_accuracy(rank: int, clock: Clock) -> list[Tied]:

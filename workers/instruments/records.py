@@ -97,7 +97,7 @@ class StepRecord(NamedTuple):
     epoch: int
     timer: PhaseTimer
     samples: int
-    # The mean over this rank's samples, still on the device; of several losses, each as Clock.keep has it, their mean.
+    # The mean over this rank's samples, still on the device; or several losses to be summed, as Clock.keep has each.
     loss: "Tensor | Sequence[Tensor | float]"
     calls: list[Call]
     buckets: bool  # calls that carry gradients carry buckets of them

@@ -69,7 +69,7 @@ class Steps(LoopReader):
         """Where the rank is."""
         batch, batches = self.place
         position = self.calls.position(asleep=self._is_asleep)
-        return replace(position, epoch=self.loop.epoch, batch=batch, batches=batches)
+        return replace(position, phase=self.loop.phase, epoch=self.loop.epoch, batch=batch, batches=batches)
 
     def close(self) -> None:
         """The loop is over: report its last step."""

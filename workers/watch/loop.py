@@ -14,7 +14,8 @@ known to have ended when the next batch is fetched: a loop with two optimizers c
 has ended when forward or backward begin after a step of each optimizer, or one of them makes its second.
 
 A pass over a loader that has ended before any of its batches came to backward was an evaluation; and so was a batch
-after which a module ran without gradients, and none with them before the next batch.
+after which a module ran without gradients, and none with them before the next batch. Where a pass over a loader begins
+anew, the batches of the pass that it replaces were only looked at if none has come to backward.
 
 A loop may mark its phases and the ends of its steps itself (ddptui/wire/phases.py). A mark counts as the call would.
 """
@@ -46,7 +47,7 @@ class Cut(NamedTuple):
     timer: PhaseTimer
     calls: int  # how many of the collectives so far were called in it
     samples: int
-    losses: list[Any]  # what backward was called on, each time
+    losses: list[Any]  # what backward was called on; their sum is the loss that the step descends
     epoch: int  # passes over the data that were trained on before
     queued_ns: int  # its thread had no core
     following: PhaseTimer  # of the step that follows
@@ -64,6 +65,7 @@ class Loop:
         self._samples = self._queued_ns = 0
         self._losses: list[Any] = []
         self._has_fetched = False  # in this step
+        self._looked_at: dict[int, int] = {}  # by loader, samples of a pass under way, fetched since backward began
         self._end: End | None = None  # none: no optimizer has made a step yet
         self._stepping = 0, 0  # the optimizer whose step began last, after so many phases
         self._stepped: set[int] = set()  # the optimizers that have made a step in this step
@@ -77,6 +79,11 @@ class Loop:
         self._after_backward: tuple[int, int] | None = None  # so many phases and collectives, when it had ended
         self._backward_began = self._optimizer_began = 0  # after so many phases
 
+    @property
+    def phase(self) -> str:
+        """The phase that has begun last, as far as calls have shown it; BETWEEN: none has."""
+        return self._within[-1] if self._within else self._otherwise
+
     # The calls that a loop makes.
 
     def data_begins(self, trains: bool) -> None:
@@ -88,15 +95,20 @@ class Loop:
         self._has_fetched |= trains
         self._begin(DATA if trains else BETWEEN)
 
-    def data_ends(self, samples: int | None, trains: bool, is_first: bool) -> None:
-        """samples: in the batch; None: there was none left. is_first: of a pass over the data."""
+    def data_ends(self, samples: int | None, trains: bool, is_first: bool, loader: int = 0) -> None:
+        """samples: in the batch; None: there was none left. is_first: of a pass over the data. loader: identifies
+        it."""
         self._finish(DATA, BETWEEN)
         if not self._within:
             self._otherwise = FORWARD if trains and samples is not None else BETWEEN
             self.timer.forward_is_over = False
         if trains and samples is not None:
-            self._samples += samples
+            before = self._looked_at.pop(loader, 0)
+            self._samples += samples - before * (is_first and self._end is None)
+            self._looked_at[loader] = samples + before * (not is_first)
             self._has_new_pass |= is_first
+        elif samples is None:  # a pass that was made to its end was no look at the data
+            self._looked_at.pop(loader, None)
         self._has_evaluated = samples is None and self._has_new_pass
 
     def forward_begins(self, trains: bool) -> None:
@@ -116,10 +128,13 @@ class Loop:
         if BACKWARD in self._within:  # where activations are made anew, it calls itself
             self._begin(BACKWARD)
             return
-        if loss is not None:
+        # An optimizer that calls backward several times, as LBFGS does, looks at one loss from several places.
+        is_first = OPTIMIZER not in self._within or self._used[0] <= self._optimizer_began
+        if loss is not None and is_first:
             self._losses.append(loss)
         self._epoch += self._has_new_pass or self._epoch < 0  # the first pass may have begun unseen
         self._has_new_pass = self._has_evaluated = False
+        self._looked_at.clear()
         self._begin(BACKWARD)
         if self._within[-2:-1] == [OPTIMIZER]:
             self._rename(self._closure_began(), {OPTIMIZER: FORWARD})  # which an optimizer calls before backward
@@ -182,7 +197,7 @@ class Loop:
     def step_ends(self, loss: Any, samples: int) -> None:
         """The loop says so. loss: None: what backward was called on. samples: besides those that were fetched."""
         self._is_marked = True
-        self._note(self._phase())
+        self._note(self.phase)
         self._losses = self._losses if loss is None else [loss]
         self._samples += samples
         self._cut(self._here())
@@ -226,11 +241,8 @@ class Loop:
 
     # Phases.
 
-    def _phase(self) -> str:
-        return self._within[-1] if self._within else self._otherwise
-
     def _begin(self, phase: str) -> None:
-        self._note(self._phase())
+        self._note(self.phase)
         self._within.append(phase)
 
     def _finish(self, *phases: str) -> bool:
@@ -258,6 +270,7 @@ class Loop:
         phases, self._samples = self._used
         self._rename(phases, {DATA: BETWEEN, FORWARD: BETWEEN})
         self._has_new_pass = self._has_evaluated = False
+        self._looked_at.clear()
 
     def _cut_if_all_have_stepped(self) -> None:
         """In a loop without a loader, a step is over once no optimizer is left that could make one."""
@@ -277,6 +290,7 @@ class Loop:
         of_step, self._losses = self._losses[:losses], self._losses[losses:]
         self._end = self._after_backward = None
         self._has_fetched = False
+        self._looked_at.clear()
         self._stepped.clear()
         queued_ns, self._queued_ns = self._queued_ns, 0
         self._ended(Cut(over, calls, samples, of_step, max(0, self._epoch), queued_ns, following))

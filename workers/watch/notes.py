@@ -18,7 +18,7 @@ MOST_OPEN = 1_000  # calls that have not ended; the ends of older ones are not t
 # The arguments of each: the first ones are calls of watch.loop.Loop.
 ARGUMENTS = {
     "data_begins": ("trains",),
-    "data_ends": ("samples", "trains", "is_first", "batch", "batches"),
+    "data_ends": ("samples", "trains", "is_first", "batch", "batches", "loader"),  # loader: an id, of all its iterators
     "forward_begins": ("trains",),
     "forward_ends": ("trains",),
     "backward_begins": ("has_loss", "loss"),
@@ -58,7 +58,7 @@ NAMES = tuple(ARGUMENTS)
 CODES = {name: code for code, name in enumerate(NAMES)}
 LENGTHS = tuple(2 + len(arguments) for arguments in ARGUMENTS.values())
 SITES: "tuple[Site, ...]" = ("data", "forward", "backward", "aggregate")
-VERSION = 3  # of the frames between a rank and its relay
+VERSION = 4  # of the frames between a rank and its relay
 BITS, FLOAT = struct.Struct("=q"), struct.Struct("=d")
 
 

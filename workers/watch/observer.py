@@ -124,7 +124,7 @@ class Observer:
         # In the loop's thread, which it measures. A GPU goes on while that has no core.
         self._queue = RunQueue() if self._clock.device is None else None
         self._first_steps = 2  # still to come
-        self._shows_forward = False  # batches are fetched by calls that are seen, or a DDP is called
+        self._shows_forward = False  # in this step, a batch was fetched by a call that is seen, or a DDP was called
         self._read_queue_at = 0.0
         self.backwards = 0  # under way, one within the other
         self._batches: dict[int, int | None] = {}  # of a pass over the data, by its iterator's id
@@ -192,7 +192,7 @@ class Observer:
         if self._delays.are_any and samples is not None and trains:
             self._delay("data", within="data", depth=1)
         self._flags.forward_is_over = False
-        number = getattr(iterator, "_num_yielded", 0)
+        number, loader = getattr(iterator, "_num_yielded", 0), id(getattr(iterator, "_index_sampler", None))
         batch: int = 0
         batches: int | None = None
         if trains and samples is not None and number:
@@ -201,7 +201,7 @@ class Observer:
                     self._batches.clear()
                 self._batches[id(iterator)] = batches_of(iterator)
             batch, batches = number, self._batches[id(iterator)]
-        self._note((DATA_ENDS, self._now(), samples, trains, number == 1, batch, batches))
+        self._note((DATA_ENDS, self._now(), samples, trains, number == 1, batch, batches, loader))
 
     def forward_begins(self, trains: bool) -> None:
         self._shows_forward |= trains
@@ -273,6 +273,7 @@ class Observer:
         if self._first_steps:
             self._first_steps -= 1
         self._await_forward()
+        self._shows_forward = False  # the next step may use the model by its methods
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
             if self._queue is not None and (ns := self._queue.taken_ns()):

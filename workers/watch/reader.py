@@ -69,10 +69,10 @@ class LoopReader:
 
     def _call(self, name: str, arguments: list[Any]) -> None:
         match name, arguments:
-            case "data_ends", [samples, trains, is_first, batch, batches]:
+            case "data_ends", [samples, trains, is_first, batch, batches, loader]:
                 if batch:
                     self.place = batch, None if batches == NONE else batches
-                self.loop.data_ends(None if samples == NONE else samples, bool(trains), bool(is_first))
+                self.loop.data_ends(None if samples == NONE else samples, bool(trains), bool(is_first), loader)
             case "backward_begins", [has_loss, loss]:
                 self.loop.backward_begins(loss_of(loss) if has_loss else None)
             case "step_ends", [has_loss, loss, samples]:

@@ -92,7 +92,7 @@ def _too_few_steps(results: Results) -> Iterator[str]:
     """Which trials are too short to tell anything of, if some are."""
     measured = [(trial, trial.summary.warnings) for trial in results.trials if trial.summary]
     short = [(trial.name, counted(trial.repeats)) for trial, why in measured if Caution.TOO_FEW_STEPS in why]
-    few = {name: min(repeat.steps for repeat in repeats) for name, repeats in short if repeats}
+    few = {name: min(repeat.compared for repeat in repeats) for name, repeats in short if repeats}
     if few:
         who = "" if len(few) == len(results.trials) else f" in {listed([*few])}"
         steps = count(min(few.values()), "measured step")

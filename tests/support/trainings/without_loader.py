@@ -1,6 +1,7 @@
-"""Trainings whose calls of torch tell little, as they make their batches themselves. Argument: modules or marks.
+"""Trainings whose calls of torch tell little, as they make their batches themselves. Argument: which one.
 
-modules: a plain model, whose whole object is saved at the end. marks: no backward, no optimizer; it says what it does.
+modules: a plain model, whose whole object is saved at the end. methods: a loader fetches the batches once, and the
+model is used by a method. marks: no backward, no optimizer; it says what it does.
 """
 
 import sys
@@ -23,6 +24,11 @@ class Net(nn.Module):
         time.sleep(0.003)
         return self.layers(inputs)
 
+    def encode(self, inputs):
+        outputs = self.layers(inputs)
+        time.sleep(0.004)
+        return outputs
+
 
 def make_batch():
     time.sleep(0.005)
@@ -39,6 +45,23 @@ def train_model(path: str) -> None:
         optimizer.step()
     torch.save(net, path)
     print(torch.load(path, weights_only=False)(make_batch()).shape)
+
+
+def train_by_methods() -> None:
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
+    kept = []
+
+    def train(inputs) -> None:
+        optimizer.zero_grad()
+        net.encode(inputs).square().mean().backward()
+        optimizer.step()
+
+    for inputs in torch.utils.data.DataLoader(torch.randn(4 * 16, 4), batch_size=16):
+        kept.append(inputs)
+        train(inputs)
+    for number in range(STEPS):
+        train(kept[number % 4])
 
 
 def train_by_hand() -> None:
@@ -58,4 +81,4 @@ def train_by_hand() -> None:
         step(loss=errors.square().mean(), samples=len(inputs))
 
 
-train_by_hand() if sys.argv[1] == "marks" else train_model(sys.argv[2])
+{"marks": train_by_hand, "methods": train_by_methods, "modules": train_model}[sys.argv[1]](*sys.argv[2:])

@@ -207,6 +207,22 @@ def test_but_it_must_come_further_some_day() -> None:
     assert starting(5 * STALL_S).stay(50 * STALL_S, {0: Position(), 1: asleep}) is None
 
 
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        (Position(step=5), "is in step 5, in data"),
+        (Position(step=5, phase="between steps"), "is in step 5; "),  # of a loop without a loader: it may be in forward
+        (Position(step=5, phase="data"), "is in step 5, in data"),
+        (Position(step=5, passed=("data",), phase="forward"), "is in step 5, in forward"),
+        (Position(step=5, passed=("forward", "backward"), phase="between steps"), "is in step 5, past its backward"),
+        (Position(step=5, passed=("backward",), phase="optimizer"), "is in step 5, in optimizer"),
+    ],
+)
+def test_a_rank_is_in_the_phase_that_is_known(position: Position, words: str) -> None:
+    found = Launch(2).stay(STALL_S, {0: Position(step=7), 1: position})
+    assert f"rank 1 {words}" in f"{headline(found)}; "
+
+
 IN_BACKGROUND = msgspec.structs.replace(IN_ALL_REDUCE, passed=("data", "forward"), ahead=True)
 
 

@@ -17,7 +17,7 @@ from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import columns
 from ddptui.report import table as report
-from ddptui.report.notes import note_lines
+from ddptui.report.notes import OF_LOSS, note_lines
 from ddptui.report.rows import Row
 from ddptui.report.table import as_csv, as_json, markdown, text
 from ddptui.text.tables import RED, Column
@@ -49,8 +49,8 @@ def cells_of(shown: str, trial: str) -> dict[str, str]:
 
 
 def told_in(results: Results, preset: Preset) -> list[str]:
-    """The notes but for cautions: these journals are short."""
-    return [note for note in note_lines(results, preset) if "caution" not in note]
+    """The notes but for cautions, since these journals are short, and for the one on the column of losses."""
+    return [note for note in note_lines(results, preset) if "caution" not in note and note != OF_LOSS]
 
 
 def ran(**fields: Any) -> tuple[Results, Preset]:
@@ -179,7 +179,8 @@ def test_the_table_stands_between_the_title_and_the_notes() -> None:
     assert shown.startswith("Which one?\n\nb was 2.5 ± 0.5 times slower than a: ")
     assert shown.index("The loss is the same in all") < shown.index("\ntrial ")
     first, *rest = note_lines(*ran(title="Which one?"))
-    assert first == "ratio, speed-up: against a"
+    assert first == "ratio, speed-up: against a; ratio: the median of each repeat's own ratio"
+    assert OF_LOSS in rest
     assert shown.endswith("\n".join(["\n", first, *rest]) + "\n")
     assert [line.split()[0] for line in table_of(shown)[2:]] == ["a", "b"]
 

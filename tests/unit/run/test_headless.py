@@ -61,9 +61,9 @@ def test_a_pipe_gets_two_lines_a_launch(clock: SimpleNamespace) -> None:
     lines = told(output, two_trials(), messages, clock).splitlines()
     assert [line.partition("  about")[0] for line in lines] == [
         "[1/4] a  repeat 1 of 2  mp.spawn",
-        "[1/4] a  repeat 1 of 2  4 steps  loss 0.667",
+        "[1/4] a  repeat 1 of 2  4 steps  last loss 0.667",
         "[2/4] b  repeat 1 of 2  mp.spawn",
-        "[2/4] b  repeat 1 of 2  4 steps  loss 0.667",
+        "[2/4] b  repeat 1 of 2  4 steps  last loss 0.667",
     ]
     assert "\x1b" not in output.getvalue()
     assert "\r" not in output.getvalue()
@@ -73,7 +73,7 @@ def test_one_repeat_is_not_counted(clock: SimpleNamespace) -> None:
     preset = preset_of({"trial": [{"name": "a", "launch": "single"}]})
     assert told(io.StringIO(), preset, journal("a", ranks=1), clock).splitlines() == [
         "[1/1] a  one process, no group",
-        "[1/1] a  4 steps  loss 0.667",
+        "[1/1] a  4 steps  last loss 0.667",
     ]
 
 
@@ -133,7 +133,7 @@ def test_a_terminal_gets_a_line_that_redraws_itself(clock: SimpleNamespace, monk
     ]  # fmt: skip
     assert "[1/1] a  step 1 of 4  loss 1.000" in shown[6]
     assert shown[8] == "[1/1] a  step 2 of 4  loss 1.000  32 samples/s"
-    assert shown[-1] == "[1/1] a  2 steps  loss 1.000\n"
+    assert shown[-1] == "[1/1] a  2 steps  last loss 1.000\n"
     assert all("\n" not in frame for frame in shown[:-1])
 
 
