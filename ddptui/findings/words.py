@@ -13,7 +13,14 @@ class Words(NamedTuple):
     evidence: Callable[[Finding], str] = lambda _: ""
 
 
-WORDS: dict[Kind, Words] = {}
+def _uncertain(finding: Finding) -> str:
+    share = finding.numbers["share"]
+    return f"Rank {finding.rank} caused {share:.0%} of the waiting; not certain, since {finding.doubt}"
+
+
+WORDS: dict[Kind, Words] = {
+    Kind.UNCERTAIN: Words(_uncertain),
+}
 
 
 def short(finding: Finding) -> str:

@@ -127,9 +127,9 @@ class RunScreen(Delaying):
 
     def _look(self) -> Picture:
         now_ns = self.ended_ns or self.feed.now_ns()
-        self.watched.look(now_ns)
-        states = rank_states.states(self.watched.live, self.watched.latest, now_ns)
-        return Picture(self.watched, states, now_ns)
+        self.watched.look(now_ns, at_once=isinstance(self.feed, Playback) and self.feed.paused)
+        waits_for = self.watched.judgement.waits_for if self.watched.judgement else {}
+        return Picture(self.watched, rank_states.states(self.watched.live, waits_for, now_ns), now_ns)
 
     def end(self, session: Session) -> None:
         super().end(session)
