@@ -46,7 +46,9 @@ def _starting(live: Live, world_size: int) -> str:
         return "warming up"
     if not world_size:
         return "starting: no rank has computed a gradient yet"
-    return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
+    connected = f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
+    ready = sum(rank.state == "running" for rank in live.ranks.values())
+    return connected + (f", {ready} ready" if len(live.ranks) == world_size else "")
 
 
 def _of_trial(ended: RunMonitor, preset: Preset) -> str:
@@ -67,7 +69,8 @@ def _ended(live: Live, preset: Preset) -> str:
         return "failed: " + "; ".join(f"{trial} ({why})" for trial, why in live.failures.items())
     if live.error:
         return f"{live.status}: {live.error.splitlines()[0]}"
-    return {"ok": "done", "idle": "starting"}.get(live.status, live.status)
+    imports = preset.kind != "command" and preset.engine.name == "local"
+    return {"ok": "done", "idle": "starting" + ": importing torch" * imports}.get(live.status, live.status)
 
 
 def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns: int) -> str:

@@ -159,7 +159,8 @@ class RunScreen(Delaying):
 
     def _is_until_stopped(self) -> bool:
         trial = self.trial_under_way()
-        return isinstance(self.feed, Session) and trial is not None and trial.trains_until_stopped
+        has_begun = isinstance(self.feed, Session) and self.watched.live.trial is not None
+        return has_begun and trial is not None and trial.trains_until_stopped
 
     def on_data_table_row_selected(self) -> None:
         # A table takes enter for itself. But a click on a row, which posts the same, must not end a training.

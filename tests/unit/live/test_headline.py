@@ -42,7 +42,9 @@ def trained_together(
 
 
 def test_before_the_first_launch_it_starts() -> None:
-    assert said() == "starting"
+    assert said() == "starting: importing torch"
+    command = preset_of({"kind": "command", "trial": [{"name": "a", "launch": "command", "command": ["true"]}]})
+    assert headline.sentence(RunMonitor(), {}, command, 0) == "starting"
 
 
 def test_what_a_launch_waits_for_elsewhere_is_said_until_a_rank_is_here() -> None:
@@ -56,7 +58,7 @@ def test_what_a_launch_waits_for_elsewhere_is_said_until_a_rank_is_here() -> Non
 def test_until_all_have_made_a_step_it_is_said_who_is_here() -> None:
     assert said(launched()) == "starting: 0 of 2 ranks connected"
     assert said(launched(), hello(1)) == "starting: 1 of 2 ranks connected"
-    assert said(launched(), hello(0), hello(1), step(0)) == "starting: 2 of 2 ranks connected"
+    assert said(launched(), hello(0), hello(1), step(0)) == "starting: 2 of 2 ranks connected, 1 ready"
     assert said(launched(), ranks=1) == "starting: 0 of 1 rank connected"
 
 
