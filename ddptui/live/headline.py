@@ -48,6 +48,8 @@ def _starting(live: Live, world_size: int) -> str:
         return "starting: no rank has computed a gradient yet"
     connected = f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
     ready = sum(rank.state == "running" for rank in live.ranks.values())
+    if ready == world_size:
+        return "starting: the first step is under way"
     return connected + (f", {ready} ready" if len(live.ranks) == world_size else "")
 
 

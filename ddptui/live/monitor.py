@@ -18,10 +18,11 @@ from ddptui.config.trial import Bottleneck, Trial
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.live.fold import fold
 from ddptui.live.judgement import Judgement, judge, sleeps
-from ddptui.live.state import MOST_RECENT, RECENT_NS, Live, recent
+from ddptui.live.state import MOST_RECENT, Live, recent
 from ddptui.wire.records import Launched, Message
 
 JUDGE_EVERY_NS = 1e9  # an analysis costs some milliseconds
+YOUNG_NS = 3e9  # after delays are changed: before that, no rank is blamed for what was only measured
 TAKEN_UP_NS = 1e9  # after delays are changed: a rank that sleeps as before has not received them
 MOST_AT_ONCE = 400  # ranks times steps that one look aligns: where steps are short, some are left out
 
@@ -114,7 +115,7 @@ class RunMonitor:
         return judge(
             recent(list(self.joined), _ended, FEWEST_STEPS),
             disturbed=load is not None and takes_cores(of_reading(load)),
-            is_young=changed_ns > 0 and _ended(self.joined[-1]) - changed_ns < RECENT_NS,
+            is_young=changed_ns > 0 and _ended(self.joined[-1]) - changed_ns < YOUNG_NS,
         )
 
     def _begin(self) -> None:

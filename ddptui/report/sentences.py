@@ -10,6 +10,7 @@ from ddptui.analysis.cautions import FEWEST_STEPS, Caution
 from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted, is_changed, why_left_out
 from ddptui.analysis.disturbance import is_disturbed
+from ddptui.analysis.finding import Finding
 from ddptui.analysis.own_work import BETWEEN
 from ddptui.analysis.results import (
     Change,
@@ -23,6 +24,8 @@ from ddptui.analysis.results import (
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.findings.culprit import MATTERS
+from ddptui.findings.doubt import uncertain
+from ddptui.findings.words import short
 from ddptui.report import ranks, remedies
 from ddptui.text.units import MS, S, in_one_unit, seconds, time_range
 from ddptui.text.words import count, in_a_row, listed
@@ -64,6 +67,9 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) ->
         wait = median(repeat.wait_share or 0.0 for repeat in with_waits)
         transfer = median(repeat.transfer_share or 0.0 for repeat in with_waits)
         has_late_rank = summary.culprit is not None or without_core is not None
+        if not has_late_rank and wait >= MATTERS and (doubted := _doubted(with_waits)):
+            sentences.append(short(doubted))
+            has_late_rank = True
         sentences.append(_idle(wait, transfer, summary.verdict, has_late_rank=has_late_rank))
         if Caution.TOO_FEW_STEPS in summary.warnings or _slept(repeats):
             return in_a_row(sentences, ".")  # nothing is to be mended in what the lab itself injected
@@ -75,6 +81,14 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, trial: Trial) ->
         elif not culprit:
             sentences.append(remedies.of_idling(summary.verdict, wait + transfer, trial))
     return in_a_row(sentences, ".")
+
+
+def _doubted(repeats: Sequence[RepeatResult]) -> Finding | None:
+    """The rank that caused most of the waiting in these repeats, none of which is sure of it."""
+    caused: dict[int, float] = {}
+    for rank in (rank for repeat in repeats for rank in repeat.ranks):
+        caused[rank.rank] = caused.get(rank.rank, 0.0) + (rank.wait_caused_s or 0.0)
+    return uncertain(caused, sum(repeat.steps for repeat in repeats), disturbed=any(map(is_disturbed, repeats)))
 
 
 def _idle(wait: float, transfer: float, verdict: Verdict, *, has_late_rank: bool) -> str:

@@ -10,7 +10,7 @@ from ddptui.live import headline
 from ddptui.live.monitor import RunMonitor
 from ddptui.wire.messages import Position, Slept, Step
 from ddptui.wire.records import Injection, Load, Message, Notice
-from tests.support.builders import MS, ended, failure, heartbeat, hello, journal, launched, preset_of, step
+from tests.support.builders import MS, ended, failure, heartbeat, hello, journal, launched, preset_of, ready, step
 from tests.support.traces import delayed, trace, works_of
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=20)
@@ -59,6 +59,8 @@ def test_until_all_have_made_a_step_it_is_said_who_is_here() -> None:
     assert said(launched()) == "starting: 0 of 2 ranks connected"
     assert said(launched(), hello(1)) == "starting: 1 of 2 ranks connected"
     assert said(launched(), hello(0), hello(1), step(0)) == "starting: 2 of 2 ranks connected, 1 ready"
+    both = [launched(), hello(0), hello(1), ready(0), ready(1)]
+    assert said(*both) == "starting: the first step is under way"
     assert said(launched(), ranks=1) == "starting: 0 of 1 rank connected"
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.config.trial import Bottleneck
-from ddptui.live.monitor import RunMonitor
+from ddptui.live.monitor import YOUNG_NS, RunMonitor
 from ddptui.live.rank_states import wait_ms
 from ddptui.live.state import RECENT_NS
 from ddptui.wire.messages import Slept, Step
@@ -171,14 +171,14 @@ def test_what_was_taken_out_is_not_judged_any_more_and_nobody_is_blamed_in_its_p
         watched.add([message])
         watched.look(getattr(message, "end_ns", 0))
         judgement = watched.judgement
-        if judgement and judgement.steps[-1].ranks[0].step.end_ns - out_ns < RECENT_NS:
+        if judgement and judgement.steps[-1].ranks[0].step.end_ns - out_ns < YOUNG_NS:
             named |= {judgement.rank, judgement.doubted, *judgement.waits_for.values()}
     assert named == {None}
     assert {step.number >= 200 for step in watched.judged} == {True}
 
 
-def test_a_delay_that_stays_is_measured_once_two_seconds_have_shown_it() -> None:
-    young, grown = (followed(changed(25.0, steps=QUIET + steps)).judgement for steps in (50, 100))
+def test_a_delay_that_stays_is_measured_once_three_seconds_have_shown_it() -> None:
+    young, grown = (followed(changed(25.0, steps=QUIET + steps)).judgement for steps in (50, 150))
     assert young is not None
     assert grown is not None
     assert (young.analysis.culprit, young.rank) == (None, 1)
