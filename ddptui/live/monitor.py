@@ -1,8 +1,8 @@
 """What the console shows of a running launch: its state, and what is computed from it. The caller supplies the time."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from itertools import dropwhile
+from collections.abc import Iterable
+from itertools import dropwhile, product
 from math import inf
 
 import msgspec
@@ -14,7 +14,7 @@ from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.config.delays import still_to_come
 from ddptui.config.preset import Preset
-from ddptui.config.trial import Bottleneck, Trial
+from ddptui.config.trial import Trial
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.live.fold import fold
 from ddptui.live.judgement import Judgement, judge, sleeps
@@ -82,13 +82,8 @@ class RunMonitor:
         if self.live.trial is not None:
             return next((trial for trial in preset.trials if trial.name == self.live.trial), None)
         over = {outcome.trial for outcome in self.finished.values() if outcome.status != "ok"}
-        to_come = [
-            trial
-            for repeat in range(1, preset.repeats + 1)
-            for trial in preset.trials
-            if (trial.name, repeat) not in self.finished and trial.name not in over
-        ]
-        return next(iter(to_come), None)
+        all_of_them = product(range(1, preset.repeats + 1), [each for each in preset.trials if each.name not in over])
+        return next((trial for repeat, trial in all_of_them if (trial.name, repeat) not in self.finished), None)
 
     def add(self, messages: Iterable[Message]) -> None:
         """Apply messages, in order."""
@@ -163,15 +158,10 @@ class RunMonitor:
         begun_ns = min(own.step.begin_ns for own in step.ranks.values())
         if not self._changed_ns or begun_ns > self._changed_ns + TAKEN_UP_NS:
             return False
-        delays = still_to_come(self.live.injected or ())
-        return begun_ns < self._changed_ns or any(_differs(sleeps(step, rank), rank, delays) for rank in step.ranks)
-
-
-def _differs(slept: set[str], rank: int, delays: Sequence[Bottleneck]) -> bool:
-    """Whether a rank that slept at these sites has other delays than these."""
-    own = [delay for delay in delays if rank in delay.ranks and delay.sleep_ms]
-    due = {delay.at for delay in own if delay.every == 1 and not delay.from_step and delay.to_step is None}
-    return not due <= slept <= {delay.at for delay in own}
+        delays = [delay for delay in still_to_come(self.live.injected or ()) if delay.sleep_ms]
+        return begun_ns < self._changed_ns or any(
+            sleeps(step, rank) != {delay.at for delay in delays if rank in delay.ranks} for rank in step.ranks
+        )
 
 
 def _ended(step: AlignedStep) -> int:
