@@ -48,13 +48,18 @@ def _stretch(numbers: range, delayed: bool, aligned: AlignedSteps, disturbed: bo
 
 
 def judged_stretch(stretches: list[Stretch]) -> Stretch | None:
-    """The stretch whose culprit is that of the repeat: the longest with delays put in by hand. If delays were only
-    removed, the steps before that count, in which the trial's own still held. None: no measured step was changed."""
+    """The stretch whose culprit is that of the repeat: of those with delays put in by hand, the one whose culprit the
+    others waited for longest, as a matrix of all waits shows it; else the longest. If delays were only removed, the
+    steps before that count, in which the trial's own still held. None: no measured step was changed."""
     before, *changed = stretches
     if not any(stretch.numbers for stretch in changed):
         return None
     delayed = [stretch for stretch in changed if stretch.delayed and stretch.numbers]
-    return max(delayed or [before] * bool(before.numbers) or changed, key=lambda stretch: len(stretch.numbers))
+    return max(delayed or [before] * bool(before.numbers) or changed, key=_weight)
+
+
+def _weight(stretch: Stretch) -> tuple[float, int]:
+    return stretch.culprit.wait_caused_s if stretch.culprit else 0.0, len(stretch.numbers)
 
 
 def change_of_delays(log: LaunchLog, index: int, stretch: Stretch) -> Change:

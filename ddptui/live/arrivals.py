@@ -14,10 +14,7 @@ from ddptui.analysis.waits import AlignedStep
 from ddptui.findings.late import WaitAttribution
 from ddptui.text.units import MS
 
-MOSTLY = 0.6  # of the steps, a late rank came last
-MATTERS = 0.1  # of a step: a late rank is late by at least that
 KINDS = ("work", "delay", "wait", "transfer", "rest")  # of parts of a step, in the order of time
-FEWEST = 5  # steps before a rank is called late
 
 
 class RankArrivals(NamedTuple):
@@ -44,7 +41,6 @@ class ArrivalsSummary(NamedTuple):
 
     steps: int  # that could be compared
     ranks: list[RankArrivals]
-    late: int | None  # the rank that mostly comes last, if that matters
     apart: float | None = None  # how far apart the ranks' clocks may be, in ms; None if they share one
     withheld: bool = False  # the ranks waited less than that; or, if it is None, their devices may be behind the times
 
@@ -66,7 +62,7 @@ def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
     doubted = wait_uncertainty(joined)
     apart = doubted.clock_ns / MS if doubted else None
     withheld = joined[0].host_time or (doubted is not None and exceeds_waits(joined, doubted))
-    return ArrivalsSummary(len(compared), arrivals, _late(arrivals, compared, apart or 0.0), apart, withheld)
+    return ArrivalsSummary(len(compared), arrivals, apart, withheld)
 
 
 def _compare(step: AlignedStep) -> _Compared:
@@ -110,23 +106,9 @@ def _parts(step: AlignedStep, rank: int) -> tuple[int, int, int, int, int]:
     return lead, rank_step.wait_ns, transfer, max(0, rest), delay
 
 
-def _late(ranks: Sequence[RankArrivals], compared: Sequence[_Compared], apart: float) -> int | None:
-    if len(compared) < FEWEST or len(ranks) < 2:
-        return None
-    most = max(ranks, key=lambda rank: rank.last_in)
-    steps = [rank_step.step for entry in compared for rank_step in entry.step.ranks.values()]
-    typical = median(step.end_ns - step.begin_ns for step in steps) / MS
-    # A lateness below the clock error may be no lateness at all.
-    matters = median(most.lateness) >= max(MATTERS * typical, apart)
-    return most.rank if matters and most.last_in >= MOSTLY * len(compared) else None
-
-
 def most_telling(arrivals: ArrivalsSummary, most: int, culprit: int | None) -> list[RankArrivals]:
-    """As many ranks as there is room for: those that the others waited for, then the latest ones."""
-    telling = sorted(
-        arrivals.ranks,
-        key=lambda rank: (rank.rank != culprit, rank.rank != arrivals.late, -rank.last_in, -typical_lateness(rank)),
-    )
+    """As many ranks as there is room for: the one that the others waited for, then those that came last most often."""
+    telling = sorted(arrivals.ranks, key=lambda rank: (rank.rank != culprit, -rank.last_in, -typical_lateness(rank)))
     return sorted(telling[:most], key=lambda rank: rank.rank)
 
 

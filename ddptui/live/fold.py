@@ -46,7 +46,7 @@ def _apply(live: Live, message: Message) -> None:
         case Notice():
             live.notice = message.text
         case Injection():
-            live.injected = message.bottleneck
+            live.injected, live.changed_ns = message.bottleneck, message.at_ns
         case Ended():
             _end(live, message)
 
@@ -93,7 +93,8 @@ def _step(live: Live, rank: RankState, message: Step) -> None:
 def _begin(live: Live, message: Launched) -> None:
     live.trial, live.repeat = message.trial, message.repeat
     live.status, live.error = "running", None
-    live.ranks, live.load, live.injected, live.refused, live.called = {}, None, None, None, None
+    live.ranks, live.load, live.refused, live.called = {}, None, None, None
+    live.injected, live.changed_ns = None, 0
     live.launched_ns = message.at_ns
     live.began_ns = message.at_ns if live.began_ns is None else live.began_ns
     live.again += bool(message.again)

@@ -1,18 +1,24 @@
 """How a run goes: in one sentence, how far it has come, and how long it may still take."""
 
+from statistics import median
+
+from ddptui.analysis.finding import Kind
 from ddptui.analysis.time_source import HOST_TIME, is_host_time
+from ddptui.config.delays import Delays, still_to_come
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.diagnosis.positions import RankProgress, describe_positions
-from ddptui.findings.policy import MATTERS
+from ddptui.findings.words import short
 from ddptui.live.fold import RATE_OVER
+from ddptui.live.judgement import Judgement
 from ddptui.live.monitor import RunMonitor
-from ddptui.live.rank_states import STALLED, silent_s
+from ddptui.live.rank_states import STALLED, silent_s, wait_ms
 from ddptui.live.state import Live
-from ddptui.text.units import S, seconds
-from ddptui.text.words import count
+from ddptui.text.units import MS_PER_S, S, seconds
+from ddptui.text.words import count, in_a_row, listed
 from ddptui.wire.records import Refused
 
+DISTURBED = "⚠ disturbed"
 CLOCKS_UNKNOWN = "the ranks' clocks have not been compared yet, so waits are unknown"
 
 
@@ -29,8 +35,9 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
     elif watched.mismatch:
         finding = f"ranks call different operations: {watched.mismatch}"
     else:
-        finding = _verdict(watched, world_size) if watched.are_clocks_known else CLOCKS_UNKNOWN
-    return " · ".join(filter(None, [still, _by_hand(live), finding]))
+        finding = _verdict(watched, preset) if watched.are_clocks_known else CLOCKS_UNKNOWN
+    known = _by_hand(watched, with_waits=not still and not watched.mismatch)
+    return " · ".join(filter(None, [still, known, finding]))
 
 
 def _starting(live: Live, world_size: int) -> str:
@@ -40,14 +47,18 @@ def _starting(live: Live, world_size: int) -> str:
         return "warming up"
     if not world_size:
         return "starting: no rank has computed a gradient yet"
-    return f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
+    connected = f"starting: {len(live.ranks)} of {count(world_size, 'rank')} connected"
+    ready = sum(rank.state == "running" for rank in live.ranks.values())
+    if ready == world_size:
+        return "starting: the first step is under way"
+    return connected + (f", {ready} ready" if len(live.ranks) == world_size else "")
 
 
 def _of_trial(ended: RunMonitor, preset: Preset) -> str:
     """The verdict on the last two seconds of a launch that has ended well; else empty."""
     if ended.live.status != "ok" or not ended.judgement or not ended.are_clocks_known:
         return ""
-    return f"{ended.live.trial}: {_verdict(ended, ended.world_size(preset))}"
+    return f"{ended.live.trial}: {_verdict(ended, preset)}"
 
 
 def refusal(refused: Refused) -> str:
@@ -61,7 +72,8 @@ def _ended(live: Live, preset: Preset) -> str:
         return "failed: " + "; ".join(f"{trial} ({why})" for trial, why in live.failures.items())
     if live.error:
         return f"{live.status}: {live.error.splitlines()[0]}"
-    return {"ok": "done", "idle": "starting"}.get(live.status, live.status)
+    imports = preset.kind != "command" and preset.engine.name == "local"
+    return {"ok": "done", "idle": "starting" + ": importing torch" * imports}.get(live.status, live.status)
 
 
 def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns: int) -> str:
@@ -78,35 +90,72 @@ def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns:
     return describe_positions(positions, world_size)[0] if positions else ""
 
 
-def _by_hand(live: Live) -> str:
-    if live.injected is None:
+def _by_hand(watched: RunMonitor, *, with_waits: bool) -> str:
+    """Which delays the user has put in, and how long the others wait since then."""
+    delays = watched.live.injected
+    if not delays:
+        return "" if delays is None else "You have taken all delays out"
+    return f"You {_delays(delays)}{_waits(delays, watched.judgement) if with_waits else ''}"
+
+
+def _delays(delays: Delays) -> str:
+    """As in: delay rank 1 by 20 ms in backward."""
+    if not all(each.every == 1 and each.jitter == "none" and each.per == "step" for each in delays):
+        return f"put in {describe_bottleneck(delays)}"
+    ranks = [f"rank{'s' * (len(each.ranks) > 1)} {listed([*map(str, each.ranks)])}" for each in delays]
+    each_one = [f"{who} by {each.sleep_ms:g} ms in {each.at}" for who, each in zip(ranks, delays, strict=True)]
+    return f"delay {listed(each_one, 2)}"
+
+
+def _waits(delays: Delays, judgement: Judgement | None) -> str:
+    """As in: ; rank 0 waits 25.7 ms a step for it. Nothing if several ranks are delayed, or waits are not known."""
+    late = {rank for each in delays for rank in each.ranks}
+    if judgement is None:
+        return "; no step has shown it yet"
+    others = sorted(judgement.steps[0].ranks.keys() - late)
+    if len(late) > 1 or not others or judgement.analysis.withheld:
         return ""
-    return f"injected by hand: {describe_bottleneck(live.injected)}" if live.injected else "delays removed by hand"
+    ms = median(wait_ms(judgement.steps, rank) or 0.0 for rank in others)
+    who = f"rank {others[0]} waits" if len(others) == 1 else f"the {len(others)} others wait"
+    return f"; {who} {seconds(ms / MS_PER_S)} a step{' for it' * (judgement.rank in late)}"
 
 
-def _verdict(watched: RunMonitor, world_size: int) -> str:
-    """The verdict on the last two seconds."""
-    judgement = watched.judgement
+def _verdict(watched: RunMonitor, preset: Preset) -> str:
+    """What the judgement says of the last two seconds, or of those since the delays were changed."""
+    judgement, world_size = watched.judgement, watched.world_size(preset)
     if behind := [rank.device for rank in watched.live.ranks.values() if is_host_time(rank.device)]:
         unknown = "; who waits is unknown" * (world_size > 1)
         return f"Phases ({HOST_TIME}) are host time: {behind[0]} may be behind{unknown}. See torch.profiler"
     if world_size == 1:
         return "one process, so there is nobody to wait for"
     if judgement is None:
-        return "no waits measured yet"
-    error = f"±{seconds(judgement.uncertainty.clock_ns / S)}" if judgement.uncertainty else ""
-    if error and judgement.withheld:
+        return "" if watched.live.changed_ns else "no waits measured yet"
+    analysis = judgement.analysis
+    error = f"±{seconds(analysis.uncertainty.clock_ns / S)}" if analysis.uncertainty else ""
+    if error and analysis.withheld:
         return f"the clock error ({error}) exceeds the measured waits, so they are hidden"
-    idle = f"{judgement.wait_share:.0%} of the time for a late rank, {judgement.transfer_share:.0%} for the network"
+    idle = f"{analysis.wait_share:.0%} of the time for a late rank, {analysis.transfer_share:.0%} for the network"
     shares = f"Ranks idle {idle}" + (f"; clock error {error}" if error else "")
-    culprit = judgement.culprit
-    if culprit is None and judgement.rank_without_core is not None:
-        return f"Rank {judgement.rank_without_core} holds everyone up, since other programs have its core. {shares}"
-    if culprit is None:
-        return shares + ("; no rank stands out" if judgement.wait_share >= MATTERS else "")
-    late = seconds(culprit.excess_s.estimate / len(judgement.aligned.steps))
-    where = "in every phase" if culprit.slower is not None else f"in {culprit.phase}"  # slower: by a factor
-    return f"Rank {culprit.rank} holds everyone up: {late} a step, {where}. {shares}"
+    return in_a_row([_late(watched, judgement, preset), DISTURBED * judgement.disturbed, shares], ".")
+
+
+def _late(watched: RunMonitor, judgement: Judgement, preset: Preset) -> str:
+    """Which rank the others wait for; if none is sure, the one that most of the waiting was for, with the doubt."""
+    analysis, by_hand = judgement.analysis, watched.live.injected
+    if culprit := analysis.culprit:
+        if by_hand and culprit.rank in {rank for each in by_hand for rank in each.ranks}:
+            late = seconds(culprit.excess_s.estimate / len(judgement.steps))
+            return f"Measured: {late} a step, {'in every phase' if culprit.slower else f'in {culprit.phase}'}"
+        return next(short(finding) for finding in analysis.findings if finding.kind is Kind.LATE_RANK)
+    if analysis.rank_without_core is not None:
+        return next(short(finding) for finding in analysis.findings if finding.kind is Kind.NO_CORE)
+    if judgement.rank is not None:  # a delay was put into it: by hand, as was said, or by the trial
+        trial = watched.trial(preset)
+        own = still_to_come(trial.bottleneck) if trial and by_hand is None else ()
+        return f"The trial has put in {describe_bottleneck(own)}{_waits(own, judgement)}" if own else ""
+    if judgement.doubted:
+        return short(judgement.doubted)
+    return "Ranks wait by turns: no rank stands out" if judgement.waits_for else ""
 
 
 def steps(live: Live) -> str:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import dropwhile, product
 from math import inf
 
 import msgspec
@@ -10,21 +11,24 @@ from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.disturbance import of_reading, takes_cores
 from ddptui.analysis.operations import drop_inconsistent
-from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
+from ddptui.analysis.waits import AlignedStep, align_steps
+from ddptui.config.delays import still_to_come
 from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
-from ddptui.findings.verdict import WaitAnalysis, analyze_aligned
 from ddptui.live.fold import fold
+from ddptui.live.judgement import Judgement, judge, sleeps
 from ddptui.live.state import MOST_RECENT, Live, recent
 from ddptui.wire.records import Launched, Message
 
 JUDGE_EVERY_NS = 1e9  # an analysis costs some milliseconds
-LAST_STEPS, FEW = 24, 3  # that panes show, at most and at least
+YOUNG_NS = 3e9  # after delays are changed: before that, no rank is blamed for what was only measured
+TAKEN_UP_NS = 1e9  # after delays are changed: a rank that sleeps as before has not received them
 MOST_AT_ONCE = 400  # ranks times steps that one look aligns: where steps are short, some are left out
 
 
 class RunMonitor:
-    """Follows one run: its state, and an analysis of its last steps that is at most a second old."""
+    """Follows one run: its state, and the judgement of its last steps, which is at most a second old."""
 
     def __init__(self, outcomes: Outcomes = NO_OUTCOMES) -> None:
         """`outcomes`: the launches that a resumed run has already."""
@@ -35,35 +39,33 @@ class RunMonitor:
             over={outcome.trial: outcome.repeat for outcome in failed},
             failures={outcome.trial: (outcome.error or "").partition("\n")[0] for outcome in failed},
         )
-        self.joined: deque[AlignedStep] = deque(maxlen=MOST_RECENT)  # the last steps that all ranks have, no warm-up
+        self.finished = outcomes
+        # The last steps that all ranks have, without warm-up, all with the delays that the ranks have now.
+        self.joined: deque[AlignedStep] = deque(maxlen=MOST_RECENT)
         self.mismatch: str | None = None  # how the ranks' operations differ, if they do
-        self.judgement: WaitAnalysis | None = None  # of the last two seconds, or of a few long steps
+        self.judgement: Judgement | None = None  # of the last two seconds, or of some long steps
         self.apart: ClockSpread | None = None  # how far apart the ranks' clocks may be, if they have several
         self.before: RunMonitor | None = None  # as it was when the launch before had ended, if that had steps to show
         self._next = 0  # step to be joined
-        self._judged_ns = 0
+        self._judged: AlignedStep | None = None  # the last one
+        self._judged_ns = -inf
+        self._changed_ns = 0  # when the delays were changed with which the joined steps begin
 
     @property
     def culprit(self) -> int | None:
-        """The rank that holds the others up right now; None if no rank stands out."""
-        return self.judgement.culprit.rank if self.judgement and self.judgement.culprit else None
+        """The rank that the others wait for right now; None if none is sure."""
+        return self.judgement.rank if self.judgement else None
 
     @property
     def shown(self) -> "RunMonitor":
         """What panes draw steps and losses of: while a launch starts, of the one before."""
-        is_starting = self.live.status == "running" and not self.joined
+        is_starting = self.live.status == "running" and not self.joined and not self.live.changed_ns
         return self.before if self.before is not None and is_starting else self
 
     @property
-    def last(self) -> list[AlignedStep]:
-        """The last steps, as many as panes show."""
-        return list(self.joined)[-LAST_STEPS:]
-
-    @property
-    def latest(self) -> list[AlignedStep]:
-        """The steps that the verdict is about: those of the last two seconds, and a few in any case."""
-        # None if the ranks' clocks are too far apart to tell who waited.
-        return [] if self.judgement and self.judgement.withheld else recent(self.last, _ended, FEW)
+    def judged(self) -> list[AlignedStep]:
+        """The steps of the judgement."""
+        return self.judgement.steps if self.judgement else []
 
     @property
     def are_clocks_known(self) -> bool:
@@ -72,8 +74,16 @@ class RunMonitor:
 
     def world_size(self, preset: Preset) -> int:
         """How many ranks the launch has, or will have."""
-        here = len(self.live.ranks)
-        return max(here, next((trial.ranks for trial in preset.trials if trial.name == self.live.trial), 0))
+        trial = self.trial(preset)
+        return max(len(self.live.ranks), trial.ranks if trial else 0)
+
+    def trial(self, preset: Preset) -> Trial | None:
+        """The trial of the current launch; before there is one, that of the first launch to come."""
+        if self.live.trial is not None:
+            return next((trial for trial in preset.trials if trial.name == self.live.trial), None)
+        over = {outcome.trial for outcome in self.finished.values() if outcome.status != "ok"}
+        all_of_them = product(range(1, preset.repeats + 1), [each for each in preset.trials if each.name not in over])
+        return next((trial for repeat, trial in all_of_them if (trial.name, repeat) not in self.finished), None)
 
     def add(self, messages: Iterable[Message]) -> None:
         """Apply messages, in order."""
@@ -82,33 +92,44 @@ class RunMonitor:
                 self._begin()
             fold(self.live, [message])
 
-    def look(self, now_ns: int) -> None:
-        """Bring up to date what the panes show."""
+    def look(self, now_ns: int, *, at_once: bool = False) -> None:
+        """Bring up to date what the screen shows. at_once: judge new steps now, though the last judgement is young."""
         self._join()
-        if self.live.status == "running" and self.joined and now_ns - self._judged_ns >= JUDGE_EVERY_NS:
-            self._judged_ns = now_ns
-            self.judgement = self.judge()
+        if not self.joined or self.joined[-1] is self._judged:
+            return
+        is_cheap = self.live.status != "running" or len(self.joined) < FEWEST_STEPS
+        if at_once or is_cheap or now_ns - self._judged_ns >= JUDGE_EVERY_NS:
+            self._judged, self._judged_ns, self.judgement = self.joined[-1], now_ns, self.judge()
 
-    def judge(self) -> WaitAnalysis | None:
-        """Analyze the last two seconds; None if there is nothing to analyze."""
+    def judge(self) -> Judgement | None:
+        """Judge the last two seconds since the delays were changed; None if there is nothing to judge."""
         self._join()
-        load = self.live.load
-        disturbed = load is not None and takes_cores(of_reading(load))
-        return analyze_aligned(AlignedSteps(recent(list(self.joined), _ended, FEWEST_STEPS), {}), disturbed=disturbed)
+        if not self.joined:
+            return None
+        load, changed_ns = self.live.load, self.live.changed_ns
+        return judge(
+            recent(list(self.joined), _ended, FEWEST_STEPS),
+            disturbed=load is not None and takes_cores(of_reading(load)),
+            is_young=changed_ns > 0 and _ended(self.joined[-1]) - changed_ns < YOUNG_NS,
+        )
 
     def _begin(self) -> None:
         """Forget the launch before, but for how it looked at its end."""
-        self._join()
+        self.look(0, at_once=True)
         if self.joined:
             self.before = RunMonitor()
             self.before.live, self.before.joined = msgspec.structs.replace(self.live), self.joined
             self.before.judgement, self.before.apart = self.judgement, self.apart
         self.joined = deque(maxlen=MOST_RECENT)
-        self.mismatch = self.judgement = self.apart = None
-        self._next = self._judged_ns = 0
+        self.mismatch = self.judgement = self.apart = self._judged = None
+        self._next, self._judged_ns, self._changed_ns = 0, -inf, 0
 
     def _join(self) -> None:
-        """Align the steps that have come since the last look."""
+        """Align the steps that have come since the last look; begin anew where delays were changed."""
+        if self._changed_ns != self.live.changed_ns:
+            self._changed_ns = self.live.changed_ns
+            self.joined.clear()
+            self.judgement = None
         end = self.live.step
         first = max(self._next, end - max(1, MOST_AT_ONCE // max(1, len(self.live.ranks))))
         if first >= end:
@@ -128,8 +149,19 @@ class RunMonitor:
         if self.joined and self.joined[-1].ranks.keys() != steps.keys():  # a rank has come meanwhile
             self.joined.clear()
         ended_ns = _ended(self.joined[-1]) if self.joined else 0
-        self.joined.extend(step for step in aligned_steps.steps if step.number >= first and _ended(step) > ended_ns)
+        new = [step for step in aligned_steps.steps if step.number >= first and _ended(step) > ended_ns]
+        self.joined.extend(new if self.joined else dropwhile(self._is_before_change, new))
         self.mismatch = next(reversed([*wrong.values(), *aligned_steps.mismatches.values()]), None)
+
+    def _is_before_change(self, step: AlignedStep) -> bool:
+        """Whether some rank had other delays in this step than it has now."""
+        begun_ns = min(own.step.begin_ns for own in step.ranks.values())
+        if not self._changed_ns or begun_ns > self._changed_ns + TAKEN_UP_NS:
+            return False
+        delays = [delay for delay in still_to_come(self.live.injected or ()) if delay.sleep_ms]
+        return begun_ns < self._changed_ns or any(
+            sleeps(step, rank) != {delay.at for delay in delays if rank in delay.ranks} for rank in step.ranks
+        )
 
 
 def _ended(step: AlignedStep) -> int:

@@ -1,10 +1,9 @@
 """What each rank is doing, in a word or two."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from ddptui.analysis.waits import AlignedStep
-from ddptui.findings.policy import MATTERS
 from ddptui.live.state import Live, RankState, recent
 from ddptui.text.units import MS, S
 from ddptui.wire.phases import PHASES
@@ -16,26 +15,17 @@ STALLED = "stalled"  # what its state begins with
 RECENT_STEPS, FEW = 20, 3  # whose phases are shown, at most and at least
 
 
-def states(live: Live, joined: Sequence[AlignedStep], now_ns: int) -> dict[int, str]:
-    """By rank: starting, running, waiting for rank 1, stalled (5 s), evaluating, done, failed, stopped."""
+def states(live: Live, waits_for: Mapping[int, int], now_ns: int) -> dict[int, str]:
+    """By rank: starting, running, waiting for rank 1, stalled (5 s), evaluating, done, failed, stopped. waits_for: as
+    Judgement has it."""
     silent = [rank.rank for rank in live.ranks.values() if rank.state == "running" and silent_s(rank, now_ns)]
-    return {number: _state(live, rank, joined, silent, now_ns) for number, rank in live.ranks.items()}
+    return {number: _state(live, rank, waits_for, silent, now_ns) for number, rank in live.ranks.items()}
 
 
-def waits_for(joined: Sequence[AlignedStep], rank: int) -> int | None:
-    """The rank for which this one waited most in these steps; None if it hardly waited."""
-    waited: dict[int, int] = {}
-    for step in joined:
-        for wait in step.ranks[rank].waits if rank in step.ranks else ():
-            waited[wait.late_rank] = waited.get(wait.late_rank, 0) + wait.end - wait.begin
-    late = max(waited, key=lambda other: waited[other], default=None)
-    took = sum(step.ranks[rank].step.end_ns - step.ranks[rank].step.begin_ns for step in joined if rank in step.ranks)
-    return late if late is not None and waited[late] >= MATTERS * took else None
-
-
-def phases_ms(rank: RankState) -> list[float] | None:
-    """The medians of its last steps, phase by phase; None before the first step."""
-    last = recent(list(rank.recent)[-RECENT_STEPS:], lambda step: step.end_ns, FEW)
+def phases_ms(rank: RankState, joined: Sequence[AlignedStep]) -> list[float] | None:
+    """The medians of these steps, phase by phase; where ranks have none in common, of its own last ones; else None."""
+    own = [step.ranks[rank.rank].step for step in joined if rank.rank in step.ranks]
+    last = own or recent(list(rank.recent)[-RECENT_STEPS:], lambda step: step.end_ns, FEW)
     return [median(step.phases_ns[place] for step in last) / MS for place in range(len(PHASES))] if last else None
 
 
@@ -45,7 +35,7 @@ def wait_ms(joined: Sequence[AlignedStep], rank: int) -> float | None:
     return median(waited) / MS if waited else None
 
 
-def _state(live: Live, rank: RankState, joined: Sequence[AlignedStep], silent: list[int], now_ns: int) -> str:
+def _state(live: Live, rank: RankState, waits_for: Mapping[int, int], silent: list[int], now_ns: int) -> str:
     if rank.state != "running":
         return "stopped" if rank.state == "starting" and live.status not in ("running", "idle") else rank.state
     if live.status != "running":
@@ -56,7 +46,7 @@ def _state(live: Live, rank: RankState, joined: Sequence[AlignedStep], silent: l
         return f"stalled ({seconds:.0f} s)"
     if seconds := _stalled_s(rank, now_ns):  # it is alive; if another one is silent, it waits for that one
         return f"waiting for rank {silent[0]} ({seconds:.0f} s)" if silent else f"stalled ({seconds:.0f} s)"
-    late = waits_for(joined, rank.rank)
+    late = waits_for.get(rank.rank)
     return f"waiting for rank {late}" if late is not None else "running"
 
 

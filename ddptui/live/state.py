@@ -20,7 +20,7 @@ from ddptui.wire.records import Load, Refused
 Item = TypeVar("Item")
 
 MOST_RECENT = 200  # steps that are kept of a rank
-RECENT_NS = 2e9  # the verdict and the panes speak of the last two seconds
+RECENT_NS = 2e9  # the judgement is of the last two seconds
 MOST_PAUSES = 100
 MOST_POINTS = 512  # of a curve: more than a terminal has columns of dots
 
@@ -128,6 +128,7 @@ class Live(msgspec.Struct):
     over: dict[str, int] = msgspec.field(default_factory=dict)  # trials that ended early: after how many launches
     failures: dict[str, str] = msgspec.field(default_factory=dict)  # by trial, in a line
     injected: tuple[Bottleneck, ...] | None = None  # by hand, in place of the trial's own
+    changed_ns: int = 0  # when delays were changed by hand last; 0: in this launch they were not
     ranks: dict[int, RankState] = msgspec.field(default_factory=dict)
     load: Load | None = None
     refused: Refused | None = None  # of the current launch

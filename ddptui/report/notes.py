@@ -237,7 +237,9 @@ def in_short(trial: TrialResult | None) -> str:
     if culprit is None:
         return ""
     where = culprit.phase if culprit.phase == BETWEEN_STEPS else f"in {culprit.phase}"
-    return f"rank {culprit.rank} is late, {where}"
+    # A matrix of waits beside it is of all steps.
+    steps = f", in steps {culprit.steps[0]} to {culprit.steps[1]}" if culprit.steps else ""
+    return f"rank {culprit.rank} is late, {where}{steps}"
 
 
 def shown_first(results: Results, answer: Sequence[str]) -> str:

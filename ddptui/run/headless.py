@@ -188,7 +188,7 @@ class Narrator:
         figures += [f"loss {live.loss:.3f}"] if live.loss is not None else []
         figures += [f"{live.samples_per_s:.0f} samples/s"] if live.samples_per_s is not None else []
         self._monitor.look(time.monotonic_ns())  # judges the last seconds
-        culprit = self._monitor.judgement.culprit if self._monitor.judgement else None
+        culprit = self._monitor.judgement.analysis.culprit if self._monitor.judgement else None
         figures += [f"waiting for rank {culprit.rank} ({culprit.phase})"] if culprit else []
         return "  ".join(filter(None, [*figures, self._time_left()]))
 

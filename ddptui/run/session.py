@@ -43,6 +43,7 @@ class Session:
         self.finished_before = finished_before
         self.controls = Controls()
         self.error: str | None = None
+        self.begun_ns = self.now_ns()
         self._lock = lock or run.held()
         self.terms = terms or Terms()
         self._running_results = results = RunningResults(preset, run.name, run.environment(), finished_before)

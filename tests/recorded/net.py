@@ -85,8 +85,9 @@ def judged_live(run: Run, trial: str, repeat: int) -> str:
     """What the console says of a launch's last two seconds: verdict, late rank and phase."""
     monitor = RunMonitor()
     monitor.add(message for message in run.messages(trial, repeat) if not isinstance(message, Ended))
-    if (judged := monitor.judge()) is None:
+    if (judgement := monitor.judge()) is None:
         return "nothing"
+    judged = judgement.analysis
     late = f"rank {judged.culprit.rank} in {judged.culprit.phase}" if judged.culprit else "no rank"
     return f"{judged.verdict}: {late}"
 

@@ -49,7 +49,7 @@ class ToldAsItGoes(Session):
         self.preset, self.run, self.error, self.finished_before = told.preset, told.run, None, NO_OUTCOMES
         self.controls, self.terms = Controls(), Terms()
         self.controls.begin(told.start.live().launched_ns)
-        self._told = told
+        self.begun_ns, self._told = told.begin_ns, told
 
     @property
     def results(self) -> Results:

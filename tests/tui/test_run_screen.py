@@ -3,7 +3,7 @@
 import asyncio
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,6 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from ddptui.analysis.results import Results
-from ddptui.analysis.waits import AlignedStep
 from ddptui.config.trial import Bottleneck
 from ddptui.engines.local.foreign import Terms
 from ddptui.findings.repeat import NO_OUTCOMES
@@ -71,7 +70,7 @@ def test_who_is_late_is_said_in_words_and_shown_in_the_arrivals(tmp_path: Path) 
     in_ranks, in_arrivals = [line for line in text.splitlines() if "◀ culprit" in line]  # one word in both panes
     assert "running ◀ culprit" in in_ranks
     assert "rank 1" in in_arrivals
-    assert "last in 24 of 24" in in_arrivals
+    assert "last in 58 of 58" in in_arrivals
 
 
 def test_where_nobody_is_late_nobody_is_named(tmp_path: Path) -> None:
@@ -657,14 +656,37 @@ def test_a_delay_that_comes_too_late_is_not_lost_silently(tmp_path: Path) -> Non
     asyncio.run(check())
 
 
+def test_a_delay_that_comes_too_early_is_kept_until_the_first_launch_begins(tmp_path: Path) -> None:
+    """Torch is being imported: there is no launch yet."""
+
+    async def check() -> None:
+        clock = Clock()
+        screen = live("none", 30, clock)
+        feed = screen.feed
+        drain, feed.drain = feed.drain, list  # type: ignore[method-assign]
+        async with opened(tmp_path, screen) as (app, pilot):
+            await pilot.press("down", "w", "+", "b")
+            assert sent(screen) == []
+            assert "now: aggregate 50 ms on 1" in str(screen.query_one(DelayBar).render())
+            assert "starting: importing torch" in seen(app)
+            assert not screen.check_action("results", ())  # a second enter does not end what has not begun
+            feed.drain = drain  # type: ignore[method-assign]
+            screen.tick()
+            assert sent(screen) == [(delay("aggregate", rank=1, ms=50),)]
+            screen.tick()
+            assert sent(screen) == []
+
+    asyncio.run(check())
+
+
 def test_header_and_table_speak_of_the_same_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are worked out once for each picture, of one window and one moment."""
     moments: list[int] = []
     states = rank_states.states
 
-    def counted(live: Live, joined: Sequence[AlignedStep], now_ns: int) -> dict[int, str]:
+    def counted(live: Live, waits_for: Mapping[int, int], now_ns: int) -> dict[int, str]:
         moments.append(now_ns)
-        return states(live, joined, now_ns)
+        return states(live, waits_for, now_ns)
 
     monkeypatch.setattr(rank_states, "states", counted)
     clock = Clock()

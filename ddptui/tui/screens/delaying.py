@@ -37,6 +37,14 @@ class Delaying(Following):
         self._site: Site = "backward"  # of the delay that is put in next
         self._sleep_ms: float = USUAL_MS
         self._sent: tuple[int, Delays] | None = None  # with the launch's moment; no message says so yet
+        self._kept: Delays | None = None  # for the first launch, which is still to come
+
+    def tick(self) -> None:
+        super().tick()
+        trial = self.trial_under_way()
+        if self._kept is not None and trial is not None and self.watched.live.trial is not None:
+            delays, self._kept = self._kept, None
+            self._send(trial, delays)
 
     def show_delay(self) -> None:
         """Show the chosen delay, and those that the ranks have."""
@@ -59,9 +67,13 @@ class Delaying(Following):
 
     def _send(self, trial: Trial, delays: Delays) -> None:
         live = self.watched.live
-        if isinstance(self.feed, Session) and self.goes_on and live.status == "running":
+        is_to_come = live.trial is None
+        if isinstance(self.feed, Session) and self.goes_on and (live.status == "running" or is_to_come):
             self._sent = live.launched_ns, delays
-            self.feed.controls.inject(delays, live.launched_ns)
+            if is_to_come:
+                self._kept = delays
+            else:
+                self.feed.controls.inject(delays, live.launched_ns)
             self.show_delay()
         else:
             self.notify(f"Trial {trial.name} has ended.", title="No delay", severity="warning", markup=False)

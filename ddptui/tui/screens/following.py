@@ -136,8 +136,8 @@ class Following(LabScreen):
         self.take_in(messages, restarted=restarted)
 
     def trial_under_way(self) -> Trial | None:
-        """Return the trial of the current launch."""
-        return next((trial for trial in self.feed.preset.trials if trial.name == self.watched.live.trial), None)
+        """Return the trial of the current launch; before the first launch, the one that comes first."""
+        return self.watched.trial(self.feed.preset)
 
     def place(self) -> str:
         """Return the preset, and of several trials and repeats, which: `quickstart ▸ ddp (2 of 2) ▸ repeat 1 of 3`."""
@@ -149,12 +149,15 @@ class Following(LabScreen):
         where = preset.name
         if len(preset.trials) > 1:
             where += f" ▸ {trial.name} ({preset.trials.index(trial) + 1} of {len(preset.trials)})"
-        return where + (f" ▸ repeat {self.watched.live.repeat} of {preset.repeats}" if preset.repeats > 1 else "")
+        repeat = self.watched.live.repeat
+        return where + (f" ▸ repeat {repeat} of {preset.repeats}" if preset.repeats > 1 and repeat else "")
 
     def progress(self, feed: Session | Playback, now_ns: int, *parts: str) -> str:
-        """Return `parts`, then the time since the run began and the time that is left."""
+        """Return `parts`, then the time since the user began the run and the time that is left."""
         live = self.watched.live
         began_ns = live.began_ns if live.began_ns is not None else now_ns
+        if isinstance(feed, Session):
+            began_ns = feed.begun_ns  # the first launch may wait for seconds: torch is imported first
         elapsed, left = headline.clock((now_ns - began_ns) / S), ""
         if isinstance(feed, Playback):
             elapsed += f" of {headline.clock((feed.end_ns - began_ns) / S)}"

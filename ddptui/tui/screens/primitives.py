@@ -161,7 +161,7 @@ class PrimitivesScreen(Following, ExportableRun):
         if self.feed.error:
             return self.feed.error
         now_ns, live = self.ended_ns or self.feed.now_ns(), self.watched.live
-        states = rank_states.states(live, (), now_ns)  # no training steps here: primitives are not aligned
+        states = rank_states.states(live, {}, now_ns)  # no training steps here: primitives are not aligned
         is_stalled = any(state.startswith(STALLED) for state in states.values())
         is_plain = live.status == "running" and live.step and not is_stalled
         is_done = live.status == "ok" and not live.failures

@@ -127,9 +127,9 @@ class RunScreen(Delaying):
 
     def _look(self) -> Picture:
         now_ns = self.ended_ns or self.feed.now_ns()
-        self.watched.look(now_ns)
-        states = rank_states.states(self.watched.live, self.watched.latest, now_ns)
-        return Picture(self.watched, states, now_ns)
+        self.watched.look(now_ns, at_once=isinstance(self.feed, Playback) and self.feed.paused)
+        waits_for = self.watched.judgement.waits_for if self.watched.judgement else {}
+        return Picture(self.watched, rank_states.states(self.watched.live, waits_for, now_ns), now_ns)
 
     def end(self, session: Session) -> None:
         super().end(session)
@@ -159,7 +159,8 @@ class RunScreen(Delaying):
 
     def _is_until_stopped(self) -> bool:
         trial = self.trial_under_way()
-        return isinstance(self.feed, Session) and trial is not None and trial.trains_until_stopped
+        has_begun = isinstance(self.feed, Session) and self.watched.live.trial is not None
+        return has_begun and trial is not None and trial.trains_until_stopped
 
     def on_data_table_row_selected(self) -> None:
         # A table takes enter for itself. But a click on a row, which posts the same, must not end a training.

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ddptui.analysis.time_source import HOST_TIME
 from ddptui.analysis.waits import AlignedStep
-from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, typical_lateness
+from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, summary, typical_lateness
 from ddptui.live.timeline import Run, cell_of, last_steps, row, runs, telling_ranks, window
 from ddptui.text.drawing import GLYPHS, Line, Span, axis, bar, legend, wrap
 from ddptui.text.units import MS, MS_PER_S, seconds
@@ -17,7 +17,7 @@ PARTS = ("work", "delay", "arrival", "wait", "transfer", "rest")  # in the order
 EIGHTHS = "·▁▂▃▄▅▆▇█"
 ROOM_FOR_WORDS = 60  # cells, from which on the bars have words beside them
 LAST_IN = " last in {} of {}"
-MARK = len(" ◀ culprit")
+MARK = " ◀ culprit"
 FILL = {"data": "┈", "forward": "─", "backward": "═", "aggregate": "┅", "optimizer": "╍", BETWEEN: " "}
 WORDS = {"delay": "delay put in"}
 LEGEND: Sequence[Line] = [  # the most important first: the last ones may be cut off
@@ -33,11 +33,13 @@ class Arrivals(Canvas):
 
     _summary: ArrivalsSummary | None = None
     _culprit: int | None = None
+    _last: AlignedStep | None = None
 
-    def show(self, summary: ArrivalsSummary | None, culprit: int | None) -> None:
-        """Draw a summary. `culprit`: the rank that the verdict names; else the one mostly last is marked."""
-        if (summary, culprit) != (self._summary, self._culprit):
-            self._summary, self._culprit = summary, culprit
+    def show(self, steps: Sequence[AlignedStep], culprit: int | None) -> None:
+        """Draw the arrivals in these steps. `culprit`: the rank that their judgement names."""
+        last = steps[-1] if steps else None
+        if last is not self._last or culprit != self._culprit:
+            self._last, self._summary, self._culprit = last, summary(steps), culprit
             self.redraw()
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
@@ -58,9 +60,9 @@ class Arrivals(Canvas):
         longest = max(rank.lead + rank.wait + rank.transfer + rank.rest for rank in shown) or 1.0
         lines: list[Line] = []
         for rank in shown:
-            mark = self._mark(rank.rank)
+            mark = MARK if rank.rank == self._culprit else ""
             often = LAST_IN.format(rank.last_in, summary.steps) if rank.last_in and width >= ROOM_FOR_WORDS else ""
-            note = [(often, ""), (f" ◀ {mark}" if mark else "", "culprit")]
+            note = [(often, ""), (mark, "culprit")]
             lines.append([*self._label(rank.rank, width), *_bar(rank, cells, longest), *note])
         if others := len(summary.ranks) - len(shown):
             lines.append([(f"and {count(others, 'rank')} more", "muted")])
@@ -68,17 +70,12 @@ class Arrivals(Canvas):
 
     def _margins(self, summary: ArrivalsSummary, width: int) -> tuple[int, int]:
         left = len(self._label(summary.ranks[-1].rank, width)[0][0])  # the last rank has the longest number
-        return left, MARK + (len(LAST_IN.format(summary.steps, summary.steps)) if width >= ROOM_FOR_WORDS else 0)
+        return left, len(MARK) + (len(LAST_IN.format(summary.steps, summary.steps)) if width >= ROOM_FOR_WORDS else 0)
 
     def _label(self, rank: int, width: int) -> Line:
         widest = len(str(self._summary.ranks[-1].rank)) if self._summary else 1
         word = "rank " if width >= ROOM_FOR_WORDS else ""
-        return [(f"{word}{rank:>{widest}} ", "culprit" if self._mark(rank) else "")]
-
-    def _mark(self, rank: int) -> str:
-        if rank == self._culprit:
-            return "culprit"
-        return "late" if self._summary and rank == self._summary.late else ""
+        return [(f"{word}{rank:>{widest}} ", "culprit" if rank == self._culprit else "")]
 
     def _strip_chart(self, ranks: Sequence[RankArrivals], cells: int, width: int) -> list[Line]:
         """Return a heading and a line per rank, with a cell per step."""
@@ -86,7 +83,7 @@ class Arrivals(Canvas):
         lines: list[Line] = [[(f"How late, step by step (█ {seconds(largest / MS_PER_S)})", "muted")]]
         for rank in ranks:
             text = "".join(EIGHTHS[round(late / largest * 8)] for late in rank.lateness[-cells:])
-            kind = "culprit" if self._mark(rank.rank) else "wait"
+            kind = "culprit" if rank.rank == self._culprit else "wait"
             typical = f" median {seconds(typical_lateness(rank) / MS_PER_S)}" if width >= ROOM_FOR_WORDS else ""
             lines.append([*self._label(rank.rank, width), (text.ljust(cells), kind), (typical, "muted")])
         return lines

@@ -13,7 +13,6 @@ from textual.widget import Widget
 from textual.widgets import Log
 
 from ddptui.engines.base import LAUNCHER_LOG
-from ddptui.live.arrivals import summary
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import mean_of
 from ddptui.run.playback import Playback
@@ -23,7 +22,7 @@ from ddptui.text.drawing import series_kind
 from ddptui.tui.background import in_background
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.frame import PaneBar
-from ddptui.tui.widgets.last_steps import Arrivals, Timeline
+from ddptui.tui.widgets.last_steps import MOST_STEPS, Arrivals, Timeline
 from ddptui.tui.widgets.line_chart import LineChart, Series
 from ddptui.tui.widgets.lists import SCROLL_KEYS
 from ddptui.tui.widgets.rank_table import RankTable
@@ -104,7 +103,7 @@ class Panes(Container):
             pane = self.pane(name)
             pane.can_focus = True  # drawings cannot by themselves
             pane.border_title = self._title(name, title)
-        self.pane("ranks").border_subtitle = "times in ms, medians of the last steps"
+        self.pane("ranks").border_subtitle = "times in ms, medians of the last two seconds"
         self.choose(self.chosen)
 
     def _title(self, name: str, title: str) -> str:
@@ -149,9 +148,9 @@ class Panes(Container):
             case RankTable():
                 pane.show(watched, picture.states, watched.world_size(feed.preset))
             case Arrivals():
-                pane.show(summary(shown.last), shown.culprit)
+                pane.show(shown.judged or [*shown.joined][-1:], shown.culprit)
             case Timeline():
-                pane.show(shown.last)
+                pane.show([*shown.joined][-MOST_STEPS:])
             case LineChart():
                 live = shown.live
                 moment = (live.trial, live.repeat, live.status, bool(live.step), int(picture.now_ns / CHART_EVERY_NS))

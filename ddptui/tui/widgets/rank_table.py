@@ -65,10 +65,6 @@ def _optional(value: float | None, form: str) -> str:
     return format(value, form) if value is not None else NOTHING
 
 
-def _loss(row: Row) -> str:
-    return "nan" if row.rank.loss is None and row.rank.step else _optional(row.rank.loss, ".4f")
-
-
 def _short_state(row: Row) -> str:
     words = row.state.replace("waiting for rank", "waits for")
     words = words if len(words) <= SHORT_STATE else words.partition(" (")[0]  # without its seconds
@@ -132,7 +128,13 @@ COLUMNS = (
         "How many of its steps are over; where their number is not known, how much of the epoch.",
     ),
     Column("step", 6, 50, lambda row: str(row.rank.step), "How many steps it has finished."),
-    Column("loss", 7, 90, _loss, "The loss of its last step, of its own part of the batch."),
+    Column(
+        "loss",
+        7,
+        90,
+        lambda row: _optional(row.rank.loss, ".4f"),
+        "The loss of its last step, of its own part of the batch; none where it is not a finite number.",
+    ),
     Column(
         "gpu %",
         5,
@@ -252,14 +254,16 @@ class RankTable(DataTable[Text], inherit_bindings=False):
 
     def show(self, watched: RunMonitor, states: Mapping[int, str], ranks: int) -> None:
         """Update the visible rows. `states`: by rank, in words. `ranks`: the world size."""
-        live, steps = watched.live, watched.latest
+        live, steps = watched.live, watched.judged
+        waits_known = watched.judgement is not None and not watched.judgement.analysis.withheld
         self._lay_out(ranks, live.ranks.values())
         first = int(self.scroll_y)
         # Only visible rows, or a few more: there may be a thousand ranks.
         for number in range(first, min(first + self.app.size.height, ranks)):
             rank = live.ranks.get(number) or RankState(rank=number, pid=0, device="")
             state = states.get(number, "launching" if live.status == "running" else "")
-            row = Row(rank, state, phases_ms(rank), wait_ms(steps, number), is_culprit=number == watched.culprit)
+            waited = wait_ms(steps, number) if waits_known else None
+            row = Row(rank, state, phases_ms(rank, steps), waited, is_culprit=number == watched.culprit)
             line = _line(self._columns, [column.cell(row) for column in self._columns], row.state)
             if self._shown.get(number) != line:
                 self._shown[number] = line

@@ -210,15 +210,13 @@ def test_live_the_same_culprit_is_named_and_how_well_the_clocks_agree() -> None:
 def test_live_nobody_is_named_and_nobody_late_if_the_clocks_are_too_far_apart() -> None:
     monitor = watched(heard(4.0))
     assert monitor.culprit is None
-    assert monitor.latest == []
+    assert monitor.judgement is not None
+    assert (monitor.judgement.waits_for, monitor.judgement.doubted) == ({}, None)
     assert said(monitor).endswith("exceeds the measured waits, so they are hidden")
-    found = summary(monitor.last)
+    found, sure = summary(monitor.judged), summary(watched(of_one_clock()).judged)
     assert found is not None
-    assert found.withheld
-    assert found.late is None
-    sure = summary(watched(of_one_clock()).last)
     assert sure is not None
-    assert (sure.withheld, sure.late) == (False, 1)
+    assert (found.withheld, sure.withheld) == (True, False)
 
 
 def test_live_nothing_is_compared_before_the_clocks_are_and_all_of_it_then() -> None:
@@ -277,7 +275,7 @@ def test_live_and_told_again_ties_are_judged_as_in_the_result(
     for told in (messages, [message for _, message in told_again(tmp_path, messages)]):
         monitor = watched(told)
         assert monitor.judgement is not None
-        assert monitor.judgement.withheld == withheld
+        assert monitor.judgement.analysis.withheld == withheld
         assert monitor.culprit == culprit
         assert result_of(told).culprit == result_of(messages).culprit
         assert monitor.apart is not None

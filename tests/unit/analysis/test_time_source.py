@@ -135,13 +135,14 @@ def test_where_a_device_may_be_behind_the_times_no_rank_is_said_to_be_late(devic
 def test_nor_is_it_where_it_is_followed(device: str) -> None:
     messages = launch(device, queued=False)
     watched = monitor_of(messages)
-    assert (watched.culprit, watched.latest) == (None, [])
+    assert watched.judgement is not None
+    assert (watched.culprit, watched.judgement.waits_for) == (None, {})
     assert not any(own.waits or own.wait_ns for step in watched.joined for own in step.ranks.values())
     name = device.replace("N", "0")
     assert sentence(watched, {}, preset_of({"trial": [{"name": "a"}]}), 0) == (
         f"Phases (*) are host time: {name} may be behind; who waits is unknown. See torch.profiler"
     )
-    assert set(states(watched.live, watched.latest, 0).values()) == {"running"}
+    assert set(states(watched.live, watched.judgement.waits_for, 0).values()) == {"running"}
 
 
 def test_so_it_is_said_of_one_process() -> None:

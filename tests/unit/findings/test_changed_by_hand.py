@@ -90,6 +90,18 @@ def test_of_several_delays_the_one_that_was_there_longest_is_judged() -> None:
     assert repeat.culprit.steps == (FROM, UNTIL - 1)
 
 
+def test_of_several_delays_the_one_that_cost_most_is_judged_as_the_matrix_of_waits_shows_it() -> None:
+    """Rank 0 is late by 10 ms for 200 steps, then rank 1 by 200 ms for 40."""
+    first, then = (Bottleneck(at="forward", ranks=(rank,), sleep_ms=ms) for rank, ms in ((0, 10), (1, 200)))
+    works, _ = delayed(works_of(1, steps=STEPS), 0, "forward", lambda step: 10.0 if 100 <= step < FROM else 0.0)
+    works, _ = delayed(works, 1, "forward", lambda step: 10 * in_between(step))
+    found = read(changed(trace(works), (100, (first,)), (FROM, (then,)), (UNTIL, ())))
+    assert found.culprit is not None
+    assert (found.culprit.rank, found.culprit.steps) == (1, (FROM, UNTIL - 1))
+    waited = {rank.rank: sum(rank.waited_for_s.values()) for rank in found.ranks}
+    assert waited[0] > waited[1]
+
+
 def test_where_delays_were_only_removed_the_steps_before_are_judged() -> None:
     repeat = read(changed(steps_of(lambda step: 20.0 if step < 60 else 0.0), (60, ())))
     assert repeat.culprit is not None

@@ -8,9 +8,9 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.live import headline
 from ddptui.live.monitor import RunMonitor
-from ddptui.wire.messages import Position, Step
+from ddptui.wire.messages import Position, Slept, Step
 from ddptui.wire.records import Injection, Load, Message, Notice
-from tests.support.builders import MS, ended, failure, heartbeat, hello, journal, launched, preset_of, step
+from tests.support.builders import MS, ended, failure, heartbeat, hello, journal, launched, preset_of, ready, step
 from tests.support.traces import delayed, trace, works_of
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=20)
@@ -42,7 +42,9 @@ def trained_together(
 
 
 def test_before_the_first_launch_it_starts() -> None:
-    assert said() == "starting"
+    assert said() == "starting: importing torch"
+    command = preset_of({"kind": "command", "trial": [{"name": "a", "launch": "command", "command": ["true"]}]})
+    assert headline.sentence(RunMonitor(), {}, command, 0) == "starting"
 
 
 def test_what_a_launch_waits_for_elsewhere_is_said_until_a_rank_is_here() -> None:
@@ -56,7 +58,9 @@ def test_what_a_launch_waits_for_elsewhere_is_said_until_a_rank_is_here() -> Non
 def test_until_all_have_made_a_step_it_is_said_who_is_here() -> None:
     assert said(launched()) == "starting: 0 of 2 ranks connected"
     assert said(launched(), hello(1)) == "starting: 1 of 2 ranks connected"
-    assert said(launched(), hello(0), hello(1), step(0)) == "starting: 2 of 2 ranks connected"
+    assert said(launched(), hello(0), hello(1), step(0)) == "starting: 2 of 2 ranks connected, 1 ready"
+    both = [launched(), hello(0), hello(1), ready(0), ready(1)]
+    assert said(*both) == "starting: the first step is under way"
     assert said(launched(), ranks=1) == "starting: 0 of 1 rank connected"
 
 
@@ -117,7 +121,9 @@ def test_much_waiting_for_nobody_in_particular_is_said_to_be_so() -> None:
         works, _ = delayed(works, name, "forward", lambda step, place=place: 25.0 if step % 2 == place else 0.0)
     told = trace(works)
     heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
-    assert said(launched(), hello(0), hello(1), *heard).endswith("; no rank stands out")
+    assert said(launched(), hello(0), hello(1), *heard).startswith(
+        "Ranks wait by turns: no rank stands out. Ranks idle"
+    )
 
 
 @pytest.mark.parametrize(("queued_ms", "others", "is_said"), [(60.0, 1.0, True), (0.0, 1.0, False), (60.0, 0.0, False)])
@@ -128,15 +134,50 @@ def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float, others:
     heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
     load = Load(at_ns=heard[-1].end_ns, busy=1.5, own=1.5 - others)  # type: ignore[union-attr]
     words = said(launched(), hello(0), hello(1), *heard, load)
-    assert words.startswith("Rank 1 holds everyone up, since other programs have its core. ") == is_said
+    assert words.startswith("Rank 1 holds everyone up, since other programs have its core. ⚠ disturbed. ") == is_said
+    assert words.count("⚠") == bool(others)
+
+
+def test_a_rank_that_may_be_late_by_chance_is_named_with_the_doubt_and_the_opposite_is_not_said() -> None:
+    few = trained_together(25.0)[: 3 + 2 * 5]
+    words = said(*few)
+    assert words.startswith("Rank 1 caused 100% of the waiting; not certain, since 5 steps are few. Ranks idle ")
+    assert "no rank stands out" not in words
+
+
+def test_a_rank_that_the_lab_itself_delays_is_named_as_such_and_not_doubted() -> None:
+    preset = preset_of({"trial": [{"name": "a", "world_size": 2, "bottleneck": [msgspec.to_builtins(LATE)]}]})
+    monitor = RunMonitor()
+    few = trained_together(20.0)[: 3 + 2 * 5]
+    slept = [
+        replace(step, slept=(Slept("forward", step.begin_ns, step.begin_ns + 1),)) if step.rank == 1 else step
+        for step in few[3:]
+        if isinstance(step, Step)
+    ]
+    monitor.add([*few[:3], *slept])
+    monitor.look(0)
+    words = headline.sentence(monitor, {}, preset, 0)
+    assert words.startswith("The trial has put in forward 20 ms on 1; rank 0 waits ")
+    assert " ms a step for it. Ranks idle " in words
+
+
+@pytest.mark.parametrize(("ranks", "waits"), [(2, "; rank 0 waits "), (4, "; the 3 others wait ")])
+def test_what_the_user_delays_comes_first_and_then_how_long_the_others_wait(ranks: int, waits: str) -> None:
+    put_in = Injection(at_ns=1_000, bottleneck=(LATE,))  # before the steps
+    words = said(
+        *trained_together(25.0, ranks=ranks)[: 1 + ranks], put_in, *trained_together(25.0, ranks=ranks)[1 + ranks :]
+    )
+    assert words.startswith(f"You delay rank 1 by 20 ms in forward{waits}25")
+    assert " ms a step for it · Measured: 25" in words
+    assert "holds everyone up" not in words
 
 
 def test_delays_by_hand_are_said_until_the_next_launch() -> None:
     going = [launched(), hello(0), hello(1), step(0), step(1)]
     put_in = Injection(at_ns=4_000 * MS, bottleneck=(LATE,))
     taken_out = Injection(at_ns=5_000 * MS, bottleneck=())
-    assert said(*going, put_in) == "injected by hand: forward 20 ms on 1 · no waits measured yet"
-    assert said(*going, put_in, taken_out) == "delays removed by hand · no waits measured yet"
+    assert said(*going, put_in) == "You delay rank 1 by 20 ms in forward; no step has shown it yet"
+    assert said(*going, put_in, taken_out) == "You have taken all delays out"
     assert said(*going, put_in, ended(), *going) == "no waits measured yet"
 
 
@@ -153,7 +194,7 @@ def test_ranks_that_stand_still_come_first() -> None:
     words = said(*trained_together(0.0), *beats, put_in, states={0: "stalled (5 s)", 1: "stalled (5 s)"})
     assert words == (
         "rank 1 has not arrived at all_reduce 0 of step 100: rank 1 is in step 100, in forward; rank 0 waits there "
-        "· injected by hand: forward 20 ms on 1"
+        "· You delay rank 1 by 20 ms in forward"
     )
 
 

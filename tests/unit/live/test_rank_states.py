@@ -5,7 +5,7 @@ import pytest
 
 from ddptui.live.fold import fold
 from ddptui.live.monitor import RunMonitor
-from ddptui.live.rank_states import RECENT_STEPS, STALLED_S, phases_ms, states, wait_ms, waits_for
+from ddptui.live.rank_states import RECENT_STEPS, STALLED_S, phases_ms, states, wait_ms
 from ddptui.live.state import Live
 from ddptui.wire.records import Message
 from tests.support.builders import MS, done, ended, failed, heartbeat, hello, launched, ready, step, trained
@@ -32,7 +32,7 @@ def beat(rank: int, at_ms: float) -> Message:
 
 def said(messages: list[Message], after_s: float = 0.0) -> dict[int, str]:
     """So long after the last steps, of which no waiting is known."""
-    return states(fold(Live(), messages), [], round((LAST_STEP_MS + after_s * 1000) * MS))
+    return states(fold(Live(), messages), {}, round((LAST_STEP_MS + after_s * 1000) * MS))
 
 
 def test_nobody_is_there_yet() -> None:
@@ -146,7 +146,8 @@ def watched(delay_ms: float, ranks: int = 2) -> RunMonitor:
 
 def said_of(monitor: RunMonitor) -> dict[int, str]:
     now_ns = max(rank.ends[-1].at_ns for rank in monitor.live.ranks.values())
-    return states(monitor.live, monitor.last, now_ns)
+    assert monitor.judgement is not None
+    return states(monitor.live, monitor.judgement.waits_for, now_ns)
 
 
 def test_who_waits_is_told_for_whom() -> None:
@@ -156,7 +157,7 @@ def test_who_waits_is_told_for_whom() -> None:
 
 def test_a_little_waiting_is_not_worth_a_word() -> None:
     monitor = watched(0.0)
-    assert wait_ms(monitor.last, 0) is not None
+    assert wait_ms(monitor.judged, 0) is not None
     assert said_of(monitor) == {0: "running", 1: "running"}
 
 
@@ -166,29 +167,29 @@ def test_it_is_the_rank_that_was_waited_for_most() -> None:
     monitor = RunMonitor()
     monitor.add([*begun(3), *(each for own in trace(works).values() for each in own)])
     monitor.look(0)
-    assert waits_for(monitor.last, 0) == 1
+    assert monitor.judgement is not None
+    assert monitor.judgement.waits_for[0] == 1
 
 
 def test_the_wait_of_a_step_is_the_median() -> None:
     monitor = watched(25.0)
-    waited = [wait_ms(monitor.last, rank) for rank in (0, 1)]
+    waited = [wait_ms(monitor.judged, rank) for rank in (0, 1)]
     assert waited[0] == pytest.approx(25, abs=2)
     assert waited[1] is not None
     assert waited[1] < 1
 
 
 def test_of_a_rank_without_steps_in_common_nothing_is_known() -> None:
-    assert (waits_for([], 0), wait_ms([], 0)) == (None, None)
-    assert (waits_for(watched(25.0).last, 9), wait_ms(watched(25.0).last, 9)) == (None, None)
+    assert (wait_ms([], 0), wait_ms(watched(25.0).judged, 9)) == (None, None)
 
 
 def test_phases_are_medians_of_the_last_steps() -> None:
     live = fold(Live(), begun(1))
-    assert phases_ms(live.ranks[0]) is None
+    assert phases_ms(live.ranks[0], []) is None
     fold(live, [step(0, 0, warmup=True)])
-    assert phases_ms(live.ranks[0]) is None
+    assert phases_ms(live.ranks[0], []) is None
     slow = [step(0, number, phases_ms=(9, 9, 9, 9, 9)) for number in range(30)]
     fold(live, [*slow, *(step(0, 30 + number) for number in range(RECENT_STEPS))])
-    assert phases_ms(live.ranks[0]) == [1, 2, 3, 4, 5]
+    assert phases_ms(live.ranks[0], []) == [1, 2, 3, 4, 5]
     fold(live, [step(0, 60, phases_ms=(500, 500, 500, 500, 500))])
-    assert phases_ms(live.ranks[0]) == [1, 2, 3, 4, 5]
+    assert phases_ms(live.ranks[0], []) == [1, 2, 3, 4, 5]

@@ -200,6 +200,13 @@ def test_waiting_without_a_culprit_is_told_so() -> None:
     assert line.startswith("Mostly waiting: ")
 
 
+def test_a_rank_that_caused_most_of_the_waiting_is_named_with_the_doubt_where_it_is_not_sure() -> None:
+    """It is late by much in a tenth of the steps: a few more, and it would be named without a doubt."""
+    line, *_ = foot(run_of(late(7, lambda step: 20.0 if step in range(10) else 0.0, tell=False)), warmup_steps=0)
+    assert re.match(r"Rank 1 caused 9\d% of the waiting; not certain, since [^.]+\. Ranks stood idle ", line), line
+    assert "no rank stands out" not in line
+
+
 @pytest.mark.parametrize("queued_ms", [60.0, 0.0])
 def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float) -> None:
     told = late(2, lambda step: 0.0 if step % 3 else 60.0, tell=False)

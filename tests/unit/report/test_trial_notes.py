@@ -124,6 +124,12 @@ def test_who_is_late_is_said_in_short() -> None:
     assert in_short(trial) == in_short(None) == ""
     assert in_short(blamed(trial, 1.0)) == "rank 1 is late, in aggregate"
     assert in_short(blamed(trial, 1.0, "between steps")) == "rank 1 is late, between steps"
+    late = blamed(trial, 1.0)
+    assert late.summary is not None
+    assert late.summary.culprit is not None
+    culprit = msgspec.structs.replace(late.summary.culprit, steps=(300, 339))  # a matrix beside it is of all
+    late = msgspec.structs.replace(late, summary=msgspec.structs.replace(late.summary, culprit=culprit))
+    assert in_short(late) == "rank 1 is late, in aggregate, in steps 300 to 339"
 
 
 def started(preset: Preset, **trials: list[tuple[str, str]]) -> Results:

@@ -1,0 +1,72 @@
+"""The judgement of one window of steps: headline, table of ranks and arrivals are all drawn from it. Pure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ddptui.analysis.finding import Finding, Kind
+from ddptui.analysis.waits import AlignedStep, AlignedSteps
+from ddptui.findings.policy import MATTERS
+from ddptui.findings.verdict import WaitAnalysis, analyze_aligned
+
+
+class Judgement(NamedTuple):
+    """What is known of a window of steps, and what follows from it."""
+
+    analysis: WaitAnalysis
+    disturbed: bool  # other programs kept cores busy
+    waits_for: dict[int, int]  # by rank that waits for a tenth of its time: the rank that it waits for most
+    rank: int | None  # that the others wait for: measured beyond doubt, or known, since a delay was put into it
+    doubted: Finding | None  # the rank that caused most of the waiting, if none is sure; and why it is not
+
+    @property
+    def steps(self) -> list[AlignedStep]:
+        """Those of the window."""
+        return self.analysis.aligned.steps
+
+
+def judge(steps: list[AlignedStep], *, disturbed: bool, is_young: bool) -> Judgement | None:
+    """The judgement of these steps; None if there is no operation in them. is_young: delays were changed so shortly
+    before that only what is known is said, and medians."""
+    analysis = analyze_aligned(AlignedSteps(steps, {}), disturbed=disturbed)
+    if analysis is None:
+        return None
+    if is_young:
+        analysis = analysis._replace(culprit=None, rank_without_core=None, verdict="inconclusive", findings=())
+    rank = analysis.culprit.rank if analysis.culprit else analysis.rank_without_core
+    waits_for = {} if analysis.withheld else _waits_for(steps)
+    if rank is None and waits_for:
+        rank = _delayed(steps, analysis.caused_ns)
+    if rank is None and is_young:
+        return Judgement(analysis, disturbed, {}, None, None)
+    doubted = next((finding for finding in analysis.findings if finding.kind is Kind.UNCERTAIN), None)
+    if rank is not None or not waits_for:
+        doubted = None
+    late = doubted.rank if doubted else rank
+    if late is not None:
+        waits_for.pop(late, None)  # it may wait now and then, but is waited for more
+    return Judgement(analysis, disturbed, waits_for, rank, doubted)
+
+
+def sleeps(step: AlignedStep, rank: int) -> set[str]:
+    """The sites at which a delay was put into a rank's step."""
+    own = step.ranks[rank].step
+    return {slept.at for slept in own.slept if slept.begin_ns >= own.begin_ns}
+
+
+def _waits_for(steps: Sequence[AlignedStep]) -> dict[int, int]:
+    waited: dict[int, dict[int, int]] = {rank: {} for rank in steps[0].ranks}
+    took = dict.fromkeys(waited, 0)
+    for aligned in steps:
+        for rank, own in aligned.ranks.items():
+            took[rank] += own.step.end_ns - own.step.begin_ns
+            for wait in own.waits:
+                waited[rank][wait.late_rank] = waited[rank].get(wait.late_rank, 0) + wait.end - wait.begin
+    most = {rank: max(of_rank, key=lambda late: of_rank[late]) for rank, of_rank in waited.items() if of_rank}
+    return {rank: late for rank, late in most.items() if waited[rank][late] >= MATTERS * took[rank]}
+
+
+def _delayed(steps: Sequence[AlignedStep], caused_ns: dict[int, int]) -> int | None:
+    """The rank that most of the waiting was for, if a delay was put into most of its steps."""
+    rank = max(caused_ns, key=lambda rank: caused_ns[rank])
+    is_delayed = 2 * sum(bool(sleeps(step, rank)) for step in steps) > len(steps)
+    return rank if is_delayed and 2 * caused_ns[rank] > sum(caused_ns.values()) else None
