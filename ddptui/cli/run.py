@@ -58,19 +58,17 @@ def run_headless(name: str, resume: str | None, typed: RunOptions, settings: "Se
     """Run a preset, or launch what is missing in a run; progress goes to stderr, the comparison to stdout."""
     from ddptui.config.parser import PresetError
     from ddptui.run import headless
-    from ddptui.run.lab import RETRIES
     from ddptui.store.runs import runs_folder
 
-    retries = 0 if typed.no_retry else RETRIES
     as_json, usual = typed.as_json, settings.columns
 
     def work() -> int:
         folder = runs_folder(typed.runs)
         with refusing(PresetError):
             if resume:
-                return headless.resume(_resumption(resume, folder), as_json=as_json, retries=retries, usual=usual)
+                return headless.resume(_resumption(resume, folder), as_json=as_json, usual=usual)
             preset = load_preset(name, typed.assignments, typed.engine, typed.repeats)
-            return headless.run(preset, folder, as_json=as_json, retries=retries, usual=usual)
+            return headless.run(preset, folder, as_json=as_json, usual=usual)
 
     return interruptible(work)
 
@@ -95,15 +93,7 @@ def open_console(name: str | None, resume: str | None, typed: RunOptions, settin
 
     from ddptui.tui.start import start
 
-    return start(
-        folder,
-        preset,
-        resumed,
-        settings=settings,
-        refreshes_per_s=typed.refresh,
-        theme=typed.theme,
-        retry=not typed.no_retry,
-    )
+    return start(folder, preset, resumed, settings=settings, refreshes_per_s=typed.refresh, theme=typed.theme)
 
 
 def _resumption(name: str, runs: Path) -> "Resumption":

@@ -17,7 +17,7 @@ from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank
 from ddptui.findings.culprit import culprit_of_repeats
-from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, in_place_of, outcome_of_log
+from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
 from ddptui.findings.verdict import verdict_for
 from ddptui.wire.records import Ended, Message
 
@@ -45,8 +45,7 @@ class RunningResults:
         if not isinstance(message, Ended):
             return False
         if outcome := outcome_of_log(self._log):
-            before = self._outcomes.get((outcome.trial, outcome.repeat))
-            self._outcomes[outcome.trial, outcome.repeat] = in_place_of(before, outcome)
+            self._outcomes[outcome.trial, outcome.repeat] = outcome
         self._log = LaunchLog()
         self.results = compare(self._preset, self._run, self._environment, self._outcomes)
         return True
@@ -105,7 +104,6 @@ def _trial_result(
             replace(repeat, averaging=repeat.averaging and with_verdict(repeat.averaging, trial))
             for repeat in repeats.values()
         ],
-        disturbed=[repeat for outcome in outcomes for repeat in outcome.disturbed],
         summary=_summary(trial, undisturbed(repeats) or repeats, baseline, cores) if repeats else None,
         primitives=[outcome.primitives for outcome in outcomes if outcome.primitives],
     )

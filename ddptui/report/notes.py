@@ -179,9 +179,6 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
 
 def _disturbed_launches(trial: TrialResult) -> Iterator[str]:
     """What other programs disturbed, and is in no figure."""
-    if trial.disturbed:
-        launches = count(len(trial.disturbed), "disturbed launch", "disturbed launches")
-        yield f"{launches} made again: {disturbance_of(trial.disturbed[-1])}"
     for number, repeat in enumerate(trial.repeats, start=1):
         if is_disturbed(repeat) and why_left_out(repeat, trial.repeats):
             yield f"repeat {number} is in no median and no ratio: {disturbance_of(repeat)}"

@@ -36,18 +36,18 @@ REDRAW_EVERY_S = 0.25  # a terminal over ssh keeps up with this
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 
-def run(preset: Preset, runs: Path, *, as_json: bool, retries: int, usual: Sequence[str] = ()) -> int:
-    """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. retries:
-    as lab.run_preset has them. usual: as table.text has them. Raises PresetError for a trial that would never end."""
+def run(preset: Preset, runs: Path, *, as_json: bool, usual: Sequence[str] = ()) -> int:
+    """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. usual: as
+    table.text has them. Raises PresetError for a trial that would never end."""
     _check_ends(preset)
     narrator = Narrator(preset, sys.stderr)
     run = Run.create(runs, preset, describe())
     narrator.print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
     with run.held():
-        return _launches(run, narrator, as_json=as_json, retries=retries, usual=usual)
+        return _launches(run, narrator, as_json=as_json, usual=usual)
 
 
-def resume(begun: Resumption, *, as_json: bool, retries: int, usual: Sequence[str] = ()) -> int:
+def resume(begun: Resumption, *, as_json: bool, usual: Sequence[str] = ()) -> int:
     """Launch what is missing in a run, as `run` would have. Raises RunError, and PresetError as `run` does."""
     run, preset, lock = begun
     with lock:
@@ -56,7 +56,7 @@ def resume(begun: Resumption, *, as_json: bool, retries: int, usual: Sequence[st
         narrator = Narrator(preset, sys.stderr, outcomes)
         for line in resumption(preset, outcomes, run.note_resumption(describe())):
             narrator.print(line)
-        return _launches(run, narrator, as_json=as_json, retries=retries, usual=usual)
+        return _launches(run, narrator, as_json=as_json, usual=usual)
 
 
 def _check_ends(preset: Preset) -> None:
@@ -66,7 +66,7 @@ def _check_ends(preset: Preset) -> None:
             raise PresetError(f"trial {trial.name} trains until you stop it: {remedy}")
 
 
-def _launches(run: Run, narrator: "Narrator", *, as_json: bool, retries: int, usual: Sequence[str]) -> int:
+def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[str]) -> int:
     """Launch what the narrator's outcomes lack, to the end or to an interrupt, and print the results. Returns the exit
     code."""
     preset = narrator.preset
@@ -74,7 +74,7 @@ def _launches(run: Run, narrator: "Narrator", *, as_json: bool, retries: int, us
     stopped = ""  # why the console could not go on
     narrator.watch_load()
     try:
-        with closing(lab.run_preset(preset, run, results=running_results, retries=retries)) as stream:
+        with closing(lab.run_preset(preset, run, results=running_results)) as stream:
             try:
                 for message in stream:
                     narrator.add(message)
@@ -142,8 +142,6 @@ class Narrator:
             if busy := busy_now(readings[0]):
                 self.print(f"this machine is busy: {busy}")
         self._monitor.add([message])
-        if isinstance(message, Launched) and message.again:
-            self.print(f"{self._where()}  launched again, since {message.again}")
         if isinstance(message, Launched) and message.start_why not in {"", *self._cold}:
             self._cold.add(message.start_why)
             self.print(f"{self._where()}  starts cold: {message.start_why}")

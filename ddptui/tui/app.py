@@ -108,7 +108,6 @@ class Console(App[int]):
         threads: ThreadPoolExecutor | None = None,  # where a run's session works
         warm: "WarmParent | None" = None,  # of all runs; None: each has its own
         watch_load: bool = False,  # look at what else this host does, while no run is under way
-        retry: bool = False,  # repeats that other programs disturb are launched again
         terms: "Terms | None" = None,  # on which the first preset's command is watched
         refresh_s: float = 0.25,  # between two updates of a run's screen: 10 Hz would take a quarter of a core
         settings: Settings = NO_SETTINGS,  # the user's
@@ -122,7 +121,7 @@ class Console(App[int]):
         self.run_ended_signal: Signal[Run] = Signal(self, "run ended")
         self.finished: list[EndedRun] = []  # of this session, in order; the last is printed when the console closes
         self.watch_load = watch_load
-        self._warm, self._retry, self._terms = warm, retry, terms
+        self._warm, self._terms = warm, terms
         self._check = LaunchCheck()
         self._keyboard = Keyboard(self)
         self._door = Door()
@@ -247,12 +246,10 @@ class Console(App[int]):
         return next(screen for screen in reversed(self.screen_stack) if not screen.is_modal)
 
     def _follow(self, run: Run, preset: Preset, outcomes: "Outcomes", lock: AbstractContextManager[object]) -> None:
-        from ddptui.run.lab import RETRIES
         from ddptui.run.session import Session
 
-        retries = RETRIES if self._retry else 0
         terms, self._terms = self._terms, None
-        self.session = Session(preset, run, self._threads, outcomes, self._warm, retries, terms, lock)
+        self.session = Session(preset, run, self._threads, outcomes, self._warm, terms, lock)
         self.push_screen(screen_of(self.session))
 
     def run_ended(self, session: "Session") -> None:

@@ -36,7 +36,6 @@ def start(
     settings: Settings,
     refreshes_per_s: float | None = None,
     theme: str | None = None,
-    retry: bool = True,
     terms: "Terms | None" = None,
 ) -> int:
     """Run the console, then print the table of the last run, and where all are kept. Return the exit code. No rank is
@@ -54,7 +53,6 @@ def start(
         threads=threads,
         warm=warm,
         watch_load=True,
-        retry=retry,
         terms=terms,
         refresh_s=1 / rate,
         settings=settings,

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 ANY = "…"  # alone in a line: any lines, or none
 FIGURE = "#"
-PROGRESS = f"[{FIGURE}/{FIGURE}] "
 RULE = re.compile(r"─{3,}")
 TABLE = re.compile(r"─{3,}$|\| :?-")  # below its header, also in Markdown
 
@@ -33,7 +32,6 @@ MOODS = (
     r"±: how far",
     r"⚠ ",
     r"this machine is busy:",
-    r".* launched again, since ",
     r".*\bdisturbed\b",
     r".*\bno ratio: ",
     r"[\w, -]+: no difference from \S+ that ",
@@ -52,9 +50,7 @@ GOES_ON = re.compile(r"\s{15}\S.*")
 
 def masked(lines: Sequence[str]) -> list[str]:
     """The lines with a mark in place of every figure, and without those that come and go."""
-    there = [_line(line) for line in lines if not OF_A_MOOD.match(line) and not GOES_ON.fullmatch(line)]
-    # A launch that is made again says the same as before.
-    return [line for at, line in enumerate(there) if not line.startswith(PROGRESS) or line not in there[:at]]
+    return [_line(line) for line in lines if not OF_A_MOOD.match(line) and not GOES_ON.fullmatch(line)]
 
 
 def _line(line: str) -> str:
