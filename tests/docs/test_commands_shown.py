@@ -37,7 +37,7 @@ AGREE = {
         ["ring: Nothing to worry about: 2% of the time in communication"],
     ),
     "fewer columns": (TABLE, ["trial  train s  average", "────", "ring   1.70 ⚠  right", ""]),
-    "no ratio": (TABLE, [line.replace("1.70 ±0.04  1.07", "1.70 ⚠  ⚠") for line in TABLE]),
+    "a rough ratio": (TABLE, [line.replace("1.70 ±0.04  1.07", "1.70 ±0.20 ⚠  0.87…1.31 ⚠") for line in TABLE]),
     "what a machine has": (["✓ slurm  22.05"], ["! slurm  none", "               → ask for it"]),
     "what was found": (["T", "", "b was slower.", "", *TABLE], ["T", "", "Cannot tell:", "two repeats.", "", *TABLE]),
     "remedies": (

@@ -15,7 +15,7 @@ TABLE = re.compile(r"─{3,}$|\| :?-")  # below its header, also in Markdown
 NUMBERS = re.compile(r"⚠|[+−-]?\d[\d.,:]*(?<=\d)(?:e-?\d+)?(?:\s?(?:%|[nµm]?s|[KMGT]?B)(?![A-Za-z]))?")
 # How far repeats lie apart, disturbed repeats, two kinds of times, a figure that is wrong, a
 # wait that is just long enough for the lightest shade.
-MARKS = re.compile(r"\s*±\s?[\d.]+%?|(?<=[\d%])\s⚠|¹\s|!(?=\d)|░ (?=\d)")
+MARKS = re.compile(r"\s*±\s?[\d.]+%?|(?<=\d)…\d+\.\d+(?= ⚠)|(?<=[\d%])\s⚠|¹\s|!(?=\d)|░ (?=\d)")
 LEFT = re.compile(r"\s+about [\d:]+ left$")
 # Whether the network or a late rank took more is close, where neither took much.
 VERDICT = re.compile(
@@ -38,11 +38,10 @@ MOODS = (
     r"\S+: repeat \d+ is in no median ",
     r"\S+: Ranks waited for a core ",
     r"\S+: (?:repeat \d+: )?\d+ median steps? of",
-    r"\S+: (?:[+-]\d+\.\d+|0\.0+) m?s(?: = .*)?$",  # by how much a trial took longer than the baseline
+    r"\S+: (?:[+-]\d+\.\d+|0\.0+) m?s(?: = .*)?(?: ⚠)?$",  # by how much a trial took longer than the baseline
     r"all right$|wrong: the cells ",  # of the selftest
 )
 OF_A_MOOD = re.compile(rf"(?:- )?(?:{'|'.join(MOODS)})")
-OF_THE_BASELINE = {"ratio", "speed-up"}  # columns without figures where it, or all other repeats, were disturbed
 # The doctor: what a machine has is as different as figures are. Its lines go on below their second column.
 CHECK = re.compile(r"[✓✗!–] (\S+(?: \S+)*?)\s{2,}.*")
 GOES_ON = re.compile(r"\s{15}\S.*")
@@ -66,7 +65,7 @@ def difference(shown: Sequence[str], printed: Sequence[str]) -> str:
     wanted, found = _headers(shown), _headers(printed)
     if 2 * len(wanted & found) < len(wanted):
         return f"shown: {', '.join(sorted(wanted))}\nprinted: {', '.join(sorted(found))}"
-    common = (wanted & found or found) - OF_THE_BASELINE
+    common = wanted & found or found
     sides = [masked(_only(common, lines)) for lines in (shown, printed)]
     return "" if _fits(_parts(sides[0]), sides[1]) else "\n".join(unified_diff(*sides, "shown", "printed", lineterm=""))
 
