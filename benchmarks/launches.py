@@ -1,8 +1,10 @@
 """Runs a preset in the lab, for benchmarks that look at what is heard of its launches. Nothing is kept."""
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from ddptui.analysis.launch_log import LaunchLog, launch_logs
@@ -12,6 +14,16 @@ from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.store.runs import Run
 from ddptui.wire.records import Message
+
+
+@contextmanager
+def busy_processes(number: int) -> Iterator[None]:
+    """So many processes each keep a core busy."""
+    with ExitStack() as stack:
+        for _ in range(number):
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(process.kill)
+        yield
 
 
 def messages(preset: Preset, warm: WarmParent | None = None) -> Generator[Message]:

@@ -8,13 +8,13 @@ nothing is put in.
 """
 
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from benchmarks.launches import busy_processes
 from ddptui.analysis.launch_log import LaunchLog, launch_logs
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
@@ -59,12 +59,9 @@ def record(folder: Path, launches: int, busy: int) -> None:
     preset = Preset(
         name=f"busy-{busy}", title="", group="", about="", baseline=trials[0].name, repeats=1, trials=trials
     )
-    with ExitStack() as stack:
-        for _ in range(busy):
-            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
-            stack.callback(process.kill)
-        run = Run.create(folder, preset, describe())
-        for log in launch_logs(stack.enter_context(closing(lab.run_preset(preset, run)))):
+    run = Run.create(folder, preset, describe())
+    with busy_processes(busy), closing(lab.run_preset(preset, run)) as stream:
+        for log in launch_logs(stream):
             print(log.launched.trial if log.launched else "not launched", flush=True)
 
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.counted import counted, none_counts
+from ddptui.analysis.counted import all_changed, counted
 from ddptui.analysis.results import RankResult, RepeatResult, TrialResult
 
 
@@ -52,9 +52,9 @@ def breakdown(trial: TrialResult) -> Breakdown | None:
 
 
 def difference(trial: TrialResult, baseline: TrialResult) -> Breakdown | None:
-    """The parts by which a trial took longer than the baseline; None: one of them has no figures, or no repeat of the
-    baseline counts by itself."""
-    if none_counts(baseline.repeats):
+    """The parts by which a trial took longer than the baseline; None: one of them has no figures, or a hand has
+    changed all repeats of the baseline."""
+    if all_changed(baseline.repeats):
         return None
     mine, its = breakdown(trial), breakdown(baseline)
     return mine.minus(its) if mine and its else None

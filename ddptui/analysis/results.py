@@ -272,7 +272,6 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, Any]
     command: list[str]
     repeats: list[RepeatResult]
-    disturbed: list[RepeatResult] = []  # launches that other programs disturbed; each was repeated, and is in no figure
     summary: Summary | None  # None: no repeat has figures
     primitives: list[PrimitivesResult] = []  # one a launch, if the ranks run primitives instead of training
 

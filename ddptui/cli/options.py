@@ -95,7 +95,7 @@ class RunOptions(NamedTuple):
     as_json: bool
     assignments: tuple[str, ...]
     repeats: int | None
-    no_retry: bool
+    wait_quiet: float | None
     theme: str | None
     refresh: float | None
     runs: str | None
@@ -107,7 +107,7 @@ class RunOptions(NamedTuple):
         return self.no_ui or self.as_json
 
 
-NOTHING_TYPED = RunOptions(False, False, (), None, False, None, None, None, {})
+NOTHING_TYPED = RunOptions(False, False, (), None, None, None, None, None, {})
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,7 +118,12 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table."),
             SET_OPTION,
             click.option("--repeats", metavar="N", type=Whole(1, 1000), help="Launches of each trial."),
-            click.option("--no-retry", is_flag=True, help="Launch no repeat again that other programs have disturbed."),
+            click.option(
+                "--wait-quiet",
+                metavar="S",
+                type=click.FloatRange(0, 86_400),
+                help="Headless: on a busy machine, wait up to S seconds before the first launch.",
+            ),
             RUNS_OPTION,
             click.option(
                 "--theme", metavar="NAME", help="Console: its theme, for this session.", shell_complete=themes

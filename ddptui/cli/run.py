@@ -58,19 +58,21 @@ def run_headless(name: str, resume: str | None, typed: RunOptions, settings: "Se
     """Run a preset, or launch what is missing in a run; progress goes to stderr, the comparison to stdout."""
     from ddptui.config.parser import PresetError
     from ddptui.run import headless
-    from ddptui.run.lab import RETRIES
     from ddptui.store.runs import runs_folder
 
-    retries = 0 if typed.no_retry else RETRIES
-    as_json, usual = typed.as_json, settings.columns
+    how: dict[str, Any] = {
+        "as_json": typed.as_json,
+        "usual": settings.columns,
+        "quiet_within_s": typed.wait_quiet or 0.0,
+    }
 
     def work() -> int:
         folder = runs_folder(typed.runs)
         with refusing(PresetError):
             if resume:
-                return headless.resume(_resumption(resume, folder), as_json=as_json, retries=retries, usual=usual)
+                return headless.resume(_resumption(resume, folder), **how)
             preset = load_preset(name, typed.assignments, typed.engine, typed.repeats)
-            return headless.run(preset, folder, as_json=as_json, retries=retries, usual=usual)
+            return headless.run(preset, folder, **how)
 
     return interruptible(work)
 
@@ -80,9 +82,13 @@ def open_console(name: str | None, resume: str | None, typed: RunOptions, settin
     gc.disable()  # until the first screen is drawn: collecting while all is being built takes a tenth of the start
     from ddptui.config.settings import THEMES
     from ddptui.host.folders import user_config
+    from ddptui.run.quiet import Calm
     from ddptui.store.runs import RunError, runs_folder
 
     check_terminal()
+    if typed.wait_quiet is not None:
+        raise Refusal("--wait-quiet is for headless runs: the console asks whether to wait")
+    calm = Calm()  # reads how busy this machine is while the screens are imported
     if typed.theme is not None and typed.theme not in THEMES:
         raise Refusal(f"--theme {typed.theme}: not one of {', '.join(THEMES)}")
     if name is None and (typed.assignments or typed.repeats or typed.engine):
@@ -95,15 +101,8 @@ def open_console(name: str | None, resume: str | None, typed: RunOptions, settin
 
     from ddptui.tui.start import start
 
-    return start(
-        folder,
-        preset,
-        resumed,
-        settings=settings,
-        refreshes_per_s=typed.refresh,
-        theme=typed.theme,
-        retry=not typed.no_retry,
-    )
+    how: dict[str, Any] = {"settings": settings, "refreshes_per_s": typed.refresh, "theme": typed.theme, "calm": calm}
+    return start(folder, preset, resumed, **how)
 
 
 def _resumption(name: str, runs: Path) -> "Resumption":

@@ -13,7 +13,6 @@ class LaunchModeFacts(NamedTuple):
     by_torch: bool = False  # torch's launcher starts the ranks; else the entry point does
     by_console: bool = True  # the console can start it; else a user does, by hand
     passes_ranks: bool = False  # the launcher states the number of ranks, so it is no argument of the entry point
-    retried: bool = True  # a repeat that other programs disturb may be launched again
     meaningless: Mapping[str, str] = MappingProxyType({})  # further fields that mean nothing in this mode, and why
 
 
@@ -39,6 +38,6 @@ LAUNCH_MODES = {
     "task": LaunchModeFacts("one task per rank, started by hand", by_console=False, passes_ranks=True, meaningless={
         "start_method": "a user starts the ranks, as by srun",
     }),
-    COMMAND: LaunchModeFacts("your own command, watched", retried=False),  # it is the user's: never started unasked
+    COMMAND: LaunchModeFacts("your own command, watched"),
 }  # fmt: skip
 ONE_PROCESS = tuple(name for name, facts in LAUNCH_MODES.items() if facts.one_process)

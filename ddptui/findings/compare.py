@@ -9,14 +9,15 @@ from msgspec.structs import replace
 
 from ddptui.analysis.cautions import FEWEST_STEPS, Caution, Evidence, cautions_for
 from ddptui.analysis.correctness import with_verdict
-from ddptui.analysis.counted import undisturbed
+from ddptui.analysis.counted import all_changed, counted, paired
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.results import Culprit, Ratio, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
+from ddptui.analysis.results import Culprit, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
 from ddptui.config.fields import meaningless
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank
-from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, in_place_of, outcome_of_log
+from ddptui.findings.effect import ratio_of
+from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
 from ddptui.findings.verdict import culprit_of_repeats, verdict_for
 from ddptui.wire.records import Ended, Message
 
@@ -44,8 +45,7 @@ class RunningResults:
         if not isinstance(message, Ended):
             return False
         if outcome := outcome_of_log(self._log):
-            before = self._outcomes.get((outcome.trial, outcome.repeat))
-            self._outcomes[outcome.trial, outcome.repeat] = in_place_of(before, outcome)
+            self._outcomes[outcome.trial, outcome.repeat] = outcome
         self._log = LaunchLog()
         self.results = compare(self._preset, self._run, self._environment, self._outcomes)
         return True
@@ -58,8 +58,7 @@ def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Out
         trial.name: [outcome for number in numbers if (outcome := outcomes.get((trial.name, number)))]
         for trial in preset.trials
     }
-    # No ratio is formed against a baseline whose repeats were all disturbed: it would be none of the trials.
-    baseline = undisturbed(_results(of_trial[preset.baseline]))
+    baseline = _results(of_trial[preset.baseline])
     cores = environment.get("cores") if preset.engine.name == "local" else None  # those of other hosts are not known
     trials = [_trial_result(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
@@ -104,8 +103,7 @@ def _trial_result(
             replace(repeat, averaging=repeat.averaging and with_verdict(repeat.averaging, trial))
             for repeat in repeats.values()
         ],
-        disturbed=[repeat for outcome in outcomes for repeat in outcome.disturbed],
-        summary=_summary(trial, undisturbed(repeats) or repeats, baseline, cores) if repeats else None,
+        summary=_summary(trial, repeats, baseline, cores) if repeats else None,
         primitives=[outcome.primitives for outcome in outcomes if outcome.primitives],
     )
 
@@ -125,21 +123,20 @@ def _samples_per_s(repeats: Sequence[RepeatResult]) -> float | None:
 def _summary(
     trial: Trial, by_number: Mapping[int, RepeatResult], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> Summary:
-    """by_number: the repeats that count."""
-    repeats = list(by_number.values())
+    repeats = counted(list(by_number.values()))
     times = [repeat.train_time_s for repeat in repeats]
     rate = _samples_per_s(repeats)
-    # Of repeats with the same number: they are interleaved (A B A B), so a machine that slows down slows both.
-    pairs = [(repeat, baseline[number]) for number, repeat in by_number.items() if number in baseline]
-    ratios = [repeat.train_time_s / base.train_time_s for repeat, base in pairs]
-    base_rate = _samples_per_s(list(baseline.values()))
+    pairs = paired(by_number, baseline)
+    # Against a baseline that a hand has changed in all its repeats, there is neither a ratio nor a speed-up.
+    of_base = counted(list(baseline.values()))
+    base_rate = None if all_changed(of_base) else _samples_per_s(of_base)
     train_time_s = Spread(median=median(times), min=min(times), max=max(times))
     culprit = culprit_of_repeats(repeats)
     return Summary(
         train_time_s=train_time_s,
         samples_per_s=rate,
         speedup=rate / base_rate if rate and base_rate else None,
-        ratio=Ratio(median=median(ratios), low=min(ratios), high=max(ratios)) if ratios else None,
+        ratio=ratio_of(pairs) if pairs else None,
         verdict=verdict_of_repeats(repeats),
         culprit=culprit,
         what_if_s=what_if_of_repeats(repeats, culprit),

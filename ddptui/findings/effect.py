@@ -1,27 +1,32 @@
-"""Whether a trial took longer than another one, as far as their repeats can tell. Pure.
+"""Whether trials took longer than others, as far as repeats can tell: all pairs of a run are judged together. Pure.
 
-A difference counts if it exceeds its own ±, as sentences show it, and if Student's t-test of the logarithms of the
-train times finds it at the level of 5 %. The ± of two or three repeats alone is too small: in simulated
-comparisons of equal trials it found a difference in 43 and 14 % (tests/unit/findings/test_effect.py).
+A difference counts if it exceeds its own ±, as sentences show it, and if chance does not explain it. Student's t-test
+judges the logarithms of the ratios of each pair of repeats, which leaves out what slows both. How much such ratios
+differ by chance is known from all trials of the run, since three repeats of two trials tell next to nothing of it; and
+from the two trials alone, if these differ more. Holm's correction then keeps runs of equal trials that claim a
+difference below 5 %, however many trials they have (benchmarks/equal_trials.py).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import combinations
 from math import log, sqrt
-from statistics import fmean, median, variance
+from statistics import NormalDist, fmean, median, variance
 from typing import Literal, NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import WIDE
-from ddptui.analysis.counted import counted, none_counts, undisturbed
-from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
+from ddptui.analysis.counted import Pair, are_rough, paired
+from ddptui.analysis.results import Ratio, Results, TrialResult
+from ddptui.findings.chance import LEVEL, are_real, chance_of, over
 
 Outcome = Literal["slower", "faster", "alike", "unclear"]  # unclear: the repeats differ too much to tell
 
 
 # A single repeat does not show its spread. Single repeats of the presets, on two cores, were off by up to a quarter.
 SHOWN_BY_ONE = 0.25
-FEWEST_PAIRS = 3  # for a test of pairs: of two, it finds next to nothing
-STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  # t, 95 %, for 1, 2, … degrees of freedom
+FEW = 3  # trials: without the noisiest one, the others would tell too little of chance
+MUCH_NOISIER = 4  # times the variance
+FEWEST_DEGREES = 2  # of freedom, for a test of pairs: with one, it finds next to nothing
 
 
 class Effect(NamedTuple):
@@ -31,7 +36,8 @@ class Effect(NamedTuple):
     baseline: TrialResult
     outcome: Outcome
     ratio: Ratio
-    repeats: int  # of the one that has fewer
+    repeats: int  # pairs of them
+    is_rough: bool = False  # other programs disturbed them, or a hand changed them
 
     @property
     def name(self) -> str:
@@ -43,30 +49,42 @@ class Effect(NamedTuple):
         return difference(self.trial, self.baseline) or Breakdown()
 
 
-def effects(trials: Iterable[TrialResult], baseline: TrialResult) -> list[Effect]:
-    """Of all trials that have a ratio, but the baseline itself."""
-    return [
-        _effect(trial, baseline, ratio, _times(trial, baseline))
-        for trial in trials
-        if trial.name != baseline.name and trial.summary and (ratio := trial.summary.ratio)
-    ]
+Names = tuple[str, str]  # of a trial, and of the one beside which it is looked at
+Effects = Mapping[Names, Effect]
 
 
-def effect_between(trial: TrialResult, other: TrialResult) -> Effect | None:
-    """Of a trial beside one that is not the baseline; None: they cannot be compared."""
-    if not trial.repeats or not other.repeats or none_counts(trial.repeats) or none_counts(other.repeats):
-        return None
-    times = _times(trial, other)
-    if times.are_pairs:
-        ratios = [a / b for a, b in zip(times.mine, times.its, strict=True)]
-        ratio = Ratio(median=median(ratios), low=min(ratios), high=max(ratios))
-    else:
-        ratio = Ratio(
-            median=median(times.mine) / median(times.its),
-            low=min(times.mine) / max(times.its),
-            high=max(times.mine) / min(times.its),
-        )
-    return _effect(trial, other, ratio, times)
+def effects(results: Results) -> Effects:
+    """Of each trial beside each other one, where both have a repeat of the same number."""
+    pairs = {
+        (trial.name, other.name): (trial, other, found)
+        for trial, other in combinations([trial for trial in results.trials if trial.repeats], 2)
+        if (found := pairs_of(trial, other) or [(mine, its) for its, mine in pairs_of(other, trial)])
+    }
+    is_real = are_real(_chances({names: found for names, (*_, found) in pairs.items()}))
+    return {
+        (one.name, two.name): _effect(one, two, compared, is_real=real)
+        for (trial, other, _), real in zip(pairs.values(), is_real, strict=True)
+        for one, two in ((trial, other), (other, trial))
+        if (compared := pairs_of(one, two))
+    }
+
+
+def beside_baseline(results: Results) -> list[Effect]:
+    """Of the trials beside the baseline, in their order."""
+    found = effects(results)
+    return [found[key] for trial in results.trials if (key := (trial.name, results.baseline)) in found]
+
+
+def pairs_of(trial: TrialResult, other: TrialResult) -> list[Pair]:
+    """The pairs of repeats that count in their ratio. A trial whose repeat failed or was skipped has no later ones."""
+    mine, its = (dict(enumerate(each.repeats)) for each in (trial, other))
+    return paired(mine, its)
+
+
+def ratio_of(pairs: Iterable[Pair]) -> Ratio:
+    """The ratio of the train times, pair by pair. There is one at least."""
+    ratios = [mine.train_time_s / its.train_time_s for mine, its in pairs]
+    return Ratio(median=median(ratios), low=min(ratios), high=max(ratios))
 
 
 def inverted(ratio: Ratio) -> Ratio:
@@ -91,48 +109,70 @@ def exceeds(factor: Ratio, uncertain: float) -> bool:
     return round(factor.median - 1, 2) > round(uncertain, 2)
 
 
-def is_significant(mine: Sequence[float], its: Sequence[float], *, are_pairs: bool) -> bool:
-    """Student's t-test ("The probable error of a mean", 1908) of the logarithms of two trials' times, since noise is a
-    part of the time: of pairs, if there are three at least, which leaves out what slows both; else of two samples with
-    one variance. Of each trial there are two times at least."""
-    a, b = (list(map(log, times)) for times in (mine, its))
-    if are_pairs and len(a) >= FEWEST_PAIRS:
-        differences = [x - y for x, y in zip(a, b, strict=True)]
-        freedom, apart, squared = len(a) - 1, fmean(differences), variance(differences) / len(a)
-    else:
-        freedom, apart = len(a) + len(b) - 2, fmean(a) - fmean(b)
-        pooled = (variance(a) * (len(a) - 1) + variance(b) * (len(b) - 1)) / freedom
-        squared = pooled * (1 / len(a) + 1 / len(b))
-    return abs(apart) > STUDENT[min(freedom, len(STUDENT)) - 1] * sqrt(squared)
+def _chances(compared: Mapping[Names, list[Pair]]) -> list[float]:
+    """How often chance alone makes the differences between trials. compared: their pairs of repeats."""
+    names = {name for pair in compared for name in pair}
+    known = [found for found in (_common(compared, names), _common(compared, _calmer(compared, names))) if found]
+    if len(known) > 1 and known[0].variance < MUCH_NOISIER * known[1].variance:
+        known.pop()  # as where trials are alike: the one that seems to be the noisiest is so by chance
+    if not known:
+        single = NormalDist(0, log(1 + SHOWN_BY_ONE) / NormalDist().inv_cdf(1 - LEVEL / 2))
+        return [2 * single.cdf(-abs(_mean(pairs))) for pairs in compared.values()]
+    return [
+        min(
+            chance_of(over(_mean(pairs), sqrt(max(common.variance, _noise(pairs)) / len(pairs))), common.freedom)
+            for common in known
+            if common.names.issuperset(names)
+        )
+        for names, pairs in compared.items()
+    ]
 
 
-class _Times(NamedTuple):
-    """The train times of two trials that are compared, in s. are_pairs: of the same repeats, which are interleaved, so
-    that a machine that slows down slows both."""
+class _Common(NamedTuple):
+    """What trials have in common: the variance of the logarithm of a ratio, with its degrees of freedom."""
 
-    mine: list[float]
-    its: list[float]
-    are_pairs: bool
-
-
-def _times(trial: TrialResult, other: TrialResult) -> _Times:
-    if len(trial.repeats) == len(other.repeats):  # else nothing tells which have the same number
-        mine, its = (undisturbed(dict(enumerate(each.repeats))) for each in (trial, other))
-        if both := [number for number in mine if number in its]:
-            mine_s, its_s = (_train_times([each[number] for number in both]) for each in (mine, its))
-            return _Times(mine_s, its_s, True)
-    return _Times(_train_times(counted(trial.repeats)), _train_times(counted(other.repeats)), False)
+    names: set[str]
+    variance: float
+    freedom: int
 
 
-def _train_times(repeats: Iterable[RepeatResult]) -> list[float]:
-    return [repeat.train_time_s for repeat in repeats]
+def _common(compared: Mapping[Names, list[Pair]], names: set[str]) -> _Common | None:
+    """Of the trials of these names; None: each has a single repeat."""
+    among = [pairs for pair, pairs in compared.items() if names.issuperset(pair)]
+    weights = [len(pairs) - 1 for pairs in among]
+    if not sum(weights):
+        return None
+    freedom = (len(names) - 1) * fmean(weights)
+    in_pairs = freedom >= FEWEST_DEGREES
+    noise = sum(weight * _noise(pairs, in_pairs=in_pairs) for weight, pairs in zip(weights, among, strict=True))
+    return _Common(names, noise / sum(weights), max(1, round(freedom if in_pairs else len(names) * fmean(weights))))
 
 
-def _effect(trial: TrialResult, baseline: TrialResult, ratio: Ratio, times: _Times) -> Effect:
-    repeats = min(len(times.mine), len(times.its))
+def _calmer(compared: Mapping[Names, list[Pair]], names: set[str]) -> set[str]:
+    """All trials but the noisiest one, which must not hide what the others show; none if there are few."""
+    noise = {name: sum(_noise(pairs) for pair, pairs in compared.items() if name in pair) for name in names}
+    return names - {max(noise, key=lambda name: noise[name])} if len(names) > FEW else set()
+
+
+def _mean(pairs: list[Pair]) -> float:
+    return fmean(log(mine.train_time_s / its.train_time_s) for mine, its in pairs)
+
+
+def _noise(pairs: list[Pair], *, in_pairs: bool = True) -> float:
+    """The variance of the logarithm of a ratio; 0 if there is one. in_pairs: without what slows both."""
+    if len(pairs) < 2:
+        return 0.0
+    if in_pairs:
+        return variance(log(mine.train_time_s / its.train_time_s) for mine, its in pairs)
+    return sum(variance(log(repeat.train_time_s) for repeat in repeats) for repeats in zip(*pairs, strict=True))
+
+
+def _effect(trial: TrialResult, other: TrialResult, pairs: list[Pair], *, is_real: bool) -> Effect:
+    ratio = ratio_of(pairs)
     factor = ratio if ratio.median >= 1 else inverted(ratio)
-    uncertain = off(factor) if repeats > 1 else SHOWN_BY_ONE
-    outcome: Outcome = "unclear" if repeats < 2 or max(map(spread, (trial, baseline))) > WIDE else "alike"
-    if exceeds(factor, uncertain) and (repeats < 2 or is_significant(times.mine, times.its, are_pairs=times.are_pairs)):
+    uncertain = off(factor) if len(pairs) > 1 else SHOWN_BY_ONE
+    outcome: Outcome = "unclear" if len(pairs) < 2 or max(map(spread, (trial, other))) > WIDE else "alike"
+    is_rough = are_rough(pairs)
+    if is_real and exceeds(factor, uncertain) and not (is_rough and len(pairs) < 2):
         outcome = "slower" if ratio.median > 1 else "faster"
-    return Effect(trial, baseline, outcome, ratio, repeats)
+    return Effect(trial, other, outcome, ratio, len(pairs), is_rough)

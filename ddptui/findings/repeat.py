@@ -47,14 +47,6 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     result: RepeatResult | None = None
     primitives: PrimitivesResult | None = None
-    disturbed: tuple[RepeatResult, ...] = ()  # launches of the same repeat before, which other programs disturbed
-
-
-def in_place_of(before: "RepeatOutcome | None", outcome: RepeatOutcome) -> RepeatOutcome:
-    """The outcome of a launch, with what an earlier one of the same repeat has measured."""
-    if before is None or before.result is None:
-        return outcome
-    return replace(outcome, disturbed=(*before.disturbed, before.result))
 
 
 Outcomes = Mapping[tuple[str, int], RepeatOutcome]  # by trial and repeat

@@ -97,9 +97,7 @@ def _begin(live: Live, message: Launched) -> None:
     live.injected, live.changed_ns = None, 0
     live.launched_ns = message.at_ns
     live.began_ns = message.at_ns if live.began_ns is None else live.began_ns
-    live.again += bool(message.again)
-    again = f"launched again, since {message.again}" if message.again else ""
-    live.notice = f"starting cold: {message.start_why}" if message.start_why else again
+    live.notice = f"starting cold: {message.start_why}" if message.start_why else ""
     live.pauses.clear()
 
 

@@ -178,7 +178,7 @@ def part_done(preset: Preset, live: Live) -> float:
 
 def launches(preset: Preset, live: Live) -> int:
     """The number of launches of the run; a trial that failed or was skipped has no further repeats."""
-    return live.again + sum(live.over.get(trial.name, preset.repeats) for trial in preset.trials)
+    return sum(live.over.get(trial.name, preset.repeats) for trial in preset.trials)
 
 
 def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:

@@ -121,7 +121,6 @@ class Live(msgspec.Struct):
     status: str = "idle"  # idle, running, ok, failed, interrupted, skipped
     error: str | None = None
     finished: int = 0  # launches that have ended
-    again: int = 0  # those of them that were launched again, since other programs had disturbed them
     resumed: int = 0  # those of them that the run had when it was resumed
     began_ns: int | None = None  # the first launch
     launched_ns: int = 0  # the current one

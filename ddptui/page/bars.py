@@ -7,6 +7,7 @@ from ddptui.analysis.breakdown import breakdown, difference
 from ddptui.analysis.results import Results
 from ddptui.page.charts import percent
 from ddptui.report.differences import Stretch, as_sum, parts, signed, stacked
+from ddptui.report.rows import mark_of
 from ddptui.report.sentences import what_became
 from ddptui.text.units import seconds
 
@@ -58,7 +59,7 @@ def train_times(results: Results) -> Bars:
     bars = []
     for trial in results.trials:
         time = trial.summary.train_time_s if trial.summary else None
-        figure = f"{time.median:.2f} s" if time else what_became(trial)
+        figure = f"{time.median:.2f} s{mark_of(trial)}" if time else what_became(trial)
         said, pieces = scale.pieces(stretches.get(trial.name, []))
         bars.append(Bar(trial.name, trial is results.base, pieces, figure, said))
     return Bars(bars, "", scale.kinds)
@@ -75,7 +76,8 @@ def differences(results: Results) -> Bars | None:
     scale = _Scale(list(stretches.values()))
     bars = []
     for trial, apart in found:
-        figure, said, total = f"{signed(apart.total)} s", as_sum(apart, trial), scale.place(apart.total)
+        mark = mark_of(trial, base)
+        figure, said, total = f"{signed(apart.total)} s{mark}", as_sum(apart, trial) + mark, scale.place(apart.total)
         bars.append(Bar(trial.name, False, scale.pieces(stretches[trial.name])[1], figure, said, total))
     return Bars(bars, scale.place(0.0), scale.kinds)
 

@@ -12,7 +12,7 @@ from ddptui.page.primitives import times_chart
 from ddptui.page.render import rendered
 from ddptui.report.answers import answer
 from ddptui.report.primitives.sections import Plot, blocks
-from ddptui.report.rows import off_by
+from ddptui.report.rows import ROUGH, mark_of, off_by
 from ddptui.text.drawing import shorten
 from ddptui.text.words import count
 
@@ -41,7 +41,7 @@ def picture(preset: Preset, results: Results) -> str:
     common = {
         "title": _wrapped(preset.title, TITLE_WIDTH),
         "answer": _wrapped(next(iter(answer(results, preset)), ""), ANSWER_WIDTH),
-        "source": f"{left_out}{kicker(results)}",
+        "source": f"{left_out}{_caveat(results)}{kicker(results)}",
     }
     if preset.kind == "primitives":
         plots = (block for block in blocks(results, preset) if isinstance(block, Plot))
@@ -51,17 +51,23 @@ def picture(preset: Preset, results: Results) -> str:
         return rendered("picture.svg", chart=drawn, lines=[], kinds={}, **common)
     bars = train_times(results)
     shown = [*zip(results.trials, bars.bars, strict=True)][:MOST_TRIALS]
-    lines = [Line(shorten(trial.name, NAME_WIDTH), bar, *_figures(trial, bar)) for trial, bar in shown]
+    lines = [Line(shorten(trial.name, NAME_WIDTH), bar, *_figures(trial, results.base, bar)) for trial, bar in shown]
     return rendered("picture.svg", chart=None, lines=lines, kinds=bars.kinds, **common)
 
 
-def _figures(trial: TrialResult, bar: Bar) -> tuple[str, str]:
+def _figures(trial: TrialResult, base: TrialResult, bar: Bar) -> tuple[str, str]:
     """As in "0.76 ±0.08 s" and "× 1.31"."""
     if trial.summary is None:
         return bar.figure, ""
     time, ratio = trial.summary.train_time_s, trial.summary.ratio
     s = off_by(time, time.min, time.max, len(counted(trial.repeats)))
-    return f"{s} s", f"× {ratio.median:.2f}" if ratio else ""
+    return f"{s} s{mark_of(trial)}", f"× {ratio.median:.2f}{mark_of(trial, base)}" if ratio else ""
+
+
+def _caveat(results: Results) -> str:
+    """What the mark stands for, if a figure carries it."""
+    base = results.base
+    return f"{ROUGH}. " if any(mark_of(trial, base) for trial in results.trials) else ""
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -15,7 +15,7 @@ from ddptui.report.answers import answer
 from ddptui.report.columns import columns_of
 from ddptui.report.differences import why_none
 from ddptui.report.notes import Kind, Note, in_short, notes, shown_first
-from ddptui.report.rows import loss_of, rows_of
+from ddptui.report.rows import ROUGH, is_marked, loss_of, rows_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import linear_ticks
 
@@ -32,7 +32,8 @@ def training_page(run: Run, preset: Preset, results: Results) -> str:
     panels, curves = [], []
     for trial in results.trials:
         steps = recorded(run, trial)
-        panels.append(panel(trial, steps, in_short(trial), prints=trial.name in (chosen, results.baseline)))
+        headline = "; ".join(filter(None, [in_short(trial), ROUGH if is_marked(trial) else ""]))
+        panels.append(panel(trial, steps, headline, prints=trial.name in (chosen, results.baseline)))
         if steps.loss:
             at_end = loss_of(trial)
             curves.append(Series(trial.name, steps.loss, "not finite" if at_end is None else f"{at_end:.3f}"))

@@ -17,7 +17,6 @@ from ddptui.config.trial_text import describe_average, describe_bottleneck, desc
 from ddptui.report import ranks as devices
 from ddptui.report.differences import signed
 from ddptui.report.rows import (
-    DISTURBED,
     OFF_BY,
     Figure,
     Row,
@@ -57,11 +56,14 @@ def _train_time(row: Row) -> str:
 
 
 def _ratio(row: Row) -> str:
+    """The median of the repeats' ratios; of disturbed ones the range."""
     ratio = row.result.summary.ratio if row.result.summary else None
     if ratio is None:
-        return NOTHING if row.has_ratio or not row.result.repeats else DISTURBED
-    is_baseline = ratio.low == ratio.median == ratio.high
-    return marked(row, off_by(ratio, ratio.low, ratio.high, 1 if is_baseline else len(counted(row.result.repeats))))
+        return NOTHING
+    is_single = ratio.low == ratio.median == ratio.high  # as the baseline's
+    is_range = row.is_rough and not is_single
+    shown = f"{ratio.low:.2f}…{ratio.high:.2f}" if is_range else off_by(ratio, ratio.low, ratio.high, 2 - is_single)
+    return marked(row, shown, beside_baseline=True)
 
 
 def _start(row: Row) -> str:
@@ -79,7 +81,7 @@ def _spread(row: Row) -> str:
 
 def _speedup(row: Row) -> str:
     value = row.result.summary.speedup if row.result.summary else None
-    return NOTHING if value is None else marked(row, f"{value:.2f}")
+    return NOTHING if value is None else marked(row, f"{value:.2f}", beside_baseline=True)
 
 
 def _accuracy(row: Row) -> str:
@@ -169,7 +171,7 @@ def _order(row: Row) -> str:
 
 def _more(part: Callable[[Breakdown], float]) -> Callable[[Row], str]:
     """By how many seconds more than in the baseline, with its sign."""
-    return lambda row: marked(row, signed(part(row.difference))) if row.difference else NOTHING
+    return lambda row: marked(row, signed(part(row.difference)), beside_baseline=True) if row.difference else NOTHING
 
 
 def _more_delay(row: Row) -> str:

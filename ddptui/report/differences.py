@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown
-from ddptui.analysis.counted import none_counts, why_not
+from ddptui.analysis.counted import all_changed
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.text.units import MS_PER_S
 
@@ -73,10 +73,7 @@ def why_none(results: Results) -> str:
     base = results.base
     if base.summary is None:
         return f"{base.name}, the baseline, has no figures"
-    if none_counts(base.repeats):
-        why = " or ".join(dict.fromkeys(filter(None, map(why_not, base.repeats))))
-        return f"every repeat of {base.name}, the baseline, was {why}"
-    return ""
+    return f"every repeat of {base.name}, the baseline, was changed by hand" if all_changed(base.repeats) else ""
 
 
 def signed(figure: float, places: int = 2) -> str:

@@ -14,18 +14,19 @@ from ddptui.analysis.extent import finished
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
-from ddptui.findings.effect import effects
+from ddptui.findings.effect import beside_baseline
 from ddptui.report import gpus, ranks, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.differences import as_sum, signed, why_none
 from ddptui.report.rows import (
-    DISTURBED,
     OFF_BY,
+    ROUGH,
     Row,
     grouped,
     is_marked,
     is_stand_in,
     loss_of,
+    mark_of,
     median_figure,
     rows_of,
     step_ms,
@@ -106,8 +107,8 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield from _of_ratios(results)
     if any(len(counted(row.result.repeats)) > 1 for row in rows):
         yield Note("reading", f"{OFF_BY}: how far the repeats lie from their median at most")
-    if any(is_marked(row.result) for row in rows):
-        yield Note("reading", f"{DISTURBED} disturbed: a note on the trial names the cause")
+    if any(is_marked(row.result) or row.is_rough for row in rows):
+        yield Note("reading", f"{ROUGH}: a note on the trial names the cause")
     modes = {row.trial.launch: row for row in rows if row.result.repeats}
     if "dp" in modes and is_stand_in(modes["dp"]):
         yield Note("reading", "¹ threads, CPU stand-in for nn.DataParallel")
@@ -147,7 +148,7 @@ def _of_ratios(results: Results) -> Iterator[Note]:
         return
     own = "; ratio: the median of each repeat's own ratio" if len(counted(base.repeats)) > 1 else ""
     yield Note("reading", f"ratio, speed-up: against {base.name}{own}")
-    compared = effects(results.trials, base)
+    compared = beside_baseline(results)
     for repeats, names in grouped((each.repeats, each.name) for each in compared if each.outcome == "alike").items():
         yield _of_trials("finding", names, f"no difference from {base.name} that {count(repeats, 'repeat')} can show")
     unpaired = [trial.name for trial in results.trials if trial.summary and not trial.summary.ratio]
@@ -166,7 +167,7 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
     result, name = row.result, row.result.name
     lines = sentences.of_trial(result, row.trial)
     if row.difference and any(float(signed(part * MS_PER_S, 1)) for part in row.difference):
-        lines.insert(0, as_sum(row.difference, result))
+        lines.insert(0, as_sum(row.difference, result) + mark_of(result, results.base))
     lines += [*missing_repeats(result, results), *_disturbed_launches(result)]
     lines += [line for repeat in result.repeats[-1:] for line in problems(row.trial, repeat)]
     if dropped := sum(rank.dropped for repeat in result.repeats for rank in repeat.ranks):
@@ -182,12 +183,9 @@ def _of_trial(row: Row, results: Results) -> Iterator[Note]:
 
 def _disturbed_launches(trial: TrialResult) -> Iterator[str]:
     """What other programs disturbed, and is in no figure."""
-    if trial.disturbed:
-        launches = count(len(trial.disturbed), "disturbed launch", "disturbed launches")
-        yield f"{launches} made again: {disturbance_of(trial.disturbed[-1])}"
     for number, repeat in enumerate(trial.repeats, start=1):
         if is_disturbed(repeat) and why_left_out(repeat, trial.repeats):
-            yield f"repeat {number} is in no median and no ratio: {disturbance_of(repeat)}"
+            yield f"repeat {number} is in no median: {disturbance_of(repeat)}"
 
 
 def missing_repeats(trial: TrialResult, results: Results) -> list[str]:

@@ -6,11 +6,12 @@ from typing import NamedTuple, TypeVar
 
 from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.counted import counted, none_counts
+from ddptui.analysis.counted import Pair, are_rough, counted, is_rough
 from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, TrialResult
 from ddptui.analysis.time_source import HOST_TIME
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
+from ddptui.findings.effect import pairs_of
 from ddptui.text.units import NOTHING, digits
 
 Figure = Callable[[RepeatResult], float | None]
@@ -18,6 +19,7 @@ Key = TypeVar("Key")
 Item = TypeVar("Item")
 OFF_BY = "±"
 DISTURBED = "⚠"
+ROUGH = f"{DISTURBED} disturbed, so rough"
 
 
 class Row(NamedTuple):
@@ -26,7 +28,7 @@ class Row(NamedTuple):
     result: TrialResult
     trial: Trial
     published: float | None
-    has_ratio: bool = True  # False: every repeat of the baseline was disturbed
+    pairs: Sequence[Pair] = ()  # of its repeats and the baseline's: its ratio is of these
     difference: Breakdown | None = None  # by how much longer it took than the baseline; None: nothing to compare
 
     @property
@@ -35,14 +37,25 @@ class Row(NamedTuple):
         return self.result.repeats[-1] if self.result.repeats else None
 
     @property
+    def is_rough(self) -> bool:
+        """Whether its ratio is: repeats that it is of were disturbed or changed by hand."""
+        return are_rough(self.pairs)
+
+    @property
     def ranks(self) -> int:
         """How many ranks it has; 0: a command that has not shown it yet."""
         return self.trial.ranks or (len(self.last.ranks) if self.last else 0)
 
 
 def is_marked(trial: TrialResult) -> bool:
-    """Whether no repeat counts by itself, so that the figures are of those that do not, or a GPU was held back."""
-    return none_counts(trial.repeats) or is_held_back(trial)
+    """Whether its figures are of repeats that were disturbed or changed by hand, or a GPU was held back."""
+    return is_rough(trial.repeats) or is_held_back(trial)
+
+
+def mark_of(trial: TrialResult, baseline: TrialResult | None = None) -> str:
+    """What stands behind a figure of a trial, or of its difference from the baseline: a mark if it was disturbed."""
+    pairs = pairs_of(trial, baseline) if baseline else []
+    return f" {DISTURBED}" * (is_marked(trial) or are_rough(pairs))
 
 
 def is_held_back(trial: TrialResult) -> bool:
@@ -61,7 +74,7 @@ def rows_of(results: Results, preset: Preset) -> list[Row]:
             result,
             trials[result.name],
             published[result.name] / base if base and result.name in published else None,
-            not none_counts(baseline.repeats),
+            pairs_of(result, baseline),
             None if result is baseline else difference(result, baseline),
         )
         for result in results.trials
@@ -120,10 +133,11 @@ def is_stand_in(row: Row) -> bool:
     return row.trial.launch == "dp" and any("stand-in" in repeat.ranks[0].device for repeat in row.result.repeats)
 
 
-def marked(row: Row, cell: str) -> str:
+def marked(row: Row, cell: str, *, beside_baseline: bool = False) -> str:
     """The cell of a figure, with a mark if its measurement was disturbed: by other programs, a hand, heat or the power
-    supply."""
-    return f"{cell} {DISTURBED}" if is_marked(row.result) and cell != NOTHING else cell
+    supply. beside_baseline: the figure compares it with the baseline, whose measurement may have been, too."""
+    is_disturbed = is_marked(row.result) or (beside_baseline and row.is_rough)
+    return f"{cell} {DISTURBED}" if is_disturbed and cell != NOTHING else cell
 
 
 def by_host(row: Row, cell: str) -> str:

@@ -25,6 +25,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.report import table
 from ddptui.run import lab
 from ddptui.run.output import as_table, show
+from ddptui.run.quiet import can_wait, wait_until_quiet
 from ddptui.run.resume import Resumption
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
@@ -36,18 +37,19 @@ REDRAW_EVERY_S = 0.25  # a terminal over ssh keeps up with this
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 
-def run(preset: Preset, runs: Path, *, as_json: bool, retries: int, usual: Sequence[str] = ()) -> int:
-    """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. retries:
-    as lab.run_preset has them. usual: as table.text has them. Raises PresetError for a trial that would never end."""
+def run(preset: Preset, runs: Path, *, as_json: bool, usual: Sequence[str] = (), quiet_within_s: float = 0.0) -> int:
+    """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. usual: as
+    table.text has them. quiet_within_s: how long to wait for a quiet machine before the first launch. Raises
+    PresetError for a trial that would never end."""
     _check_ends(preset)
     narrator = Narrator(preset, sys.stderr)
     run = Run.create(runs, preset, describe())
     narrator.print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
     with run.held():
-        return _launches(run, narrator, as_json=as_json, retries=retries, usual=usual)
+        return _launches(run, narrator, as_json=as_json, usual=usual, quiet_within_s=quiet_within_s)
 
 
-def resume(begun: Resumption, *, as_json: bool, retries: int, usual: Sequence[str] = ()) -> int:
+def resume(begun: Resumption, *, as_json: bool, usual: Sequence[str] = (), quiet_within_s: float = 0.0) -> int:
     """Launch what is missing in a run, as `run` would have. Raises RunError, and PresetError as `run` does."""
     run, preset, lock = begun
     with lock:
@@ -56,7 +58,7 @@ def resume(begun: Resumption, *, as_json: bool, retries: int, usual: Sequence[st
         narrator = Narrator(preset, sys.stderr, outcomes)
         for line in resumption(preset, outcomes, run.note_resumption(describe())):
             narrator.print(line)
-        return _launches(run, narrator, as_json=as_json, retries=retries, usual=usual)
+        return _launches(run, narrator, as_json=as_json, usual=usual, quiet_within_s=quiet_within_s)
 
 
 def _check_ends(preset: Preset) -> None:
@@ -66,15 +68,17 @@ def _check_ends(preset: Preset) -> None:
             raise PresetError(f"trial {trial.name} trains until you stop it: {remedy}")
 
 
-def _launches(run: Run, narrator: "Narrator", *, as_json: bool, retries: int, usual: Sequence[str]) -> int:
+def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[str], quiet_within_s: float) -> int:
     """Launch what the narrator's outcomes lack, to the end or to an interrupt, and print the results. Returns the exit
     code."""
     preset = narrator.preset
     running_results = RunningResults(preset, run.name, run.environment(), narrator.outcomes)
     stopped = ""  # why the console could not go on
-    narrator.watch_load()
     try:
-        with closing(lab.run_preset(preset, run, results=running_results, retries=retries)) as stream:
+        if quiet_within_s and can_wait(preset):
+            wait_until_quiet(quiet_within_s, narrator.print)
+        narrator.watch_load()
+        with closing(lab.run_preset(preset, run, results=running_results)) as stream:
             try:
                 for message in stream:
                     narrator.add(message)
@@ -142,8 +146,6 @@ class Narrator:
             if busy := busy_now(readings[0]):
                 self.print(f"this machine is busy: {busy}")
         self._monitor.add([message])
-        if isinstance(message, Launched) and message.again:
-            self.print(f"{self._where()}  launched again, since {message.again}")
         if isinstance(message, Launched) and message.start_why not in {"", *self._cold}:
             self._cold.add(message.start_why)
             self.print(f"{self._where()}  starts cold: {message.start_why}")

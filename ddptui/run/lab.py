@@ -17,9 +17,7 @@ import msgspec
 
 from ddptui.analysis.cautions import MOST_OTHER_LOAD
 from ddptui.analysis.clock_probes import Probes
-from ddptui.analysis.counted import is_changed
-from ddptui.analysis.disturbance import disturbance_of
-from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
+from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import Engine, LaunchRefused
@@ -40,7 +38,6 @@ from ddptui.wire.records import Alive, Ended, Injection, Launched, Message, Noti
 READY_S = 0.1  # longest wait for the warm parent before requests are looked at again
 POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
 ALIVE_EVERY_S = 5.0
-RETRIES = 2  # of a repeat that other programs disturbed
 Supervisor = LaunchSupervisor | WatchSupervisor
 
 
@@ -109,14 +106,12 @@ def run_preset(
     *,
     results: RunningResults | None = None,
     warm: WarmParent | None = None,
-    retries: int = 0,
     terms: Terms | None = None,
 ) -> Generator[Message]:
     """Every message of the run, as it arrives; each is in the run's folder before it is yielded. Closing the iterator,
     or an interrupt, stops the ranks. results: kept up to date, in results.json, too; those of a run that is resumed
     have its finished launches, which are not launched again. warm: forks the ranks of this run and of others; None:
-    the run has one of its own. retries: how often a repeat is launched again that other programs have disturbed.
-    terms: on which commands are watched. Raises RunLost."""
+    the run has one of its own. terms: on which commands are watched. Raises RunLost."""
     controls = controls or Controls()
     results = results or RunningResults(preset, run.name, run.environment())
     if results.outcomes:
@@ -124,7 +119,7 @@ def run_preset(
     with nullcontext(warm) if warm else closing(WarmParent()) as parent:
         engine = engine_for(preset, run, parent, terms)
         try:
-            yield from _run_trials(preset, run, engine, controls, results, retries)
+            yield from _run_trials(preset, run, engine, controls, results)
         except BaseException as interrupt:
             if trouble := engine.close():
                 interrupt.add_note(trouble)
@@ -134,7 +129,7 @@ def run_preset(
 
 
 def _run_trials(
-    preset: Preset, run: Run, engine: Engine, controls: Controls, results: RunningResults, retries: int
+    preset: Preset, run: Run, engine: Engine, controls: Controls, results: RunningResults
 ) -> Generator[Message]:
     """All messages of the launches that `results` lacks, one after another."""
     skipped: set[str] = set()  # also those that train until they are skipped, whose launch is a good one
@@ -145,37 +140,24 @@ def _run_trials(
             # one of which a launch failed or was skipped is not repeated; the others go on
             bad = {outcome.trial for outcome in results.outcomes.values() if outcome.status != "ok"}
             if trial.name not in skipped | bad:
-                calm = yield from _repeat(trial, number, run, engine, controls, results, retries)
-                retries = retries if calm else 0  # a machine that stays busy must not take thrice the time
+                yield from _repeat(trial, number, run, engine, controls, results)
                 skipped |= {trial.name} if controls.end() == "skipped" else set()
 
 
 def _repeat(
-    trial: Trial, number: int, run: Run, engine: Engine, controls: Controls, results: RunningResults, retries: int
-) -> Generator[Message, None, bool]:
-    """All messages of a repeat, which is launched again while other programs disturb it, at most so many times; a
-    user's own command never is. Returns whether they left it alone in the end."""
-    why = ""
-    for left in range(retries if LAUNCH_MODES[trial.launch].retried else 0, -1, -1):
-        if why:
-            run.set_aside(trial.name, number)
-        with run.begin(trial.name, number) as repeat:
-            for message in _launch(trial, repeat, engine, controls, why):
-                repeat.write(message)  # first: no figure may rest on what the record lacks
-                if results.add(message):
-                    run.write_results(results.results)
-                yield message
-        outcome = results.outcomes.get((trial.name, number))
-        result = outcome.result if outcome else None
-        # what a user changed by hand would be lost
-        why = disturbance_of(result) if result and not is_changed(result) else ""
-        if not why or not left or controls.end():
-            break
-    return not why
+    trial: Trial, number: int, run: Run, engine: Engine, controls: Controls, results: RunningResults
+) -> Iterator[Message]:
+    """All messages of a repeat."""
+    with run.begin(trial.name, number) as repeat:
+        for message in _launch(trial, repeat, engine, controls):
+            repeat.write(message)  # first: no figure may rest on what the record lacks
+            if results.add(message):
+                run.write_results(results.results)
+            yield message
 
 
-def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Controls, again: str) -> Iterator[Message]:
-    """One launch, from its command line to its end. again: why the repeat is launched again, if it is."""
+def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Controls) -> Iterator[Message]:
+    """One launch, from its command line to its end."""
     while (ended := controls.end()) != "interrupted" and not engine.is_ready(trial, READY_S):
         pass
     command = engine.command(trial, repeat)
@@ -187,7 +169,6 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             at_ns=time.monotonic_ns(),
             command=tuple(command),
             watched=trial.launch == COMMAND,
-            again=again,
             clock=own_clock(),
         )
         controls.begin(launched.at_ns)

@@ -32,12 +32,11 @@ class Session:
         threads: Executor,
         finished_before: Outcomes = NO_OUTCOMES,
         warm: WarmParent | None = None,
-        retries: int = 0,
         terms: Terms | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
-        """Start the run. finished_before: outcomes that a resumed run has already; only the rest is launched. warm,
-        retries and terms: as lab.run_preset has them. lock: the run's, until the run ends."""
+        """Start the run. finished_before: outcomes that a resumed run has already; only the rest is launched. warm
+        and terms: as lab.run_preset has them. lock: the run's, until the run ends."""
         self.preset = preset
         self.run = run
         self.finished_before = finished_before
@@ -47,9 +46,7 @@ class Session:
         self._lock = lock or run.held()
         self.terms = terms or Terms()
         self._running_results = results = RunningResults(preset, run.name, run.environment(), finished_before)
-        self._launches = lab.run_preset(
-            preset, run, self.controls, results=results, warm=warm, retries=retries, terms=self.terms
-        )
+        self._launches = lab.run_preset(preset, run, self.controls, results=results, warm=warm, terms=self.terms)
         self._messages: deque[Message] = deque()  # its append and popleft need no lock between threads
         self.work = threads.submit(self._follow)  # last: the thread reads all of the above
 

@@ -27,7 +27,6 @@ from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
 JOURNAL = "messages.jsonl"  # in a repeat's folder
-DISTURBED = "disturbed"  # ends the name of a repeat's folder that was set aside
 STAMP_FORMAT = "%Y%m%d-%H%M%S"  # what a run's name begins with: the local time of its start
 LISTS = "`ddptui runs` lists them"
 MOST_BYTES = 64 * 2**20  # of results.json or environment.json: the results of 90,000 ranks
@@ -106,7 +105,7 @@ class Run:
             if not self.is_there():  # it would be made anew
                 raise FileNotFoundError(errno.ENOENT, "it has been moved or deleted")
             if folder.exists():  # what an interrupted repeat left: no figure uses it, and nothing is lost
-                folder.rename(_free_name(folder, "interrupted"))
+                folder.rename(_free_name(folder))
             folder.mkdir(parents=True)
             journal = (folder / JOURNAL).open("wb")
         repeat = RepeatJournal(folder, number, journal)
@@ -118,12 +117,6 @@ class Run:
             finally:
                 with raising_run_lost(folder):
                     journal.close()
-
-    def set_aside(self, trial: str, number: int) -> None:
-        """Rename the folder of a repeat that other programs disturbed, since it is launched again. Raises RunLost."""
-        folder = self.repeat_folder(trial, number)
-        with raising_run_lost(self.folder):
-            folder.rename(_free_name(folder, DISTURBED))
 
     def write_results(self, results: Results) -> None:
         """Replace results.json. Raises RunLost."""
@@ -190,15 +183,6 @@ class Run:
         with raising_run_error(path), suppress(FileNotFoundError):
             yield from read_messages(path, unread)
 
-    def disturbed(self, trial: str, number: int) -> list[Path]:
-        """The journals of a repeat's launches that were set aside, in order. Raises RunError as `journals` does."""
-        folder = self.repeat_folder(trial, number)
-        aside = folder.parent.glob(f"{folder.name}.{DISTURBED}-*")
-        numbers = [digits for path in aside if (digits := path.name.rpartition("-")[2]).isdecimal()]
-        return _plain(
-            folder.with_name(f"{folder.name}.{DISTURBED}-{number}") / JOURNAL for number in sorted(numbers, key=int)
-        )
-
     def checkpoints(self, trial: str, number: int) -> list[Path]:
         """The checkpoints of a repeat, by rank."""
         folder = self.repeat_folder(trial, number)
@@ -224,9 +208,7 @@ class Run:
         """All journals in the order in which they were written, in which repeats of trials are interleaved. Raises
         RunError if one is too large, or no plain file."""
         repeats = [(trial.name, number) for number in range(1, preset.repeats + 1) for trial in preset.trials]
-        return _plain(
-            path for repeat in repeats for path in (*self.disturbed(*repeat), self.repeat_folder(*repeat) / JOURNAL)
-        )
+        return _plain(self.repeat_folder(*repeat) / JOURNAL for repeat in repeats)
 
     def repeat_folder(self, trial: str, number: int) -> Path:
         """The folder of a repeat, with its journal, command and logs."""
@@ -322,7 +304,7 @@ def _pretty(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def _free_name(folder: Path, why: str) -> Path:
-    """As in repeat-2.disturbed-1: the first one that is free."""
-    names = (folder.with_name(f"{folder.name}.{why}-{number}") for number in itertools.count(1))
+def _free_name(folder: Path) -> Path:
+    """The first unused name, e.g. repeat-2.interrupted-1."""
+    names = (folder.with_name(f"{folder.name}.interrupted-{number}") for number in itertools.count(1))
     return next(name for name in names if not name.exists())

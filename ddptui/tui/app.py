@@ -28,6 +28,7 @@ from ddptui.config.preset import Preset
 from ddptui.config.settings import NO_SETTINGS, Settings, SettingsError
 from ddptui.config.start import needs_warm_parent
 from ddptui.host.machine import describe
+from ddptui.run.quiet import can_wait
 from ddptui.store import settings as settings_file
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run, RunError
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from ddptui.engines.local.warm import WarmParent
     from ddptui.findings.repeat import Outcomes
     from ddptui.run.playback import Playback
+    from ddptui.run.quiet import Calm
     from ddptui.run.resume import Resumption
     from ddptui.run.session import Session
 
@@ -108,8 +110,8 @@ class Console(App[int]):
         threads: ThreadPoolExecutor | None = None,  # where a run's session works
         warm: "WarmParent | None" = None,  # of all runs; None: each has its own
         watch_load: bool = False,  # look at what else this host does, while no run is under way
-        retry: bool = False,  # repeats that other programs disturb are launched again
         terms: "Terms | None" = None,  # on which the first preset's command is watched
+        calm: "Calm | None" = None,  # how busy this machine is at the start; None: the first run starts unasked
         refresh_s: float = 0.25,  # between two updates of a run's screen: 10 Hz would take a quarter of a core
         settings: Settings = NO_SETTINGS,  # the user's
     ) -> None:
@@ -122,7 +124,7 @@ class Console(App[int]):
         self.run_ended_signal: Signal[Run] = Signal(self, "run ended")
         self.finished: list[EndedRun] = []  # of this session, in order; the last is printed when the console closes
         self.watch_load = watch_load
-        self._warm, self._retry, self._terms = warm, retry, terms
+        self._warm, self._terms, self._calm = warm, terms, calm
         self._check = LaunchCheck()
         self._keyboard = Keyboard(self)
         self._door = Door()
@@ -137,12 +139,16 @@ class Console(App[int]):
             loop.add_signal_handler(number, self._end, 128 + number)
         self.theme_changed_signal.subscribe(self, self._keep_theme)
         self.screen_change_signal.subscribe(self, lambda _: self._check.cancel_unless_on(self._full_screen()))
-        if self._first is not None:
-            self.run_preset(self._first)
-        if self._begun is not None:
-            begun = self._begun
+        first, begun = self._first, self._begun
+        busy = self._calm.busy_so_far() if self._calm else ""
+        if first is not None and busy and can_wait(first):
+            self.push_screen(Lab())  # the question needs a screen below it
+            self.launch(lambda: first, busy)
+        elif first is not None:
+            self.run_preset(first)
+        if begun is not None:
             self.push_screen(Lab())  # journals are read, which some screen must show
-            self.resume(lambda: begun)
+            self.resume(lambda: begun, busy)
         self._keyboard.settle(self._keyboard.way())  # what is typed before the first screen has opened belongs to it
 
     def _keep_theme(self, theme: Theme) -> None:
@@ -196,9 +202,10 @@ class Console(App[int]):
             self._threads.submit(self._warm.start)  # imports while presets are read
 
     @work(group="launch")
-    async def launch(self, prepare: Callable[[], Preset]) -> None:
-        """Check a preset in a thread, then run it. `prepare` may raise PresetError."""
-        await self._check_and_start(prepare, self.run_preset, "Not started")
+    async def launch(self, prepare: Callable[[], Preset], busy: str = "") -> None:
+        """Check a preset in a thread, then run it. `prepare` may raise PresetError. busy: what takes this machine's
+        cores now, which is a question."""
+        await self._check_and_start(prepare, self.run_preset, "Not started", busy)
 
     def run_preset(self, preset: Preset) -> None:
         """Start a run of a preset that was checked, and show it."""
@@ -209,8 +216,9 @@ class Console(App[int]):
             self.complain("Not started", str(error))
 
     @work(group="launch")
-    async def resume(self, begin: "Callable[[], Resumption]") -> None:
-        """Launch what is missing in a run, and show it. `begin`: locks it; may raise RunError and PresetError."""
+    async def resume(self, begin: "Callable[[], Resumption]", busy: str = "") -> None:
+        """Launch what is missing in a run, and show it. `begin`: locks it; may raise RunError and PresetError. busy: as
+        in `launch`."""
 
         def prepare() -> "tuple[Resumption, Outcomes]":
             resumption = begin()
@@ -223,19 +231,26 @@ class Console(App[int]):
             run.note_resumption(describe(in_console=True))
             self._follow(run, preset, outcomes, lock)
 
-        await self._check_and_start(prepare, start, "Not resumed")
+        await self._check_and_start(prepare, start, "Not resumed", busy)
 
     async def _check_and_start(
-        self, prepare: Callable[[], Checked], start: Callable[[Checked], None], title: str
+        self, prepare: Callable[[], Checked], start: Callable[[Checked], None], title: str, busy: str
     ) -> None:
         if self.session is not None:  # two runs would take the cores from each other
             self.complain("Not started", "another run is under way")
         elif not self._check.is_pending:  # a repeated key is no error
             try:
-                if (checked := await self._check.run(prepare, self._full_screen())) is not None:
+                checked = await self._check.run(prepare, self._full_screen())
+                if checked is not None and (not busy or await self._is_wanted(busy)):
                     start(checked)
             except (PresetError, RunError, RunLost, OSError) as error:
                 self.complain(title, str(error))
+
+    async def _is_wanted(self, busy: str) -> bool:
+        """Ask whether a run is to start beside other programs."""
+        from ddptui.tui.screens.dialogs import BusyMachine
+
+        return await self.push_screen_wait(BusyMachine(busy)) is True
 
     def action_cancel_check(self) -> None:
         self._check.cancel()
@@ -247,12 +262,10 @@ class Console(App[int]):
         return next(screen for screen in reversed(self.screen_stack) if not screen.is_modal)
 
     def _follow(self, run: Run, preset: Preset, outcomes: "Outcomes", lock: AbstractContextManager[object]) -> None:
-        from ddptui.run.lab import RETRIES
         from ddptui.run.session import Session
 
-        retries = RETRIES if self._retry else 0
         terms, self._terms = self._terms, None
-        self.session = Session(preset, run, self._threads, outcomes, self._warm, retries, terms, lock)
+        self.session = Session(preset, run, self._threads, outcomes, self._warm, terms, lock)
         self.push_screen(screen_of(self.session))
 
     def run_ended(self, session: "Session") -> None:

@@ -20,6 +20,7 @@ from ddptui.wire.records import Notice
 
 if TYPE_CHECKING:
     from ddptui.engines.local.foreign import Terms
+    from ddptui.run.quiet import Calm
     from ddptui.run.resume import Resumption
 
 NICENESS = 10  # the ranks, at 0, get the cores first
@@ -36,8 +37,8 @@ def start(
     settings: Settings,
     refreshes_per_s: float | None = None,
     theme: str | None = None,
-    retry: bool = True,
     terms: "Terms | None" = None,
+    calm: "Calm | None" = None,
 ) -> int:
     """Run the console, then print the table of the last run, and where all are kept. Return the exit code. No rank is
     left when it returns."""
@@ -54,8 +55,8 @@ def start(
         threads=threads,
         warm=warm,
         watch_load=True,
-        retry=retry,
         terms=terms,
+        calm=calm,
         refresh_s=1 / rate,
         settings=settings,
     )

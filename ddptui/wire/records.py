@@ -53,8 +53,8 @@ class Load(Tagged, frozen=True, kw_only=True):
     by: Name = ""  # the busiest other process, where others disturbed
 
 
-class Launched(Tagged, frozen=True, kw_only=True):
-    """A repeat of a trial was started: the first line of its journal."""
+class Launched(Tagged, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A repeat of a trial was started: the first line of its journal. Those of older versions have more fields."""
 
     trial: str
     repeat: Count
@@ -63,7 +63,6 @@ class Launched(Tagged, frozen=True, kw_only=True):
     start: StartKind = "cold"  # warm: ranks were forked from a process that has imported torch
     start_why: str = ""  # why it was cold, where the trial does not ask for it
     watched: bool = False  # the ranks are of a command of the user's own
-    again: Name = ""  # what disturbed the launch before, which this one repeats
     clock: str = ""  # identifies the console's clock; empty: it is unknown, and so are those of the ranks
 
 

@@ -145,11 +145,9 @@ def test_watched_from_elsewhere(tmp_path: Path, command: Callable[[str], list[st
 @RARE
 def test_a_preset_repeats_it_as_often_as_it_says(tmp_path: Path, command: Callable[[str], list[str]]) -> None:
     preset = f'kind = "command"\nrepeats = 2\n[[trial]]\nname = "own"\ncommand = {json.dumps(command(SHORT))}\n'
-    results = run_here(WarmParent(), tmp_path / "runs", write_preset(tmp_path, preset), retries=2)
+    results = run_here(WarmParent(), tmp_path / "runs", write_preset(tmp_path, preset))
     assert "other_load" in results["trials"][0]["repeats"][0]["warnings"]
     assert len(started(tmp_path)) == 2
-    [run] = all_runs(tmp_path / "runs")
-    assert [launched.again for launched in launches(run)] == ["", ""]
 
 
 def end(processes: list[int]) -> None:

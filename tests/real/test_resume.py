@@ -135,7 +135,7 @@ def test_of_consoles_that_resume_a_run_at_once_one_goes_on(tmp_path: Path, is_la
     with watched(words, tmp_path, environment(runs), on_a_terminal=True) as screen:
         if is_late:
             assert screen.until(rb"\x1b\[\?1049h")
-        headless = [start(runs, *words, "--json", "--no-retry") for _ in range(2)]
+        headless = [start(runs, *words, "--json") for _ in range(2)]
         await_finished(run, screen)
         screen.press(b"q")
         over = screen.over()

@@ -172,8 +172,8 @@ def test_output_input_and_exit_code_are_the_commands_own(tmp_path: Path) -> None
         ((), "which command?"),
         (("--", "no-such-program"), "no-such-program: no such program"),
         (
-            ("--no-retry", "--", "python"),
-            "watch has no option --no-retry (`ddptui watch --help` lists them); the command comes",
+            ("--repeats", "--", "python"),
+            "watch has no option --repeats (`ddptui watch --help` lists them); the command comes",
         ),
         (("--stepz", "5", "python"), "watch has no option --stepz"),
         (("--steps", "0", "--", "true"), "--steps"),

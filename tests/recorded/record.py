@@ -95,11 +95,11 @@ def interrupt(runs: Path) -> None:
 
 RECORDINGS: dict[str, Callable[[Path], None]] = {
     "quickstart": run_preset("quickstart", "--repeats", "2", *SHORT),
-    "who-waits": run_preset("who-waits", "--no-retry", "--set", "steps=30"),
-    "mistakes": run_preset("mistakes", "--no-retry", "--repeats", "1", "--set", "epochs=2"),
+    "who-waits": run_preset("who-waits", "--set", "steps=30"),
+    "mistakes": run_preset("mistakes", "--repeats", "1", "--set", "epochs=2"),
     "faults": run_preset("faults", "--set", "steps=50"),
-    "bottleneck-where": run_preset("bottleneck-where", "--no-retry", "--repeats", "2", *SHORT),
-    "strategies": run_preset("strategies", "--no-retry", "--repeats", "1", "--set", "steps=25"),
+    "bottleneck-where": run_preset("bottleneck-where", "--repeats", "2", *SHORT),
+    "strategies": run_preset("strategies", "--repeats", "1", "--set", "steps=25"),
     "dataparallel-split": run_preset("dataparallel-split", "--repeats", "1"),
     "primitives-measure": run_preset("primitives-measure", "--set", "max_bytes=65536", "--set", "iterations=30"),
     "primitives-see": run_preset("primitives-see"),

@@ -21,13 +21,12 @@ def run_here(
     runs: Path,
     preset: Path,
     act: Callable[[Message], object] = lambda _: None,
-    retries: int = 0,
     **overrides: Any,
 ) -> dict[str, Any]:
     """The results of a run to its end, as its results.json has them. act: what is done at each message."""
     wanted = load(str(preset), overrides)
     run = Run.create(runs, wanted, describe())
-    with closing(run_preset(wanted, run, warm=warm, retries=retries)) as stream:
+    with closing(run_preset(wanted, run, warm=warm)) as stream:
         for message in stream:
             act(message)
     results = results_of(run, wanted)

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 ANY = "…"  # alone in a line: any lines, or none
 FIGURE = "#"
-PROGRESS = f"[{FIGURE}/{FIGURE}] "
 RULE = re.compile(r"─{3,}")
 TABLE = re.compile(r"─{3,}$|\| :?-")  # below its header, also in Markdown
 
@@ -16,7 +15,7 @@ TABLE = re.compile(r"─{3,}$|\| :?-")  # below its header, also in Markdown
 NUMBERS = re.compile(r"⚠|[+−-]?\d[\d.,:]*(?<=\d)(?:e-?\d+)?(?:\s?(?:%|[nµm]?s|[KMGT]?B)(?![A-Za-z]))?")
 # How far repeats lie apart, disturbed repeats, two kinds of times, a figure that is wrong, a
 # wait that is just long enough for the lightest shade.
-MARKS = re.compile(r"\s*±\s?[\d.]+%?|(?<=[\d%])\s⚠|¹\s|!(?=\d)|░ (?=\d)")
+MARKS = re.compile(r"\s*±\s?[\d.]+%?|(?<=\d)…\d+\.\d+(?= ⚠)|(?<=[\d%])\s⚠|¹\s|!(?=\d)|░ (?=\d)")
 LEFT = re.compile(r"\s+about [\d:]+ left$")
 # Whether the network or a late rank took more is close, where neither took much.
 VERDICT = re.compile(
@@ -33,7 +32,6 @@ MOODS = (
     r"±: how far",
     r"⚠ ",
     r"this machine is busy:",
-    r".* launched again, since ",
     r".*\bdisturbed\b",
     r".*\bno ratio: ",
     r"[\w, -]+: no difference from \S+ that ",
@@ -43,11 +41,10 @@ MOODS = (
     # Where the time went, beside how long ranks stood idle: pauses of the scheduler, and that there is nothing else.
     r"\S+: (?:Nothing to worry about: |In steps? |Late by turns: |Rank \d+ (?:is|grows) late |\d+ steps? took |"
     r"Data limits |Most of the |Work between steps )",
-    r"\S+: (?:[+-]\d+\.\d+|0\.0+) m?s(?: = .*)?$",  # by how much a trial took longer than the baseline
+    r"\S+: (?:[+-]\d+\.\d+|0\.0+) m?s(?: = .*)?(?: ⚠)?$",  # by how much a trial took longer than the baseline
     r"all right$|wrong: the cells ",  # of the selftest
 )
 OF_A_MOOD = re.compile(rf"(?:- )?(?:{'|'.join(MOODS)})")
-OF_THE_BASELINE = {"ratio", "speed-up"}  # columns without figures where it, or all other repeats, were disturbed
 # The doctor: what a machine has is as different as figures are. Its lines go on below their second column.
 CHECK = re.compile(r"[✓✗!–] (\S+(?: \S+)*?)\s{2,}.*")
 GOES_ON = re.compile(r"\s{15}\S.*")
@@ -57,9 +54,7 @@ def masked(lines: Sequence[str]) -> list[str]:
     """The lines with a mark in place of every figure, and without those that come and go."""
     there = [_line(line) for line in lines if not OF_A_MOOD.match(line) and not GOES_ON.fullmatch(line)]
     # How long ranks stood idle is only said where it is much.
-    there = [line.removesuffix(". VERDICT") for line in there if not line.endswith(": VERDICT")]
-    # A launch that is made again says the same as before.
-    return [line for at, line in enumerate(there) if not line.startswith(PROGRESS) or line not in there[:at]]
+    return [line.removesuffix(". VERDICT") for line in there if not line.endswith(": VERDICT")]
 
 
 def _line(line: str) -> str:
@@ -75,7 +70,7 @@ def difference(shown: Sequence[str], printed: Sequence[str]) -> str:
     wanted, found = _headers(shown), _headers(printed)
     if 2 * len(wanted & found) < len(wanted):
         return f"shown: {', '.join(sorted(wanted))}\nprinted: {', '.join(sorted(found))}"
-    common = (wanted & found or found) - OF_THE_BASELINE
+    common = wanted & found or found
     sides = [masked(_only(common, lines)) for lines in (shown, printed)]
     return "" if _fits(_parts(sides[0]), sides[1]) else "\n".join(unified_diff(*sides, "shown", "printed", lineterm=""))
 

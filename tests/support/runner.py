@@ -15,10 +15,7 @@ QUICK = 'model = "mlp"\nwidth = 16\ndepth = 1\nsteps = 8\nwarmup_steps = 2\nthre
 
 
 def arguments(*words: str) -> list[str]:
-    # Beside other tests each repeat would count as disturbed, and be launched again.
-    launches = words[:1] == ("run",) or {"--preset", "--resume"} & {*words}
-    once = ["--no-retry"] if launches and "--no-retry" not in words else []
-    return [sys.executable, "-m", "ddptui", *words, *once]
+    return [sys.executable, "-m", "ddptui", *words]
 
 
 def environment(runs: Path) -> dict[str, str]:

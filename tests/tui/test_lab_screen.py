@@ -14,6 +14,7 @@ from textual.widgets import Input, OptionList, Select, Static
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.engines.local import links
+from ddptui.run import quiet
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui import launch_check
@@ -528,18 +529,28 @@ def test_a_select_still_says_what_the_preset_has() -> None:
     play_in_lab(scenario)
 
 
-def test_what_else_keeps_this_machine_busy_is_said_before_a_run_and_as_it_starts(
+def test_on_a_busy_machine_a_run_starts_when_the_user_or_the_machine_says_so(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lab, "LOOK_EVERY_S", 0.6)
     monkeypatch.setattr(lab, "descendants", list)  # the busy processes are of this one, and shall be strangers to it
+    # beside other tests, this machine would never be quiet
+    busy = "other programs kept 1.0 cores busy"
+    monkeypatch.setattr(quiet, "busy_now", lambda _: busy)
 
     async def played() -> None:
         async with opened(Path("no-such-folder"), watch_load=True) as (app, pilot):
             with busy_processes(os.cpu_count() or 1):
                 await until(pilot, lambda: "⚠ other programs kept " in seen(app))
                 await pilot.press("enter")
-                await until(pilot, lambda: bool(started))
-                assert any("figures will be disturbed" in toast for toast in toasts(app))
+                await until(pilot, lambda: "This machine is busy" in seen(app))
+                await pilot.press("escape", "enter")
+                await until(pilot, lambda: "Start anyway (s)" in seen(app))
+                assert not started
+                await pilot.press("w")
+                await until(pilot, lambda: "The run starts" in seen(app))
+                assert not started
+            monkeypatch.setattr(quiet, "busy_now", lambda _: "")
+            await until(pilot, lambda: bool(started))
 
     asyncio.run(played())

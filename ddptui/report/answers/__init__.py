@@ -12,7 +12,8 @@ import msgspec
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.correctness import diverged
-from ddptui.analysis.counted import counted, none_counts, why_not
+from ddptui.analysis.counted import all_changed, counted, is_rough
+from ddptui.analysis.disturbance import describe, is_disturbed
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
@@ -30,6 +31,7 @@ from ddptui.report.answers.published import published_order
 from ddptui.report.answers.ranking import ranking
 from ddptui.report.answers.scaling import alike, scaling
 from ddptui.report.answers.split import split
+from ddptui.report.rows import who
 from ddptui.text.words import count, listed, sentence
 
 MOST = 3  # sentences, before what was published
@@ -39,11 +41,12 @@ OPENINGS = {"a", "against", "cannot", "each", "no", "of", "once", "the", "under"
 
 class Kind(NamedTuple):
     """A kind of question. asks: whether a preset asks it. sentences: answer it. needs: what the answer needs of the
-    baseline. of_times: whether it rests on times, which other programs may have disturbed."""
+    baseline; ratios: repeats that no hand has changed. of_times: whether it rests on times, which other programs may
+    have disturbed."""
 
     asks: Callable[[Results, Preset], bool]
     sentences: Callable[[Results, Preset], Iterator[str]]
-    needs: Literal["nothing", "figures", "undisturbed"] = "undisturbed"
+    needs: Literal["nothing", "figures", "ratios"] = "ratios"
     of_times: bool = True
 
 
@@ -64,12 +67,12 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
     if broken and kind.sentences is not faults:
         yield f"the loss of {listed(broken)} is not finite: training diverged"
     has_none = kind.needs != "nothing" and baseline.summary is None
-    is_spoilt = kind.needs == "undisturbed" and none_counts(baseline.repeats)
+    is_spoilt = kind.needs == "ratios" and all_changed(baseline.repeats)
     if has_none:
         why = f"failed: {baseline.error.splitlines()[0]}" if baseline.error else "has no figures yet"
         yield f"cannot tell: {baseline.name}, the baseline, {why}"
     elif is_spoilt:
-        yield f"cannot tell with {baseline.name}, the baseline: {_why_none([baseline])}"
+        yield f"cannot tell with {baseline.name}, the baseline: every repeat was changed by hand"
     else:
         yield from islice(kind.sentences(results, preset), MOST)
     said = {baseline.name} if has_none or is_spoilt else set()
@@ -77,9 +80,9 @@ def _gathered(results: Results, preset: Preset) -> Iterator[str]:
     if failed and kind.sentences is not faults:  # whose trials are meant to fail
         yield f"{listed(failed)} failed: {'the reason is' if len(failed) == 1 else 'the reasons are'} below"
     yield from published_order(results, preset)
-    unreliable = [trial for trial in results.trials if none_counts(trial.repeats) and trial.name not in said]
-    if unreliable and kind.of_times and not has_none:
-        yield f"the times of {listed([trial.name for trial in unreliable])} are not reliable: {_why_none(unreliable)}"
+    rough = [trial for trial in results.trials if is_rough(trial.repeats) and trial.name not in said]
+    if rough and kind.of_times and not has_none:
+        yield f"the times of {who([trial.name for trial in rough], len(results.trials))} are rough: {_why_rough(rough)}"
     if kind.of_times:
         yield from _too_few_steps(results)
     if results.status == "interrupted":
@@ -94,15 +97,18 @@ def _too_few_steps(results: Results) -> Iterator[str]:
     short = [(trial.name, counted(trial.repeats)) for trial, why in measured if Caution.TOO_FEW_STEPS in why]
     few = {name: min(repeat.compared for repeat in repeats) for name, repeats in short if repeats}
     if few:
-        who = "" if len(few) == len(results.trials) else f" in {listed([*few])}"
+        where = "" if len(few) == len(results.trials) else f" in {listed([*few])}"
         steps = count(min(few.values()), "measured step")
-        yield f"do not rely on these times: {steps}{who} are too few; raise `epochs` or `steps`"
+        yield f"do not rely on these times: {steps}{where} are too few; raise `epochs` or `steps`"
 
 
-def _why_none(trials: Sequence[TrialResult]) -> str:
-    """Why none of the repeats counts, half a sentence."""
-    reasons = dict.fromkeys(why for trial in trials for repeat in trial.repeats if (why := why_not(repeat)))
-    return f"every repeat was {' or '.join(reasons)}"
+def _why_rough(trials: Sequence[TrialResult]) -> str:
+    """What disturbed the repeats that count, half a sentence."""
+    repeats = [repeat for trial in trials for repeat in counted(trial.repeats)]
+    loads = [repeat.other_load for repeat in repeats if is_disturbed(repeat) and repeat.other_load]
+    why = [describe(max(loads, key=lambda load: load.cores))] if loads else []
+    why += [f"every repeat of {trial.name} was changed by hand" for trial in trials if all_changed(trial.repeats)]
+    return "; ".join(why)
 
 
 def _sentence(words: str, names: list[str]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from ddptui.analysis.correctness import averaged_wrong, names_text
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import effect_between
+from ddptui.findings.effect import effects
 from ddptui.report.answers.words import times
 from ddptui.text.words import count, listed
 
@@ -66,7 +66,7 @@ def _of_mistakes(results: Results, mistaken: Set[str], by_check: Mapping[str, Se
 def _cost(results: Results, trial: TrialResult) -> str:
     """What a mistake costs that no check finds, beside the trial that differs from it in the mistake alone."""
     twins = [other for other in results.trials if not other.config.get("mistake") and _rest(other) == _rest(trial)]
-    effect = effect_between(trial, twins[0]) if twins else None
+    effect = effects(results).get((trial.name, twins[0].name)) if twins else None
     if effect is None or effect.outcome == "unclear":
         return ""
     slower = effect.outcome == "slower"

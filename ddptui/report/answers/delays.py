@@ -9,7 +9,7 @@ from ddptui.analysis.counted import counted
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.findings.effect import SHOWN_BY_ONE, Effect, effects, off
+from ddptui.findings.effect import SHOWN_BY_ONE, Effect, beside_baseline, off
 from ddptui.report.answers.words import same_unit, times, too_noisy
 from ddptui.text.units import MS_PER_S, seconds
 from ddptui.text.words import count, listed
@@ -26,8 +26,7 @@ WHEN = {
 def delays(results: Results, preset: Preset) -> Iterator[str]:
     """The costliest delays first; where they differ in length alone, also from which length on their rank was found."""
     trials = {trial.name: trial for trial in preset.trials}
-    baseline = results.base
-    compared = [effect for effect in effects(results.trials, baseline) if trials[effect.name].bottleneck]
+    compared = [effect for effect in beside_baseline(results) if trials[effect.name].bottleneck]
     compared.sort(key=lambda effect: -effect.ratio.median)
     if _are_a_sweep([trials[effect.name] for effect in compared]):
         yield _found([(trials[effect.name], effect.trial) for effect in compared])

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import Effect, effect_between, spread
+from ddptui.findings.effect import Effect, Effects, effects, spread
 from ddptui.report.answers.fields import differ, named, valued
 from ddptui.report.answers.losses import are_near
-from ddptui.report.answers.words import times, too_noisy, with_reason
+from ddptui.report.answers.words import as_long, times, too_noisy, with_reason
 from ddptui.report.rows import grouped, loss_of
 from ddptui.text.words import count, listed
 
@@ -38,16 +38,17 @@ def grid(results: Results, preset: Preset) -> Iterator[str]:
         (getattr(trial, axes.kind), getattr(trial, axes.amount)): measured.get(trial.name) for trial in trials
     }
     kind, amount = (getattr(preset.base, field) for field in axes)
+    found = effects(results)
     for other in dict.fromkeys(of_cell for of_cell, _ in cells if of_cell != kind):
-        yield from _beside(axes, cells, kind, other)
+        yield from _beside(axes, cells, found, kind, other)
     yield from _losses(axes, cells)
     base = cells[kind, amount]
-    along = {to: _effect(cells[kind, to], base) for of_cell, to in cells if of_cell == kind and to != amount}
+    along = {to: _effect(found, cells[kind, to], base) for of_cell, to in cells if of_cell == kind and to != amount}
     told = {to: effect for to, effect in along.items() if effect and effect.outcome in ("slower", "faster")}
     if told:
         to = max(told, key=lambda to: abs(log(told[to].ratio.median)))
-        found = f"with {valued(axes.amount, [to])}, {named(axes.kind, kind)} trained {times(told[to])}"
-        yield with_reason(f"{found} than with {valued(axes.amount, [amount])}", told[to])
+        trained = f"with {valued(axes.amount, [to])}, {named(axes.kind, kind)} trained {times(told[to])}"
+        yield with_reason(f"{trained} than with {valued(axes.amount, [amount])}", told[to])
 
 
 def axes_of(preset: Preset) -> Axes | None:
@@ -63,13 +64,15 @@ def axes_of(preset: Preset) -> Axes | None:
     return Axes(kind, amount) if len(values[kind]) <= MOST_KINDS else None
 
 
-def _beside(axes: Axes, cells: Cells, kind: object, other: object) -> Iterator[str]:
+def _beside(axes: Axes, cells: Cells, known: Effects, kind: object, other: object) -> Iterator[str]:
     """One kind beside the baseline's, with each amount: a sentence, if anything is known."""
     told: list[tuple[str, object]] = []
     noisy: dict[object, Effect] = {}
     for amount in dict.fromkeys(amount for of_cell, amount in cells if of_cell == other):
-        effect = _effect(cells[other, amount], cells[kind, amount])
-        if effect and effect.outcome == "unclear":
+        effect = _effect(known, cells[other, amount], cells[kind, amount])
+        if effect and effect.is_rough and effect.outcome in ("alike", "unclear"):
+            told.append((as_long(effect), amount))
+        elif effect and effect.outcome == "unclear":
             noisy[amount] = effect
         elif effect:
             alike = f"as fast, as far as {count(effect.repeats, 'repeat')} can tell,"
@@ -95,5 +98,5 @@ def _losses(axes: Axes, cells: Cells) -> Iterator[str]:
     yield f"{first} ends at a loss of {losses} with {valued(axes.amount, amounts)}{against}"
 
 
-def _effect(trial: TrialResult | None, other: TrialResult | None) -> Effect | None:
-    return effect_between(trial, other) if trial and other else None
+def _effect(found: Effects, trial: TrialResult | None, other: TrialResult | None) -> Effect | None:
+    return found.get((trial.name, other.name)) if trial and other else None

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import Effect, effects
+from ddptui.findings.effect import Effect, beside_baseline
 from ddptui.report.answers.words import times, too_noisy, with_reason
 from ddptui.report.rows import median_figure
 from ddptui.text.words import count, listed
@@ -26,7 +26,7 @@ def overlap(results: Results, preset: Preset) -> Iterator[str]:
     shares = listed([f"{name} {hidden[name]:.0%}" for name in some])
     none = [name for name in by_share if hidden[name] < HIDES]
     yield f"hidden behind backward, of all communication: {shares}{f'; {listed(none)} hid nothing' if none else ''}"
-    compared = [effect for effect in effects(beside, results.base) if effect.name in some]
+    compared = [effect for effect in beside_baseline(results) if effect.name in some]
     most = [effect for effect in compared if effect.name == some[0]]
     faster = [effect for effect in compared if effect.outcome == "faster"]
     fastest = sorted(faster, key=lambda effect: effect.ratio.median)[:1]

@@ -5,7 +5,7 @@ from itertools import combinations
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import effect_between
+from ddptui.findings.effect import effects
 from ddptui.text.words import listed
 
 
@@ -19,7 +19,8 @@ def published_order(results: Results, preset: Preset) -> Iterator[str]:
         return
     published = {reference.trial: reference.train_time_s for reference in known}
     apart = [(fast, slow) for fast, slow in combinations(order, 2) if published[fast.name] < published[slow.name]]
-    pairs = {(fast.name, slow.name): effect_between(slow, fast) for fast, slow in apart}
+    found = effects(results)
+    pairs = {(fast.name, slow.name): found.get((slow.name, fast.name)) for fast, slow in apart}
     outcomes = {pair: effect.outcome if effect else "unclear" for pair, effect in pairs.items()}
     swapped = [f"{slow} before {fast}" for (fast, slow), outcome in outcomes.items() if outcome == "faster"]
     unclear = [f"{fast} and {slow}" for (fast, slow), outcome in outcomes.items() if outcome in ("alike", "unclear")]

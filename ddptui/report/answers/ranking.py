@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import Effect, effect_between, effects
+from ddptui.findings.effect import Effect, Effects, beside_baseline, effects
 from ddptui.report.answers.losses import losses
 from ddptui.report.answers.phases import asked_for
-from ddptui.report.answers.words import times, too_noisy, with_reason
+from ddptui.report.answers.words import as_long, low_to_high, times, too_noisy, with_reason
 from ddptui.text.units import digits
 from ddptui.text.words import count, listed
 
@@ -23,22 +23,23 @@ BECAUSE = {
 
 def ranking(results: Results, preset: Preset) -> Iterator[str]:
     """The fastest and the slowest trial, or each of a few; then how true their averages are, and their losses."""
-    compared = effects(results.trials, results.base)
+    compared = beside_baseline(results)
     learned = [*filter(None, [_averages(results), losses(results.trials)])]
     if len(compared) <= FEW:
         for effect in compared:
             yield from _told(effect, preset)
     else:
         in_order = sorted(compared, key=lambda effect: effect.ratio.median)
+        found = effects(results)
         faster, slower = ([each for each in in_order if each.outcome == outcome] for outcome in ("faster", "slower"))
         rest = _rest(compared)
         if faster:
-            yield _end("fastest", faster)
+            yield _end("fastest", faster, found)
             learned = [*rest, *learned]
         else:
             yield "; ".join([f"no trial was seen to be faster than {results.base.name}", *rest])
         if slower:
-            yield _end("slowest", slower[::-1])
+            yield _end("slowest", slower[::-1], found)
     if learned:
         yield "; ".join(learned)
 
@@ -47,7 +48,9 @@ def _told(effect: Effect, preset: Preset) -> Iterator[str]:
     """One trial beside the baseline, by its name or by what it does; and why, if that is known."""
     subject = _subject(effect, preset)
     does, base = subject != effect.name, effect.baseline.name
-    if effect.outcome == "alike":
+    if effect.is_rough and effect.outcome in ("alike", "unclear"):
+        yield f"{subject} made training {as_long(effect)}" if does else f"{subject} took {as_long(effect)} as {base}"
+    elif effect.outcome == "alike":
         shown = count(effect.repeats, "repeat")
         alike = f"made no difference that {shown} could show"
         yield f"{subject} {alike if does else f'took as long as {base}, as far as {shown} can tell'}"
@@ -72,15 +75,17 @@ def _rest(compared: Sequence[Effect]) -> list[str]:
     alike = [effect.name for effect in compared if effect.outcome == "alike"]
     unclear = [effect for effect in compared if effect.outcome == "unclear"]
     words = [f"no difference from {compared[0].baseline.name} was seen in {listed(alike)}"] if alike else []
-    names = listed([effect.name for effect in unclear])
-    return words + ([f"cannot tell for {names}: {too_noisy(unclear[0])}"] if unclear else [])
+    names = listed([effect.name for effect in unclear if not effect.is_rough])
+    if rough := [f"{effect.name} {low_to_high(effect.ratio)}" for effect in unclear if effect.is_rough]:
+        words.append(f"how many times as long others took is only roughly known: {listed(rough)}")
+    return words + ([f"cannot tell for {names}: {too_noisy(unclear[0])}"] if names else [])
 
 
-def _end(place: str, effects: Sequence[Effect]) -> str:
+def _end(place: str, effects: Sequence[Effect], found: Effects) -> str:
     """The trials at one end of the ranking, then those that were faster or slower, too. effects: the one at the very
     end first."""
     first, *others = effects
-    tied = [other.name for other in others if _cannot_be_told_apart(other, first)]
+    tied = [other.name for other in others if found[other.name, first.name].outcome in ("alike", "unclear")]
     more = [other.name for other in others if other.name not in tied]
     if tied:
         beside = with_reason(f"{first.name} was {times(first)} than {first.baseline.name}", first)
@@ -88,11 +93,6 @@ def _end(place: str, effects: Sequence[Effect]) -> str:
     else:
         told = with_reason(f"{first.name} was the {place}, {times(first)} than {first.baseline.name}", first)
     return told + (f"; {listed(more)} {'was' if len(more) == 1 else 'were'} {first.outcome}, too" if more else "")
-
-
-def _cannot_be_told_apart(one: Effect, other: Effect) -> bool:
-    effect = effect_between(one.trial, other.trial)
-    return effect is not None and effect.outcome in ("alike", "unclear")
 
 
 def _averages(results: Results) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.findings.effect import effects
+from ddptui.findings.effect import beside_baseline
 from ddptui.report.answers.words import because
 from ddptui.text.words import count, listed
 
@@ -37,7 +37,7 @@ def scaling(results: Results, preset: Preset) -> Iterator[str]:
             kind = "strong" if trial.batch_size == base.batch_size else "weak"
             speedups[kind].setdefault(trial.world_size, result.summary.speedup)
     yield from (_speedups(kind, by_size, base.world_size) for kind, by_size in speedups.items() if by_size)
-    compared = effects(results.trials, results.base)
+    compared = beside_baseline(results)
     slower = [effect for effect in compared if effect.outcome == "slower" and effect.name in scaled]
     most = max(slower, key=lambda effect: trials[effect.name].world_size, default=None)
     if most and (reason := because(most)):

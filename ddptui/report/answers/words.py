@@ -12,21 +12,35 @@ MOST_PARTS = 2  # that a sentence names
 
 
 def times(effect: Effect) -> str:
-    """2.7 ± 0.1 times slower; of one repeat, about 2.7 times slower."""
-    if effect.ratio.median < 1:
-        return f"{_factor(inverted(effect.ratio), effect.repeats)} times faster"
-    return f"{_factor(effect.ratio, effect.repeats)} times slower"
+    """2.7 ± 0.1 times slower; of one repeat, about 2.7 times slower; of disturbed ones, roughly 2.1 to 2.9 times."""
+    is_faster = effect.ratio.median < 1
+    ratio = inverted(effect.ratio) if is_faster else effect.ratio
+    return f"{_factor(ratio, effect)} times {'faster' if is_faster else 'slower'}"
 
 
-def _factor(ratio: Ratio, repeats: int) -> str:
-    if repeats < 2:
+def _factor(ratio: Ratio, effect: Effect) -> str:
+    if effect.is_rough:
+        return f"roughly {low_to_high(ratio)}"
+    if effect.repeats < 2:
         return f"about {ratio.median:.{1 if ratio.median >= 2 else 2}f}"
     places = 1 if ratio.median >= 2 and off(ratio) >= 0.05 else 2
     return f"{ratio.median:.{places}f} ± {off(ratio):.{places}f}"
 
 
+def as_long(effect: Effect) -> str:
+    """What disturbed repeats tell: roughly 0.41 to 1.92 times as long."""
+    return f"roughly {low_to_high(effect.ratio)} times as long"
+
+
+def low_to_high(ratio: Ratio) -> str:
+    """As in 0.41 to 1.92; of a single repeat 0.41."""
+    return " to ".join(dict.fromkeys([f"{ratio.low:.2f}", f"{ratio.high:.2f}"]))
+
+
 def too_noisy(effect: Effect) -> str:
     """The end of a sentence that begins with "cannot tell": 3 repeats of ddp differ by 40%."""
+    if effect.is_rough:
+        return as_long(effect)
     if effect.repeats < 2:
         return f"one repeat shows no difference below {SHOWN_BY_ONE:.0%}"
     noisy = max((effect.trial, effect.baseline), key=spread)

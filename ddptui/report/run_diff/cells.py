@@ -44,7 +44,7 @@ class CellPair(NamedTuple):
 def cell_pairs(both: Sequence[Pair]) -> Iterator[CellPair]:
     """The cells that both trials of a pair have, in A's order."""
     for pair in both:
-        cells, others = map(_cells, pair)
+        cells, others = map(_cells, pair.both)
         for (ranks, key, bytes), a in cells.items():
             b = others.get((ranks, key, bytes), [])
             if found := times(_spread(a), _spread(b)):

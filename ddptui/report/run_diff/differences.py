@@ -67,7 +67,7 @@ def _cautions(both: Sequence[Pair]) -> Iterator[Difference]:
     """The cautions that only one of the runs raised, with their trials."""
     for caution in Caution:
         for which, trial, other in (("A", 0, 1), ("B", 1, 0)):
-            names = [pair.name for pair in both if caution in _raised(pair[trial]) - _raised(pair[other])]
+            names = [pair.name for pair in both if caution in _raised(pair.both[trial]) - _raised(pair.both[other])]
             if names:
                 text = f"caution only in {which}, {who(names, len(both))}: {caution.advice}"
                 yield Difference(text, names if caution in SLOW_DOWN else ())
@@ -80,7 +80,7 @@ def _raised(trial: TrialResult) -> set[Caution]:
 def _unexplained(both: Sequence[Pair], explained: Collection[str]) -> Iterator[str]:
     """The train times that differ by more than the repeats do; of a single repeat, by more than repeats often do."""
     for pair in both:
-        times, repeats = train_times(pair), [len(trial.repeats) for trial in pair]
+        times, repeats = train_times(pair), [len(trial.repeats) for trial in pair.both]
         if times is None or pair.name in explained:
             continue
         if times.factor.median > 1 + WIDE if min(repeats) < 2 else times.finding != ALIKE:

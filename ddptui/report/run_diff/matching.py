@@ -8,7 +8,7 @@ import msgspec
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.report.run_diff.pairs import Pair
+from ddptui.report.run_diff.pairs import Pair, judged
 from ddptui.text.words import did_you_mean
 
 Matches = Mapping[str, str | None]  # by the name of a trial of A, that of B; None: it is compared with none
@@ -39,7 +39,7 @@ def pairs(a: Results, b: Results, matches: Matches = BY_NAME) -> list[Pair]:
     of_b, taken = _by_name(b), {*matches.values()}
     partners = {name: None if name in taken else name for name in of_b} | {**matches}
     found = [(trial, of_b.get(partners.get(trial.name) or "")) for trial in a.trials]
-    return [Pair(trial, other) for trial, other in found if other is not None]
+    return [*judged((trial, other) for trial, other in found if other is not None)]
 
 
 def _check(a: Results, b: Results, matches: Matches) -> None:

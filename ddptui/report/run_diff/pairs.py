@@ -4,11 +4,13 @@ Within a run, repeats of two trials take turns, so that analysis/effect.py can c
 made at different times: here every repeat of one run is compared with every repeat of the other.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from ddptui.analysis.counted import counted, none_counts, why_not
+from ddptui.analysis.counted import counted, is_rough, why_not
 from ddptui.analysis.results import Ratio, Spread, TrialResult
-from ddptui.findings.effect import exceeds, is_significant, off
+from ddptui.findings.chance import are_real, chance_of_samples
+from ddptui.findings.effect import exceeds, off
 
 Finding = Literal["slower", "faster", "no difference seen"]
 ALIKE: Finding = "no difference seen"
@@ -21,6 +23,12 @@ class Pair(NamedTuple):
 
     a: TrialResult
     b: TrialResult
+    is_chance: bool = False  # chance explains the difference of their train times, beside those of the other pairs
+
+    @property
+    def both(self) -> tuple[TrialResult, TrialResult]:
+        """A's trial and B's."""
+        return self.a, self.b
 
     @property
     def name(self) -> str:
@@ -67,21 +75,28 @@ def times(a: Spread | None, b: Spread | None) -> Times | None:
 
 def train_times(pair: Pair) -> Times | None:
     """The train times; None if the trial has none in one of the runs."""
-    a, b = (trial.summary.train_time_s if trial.summary else None for trial in pair)
+    a, b = (trial.summary.train_time_s if trial.summary else None for trial in pair.both)
     found = times(a, b)
-    of_a, of_b = ([repeat.train_time_s for repeat in counted(trial.repeats)] for trial in pair)
-    if found is None or min(len(of_a), len(of_b)) < 2:
+    if found is None or min(len(counted(trial.repeats)) for trial in pair.both) < 2:
         return found
-    stands_out = exceeds(found.factor, off(found.factor)) and is_significant(of_a, of_b, are_pairs=False)
-    return found._replace(can_be_chance=not stands_out)
+    return found._replace(can_be_chance=pair.is_chance or not exceeds(found.factor, off(found.factor)))
+
+
+def judged(found: Iterable[tuple[TrialResult, TrialResult]]) -> Iterator[Pair]:
+    """The pairs of trials, with which of their differences chance explains: all are judged together."""
+    both = [Pair(*trials) for trials in found]
+    samples = [[[repeat.train_time_s for repeat in counted(trial.repeats)] for trial in pair.both] for pair in both]
+    tested = [at for at, (of_a, of_b) in enumerate(samples) if min(len(of_a), len(of_b)) > 1]
+    is_real = dict(zip(tested, are_real([chance_of_samples(*samples[at]) for at in tested]), strict=True))
+    return (pair._replace(is_chance=not is_real.get(at, True)) for at, pair in enumerate(both))
 
 
 def doubt(pair: Pair) -> str:
     """Why the train times tell no difference, as in "one repeat in B"; empty if they do."""
-    runs = [*zip("AB", pair, strict=True)]
+    runs = [*zip("AB", pair.both, strict=True)]
     if untimed := [run for run, trial in runs if not (trial.summary and trial.summary.train_time_s.min > 0)]:
         return f"no time in {' and '.join(untimed)}"
-    if spoilt := [f"{run} was {why_not(trial.repeats[-1])}" for run, trial in runs if none_counts(trial.repeats)]:
+    if spoilt := [f"{run} was {why_not(counted(trial.repeats)[-1])}" for run, trial in runs if is_rough(trial.repeats)]:
         return " and ".join(spoilt)
     single = [run for run, trial in runs if len(counted(trial.repeats)) < 2]
     return "" if not single else "one repeat each" if len(single) > 1 else f"one repeat in {single[0]}"

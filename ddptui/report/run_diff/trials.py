@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
-from ddptui.analysis.counted import counted, none_counts
+from ddptui.analysis.counted import counted, is_rough
 from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
 from ddptui.findings.effect import off
 from ddptui.report.rows import (
@@ -66,8 +66,8 @@ def _off_by(ratio: Ratio) -> str:
 def notes(both: Sequence[Pair]) -> list[str]:
     """How to read the table."""
     ranged = any(_range(pair) != NOTHING for pair in both)
-    spoilt = any(none_counts(trial.repeats) for pair in both for trial in pair)
-    slowed = any(is_held_back(trial) for pair in both for trial in pair)
+    spoilt = any(is_rough(trial.repeats) for pair in both for trial in pair.both)
+    slowed = any(is_held_back(trial) for pair in both for trial in pair.both)
     return [RANGE] * ranged + [SPOILT] * spoilt + [SLOWED] * slowed
 
 
@@ -96,7 +96,7 @@ def _range(pair: Pair) -> str:
 
 def _both(name: str, form: str = "") -> Callable[[Pair], str]:
     """A median over the repeats in both runs, A's first."""
-    return lambda pair: _change(*(median_of(trial, SHOWN[name], form) for trial in pair))
+    return lambda pair: _change(*(median_of(trial, SHOWN[name], form) for trial in pair.both))
 
 
 def _change(a: str, b: str) -> str:

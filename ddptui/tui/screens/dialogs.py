@@ -1,12 +1,13 @@
 """Small dialogs: a question, the columns of a table, the name of a preset to save, what keys do and columns show."""
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rich.table import Table
 from rich.text import Text
-from textual import on
+from textual import on, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -19,8 +20,11 @@ from textual.widgets.option_list import Option
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.host.load import READ_EVERY_S
+from ddptui.run.quiet import Calm
 from ddptui.store import own_presets
 from ddptui.text.tables import Filled
+from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound, clickable, name_of
 from ddptui.tui.widgets.lists import Chooser
 
@@ -85,6 +89,52 @@ class LettingGo(Dialog[bool | None]):
                 yield Button("Go on (esc)", id="no", action="screen.dismiss(None)", compact=True)
                 yield Button("Leave it running (l)", id="leave", action="screen.dismiss(False)", compact=True)
                 yield Button("End it (e)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
+
+
+class BusyMachine(Dialog[bool]):
+    """Whether to start a run beside other programs: dismissed with True to start. Whoever waits need not answer again:
+    it closes once this machine is quiet."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("w", "wait", "Wait", show=False),
+        Binding("s", "dismiss(True)", "Start anyway", show=False),
+        Binding("right", "app.focus_next", show=False),
+        Binding("left", "app.focus_previous", show=False),
+    ]
+
+    def __init__(self, busy: str) -> None:
+        super().__init__()
+        self._busy, self._waits = busy, False
+        self._about = Static(markup=False)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield self._about
+            with Horizontal(classes="buttons"):
+                yield Button("Cancel (esc)", id="no", action="screen.dismiss(False)", compact=True)
+                yield Button("Wait (w)", id="wait", action="screen.wait", compact=True)
+                yield Button("Start anyway (s)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
+
+    @work
+    async def on_mount(self) -> None:
+        self._show()
+        calm = await in_background(partial(Calm, self._busy))
+        while not (await in_background(calm.is_there) and self._waits):
+            self._busy = calm.busy
+            self._show()
+            await asyncio.sleep(READ_EVERY_S)
+        self.dismiss(True)
+
+    def action_wait(self) -> None:
+        """Start as soon as this machine is quiet."""
+        self._waits = True
+        self.query_one("#wait").display = False
+        self._show()
+
+    def _show(self) -> None:
+        now = f"This machine is busy: {self._busy}." if self._busy else "This machine is quiet now."
+        then = "The run starts once it is quiet." if self._waits else "Wait until it is quiet?" if self._busy else ""
+        self._about.update(Content(f"{now} {then}"))
 
 
 LEAVING = "Stop watching this training? It goes on, on its own hosts. What was seen is kept."

@@ -24,6 +24,7 @@ from ddptui.engines.checks import torchvision_models
 from ddptui.engines.local import links
 from ddptui.host import machine
 from ddptui.host.load import LoadMeter, descendants
+from ddptui.run.quiet import can_wait
 from ddptui.store import overview, own_presets
 from ddptui.store.presets import FileState, all_presets, describe_size, file_states
 from ddptui.tui import draft as drafts
@@ -237,9 +238,8 @@ class Lab(LabScreen):
         if self._validation.prepared is None:
             self._refuse()
         else:
-            if self._busy:
-                self.notify(self._busy, title="This machine is busy", severity="warning", markup=False)
-            self.console_app.launch(partial(prepare_draft, self._validation.prepared))
+            preset = self._validation.prepared
+            self.console_app.launch(partial(prepare_draft, preset), self._busy if can_wait(preset) else "")
 
     def _refuse(self) -> None:
         """Go to the field that is wrong, or notify why the draft cannot run, unless the form shows it already."""

@@ -6,6 +6,7 @@ from textwrap import wrap as wrapped
 from ddptui.analysis.breakdown import Breakdown, breakdown, difference
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.report.differences import as_sum, parts, signed, why_none
+from ddptui.report.rows import mark_of
 from ddptui.report.sentences import status_of
 from ddptui.text.drawing import GLYPHS, Line, bar, shorten, width_of, wrap
 from ddptui.text.words import count
@@ -86,11 +87,14 @@ class TimeBars(Canvas, can_focus=True):
     def _wholes(self, width: int) -> Callable[[TrialResult], Line]:
         """Returns what draws the whole time of a trial into so many cells."""
         longest = max((times.total for times in self._times.values()), default=0.0) or 1.0
-        scale = max(1, width - len(f"   {longest:.2f} s {BASELINE} ")) / longest
+        scale = max(1, width - len(f"   {longest:.2f} s{self._longest_mark(None)} {BASELINE} ")) / longest
 
         def whole(trial: TrialResult) -> Line:
             times = self._times[trial.name]
-            return [*bar(_within(times.total, self._lengths(trial, times)), scale), (f" {times.total:.2f} s", "")]
+            return [
+                *bar(_within(times.total, self._lengths(trial, times)), scale),
+                (f" {times.total:.2f} s{mark_of(trial)}", ""),
+            ]
 
         return whole
 
@@ -99,16 +103,20 @@ class TimeBars(Canvas, can_focus=True):
         known = {trial.name: times for trial in shown if (times := self._difference(trial))}
         sides = {trial.name: self._sides(trial, known[trial.name]) for trial in shown if trial.name in known}
         saved, added = (max((sum(s for _, s in each[side]) for each in sides.values()), default=0.0) for side in (0, 1))
-        scale = max(1, width - len(f"   {LINE} +{added:.2f} s {BASELINE} ")) / (saved + added or 1.0)
+        mark = self._longest_mark(self._baseline)
+        scale = max(1, width - len(f"   {LINE} +{added:.2f} s{mark} {BASELINE} ")) / (saved + added or 1.0)
         room = round(saved * scale)
 
         def drawn(trial: TrialResult) -> Line:
             left, right = (bar(side, scale) for side in sides[trial.name])
             space = " " * (room - width_of(left))
-            amount = f" {signed(known[trial.name].total)} s"
+            amount = f" {signed(known[trial.name].total)} s{mark_of(trial, self._baseline)}"
             return [(space, ""), *reversed(left), (LINE, "muted"), *right, (amount, "")]
 
         return drawn
+
+    def _longest_mark(self, baseline: TrialResult | None) -> str:
+        return max((mark_of(trial, baseline) for trial in self._trials), key=len)
 
     def _difference(self, trial: TrialResult) -> Breakdown | None:
         return difference(trial, self._baseline) if self._baseline else None
@@ -127,7 +135,12 @@ class TimeBars(Canvas, can_focus=True):
         apart = self._difference(trial) if trial and trial is not self._baseline else None
         if trial is None or apart is None:
             return []
-        told = wrapped(as_sum(apart, trial), max(1, width - 2), initial_indent="  ", subsequent_indent="  ")
+        told = wrapped(
+            as_sum(apart, trial) + mark_of(trial, self._baseline),
+            max(1, width - 2),
+            initial_indent="  ",
+            subsequent_indent="  ",
+        )
         return [[(line, "")] for line in told[:MOST_WORDS]]
 
     def _legend(self, kinds: set[str], width: int) -> Line:

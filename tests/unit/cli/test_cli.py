@@ -8,7 +8,6 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from importlib.metadata import requires
 from pathlib import Path
 from typing import get_args
@@ -285,7 +284,7 @@ def preset_given_to_run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Pre
     """The preset with which a run would begin."""
     given: list[Preset] = []
 
-    def begin(preset: Preset, runs: Path, *, as_json: bool, retries: int, usual: Sequence[str]) -> int:
+    def begin(preset: Preset, runs: Path, **_: object) -> int:
         given.append(preset)
         return 0
 
@@ -304,7 +303,7 @@ def write_settings(folder: Path, text: str) -> Path:
 
 
 EVERY_OPTION = {
-    "--repeats": "2", "--set": "epochs=1", "--no-retry": None, "--engine": "join", "--nodes": "2", "--json": None,
+    "--repeats": "2", "--wait-quiet": "3", "--set": "epochs=1", "--engine": "join", "--nodes": "2", "--json": None,
     "--runs": "elsewhere",
 }  # fmt: skip
 
@@ -326,7 +325,7 @@ def test_run_takes_what_the_option_preset_takes(tmp_path: Path, monkeypatch: pyt
     assert begun == [begun[0]] * 3
     preset, runs, how = begun[0]
     assert (preset.repeats, preset.trials[0].epochs, preset.engine.name, preset.engine.nodes) == (2, 1, "join", 2)
-    assert (runs, how) == (tmp_path / "elsewhere", {"as_json": True, "retries": 0, "usual": ("startup",)})
+    assert (runs, how) == (tmp_path / "elsewhere", {"as_json": True, "usual": ("startup",), "quiet_within_s": 3.0})
 
 
 def test_run_has_every_option_that_the_program_has_for_a_preset() -> None:

@@ -5,8 +5,11 @@ from math import exp
 
 import pytest
 
-from ddptui.findings.effect import effect_between, effects
-from tests.support.builders import failure, journal, preset_of, results_for
+from ddptui.analysis.results import Results
+from ddptui.findings.chance import are_real, chance_of
+from ddptui.findings.effect import beside_baseline, effects
+from ddptui.wire.records import Load, Message
+from tests.support.builders import beside, failure, journal, preset_of, results_for
 
 
 def outcome(a_ms: tuple[float, ...], b_ms: tuple[float, ...]) -> str:
@@ -17,9 +20,9 @@ def outcome(a_ms: tuple[float, ...], b_ms: tuple[float, ...]) -> str:
         for number, ms in enumerate(of_trial, start=1)
     ]
     results = results_for(preset, *journals)
-    [effect] = effects(results.trials, results.trials[0])
-    between = effect_between(results.trials[1], results.trials[0])
-    assert between == effect
+    [effect] = beside_baseline(results)
+    mirrored = effects(results)["a", "b"].outcome
+    assert mirrored == {"slower": "faster", "faster": "slower"}.get(effect.outcome, effect.outcome)
     return effect.outcome
 
 
@@ -60,16 +63,85 @@ def test_of_equal_trials_one_in_twenty_seems_to_differ(repeats: int) -> None:
     assert differing <= 0.07 * 400
 
 
+@pytest.mark.parametrize(("trials", "repeats"), [(8, 3), (16, 2), (16, 1)])
+def test_of_runs_with_many_equal_trials_one_in_twenty_claims_a_difference(trials: int, repeats: int) -> None:
+    """Judged pair by pair, a third of the runs of 8 trials would."""
+    chance = random.Random(trials + repeats)
+    claiming = sum(bool(differing(of_trials(trials, repeats, chance))) for _ in range(60))
+    assert claiming <= 5
+
+
+def test_a_real_difference_is_found_among_many_trials() -> None:
+    chance = random.Random(1)
+    found = [differing(of_trials(8, 3, chance, last=1.5)) for _ in range(20)]
+    assert sum(("h", "a") in claims for claims in found) >= 15
+    assert sum(bool({names for names in claims if "h" not in names}) for claims in found) <= 2
+
+
+def of_trials(trials: int, repeats: int, chance: random.Random, last: float = 1.0) -> Results:
+    """A run of trials that are equal, but for the last one, which takes so many times as long."""
+    names = "abcdefghijklmnop"[:trials]
+    preset = preset_of({"repeats": repeats, "trial": [{"name": name} for name in names]})
+    return results_for(
+        preset,
+        *(
+            journal(name, number, ranks=1, steps=1, step_ms=10 * exp(chance.gauss(0, 0.07)) * factor)
+            for number in range(1, repeats + 1)
+            for name, factor in zip(names, [1.0] * (trials - 1) + [last], strict=True)
+        ),
+    )
+
+
+def differing(results: Results) -> set[tuple[str, str]]:
+    """The trials of which the run says that they were slower than others, with these."""
+    return {names for names, effect in effects(results).items() if effect.outcome == "slower"}
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom", "chance"),
+    [(12.706, 1, 0.05), (4.303, 2, 0.05), (3.182, 3, 0.05), (2.228, 10, 0.05), (5.841, 3, 0.01), (3.646, 30, 0.001)],
+)
+def test_how_often_chance_explains_a_difference(t: float, freedom: int, chance: float) -> None:
+    assert chance_of(t, freedom) == chance_of(-t, freedom) == pytest.approx(chance, rel=1e-3)
+    assert chance_of(0.0, freedom) == pytest.approx(1)
+
+
+def test_many_differences_have_to_be_surer_the_smallest_chance_first() -> None:
+    assert are_real([0.04]) == [True]
+    assert are_real([0.04, 0.01]) == [True, True]
+    assert are_real([0.04, 0.03]) == [False, False]
+    assert are_real([0.6, 0.016, 0.9]) == [False, True, False]
+    assert are_real([]) == []
+
+
 def test_a_trial_without_figures_has_no_effect() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
-    a, b = results_for(preset, journal("a"), failure("b")).trials
-    assert effects([a, b], a) == []
-    assert effect_between(b, a) is None
+    results = results_for(preset, journal("a"), failure("b"))
+    assert effects(results) == {}
+    assert beside_baseline(results) == []
 
 
-def test_where_repeats_are_missing_the_ratio_may_be_anything_between_the_extremes() -> None:
+def test_where_repeats_are_missing_those_that_are_there_are_compared() -> None:
     preset = preset_of({"repeats": 2, "trial": [{"name": "a"}, {"name": "b"}]})
-    a, b = results_for(preset, journal("a", 1), journal("a", 2, step_ms=20), journal("b", 2, step_ms=40)).trials
-    effect = effect_between(b, a)
-    assert effect is not None
-    assert (effect.ratio.low, effect.ratio.high) == pytest.approx((2, 4))
+    results = results_for(preset, journal("a", 1), journal("a", 2, step_ms=20), journal("b", 1, step_ms=40))
+    [effect] = beside_baseline(results)
+    assert (effect.ratio.low, effect.ratio.high, effect.repeats) == pytest.approx((4, 4, 1))
+
+
+def test_beside_a_busy_machine_the_repeats_are_compared_as_they_took_turns() -> None:
+    preset = preset_of({"repeats": 3, "trial": [{"name": "a"}, {"name": "b"}]})
+    journals = [
+        beside(journal(name, number, step_ms=factor * ms))
+        for number, ms in enumerate((10, 20, 14), start=1)
+        for name, factor in (("a", 1.0), ("b", 2 + number / 100))
+    ]
+    [effect] = beside_baseline(results_for(preset, *journals))
+    assert (effect.outcome, effect.is_rough, effect.repeats) == ("slower", True, 3)
+    assert (effect.ratio.low, effect.ratio.high) == pytest.approx((2.01, 2.03))
+    [effect] = beside_baseline(results_for(preset, *journals[:2], *map(quiet, journals[2:])))
+    assert (effect.is_rough, effect.repeats) == (False, 2)  # one of three was disturbed: it is left out
+    assert effect.ratio.low == pytest.approx(2.02)
+
+
+def quiet(messages: list[Message]) -> list[Message]:
+    return [message for message in messages if not isinstance(message, Load)]

@@ -4,6 +4,7 @@ import pytest
 
 from ddptui.analysis.breakdown import breakdown, difference
 from ddptui.page.bars import differences, train_times
+from ddptui.page.picture import picture
 from ddptui.page.training import training_page
 from ddptui.report.differences import Part, Stretch, parts, signed, stacked
 from tests.support.builders import beside, failure, journal, preset_of, results_for, two_trials
@@ -57,12 +58,26 @@ def test_a_trial_without_figures_has_words_in_place_of_a_bar() -> None:
     assert differences(results) is None
 
 
+def test_what_is_drawn_of_a_disturbed_trial_is_marked() -> None:
+    preset = two_trials(repeats=1)
+    results = results_for(preset, beside(journal("a")), journal("b", step_ms=20))
+    assert [bar.figure for bar in train_times(results).bars] == ["0.03 s ⚠", "0.06 s"]
+    apart = differences(results)
+    assert apart
+    assert apart.bars[0].figure == "+0.03 s ⚠"
+    drawn = picture(preset, results)
+    assert "0.03 s &#9888;" in drawn
+    assert "2.00 &#9888;" in drawn
+    assert "&#9888; disturbed, so rough. " in drawn
+    assert "a: ⚠ disturbed, so rough" in Found(training_page(Told(journal()), preset, results)).text
+
+
 def test_without_differences_the_page_says_why() -> None:
     preset = two_trials(repeats=1)
-    results = results_for(preset, beside(journal("a")), journal("b"))
+    results = results_for(preset, failure("a"), journal("b"))
     assert differences(results) is None
     page = training_page(Told(journal()), preset, results)
-    why = "No differences to the baseline: every repeat of a, the baseline, was disturbed by other programs."
+    why = "No differences to the baseline: a, the baseline, has no figures."
     assert why in Found(page).text
     alone = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}]})
     page = training_page(Told(journal()), alone, results_for(alone, beside(journal("a"))))

@@ -12,6 +12,7 @@ from ddptui.report import answers
 from ddptui.report.answers import KINDS
 from ddptui.store.presets import load
 from ddptui.wire.messages import Done, Step
+from ddptui.wire.records import Injection
 from tests.support.builders import (
     audit,
     audit_without_numbers,
@@ -166,10 +167,21 @@ def test_a_failed_trial_is_said_after_what_could_be_compared() -> None:
     assert "c failed: the reason is below." in answer(results, preset)
 
 
-def test_a_disturbed_baseline_gives_no_answer() -> None:
+def test_a_disturbed_baseline_gives_a_rough_answer() -> None:
+    preset = preset_of({"repeats": 2, "trial": [{"name": "a"}, {"name": "b"}]})
+    repeats = [beside(journal("a")), journal("b", step_ms=7), beside(journal("a", 2)), journal("b", 2, step_ms=12)]
+    found = answer(results_for(preset, *repeats), preset)
+    assert found[0] == "b took roughly 0.70 to 1.20 times as long as a."
+    rough = "The times of a are rough: other programs kept 1.0 cores busy, most of all make (process 4711)."
+    assert rough in found
+
+
+def test_with_a_baseline_that_a_hand_has_changed_nothing_is_compared() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
-    assert answer(results_for(preset, beside(journal("a")), journal("b")), preset)[0] == (
-        "Cannot tell with a, the baseline: every repeat was disturbed by other programs."
+    told = journal("a")
+    told.insert(5, Injection(at_ns=0, bottleneck=()))
+    assert answer(results_for(preset, told, journal("b")), preset)[0] == (
+        "Cannot tell with a, the baseline: every repeat was changed by hand."
     )
 
 
@@ -318,7 +330,7 @@ def test_a_fault_that_was_stopped_before_its_step_has_not_been_survived() -> Non
 def test_a_disturbed_trial_is_named_beside_what_was_found() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
     assert answer(results_for(preset, journal("a"), beside(journal("b", step_ms=20), s=0.04)), preset)[-1] == (
-        "The times of b are not reliable: every repeat was disturbed by other programs."
+        "The times of b are rough: other programs kept 1.0 cores busy, most of all make (process 4711)."
     )
 
 

@@ -30,7 +30,7 @@ def test_a_disturbed_repeat_is_in_no_figure_where_another_is_quiet() -> None:
     assert (a["train s"], a["step ms"]) == ("0.03", "10.00")
     why = f"other programs kept 1.0 cores busy, most of all {NEIGHBOR}"
     lines = note_lines(results, preset)
-    assert f"a: repeat 2 is in no median and no ratio: {why}" in lines
+    assert f"a: repeat 2 is in no median: {why}" in lines
     assert not any("caution" in line and "busy" in line for line in lines)
 
 
@@ -45,16 +45,15 @@ def test_a_trial_that_stayed_disturbed_is_marked_where_its_figures_stand() -> No
     assert caution in note_lines(results, preset)
 
 
-def test_against_a_baseline_that_stayed_disturbed_there_is_no_ratio() -> None:
+def test_against_a_baseline_that_stayed_disturbed_a_ratio_is_a_range_and_marked_as_the_difference_is() -> None:
     results, preset = compared(beside(journal("a")), journal("b"), repeats=1)
     b = cells(results, preset, "b")
-    assert (b["ratio"], b["train s"]) == ("⚠", "0.03")
-    assert "speed-up" not in b
-    wanted = "caution: no ratio, no speed-up: every repeat of a, the baseline, was disturbed by other programs"
-    assert wanted in note_lines(results, preset)
-    trial = results.trials[1]
-    assert trial.summary
-    assert trial.summary.ratio is None
+    assert (b["ratio"], b["speed-up"], b["train s"]) == ("1.00 ⚠", "1.00 ⚠", "0.03")
+    results, preset = compared(
+        beside(journal("a")), journal("b"), beside(journal("a", 2)), journal("b", 2, step_ms=15), repeats=2
+    )
+    assert cells(results, preset, "b")["ratio"] == "1.00…1.50 ⚠"
+    assert "b: +7.5 ms = +7.5 own work ⚠" in note_lines(results, preset)
 
 
 @pytest.mark.parametrize("load", [{"busy": 1.2, "own": 1.0}, {"idle": 1.0}, {"busy": 2.0, "own": 2.0}])

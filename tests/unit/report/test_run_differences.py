@@ -117,7 +117,7 @@ def test_other_programs_during_training_are_named_with_their_cores_and_so_is_the
 
 
 def test_a_caution_that_slows_nothing_down_explains_nothing() -> None:
-    told = differences(run_of(100, 101), run_of(400, 900))
+    told = differences(run_of(100, 101), run_of(400, 600))
     assert told[0] == f"caution only in B, a: {Caution.WIDE_SPREAD.advice}"
     assert UNEXPLAINED in told[1]
 

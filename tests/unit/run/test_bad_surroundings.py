@@ -42,9 +42,8 @@ def short() -> Iterator[Path]:
 def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Preset]:
     """A preset whose run is over in no time: the lab is the seam."""
 
-    def run_preset(_: Preset, run: Run, *, results: RunningResults, retries: int) -> Iterator[Message]:
+    def run_preset(_: Preset, run: Run, *, results: RunningResults) -> Iterator[Message]:
         assert not results.outcomes
-        assert not retries
         for message in journal("a"):
             if results.add(message):
                 run.write_results(results.results)
@@ -59,7 +58,7 @@ def test_a_full_disk_stops_the_run_with_one_line_and_the_table_is_still_shown(
 ) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr(Run, "write_results", failing(run_lost(tmp_path, full)))
-    assert headless.run(ran(), tmp_path, as_json=False, retries=0) == 1
+    assert headless.run(ran(), tmp_path, as_json=False) == 1
     output, errors = capsys.readouterr()
     assert "No space left on device" in errors
     assert "ddptui --resume" in errors
@@ -70,7 +69,7 @@ def test_a_reader_of_stdout_that_has_gone_changes_no_exit_code(
     ran: Callable[[], Preset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Closed())
-    assert headless.run(ran(), tmp_path, as_json=False, retries=0) == 0
+    assert headless.run(ran(), tmp_path, as_json=False) == 0
     sys.stdout.close()
     assert "kept in" in capsys.readouterr().err
 

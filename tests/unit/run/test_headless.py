@@ -206,7 +206,7 @@ def test_a_job_that_may_be_left_is_named_with_the_error_that_ended_the_run(
         session.close()
     assert str(session.error).endswith("; job 17 may be left")
     if not isinstance(error, ValueError):  # whose traceback has the note
-        assert headless.run(two_trials(), tmp_path, as_json=False, retries=0) == 1
+        assert headless.run(two_trials(), tmp_path, as_json=False) == 1
         assert f"{error}" in capsys.readouterr().err.partition("; job 17 may be left")[0]
 
 
@@ -214,7 +214,7 @@ def test_a_job_that_may_be_left_is_named_with_the_error_that_ended_the_run(
 def told_by_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four launches, the last one skipped, of which no process is started."""
 
-    def run_preset(*_: object, results: RunningResults, retries: int) -> Iterator[Message]:  # the lab is the seam
+    def run_preset(*_: object, results: RunningResults) -> Iterator[Message]:  # the lab is the seam
         for messages in (journal("a"), journal("b"), journal("a", 2), [*journal("b", 2)[:-3], ended("skipped")]):
             for message in messages:
                 results.add(message)
@@ -225,7 +225,7 @@ def told_by_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("told_by_the_lab")
 def test_what_is_missing_at_the_end_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert headless.run(two_trials(), tmp_path, as_json=False, retries=0) == 0
+    assert headless.run(two_trials(), tmp_path, as_json=False) == 0
     *_, missing, kept = capsys.readouterr().err.splitlines()
     assert missing == "3 of 4 repeats finished"
     assert kept.startswith("kept in ")
@@ -241,5 +241,5 @@ def test_columns_of_the_users_settings_are_kept_longest(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    headless.run(two_trials(), tmp_path, as_json=False, retries=0, usual=usual)
+    headless.run(two_trials(), tmp_path, as_json=False, usual=usual)
     assert ("start s" in capsys.readouterr().out) is is_shown

@@ -36,21 +36,6 @@ def test_a_run_that_a_console_has_open_is_under_way(tmp_path: Path) -> None:
     assert "under way" not in (overview(run).status, recent.status)
 
 
-def test_a_launch_that_was_set_aside_is_read_as_warily_and_only_by_its_own_name(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    folder = run.repeat_folder("a", 1)
-    (folder / "../repeat-1.disturbed-1x").mkdir()
-    assert overview(run).problem is None
-    aside = folder.with_name("repeat-1.disturbed-1")
-    aside.mkdir()
-    os.mkfifo(aside / JOURNAL)
-    problem = overview(run).problem
-    assert problem is not None
-    assert "repeat-1.disturbed-1/messages.jsonl: cannot be read: it is a pipe" in problem
-    with pytest.raises(RunError, match="it is a pipe"):
-        results_of(run, two_trials())
-
-
 def test_trials_that_failed_are_counted(tmp_path: Path) -> None:
     line = overview(write_run(tmp_path, two_trials(), failure("a"), journal("b")))
     assert (line.trials, line.baseline, line.fastest) == ("1 of 2 done, 1 of 2 repeats", "–", "0.03 b")
