@@ -10,6 +10,7 @@ from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.results import Change, Culprit
 from ddptui.analysis.thinning import scaled_culprit
 from ddptui.analysis.waits import AlignedSteps
+from ddptui.findings.time import ABOUT_LATE_RANK
 from ddptui.findings.verdict import analyze_aligned
 from ddptui.text.units import S
 
@@ -44,7 +45,12 @@ def _stretch(numbers: range, delayed: bool, aligned: AlignedSteps, disturbed: bo
     if culprit:  # of a long launch, not all steps were kept
         scaled = scaled_culprit(culprit, len(numbers) / len(steps))
         culprit = replace(scaled, steps=(numbers[0], numbers[-1]))
-    return Stretch(numbers, delayed, culprit, analysis.findings if analysis else ())
+    return Stretch(
+        numbers,
+        delayed,
+        culprit,
+        tuple(finding for finding in (analysis.findings if analysis else ()) if finding.kind in ABOUT_LATE_RANK),
+    )
 
 
 def judged_stretch(stretches: list[Stretch]) -> Stretch | None:

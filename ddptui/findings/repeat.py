@@ -30,7 +30,7 @@ from ddptui.findings.figures import (
     step_ms,
     wait_figures,
 )
-from ddptui.findings.time import all_findings, scaled
+from ddptui.findings.time import ABOUT_LATE_RANK, all_findings, scaled
 from ddptui.findings.verdict import analyze_aligned
 from ddptui.findings.window import Window
 from ddptui.text.units import S
@@ -126,11 +126,14 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     aligned = log.align_measured() if instrumented and log.clocks_known else AlignedSteps([], {})
     other = other_load(log.loads, spans)
     disturbed = takes_cores(other)
-    analysis = analyze_aligned(aligned, disturbed=disturbed)
+    window = Window(aligned.steps, disturbed, log.restarts, launched.watched)
+    analysis = analyze_aligned(aligned, disturbed=disturbed, restarts=log.restarts, watched=launched.watched)
+    found = list(analysis.findings) if analysis else all_findings(window, [])
     stretches = stretches_of(log, aligned, disturbed=disturbed) if log.injections else []
     judged = judged_stretch(stretches) if stretches else None
     if analysis and judged:
-        analysis = analysis._replace(culprit=judged.culprit, findings=judged.findings)  # also for the what-if
+        analysis = analysis._replace(culprit=judged.culprit)  # also for the what-if
+        found = [*judged.findings, *(finding for finding in found if finding.kind not in ABOUT_LATE_RANK)]
     hello = log.hellos[min(log.hellos)]
     done = log.done.values()
     train_time_s = max(span.end_ns - span.begin_ns for span in spans) / S
@@ -146,8 +149,6 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         clocks_known=log.clocks_known or not instrumented,  # without steps, no times of two hosts are compared
         waits_hidden=analysis is not None and analysis.withheld,
     )
-    window = Window(aligned.steps, disturbed, log.restarts, launched.watched)
-    found = all_findings(window, analysis.findings if analysis else ())
     ranks = [rank_result(log, rank, aligned, analysis) for rank in measured]
     result = RepeatResult(
         backend=hello.backend,

@@ -31,6 +31,7 @@ from ddptui.wire.phases import PARTS, PHASES
 DATA = PHASES.index("data")
 SUMS = ("waited_s", "saved_s", "times", "longer_s")
 PAUSES = (Kind.BY_TURNS, Kind.RARE_WAITS, Kind.BURSTS, Kind.LONG_STEPS)
+ABOUT_LATE_RANK = (Kind.LATE_RANK, Kind.NO_CORE, Kind.UNCERTAIN)
 IDLE = (Kind.NETWORK, Kind.WAITING)
 EXPLAIN_IDLE = (Kind.BY_TURNS, Kind.RARE_WAITS, Kind.BURSTS, Kind.UNEVEN_WORK, Kind.TREND, Kind.SMALL_CALLS)
 MORE_WORKERS = "To try: more workers in its DataLoader (`num_workers`), or less work for each sample"
@@ -38,11 +39,16 @@ PERSISTENT = "To try: `persistent_workers=True` in its DataLoader, so that worke
 
 
 def all_findings(window: Window, late: Sequence[Finding]) -> list[Finding]:
-    """All findings about a window: of the late rank first, then where else its time goes. late: as a WaitAnalysis has
-    them."""
+    """All findings about a window: of the late rank first, then where else its time goes. late: those
+    about the rank that most of the waiting was for."""
     others = of_time(window)
-    if {finding.kind for finding in others} & {*EXPLAIN_IDLE, Kind.DATA, Kind.FIRST_BATCH}:  # it is known why
+    kinds = {finding.kind for finding in others}
+    if kinds & {*EXPLAIN_IDLE, Kind.DATA, Kind.FIRST_BATCH}:  # it is known why ranks waited
         late = [finding for finding in late if finding.kind is not Kind.UNCERTAIN]
+    if kinds & {Kind.BY_TURNS, Kind.UNEVEN_WORK, Kind.DATA, Kind.FIRST_BATCH}:  # and it was no lack of a core
+        late = [finding for finding in late if finding.kind is not Kind.NO_CORE]
+    if kinds & {Kind.DATA, Kind.FIRST_BATCH}:  # all ranks meet this limit, whichever fetches last
+        late = [finding for finding in late if finding.phase != PHASES[DATA]]
     return [*late, *others] or [*nothing(window)]
 
 

@@ -25,6 +25,7 @@ from ddptui.findings.policy import (
     NAMED,
     SLOWER,
 )
+from ddptui.findings.time import all_findings
 from ddptui.findings.window import Window
 from ddptui.text.units import MS, S
 from ddptui.wire.messages import GATHER_OUTPUTS, Step
@@ -48,7 +49,7 @@ class WaitAnalysis(NamedTuple):
     uncertainty: WaitUncertainty | None = None  # of the waits; None: all ranks have one clock
     withheld: bool = False  # the clocks may be further apart than the ranks waited, so who waited is not known; or so:
     host_time: bool = False  # devices may be behind the times
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()  # all that the rules found, of the late rank first
 
 
 def analyze_waits(steps: Mapping[int, Sequence[Step]]) -> WaitAnalysis | None:
@@ -56,9 +57,11 @@ def analyze_waits(steps: Mapping[int, Sequence[Step]]) -> WaitAnalysis | None:
     return analyze_aligned(align_steps(steps))
 
 
-def analyze_aligned(aligned: AlignedSteps, *, disturbed: bool = False) -> WaitAnalysis | None:
-    """The analysis of steps that are aligned already. disturbed: other programs kept cores busy meanwhile."""
-    window = Window(aligned.steps, disturbed)
+def analyze_aligned(
+    aligned: AlignedSteps, *, disturbed: bool = False, restarts: frozenset[int] = frozenset(), watched: bool = False
+) -> WaitAnalysis | None:
+    """The analysis of steps that are aligned already. The rest is as of a Window."""
+    window = Window(aligned.steps, disturbed, restarts, watched)
     steps, ranks = window.steps, window.ranks
     if not any(of_rank.step.collectives for step in steps for of_rank in step.ranks.values()):
         return None
@@ -74,6 +77,8 @@ def analyze_aligned(aligned: AlignedSteps, *, disturbed: bool = False) -> WaitAn
     claim = None
     if len(ranks) > 1 and not withheld:  # a group of one rank has collectives, too, but no others who wait
         claim = _claim(window, caused, caused_ns, covered_ns, uncertainty)
+    findings = all_findings(window, [*_told(claim, caused_ns, len(steps), covered_ns)] if claim else [])
+    found = {finding.kind for finding in findings}
     enough = len(steps) >= FEWEST_STEPS and not withheld
     return WaitAnalysis(
         aligned=aligned,
@@ -84,12 +89,12 @@ def analyze_aligned(aligned: AlignedSteps, *, disturbed: bool = False) -> WaitAn
         transfer_share=transfer,
         caused_ns=caused_ns,
         verdict=verdict_for(wait, transfer) if enough else "inconclusive",
-        culprit=_culprit(claim, caused_ns, waited_ns * len(ranks)) if claim and not claim.doubt else None,
-        rank_without_core=claim.rank if claim and claim.without_core else None,
+        culprit=_culprit(claim, caused_ns, waited_ns * len(ranks)) if claim and Kind.LATE_RANK in found else None,
+        rank_without_core=claim.rank if claim and Kind.NO_CORE in found else None,
         uncertainty=uncertainty,
         withheld=withheld,
         host_time=host_time,
-        findings=tuple(_told(claim, caused_ns, len(steps), covered_ns)) if claim else (),
+        findings=tuple(findings),
     )
 
 

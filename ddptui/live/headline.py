@@ -8,6 +8,7 @@ from ddptui.config.delays import Delays, still_to_come
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.diagnosis.positions import RankProgress, describe_positions
+from ddptui.findings.time import ABOUT_LATE_RANK, IDLE
 from ddptui.findings.words import short
 from ddptui.live.fold import RATE_OVER
 from ddptui.live.judgement import Judgement
@@ -155,6 +156,9 @@ def _late(watched: RunMonitor, judgement: Judgement, preset: Preset) -> str:
         return f"The trial has put in {describe_bottleneck(own)}{_waits(own, judgement)}" if own else ""
     if judgement.doubted:
         return short(judgement.doubted)
+    others = [finding for finding in analysis.findings if finding.kind not in (*ABOUT_LATE_RANK, *IDLE, Kind.NOTHING)]
+    if others:
+        return short(others[0])
     return "Ranks wait by turns: no rank stands out" if judgement.waits_for else ""
 
 
