@@ -16,7 +16,7 @@ BUDGETS = {
     "wire": 418,
     "host": 954,
     "analysis": 1807,
-    "findings": 1598,
+    "findings": 1602,
     "diagnosis": 492,
     "live": 836,
     "report": 2853,

@@ -98,11 +98,11 @@ def _overlapping_waits(waits: list[Wait], begin: int, end: int) -> list[Wait]:
 
 def chance_of(caused: Sequence[Mapping[int, int]], least_ns: float) -> float:
     """How often one of the ranks would cause so much of the waiting by chance, were all alike. caused: by step.
-    least_ns: a step; only what is beyond it counts, since cores that differ a little do so all the time."""
-    by_block = [
-        [max(0.0, sum(step[rank] for step in block) - least_ns * len(block)) for rank in caused[0]]
-        for block in _blocks(caused)
-    ]
+    least_ns: a step; who causes less in most blocks does so since cores differ a little, and that does not count."""
+    blocks = [[fmean(step[rank] for step in block) for rank in caused[0]] for block in _blocks(caused)]
+    usual = [median(of_rank) for of_rank in zip(*blocks, strict=True)]
+    little = [least_ns / 2 if ns >= least_ns else max(least_ns / 2, ns) for ns in usual]
+    by_block = [[max(0.0, ns - less) for ns, less in zip(block, little, strict=True)] for block in blocks]
     ranks = len(by_block[0])
     if len(by_block) < FEWEST_BLOCKS or ranks < 2:
         return 1.0
@@ -131,7 +131,8 @@ class Excess(NamedTuple):
     lost: list[tuple[int, float]]  # the parts of own work in which time was lost, and how much in ns; largest first
     slower: float | None  # by which factor, if it took longer in all parts alike
     is_steady: bool  # step by step it took longer in one part of its work
-    queued: float  # how much of that it may have queued for a core, beyond the others' share of queueing
+    longer_queued: float  # how much longer than the others it queued for a core meanwhile
+    queued: float  # how much of that is beyond the others' share of queueing
 
 
 def excess_of_rank(steps: Sequence[AlignedStep], rank: int, least_ns: float = 0.0) -> Excess:
@@ -162,15 +163,17 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int, least_ns: float = 0.
     beside = any(call.awaited_ns > call.enter_ns for step in steps for call in step.ranks[rank].step.collectives)
     systematic = SYSTEMATIC_BESIDE_TRANSFERS if beside and BACKWARD in lost else SYSTEMATIC
     queued = {other: sum(step.ranks[other].step.queued_ns for step in steps) for other in steps[0].ranks}
+    longer_queued = queued[rank] - median(ns for other, ns in queued.items() if other != rank)
     half = hypot(  # independent errors
         _half_interval(*([sum(by_step[part] for part in lost) for by_step in of_all] for of_all in (longer, scatter))),
         systematic * sum(typical[part] for part in lost),
-        queued[rank] - median(ns for other, ns in queued.items() if other != rank),
+        longer_queued,
         COLD * estimate,
         COLD_NS * len(steps),
     )
     by_loss = sorted(((part, losses[part]) for part in lost), key=lambda item: -item[1])
-    return Excess(estimate, half, by_loss, slower, bool(steady), _queued_beyond_others(steps, rank, queued))
+    beyond = _queued_beyond_others(steps, rank, queued)
+    return Excess(estimate, half, by_loss, slower, bool(steady), longer_queued, beyond)
 
 
 def _is_steady(losses: Sequence[float], least: float) -> bool:

@@ -71,13 +71,13 @@ def of_time(window: Window) -> list[Finding]:
 
 
 def _most_costly_first(found: Sequence[Finding]) -> list[Finding]:
-    """Idle time counts as far as no other finding explains it."""
+    """What is about the late rank comes first. Idle time counts as far as no other finding explains it."""
     explained = sum(finding.numbers["share"] for finding in found if finding.kind in EXPLAIN_IDLE)
 
     def cost(finding: Finding) -> float:
         return finding.numbers["share"] - (explained if finding.kind in IDLE else 0.0)
 
-    return sorted(found, key=cost, reverse=True)
+    return sorted(found, key=lambda finding: (finding.kind not in ABOUT_LATE_RANK, -cost(finding)))
 
 
 def of_repeats(repeats: Sequence[RepeatResult]) -> list[Finding]:

@@ -18,7 +18,6 @@ from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.findings.late import Excess, WaitAttribution, chance_of, excess_of_rank
 from ddptui.findings.policy import (
     CHANCE,
-    FEWEST_BLOCKS,
     LOCK_NS,
     MATTERS,
     MOST_OF_WAITING,
@@ -28,6 +27,7 @@ from ddptui.findings.policy import (
 from ddptui.findings.time import all_findings
 from ddptui.findings.window import Window
 from ddptui.text.units import MS, S
+from ddptui.text.words import count
 from ddptui.wire.messages import GATHER_OUTPUTS, Step
 from ddptui.wire.phases import PARTS
 
@@ -132,7 +132,7 @@ def _claim(
     for rank in by_waiting:
         if caused_ns[rank] < least_ns:
             break
-        by_chance = chance_of(caused, least_ns / len(caused)) if rank == by_waiting[0] else 1.0
+        by_chance = chance_of(caused, 2 * least_ns / len(caused)) if rank == by_waiting[0] else 1.0
         claims.append(_claim_of(window, rank, by_chance, caused_ns, covered_ns, uncertainty))
     return next((claim for claim in claims if not claim.doubt), claims[0] if claims else None)
 
@@ -157,9 +157,10 @@ def _claim_of(
 
 
 def _doubt(steps: Sequence[AlignedStep], chance: float, excess: Excess, covered_ns: float) -> str:
-    if len(steps) < FEWEST_BLOCKS:
-        return f"{len(steps)} steps are too few"
-    if excess.estimate < (SLOWER if excess.slower else NAMED) * covered_ns or excess.estimate < excess.half:
+    if len(steps) < FEWEST_STEPS and chance > CHANCE:
+        return f"{count(len(steps), 'step is', 'steps are')} few"
+    worked_ns = excess.estimate - max(0.0, excess.longer_queued)
+    if worked_ns < (SLOWER if excess.slower else NAMED) * covered_ns or excess.estimate < excess.half:
         return "its own work did not take much longer than that of the others"
     if _are_replicas(steps) and excess.estimate < LOCK_NS * len(steps):
         return "replicas take turns with Python's lock"

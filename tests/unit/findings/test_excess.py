@@ -116,7 +116,7 @@ def test_among_a_machines_noise_the_interval_holds_the_truth_nineteen_times_of_t
 def test_the_interval_is_no_wider_than_it_must_be_for_a_delay_hardly_above_the_skew() -> None:
     held, widths = 0, []
     for seed in range(100):
-        works, injected = delayed(works_of(seed, skew=0.04), 1, "forward", lambda _: 2.0)
+        works, injected = delayed(works_of(seed, skew=0.03), 1, "forward", lambda _: 2.0)
         lost = found(works)
         held += holds(lost, injected)
         widths.append(2 * lost.half / S / injected)

@@ -105,7 +105,7 @@ def test_of_more_ranks_all_but_one_wait() -> None:
 
 
 def test_a_rank_that_is_slower_in_all_it_does_is_late_in_every_phase() -> None:
-    assert "a step, in every phase. " in said(*trained_together(0.0, slower=3.0))
+    assert "a step, in every phase (× 2.99). " in said(*trained_together(0.0, slower=3.0))
 
 
 def test_where_nobody_waits_much_only_the_shares_are_said() -> None:

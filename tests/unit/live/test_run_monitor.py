@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.config.trial import Bottleneck
 from ddptui.live.monitor import YOUNG_NS, RunMonitor
 from ddptui.live.rank_states import wait_ms
@@ -68,17 +67,17 @@ def test_the_culprit_of_the_last_seconds_is_named() -> None:
 
 
 def test_nobody_is_named_before_there_is_enough_to_go_by() -> None:
-    for steps, named in ((FEWEST_STEPS - 1, False), (FEWEST_STEPS, True)):
+    for steps, named in ((7, False), (8, True)):
         judgement = seen(late(steps)).judge()
         assert judgement is not None
         assert (judgement.analysis.culprit is not None) == named
 
 
 def test_the_warm_up_is_not_judged() -> None:
-    judgement = seen(late(2 * FEWEST_STEPS, warmup=FEWEST_STEPS + 1)).judge()
+    judgement = seen(late(40, warmup=33)).judge()
     assert judgement is not None
     assert judgement.analysis.culprit is None
-    assert len(judgement.steps) == FEWEST_STEPS - 1
+    assert len(judgement.steps) == 7
 
 
 def test_what_is_long_over_is_not_judged_any_more() -> None:

@@ -85,7 +85,7 @@ def test_long_steps_are_named_with_their_length() -> None:
         "The rest: 702 ms in 2 long steps, beyond the median (step 37 took 412 ms, step 90 took 310 ms)"
     )
     # In the notes, a finding says it better.
-    [note] = note_lines(results_for(preset, launch(some_long)), preset)
+    *_, note = note_lines(results_for(preset, launch(some_long)), preset)
     assert note == "a: 2 steps took 692 ms longer than usual, between steps: steps 37 and 90. That is 41% of the time"
 
 

@@ -201,9 +201,10 @@ def test_waiting_without_a_culprit_is_told_so() -> None:
 
 
 def test_a_rank_that_caused_most_of_the_waiting_is_named_with_the_doubt_where_it_is_not_sure() -> None:
-    """It is late by much in a tenth of the steps: a few more, and it would be named without a doubt."""
-    line, *_ = foot(run_of(late(7, lambda step: 20.0 if step in range(10) else 0.0, tell=False)), warmup_steps=0)
-    assert re.match(r"Rank 1 caused 9\d% of the waiting; not certain, since [^.]+\. Ranks stood idle ", line), line
+    """It is late for a while, for reasons that are not known: whichever rank is, one of two is."""
+    told = late(7, lambda step: 9.0 + step % 5 if step in range(40, 55) else 0.0, tell=False)
+    line, *_ = foot(run_of(told), warmup_steps=0)
+    assert re.match(r"Rank 1 caused 9\d% of the waiting; not certain, since [^.]+\.?", line), line
     assert "no rank stands out" not in line
 
 
