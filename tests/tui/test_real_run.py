@@ -127,7 +127,7 @@ def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken
             assert isinstance(screen, RunScreen)
             await pilot.press("down", "b")
             # All of it: on a busy machine rank 1 can be late, and be named, before the delay has reached it.
-            shown = ("injected by hand: backward 20 ms on 1", "waiting for rank 1")
+            shown = ("You delay rank 1 by 20 ms in backward", "waiting for rank 1")
             await until(pilot, lambda: screen.watched.culprit == 1 and all(words in seen(app) for words in shown))
             await pilot.press("b")
             await until(pilot, lambda: screen.watched.live.injected == ())
