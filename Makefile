@@ -85,7 +85,8 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/sched_batch.py
 	$(BIN)/python benchmarks/looking.py
 	$(BIN)/python -m benchmarks.watching cost
-	$(BIN)/python benchmarks/attribution.py
+	$(BIN)/python -m benchmarks.recordings build/recordings
+	$(BIN)/python -m benchmarks.attribution build/recordings
 	$(BIN)/python benchmarks/what_if.py
 	$(BIN)/python -m benchmarks.clean_trials 100
 	$(BIN)/python -m benchmarks.clean_trials 100 1
