@@ -122,7 +122,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--wait-quiet",
                 metavar="S",
                 type=click.FloatRange(0, 86_400),
-                help="Headless: on a busy machine, wait up to S seconds before the first launch.",
+                help="Headless: on a busy machine, wait up to S seconds before the start. 0: start at once, unasked.",
             ),
             RUNS_OPTION,
             click.option(

@@ -86,9 +86,10 @@ def open_console(name: str | None, resume: str | None, typed: RunOptions, settin
     from ddptui.store.runs import RunError, runs_folder
 
     check_terminal()
-    if typed.wait_quiet is not None:
-        raise Refusal("--wait-quiet is for headless runs: the console asks whether to wait")
-    calm = Calm()  # reads how busy this machine is while the screens are imported
+    if typed.wait_quiet:
+        raise Refusal("--wait-quiet: the console asks whether to wait; with 0 it starts at once")
+    # It reads how busy this machine is while the screens are imported.
+    calm = Calm() if typed.wait_quiet is None else None
     if typed.theme is not None and typed.theme not in THEMES:
         raise Refusal(f"--theme {typed.theme}: not one of {', '.join(THEMES)}")
     if name is None and (typed.assignments or typed.repeats or typed.engine):

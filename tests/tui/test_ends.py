@@ -56,7 +56,7 @@ class OnATerminal:
         self.resize(120)
         told = {name: value for name, value in environment(runs).items() if name != "COLUMNS"}  # hides the width
         self.process = subprocess.Popen(
-            arguments("--preset", str(preset)),
+            arguments("--preset", str(preset), "--wait-quiet", "0"),
             env=told | {"TERM": "xterm-256color"},
             stdin=terminal,
             stdout=terminal,
