@@ -110,7 +110,7 @@ def small_calls(window: Window) -> Iterator[Finding]:
     if exposed_ns < MATTERS * step_ns:
         return
     for sent, cost in costs.items():
-        of_gradients = sent.has_bucket or (cost.phase in AVERAGING and not window.watched)
+        of_gradients = sent.has_bucket or cost.phase == "aggregate" or (cost.phase in AVERAGING and not window.watched)
         is_many = cost.calls >= SMALL_CALLS or sent.kind == BARRIER
         if sent.is_small and is_many and not of_gradients and cost.exposed_ns >= MOST_OF_TRANSFER * exposed_ns:
             numbers = {"share": cost.exposed_ns / step_ns, "of_transfer_share": cost.exposed_ns / exposed_ns}
