@@ -15,7 +15,7 @@ BUDGETS = {
     "config": 1448,
     "wire": 418,
     "host": 954,
-    "analysis": 1807,
+    "analysis": 1805,
     "findings": 1602,
     "diagnosis": 492,
     "live": 836,

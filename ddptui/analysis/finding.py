@@ -13,7 +13,6 @@ Severity = Literal["note", "warning", "critical"]
 class Kind(enum.Enum):
     """What was found. The value is the key in results.json."""
 
-    INJECTED = "injected"  # what the lab put in on purpose: known, whatever was measured
     LATE_RANK = "late_rank"  # the others wait for this rank, for its work in this phase
     NO_CORE = "no_core"  # this rank is late since other programs have its core
     UNCERTAIN = "uncertain"  # most of the waiting is for this rank, but that may be chance
@@ -30,7 +29,6 @@ class Kind(enum.Enum):
     NETWORK = "network"  # ranks stand idle for transfers
     WAITING = "waiting"  # ranks stand idle for late ranks, and none stands out
     SMALL_CALLS = "small_calls"  # most of the transfers are many calls of few bytes
-    HIDDEN = "hidden"  # who waited cannot be known: clocks or devices
     NOTHING = "nothing"  # no rule found anything
 
 

@@ -16,6 +16,7 @@ from ddptui.analysis.finding import Finding, Kind, Severity
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult, Verdict
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.findings.late import Excess, WaitAttribution, chance_of, excess_of_rank
+from ddptui.findings.own_time import covered_ns
 from ddptui.findings.policy import (
     CHANCE,
     LOCK_NS,
@@ -65,10 +66,10 @@ def analyze_aligned(
     steps, ranks = window.steps, window.ranks
     if not any(of_rank.step.collectives for step in steps for of_rank in step.ranks.values()):
         return None
-    covered_ns = fmean(sum(window.covered_ns(rank)) for rank in ranks)
+    whole_ns = covered_ns(window)
     waited_ns = fmean(sum(step.ranks[rank].wait_ns for step in steps) for rank in ranks)
     exposed_ns = fmean(sum(step.ranks[rank].exposed_ns for step in steps) for rank in ranks)
-    wait, transfer = waited_ns / covered_ns, (exposed_ns - waited_ns) / covered_ns
+    wait, transfer = waited_ns / whole_ns, (exposed_ns - waited_ns) / whole_ns
     caused = WaitAttribution(steps).by_step()
     caused_ns = {rank: sum(step[rank] for step in caused) for rank in ranks}
     uncertainty = wait_uncertainty(steps)
@@ -76,15 +77,15 @@ def analyze_aligned(
     withheld = host_time or (uncertainty is not None and exceeds_waits(steps, uncertainty))
     claim = None
     if len(ranks) > 1 and not withheld:  # a group of one rank has collectives, too, but no others who wait
-        claim = _claim(window, caused, caused_ns, covered_ns, uncertainty)
-    findings = all_findings(window, [*_told(claim, caused_ns, len(steps), covered_ns)] if claim else [])
+        claim = _claim(window, caused, caused_ns, whole_ns, uncertainty)
+    findings = all_findings(window, [*_told(claim, caused_ns, len(steps), whole_ns)] if claim else [])
     found = {finding.kind for finding in findings}
     enough = len(steps) >= FEWEST_STEPS and not withheld
     return WaitAnalysis(
         aligned=aligned,
         train_ns=max(of_rank.step.end_ns for of_rank in steps[-1].ranks.values())
         - min(of_rank.step.begin_ns for of_rank in steps[0].ranks.values()),
-        covered_ns=covered_ns,
+        covered_ns=whole_ns,
         wait_share=wait,
         transfer_share=transfer,
         caused_ns=caused_ns,
@@ -121,19 +122,19 @@ def _claim(
     window: Window,
     caused: Sequence[Mapping[int, int]],
     caused_ns: Mapping[int, int],
-    covered_ns: float,
+    whole_ns: float,
     uncertainty: WaitUncertainty | None,
 ) -> Claim | None:
     """Of the rank that the others waited for most, of those of which it is certain; else of all. None: they hardly wait
     for any."""
     claims = []
     by_waiting = sorted(caused_ns, key=lambda rank: -caused_ns[rank])
-    least_ns = NAMED / 2 * covered_ns * (len(caused_ns) - 1)
+    least_ns = NAMED / 2 * whole_ns * (len(caused_ns) - 1)
     for rank in by_waiting:
         if caused_ns[rank] < least_ns:
             break
         by_chance = chance_of(caused, 2 * least_ns / len(caused)) if rank == by_waiting[0] else 1.0
-        claims.append(_claim_of(window, rank, by_chance, caused_ns, covered_ns, uncertainty))
+        claims.append(_claim_of(window, rank, by_chance, caused_ns, whole_ns, uncertainty))
     return next((claim for claim in claims if not claim.doubt), claims[0] if claims else None)
 
 
@@ -142,25 +143,25 @@ def _claim_of(
     rank: int,
     chance: float,
     caused_ns: Mapping[int, int],
-    covered_ns: float,
+    whole_ns: float,
     uncertainty: WaitUncertainty | None,
 ) -> Claim:
     """chance: how often any rank would cause so much waiting by chance."""
     steps = window.steps
-    excess = excess_of_rank(steps, rank, NAMED * covered_ns / len(steps))
-    doubt = _doubt(steps, chance, excess, covered_ns)
+    excess = excess_of_rank(steps, rank, NAMED * whole_ns / len(steps))
+    doubt = _doubt(steps, chance, excess, whole_ns)
     late_ns = min(excess.estimate, caused_ns[rank] / (len(caused_ns) - 1)) / len(steps)
     if uncertainty and is_within_clock_error(late_ns, rank, uncertainty):
         doubt = doubt or "it was late by less than the clocks may be apart"
-    without_core = window.disturbed and excess.queued >= MATTERS * covered_ns and chance <= CHANCE
+    without_core = window.disturbed and excess.queued >= MATTERS * whole_ns and chance <= CHANCE
     return Claim(rank, excess, doubt, without_core)
 
 
-def _doubt(steps: Sequence[AlignedStep], chance: float, excess: Excess, covered_ns: float) -> str:
+def _doubt(steps: Sequence[AlignedStep], chance: float, excess: Excess, whole_ns: float) -> str:
     if len(steps) < FEWEST_STEPS and chance > CHANCE:
         return f"{count(len(steps), 'step is', 'steps are')} few"
     worked_ns = excess.estimate - max(0.0, excess.longer_queued)
-    if worked_ns < (SLOWER if excess.slower else NAMED) * covered_ns or excess.estimate < excess.half:
+    if worked_ns < (SLOWER if excess.slower else NAMED) * whole_ns or excess.estimate < excess.half:
         return "its own work did not take much longer than that of the others"
     if _are_replicas(steps) and excess.estimate < LOCK_NS * len(steps):
         return "replicas take turns with Python's lock"
@@ -193,10 +194,10 @@ def _culprit(claim: Claim, caused_ns: Mapping[int, int], waited_ns: float) -> Cu
     )
 
 
-def _told(claim: Claim, caused_ns: Mapping[int, int], steps: int, covered_ns: float) -> Iterator[Finding]:
+def _told(claim: Claim, caused_ns: Mapping[int, int], steps: int, whole_ns: float) -> Iterator[Finding]:
     """The findings about the rank that most of the waiting is for."""
     rank, excess = claim.rank, claim.excess
-    caused_share = caused_ns[rank] / (len(caused_ns) - 1) / covered_ns  # of the others' time
+    caused_share = caused_ns[rank] / (len(caused_ns) - 1) / whole_ns  # of the others' time
     of_waiting = caused_ns[rank] / (sum(caused_ns.values()) or 1)
     numbers = {
         "late_ms": excess.estimate / MS / steps,

@@ -92,8 +92,8 @@ class LettingGo(Dialog[bool | None]):
 
 
 class BusyMachine(Dialog[bool]):
-    """Whether to start a run beside other programs: dismissed with True to start. Whoever waits need not answer again:
-    it closes once this machine is quiet."""
+    """Asks whether to start a run beside other programs. The result is True to start. After Wait, the dialog starts the
+    run by itself once this machine is quiet."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w", "wait", "Wait", show=False),
