@@ -371,7 +371,7 @@ def test_a_batch_that_is_fetched_under_another_stream_is_fetched_before_forward(
         copies.push(behind_ms * MS)
         rank.note("data_begins", True)
         with gpu.on(copies):
-            rank.note("data_ends", 8, True, False, 0, None)
+            rank.note("data_ends", 8, True, False, 0, NONE, 1)
         rank.step(lambda: gpu.main.push(50 * MS))
     told = rank.told()
     assert [step.phases_ns[1] for step in told] == [pytest.approx(50 * MS, abs=MS)] * 3

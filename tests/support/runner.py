@@ -23,7 +23,8 @@ def environment(runs: Path) -> dict[str, str]:
 
 
 def ddptui(runs: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end. One that has none is aborted, so that it says where it was."""
+    """Run a command to its end, and print what it said: pytest shows it where a test fails. One that has no end is
+    aborted, so that it says where it was."""
     command = [sys.executable, "-X", "faulthandler", *arguments(*words)[1:]]
     told = environment(runs) | variables
     with subprocess.Popen(command, env=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -34,6 +35,7 @@ def ddptui(runs: Path, *words: str, **variables: str) -> subprocess.CompletedPro
             out, error = process.communicate()
             logs = "".join(f"\n{log}:\n{log.read_text()[-5000:]}" for log in sorted(runs.rglob("*.log")))
             raise AssertionError(f"{words} has not ended in {ENOUGH_S} s:\n{error}\n{logs}") from None
+    print(out[-20_000:], error[-20_000:], sep="\n")
     return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
 
