@@ -43,7 +43,7 @@ class Wait(NamedTuple):
 class RankStep(NamedTuple):
     """One rank in one step; lengths in ns."""
 
-    step: Step  # on a GPU with queued_ns = 0
+    step: Step  # on a GPU without queued_ns and cpu_ns
     program: list[Event]  # its events, with the own work between them
     transfers: dict[OperationKey, int]  # from when all needed ranks had come until it was over
     waits: list[Wait]  # disjoint, in order
@@ -89,7 +89,7 @@ def align_steps(
     Hello; a rank without an entry is on the CPU."""
     on_gpu = {rank for rank, device in devices.items() if is_timed_by_device(device)}
     by_number = {
-        rank: {step.step: replace(step, queued_ns=0) if step.queued_ns and rank in on_gpu else step for step in of_rank}
+        rank: {step.step: replace(step, queued_ns=0, cpu_ns=0) if rank in on_gpu else step for step in of_rank}
         for rank, of_rank in steps.items()
     }
     host_time = any(map(is_host_time, devices.values()))

@@ -8,7 +8,8 @@ part by part of its work, with an interval from the same blocks (batch means: La
 9.5.3), widened by what machines differ by for no reason.
 
 Whether the rank has more work or a slower core shows in its shares, not in its seconds: who works longer also queues
-longer for a core.
+longer for a core. What its thread did meanwhile is evidence: it was on a core, or in the queue for one; or neither, as
+who sleeps, or waits for a file.
 """
 
 from bisect import bisect_left
@@ -27,8 +28,10 @@ from ddptui.findings.policy import (
     COLD,
     COLD_NS,
     FEWEST_BLOCKS,
+    HARDLY_CPU,
     IN_ALL_PARTS,
     MOST_SHUFFLED,
+    MOSTLY_CPU,
     PART_OF_LOSS,
     QUEUES_MORE,
     SHUFFLES,
@@ -133,6 +136,8 @@ class Excess(NamedTuple):
     is_steady: bool  # step by step it took longer in one part of its work
     longer_queued: float  # how much longer than the others it queued for a core meanwhile
     queued: float  # how much of that is beyond the others' share of queueing
+    cpu: float | None  # by which factor it used more CPU time than the others, if that is most of what it lost
+    blocked: float | None  # the part in which it neither was on a core nor queued for one, if that is most
 
 
 def excess_of_rank(steps: Sequence[AlignedStep], rank: int, least_ns: float = 0.0) -> Excess:
@@ -163,7 +168,7 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int, least_ns: float = 0.
     beside = any(call.awaited_ns > call.enter_ns for step in steps for call in step.ranks[rank].step.collectives)
     systematic = SYSTEMATIC_BESIDE_TRANSFERS if beside and BACKWARD in lost else SYSTEMATIC
     queued = {other: sum(step.ranks[other].step.queued_ns for step in steps) for other in steps[0].ranks}
-    longer_queued = queued[rank] - median(ns for other, ns in queued.items() if other != rank)
+    longer_queued = queued[rank] - _median_of_others(queued, rank)
     half = hypot(  # independent errors
         _half_interval(*([sum(by_step[part] for part in lost) for by_step in of_all] for of_all in (longer, scatter))),
         systematic * sum(typical[part] for part in lost),
@@ -173,7 +178,18 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int, least_ns: float = 0.
     )
     by_loss = sorted(((part, losses[part]) for part in lost), key=lambda item: -item[1])
     beyond = _queued_beyond_others(steps, rank, queued)
-    return Excess(estimate, half, by_loss, slower, bool(steady), longer_queued, beyond)
+    cpu = {other: sum(step.ranks[other].step.cpu_ns for step in steps) for other in steps[0].ranks}
+    usual = _median_of_others(cpu, rank)
+    longer_cpu = cpu[rank] - usual
+    computed = usual > 0 and longer_cpu >= MOSTLY_CPU * estimate
+    factor = cpu[rank] / usual if computed else None
+    ready = (max(0.0, longer_cpu) + max(0.0, longer_queued)) / estimate if estimate > 0 else 1.0
+    blocked = 1 - ready if min(cpu.values()) > 0 and ready <= HARDLY_CPU else None
+    return Excess(estimate, half, by_loss, slower, bool(steady), longer_queued, beyond, factor, blocked)
+
+
+def _median_of_others(by_rank: Mapping[int, int], rank: int) -> float:
+    return median(ns for other, ns in by_rank.items() if other != rank)
 
 
 def _is_steady(losses: Sequence[float], least: float) -> bool:

@@ -45,6 +45,9 @@ COLD_NS, COLD = 50_000, 0.003  # a step, and of a delay: after it, caches are co
 # Without a core: its queueing, as a part of all the time that it wanted a core, exceeds that of the others by so much,
 # and makes up MATTERS of the time.
 QUEUES_MORE = 0.10
+# Of what a rank lost, the part that was CPU time of its thread: from the first on, its own work took longer; up to the
+# second, with the queue, it did something else.
+MOSTLY_CPU, HARDLY_CPU = 0.5, 0.2
 
 # Data. A loader that is faster than the training has batches ready: fetching one takes no time, even on a rank that
 # then waits for others. So a rank that waited long for some of its own batches has a loader at its limit, too.

@@ -205,6 +205,10 @@ def _told(claim: Claim, caused_ns: Mapping[int, int], steps: int, whole_ns: floa
         "share": caused_share,
         "of_waiting_share": of_waiting,
     }
+    if excess.cpu is not None:
+        numbers["cpu_times"] = excess.cpu
+    if excess.blocked is not None:
+        numbers["blocked_share"] = excess.blocked
     severity: Severity = "critical" if caused_share >= 2 * MATTERS else "warning" if caused_share >= MATTERS else "note"
     phase = PARTS[excess.lost[0][0]]
     if claim.without_core:

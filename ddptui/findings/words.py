@@ -24,8 +24,15 @@ def _late_rank(finding: Finding) -> str:
 
 
 def _caused(finding: Finding) -> str:
-    of_waiting, share = finding.numbers["of_waiting_share"], finding.numbers["share"]
-    return f"It caused {of_waiting:.0%} of the waiting: the others waited for it {share:.0%} of the time"
+    numbers = finding.numbers
+    of_waiting, share = numbers["of_waiting_share"], numbers["share"]
+    words = f"It caused {of_waiting:.0%} of the waiting: the others waited for it {share:.0%} of the time"
+    if factor := numbers.get("cpu_times"):
+        why = "more work, or a slower core" if "slower" in numbers else "more work, not less of a core"
+        return f"{words}. It used {factor:.1f} × the CPU time of the others: it has {why}"
+    if "blocked_share" in numbers:
+        return f"{words}. It did not compute meanwhile: it slept, or waited for a file, a lock or another process"
+    return words
 
 
 def _no_core(finding: Finding) -> str:

@@ -128,7 +128,9 @@ class Step(Tagged, frozen=True, kw_only=True):
     order: Order = (0, 1, 2, 3, 4)  # places in PHASES, as executed: in `dp`, aggregation precedes backward
     collectives: Annotated[tuple[Collective, ...], Meta(max_length=MOST_A_STEP)] = ()
     slept: Annotated[tuple[Slept, ...], Meta(max_length=MOST_A_STEP)] = ()
-    queued_ns: Count = 0  # since the step before ended, its thread was ready to run but had no core
+    # Since the step before ended, of its thread; 0 where the system does not count it:
+    queued_ns: Count = 0  # it was ready to run but had no core
+    cpu_ns: Count = 0  # it was on a core
     # Where a phase comes more than once, or time is in none: the pieces of the step one after another, each as a place
     # in PARTS and its length in ns. Else empty: the step begins with the phases in `order`.
     pieces: Pieces = ()

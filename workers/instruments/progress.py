@@ -12,7 +12,7 @@ from .clock import Clock
 from .output import print_line
 from .records import POINT_TO_POINT, Call, StepRecord, carries_gradients
 from .reporter import Reporter
-from .run_queue import RunQueue
+from .run_queue import RunQueue, Scheduled
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LOG_EVERY = 20  # steps
 PLACES = {part: place for place, part in enumerate(PARTS)}
 USUAL_ORDER = (0, 1, 2, 3, 4)
+UNKNOWN = Scheduled()
 
 
 class Progress:
@@ -40,11 +41,11 @@ class Progress:
         """The loop has finished a step; its device may be behind."""
         # The reporter's thread works out the messages: in time that the loop leaves unused, and in a third of it, since
         # it works out many steps at once.
-        self._reporter.send(partial(self.messages, record, clock, self.queued_ns()))
+        self._reporter.send(partial(self.messages, record, clock, self.scheduled()))
 
-    def queued_ns(self) -> int:
-        """How long the loop's thread had no core since the last call, in ns."""
-        return self._queue.taken_ns() if self._queue else 0
+    def scheduled(self) -> Scheduled:
+        """What the loop's thread had of a core since the last call."""
+        return self._queue.taken() if self._queue else Scheduled()
 
     def fingerprint(self, fingerprint: Fingerprint) -> None:
         """The model's hashes after a step."""
@@ -56,22 +57,26 @@ class Progress:
             self._queue.close()
         self._reporter.send(done)
 
-    def messages(self, record: StepRecord, clock: Clock, queued_ns: int = 0) -> Sequence[RankMessage] | None:
+    def messages(
+        self, record: StepRecord, clock: Clock, scheduled: Scheduled = UNKNOWN
+    ) -> Sequence[RankMessage] | None:
         """The messages about a step; None while the device has not made it."""
         times = clock.resolve(record.moments())
         if times is None:
             return None
         loss = read_loss(record.loss, clock)
         self.log(record, loss)
-        return [*clock_accuracy(self.rank, clock), self.step_message(record, times, loss, queued_ns)]
+        return [*clock_accuracy(self.rank, clock), self.step_message(record, times, loss, scheduled)]
 
     def log(self, record: StepRecord, loss: float) -> None:
         """Print a line every LOG_EVERY steps."""
         if record.step % LOG_EVERY == 0:
             print_line(f"rank {self.rank}  epoch {record.epoch}  step {record.step}  loss {loss:.4f}")
 
-    def step_message(self, record: StepRecord, times: Sequence[int], loss: float, queued_ns: int = 0) -> Step:
-        """The wire's Step. times: the record's moments, in ns. queued_ns: 0 for replicas, which share threads."""
+    def step_message(
+        self, record: StepRecord, times: Sequence[int], loss: float, scheduled: Scheduled = UNKNOWN
+    ) -> Step:
+        """The wire's Step. times: the record's moments, in ns. scheduled: not of replicas, which share threads."""
         phases = record.timer.phases
         of_calls, of_phases = times[: -len(phases) - 1], times[-len(phases) - 1 :]  # one more: the step's begin
         pieces = pieces_of(phases, of_phases)
@@ -94,7 +99,8 @@ class Progress:
             pieces=() if is_plain else pieces,
             collectives=collective_messages(record.calls, of_calls, buckets=record.buckets),
             slept=tuple(Slept(*delay) for delay in record.slept),
-            queued_ns=queued_ns,
+            queued_ns=scheduled.queued_ns,
+            cpu_ns=scheduled.cpu_ns,
         )
 
 

@@ -1,6 +1,7 @@
-"""How long a thread was ready to run but had no core, as Linux counts it."""
+"""How long a thread was on a core, and how long it was ready to run but had none, as Linux counts it."""
 
 import os
+from typing import NamedTuple
 
 from .descriptors import identity, no_standard_stream
 from .shield import pass_on, suppressed
@@ -8,8 +9,15 @@ from .shield import pass_on, suppressed
 LONGEST = 128  # bytes of the file: three numbers
 
 
+class Scheduled(NamedTuple):
+    """Times of a thread, in ns; 0 where they are not counted."""
+
+    cpu_ns: int = 0  # on a core
+    queued_ns: int = 0  # ready to run, without one
+
+
 class RunQueue:
-    """The time that the thread which made this has waited in the scheduler's queue."""
+    """What the scheduler has counted of the thread which made this."""
 
     # proc(5), /proc/PID/schedstat: ns on a core, ns in the queue, and how often it got a core. The file stays open, so
     # a reading takes 2 us.
@@ -19,12 +27,12 @@ class RunQueue:
             file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             self._file = no_standard_stream(file)
             self._identity = identity(self._file)
-        self._before_ns = self._read_ns()
+        self._before = self._read()
 
-    def taken_ns(self) -> int:
-        """The time in ns since the last call; 0 where it is not counted."""
-        before_ns, self._before_ns = self._before_ns, self._read_ns()
-        return max(0, self._before_ns - before_ns)
+    def taken(self) -> Scheduled:
+        """The times since the last call."""
+        before, self._before = self._before, self._read()
+        return Scheduled(max(0, self._before.cpu_ns - before.cpu_ns), max(0, self._before.queued_ns - before.queued_ns))
 
     def close(self) -> None:
         """Close the file."""
@@ -32,11 +40,12 @@ class RunQueue:
             os.close(self._file)
         self._file = None
 
-    def _read_ns(self) -> int:
+    def _read(self) -> Scheduled:
         if self._file is None:
-            return 0
+            return Scheduled()
         try:
-            return int(os.pread(self._file, LONGEST, 0).split()[1])
-        except (OSError, ValueError, IndexError) as error:
+            cpu, queued, _ = os.pread(self._file, LONGEST, 0).split()
+            return Scheduled(int(cpu), int(queued))
+        except (OSError, ValueError) as error:
             pass_on(error)
-            return 0
+            return Scheduled()

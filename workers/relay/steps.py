@@ -170,7 +170,7 @@ class Steps(LoopReader):
         if not self.is_untimed and (done < self._asked.skip or number % self._asked.every == 0):
             times = record.moments()
             loss = read_loss(step.losses, self._noted)
-            self._reporter.send(self._progress.step_message(record, times, loss, step.queued_ns))
+            self._reporter.send(self._progress.step_message(record, times, loss, step.scheduled))
         if self.tell is not None:
             self.tell({"step": number, "ends": self.ends})
         if self._asked.steps is not None and done + 1 >= self._asked.steps:

@@ -27,6 +27,7 @@ from ddptui.wire.phases import BETWEEN, PHASES
 
 from ..instruments.clock import Clock
 from ..instruments.records import PhaseTimer
+from ..instruments.run_queue import Scheduled
 
 DATA, FORWARD, BACKWARD, AGGREGATE, OPTIMIZER = PHASES
 MARKED = 0  # stands for an optimizer in a phase that is marked
@@ -49,7 +50,7 @@ class Cut(NamedTuple):
     samples: int
     losses: list[Any]  # what backward was called on; their sum is the loss that the step descends
     epoch: int  # passes over the data that were trained on before
-    queued_ns: int  # its thread had no core
+    scheduled: Scheduled  # of its thread
     following: PhaseTimer  # of the step that follows
 
 
@@ -62,7 +63,7 @@ class Loop:
         self._clock, self._calls, self._ended = clock, calls, ended
         self._within: list[str] = []  # the calls that are under way, the innermost last
         self._otherwise = BETWEEN  # the phase while none is
-        self._samples = self._queued_ns = 0
+        self._samples = self._cpu_ns = self._queued_ns = 0
         self._losses: list[Any] = []
         self._has_fetched = False  # in this step
         self._looked_at: dict[int, int] = {}  # by loader, samples of a pass under way, fetched since backward began
@@ -203,9 +204,10 @@ class Loop:
         self._cut(self._here())
         self.signs += 1
 
-    def queued(self, ns: int) -> None:
-        """The loop's thread had no core for so long, in ns."""
-        self._queued_ns += ns
+    def scheduled(self, cpu_ns: int, queued_ns: int) -> None:
+        """The loop's thread was on a core for so long, and had none for so long."""
+        self._cpu_ns += cpu_ns
+        self._queued_ns += queued_ns
 
     @property
     def epoch(self) -> int:
@@ -292,5 +294,6 @@ class Loop:
         self._has_fetched = False
         self._looked_at.clear()
         self._stepped.clear()
-        queued_ns, self._queued_ns = self._queued_ns, 0
-        self._ended(Cut(over, calls, samples, of_step, max(0, self._epoch), queued_ns, following))
+        scheduled = Scheduled(self._cpu_ns, self._queued_ns)
+        self._cpu_ns = self._queued_ns = 0
+        self._ended(Cut(over, calls, samples, of_step, max(0, self._epoch), scheduled, following))

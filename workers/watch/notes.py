@@ -30,7 +30,7 @@ ARGUMENTS = {
     "stepped_unseen": (),
     "held_up": ("begin",),  # the GPU's home stream waited for an event
     "step_ends": ("has_loss", "loss", "samples"),
-    "queued": ("ns",),
+    "scheduled": ("cpu_ns", "queued_ns"),
     "ddp_is_made": (),
     "slept": ("site", "begin_ns", "end_ns"),  # site: its place in SITES
     "numbered": (),  # the number of a step that the relay has told is taken
@@ -58,7 +58,7 @@ NAMES = tuple(ARGUMENTS)
 CODES = {name: code for code, name in enumerate(NAMES)}
 LENGTHS = tuple(2 + len(arguments) for arguments in ARGUMENTS.values())
 SITES: "tuple[Site, ...]" = ("data", "forward", "backward", "aggregate")
-VERSION = 4  # of the frames between a rank and its relay
+VERSION = 5  # of the frames between a rank and its relay
 BITS, FLOAT = struct.Struct("=q"), struct.Struct("=d")
 
 

@@ -45,7 +45,7 @@ FORWARD_BEGINS, FORWARD_ENDS = CODES["forward_begins"], CODES["forward_ends"]
 BACKWARD_BEGINS, BACKWARD_ENDS = CODES["backward_begins"], CODES["backward_ends"]
 OPTIMIZER_BEGINS, OPTIMIZER_ENDS = CODES["optimizer_begins"], CODES["optimizer_ends"]
 AGGREGATE_BEGINS, AGGREGATE_ENDS = CODES["aggregate_begins"], CODES["aggregate_ends"]
-STEPPED_UNSEEN, STEP_ENDS, QUEUED = CODES["stepped_unseen"], CODES["step_ends"], CODES["queued"]
+STEPPED_UNSEEN, STEP_ENDS, SCHEDULED = CODES["stepped_unseen"], CODES["step_ends"], CODES["scheduled"]
 
 
 class Observer:
@@ -276,8 +276,8 @@ class Observer:
         self._shows_forward = False  # the next step may use the model by its methods
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
-            if self._queue is not None and (ns := self._queue.taken_ns()):
-                self._note((QUEUED, self._now(), ns))
+            if self._queue is not None:
+                self._note((SCHEDULED, self._now(), *self._queue.taken()))
             if len(self._notes) > MOST_NOTES or self._clock.is_full():
                 self._see_no_more()
         if self._sender.orders and not self.backwards and not self._marks:
