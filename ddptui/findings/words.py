@@ -24,15 +24,19 @@ def _late_rank(finding: Finding) -> str:
 
 
 def _caused(finding: Finding) -> str:
-    numbers = finding.numbers
-    of_waiting, share = numbers["of_waiting_share"], numbers["share"]
+    of_waiting, share = finding.numbers["of_waiting_share"], finding.numbers["share"]
     words = f"It caused {of_waiting:.0%} of the waiting: the others waited for it {share:.0%} of the time"
-    if factor := numbers.get("cpu_times"):
-        why = "more work, or a slower core" if "slower" in numbers else "more work, not less of a core"
-        return f"{words}. It used {factor:.1f} × the CPU time of the others: it has {why}"
-    if "blocked_share" in numbers:
-        return f"{words}. It did not compute meanwhile: it slept, or waited for a file, a lock or another process"
-    return words
+    return in_a_row([words, meanwhile(finding)], ".")
+
+
+def meanwhile(finding: Finding) -> str:
+    """What the late rank's thread did in the time that it lost; empty if that is not known."""
+    if factor := finding.numbers.get("cpu_times"):
+        why = "more work, or a slower core" if "slower" in finding.numbers else "more work, not less of a core"
+        return f"It used {factor:.1f} × the CPU time of the others: it has {why}"
+    if "blocked_share" in finding.numbers:
+        return "It did not compute meanwhile: it slept, or waited for a file, a lock or another process"
+    return ""
 
 
 def _no_core(finding: Finding) -> str:

@@ -25,7 +25,7 @@ from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.findings.policy import MATTERS
 from ddptui.findings.time import EXPLAIN_IDLE, IDLE, of_repeats
-from ddptui.findings.words import long, short
+from ddptui.findings.words import long, meanwhile, short
 from ddptui.report import ranks, remedies
 from ddptui.report.train_time import rest_of_time
 from ddptui.text.units import MS, S, in_one_unit, seconds, time_range
@@ -64,13 +64,14 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     ]
     ours = EXPLAIN_IDLE if _slept(repeats) and result.summary.culprit else ()  # what we injected is not said twice
     ours = (*ours, Kind.LATE_RANK, Kind.NO_CORE)  # which the line of the culprit says
-    found = [finding for finding in of_repeats(repeats) if finding.kind not in ours]
+    all_found = of_repeats(repeats)
+    found = [finding for finding in all_found if finding.kind not in ours]
     rest = "" if any(finding.kind in WHERE for finding in found) else rest_of_time(result.repeats)
     if any([rest, *problems]):  # then there is something
         found = [finding for finding in found if finding.kind is not Kind.NOTHING]
     lines = [
         *(changes if in_figures else ()),
-        *_verdict(repeats, result.summary, found),
+        *_verdict(repeats, result.summary, found, [*map(meanwhile, filter(_is_late, all_found))]),
         *problems,
         rest,
         *(() if in_figures else changes),
@@ -80,11 +81,18 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     return [*filter(None, lines)]
 
 
-def _verdict(repeats: Sequence[RepeatResult], summary: Summary, found: Sequence[Finding]) -> list[str]:
-    """The rank that was late, how long the others stood idle, and what to try; then where else the time went."""
+def _is_late(finding: Finding) -> bool:
+    return finding.kind is Kind.LATE_RANK
+
+
+def _verdict(
+    repeats: Sequence[RepeatResult], summary: Summary, found: Sequence[Finding], lost: Sequence[str]
+) -> list[str]:
+    """The rank that was late, how long the others stood idle, and what to try; then where else the time went.
+    lost: what the late rank did in the time that it lost."""
     worst = _worst_queues(repeats)
     without_core = worst.rank_without_core if worst else None  # late in that repeat, since it had no core
-    sentences = [*_blame(repeats, summary, without_core, found)]
+    sentences = [*_blame(repeats, summary, without_core, found, lost)]
     if not sentences:
         return [*map(long, found)]
     culprit = summary.culprit
@@ -104,10 +112,14 @@ def _verdict(repeats: Sequence[RepeatResult], summary: Summary, found: Sequence[
 
 
 def _blame(
-    repeats: Sequence[RepeatResult], summary: Summary, without_core: int | None, found: Sequence[Finding]
+    repeats: Sequence[RepeatResult],
+    summary: Summary,
+    without_core: int | None,
+    found: Sequence[Finding],
+    lost: Sequence[str],
 ) -> Iterator[str]:
     """The rank that holds the others up; where the lab injected a delay, that stands beside what was measured. found:
-    what is said besides."""
+    what is said besides. lost: as in _verdict."""
     # Delays put in by hand stand beside what was measured in their steps alone.
     culprit = summary.culprit
     injected = [repeat for repeat in repeats if repeat.injected and not is_changed(repeat)]
@@ -125,6 +137,7 @@ def _blame(
         yield f"Rank {culprit.rank} holds everyone up: {interval(culprit.excess_s)} {_where(culprit)}{_steps(culprit)}"
     caused = f"It caused {culprit.share:.0%} of the waiting{_steps(culprit)}"
     yield f"{caused}: {seconds(culprit.wait_caused_s)}, summed over ranks"
+    yield from () if injected else lost
     if without_core == culprit.rank:
         yield "Other programs have its core"
     if summary.what_if_s and summary.what_if_s.without_culprit is not None:

@@ -6,7 +6,7 @@ Most screens are imported when they are first shown, so that the first picture a
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
@@ -121,6 +121,7 @@ class Console(App[int]):
         self.settings = settings
         self.session: Session | None = None
         self.leaving = False
+        self.busy = ""
         self.run_ended_signal: Signal[Run] = Signal(self, "run ended")
         self.finished: list[EndedRun] = []  # of this session, in order; the last is printed when the console closes
         self.watch_load = watch_load
@@ -140,15 +141,15 @@ class Console(App[int]):
         self.theme_changed_signal.subscribe(self, self._keep_theme)
         self.screen_change_signal.subscribe(self, lambda _: self._check.cancel_unless_on(self._full_screen()))
         first, begun = self._first, self._begun
-        busy = self._calm.busy_so_far() if self._calm else ""
-        if first is not None and busy and can_wait(first):
+        self.busy = self._calm.busy_so_far() if self._calm else ""
+        if first is not None and self.busy and can_wait(first):
             self.push_screen(Lab())  # the question needs a screen below it
-            self.launch(lambda: first, busy)
+            self.launch(lambda: first)
         elif first is not None:
             self.run_preset(first)
         if begun is not None:
             self.push_screen(Lab())  # journals are read, which some screen must show
-            self.resume(lambda: begun, busy)
+            self.resume(lambda: begun)
         self._keyboard.settle(self._keyboard.way())  # what is typed before the first screen has opened belongs to it
 
     def _keep_theme(self, theme: Theme) -> None:
@@ -202,10 +203,14 @@ class Console(App[int]):
             self._threads.submit(self._warm.start)  # imports while presets are read
 
     @work(group="launch")
-    async def launch(self, prepare: Callable[[], Preset], busy: str = "") -> None:
-        """Check a preset in a thread, then run it. `prepare` may raise PresetError. busy: what takes this machine's
-        cores now, which is a question."""
-        await self._check_and_start(prepare, self.run_preset, "Not started", busy)
+    async def launch(self, prepare: Callable[[], Preset]) -> None:
+        """Check a preset in a thread, then run it. `prepare` may raise PresetError."""
+
+        async def start(preset: Preset) -> None:
+            if await self._is_wanted(preset):
+                self.run_preset(preset)
+
+        await self._check_and_start(prepare, start, "Not started")
 
     def run_preset(self, preset: Preset) -> None:
         """Start a run of a preset that was checked, and show it."""
@@ -216,9 +221,8 @@ class Console(App[int]):
             self.complain("Not started", str(error))
 
     @work(group="launch")
-    async def resume(self, begin: "Callable[[], Resumption]", busy: str = "") -> None:
-        """Launch what is missing in a run, and show it. `begin`: locks it; may raise RunError and PresetError. busy: as
-        in `launch`."""
+    async def resume(self, begin: "Callable[[], Resumption]") -> None:
+        """Launch what is missing in a run, and show it. `begin`: locks it; may raise RunError and PresetError."""
 
         def prepare() -> "tuple[Resumption, Outcomes]":
             resumption = begin()
@@ -226,31 +230,34 @@ class Console(App[int]):
                 outcomes = resumption.finished()
                 return resumption._replace(lock=lock.pop_all()), outcomes
 
-        def start(checked: "tuple[Resumption, Outcomes]") -> None:
+        async def start(checked: "tuple[Resumption, Outcomes]") -> None:
             (run, preset, lock), outcomes = checked
+            if not await self._is_wanted(preset):
+                lock.close()
+                return
             run.note_resumption(describe(in_console=True))
             self._follow(run, preset, outcomes, lock)
 
-        await self._check_and_start(prepare, start, "Not resumed", busy)
+        await self._check_and_start(prepare, start, "Not resumed")
 
     async def _check_and_start(
-        self, prepare: Callable[[], Checked], start: Callable[[Checked], None], title: str, busy: str
+        self, prepare: Callable[[], Checked], start: Callable[[Checked], Awaitable[None]], title: str
     ) -> None:
         if self.session is not None:  # two runs would take the cores from each other
             self.complain("Not started", "another run is under way")
         elif not self._check.is_pending:  # a repeated key is no error
             try:
                 checked = await self._check.run(prepare, self._full_screen())
-                if checked is not None and (not busy or await self._is_wanted(busy)):
-                    start(checked)
+                if checked is not None:
+                    await start(checked)
             except (PresetError, RunError, RunLost, OSError) as error:
                 self.complain(title, str(error))
 
-    async def _is_wanted(self, busy: str) -> bool:
-        """Ask whether a run is to start beside other programs."""
+    async def _is_wanted(self, preset: Preset) -> bool:
+        """Whether a run is to start now; asks, if other programs take this machine's cores."""
         from ddptui.tui.screens.dialogs import BusyMachine
 
-        return await self.push_screen_wait(BusyMachine(busy)) is True
+        return not self.busy or not can_wait(preset) or await self.push_screen_wait(BusyMachine(self.busy)) is True
 
     def action_cancel_check(self) -> None:
         self._check.cancel()

@@ -147,6 +147,30 @@ def test_a_run_whose_resumption_is_cancelled_is_free_again(
     asyncio.run(scenario())
 
 
+def test_on_a_busy_machine_a_resumption_is_asked_for_and_one_that_is_not_wanted_is_free_again(
+    tmp_path: Path, started: list[Preset]
+) -> None:
+    run = write_run(tmp_path, two_trials(repeats=1), journal("a"))
+
+    async def scenario() -> None:
+        screen = RunsScreen()
+        async with opened(tmp_path, screen) as (app, pilot):
+            app.busy = "other programs kept 1.7 cores busy"
+            await until(pilot, lambda: screen._complete)
+            await pilot.press("R")
+            await until(pilot, lambda: "other programs kept 1.7 cores busy" in seen(app))
+            assert run.is_held()
+            await pilot.press("escape")
+            await until(pilot, lambda: not run.is_held())
+            assert not started
+            await pilot.press("R")
+            await until(pilot, lambda: "Start anyway (s)" in seen(app))
+            await pilot.press("s")
+            await until(pilot, lambda: started)
+
+    asyncio.run(scenario())
+
+
 def test_a_burst_of_keys_starts_one_run(tmp_path: Path, check: SlowCheck, started: list[Preset]) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, RunsScreen()) as (app, pilot):

@@ -24,7 +24,6 @@ from ddptui.engines.checks import torchvision_models
 from ddptui.engines.local import links
 from ddptui.host import machine
 from ddptui.host.load import LoadMeter, descendants
-from ddptui.run.quiet import can_wait
 from ddptui.store import overview, own_presets
 from ddptui.store.presets import FileState, all_presets, describe_size, file_states
 from ddptui.tui import draft as drafts
@@ -75,7 +74,7 @@ class Lab(LabScreen):
         self._files: dict[str, FileState] = {}  # by preset, as they were listed
         self._changes: dict[str, dict[str, str]] = {}  # by preset; neither saved nor taken back
         self._past = overview.RecentRuns([], [])
-        self._machine = self._busy = ""  # in short; and what else it does
+        self._machine = ""  # in short
         self._meter: LoadMeter | None = None  # until the first look
         self._draft = drafts.Draft("")  # of the preset under the cursor
         self._validation = drafts.Validation(None, None, "no preset is chosen")
@@ -121,17 +120,18 @@ class Lab(LabScreen):
     @work(group="load")
     async def _look_at_load(self) -> None:
         """Say which other program will disturb a run that is started now."""
-        if not self.is_active:
+        if self.console_app.session is not None:
             self._meter = None  # its next reading would include a run, whose ranks have ended by then
             return
         if self._meter is None:
             self._meter = await in_background(partial(LoadMeter, descendants, MOST_OTHER_LOAD))
         for load in await in_background(self._meter.read):
-            self._busy = busy_now(load)
+            self.console_app.busy = busy_now(load)
             self._show_title()
 
     def _show_title(self) -> None:
-        self.query_one(TitleBar).show("ddptui", f"⚠ {self._busy}" if self._busy else self._machine)
+        busy = self.console_app.busy
+        self.query_one(TitleBar).show("ddptui", f"⚠ {busy}" if busy else self._machine)
 
     def _list_if_changed(self) -> None:
         """List the presets again if their files have changed: the Run screen saves presets, too."""
@@ -238,8 +238,7 @@ class Lab(LabScreen):
         if self._validation.prepared is None:
             self._refuse()
         else:
-            preset = self._validation.prepared
-            self.console_app.launch(partial(prepare_draft, preset), self._busy if can_wait(preset) else "")
+            self.console_app.launch(partial(prepare_draft, self._validation.prepared))
 
     def _refuse(self) -> None:
         """Go to the field that is wrong, or notify why the draft cannot run, unless the form shows it already."""

@@ -216,3 +216,24 @@ def test_who_has_more_work_queues_longer_too_but_not_for_a_larger_part_of_it() -
     assert queued_beyond((0.3, 0.3)) == 0.0
     worked = sum(sum(step[1]) for step in works)
     assert queued_beyond((0.1, 0.6)) == pytest.approx(0.5 * worked, rel=0.1)
+
+
+def test_what_the_late_rank_did_meanwhile_is_told_by_its_cpu_time() -> None:
+    """Rank 1 takes 10 ms longer in forward, 20 ms in all: on a core, in the queue for one, neither, or nobody knows."""
+    works = [{0: [0, 10 * MS, 10 * MS, 0, 0, 0], 1: [0, 20 * MS, 10 * MS, 0, 0, 0]} for _ in range(50)]
+
+    def lost(cpu_ms: tuple[float, float], queued_ms: float = 0.0) -> tuple[float | None, float | None]:
+        told = trace(works)
+        for rank, ms in enumerate(cpu_ms):
+            queued_ns = round(rank * queued_ms * MS)
+            told[rank] = [
+                msgspec.structs.replace(step, cpu_ns=round(ms * MS), queued_ns=queued_ns) for step in told[rank]
+            ]
+        excess = excess_of_rank(align_steps(told).steps, 1)
+        return excess.cpu, excess.blocked
+
+    assert lost((20, 30)) == (1.5, None)
+    assert lost((20, 20), queued_ms=10) == (None, None)
+    assert lost((20, 20.5)) == (None, pytest.approx(0.95))
+    assert lost((20, 23)) == (None, None)  # some of each
+    assert lost((0, 0)) == (None, None)
