@@ -11,7 +11,6 @@ from typing import NamedTuple
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.operations import operation_keys
 from ddptui.analysis.own_work import Piece, phase_spans
-from ddptui.findings.own_time import covered_ns, waits_are_known
 from ddptui.findings.policy import FEWEST_STEPS, MATTERS, MOST_OF_TRANSFER, MUCH, SMALL_BYTES, SMALL_CALLS
 from ddptui.findings.window import Window
 from ddptui.wire.messages import GATHER_OUTPUTS
@@ -52,7 +51,7 @@ class Cost(NamedTuple):
 
 def idle_shares(window: Window) -> tuple[float, float]:
     """The shares of the time that a rank stood idle for late ranks, and for transfers."""
-    whole_ns = covered_ns(window) * len(window.ranks)
+    whole_ns = window.covered_ns * len(window.ranks)
     own = [of_rank for step in window.steps for of_rank in step.ranks.values()]
     wait = sum(of_rank.wait_ns for of_rank in own) / whole_ns
     return wait, sum(of_rank.exposed_ns for of_rank in own) / whole_ns - wait
@@ -61,14 +60,13 @@ def idle_shares(window: Window) -> tuple[float, float]:
 def nothing(window: Window) -> Iterator[Finding]:
     """That there is nothing to worry about; asked only where no other rule found anything."""
     own = [of_rank for step in window.steps for of_rank in step.ranks.values()]
-    is_known = waits_are_known(window) if len(window.ranks) > 1 else not any(step.host_time for step in window.steps)
-    if len(window.steps) >= FEWEST_STEPS and is_known and any(of_rank.step.collectives for of_rank in own):
+    if len(window.steps) >= FEWEST_STEPS and not window.withheld and any(of_rank.step.collectives for of_rank in own):
         yield Finding(kind=Kind.NOTHING, numbers={"share": sum(idle_shares(window))})
 
 
 def idle_time(window: Window) -> Iterator[Finding]:
     """How long ranks stood idle: for transfers, or for late ranks."""
-    if not waits_are_known(window):
+    if not window.waits_are_known:
         return
     wait, transfer = idle_shares(window)
     if wait + transfer < MATTERS:
@@ -102,11 +100,11 @@ def _action(window: Window, kind: Kind) -> str | None:
 
 def small_calls(window: Window) -> Iterator[Finding]:
     """Most of the transfers are many calls of few bytes that carry no gradients, or barriers."""
-    if len(window.steps) < FEWEST_STEPS or not waits_are_known(window):
+    if len(window.steps) < FEWEST_STEPS or not window.waits_are_known:
         return
     costs = _costs(window)
     exposed_ns = sum(cost.exposed_ns for cost in costs.values())
-    step_ns = covered_ns(window) / len(window.steps)
+    step_ns = window.covered_ns / len(window.steps)
     if exposed_ns < MATTERS * step_ns:
         return
     for sent, cost in costs.items():

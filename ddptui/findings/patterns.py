@@ -12,7 +12,6 @@ from statistics import correlation, fmean, linear_regression, median, pvariance,
 from typing import NamedTuple
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.findings.own_time import PHASE_NUMBERS, covered_ns, own_work, waited_for, waits_are_known
 from ddptui.findings.policy import (
     ALIKE,
     ARE_ALIKE,
@@ -94,11 +93,11 @@ def pauses(window: Window) -> Iterator[Finding]:
 
 def _pauses(window: Window) -> list[Pause]:
     beyond: list[Pause] = []
-    for rank, steps in own_work(window).items():
-        usual = [median(step[part] for step in steps) for part in PHASE_NUMBERS]
+    for rank, steps in window.work.items():
+        usual = [median(step[part] for step in steps) for part in range(len(PARTS))]
         for at, (work, aligned) in enumerate(zip(steps, window.steps, strict=True)):
             longer = [ns - usual_ns for ns, usual_ns in zip(work, usual, strict=True)]
-            part = max(PHASE_NUMBERS, key=lambda part: longer[part])
+            part = max(range(len(PARTS)), key=longer.__getitem__)
             beyond.append(Pause(at, rank, part, longer[part], longer[part] - aligned.ranks[rank].step.queued_ns))
     half_step_ns = PAUSE_OF_STEP * covered_median(window)
     enough_ns = max(PAUSE_NS, half_step_ns, PAUSE_OVER_NOISE * _ninth_decile([pause.unqueued_ns for pause in beyond]))
@@ -124,16 +123,16 @@ def _ninth_decile(lengths: Sequence[float]) -> float:
 
 def covered_median(window: Window) -> float:
     """The median length of a step with the time before it, ns."""
-    return median(ns for rank in window.ranks for ns in window.covered_ns(rank))
+    return median(ns for rank in window.ranks for ns in window.covered_by_step[rank])
 
 
 def _long_steps(window: Window, part: int, found: Sequence[Pause]) -> Iterator[Finding]:
     lost_ns = sum(pause.ns for pause in found) / len(window.ranks)
     at = sorted({pause.at for pause in found})
     is_lone = len(at) == 1 and lost_ns < LONE_PAUSE_NS
-    if is_lone or lost_ns < REST_SHARE * covered_ns(window):
+    if is_lone or lost_ns < REST_SHARE * window.covered_ns:
         return
-    numbers = {"share": lost_ns / covered_ns(window), "longer_s": lost_ns / S, "times": float(len(at))}
+    numbers = {"share": lost_ns / window.covered_ns, "longer_s": lost_ns / S, "times": float(len(at))}
     numbers["ranks"] = float(len(window.ranks))
     yield Finding(kind=Kind.LONG_STEPS, phase=PARTS[part], steps=_named(window, at), numbers=numbers)
 
@@ -144,7 +143,7 @@ def _named(window: Window, at: Sequence[int]) -> tuple[int, ...]:
 
 def _pauses_alone(window: Window, part: str | None, found: Sequence[Pause]) -> Iterator[Finding]:
     """Pauses of ranks that others waited for. part: where they are; None: in several."""
-    if not found or not waits_are_known(window):
+    if not found or not window.waits_are_known:
         return
     typical_ns = _typical([pause.ns for pause in found])
     alike = [pause for pause in found if typical_ns / ALIKE <= pause.ns <= typical_ns * ALIKE]
@@ -153,13 +152,12 @@ def _pauses_alone(window: Window, part: str | None, found: Sequence[Pause]) -> I
     sums = {rank: sum(pause.ns for pause in alike if pause.rank == rank) for rank in window.ranks}
     late = [rank for rank in window.ranks if sums[rank] >= TURNS * max(sums.values())]
     alike = [pause for pause in alike if pause.rank in late]
-    waited = waited_for(window)
-    waited_ns = sum(waited[pause.at][pause.rank] for pause in alike)
+    waited_ns = sum(window.caused[pause.at][pause.rank] for pause in alike) / (len(window.ranks) - 1)
     is_lone = len(alike) == 1 and typical_ns < LONE_PAUSE_NS
     is_hidden = waited_ns < WAITED_FOR * sum(sums[rank] for rank in late)
-    if is_lone or is_hidden or waited_ns < FEW_STEPS_SHARE * covered_ns(window):
+    if is_lone or is_hidden or waited_ns < FEW_STEPS_SHARE * window.covered_ns:
         return
-    numbers = {"share": waited_ns / covered_ns(window), "waited_s": waited_ns / S, "times": float(len(alike))}
+    numbers = {"share": waited_ns / window.covered_ns, "waited_s": waited_ns / S, "times": float(len(alike))}
     numbers["pause_ms"] = median(pause.ns for pause in alike) / MS
     if len(late) == 1:
         yield _of_one_rank(window, part, alike, numbers)
@@ -198,9 +196,9 @@ def _typical(lengths: Sequence[float]) -> float:
 def uneven_work(window: Window) -> Iterator[Finding]:
     """The ranks' work in forward and backward differs from step to step, each rank is last by turns, and what makes
     one of the two long makes the other long, too: batches differ, not the machine."""
-    if len(window.steps) < FEWEST_STEPS or not waits_are_known(window):
+    if len(window.steps) < FEWEST_STEPS or not window.waits_are_known:
         return
-    work = own_work(window)
+    work = window.work
     if not all(map(_differs_by_batch, work.values())):
         return
     queued = {rank: _queued_share(window, rank) for rank in work}  # of its time, it had no core for so much
@@ -210,7 +208,7 @@ def uneven_work(window: Window) -> Iterator[Finding]:
     steps = [*zip(*both.values(), strict=True)]
     saved_ns = sum(max(of_ranks) - fmean(of_ranks) for of_ranks in steps)
     last = Counter(max(both, key=lambda rank: both[rank][at]) for at in range(len(steps)))
-    share = saved_ns / covered_ns(window)
+    share = saved_ns / window.covered_ns
     if share >= REST_SHARE and min(last[rank] for rank in both) >= len(steps) / len(both) / 2:
         numbers = {"share": share, "saved_s": saved_ns / S, "times": float(len(steps))}
         yield Finding(
@@ -219,7 +217,9 @@ def uneven_work(window: Window) -> Iterator[Finding]:
 
 
 def _queued_share(window: Window, rank: int) -> float:
-    return min(1.0, sum(step.ranks[rank].step.queued_ns for step in window.steps) / (sum(window.covered_ns(rank)) or 1))
+    return min(
+        1.0, sum(step.ranks[rank].step.queued_ns for step in window.steps) / (sum(window.covered_by_step[rank]) or 1)
+    )
 
 
 def _differs_by_batch(work: Sequence[Sequence[int]]) -> bool:
@@ -237,13 +237,13 @@ def _differs_by_batch(work: Sequence[Sequence[int]]) -> bool:
 
 def trends(window: Window) -> Iterator[Finding]:
     """A rank grows late over the run, or is late from some step on."""
-    if len(window.steps) < BLOCKS * FEWEST_IN_BLOCK or not waits_are_known(window):
+    if len(window.steps) < BLOCKS * FEWEST_IN_BLOCK or not window.waits_are_known:
         return
     work = {
         rank: [
             sum(parts) - aligned.ranks[rank].step.queued_ns for parts, aligned in zip(steps, window.steps, strict=True)
         ]
-        for rank, steps in own_work(window).items()
+        for rank, steps in window.work.items()
     }
     for rank in work:
         late = [
@@ -257,7 +257,7 @@ def _trend(window: Window, rank: int, late: Sequence[float]) -> Iterator[Finding
     size = len(late) / BLOCKS
     blocks = [median(late[round(size * block) : round(size * (block + 1))]) for block in range(BLOCKS)]
     growth, variance = blocks[-1] - blocks[0], pvariance(blocks)
-    share = fmean(blocks) * len(late) / covered_ns(window)
+    share = fmean(blocks) * len(late) / window.covered_ns
     if growth < GROWS * covered_median(window) or share < REST_SHARE:
         return
     line = linear_regression(range(BLOCKS), blocks)

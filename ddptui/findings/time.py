@@ -14,7 +14,6 @@ from ddptui.analysis.intervals import overlapping, total_ns
 from ddptui.analysis.own_work import BETWEEN, phase_spans
 from ddptui.analysis.results import RepeatResult
 from ddptui.findings.network import idle_time, nothing, small_calls
-from ddptui.findings.own_time import covered_ns, own_work, waits_are_known
 from ddptui.findings.patterns import CALMER, every_so_many, pauses, trends, uneven_work
 from ddptui.findings.policy import (
     AT_ITS_LIMIT,
@@ -116,7 +115,7 @@ def restarts(window: Window) -> Iterator[Finding]:
             ends = [of_rank.step.end_ns for of_rank in before.ranks.values()]
             begins = [of_rank.step.begin_ns for of_rank in after.ranks.values()]
             lost_ns = max(begins) - max(ends)
-            numbers = {"lost_s": lost_ns / S, "share": lost_ns / (covered_ns(window) + lost_ns)}
+            numbers = {"lost_s": lost_ns / S, "share": lost_ns / (window.covered_ns + lost_ns)}
             yield Finding(kind=Kind.RESTART, severity="warning", steps=(after.number,), numbers=numbers)
 
 
@@ -125,8 +124,8 @@ def data(window: Window) -> Iterator[Finding]:
     loader is at its limit, too, would take as long if the others were faster."""
     if len(window.steps) < FEWEST_STEPS:
         return
-    fetches = {rank: [step[DATA] for step in steps] for rank, steps in own_work(window).items()}
-    whole_ns, waits = covered_ns(window), waits_are_known(window)
+    fetches = {rank: [step[DATA] for step in steps] for rank, steps in window.work.items()}
+    whole_ns, waits = window.covered_ns, window.waits_are_known
     own = {rank: sum(of_rank) / whole_ns for rank, of_rank in fetches.items()}
     share = fmean(own[rank] + (_waited_for_data(window, rank) / whole_ns if waits else 0.0) for rank in own)
     if share < LARGE or min(own.values()) < AT_ITS_LIMIT:
@@ -173,11 +172,11 @@ def between_steps(window: Window) -> Iterator[Finding]:
     if len(window.steps) < FEWEST_STEPS:
         return
     shares = []
-    for steps in own_work(window).values():
+    for steps in window.work.values():
         between = [step[BETWEEN] for step in steps]
         usual_ns = median(between)
-        shares.append(sum(min(ns, STEADY * usual_ns) for ns in between) / covered_ns(window))
+        shares.append(sum(min(ns, STEADY * usual_ns) for ns in between) / window.covered_ns)
     if fmean(shares) >= LARGE and min(shares) >= LARGE / 2:
         share = fmean(shares)
-        numbers = {"share": share, "step_ms": share * covered_ns(window) / len(window.steps) / MS}
+        numbers = {"share": share, "step_ms": share * window.covered_ns / len(window.steps) / MS}
         yield Finding(kind=Kind.BETWEEN_STEPS, phase=PARTS[BETWEEN], numbers=numbers, action=CALMER)

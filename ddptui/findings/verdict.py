@@ -11,12 +11,11 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from ddptui.analysis.cautions import FEWEST_STEPS
-from ddptui.analysis.clock_error import WaitUncertainty, exceeds_waits, wait_uncertainty
+from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.finding import Finding, Kind, Severity
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult, Verdict
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
-from ddptui.findings.late import Excess, WaitAttribution, chance_of, excess_of_rank
-from ddptui.findings.own_time import covered_ns
+from ddptui.findings.late import Excess, chance_of, excess_of_rank
 from ddptui.findings.policy import (
     CHANCE,
     LOCK_NS,
@@ -66,21 +65,16 @@ def analyze_aligned(
     steps, ranks = window.steps, window.ranks
     if not any(of_rank.step.collectives for step in steps for of_rank in step.ranks.values()):
         return None
-    whole_ns = covered_ns(window)
+    whole_ns = window.covered_ns
     waited_ns = fmean(sum(step.ranks[rank].wait_ns for step in steps) for rank in ranks)
     exposed_ns = fmean(sum(step.ranks[rank].exposed_ns for step in steps) for rank in ranks)
     wait, transfer = waited_ns / whole_ns, (exposed_ns - waited_ns) / whole_ns
-    caused = WaitAttribution(steps).by_step()
-    caused_ns = {rank: sum(step[rank] for step in caused) for rank in ranks}
-    uncertainty = wait_uncertainty(steps)
-    host_time = steps[0].host_time
-    withheld = host_time or (uncertainty is not None and exceeds_waits(steps, uncertainty))
-    claim = None
-    if len(ranks) > 1 and not withheld:  # a group of one rank has collectives, too, but no others who wait
-        claim = _claim(window, caused, caused_ns, whole_ns, uncertainty)
+    caused_ns = {rank: sum(step[rank] for step in window.caused) for rank in ranks}
+    # A group of one rank has collectives, too, but no others who wait.
+    claim = _claim(window, caused_ns) if window.waits_are_known else None
     findings = all_findings(window, [*_told(claim, caused_ns, len(steps), whole_ns)] if claim else [])
     found = {finding.kind for finding in findings}
-    enough = len(steps) >= FEWEST_STEPS and not withheld
+    enough = len(steps) >= FEWEST_STEPS and not window.withheld
     return WaitAnalysis(
         aligned=aligned,
         train_ns=max(of_rank.step.end_ns for of_rank in steps[-1].ranks.values())
@@ -92,9 +86,9 @@ def analyze_aligned(
         verdict=verdict_for(wait, transfer) if enough else "inconclusive",
         culprit=_culprit(claim, caused_ns, waited_ns * len(ranks)) if claim and Kind.LATE_RANK in found else None,
         rank_without_core=claim.rank if claim and Kind.NO_CORE in found else None,
-        uncertainty=uncertainty,
-        withheld=withheld,
-        host_time=host_time,
+        uncertainty=window.uncertainty,
+        withheld=window.withheld,
+        host_time=steps[0].host_time,
         findings=tuple(findings),
     )
 
@@ -118,40 +112,27 @@ class Claim(NamedTuple):
     without_core: bool  # it lost much time since other programs had its core
 
 
-def _claim(
-    window: Window,
-    caused: Sequence[Mapping[int, int]],
-    caused_ns: Mapping[int, int],
-    whole_ns: float,
-    uncertainty: WaitUncertainty | None,
-) -> Claim | None:
+def _claim(window: Window, caused_ns: Mapping[int, int]) -> Claim | None:
     """Of the rank that the others waited for most, of those of which it is certain; else of all. None: they hardly wait
     for any."""
     claims = []
     by_waiting = sorted(caused_ns, key=lambda rank: -caused_ns[rank])
-    least_ns = NAMED / 2 * whole_ns * (len(caused_ns) - 1)
+    least_ns = NAMED / 2 * window.covered_ns * (len(caused_ns) - 1)
     for rank in by_waiting:
         if caused_ns[rank] < least_ns:
             break
-        by_chance = chance_of(caused, 2 * least_ns / len(caused)) if rank == by_waiting[0] else 1.0
-        claims.append(_claim_of(window, rank, by_chance, caused_ns, whole_ns, uncertainty))
+        by_chance = chance_of(window.caused, 2 * least_ns / len(window.steps)) if rank == by_waiting[0] else 1.0
+        claims.append(_claim_of(window, rank, by_chance, caused_ns))
     return next((claim for claim in claims if not claim.doubt), claims[0] if claims else None)
 
 
-def _claim_of(
-    window: Window,
-    rank: int,
-    chance: float,
-    caused_ns: Mapping[int, int],
-    whole_ns: float,
-    uncertainty: WaitUncertainty | None,
-) -> Claim:
+def _claim_of(window: Window, rank: int, chance: float, caused_ns: Mapping[int, int]) -> Claim:
     """chance: how often any rank would cause so much waiting by chance."""
-    steps = window.steps
+    steps, whole_ns = window.steps, window.covered_ns
     excess = excess_of_rank(steps, rank, NAMED * whole_ns / len(steps))
     doubt = _doubt(steps, chance, excess, whole_ns)
     late_ns = min(excess.estimate, caused_ns[rank] / (len(caused_ns) - 1)) / len(steps)
-    if uncertainty and is_within_clock_error(late_ns, rank, uncertainty):
+    if window.uncertainty and is_within_clock_error(late_ns, rank, window.uncertainty):
         doubt = doubt or "it was late by less than the clocks may be apart"
     without_core = window.disturbed and excess.queued >= MATTERS * whole_ns and chance <= CHANCE
     return Claim(rank, excess, doubt, without_core)

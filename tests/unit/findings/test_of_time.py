@@ -285,7 +285,7 @@ def test_one_rank_and_threads_have_no_network() -> None:
 
 def test_where_waits_are_hidden_no_rule_speaks_of_them() -> None:
     window = delayed("forward", lambda rank, number: 150.0 * (rank == 0 and number % 10 == 9))
-    hidden = window._replace(steps=[step._replace(host_time=True) for step in window.steps])
+    hidden = Window([step._replace(host_time=True) for step in window.steps])
     assert of_time(hidden) == []
     assert [*nothing(hidden)] == []
 
