@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from ddptui.analysis.results import Culprit
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, summary
 from ddptui.live.excerpts import Excerpt, spread_over
@@ -62,7 +63,7 @@ class Arrivals(NamedTuple):
     """Medians over some steps. bars: of each rank how often it came last, with a tick where it arrives."""
 
     bars: Bars
-    steps: int
+    steps: str
     longest_ms: float
     left_out: str
 
@@ -91,18 +92,22 @@ def timeline(excerpt: Excerpt) -> Timeline:
     )
 
 
-def arrivals(joined: Sequence[AlignedStep], culprit: int | None) -> Arrivals | None:
-    """How the ranks arrive, in steps spread over all of them; None: no rank waits for another, or nobody can tell."""
+def arrivals(joined: Sequence[AlignedStep], culprit: Culprit | None) -> Arrivals | None:
+    """How the ranks arrive, in steps spread over all of them, or over those that the culprit was judged on; None: no
+    rank waits for another, or nobody can tell."""
+    judged = culprit.steps if culprit else None
+    if judged:
+        joined = [step for step in joined if judged[0] <= step.number <= judged[1]]
     found = summary(spread_over(joined, MOST_STEPS))
     if found is None or len(found.ranks) < 2 or not found.steps or found.withheld:
         return None
-    shown = most_telling(found, MOST_RANKS, culprit)
+    shown = most_telling(found, MOST_RANKS, culprit.rank if culprit else None)
     longest = max(sum(ms for _, ms in rank.parts) for rank in shown) or 1.0
     bars = [_arrival(rank, found, longest) for rank in shown]
     used = {piece.kind for bar in bars for piece in bar.pieces}
     return Arrivals(
         Bars(bars, "", {kind: words for kind, words in ARRIVAL_PARTS.items() if kind in used}),
-        found.steps,
+        count(found.steps, "step") + (f" from {judged[0]} to {judged[1]}" if judged else ""),
         longest,
         _left_out(len(found.ranks) - len(shown), "were late less"),
     )

@@ -60,14 +60,13 @@ class Panel(NamedTuple):
 
 def panel(trial: TrialResult, recorded: Recorded, headline: str, *, prints: bool) -> Panel:
     """The panel of a trial."""
-    culprit = trial.summary.culprit.rank if trial.summary and trial.summary.culprit else None
     matrix = wait_matrix(trial, MOST_ROWS)
     return Panel(
         trial.name,
         prints,
         headline,
         _matrix(matrix) if matrix and matrix.most_s else None,
-        arrivals(recorded.joined, culprit),
+        arrivals(recorded.joined, trial.summary.culprit if trial.summary else None),
         [timeline(excerpt) for excerpt in excerpts(recorded.joined)],
         _ranks(trial),
         "" if recorded.joined else _why_empty(trial),

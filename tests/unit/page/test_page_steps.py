@@ -3,7 +3,10 @@
 import re
 from functools import cache
 
+from msgspec.structs import replace
+
 from ddptui.analysis.waits import AlignedStep, align_steps
+from ddptui.findings.verdict import analyze_waits
 from ddptui.live.excerpts import LONGEST_WAIT, TYPICAL, excerpts
 from ddptui.page.recorded import MOST_POINTS, recorded
 from ddptui.page.steps import CELLS, MOST_RANKS, MOST_STEPS, Track, arrivals, timeline
@@ -75,12 +78,24 @@ def test_of_many_ranks_the_ones_of_interest_are_shown_and_the_others_counted() -
 def test_arrivals_are_medians_of_at_most_so_many_steps() -> None:
     found = arrivals(aligned(), None)
     assert found
-    assert found.steps == 9
+    assert found.steps == "9 steps"
     assert found.bars.bars[1].figure == "last in 9 of 9"
     assert set(found.bars.kinds) == {"work", "wait", "transfer", "rest"}
     long = arrivals(aligned(steps=2 * MOST_STEPS + 1), None)
     assert long
-    assert long.steps <= MOST_STEPS
+    assert int(long.steps.split()[0]) <= MOST_STEPS
+
+
+def test_arrivals_are_of_the_steps_that_the_culprit_was_judged_on() -> None:
+    """Rank 1 is late from step 5 on, as after a key of the user."""
+    works, _ = delayed(works_of(1, steps=9), 1, "forward", lambda number: 30 if number >= 5 else 0)
+    analysis = analyze_waits(trace(works))
+    assert analysis
+    assert analysis.culprit
+    found = arrivals(analysis.aligned.steps, replace(analysis.culprit, steps=(5, 8)))
+    assert found
+    assert found.steps == "4 steps from 5 to 8"
+    assert found.bars.bars[1].figure == "last in 4 of 4"
 
 
 def test_one_rank_has_no_arrivals() -> None:
