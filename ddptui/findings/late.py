@@ -28,6 +28,7 @@ from ddptui.findings.policy import (
     COLD,
     COLD_NS,
     FEWEST_BLOCKS,
+    FEWEST_UNQUEUED,
     HARDLY_CPU,
     IN_ALL_PARTS,
     MOST_SHUFFLED,
@@ -134,8 +135,10 @@ class Excess(NamedTuple):
     lost: list[tuple[int, float]]  # the parts of own work in which time was lost, and how much in ns; largest first
     slower: float | None  # by which factor, if it took longer in all parts alike
     is_steady: bool  # step by step it took longer in one part of its work
-    longer_queued: float  # how much longer than the others it queued for a core meanwhile
-    queued: float  # how much of that is beyond the others' share of queueing
+    worked: float  # how much of the estimate was not in the queue for a core, at least
+    queued: (
+        float  # how much longer than the others it queued for a core meanwhile, beyond the others' share of queueing
+    )
     cpu: float | None  # by which factor it used more CPU time than the others, if that is most of what it lost
     blocked: float | None  # the part in which it neither was on a core nor queued for one, if that is most
 
@@ -178,6 +181,8 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int, least_ns: float = 0.
     )
     by_loss = sorted(((part, losses[part]) for part in lost), key=lambda item: -item[1])
     beyond = _queued_beyond_others(steps, rank, queued)
+    in_lost = [sum(by_step[part] for part in lost) for by_step in longer]
+    worked = max(estimate - max(0.0, longer_queued), _lost_without_queue(steps, rank, in_lost))
     cpu = {other: sum(step.ranks[other].step.cpu_ns for step in steps) for other in steps[0].ranks}
     usual = _median_of_others(cpu, rank)
     longer_cpu = cpu[rank] - usual
@@ -185,7 +190,18 @@ def excess_of_rank(steps: Sequence[AlignedStep], rank: int, least_ns: float = 0.
     factor = cpu[rank] / usual if computed else None
     ready = (max(0.0, longer_cpu) + max(0.0, longer_queued)) / estimate if estimate > 0 else 1.0
     blocked = 1 - ready if min(cpu.values()) > 0 and ready <= HARDLY_CPU else None
-    return Excess(estimate, half, by_loss, slower, bool(steady), longer_queued, beyond, factor, blocked)
+    return Excess(estimate, half, by_loss, slower, bool(steady), worked, beyond, factor, blocked)
+
+
+def _lost_without_queue(steps: Sequence[AlignedStep], rank: int, losses: Sequence[float]) -> float:
+    """The loss over all steps, in ns, by the median of those in which the rank queued no longer than the others; 0 if
+    these are few."""
+    unqueued = []
+    for step, loss in zip(steps, losses, strict=True):
+        queued = {other: of_rank.step.queued_ns for other, of_rank in step.ranks.items()}
+        if queued[rank] <= _median_of_others(queued, rank):
+            unqueued.append(loss)
+    return median(unqueued) * len(steps) if len(unqueued) >= FEWEST_UNQUEUED else 0.0
 
 
 def _median_of_others(by_rank: Mapping[int, int], rank: int) -> float:

@@ -41,10 +41,11 @@ IN_ALL_PARTS, A_LARGE_PART = 0.5, 0.03
 # them. Where transfers of one rank run beside its work and those of the others do not, by more. It is steady if, block
 # by block, it took longer by STEADILY at least.
 SYSTEMATIC, SYSTEMATIC_BESIDE_TRANSFERS, STEADILY = 0.12, 0.30, 0.08
-COLD_NS, COLD = 50_000, 0.003  # a step, and of a delay: after it, caches are cold
+COLD_NS, COLD = 100_000, 0.003  # a step, and of a delay: after it, caches are cold
 # Without a core: its queueing, as a part of all the time that it wanted a core, exceeds that of the others by so much,
 # and makes up MATTERS of the time.
 QUEUES_MORE = 0.10
+FEWEST_UNQUEUED = 8  # steps in which a rank queued no longer than the others, which show its own work
 # Of what a rank lost, the part that was CPU time of its thread: from the first on, its own work took longer; up to the
 # second, with the queue, it did something else.
 MOSTLY_CPU, HARDLY_CPU = 0.5, 0.2

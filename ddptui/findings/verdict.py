@@ -141,8 +141,7 @@ def _claim_of(window: Window, rank: int, chance: float, caused_ns: Mapping[int, 
 def _doubt(steps: Sequence[AlignedStep], chance: float, excess: Excess, whole_ns: float) -> str:
     if len(steps) < FEWEST_STEPS and chance > CHANCE:
         return f"{count(len(steps), 'step is', 'steps are')} few"
-    worked_ns = excess.estimate - max(0.0, excess.longer_queued)
-    if worked_ns < (SLOWER if excess.slower else NAMED) * whole_ns or excess.estimate < excess.half:
+    if excess.worked < (SLOWER if excess.slower else NAMED) * whole_ns or excess.estimate < excess.half:
         return "its own work did not take much longer than that of the others"
     if _are_replicas(steps) and excess.estimate < LOCK_NS * len(steps):
         return "replicas take turns with Python's lock"
