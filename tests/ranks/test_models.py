@@ -132,7 +132,7 @@ dist.destroy_process_group()
 
 
 def test_an_mlp_is_compiled_under_torch_ddp_too() -> None:
-    """Which a plain nn.Sequential is not. In a process of its own, as in a rank: among other tests, torch's compiler once
-    skipped both, though it was reset."""
+    """Which a plain nn.Sequential is not. In a process of its own, as in a rank: among other tests, torch's compiler
+    once skipped both, though it was reset."""
     done = subprocess.run([sys.executable, "-c", COMPILES], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]
