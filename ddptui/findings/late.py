@@ -9,7 +9,7 @@ part by part of its work, with an interval from the same blocks (batch means: La
 
 Whether the rank has more work or a slower core shows in its shares, not in its seconds: who works longer also queues
 longer for a core. What its thread did meanwhile is evidence: it was on a core, or in the queue for one; or neither, as
-who sleeps, or waits for a file.
+a thread that sleeps, or waits for a file.
 """
 
 from bisect import bisect_left
@@ -136,9 +136,7 @@ class Excess(NamedTuple):
     slower: float | None  # by which factor, if it took longer in all parts alike
     is_steady: bool  # step by step it took longer in one part of its work
     worked: float  # how much of the estimate was not in the queue for a core, at least
-    queued: (
-        float  # how much longer than the others it queued for a core meanwhile, beyond the others' share of queueing
-    )
+    queued: float  # how much longer it queued for a core than it would have with the others' share of queueing
     cpu: float | None  # by which factor it used more CPU time than the others, if that is most of what it lost
     blocked: float | None  # the part in which it neither was on a core nor queued for one, if that is most
 

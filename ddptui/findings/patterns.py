@@ -217,9 +217,8 @@ def uneven_work(window: Window) -> Iterator[Finding]:
 
 
 def _queued_share(window: Window, rank: int) -> float:
-    return min(
-        1.0, sum(step.ranks[rank].step.queued_ns for step in window.steps) / (sum(window.covered_by_step[rank]) or 1)
-    )
+    queued_ns = sum(step.ranks[rank].step.queued_ns for step in window.steps)
+    return min(1.0, queued_ns / (sum(window.covered_by_step[rank]) or 1))
 
 
 def _differs_by_batch(work: Sequence[Sequence[int]]) -> bool:
