@@ -21,7 +21,9 @@ GOAL = 2.0
 
 def cpu_presets() -> list[str]:
     """The presets that end by themselves, and need no GPU."""
-    return [name for name in preset_paths() if not name.startswith("gpu-") and not load(name).has_no_end]
+    found = {name: load(name) for name in preset_paths()}
+    needs_gpu = {name for name, preset in found.items() if any(trial.device == "cuda" for trial in preset.trials)}
+    return [name for name, preset in found.items() if name not in needs_gpu and not preset.has_no_end]
 
 
 def took(preset: str, options: list[str], beside: AbstractContextManager[object]) -> tuple[float, int, int]:
