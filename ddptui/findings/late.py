@@ -100,7 +100,7 @@ def _overlapping_waits(waits: list[Wait], begin: int, end: int) -> list[Wait]:
     return parts
 
 
-def chance_of(caused: Sequence[Mapping[int, int]], least_ns: float) -> float:
+def chance_of_waits(caused: Sequence[Mapping[int, int]], least_ns: float) -> float:
     """How often one of the ranks would cause so much of the waiting by chance, were all alike. caused: by step.
     least_ns: a step; who causes less in most blocks does so since cores differ a little, and that does not count."""
     blocks = [[fmean(step[rank] for step in block) for rank in caused[0]] for block in _blocks(caused)]

@@ -15,7 +15,7 @@ from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.finding import Finding, Kind, Severity
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult, Verdict
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
-from ddptui.findings.late import Excess, chance_of, excess_of_rank
+from ddptui.findings.late import Excess, chance_of_waits, excess_of_rank
 from ddptui.findings.policy import (
     CHANCE,
     LOCK_NS,
@@ -121,7 +121,7 @@ def _claim(window: Window, caused_ns: Mapping[int, int]) -> Claim | None:
     for rank in by_waiting:
         if caused_ns[rank] < least_ns:
             break
-        by_chance = chance_of(window.caused, 2 * least_ns / len(window.steps)) if rank == by_waiting[0] else 1.0
+        by_chance = chance_of_waits(window.caused, 2 * least_ns / len(window.steps)) if rank == by_waiting[0] else 1.0
         claims.append(_claim_of(window, rank, by_chance, caused_ns))
     return next((claim for claim in claims if not claim.doubt), claims[0] if claims else None)
 
