@@ -171,7 +171,7 @@ def test_a_training_until_it_is_stopped_ends_well_and_all_ranks_with_the_same_st
     def by_hand(live: Live) -> None:
         if live.step > 20 and live.injected is None:
             session.controls.inject((delay,), live.launched_ns)
-        if live.step > 40:
+        if live.step > 40 and len(live.ranks) == 2:  # ranks that average nothing do not wait for each other
             end_once(live.launched_ns)
 
     delay = Bottleneck(at="data", ranks=(0,), sleep_ms=5)

@@ -118,7 +118,8 @@ def test_delays_can_be_put_in_and_only_some_steps_be_watched(tmp_path: Path) -> 
     assert trial["summary"]["culprit"]["rank"] == 0
     assert done.stdout.count("loss") == 2  # the training went on to its end
     beats = [line["position"] for line in journal(tmp_path) if line["type"] == "Heartbeat"]
-    assert {(epoch, batches) for *_, epoch, batch, batches, _ in beats if batch} == {(0, 32)}
+    # The console lets go of it in epoch 0; on a busy machine the rank is in the next one before it hears of that.
+    assert {(epoch, batches) for *_, epoch, batch, batches, _ in beats if batch} - {(1, 32)} == {(0, 32)}
 
 
 @RARE

@@ -87,15 +87,15 @@ def test_arrivals_are_medians_of_at_most_so_many_steps() -> None:
 
 
 def test_arrivals_are_of_the_steps_that_the_culprit_was_judged_on() -> None:
-    """Rank 1 is late from step 5 on, as after a key of the user."""
-    works, _ = delayed(works_of(1, steps=9), 1, "forward", lambda number: 30 if number >= 5 else 0)
+    """Rank 1 is late from step 12 on, as after a key of the user."""
+    works, _ = delayed(works_of(1, steps=40), 1, "forward", lambda number: 30 if number >= 12 else 0)
     analysis = analyze_waits(trace(works))
     assert analysis
     assert analysis.culprit
-    found = arrivals(analysis.aligned.steps, replace(analysis.culprit, steps=(5, 8)))
+    found = arrivals(analysis.aligned.steps, replace(analysis.culprit, steps=(12, 39)))
     assert found
-    assert found.steps == "4 steps from 5 to 8"
-    assert found.bars.bars[1].figure == "last in 4 of 4"
+    assert found.steps == "28 steps from 12 to 39"
+    assert found.bars.bars[1].figure == "last in 28 of 28"
 
 
 def test_one_rank_has_no_arrivals() -> None:
