@@ -15,11 +15,13 @@ import os
 import pkgutil
 import resource
 import select
+import signal
 import socket
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -143,15 +145,21 @@ def fork(request: wire.Fork, console: socket.socket, log: int) -> keeper.Keeper 
 def fork_launcher(request: wire.Fork, log: int) -> int:
     """Fork the launcher. Returns its process id. Raises OSError."""
     parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        keeper.die_with(parent)
-        forked.run(partial(run_launcher, request, log))
-    return pid
+    # Signals wait until the fork has let go of this process's handlers, in which they would be lost.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, keeper.LISTENED)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            keeper.die_with(parent)
+            forked.run(partial(run_launcher, request, log, before))
+        return pid
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def run_launcher(request: wire.Fork, log: int) -> None:
-    """Run an entry point as a new process would."""
+def run_launcher(request: wire.Fork, log: int, signals: Iterable[int]) -> None:
+    """Run an entry point as a new process would. signals: those that are to be blocked."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, signals)
     os.setsid()
     for own in (1, 2):
         os.dup2(log, own)

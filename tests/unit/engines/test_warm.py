@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -257,3 +258,28 @@ def test_one_that_cannot_be_started_leaves_nothing(tmp_path: Path, monkeypatch: 
     assert os.listdir("/proc/self/fd") == before
     assert not list(tmp_path.iterdir())
     parent.close()
+
+
+STOPPED_AS_IT_IS_FORKED = """
+import os
+import resource
+import signal
+
+from ddptui.host import keeper
+from ddptui.wire import warm as wire
+from workers import warm
+
+keeper.listen()
+keeper.die_with = lambda parent: os.kill(os.getpid(), signal.SIGTERM)  # the first thing that a fork does
+files = resource.getrlimit(resource.RLIMIT_NOFILE)
+request = wire.Fork(
+    module="os", function="getpid", arguments=(), environment={}, folder="/", launch_folder="/", open_files=files
+)
+print(os.waitstatus_to_exitcode(os.waitpid(warm.fork_launcher(request, 2), 0)[1]))
+"""
+
+
+def test_a_signal_that_comes_as_a_launcher_is_forked_waits_until_it_has_let_go_of_the_parents_handlers() -> None:
+    """In these it would be lost, and the launch be killed seconds later."""
+    done = subprocess.run([sys.executable, "-c", STOPPED_AS_IT_IS_FORKED], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == -signal.SIGTERM
