@@ -19,7 +19,7 @@ BUDGETS = {
     "findings": 1624,
     "diagnosis": 492,
     "live": 836,
-    "report": 2863,
+    "report": 2862,
     "store": 825,
     "engines": 2372,
     "run": 1511,

@@ -202,7 +202,7 @@ def _lost_without_queue(steps: Sequence[AlignedStep], rank: int, losses: Sequenc
     return median(unqueued) * len(steps) if len(unqueued) >= FEWEST_UNQUEUED else 0.0
 
 
-def _median_of_others(by_rank: Mapping[int, int], rank: int) -> float:
+def _median_of_others(by_rank: Mapping[int, float], rank: int) -> float:
     return median(ns for other, ns in by_rank.items() if other != rank)
 
 
@@ -219,7 +219,7 @@ def _queued_beyond_others(steps: Sequence[AlignedStep], rank: int, queued: Mappi
         other: sum(sum(step.ranks[other].work_ns) - _slept(step.ranks[other]) for step in steps) for other in queued
     }
     shares = {other: ns / max(1, wanted[other]) for other, ns in queued.items()}
-    usual = median(share for other, share in shares.items() if other != rank)
+    usual = _median_of_others(shares, rank)
     return queued[rank] * (1 - usual / shares[rank]) if shares[rank] - usual >= QUEUES_MORE else 0.0
 
 

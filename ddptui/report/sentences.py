@@ -66,12 +66,13 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
     ours = (*ours, Kind.LATE_RANK, Kind.NO_CORE)  # which the line of the culprit says
     all_found = of_repeats(repeats)
     found = [finding for finding in all_found if finding.kind not in ours]
+    lost = [meanwhile(finding) for finding in all_found if finding.kind is Kind.LATE_RANK]
     rest = "" if any(finding.kind in WHERE for finding in found) else rest_of_time(result.repeats)
     if any([rest, *problems]):  # then there is something
         found = [finding for finding in found if finding.kind is not Kind.NOTHING]
     lines = [
         *(changes if in_figures else ()),
-        *_verdict(repeats, result.summary, found, [*map(meanwhile, filter(_is_late, all_found))]),
+        *_verdict(repeats, result.summary, found, lost),
         *problems,
         rest,
         *(() if in_figures else changes),
@@ -79,10 +80,6 @@ def of_trial(result: TrialResult, trial: Trial) -> list[str]:
         "without instruments: only its times are known" if trial.instruments == "off" else "",
     ]
     return [*filter(None, lines)]
-
-
-def _is_late(finding: Finding) -> bool:
-    return finding.kind is Kind.LATE_RANK
 
 
 def _verdict(

@@ -45,7 +45,7 @@ class Progress:
 
     def scheduled(self) -> Scheduled:
         """What the loop's thread had of a core since the last call."""
-        return self._queue.taken() if self._queue else Scheduled()
+        return self._queue.taken() if self._queue else UNKNOWN
 
     def fingerprint(self, fingerprint: Fingerprint) -> None:
         """The model's hashes after a step."""

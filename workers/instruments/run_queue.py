@@ -44,7 +44,7 @@ class RunQueue:
         if self._file is None:
             return Scheduled()
         try:
-            cpu, queued, _ = os.pread(self._file, LONGEST, 0).split()
+            cpu, queued, *_ = os.pread(self._file, LONGEST, 0).split()
             return Scheduled(int(cpu), int(queued))
         except (OSError, ValueError) as error:
             pass_on(error)

@@ -276,8 +276,8 @@ class Observer:
         self._shows_forward = False  # the next step may use the model by its methods
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
-            if self._queue is not None:
-                self._note((SCHEDULED, self._now(), *self._queue.taken()))
+            if self._queue is not None and any(taken := self._queue.taken()):
+                self._note((SCHEDULED, self._now(), *taken))
             if len(self._notes) > MOST_NOTES or self._clock.is_full():
                 self._see_no_more()
         if self._sender.orders and not self.backwards and not self._marks:
