@@ -6,12 +6,12 @@ from ddptui.analysis.finding import Kind
 from ddptui.analysis.time_source import HOST_TIME, is_host_time
 from ddptui.config.delays import Delays, still_to_come
 from ddptui.config.preset import Preset
-from ddptui.config.trial_text import describe_bottleneck
+from ddptui.config.trial import Bottleneck
 from ddptui.diagnosis.positions import RankProgress, describe_positions
+from ddptui.findings.judgement import Judgement
 from ddptui.findings.time import ABOUT_LATE_RANK, IDLE
 from ddptui.findings.words import short
 from ddptui.live.fold import RATE_OVER
-from ddptui.live.judgement import Judgement
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.rank_states import STALLED, silent_s, wait_ms
 from ddptui.live.state import Live
@@ -96,16 +96,18 @@ def _by_hand(watched: RunMonitor, *, with_waits: bool) -> str:
     delays = watched.live.injected
     if not delays:
         return "" if delays is None else "You have taken all delays out"
-    return f"You {_delays(delays)}{_waits(delays, watched.judgement) if with_waits else ''}"
+    return _delays("You delay", delays) + (_waits(delays, watched.judgement) if with_waits else "")
 
 
-def _delays(delays: Delays) -> str:
-    """As in: delay rank 1 by 20 ms in backward."""
-    if not all(each.every == 1 and each.jitter == "none" and each.per == "step" for each in delays):
-        return f"put in {describe_bottleneck(delays)}"
-    ranks = [f"rank{'s' * (len(each.ranks) > 1)} {listed([*map(str, each.ranks)])}" for each in delays]
-    each_one = [f"{who} by {each.sleep_ms:g} ms in {each.at}" for who, each in zip(ranks, delays, strict=True)]
-    return f"delay {listed(each_one, 2)}"
+def _delays(subject: str, delays: Delays) -> str:
+    """As in: You delay rank 1 by 20 ms in backward, in 1 step of 5."""
+    return f"{subject} {listed([_delay(each) for each in delays], 2)}"
+
+
+def _delay(delay: Bottleneck) -> str:
+    who = f"rank{'s' * (len(delay.ranks) > 1)} {listed([*map(str, delay.ranks)])}"
+    length = f"{'about ' * (delay.jitter != 'none')}{delay.sleep_ms:g} ms{' a call' * (delay.per == 'call')}"
+    return f"{who} by {length} in {delay.at}{f', in 1 step of {delay.every}' * (delay.every > 1)}"
 
 
 def _waits(delays: Delays, judgement: Judgement | None) -> str:
@@ -153,7 +155,7 @@ def _late(watched: RunMonitor, judgement: Judgement, preset: Preset) -> str:
     if judgement.rank is not None:  # a delay was put into it: by hand, as was said, or by the trial
         trial = watched.trial(preset)
         own = still_to_come(trial.bottleneck) if trial and by_hand is None else ()
-        return f"The trial has put in {describe_bottleneck(own)}{_waits(own, judgement)}" if own else ""
+        return _delays("The trial delays", own) + _waits(own, judgement) if own else ""
     if judgement.doubted:
         return short(judgement.doubted)
     others = [finding for finding in analysis.findings if finding.kind not in (*ABOUT_LATE_RANK, *IDLE, Kind.NOTHING)]

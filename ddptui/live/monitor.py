@@ -15,9 +15,9 @@ from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.config.delays import still_to_come
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
+from ddptui.findings.judgement import Judgement, judge, sleeps
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.live.fold import fold
-from ddptui.live.judgement import Judgement, judge, sleeps
 from ddptui.live.state import MOST_RECENT, Live, recent
 from ddptui.wire.records import Launched, Message
 

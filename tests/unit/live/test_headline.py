@@ -157,7 +157,7 @@ def test_a_rank_that_the_lab_itself_delays_is_named_as_such_and_not_doubted() ->
     monitor.add([*few[:3], *slept])
     monitor.look(0)
     words = headline.sentence(monitor, {}, preset, 0)
-    assert words.startswith("The trial has put in forward 20 ms on 1; rank 0 waits ")
+    assert words.startswith("The trial delays rank 1 by 20 ms in forward; rank 0 waits ")
     assert " ms a step for it. Ranks idle " in words
 
 
@@ -177,6 +177,13 @@ def test_delays_by_hand_are_said_until_the_next_launch() -> None:
     put_in = Injection(at_ns=4_000 * MS, bottleneck=(LATE,))
     taken_out = Injection(at_ns=5_000 * MS, bottleneck=())
     assert said(*going, put_in) == "You delay rank 1 by 20 ms in forward; no step has shown it yet"
+    rare = replace(LATE, every=5, jitter="exponential")
+    assert said(
+        *going, replace(put_in, bottleneck=(rare, replace(LATE, at="aggregate", ranks=(0, 1), per="call")))
+    ) == (
+        "You delay rank 1 by about 20 ms in forward, in 1 step of 5 and ranks 0 and 1 by 20 ms a call in aggregate; "
+        "no step has shown it yet"
+    )
     assert said(*going, put_in, taken_out) == "You have taken all delays out"
     assert said(*going, put_in, ended(), *going) == "no waits measured yet"
 
