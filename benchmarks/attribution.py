@@ -16,10 +16,11 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks.recordings import STEPS, WARM_UP, WINDOWS, recorded
+from ddptui.analysis.culprit import WaitAnalysis
 from ddptui.analysis.launch_log import steps_within
 from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.trial import Bottleneck
-from ddptui.findings.verdict import WaitAnalysis, analyze_aligned
+from ddptui.findings.verdict import analyze_aligned
 from ddptui.text.units import MS, MS_PER_S
 
 

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from benchmarks.launches import run
 from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.policy import SLOWER
 from ddptui.analysis.results import RepeatResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.findings.policy import SLOWER
 from ddptui.findings.repeat import outcome_of_log
 from ddptui.store.presets import all_presets
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from benchmarks.launches import busy_processes
+from ddptui.analysis.effect import Effects, effects
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial_values import make_trial
-from ddptui.findings.effect import Effects, effects
 from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.store.outcomes import results_of

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from benchmarks.launches import run
 from ddptui.analysis.launch_log import steps_within
+from ddptui.analysis.what_if import what_if
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_values import make_trial
 from ddptui.findings.verdict import analyze_waits
-from ddptui.findings.what_if import what_if
 from ddptui.wire.messages import Step
 
 SITES = ("data", "forward", "backward", "aggregate")

@@ -8,10 +8,10 @@ import enum
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ddptui.analysis.policy import FEWEST_STEPS
 from ddptui.analysis.time_source import HOST_TIME
 
-FEWEST_STEPS = 20  # for a verdict: TraceML calls no straggler critical before this many steps
-WIDE = 0.10  # of the median train time: as much as MATTERS in culprit.py
+WIDE = 0.10  # of the median train time: as much as MATTERS in policy.py
 MOST_OTHER_LOAD = 0.25  # cores
 MOST_HELD_BACK = 0.10  # of the time
 SPARE = 1.0  # idle cores: where there are so many, other programs take none from the ranks

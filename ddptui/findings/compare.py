@@ -7,18 +7,19 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ddptui.analysis.cautions import FEWEST_STEPS, Caution, Evidence, cautions_for
+from ddptui.analysis.cautions import Caution, Evidence, cautions_for
 from ddptui.analysis.correctness import with_verdict
 from ddptui.analysis.counted import all_changed, counted, paired
+from ddptui.analysis.culprit import culprit_of_repeats, verdict_for
+from ddptui.analysis.effect import ratio_of
 from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.policy import FEWEST_STEPS
 from ddptui.analysis.results import Culprit, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
 from ddptui.config.fields import meaningless
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank
-from ddptui.findings.effect import ratio_of
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
-from ddptui.findings.verdict import culprit_of_repeats, verdict_for
 from ddptui.wire.records import Ended, Message
 
 

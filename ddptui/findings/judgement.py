@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ddptui.analysis.culprit import WaitAnalysis
 from ddptui.analysis.finding import Finding, Kind
+from ddptui.analysis.policy import MATTERS
 from ddptui.analysis.waits import AlignedStep, AlignedSteps
-from ddptui.findings.policy import MATTERS
-from ddptui.findings.verdict import WaitAnalysis, analyze_aligned
+from ddptui.findings.verdict import analyze_aligned
 
 
 class Judgement(NamedTuple):

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.operations import operation_keys
 from ddptui.analysis.own_work import Piece, phase_spans
-from ddptui.findings.policy import FEWEST_STEPS, MATTERS, MOST_OF_TRANSFER, MUCH, SMALL_BYTES, SMALL_CALLS
-from ddptui.findings.window import Window
+from ddptui.analysis.policy import FEWEST_STEPS, MATTERS, MOST_OF_TRANSFER, MUCH, SMALL_BYTES, SMALL_CALLS
+from ddptui.analysis.window import Window
 from ddptui.wire.messages import GATHER_OUTPUTS
 from ddptui.wire.phases import BETWEEN as BETWEEN_STEPS
 from ddptui.wire.phases import PARTS

@@ -12,7 +12,7 @@ from statistics import correlation, fmean, linear_regression, median, pvariance,
 from typing import NamedTuple
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.findings.policy import (
+from ddptui.analysis.policy import (
     ALIKE,
     ARE_ALIKE,
     BLOCKS,
@@ -37,7 +37,7 @@ from ddptui.findings.policy import (
     TURNS,
     WAITED_FOR,
 )
-from ddptui.findings.window import Window
+from ddptui.analysis.window import Window
 from ddptui.text.units import MS, S
 from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 

@@ -10,16 +10,7 @@ from msgspec.structs import replace
 from ddptui.analysis.cautions import Evidence, cautions_for
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled
 from ddptui.analysis.disturbance import takes_cores
-from ddptui.analysis.gpu_work import nccl_use, repeat_gpu_figures
-from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.analysis.results import Loss, RepeatResult
-from ddptui.analysis.thinning import extrapolate
-from ddptui.analysis.time_source import is_host_time
-from ddptui.analysis.train_time import time_parts
-from ddptui.analysis.waits import AlignedSteps
-from ddptui.findings.changes import change_of_delays, judged_stretch, stretches_of
-from ddptui.findings.figures import (
+from ddptui.analysis.figures import (
     accuracy,
     injected_delays,
     last_loss,
@@ -30,9 +21,18 @@ from ddptui.findings.figures import (
     step_ms,
     wait_figures,
 )
+from ddptui.analysis.gpu_work import nccl_use, repeat_gpu_figures
+from ddptui.analysis.launch_log import LaunchLog
+from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.results import Loss, RepeatResult
+from ddptui.analysis.thinning import extrapolate
+from ddptui.analysis.time_source import is_host_time
+from ddptui.analysis.train_time import time_parts
+from ddptui.analysis.waits import AlignedSteps
+from ddptui.analysis.window import Window
+from ddptui.findings.changes import change_of_delays, judged_stretch, stretches_of
 from ddptui.findings.time import ABOUT_LATE_RANK, all_findings, scaled
 from ddptui.findings.verdict import analyze_aligned
-from ddptui.findings.window import Window
 from ddptui.text.units import S
 from ddptui.wire.records import Launched, Message
 

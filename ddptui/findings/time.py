@@ -12,10 +12,7 @@ from msgspec.structs import replace
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.intervals import overlapping, total_ns
 from ddptui.analysis.own_work import BETWEEN, phase_spans
-from ddptui.analysis.results import RepeatResult
-from ddptui.findings.network import idle_time, nothing, small_calls
-from ddptui.findings.patterns import CALMER, every_so_many, pauses, trends, uneven_work
-from ddptui.findings.policy import (
+from ddptui.analysis.policy import (
     AT_ITS_LIMIT,
     FEWEST_STEPS,
     FIRST_OF_EPOCH,
@@ -23,7 +20,10 @@ from ddptui.findings.policy import (
     LONG_FETCHES,
     STEADY,
 )
-from ddptui.findings.window import Window
+from ddptui.analysis.results import RepeatResult
+from ddptui.analysis.window import Window
+from ddptui.findings.network import idle_time, nothing, small_calls
+from ddptui.findings.patterns import CALMER, every_so_many, pauses, trends, uneven_work
 from ddptui.text.units import MS, S
 from ddptui.wire.phases import PARTS, PHASES
 

@@ -6,50 +6,30 @@ their devices may be behind the times.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import hypot, sqrt
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import NamedTuple
 
-from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_error import WaitUncertainty
+from ddptui.analysis.culprit import WaitAnalysis, verdict_for
 from ddptui.analysis.finding import Finding, Kind, Severity
-from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult, Verdict
-from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
-from ddptui.findings.late import Excess, chance_of_waits, excess_of_rank
-from ddptui.findings.policy import (
+from ddptui.analysis.late import Excess, chance_of_waits, excess_of_rank
+from ddptui.analysis.policy import (
     CHANCE,
+    FEWEST_STEPS,
     LOCK_NS,
     MATTERS,
     MOST_OF_WAITING,
     NAMED,
     SLOWER,
 )
+from ddptui.analysis.results import ConfidenceInterval, Culprit
+from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
+from ddptui.analysis.window import Window
 from ddptui.findings.time import all_findings
-from ddptui.findings.window import Window
 from ddptui.text.units import MS, S
 from ddptui.text.words import count
 from ddptui.wire.messages import GATHER_OUTPUTS, Step
 from ddptui.wire.phases import PARTS
-
-MOSTLY = 2 / 3  # of waiting and transfer together: the verdict names one that is twice as much as the other
-
-
-class WaitAnalysis(NamedTuple):
-    """How long the ranks waited in some steps, and which rank caused it."""
-
-    aligned: AlignedSteps
-    train_ns: int  # from the first step's begin to the last one's end
-    covered_ns: float  # the time that shares are of: that of a rank in these steps, mean over ranks
-    wait_share: float  # of this time that a rank was idle for a late rank; mean over ranks
-    transfer_share: float  # likewise for transfers
-    caused_ns: dict[int, int]  # by rank, how long the others waited for its own work
-    verdict: Verdict
-    culprit: Culprit | None
-    rank_without_core: int | None = None  # late since other programs had its core
-    uncertainty: WaitUncertainty | None = None  # of the waits; None: all ranks have one clock
-    withheld: bool = False  # the clocks may be further apart than the ranks waited, so who waited is not known; or so:
-    host_time: bool = False  # devices may be behind the times
-    findings: tuple[Finding, ...] = ()  # all that the rules found, of the late rank first
 
 
 def analyze_waits(steps: Mapping[int, Sequence[Step]]) -> WaitAnalysis | None:
@@ -91,16 +71,6 @@ def analyze_aligned(
         host_time=steps[0].host_time,
         findings=tuple(findings),
     )
-
-
-def verdict_for(wait_share: float, transfer_share: float) -> Verdict:
-    """The verdict for these shares of the time."""
-    both = wait_share + transfer_share
-    if both < MATTERS:
-        return "inconclusive"
-    if wait_share >= MOSTLY * both:
-        return "skew"
-    return "transfer" if transfer_share >= MOSTLY * both else "mixed"
 
 
 class Claim(NamedTuple):
@@ -201,33 +171,3 @@ def _told(claim: Claim, caused_ns: Mapping[int, int], steps: int, whole_ns: floa
         yield Finding(
             kind=Kind.UNCERTAIN, severity=severity, rank=rank, phase=phase, numbers=numbers, doubt=claim.doubt
         )
-
-
-def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
-    """The rank that is the culprit in more than half of the repeats. Its figures are means over those."""
-    culprits = [repeat.culprit for repeat in repeats if repeat.culprit]
-    ranks = [culprit.rank for culprit in culprits]
-    rank = max(ranks, key=ranks.count, default=None)
-    same = [culprit for culprit in culprits if culprit.rank == rank]
-    if len(same) <= len(repeats) / 2:
-        return None
-    intervals = [culprit.excess_s for culprit in same]
-    estimates = [interval.estimate for interval in intervals]
-    excess_s = fmean(estimates)
-    # What a machine does for no reason is alike in all repeats, and does not shrink with their number.
-    half_s = fmean((interval.high - interval.low) / 2 for interval in intervals)
-    if len(estimates) > 1:
-        half_s = hypot(half_s, 2 * stdev(estimates) / sqrt(len(estimates)))
-    phases = [culprit.phase for culprit in same]
-    shares = {phase: fmean(culprit.phases.get(phase, 0.0) for culprit in same) for one in same for phase in one.phases}
-    slower = [culprit.slower for culprit in same if culprit.slower is not None]
-    return Culprit(
-        rank=same[0].rank,
-        phase=max(phases, key=phases.count),
-        phases=dict(sorted(shares.items(), key=lambda item: -item[1])),
-        share=fmean(culprit.share for culprit in same),
-        wait_caused_s=fmean(culprit.wait_caused_s for culprit in same),
-        excess_s=ConfidenceInterval(estimate=excess_s, low=excess_s - half_s, high=excess_s + half_s),
-        slower=fmean(slower) if len(slower) > len(same) / 2 else None,
-        steps=same[0].steps if len(same) == 1 else None,
-    )

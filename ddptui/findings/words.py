@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.findings.policy import MUCH
+from ddptui.analysis.policy import MUCH
 from ddptui.text.units import MS, S, seconds, size
 from ddptui.text.words import count, in_a_row, listed
 from ddptui.wire.phases import BETWEEN

@@ -7,10 +7,10 @@ from math import inf
 
 import msgspec
 
-from ddptui.analysis.cautions import FEWEST_STEPS
 from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.disturbance import of_reading, takes_cores
 from ddptui.analysis.operations import drop_inconsistent
+from ddptui.analysis.policy import FEWEST_STEPS
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.config.delays import still_to_come
 from ddptui.config.preset import Preset

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from ddptui.analysis.clock_sync import Clocks
+from ddptui.analysis.figures import mean_by_sample
 from ddptui.config.trial import Bottleneck
-from ddptui.findings.figures import mean_by_sample
 from ddptui.wire.messages import Gpu, Pause, Position, Step
 from ddptui.wire.records import Load, Refused
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
 from ddptui.analysis.disturbance import takes_cores
+from ddptui.analysis.figures import other_load
 from ddptui.analysis.launch_log import LaunchLog, launch_logs
 from ddptui.analysis.operations import POINT_TO_POINT, OperationKey, operation_keys
 from ddptui.analysis.outline import ResultsOutline
@@ -21,7 +22,6 @@ from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Trial
-from ddptui.findings.figures import other_load
 from ddptui.projection import ProjectionError
 from ddptui.projection.model import Costs, MeasuredCall, MeasuredTrial, Work, fit_costs
 from ddptui.store.runs import Run, RunError

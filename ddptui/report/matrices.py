@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from ddptui.analysis.counted import counted
+from ddptui.analysis.policy import MATTERS
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.analysis.wait_matrix import wait_matrix
-from ddptui.findings.policy import MATTERS
 from ddptui.report.matrix import MOST_ROWS, grid
 from ddptui.report.rows import median_figure
 

@@ -10,11 +10,11 @@ from ddptui.analysis.cautions import CLOSE_THEM, Caution
 from ddptui.analysis.correctness import problems
 from ddptui.analysis.counted import counted, why_left_out, why_not
 from ddptui.analysis.disturbance import describe, disturbance_of, is_disturbed
+from ddptui.analysis.effect import beside_baseline
 from ddptui.analysis.extent import finished
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
-from ddptui.findings.effect import beside_baseline
 from ddptui.report import gpus, ranks, sentences
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.differences import as_sum, signed, why_none

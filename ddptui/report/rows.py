@@ -7,11 +7,11 @@ from typing import NamedTuple, TypeVar
 from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import Pair, are_rough, counted, is_rough
+from ddptui.analysis.effect import pairs_of
 from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, TrialResult
 from ddptui.analysis.time_source import HOST_TIME
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.findings.effect import pairs_of
 from ddptui.text.units import NOTHING, digits
 
 Figure = Callable[[RepeatResult], float | None]

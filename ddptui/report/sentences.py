@@ -7,12 +7,13 @@ import msgspec
 from msgspec.structs import replace
 
 from ddptui.analysis.breakdown import slept_in_steps
-from ddptui.analysis.cautions import FEWEST_STEPS, Caution
+from ddptui.analysis.cautions import Caution
 from ddptui.analysis.correctness import diverged
 from ddptui.analysis.counted import counted, is_changed, why_left_out
 from ddptui.analysis.disturbance import is_disturbed
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.own_work import BETWEEN
+from ddptui.analysis.policy import FEWEST_STEPS, MATTERS
 from ddptui.analysis.results import (
     Change,
     ConfidenceInterval,
@@ -23,7 +24,6 @@ from ddptui.analysis.results import (
 )
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.findings.policy import MATTERS
 from ddptui.findings.time import EXPLAIN_IDLE, IDLE, of_repeats
 from ddptui.findings.words import long, meanwhile, short
 from ddptui.report import ranks, remedies

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from ddptui.analysis.policy import MATTERS
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.config.preset import Preset
-from ddptui.findings.policy import MATTERS
 from ddptui.report.answers.delays import described, slept
 from ddptui.text.units import time_range
 from ddptui.text.words import count, listed

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from ddptui.analysis.correctness import averaged_wrong, names_text
+from ddptui.analysis.effect import effects
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import effects
 from ddptui.report.answers.words import times
 from ddptui.text.words import count, listed
 

@@ -6,10 +6,10 @@ from statistics import fmean
 
 from ddptui.analysis.breakdown import middle, slept_in_steps
 from ddptui.analysis.counted import counted
+from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, beside_baseline, off
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.findings.effect import SHOWN_BY_ONE, Effect, beside_baseline, off
 from ddptui.report.answers.words import same_unit, times, too_noisy
 from ddptui.text.units import MS_PER_S, seconds
 from ddptui.text.words import count, listed

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from math import log
 from typing import NamedTuple
 
+from ddptui.analysis.effect import Effect, Effects, effects, spread
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import Effect, Effects, effects, spread
 from ddptui.report.answers.fields import differ, named, valued
 from ddptui.report.answers.losses import are_near
 from ddptui.report.answers.words import as_long, times, too_noisy, with_reason

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from ddptui.analysis.counted import counted
+from ddptui.analysis.effect import Effects, beside_baseline, effects
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import Effects, beside_baseline, effects
 from ddptui.report.answers.words import times, too_noisy, with_reason
 from ddptui.text.units import seconds, time_range
 from ddptui.text.words import count, listed

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from ddptui.analysis.effect import Effect, beside_baseline
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import Effect, beside_baseline
 from ddptui.report.answers.words import times, too_noisy, with_reason
 from ddptui.report.rows import median_figure
 from ddptui.text.words import count, listed

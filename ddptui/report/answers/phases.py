@@ -1,9 +1,9 @@
 """What became of the times that a preset wants seen, such as the aggregation of a step."""
 
 from ddptui.analysis.cautions import Caution
+from ddptui.analysis.effect import Effect
 from ddptui.analysis.results import RepeatResult
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import Effect
 from ddptui.report.rows import Figure, median_figure
 from ddptui.text.units import MS_PER_S, duration
 

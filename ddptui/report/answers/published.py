@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import combinations
 
+from ddptui.analysis.effect import effects
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import effects
 from ddptui.text.words import listed
 
 

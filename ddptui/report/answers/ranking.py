@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from ddptui.analysis.effect import Effect, Effects, beside_baseline, effects
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.findings.effect import Effect, Effects, beside_baseline, effects
 from ddptui.report.answers.losses import losses
 from ddptui.report.answers.phases import asked_for
 from ddptui.report.answers.words import as_long, low_to_high, times, too_noisy, with_reason

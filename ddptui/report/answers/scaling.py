@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from ddptui.analysis.effect import beside_baseline
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
-from ddptui.findings.effect import beside_baseline
 from ddptui.report.answers.words import because
 from ddptui.text.words import count, listed
 

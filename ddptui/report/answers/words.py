@@ -1,8 +1,8 @@
 """Phrases that the answers share: 2.7 ± 0.1 times slower; 1.47 of the extra 1.59 s went into transfer."""
 
 from ddptui.analysis.counted import counted
+from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, inverted, off, spread
 from ddptui.analysis.results import Ratio
-from ddptui.findings.effect import SHOWN_BY_ONE, Effect, inverted, off, spread
 from ddptui.report.differences import parts
 from ddptui.text.units import duration, seconds
 from ddptui.text.words import count

@@ -7,10 +7,10 @@ made at different times: here every repeat of one run is compared with every rep
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from ddptui.analysis.chance import are_real, chance_of_samples
 from ddptui.analysis.counted import counted, is_rough, why_not
+from ddptui.analysis.effect import exceeds, off
 from ddptui.analysis.results import Ratio, Spread, TrialResult
-from ddptui.findings.chance import are_real, chance_of_samples
-from ddptui.findings.effect import exceeds, off
 
 Finding = Literal["slower", "faster", "no difference seen"]
 ALIKE: Finding = "no difference seen"

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Literal
 
 from ddptui.analysis.counted import counted, is_rough
+from ddptui.analysis.effect import off
 from ddptui.analysis.results import Ratio, RepeatResult, TrialResult
-from ddptui.findings.effect import off
 from ddptui.report.rows import (
     DISTURBED,
     OFF_BY,

@@ -16,10 +16,10 @@ from ddptui.analysis.cautions import (
     Evidence,
     cautions_for,
 )
+from ddptui.analysis.figures import other_load
 from ddptui.analysis.results import InSync, Loss, RankResult, RepeatResult, Spread
 from ddptui.config.trial import Trial
 from ddptui.findings.compare import cautions_of_trial, compare
-from ddptui.findings.figures import other_load
 from ddptui.report.notes import note_lines
 from ddptui.wire.records import Load, Message
 from tests.support.builders import FIRST_STEP_MS, journal, load, outcomes_of, preset_of, results_for, trained

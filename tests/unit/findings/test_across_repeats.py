@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ddptui.analysis.cautions import FEWEST_STEPS
+from ddptui.analysis.culprit import culprit_of_repeats
+from ddptui.analysis.policy import FEWEST_STEPS
 from ddptui.analysis.results import ConfidenceInterval, Culprit, InSync, Loss, RepeatResult, WhatIf
 from ddptui.findings import compare
-from ddptui.findings.verdict import culprit_of_repeats
 
 
 def blamed(rank: int = 1, **changes: Any) -> Culprit:

@@ -7,9 +7,9 @@ import pytest
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.correctness import averaging, in_sync, reshuffled, sync_checks
+from ddptui.analysis.figures import weighted_loss
 from ddptui.analysis.results import Averaging, Check, Loss, PhasesMs, StepMs
 from ddptui.findings.compare import compare
-from ddptui.findings.figures import weighted_loss
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.wire.messages import Audit, Fingerprint
 from ddptui.wire.records import Message, Notice

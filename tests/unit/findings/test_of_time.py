@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.waits import align_steps
+from ddptui.analysis.window import Window
 from ddptui.findings.network import nothing
 from ddptui.findings.time import of_repeats, of_time, scaled
-from ddptui.findings.window import Window
 from ddptui.findings.words import long, short
 from ddptui.wire.messages import GATHER_OUTPUTS
 from tests.support.builders import outcomes_of

@@ -6,11 +6,11 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from ddptui.analysis.cautions import FEWEST_STEPS
+from ddptui.analysis.culprit import MOSTLY, WaitAnalysis, verdict_for
+from ddptui.analysis.policy import FEWEST_STEPS, MATTERS, NAMED, SLOWER
 from ddptui.analysis.results import Culprit
 from ddptui.analysis.waits import align_steps
-from ddptui.findings.policy import MATTERS, NAMED, SLOWER
-from ddptui.findings.verdict import MOSTLY, WaitAnalysis, analyze_aligned, analyze_waits, verdict_for
+from ddptui.findings.verdict import analyze_aligned, analyze_waits
 from ddptui.wire.messages import GATHER_OUTPUTS
 from ddptui.wire.phases import PHASES
 from tests.support.traces import (

@@ -8,11 +8,11 @@ still within an operation: here, the others meet that time at their next operati
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, median
 
+from ddptui.analysis.culprit import WaitAnalysis
 from ddptui.analysis.operations import OperationKey
+from ddptui.analysis.policy import SAME_LIMIT
 from ddptui.analysis.results import WhatIf
 from ddptui.analysis.waits import AlignedStep
-from ddptui.findings.policy import SAME_LIMIT
-from ddptui.findings.verdict import WaitAnalysis
 from ddptui.text.units import S
 from ddptui.wire.phases import PHASES
 

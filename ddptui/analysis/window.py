@@ -7,8 +7,8 @@ from functools import cached_property
 from statistics import fmean
 
 from ddptui.analysis.clock_error import WaitUncertainty, exceeds_waits, wait_uncertainty
+from ddptui.analysis.late import WaitAttribution
 from ddptui.analysis.waits import AlignedStep
-from ddptui.findings.late import WaitAttribution
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import Literal, NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import WIDE
+from ddptui.analysis.chance import LEVEL, are_real, chance_of, over
 from ddptui.analysis.counted import Pair, are_rough, paired
 from ddptui.analysis.results import Ratio, Results, TrialResult
-from ddptui.findings.chance import LEVEL, are_real, chance_of, over
 
 Outcome = Literal["slower", "faster", "alike", "unclear"]  # unclear: the repeats differ too much to tell
 

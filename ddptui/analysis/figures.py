@@ -5,12 +5,12 @@ from statistics import fmean, median, quantiles
 from typing import Any
 
 from ddptui.analysis.clock_error import median_wait_error
+from ddptui.analysis.culprit import WaitAnalysis
 from ddptui.analysis.gpu_work import rank_gpu_figures
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.results import Injected, Loss, OtherLoad, PhasesMs, RankResult, StepMs, WhatIf
 from ddptui.analysis.waits import AlignedSteps, RankStep
-from ddptui.findings.verdict import WaitAnalysis
-from ddptui.findings.what_if import what_if
+from ddptui.analysis.what_if import what_if
 from ddptui.text.units import MS, S
 from ddptui.wire.messages import Done, Step, Trained
 from ddptui.wire.phases import PARTS, PHASES

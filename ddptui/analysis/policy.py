@@ -11,7 +11,7 @@ MUCH = 0.25  # idle: from here on, a finding is a warning, and what to try is sa
 FEW_STEPS_SHARE = 0.02  # for a few steps together: evaluation of 0.25 s every 50 steps of 100 ms takes 4 %
 REST_SHARE = 0.05  # for long steps on all ranks, and what balancing would save: 5 % are noise of a shared machine
 
-FEWEST_STEPS = 20  # as for the late rank: below it, medians are of too few
+FEWEST_STEPS = 20  # below it, medians are of too few; TraceML calls no straggler critical before this many steps
 
 # Who is late (late.py). The name of a rank is a claim that its waits may reject: how often chance alone would give one
 # rank so much of the waiting, were all ranks alike.

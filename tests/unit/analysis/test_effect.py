@@ -5,9 +5,9 @@ from math import exp
 
 import pytest
 
+from ddptui.analysis.chance import are_real, chance_of
+from ddptui.analysis.effect import beside_baseline, effects
 from ddptui.analysis.results import Results
-from ddptui.findings.chance import are_real, chance_of
-from ddptui.findings.effect import beside_baseline, effects
 from ddptui.wire.records import Load, Message
 from tests.support.builders import beside, failure, journal, preset_of, results_for
 

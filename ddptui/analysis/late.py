@@ -21,8 +21,7 @@ from statistics import fmean, median, variance
 from typing import Any, NamedTuple
 
 from ddptui.analysis.intervals import overlapping, total_ns
-from ddptui.analysis.waits import AlignedStep, RankStep, Wait
-from ddptui.findings.policy import (
+from ddptui.analysis.policy import (
     A_LARGE_PART,
     BLOCKS_OF_WAITS,
     COLD,
@@ -40,6 +39,7 @@ from ddptui.findings.policy import (
     SYSTEMATIC,
     SYSTEMATIC_BESIDE_TRANSFERS,
 )
+from ddptui.analysis.waits import AlignedStep, RankStep, Wait
 from ddptui.wire.phases import PARTS
 
 AROUND = 4  # neighboring steps on either side

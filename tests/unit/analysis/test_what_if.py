@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.analysis.waits import AlignedStep, align_steps
+from ddptui.analysis.what_if import equal_work, measured_work, replayed_ns, what_if
 from ddptui.findings.verdict import analyze_waits
-from ddptui.findings.what_if import equal_work, measured_work, replayed_ns, what_if
 from ddptui.wire.messages import Pause, Step
 from tests.support.traces import (
     MS,
