@@ -20,6 +20,7 @@ import cloudpickle
 import dill
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group: see late.py
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset

@@ -4,6 +4,7 @@ import contextlib
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group: see late.py
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode

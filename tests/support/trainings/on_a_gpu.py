@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group: see late.py
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[3]))

@@ -10,6 +10,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group: see late.py
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler

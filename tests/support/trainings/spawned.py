@@ -9,6 +9,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group: see late.py
 import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
