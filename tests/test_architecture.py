@@ -15,7 +15,7 @@ BUDGETS = {
     "config": 1448,
     "wire": 419,
     "host": 954,
-    "analysis": 2446,
+    "analysis": 2451,
     "findings": 1027,
     "diagnosis": 492,
     "live": 791,

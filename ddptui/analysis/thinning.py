@@ -29,6 +29,8 @@ class RankTotals(msgspec.Struct):
     begin: Step | None = None  # the first measured step
     end: Step | None = None  # the last one
     steps: int = 0  # measured
+    passed: int = 0  # numbers of steps without a measured one: lost with ranks that were started anew, or their warm-up
+    warms_up: bool = True
     samples: int = 0  # in these
     queued_ns: int = 0  # in these, without a core
     slept: dict[str, tuple[int, int]] = {}  # in these, injected delays by site: how often, and how long in ns
@@ -41,16 +43,19 @@ class RankTotals(msgspec.Struct):
                 fired, ns = self.slept.get(slept.at, (0, 0))
                 self.slept[slept.at] = fired + 1, ns + slept.end_ns - slept.begin_ns
         if not step.warmup:
+            if self.end and self.warms_up:
+                self.passed += step.step - self.end.step - 1
             self.begin = self.begin or step
             self.end = step
             self.steps += 1
             self.samples += step.samples
             self.queued_ns += step.queued_ns
+        self.warms_up = step.warmup
 
     @property
     def made(self) -> int:
         """The measured steps that the rank made, also those that it did not report, as under `watch --every N`."""
-        return max(self.steps, self.end.step - self.begin.step + 1) if self.begin and self.end else 0
+        return max(self.steps, self.end.step - self.begin.step + 1 - self.passed) if self.begin and self.end else 0
 
     @property
     def factor(self) -> float:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ddptui.analysis.results import RepeatResult
+from ddptui.analysis.thinning import RankTotals
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Slept, Step
@@ -20,6 +21,7 @@ from ddptui.wire.phases import BETWEEN
 from ddptui.wire.records import Message
 from ddptui.wire.retime import shift_times
 from tests.recorded.net import RUNS
+from tests.support.builders import step
 
 LAUNCHES = {"watched": "plain", "joined": "late"}  # recorded runs, and the trial of each
 TIMES = 6  # as long as it was recorded
@@ -150,3 +152,17 @@ def test_shares_and_the_late_rank_are_those_of_all_steps(part: tuple[str, list[i
     assert result.what_if_s is not None
     assert of_all.what_if_s is not None
     assert result.what_if_s.without_skew == pytest.approx(of_all.what_if_s.without_skew, rel=0.3)
+
+
+def test_steps_that_were_lost_or_warmed_up_as_ranks_were_started_anew_count_as_none() -> None:
+    warm_up, lost = {0, 1, 2, 12, 13, 14}, {10, 11}
+    told = [step(0, number, warmup=number in warm_up) for number in range(20) if number not in lost]
+    totals = RankTotals(first=told[0], begin_ns=told[0].begin_ns)
+    for each in told:
+        totals.add(each)
+    assert (totals.steps, totals.made, totals.factor) == (12, 12, 1.0)
+    rare = RankTotals(first=told[0], begin_ns=told[0].begin_ns)
+    for each in told:
+        if each.warmup or each.step % 4 == 0:  # not all are reported
+            rare.add(each)
+    assert (rare.steps, rare.made) == (3, 6)  # 4 to 8, and 16
