@@ -29,8 +29,8 @@ class RankTotals(msgspec.Struct):
     begin: Step | None = None  # the first measured step
     end: Step | None = None  # the last one
     steps: int = 0  # measured
-    passed: int = 0  # numbers of steps without a measured one: lost with ranks that were started anew, or their warm-up
-    warms_up: bool = True
+    passed: int = 0  # numbers between measured steps of no such step: those lost at a restart, and the warm-up after it
+    warms_up: bool = True  # at the step that came last
     samples: int = 0  # in these
     queued_ns: int = 0  # in these, without a core
     slept: dict[str, tuple[int, int]] = {}  # in these, injected delays by site: how often, and how long in ns
