@@ -12,7 +12,7 @@ REPO = Path(__file__).parents[1]
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
     "text": 391,
-    "config": 1448,
+    "config": 1449,
     "wire": 419,
     "host": 954,
     "analysis": 2451,
@@ -22,7 +22,7 @@ BUDGETS = {
     "report": 2862,
     "store": 825,
     "engines": 2372,
-    "run": 1511,
+    "run": 1521,
     "doctor": 437,
     "projection": 493,
     "page": 604,

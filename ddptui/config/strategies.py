@@ -29,6 +29,7 @@ class StrategyFacts(NamedTuple):
     is_ddp: bool = False  # is torch's DistributedDataParallel
     comm_hook: bool = False  # with a comm hook of torch's, which asks each bucket's all_reduce for its future
     low_rank: bool = False  # approximates gradients by matrices of a low rank
+    root_averages: bool = False  # rank 0 averages for all ranks, so it truly works longer in aggregate
     point_to_point: bool = False  # sends from rank to rank itself; gloo cannot do that with tensors on a GPU
     rounding: float = 0.0  # lossy: half the distance from 1 to the next number of the type that gradients are sent in
 
@@ -46,7 +47,7 @@ STRATEGIES = {
         "reduce + broadcast", Sends("each", "reduce_broadcast"), reduces=True),
     "gather_scatter": StrategyFacts(
         "rank 0 gathers each tensor, averages, and scatters the mean",
-        "gather + scatter", Sends("each", "gather_scatter")),
+        "gather + scatter", Sends("each", "gather_scatter"), root_averages=True),
     "all_gather": StrategyFacts(
         "each rank gathers every rank's tensors and averages them itself",
         "all_gather + sum", Sends("each", "all_gather")),

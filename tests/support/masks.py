@@ -42,7 +42,8 @@ MOODS = (
     r"\S+: (?:Nothing to worry about: |In steps? |Late by turns: |Rank \d+ (?:is|grows) late |\d+ steps? took |"
     r"Data limits |Most of the |Work between steps )",
     r"\S+: (?:[+-]\d+\.\d+|0\.0+) m?s(?: = .*)?(?: ⚠)?$",  # by how much a trial took longer than the baseline
-    r"all right$|wrong: the cells ",  # of the selftest
+    r"\S+: Rank \d+ caused .* of the waiting; not certain",
+    r"all right$|wrong: the cells |root: no delay was injected",  # of the selftest
 )
 OF_A_MOOD = re.compile(rf"(?:- )?(?:{'|'.join(MOODS)})")
 # The doctor: what a machine has is as different as figures are. Its lines go on below their second column.

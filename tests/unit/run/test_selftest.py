@@ -60,8 +60,9 @@ def late(at: str | None, ms: float = 25.0, rank: int = RANK, told_ms: float | No
     return steps
 
 
-def found(site: str | None, steps: dict[int, list[Step]], rank: int = RANK) -> Finding:
-    return selftest._window_finding(Window(site, rank, 0, STEPS - 1), steps, TOLERANCE)
+def found(site: str | None, steps: dict[int, list[Step]], rank: int = RANK, *, root_averages: bool = False) -> Finding:
+    window = Window(site, rank, 0, STEPS - 1)
+    return selftest._window_finding(window, steps, TOLERANCE, root_averages=root_averages)
 
 
 @pytest.mark.parametrize("site", SITES[1:])
@@ -78,6 +79,16 @@ def test_silence_is_right_where_nothing_was_put_in_and_nowhere_else() -> None:
     assert found(None, late("forward")) == Finding("!rank 1", right=False)
     nothing_seen = late("forward", ms=0.01, told_ms=25.0)
     assert found("forward", nothing_seen) == Finding("!0/1000", right=False)
+
+
+def test_a_root_that_averages_for_all_is_rightly_named_in_aggregate_and_nowhere_else() -> None:
+    of_the_root = late("aggregate", rank=0)
+    assert found(None, of_the_root, root_averages=True) == Finding("root", right=True)
+    assert found(None, of_the_root) == Finding("!rank 0", right=False)
+    assert found(None, late(None), root_averages=True) == Finding("silent", right=True)
+    for elsewhere in (late("aggregate"), late("forward", rank=0)):
+        assert not found(None, elsewhere, root_averages=True).right
+    assert [name for name, facts in STRATEGIES.items() if facts.root_averages] == ["gather_scatter"]
 
 
 def test_another_rank_or_phase_or_amount_is_wrong() -> None:
