@@ -97,6 +97,10 @@ BROKEN = {
         {"ddptui/host/a.py": "def f():\n    import torch"},
         "ddptui.host.a imports torch: a crash in native code would take the terminal with it",
     ),
+    "arrays where nothing is judged": (
+        {"ddptui/tui/a.py": "import numpy as np"},
+        "ddptui.tui.a imports numpy: only judging a run takes arrays",
+    ),
     "workers in the console": (
         {"ddptui/run/a.py": "from workers.b import x", "workers/b.py": "x = 1"},
         "ddptui.run.a imports workers, which import torch",

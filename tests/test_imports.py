@@ -1,4 +1,5 @@
-"""The console starts in a blink, and cannot be taken down by native code: it imports no torch, no textual, no numpy."""
+"""The console starts in a blink, and cannot be taken down by native code: it imports no torch and no textual,
+and numpy only to judge a run."""
 
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def test_the_command_line_imports_nothing_heavy(module: str) -> None:
     assert output_of(f"import {module}\n{LIST}") == ["", ""]
 
 
-def test_no_module_of_the_console_imports_anything_heavy() -> None:
+def test_no_module_of_the_console_imports_anything_heavy_but_those_that_judge_do_numpy() -> None:
     *modules, heavy, _ = output_of(EVERY_MODULE + LIST)
     assert {
         "ddptui.cli",
@@ -46,7 +47,14 @@ def test_no_module_of_the_console_imports_anything_heavy() -> None:
         "ddptui.engines.command",
         "ddptui.engines.local.engine",
     } <= set(modules)
-    assert heavy == ""
+    assert heavy == "numpy"
+
+
+@pytest.mark.parametrize(
+    "module", ["cli.run", "run.headless", "run.selftest", "tui.app", "tui.screens.run", "report.table"]
+)
+def test_numpy_is_imported_only_when_a_run_is_judged(module: str) -> None:
+    assert output_of(f"import ddptui.{module}; print('numpy' in sys.modules)") == ["False", ""]
 
 
 def test_the_command_line_imports_only_what_it_needs_to_say_no() -> None:

@@ -95,3 +95,12 @@ EXPLAINED = 0.9  # of the variance of the blocks, by a line or by one jump
 SMALL_BYTES = 16_384  # a call of so few takes as long as one of none: what it costs is the call
 SMALL_CALLS = 3  # a step
 MOST_OF_TRANSFER = 0.5  # of the exposed transfers
+
+# A trial over its repeats, and trials beside each other.
+SLEPT_ALIKE = 0.9  # of the longest injected delay: ranks that slept at least so long slept as long
+NAMED_PART = 0.2  # of a late rank's loss: phases with less of it are not named
+MOST_OF_DIFFERENCE = 0.5  # of a difference of train times: such a part is its reason
+NEARLY = 0.10  # losses that differ by less are nearly the same
+EXACT_AVERAGE = 1e-5  # an average that misses the mean by less is exact, as float32 goes
+HIDES = 0.01  # less overlap than this is none
+WAITS_ALONG_A_CHAIN = 0.5  # of a rank's waiting is for a rank that is not the late one

@@ -273,6 +273,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     command: list[str]
     repeats: list[RepeatResult]
     summary: Summary | None  # None: no repeat has figures
+    findings: list[Finding] = []  # those of most repeats: the late rank first, then the most costly
     primitives: list[PrimitivesResult] = []  # one a launch, if the ranks run primitives instead of training
 
 
@@ -287,6 +288,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["ok", "failed", "interrupted"]
     repeats: int | None = None  # of each trial, as its preset asks for; a trial has fewer if one was skipped or failed
     trials: list[TrialResult]
+    findings: list[Finding] = []  # the answer to the preset's question: its trials beside each other
     unread: list[str] | msgspec.UnsetType = msgspec.UNSET  # notes on damaged journals; absent if none is damaged
 
     @property

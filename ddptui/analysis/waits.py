@@ -16,6 +16,7 @@ A GPU goes on while its host has no core or stands still, and a stream that runs
 neither is taken off a GPU's work, nor is it the reason why an operation took long.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -211,3 +212,53 @@ def _disjoint(waits: list[Wait]) -> list[Wait]:
             disjoint.append(Wait(max(begin, moment), end, late_rank))
             moment = end
     return disjoint
+
+
+class WaitAttribution:
+    """Attributes waits to the ranks whose own work caused them, along chains of ranks that wait for each other."""
+
+    def __init__(self, steps: Sequence[AlignedStep]) -> None:
+        self._steps = steps
+        ranks = sorted({rank for step in steps for rank in step.ranks})
+        self._waits = {rank: [wait for step in steps for wait in step.ranks[rank].waits] for rank in ranks}
+        self._idle = {rank: [interval for step in steps for interval in step.ranks[rank].idle] for rank in ranks}
+
+    def by_step(self) -> list[dict[int, int]]:
+        """For each step, by rank, how long all others together waited for its own work, in ns."""
+        # Waits for transfers among other ranks are in none of these: no rank's work caused them.
+        caused = []
+        for step in self._steps:
+            of_step = dict.fromkeys(self._waits, 0)
+            for rank, rank_step in step.ranks.items():
+                for wait in rank_step.waits:
+                    for cause, ns in self._causes(wait, frozenset((rank,))):
+                        of_step[cause] += ns
+            caused.append(of_step)
+        return caused
+
+    def caused_ns(self) -> dict[int, int]:
+        """The same over all steps."""
+        by_step = self.by_step()
+        return {rank: sum(of_step[rank] for of_step in by_step) for rank in self._waits}
+
+    def _causes(self, wait: Wait, seen: frozenset[int]) -> list[tuple[int, int]]:
+        """Ranks and ns. While the late rank waits itself, the cause is the rank that it waits for."""
+        late = wait.late_rank
+        idle = overlapping(self._idle[late], wait.begin, wait.end)
+        causes = [(late, wait.end - wait.begin - total_ns(idle))]  # what it worked meanwhile
+        # Ranks may wait for each other at once, in different operations: each is followed only once.
+        if late not in seen:
+            for inner in _overlapping_waits(self._waits[late], wait.begin, wait.end):
+                causes += self._causes(inner, seen | {late})
+        return causes
+
+
+def _overlapping_waits(waits: list[Wait], begin: int, end: int) -> list[Wait]:
+    first = max(0, bisect_left(waits, (begin, begin, -1)) - 1)  # the wait before may reach into the interval
+    parts = []
+    for wait in waits[first:]:
+        if wait.begin >= end:
+            break
+        if wait.end > begin:
+            parts.append(Wait(max(begin, wait.begin), min(end, wait.end), wait.late_rank))
+    return parts

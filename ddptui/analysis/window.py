@@ -1,14 +1,17 @@
-"""The steps that rules look at, and what they measure them by: the time that they cover, each rank's own work, and who
-waited for whom. Pure."""
+"""The steps that rules look at, as arrays: the time that they cover, each rank's own work, and who waited for whom.
+Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ddptui.analysis.clock_error import WaitUncertainty, exceeds_waits, wait_uncertainty
-from ddptui.analysis.late import WaitAttribution
-from ddptui.analysis.waits import AlignedStep
+from ddptui.analysis.waits import AlignedStep, WaitAttribution
+
+Array = NDArray[np.float64]  # axes: steps, ranks, parts of own work; in ns
 
 
 @dataclass(frozen=True)
@@ -22,28 +25,42 @@ class Window:
 
     @cached_property
     def ranks(self) -> list[int]:
-        """Of the first step, in order."""
+        """Of the first step, in order: the second axis of arrays."""
         return sorted(self.steps[0].ranks) if self.steps else []
 
     @cached_property
-    def work(self) -> Mapping[int, list[list[int]]]:
-        """By rank and step, its own work by part, ns."""
-        return {rank: [aligned.ranks[rank].work_ns for aligned in self.steps] for rank in self.ranks}
+    def work(self) -> Array:
+        """Own work, steps × ranks × parts."""
+        return np.array([[step.ranks[rank].work_ns for rank in self.ranks] for step in self.steps], dtype=np.float64)
 
     @cached_property
-    def covered_by_step(self) -> Mapping[int, list[int]]:
-        """By rank, how long each step took it, with the time since the step before where that one is here, too, ns."""
-        return {rank: self._covered(rank) for rank in self.ranks}
+    def queued(self) -> Array:
+        """The time that a rank queued for a core, steps × ranks."""
+        return self._of_steps("queued_ns")
+
+    @cached_property
+    def cpu(self) -> Array:
+        """CPU time of a rank's thread, steps × ranks."""
+        return self._of_steps("cpu_ns")
+
+    @cached_property
+    def covered(self) -> Array:
+        """How long each step took, with the time since the step before where that one is here, too; steps × ranks."""
+        begin, end = self._of_steps("begin_ns"), self._of_steps("end_ns")
+        follows = np.diff([step.number for step in self.steps]) == 1
+        begin[1:] = np.where(follows[:, None], end[:-1], begin[1:])
+        return end - begin
 
     @cached_property
     def covered_ns(self) -> float:
         """The time that the window covers, of which parts of a rank's time are shares; mean over ranks, at least 1."""
-        return fmean(map(sum, self.covered_by_step.values())) or 1.0
+        return float(self.covered.sum(axis=0).mean()) or 1.0
 
     @cached_property
-    def caused(self) -> list[dict[int, int]]:
-        """For each step, by rank, how long all others together waited for its own work, ns."""
-        return WaitAttribution(self.steps).by_step()
+    def caused(self) -> Array:
+        """How long all others together waited for a rank's own work, steps × ranks."""
+        by_step = WaitAttribution(self.steps).by_step()
+        return np.array([[of_step[rank] for rank in self.ranks] for of_step in by_step], dtype=np.float64)
 
     @cached_property
     def uncertainty(self) -> WaitUncertainty | None:
@@ -62,11 +79,6 @@ class Window:
         """Whether it can be said who waited for whom: there are several ranks, too."""
         return len(self.ranks) > 1 and not self.withheld
 
-    def _covered(self, rank: int) -> list[int]:
-        covered, before = [], None
-        for aligned in self.steps:
-            step = aligned.ranks[rank].step
-            follows = before is not None and before.step == step.step - 1
-            covered.append(step.end_ns - (before.end_ns if follows and before else step.begin_ns))
-            before = step
-        return covered
+    def _of_steps(self, field: str) -> Array:
+        steps = [[getattr(step.ranks[rank].step, field) for rank in self.ranks] for step in self.steps]
+        return np.array(steps, dtype=np.float64)

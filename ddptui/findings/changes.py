@@ -5,12 +5,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ddptui.analysis.finding import Finding
+from ddptui.analysis.finding import ABOUT_LATE_RANK, Finding
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.results import Change, Culprit
 from ddptui.analysis.thinning import scaled_culprit
 from ddptui.analysis.waits import AlignedSteps
-from ddptui.findings.time import ABOUT_LATE_RANK
 from ddptui.findings.verdict import analyze_aligned
 from ddptui.text.units import S
 

@@ -19,7 +19,9 @@ from ddptui.config.fields import meaningless
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank
+from ddptui.findings.questions import answer_of
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
+from ddptui.findings.trial import of_trial
 from ddptui.wire.records import Ended, Message
 
 
@@ -70,7 +72,7 @@ def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Out
     )
     # A run that was stopped before its first launch has skipped all trials.
     interrupted = any(outcome.status == "interrupted" for outcome in outcomes.values()) or statuses == {"skipped"}
-    return Results(
+    results = Results(
         run=run,
         preset=preset.name,
         baseline=preset.baseline,
@@ -79,6 +81,7 @@ def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Out
         repeats=preset.repeats,
         trials=trials,
     )
+    return replace(results, findings=answer_of(results, preset))
 
 
 def _results(outcomes: Sequence[RepeatOutcome]) -> dict[int, RepeatResult]:
@@ -90,6 +93,7 @@ def _trial_result(
     trial: Trial, outcomes: Sequence[RepeatOutcome], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> TrialResult:
     repeats = _results(outcomes)
+    summary = _summary(trial, repeats, baseline, cores) if repeats else None
     failed = next((outcome for outcome in outcomes if outcome.status == "failed"), None)
     succeeded = any(outcome.status == "ok" for outcome in outcomes)
     return TrialResult(
@@ -104,7 +108,8 @@ def _trial_result(
             replace(repeat, averaging=repeat.averaging and with_verdict(repeat.averaging, trial))
             for repeat in repeats.values()
         ],
-        summary=_summary(trial, repeats, baseline, cores) if repeats else None,
+        summary=summary,
+        findings=of_trial([*repeats.values()], summary) if summary else [],
         primitives=[outcome.primitives for outcome in outcomes if outcome.primitives],
     )
 

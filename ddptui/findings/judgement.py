@@ -7,7 +7,6 @@ from ddptui.analysis.culprit import WaitAnalysis
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.policy import MATTERS
 from ddptui.analysis.waits import AlignedStep, AlignedSteps
-from ddptui.findings.verdict import analyze_aligned
 
 
 class Judgement(NamedTuple):
@@ -28,6 +27,8 @@ class Judgement(NamedTuple):
 def judge(steps: list[AlignedStep], *, disturbed: bool, is_young: bool) -> Judgement | None:
     """The judgement of these steps; None if there is no operation in them. is_young: delays were changed so shortly
     before that only what is known is said, and medians."""
+    from ddptui.findings.verdict import analyze_aligned  # numpy, which no screen waits for
+
     analysis = analyze_aligned(AlignedSteps(steps, {}), disturbed=disturbed)
     if analysis is None:
         return None

@@ -7,9 +7,10 @@ part, without the time that it queued for a core. On a busy machine the queue ta
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
-from math import log
-from statistics import correlation, fmean, linear_regression, median, pvariance, quantiles
+from statistics import fmean, linear_regression, median, pvariance
 from typing import NamedTuple
+
+import numpy as np
 
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.policy import (
@@ -37,7 +38,7 @@ from ddptui.analysis.policy import (
     TURNS,
     WAITED_FOR,
 )
-from ddptui.analysis.window import Window
+from ddptui.analysis.window import Array, Window
 from ddptui.text.units import MS, S
 from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 
@@ -92,18 +93,20 @@ def pauses(window: Window) -> Iterator[Finding]:
 
 
 def _pauses(window: Window) -> list[Pause]:
-    beyond: list[Pause] = []
-    for rank, steps in window.work.items():
-        usual = [median(step[part] for step in steps) for part in range(len(PARTS))]
-        for at, (work, aligned) in enumerate(zip(steps, window.steps, strict=True)):
-            longer = [ns - usual_ns for ns, usual_ns in zip(work, usual, strict=True)]
-            part = max(range(len(PARTS)), key=longer.__getitem__)
-            beyond.append(Pause(at, rank, part, longer[part], longer[part] - aligned.ranks[rank].step.queued_ns))
-    half_step_ns = PAUSE_OF_STEP * covered_median(window)
-    enough_ns = max(PAUSE_NS, half_step_ns, PAUSE_OVER_NOISE * _ninth_decile([pause.unqueued_ns for pause in beyond]))
-    found = {pause for pause in beyond if pause.unqueued_ns >= enough_ns}
-    enough_ns = max(QUEUED_NS, half_step_ns, PAUSE_OVER_NOISE * _ninth_decile([pause.ns for pause in beyond]))
-    long = [pause for pause in beyond if pause.ns >= enough_ns]
+    longer = window.work - np.median(window.work, axis=0)
+    part, most = longer.argmax(axis=2), longer.max(axis=2)  # steps × ranks
+    half_step_ns = PAUSE_OF_STEP * float(np.median(window.covered))
+    unqueued = most - window.queued
+
+    def beyond(lengths: Array, least_ns: float) -> set[Pause]:
+        noise = float(np.quantile(np.maximum(0.0, lengths), 0.9))
+        places = np.argwhere(lengths >= max(least_ns, half_step_ns, PAUSE_OVER_NOISE * noise)).tolist()
+        return {
+            Pause(at, window.ranks[of], int(part[at, of]), float(most[at, of]), float(unqueued[at, of]))
+            for at, of in places
+        }
+
+    found, long = beyond(unqueued, PAUSE_NS), sorted(beyond(most, QUEUED_NS))
     for key in {(pause.rank, pause.part) for pause in long}:
         found |= _queued_alike([pause for pause in long if (pause.rank, pause.part) == key], found)
     return sorted(found)
@@ -115,15 +118,6 @@ def _queued_alike(found: Sequence[Pause], sure: Container[Pause]) -> set[Pause]:
     lengths = [pause.ns for pause in found]
     as_long = len(found) >= FEWEST_QUEUED and max(lengths) <= SAME * min(lengths)
     return {*found} if as_long or sum(pause in sure for pause in found) > 1 else set()
-
-
-def _ninth_decile(lengths: Sequence[float]) -> float:
-    return quantiles((max(0.0, ns) for ns in lengths), n=10, method="inclusive")[-1]
-
-
-def covered_median(window: Window) -> float:
-    """The median length of a step with the time before it, ns."""
-    return median(ns for rank in window.ranks for ns in window.covered_by_step[rank])
 
 
 def _long_steps(window: Window, part: int, found: Sequence[Pause]) -> Iterator[Finding]:
@@ -152,7 +146,8 @@ def _pauses_alone(window: Window, part: str | None, found: Sequence[Pause]) -> I
     sums = {rank: sum(pause.ns for pause in alike if pause.rank == rank) for rank in window.ranks}
     late = [rank for rank in window.ranks if sums[rank] >= TURNS * max(sums.values())]
     alike = [pause for pause in alike if pause.rank in late]
-    waited_ns = sum(window.caused[pause.at][pause.rank] for pause in alike) / (len(window.ranks) - 1)
+    waited_ns = float(sum(window.caused[pause.at, window.ranks.index(pause.rank)] for pause in alike))
+    waited_ns /= len(window.ranks) - 1
     is_lone = len(alike) == 1 and typical_ns < LONE_PAUSE_NS
     is_hidden = waited_ns < WAITED_FOR * sum(sums[rank] for rank in late)
     if is_lone or is_hidden or waited_ns < FEW_STEPS_SHARE * window.covered_ns:
@@ -198,58 +193,44 @@ def uneven_work(window: Window) -> Iterator[Finding]:
     one of the two long makes the other long, too: batches differ, not the machine."""
     if len(window.steps) < FEWEST_STEPS or not window.waits_are_known:
         return
-    work = window.work
-    if not all(map(_differs_by_batch, work.values())):
+    steps, ranks = len(window.steps), len(window.ranks)
+    if not all(_differs_by_batch(window.work[:, at]) for at in range(ranks)):
         return
-    queued = {rank: _queued_share(window, rank) for rank in work}  # of its time, it had no core for so much
-    both = {
-        rank: [(step[FORWARD] + step[BACKWARD]) * (1 - queued[rank]) for step in steps] for rank, steps in work.items()
-    }
-    steps = [*zip(*both.values(), strict=True)]
-    saved_ns = sum(max(of_ranks) - fmean(of_ranks) for of_ranks in steps)
-    last = Counter(max(both, key=lambda rank: both[rank][at]) for at in range(len(steps)))
+    covered = np.maximum(1, window.covered.sum(axis=0))
+    queued = np.minimum(1.0, window.queued.sum(axis=0) / covered)  # of its time, a rank had no core for so much
+    both = (window.work[:, :, FORWARD] + window.work[:, :, BACKWARD]) * (1 - queued)
+    saved_ns = float((both.max(axis=1) - both.mean(axis=1)).sum())
+    last = np.bincount(both.argmax(axis=1), minlength=ranks)
     share = saved_ns / window.covered_ns
-    if share >= REST_SHARE and min(last[rank] for rank in both) >= len(steps) / len(both) / 2:
-        numbers = {"share": share, "saved_s": saved_ns / S, "times": float(len(steps))}
+    if share >= REST_SHARE and last.min() >= steps / ranks / 2:
+        numbers = {"share": share, "saved_s": saved_ns / S, "times": float(steps)}
         yield Finding(
             kind=Kind.UNEVEN_WORK, severity="warning", phase="backward", numbers=numbers, action=BATCHES_ALIKE
         )
 
 
-def _queued_share(window: Window, rank: int) -> float:
-    queued_ns = sum(step.ranks[rank].step.queued_ns for step in window.steps)
-    return min(1.0, queued_ns / (sum(window.covered_by_step[rank]) or 1))
-
-
-def _differs_by_batch(work: Sequence[Sequence[int]]) -> bool:
-    """Whether backward is long in the steps whose forward is long, and steps do not resemble those before."""
-    forward, backward = ([log(1 + step[part]) for step in work] for part in (FORWARD, BACKWARD))
-    if min(len({*forward}), len({*backward})) == 1:
+def _differs_by_batch(work: Array) -> bool:
+    """Whether backward is long in the steps whose forward is long, and steps do not resemble those before. work: of a
+    rank, steps × parts."""
+    forward, backward = np.log1p(work[:, FORWARD]), np.log1p(work[:, BACKWARD])
+    if min(np.ptp(forward[:-1]), np.ptp(forward[1:]), np.ptp(backward)) == 0:
         return False
-    by_forward = [step[BACKWARD] for step in sorted(work, key=lambda step: step[FORWARD])]
+    by_forward = work[np.argsort(forward, kind="stable"), BACKWARD]
     quarter = len(by_forward) // 4
-    times = median(by_forward[-quarter:]) / (median(by_forward[:quarter]) or 1)
-    together = correlation(forward, backward)
+    times = np.median(by_forward[-quarter:]) / (np.median(by_forward[:quarter]) or 1)
+    together = np.corrcoef(forward, backward)[0, 1]
     is_clear = any(together >= enough and times >= longer for enough, longer in TOGETHER)
-    return is_clear and correlation(forward[:-1], forward[1:]) <= FOLLOWS
+    return bool(is_clear and np.corrcoef(forward[:-1], forward[1:])[0, 1] <= FOLLOWS)
 
 
 def trends(window: Window) -> Iterator[Finding]:
     """A rank grows late over the run, or is late from some step on."""
     if len(window.steps) < BLOCKS * FEWEST_IN_BLOCK or not window.waits_are_known:
         return
-    work = {
-        rank: [
-            sum(parts) - aligned.ranks[rank].step.queued_ns for parts, aligned in zip(steps, window.steps, strict=True)
-        ]
-        for rank, steps in window.work.items()
-    }
-    for rank in work:
-        late = [
-            work[rank][at] - median(work[other][at] for other in work if other != rank)
-            for at in range(len(window.steps))
-        ]
-        yield from _trend(window, rank, late)
+    work = window.work.sum(axis=2) - window.queued  # steps × ranks
+    for at, rank in enumerate(window.ranks):
+        late = work[:, at] - np.median(np.delete(work, at, axis=1), axis=1)
+        yield from _trend(window, rank, late.tolist())
 
 
 def _trend(window: Window, rank: int, late: Sequence[float]) -> Iterator[Finding]:
@@ -257,7 +238,7 @@ def _trend(window: Window, rank: int, late: Sequence[float]) -> Iterator[Finding
     blocks = [median(late[round(size * block) : round(size * (block + 1))]) for block in range(BLOCKS)]
     growth, variance = blocks[-1] - blocks[0], pvariance(blocks)
     share = fmean(blocks) * len(late) / window.covered_ns
-    if growth < GROWS * covered_median(window) or share < REST_SHARE:
+    if growth < GROWS * np.median(window.covered) or share < REST_SHARE:
         return
     line = linear_regression(range(BLOCKS), blocks)
     of_line = fmean((blocks[at] - line.slope * at - line.intercept) ** 2 for at in range(BLOCKS))

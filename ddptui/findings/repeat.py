@@ -21,6 +21,7 @@ from ddptui.analysis.figures import (
     step_ms,
     wait_figures,
 )
+from ddptui.analysis.finding import ABOUT_LATE_RANK
 from ddptui.analysis.gpu_work import nccl_use, repeat_gpu_figures
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.primitives.results import PrimitivesResult
@@ -29,10 +30,7 @@ from ddptui.analysis.thinning import extrapolate
 from ddptui.analysis.time_source import is_host_time
 from ddptui.analysis.train_time import time_parts
 from ddptui.analysis.waits import AlignedSteps
-from ddptui.analysis.window import Window
-from ddptui.findings.changes import change_of_delays, judged_stretch, stretches_of
-from ddptui.findings.time import ABOUT_LATE_RANK, all_findings, scaled
-from ddptui.findings.verdict import analyze_aligned
+from ddptui.findings.trial import scaled
 from ddptui.text.units import S
 from ddptui.wire.records import Launched, Message
 
@@ -120,6 +118,11 @@ def _why_no_steps(log: LaunchLog) -> str | None:
 
 
 def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
+    from ddptui.analysis.window import Window  # these take numpy, which nothing but a judgement needs
+    from ddptui.findings.changes import change_of_delays, judged_stretch, stretches_of
+    from ddptui.findings.time import all_findings
+    from ddptui.findings.verdict import analyze_aligned
+
     measured = log.measured_steps
     spans = [span for rank in measured if (span := log.span(rank))]
     instrumented = all(measured.values())  # without instruments, ranks send no steps, only their span

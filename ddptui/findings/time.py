@@ -2,14 +2,14 @@
 that are not about which rank is late. Pure.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean
 
+import numpy as np
 from msgspec.structs import replace
 
-from ddptui.analysis.finding import Finding, Kind
+from ddptui.analysis.finding import EXPLAIN_IDLE, IDLE, PAUSES, Finding, Kind
 from ddptui.analysis.intervals import overlapping, total_ns
 from ddptui.analysis.own_work import BETWEEN, phase_spans
 from ddptui.analysis.policy import (
@@ -20,19 +20,14 @@ from ddptui.analysis.policy import (
     LONG_FETCHES,
     STEADY,
 )
-from ddptui.analysis.results import RepeatResult
 from ddptui.analysis.window import Window
 from ddptui.findings.network import idle_time, nothing, small_calls
 from ddptui.findings.patterns import CALMER, every_so_many, pauses, trends, uneven_work
+from ddptui.findings.trial import most_costly_first
 from ddptui.text.units import MS, S
 from ddptui.wire.phases import PARTS, PHASES
 
 DATA = PHASES.index("data")
-SUMS = ("waited_s", "saved_s", "times", "longer_s")
-PAUSES = (Kind.BY_TURNS, Kind.RARE_WAITS, Kind.BURSTS, Kind.LONG_STEPS)
-ABOUT_LATE_RANK = (Kind.LATE_RANK, Kind.NO_CORE, Kind.UNCERTAIN)
-IDLE = (Kind.NETWORK, Kind.WAITING)
-EXPLAIN_IDLE = (Kind.BY_TURNS, Kind.RARE_WAITS, Kind.BURSTS, Kind.UNEVEN_WORK, Kind.TREND, Kind.SMALL_CALLS)
 MORE_WORKERS = "To try: more workers in its DataLoader (`num_workers`), or less work for each sample"
 PERSISTENT = "To try: `persistent_workers=True` in its DataLoader, so that workers are started only once"
 
@@ -66,46 +61,7 @@ def of_time(window: Window) -> list[Finding]:
         ]
     if kinds - {*IDLE}:
         found = [replace(finding, action=None) if finding.kind is Kind.WAITING else finding for finding in found]
-    return _most_costly_first(found)
-
-
-def _most_costly_first(found: Sequence[Finding]) -> list[Finding]:
-    """What is about the late rank comes first. Idle time counts as far as no other finding explains it."""
-    explained = sum(finding.numbers["share"] for finding in found if finding.kind in EXPLAIN_IDLE)
-
-    def cost(finding: Finding) -> float:
-        return finding.numbers["share"] - (explained if finding.kind in IDLE else 0.0)
-
-    return sorted(found, key=lambda finding: (finding.kind not in ABOUT_LATE_RANK, -cost(finding)))
-
-
-def of_repeats(repeats: Sequence[RepeatResult]) -> list[Finding]:
-    """The findings of more than half of the repeats, with the medians of their numbers; and the steps that are in more
-    than half of them."""
-    alike: dict[tuple[object, ...], list[Finding]] = {}
-    for finding in (finding for repeat in repeats for finding in repeat.findings):
-        kind = Kind.NETWORK if finding.kind in IDLE else finding.kind
-        alike.setdefault((kind, finding.rank, finding.phase, finding.place), []).append(finding)
-    many = [found for found in alike.values() if len(found) > len(repeats) / 2]
-    return _most_costly_first([*map(_middle, many)])
-
-
-def _middle(found: Sequence[Finding]) -> Finding:
-    names = set.intersection(*({*finding.numbers} for finding in found))
-    numbers = {name: median(finding.numbers[name] for finding in found) for name in sorted(names)}
-    times = Counter(step for finding in found for step in finding.steps)
-    steps = tuple(step for step in sorted(times) if times[step] > len(found) / 2)
-    first = found[0]
-    if first.kind in IDLE:  # in some repeats more for the network, in others for late ranks
-        kind = Kind.NETWORK if numbers["transfer_share"] > numbers["wait_share"] else Kind.WAITING
-        first = next((finding for finding in found if finding.kind is kind), replace(first, kind=kind, action=None))
-    return replace(first, steps=steps, numbers=numbers)
-
-
-def scaled(finding: Finding, factor: float) -> Finding:
-    """The finding with its sums as of so many times as many steps, where not all steps were looked at."""
-    sums = {name: finding.numbers[name] * factor for name in finding.numbers if name.endswith(SUMS)}
-    return replace(finding, numbers=finding.numbers | sums)
+    return most_costly_first(found)
 
 
 def restarts(window: Window) -> Iterator[Finding]:
@@ -124,36 +80,30 @@ def data(window: Window) -> Iterator[Finding]:
     loader is at its limit, too, would take as long if the others were faster."""
     if len(window.steps) < FEWEST_STEPS:
         return
-    fetches = {rank: [step[DATA] for step in steps] for rank, steps in window.work.items()}
-    whole_ns, waits = window.covered_ns, window.waits_are_known
-    own = {rank: sum(of_rank) / whole_ns for rank, of_rank in fetches.items()}
-    share = fmean(own[rank] + (_waited_for_data(window, rank) / whole_ns if waits else 0.0) for rank in own)
-    if share < LARGE or min(own.values()) < AT_ITS_LIMIT:
+    fetches, whole_ns = window.work[:, :, DATA], window.covered_ns  # steps × ranks
+    own = fetches.sum(axis=0) / whole_ns
+    waited = [_waited_for_data(window, rank) for rank in window.ranks] if window.waits_are_known else [0]
+    share = float(own.mean()) + fmean(waited) / whole_ns
+    if share < LARGE or own.min() < AT_ITS_LIMIT:
         return
-    begins = [at for at in range(1, len(window.steps)) if _epoch(window, at) != _epoch(window, at - 1)]
-    firsts = [of_rank[at] for of_rank in fetches.values() for at in begins]
-    in_first = sum(firsts) / sum(map(sum, fetches.values()))
-    numbers = {"share": share, "low_share": min(own.values()), "high_share": max(own.values())}
+    epochs = np.array([next(iter(step.ranks.values())).step.epoch for step in window.steps])
+    is_first = np.diff(epochs, prepend=epochs[0]) != 0
+    in_first = float(fetches[is_first].sum() / fetches.sum())
+    numbers = {"share": share, "low_share": float(own.min()), "high_share": float(own.max())}
     if in_first >= FIRST_OF_EPOCH:
-        epochs = len({_epoch(window, at) for at in range(len(window.steps))})
-        numbers |= {"first_s": median(firsts) / S, "epochs": float(epochs), "in_first_share": in_first}
+        numbers |= {"first_s": float(np.median(fetches[is_first])) / S, "in_first_share": in_first}
+        numbers["epochs"] = float(len({*epochs.tolist()}))
         yield Finding(kind=Kind.FIRST_BATCH, severity="warning", phase="data", numbers=numbers, action=PERSISTENT)
         return
-    later = {rank: [ns for at, ns in enumerate(of_rank) if at not in begins] for rank, of_rank in fetches.items()}
-    slowest = sorted(later[max(own, key=lambda rank: own[rank])])
-    long_ns = median(slowest[len(slowest) // 2 :]) / 2  # half of what its slower batches take
-    if min(sum(ns >= long_ns for ns in of_rank) for of_rank in later.values()) < LONG_FETCHES:
+    later = fetches[~is_first]
+    slowest = np.sort(later[:, own.argmax()])
+    long_ns = float(np.median(slowest[len(slowest) // 2 :])) / 2  # half of what its slower batches take
+    if (later >= long_ns).sum(axis=0).min() < LONG_FETCHES:
         return
     numbers["step_ms"] = share * whole_ns / len(window.steps) / MS
-    if every := every_so_many(
-        [at for at, of_ranks in enumerate(zip(*fetches.values(), strict=True)) if max(of_ranks) >= long_ns]
-    ):
+    if every := every_so_many(np.flatnonzero(fetches.max(axis=1) >= long_ns).tolist()):
         numbers["every_steps"] = float(every)
     yield Finding(kind=Kind.DATA, severity="warning", phase="data", numbers=numbers, action=MORE_WORKERS)
-
-
-def _epoch(window: Window, at: int) -> int:
-    return next(iter(window.steps[at].ranks.values())).step.epoch
 
 
 def _waited_for_data(window: Window, rank: int) -> int:
@@ -171,12 +121,8 @@ def between_steps(window: Window) -> Iterator[Finding]:
     """Work between steps takes a large part of the time on all ranks, step by step."""
     if len(window.steps) < FEWEST_STEPS:
         return
-    shares = []
-    for steps in window.work.values():
-        between = [step[BETWEEN] for step in steps]
-        usual_ns = median(between)
-        shares.append(sum(min(ns, STEADY * usual_ns) for ns in between) / window.covered_ns)
-    if fmean(shares) >= LARGE and min(shares) >= LARGE / 2:
-        share = fmean(shares)
+    between = window.work[:, :, BETWEEN]
+    shares = np.minimum(between, STEADY * np.median(between, axis=0)).sum(axis=0) / window.covered_ns
+    if (share := float(shares.mean())) >= LARGE and shares.min() >= LARGE / 2:
         numbers = {"share": share, "step_ms": share * window.covered_ns / len(window.steps) / MS}
         yield Finding(kind=Kind.BETWEEN_STEPS, phase=PARTS[BETWEEN], numbers=numbers, action=CALMER)

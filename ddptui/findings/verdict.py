@@ -31,6 +31,17 @@ from ddptui.text.words import count
 from ddptui.wire.messages import GATHER_OUTPUTS, Step
 from ddptui.wire.phases import PARTS
 
+LOOK_AT = {  # the part of its own work in which a rank is late, and what to look at
+    "data": "Look at how it loads data: its disk, and `num_workers`",
+    "forward": "Look at its device: is it slower, hotter or shared, and is its batch larger?",
+    "backward": "Look at its device: is it slower, hotter or shared, and is its batch larger?",
+    "aggregate": "Look at what it does before it calls the collective",
+    "optimizer": "Look at what only this rank does around its optimizer step",
+    "between steps": "Look at what its loop does between steps: logging, evaluation, checkpoints",
+}
+EVERYWHERE = "Give it a core or a device like the others': it is slower in every phase"
+OWN_CORE = "To try: end these programs, or give each rank cores of its own (taskset)"
+
 
 def analyze_waits(steps: Mapping[int, Sequence[Step]]) -> WaitAnalysis | None:
     """The analysis of steps by rank. None: there is no operation, or no step that all ranks have."""
@@ -49,7 +60,7 @@ def analyze_aligned(
     waited_ns = fmean(sum(step.ranks[rank].wait_ns for step in steps) for rank in ranks)
     exposed_ns = fmean(sum(step.ranks[rank].exposed_ns for step in steps) for rank in ranks)
     wait, transfer = waited_ns / whole_ns, (exposed_ns - waited_ns) / whole_ns
-    caused_ns = {rank: sum(step[rank] for step in window.caused) for rank in ranks}
+    caused_ns = dict(zip(ranks, map(int, window.caused.sum(axis=0)), strict=True))
     # A group of one rank has collectives, too, but no others who wait.
     claim = _claim(window, caused_ns) if window.waits_are_known else None
     findings = all_findings(window, [*_told(claim, caused_ns, len(steps), whole_ns)] if claim else [])
@@ -99,7 +110,7 @@ def _claim(window: Window, caused_ns: Mapping[int, int]) -> Claim | None:
 def _claim_of(window: Window, rank: int, chance: float, caused_ns: Mapping[int, int]) -> Claim:
     """chance: how often any rank would cause so much waiting by chance."""
     steps, whole_ns = window.steps, window.covered_ns
-    excess = excess_of_rank(steps, rank, NAMED * whole_ns / len(steps))
+    excess = excess_of_rank(window, rank, NAMED * whole_ns / len(steps))
     doubt = _doubt(steps, chance, excess, whole_ns)
     late_ns = min(excess.estimate, caused_ns[rank] / (len(caused_ns) - 1)) / len(steps)
     if window.uncertainty and is_within_clock_error(late_ns, rank, window.uncertainty):
@@ -163,10 +174,12 @@ def _told(claim: Claim, caused_ns: Mapping[int, int], steps: int, whole_ns: floa
     phase = PARTS[excess.lost[0][0]]
     if claim.without_core:
         queued = {"queued_ms": excess.queued / MS / steps}
-        yield Finding(kind=Kind.NO_CORE, severity=severity, rank=rank, numbers=numbers | queued)
+        yield Finding(kind=Kind.NO_CORE, severity=severity, rank=rank, numbers=numbers | queued, action=OWN_CORE)
     if not claim.doubt:
-        slower = {"slower": excess.slower} if excess.slower else {}
-        yield Finding(kind=Kind.LATE_RANK, severity=severity, rank=rank, phase=phase, numbers=numbers | slower)
+        numbers |= {f"in_{PARTS[part]}_share": ns / excess.estimate for part, ns in excess.lost}
+        numbers |= {"slower": excess.slower} if excess.slower else {}
+        action = EVERYWHERE if excess.slower else LOOK_AT[phase]
+        yield Finding(kind=Kind.LATE_RANK, severity=severity, rank=rank, phase=phase, numbers=numbers, action=action)
     elif not claim.without_core and of_waiting >= MOST_OF_WAITING and caused_share >= MATTERS:
         yield Finding(
             kind=Kind.UNCERTAIN, severity=severity, rank=rank, phase=phase, numbers=numbers, doubt=claim.doubt

@@ -1,138 +1,87 @@
-"""A finding as text: finding, evidence, remedy. Whatever shows a finding takes its words from here. Pure."""
+"""Every finding as text: what was found, what shows it, what to try. Whatever shows a finding takes its words here.
+Pure.
 
-from collections.abc import Callable
-from typing import NamedTuple
+A kind has a template for what was found (FOUND), and perhaps one for its evidence (EVIDENCE), or a function that
+chooses it. A number is written in the unit that its name ends in: {late_ms} is 20 ms, {share} is 12%, {steps:step} is
+3 steps. {names} are the trials, {first} and {last} two of them, {where} is "in backward" or "between steps".
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.policy import MUCH
-from ddptui.text.units import MS, S, seconds, size
+from ddptui.analysis.policy import MUCH, NAMED_PART
+from ddptui.text.units import MS, S, seconds, size, time_range
 from ddptui.text.words import count, in_a_row, listed
-from ddptui.wire.phases import BETWEEN
+from ddptui.wire.phases import BETWEEN, PARTS
+
+Template = str | Callable[[Finding], str]
+CAPITALS = ("the", "no", "cannot", "with", "on", "under", "what", "a", "do", "of", "averages", "others", "rank")
 
 
-class Words(NamedTuple):
-    """How a kind of finding reads, each without a full stop: what was found, as in a headline, and what shows it."""
-
-    finding: Callable[[Finding], str]
-    evidence: Callable[[Finding], str] = lambda _: ""
+def short(finding: Finding) -> str:
+    """The finding alone, in one line."""
+    return _filled(FOUND[finding.kind], finding)
 
 
-def _late_rank(finding: Finding) -> str:
-    numbers = finding.numbers
-    where = f"in every phase (× {numbers['slower']:.2f})" if "slower" in numbers else _where(finding)
-    return f"Rank {finding.rank} holds everyone up: {_ms(numbers['late_ms'])} a step, {where}"
+def evidence(finding: Finding) -> str:
+    """What shows it; empty if the finding says it all."""
+    return _filled(EVIDENCE.get(finding.kind, ""), finding)
 
 
-def _caused(finding: Finding) -> str:
-    of_waiting, share = finding.numbers["of_waiting_share"], finding.numbers["share"]
-    words = f"It caused {of_waiting:.0%} of the waiting: the others waited for it {share:.0%} of the time"
-    return in_a_row([words, meanwhile(finding)], ".")
+def long(finding: Finding) -> str:
+    """The finding, the evidence and what to try, a sentence each."""
+    return in_a_row([short(finding), evidence(finding), finding.action or ""], ".")
 
 
-def meanwhile(finding: Finding) -> str:
-    """What the late rank's thread did in the time that it lost; empty if that is not known."""
-    if factor := finding.numbers.get("cpu_times"):
-        why = "more work, or a slower core" if "slower" in finding.numbers else "more work, not less of a core"
-        return f"It used {factor:.1f} × the CPU time of the others: it has {why}"
-    if "blocked_share" in finding.numbers:
-        return "It did not compute meanwhile: it slept, or waited for a file, a lock or another process"
-    return ""
+def in_sentences(findings: Iterable[Finding]) -> list[str]:
+    """Findings as sentences, those about trials with their reason. Neighbors of one kind share a sentence."""
+    told = []
+    for kind, alike in groupby(findings, key=lambda finding: finding.kind):
+        clauses = [in_a_row([short(each), evidence(each) if kind in REASONS else ""], ";") for each in alike]
+        words = "; ".join(clauses)
+        is_word = words.split(" ", 1)[0] in CAPITALS  # else it may be the name of a trial, which stays as it is
+        told.append(f"{words[:1].upper() if is_word else words[:1]}{words[1:]}.")
+    return told
 
 
-def _no_core(finding: Finding) -> str:
-    return f"Rank {finding.rank} holds everyone up, since other programs have its core"
+def _filled(template: Template, finding: Finding) -> str:
+    text = template if isinstance(template, str) else template(finding)
+    names, place = finding.trials or ("",), finding.place or ""
+    values = {"names": listed(names), "first": names[0], "last": names[-1], "rank": finding.rank, "place": place}
+    values |= {"doubt": finding.doubt, "phase": finding.phase, "where": _where(finding), "steps": _steps(finding)}
+    return text.format_map(values | {name: _Number(name, value) for name, value in finding.numbers.items()})
 
 
-def _uncertain(finding: Finding) -> str:
-    caused = f"Rank {finding.rank} caused {finding.numbers['of_waiting_share']:.0%} of the waiting"
-    return f"{caused}; not certain, since {finding.doubt}"
+class _Number(float):
+    """A number that is written in its unit, unless a format says otherwise; a noun as format counts with it."""
+
+    def __new__(cls, name: str, value: float) -> "_Number":
+        number = float.__new__(cls, value)
+        number.unit = name.rsplit("_", 1)[-1] if name != "times" else ""  # which is a count
+        return number
+
+    unit: str
+
+    def __format__(self, form: str) -> str:
+        if form.isalpha():
+            return count(round(self), form)
+        return format(float(self), form) if form else UNITS.get(self.unit, _whole)(self)
 
 
-def _data(finding: Finding) -> str:
-    numbers = finding.numbers
-    return f"Data limits all ranks: {numbers['share']:.0%} of the time, {_ms(numbers['step_ms'])} a step"
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
 
 
-def _data_evidence(finding: Finding) -> str:
-    low, high = finding.numbers["low_share"], finding.numbers["high_share"]
-    words = f"A rank fetches batches for {low:.0%} to {high:.0%} of its time; the others wait meanwhile"
-    if every := finding.numbers.get("every_steps"):
-        words += f". One batch in {every:.0f} is slow, as {every:.0f} workers at their limit make it"
-    return words
-
-
-def _first_batch(finding: Finding) -> str:
-    first, epochs = seconds(finding.numbers["first_s"]), count(round(finding.numbers["epochs"]), "epoch")
-    share = f"{finding.numbers['share']:.0%} of the time"
-    return f"Data limits all ranks: {share}, most of it in the first batch of each epoch (about {first} each, {epochs})"
-
-
-def _long_steps(finding: Finding) -> str:
-    numbers = finding.numbers
-    steps = f"{count(round(numbers['times']), 'step')} took {seconds(numbers['longer_s'])} longer than usual"
-    return f"{steps}{' on all ranks' * (numbers['ranks'] > 1)}, {_where(finding)}: {_steps(finding)}"
-
-
-def _rare_waits(finding: Finding) -> str:
-    other = finding.numbers.get("waiting_rank")  # where there is only one
-    who = f"rank {other:.0f}" if other is not None else "each of the other ranks"
-    waited = seconds(finding.numbers["waited_s"])
-    return f"In {_steps(finding)}, {who} waited {waited} for rank {finding.rank} ({_where(finding)})"
-
-
-def _bursts(finding: Finding) -> str:
-    every, times = finding.numbers["every_steps"], round(finding.numbers["times"])
-    pause = _ms(finding.numbers["pause_ms"])
-    return (
-        f"Rank {finding.rank} is late in 1 step of {every:.0f}, by {pause}, {_where(finding)} ({count(times, 'time')})"
-    )
-
-
-def _by_turns(finding: Finding) -> str:
-    numbers = finding.numbers
-    by_rank = {int(key.split("_")[1]): times for key, times in numbers.items() if key.startswith("rank_")}
-    if len({*by_rank.values()}) == 1:
-        who = f"{next(iter(by_rank.values())):.0f} on each rank"
-    else:
-        who = listed([f"{times:.0f} on rank {rank}" for rank, times in sorted(by_rank.items())])
-    pauses = f"{count(round(numbers['times']), 'pause')} of {_ms(numbers['pause_ms'])}"
-    return f"Late by turns: {pauses} {_where(finding)}, {who}"
-
-
-def _trend(finding: Finding) -> str:
-    low, high = (_ms(max(0.0, finding.numbers[key])) for key in ("from_ms", "to_ms"))
-    if finding.steps:
-        return f"Rank {finding.rank} is late from step {finding.steps[0]} on: {high} a step, {low} before"
-    return f"Rank {finding.rank} grows late over the run: from {low} to {high} a step"
-
-
-def _idle(finding: Finding) -> str:
-    """First the sum, then the larger part."""
-    wait, transfer = finding.numbers["wait_share"], finding.numbers["transfer_share"]
-    what = "to hand over outputs" if finding.place else "for the network"
-    shares = sorted([(wait, "for a late rank"), (transfer, what)], reverse=True)
-    if wait + transfer < MUCH:
-        parts = ", ".join(f"{share:.0%} {reason}" for share, reason in shares)
-        return f"Ranks stood idle {wait + transfer:.0%} of the time: {parts}"
-    if finding.kind is Kind.WAITING:
-        return f"Mostly waiting: ranks stood idle {wait:.0%} of the time for a late rank, {transfer:.0%} {what}"
-    if finding.place:
-        return f"Ranks stood idle {transfer:.0%} of the time {what}, {wait:.0%} for a late rank"
-    return f"Mostly the network: ranks stood idle {transfer:.0%} of the time for it, {wait:.0%} for a late rank"
-
-
-def _small_calls(finding: Finding) -> str:
-    number, calls = round(finding.numbers["calls"]), f"{finding.place}s"
-    sized = f" of {_bytes(finding.numbers['bytes'])}" if finding.numbers["bytes"] else ""
-    return f"Most of the communication is {number} {calls}{sized} a step, {_where(finding)}"
-
-
-def _bytes(value: float) -> str:
-    return count(round(value), "byte") if value < 1024 else size(value)
-
-
-def _ms(value: float) -> str:
-    return seconds(value * MS / S)
+UNITS: Mapping[str, Callable[[float], str]] = {
+    "s": seconds,
+    "ms": lambda ms: seconds(ms * MS / S),
+    "share": lambda share: f"{share:.0%}",
+    "times": lambda times: f"{times:.2f}",
+    "slower": lambda times: f"{times:.2f}",
+    "loss": lambda loss: f"{loss:.3f}",
+    "bytes": lambda size_: count(round(size_), "byte") if size_ < 1024 else size(size_),
+}
 
 
 def _where(finding: Finding) -> str:
@@ -141,79 +90,322 @@ def _where(finding: Finding) -> str:
 
 
 def _steps(finding: Finding) -> str:
+    """As in: steps 3, 7, 9 and 4 more."""
     named = [str(step) for step in finding.steps]
-    more = round(finding.numbers["times"]) - len(named)
+    more = round(finding.numbers.get("times", 0)) - len(named)
     names = f"{', '.join(named)} and {more} more" if more > 0 else listed(named, len(named))
     return f"step{'s' * (len(named) + max(0, more) > 1)} {names}"
 
 
-WORDS: dict[Kind, Words] = {
-    Kind.LATE_RANK: Words(_late_rank, _caused),
-    Kind.NO_CORE: Words(
-        _no_core, lambda finding: f"It queued {_ms(finding.numbers['queued_ms'])} a step longer for one than the others"
-    ),
-    Kind.UNCERTAIN: Words(_uncertain),
-    Kind.DATA: Words(_data, _data_evidence),
-    Kind.FIRST_BATCH: Words(
-        _first_batch, lambda _: "That is how a loader looks that starts its workers anew for each epoch"
-    ),
-    Kind.BETWEEN_STEPS: Words(
-        lambda finding: f"Work between steps takes {finding.numbers['share']:.0%} of the time on all ranks",
-        lambda finding: f"That is {_ms(finding.numbers['step_ms'])} a step",
-    ),
-    Kind.LONG_STEPS: Words(_long_steps, lambda finding: f"That is {finding.numbers['share']:.0%} of the time"),
-    Kind.RESTART: Words(
-        lambda finding: f"The ranks were started anew before step {finding.steps[0]}",
-        lambda finding: (
-            f"It took {seconds(finding.numbers['lost_s'])} until all trained again, "
-            f"{finding.numbers['share']:.0%} of the time"
-        ),
-    ),
-    Kind.RARE_WAITS: Words(
-        _rare_waits,
-        lambda finding: (
-            f"That is {finding.numbers['share']:.0%} of the time, {_ms(finding.numbers['pause_ms'])} in such a step"
-        ),
-    ),
-    Kind.BURSTS: Words(
-        _bursts,
-        lambda finding: (
-            f"Others waited {seconds(finding.numbers['waited_s'])} for it, {finding.numbers['share']:.0%} of the time"
-        ),
-    ),
-    Kind.BY_TURNS: Words(
-        _by_turns,
-        lambda finding: (
-            f"The others waited {seconds(finding.numbers['waited_s'])} for these, "
-            f"{finding.numbers['share']:.0%} of the time"
-        ),
-    ),
-    Kind.UNEVEN_WORK: Words(
-        lambda _: "Ranks are late by turns, in forward and backward: their work differs from step to step",
-        lambda finding: (
-            f"Equal work in each step would save about {seconds(finding.numbers['saved_s'])}, "
-            f"{finding.numbers['share']:.0%} of the time"
-        ),
-    ),
-    Kind.TREND: Words(_trend),
-    Kind.NETWORK: Words(_idle),
-    Kind.WAITING: Words(_idle),
-    Kind.SMALL_CALLS: Words(
-        _small_calls,
-        lambda finding: f"They take {finding.numbers['share']:.0%} of the time, though all ranks had come",
-    ),
-    Kind.NOTHING: Words(
-        lambda finding: f"Nothing to worry about: {finding.numbers['share']:.0%} of the time in communication"
-    ),
+def _span(finding: Finding, low: str, high: str) -> str:
+    """Two times with one unit; from 0 on."""
+    factor = 1.0 if low.endswith("_s") else MS / S
+    return time_range(max(0.0, finding.numbers[low]) * factor, finding.numbers[high] * factor)
+
+
+# A window of steps, or a trial
+
+
+def _late_rank(finding: Finding) -> str:
+    numbers, late = finding.numbers, "{late_ms} a step"
+    if "of_repeats" in numbers:  # of a whole trial: with its interval
+        ends = [(numbers["late_ms"] + sign * numbers["off_by_ms"]) * MS / S for sign in (-1, 1)]
+        late += f" (95%: {time_range(max(0.0, ends[0]), ends[1])})"
+    steps = f", in steps {finding.steps[0]} to {finding.steps[1]}" if finding.steps else ""
+    return f"Rank {{rank}} holds everyone up: {late}, {_in_parts(finding)}{steps}"
+
+
+def _in_parts(finding: Finding) -> str:
+    """As in "in backward and forward", of a late rank."""
+    if "slower" in finding.numbers:
+        return "in every phase (× {slower})"
+    shares = {part: finding.numbers.get(f"in_{part}_share", 0.0) for part in PARTS}
+    named = [part for part in sorted(shares, key=lambda part: -shares[part]) if shares[part] >= NAMED_PART]
+    within = " and ".join(part for part in named if part != BETWEEN)
+    return " and ".join([f"in {within}"] * bool(within) + [BETWEEN] * (BETWEEN in named)) or "{where}"
+
+
+def _caused(finding: Finding) -> str:
+    numbers, parts = finding.numbers, ["It caused {of_waiting_share} of the waiting"]
+    if "share" in numbers:
+        parts[0] += ": the others waited for it {share} of the time"
+    if "without_s" in numbers:
+        parts.append("Without its delay: about {without_s:.2f} s instead of {train_s:.2f} s")
+    if "cpu_times" in numbers:
+        why = "more work, or a slower core" if "slower" in numbers else "more work, not less of a core"
+        parts.append(f"It used {{cpu_times:.1f}} × the CPU time of the others: it has {why}")
+    elif "blocked_share" in numbers:
+        parts.append("It did not compute meanwhile: it slept, or waited for a file, a lock or another process")
+    return in_a_row(parts, ".")
+
+
+def _injected(finding: Finding) -> str:
+    where = "before the first step" if finding.phase == "start" else "{where}"
+    words = f"We injected {{injected_s}} on rank {{rank}}, {where}"
+    if "measured_s" in finding.numbers:
+        interval = f"(95%: {_span(finding, 'low_s', 'high_s')})"
+        return f"{words}; ddptui measured {{measured_s}} {interval}" + " {doubt}" * bool(finding.doubt)
+    if "at_start_s" in finding.numbers:
+        return f"{words}; ddptui measured {{at_start_s}} there (outside the train time)"
+    return words + "; not attributed: {doubt}" * bool(finding.doubt)
+
+
+def _rare_waits(finding: Finding) -> str:
+    who = "rank {waiting_rank}" if "waiting_rank" in finding.numbers else "each of the other ranks"
+    return f"In {{steps}}, {who} waited {{waited_s}} for rank {{rank}} ({{where}})"
+
+
+def _by_turns(finding: Finding) -> str:
+    by_rank = {name.split("_")[1]: times for name, times in finding.numbers.items() if name.startswith("rank_")}
+    if len({*by_rank.values()}) == 1:
+        who = f"{next(iter(by_rank.values())):.0f} on each rank"
+    else:
+        who = listed([f"{by_rank[rank]:.0f} on rank {rank}" for rank in sorted(by_rank, key=int)])
+    return f"Late by turns: {{times:pause}} of {{pause_ms}} {{where}}, {who}"
+
+
+def _trend(finding: Finding) -> str:
+    low = seconds(max(0.0, finding.numbers["from_ms"]) * MS / S)
+    if finding.steps:
+        return f"Rank {{rank}} is late from step {finding.steps[0]} on: {{to_ms}} a step, {low} before"
+    return f"Rank {{rank}} grows late over the run: from {low} to {{to_ms}} a step"
+
+
+def _idle(finding: Finding) -> str:
+    """First the sum, then the larger part."""
+    wait, transfer = finding.numbers["wait_share"], finding.numbers["transfer_share"]
+    what = "to hand over outputs" if finding.place else "for the network"
+    if wait + transfer < MUCH:
+        shares = sorted([(wait, "for a late rank"), (transfer, what)], reverse=True)
+        return f"Ranks stood idle {{share}} of the time: {', '.join(f'{share:.0%} {why}' for share, why in shares)}"
+    if finding.kind is Kind.WAITING:
+        return f"Mostly waiting: ranks stood idle {{wait_share}} of the time for a late rank, {{transfer_share}} {what}"
+    if finding.place:
+        return f"Ranks stood idle {{transfer_share}} of the time {what}, {{wait_share}} for a late rank"
+    return "Mostly the network: ranks stood idle {transfer_share} of the time for it, {wait_share} for a late rank"
+
+
+# A run: its trials beside each other
+
+PART_NAMES = {
+    "work_s": "own work",
+    "delay_s": "injected delays",
+    "culprit_wait_s": "waiting for rank {rank} ({phase})",
+    "other_wait_s": "waiting",
+    "transfer_s": "transfer",
 }
 
 
-def short(finding: Finding) -> str:
-    """The finding alone, in one line."""
-    return WORDS[finding.kind].finding(finding)
+def _times(finding: Finding) -> str:
+    """As in 2.10 ± 0.05; of one repeat about 2.1; of disturbed ones roughly 1.9 to 2.4."""
+    numbers = finding.numbers
+    if "off_times" in numbers:
+        return "{ratio_times} ± {off_times} times as long as {place}"
+    if finding.kind is Kind.ROUGHLY or numbers["low_times"] < numbers["high_times"]:
+        is_one = f"{numbers['low_times']:.2f}" == f"{numbers['high_times']:.2f}"
+        return f"roughly {{low_times}}{'' if is_one else ' to {high_times}'} times as long as {{place}}"
+    return "about {ratio_times} times as long as {place}"
 
 
-def long(finding: Finding) -> str:
-    """The finding, the evidence and what to try, a sentence each."""
-    evidence = WORDS[finding.kind].evidence(finding)
-    return in_a_row([short(finding), evidence, finding.action or ""], ".")
+def _took(finding: Finding) -> str:
+    return ("{first} took " if len(finding.trials) == 1 else "the others ({first} to {last}) took ") + _times(finding)
+
+
+def _reason(finding: Finding) -> str:
+    """What most of a difference is."""
+    numbers = finding.numbers
+    if "slept_s" in numbers:
+        through = "{longer_s}" if numbers["longer_s"] < numbers["slept_s"] else "{slept_s}"
+        return f"the train time grew by {through} of the {{slept_s}} injected"
+    for part in (part for part in PART_NAMES if part in numbers):
+        s, whole = abs(numbers[part]), abs(numbers["whole_s"])
+        went = "extra {} went into" if numbers["whole_s"] > 0 else "{} saved came from"
+        return f"{seconds(min(s, whole))} of the {went.format(seconds(whole))} {PART_NAMES[part]}"
+    return ""
+
+
+def _end(finding: Finding) -> str:
+    place = finding.kind.value
+    if len(finding.trials) > 1:
+        return f"{{names}} were the {place}, too close to call: {{first}} took {_times(finding)}"
+    return f"{{names}} was the {place}: it took {_times(finding)}"
+
+
+def _alike(finding: Finding) -> str:
+    if len(finding.trials) > 1:
+        return "no difference from {place} was seen in {names}"
+    return "{names} took as long as {place}, as far as {repeats:repeat} can tell"
+
+
+def _unclear(finding: Finding) -> str:
+    one = "whether {names} differs from {place}" if len(finding.trials) == 1 else "for {names}"
+    return f"cannot tell {one}: {{doubt}}"
+
+
+def _same_loss(finding: Finding) -> str:
+    low, high = (f"{finding.numbers[f'{end}_loss']:.3f}" for end in ("low", "high"))
+    nearly, both = ("", low) if low == high else ("nearly ", f"{low} to {high}")
+    return f"the loss is {nearly}the same in {'{place}' if finding.place else '{of_trials:trial}'}: {both}"
+
+
+def _found_from(finding: Finding) -> str:
+    if "from_ms" not in finding.numbers:
+        return "rank {rank} was not identified as the cause at any of these delays"
+    missed = ", and not at {missed_ms}" if "missed_ms" in finding.numbers else ""
+    return f"rank {{rank}} was identified as the cause from {{from_ms}} a step on{missed}"
+
+
+def _delay_found(finding: Finding) -> str:
+    found, of = len(finding.trials), round(finding.numbers["of_trials"])
+    where = "" if of == 1 else f" in {'all' if found == of else f'{found} of'} {of} trials"
+    measured = _span(finding, "low_ms", "high_ms")
+    return f"the others wait for rank {{rank}}, which is delayed: ddptui measured {measured} a step{where}"
+
+
+def _speedup(finding: Finding) -> str:
+    batch = "global batch" if finding.kind is Kind.SPEEDUP else "batch per rank"
+    samples = "{ranks} ranks trained on {speedup_times} times as many samples a second as {base_ranks}"
+    return f"with the same {batch}, {samples} (ideal: {{ideal_times:.3g}})"
+
+
+def _fastest_way(finding: Finding) -> str:
+    numbers = finding.numbers
+    first, last = numbers["first_bytes"], numbers["last_bytes"]
+    is_first, is_last = first == numbers["smallest_bytes"], last == numbers["largest_bytes"]
+    where = "at {first_bytes}" if first == last else "from {first_bytes} to {last_bytes}"
+    if first < last and (is_first or is_last):
+        where = "up to {last_bytes}" if is_first else "from {first_bytes} on"
+        where = "at every size" if is_first and is_last else where
+    return f"on {{ranks}} ranks the fastest way to average is {{place}} {where}"
+
+
+def _order(finding: Finding) -> str:
+    order = " < ".join(finding.trials).replace("{", "{{").replace("}", "}}")
+    return PUBLISHED[finding.kind].replace("ORDER", order)
+
+
+PUBLISHED = {
+    Kind.PUBLISHED_HOLDS: "the published order is reproduced: ORDER",
+    Kind.PUBLISHED_SWAPPED: "of the published order (ORDER), this run swaps {doubt}",
+    Kind.PUBLISHED_UNCLEAR: (
+        "of the published order (ORDER), this run cannot tell {unclear_pairs} of {pairs:pair} apart"
+    ),
+}
+FOUND: Mapping[Kind, Template] = {
+    # A window of steps
+    Kind.LATE_RANK: _late_rank,
+    Kind.NO_CORE: "Rank {rank} holds everyone up, since other programs have its core",
+    Kind.UNCERTAIN: "Rank {rank} caused {of_waiting_share} of the waiting; not certain, since {doubt}",
+    Kind.DATA: "Data limits all ranks: {share} of the time, {step_ms} a step",
+    Kind.FIRST_BATCH: (
+        "Data limits all ranks: {share} of the time, most of it in the first batch of each epoch (about {first_s} "
+        "each, {epochs:epoch})"
+    ),
+    Kind.BETWEEN_STEPS: "Work between steps takes {share} of the time on all ranks",
+    Kind.LONG_STEPS: lambda finding: (
+        f"{{times:step}} took {{longer_s}} longer than usual{' on all ranks' * (finding.numbers['ranks'] > 1)}, "
+        "{where}: {steps}"
+    ),
+    Kind.RESTART: lambda finding: f"The ranks were restarted before step {finding.steps[0]}",
+    Kind.RARE_WAITS: _rare_waits,
+    Kind.BURSTS: "Rank {rank} is late in 1 step of {every_steps}, by {pause_ms}, {where} ({times:time})",
+    Kind.BY_TURNS: _by_turns,
+    Kind.UNEVEN_WORK: "Ranks are late by turns, in forward and backward: their work differs from step to step",
+    Kind.TREND: _trend,
+    Kind.NETWORK: _idle,
+    Kind.WAITING: _idle,
+    Kind.SMALL_CALLS: lambda finding: (
+        "Most of the communication is {calls} {place}s"
+        + " of {bytes}" * bool(finding.numbers["bytes"])
+        + " a step, {where}"
+    ),
+    Kind.NOTHING: "Nothing to worry about: {share} of the time in communication",
+    # A trial
+    Kind.INJECTED: _injected,
+    Kind.SLOW_STEPS: lambda finding: (
+        f"{{times}} of {{of:step}} {'was' if round(finding.numbers['times']) == 1 else 'were'} slow "
+        f"(worst: step {finding.steps[0]}, {{worst_ms}})"
+    ),
+    # A run
+    Kind.SLOWER: _took,
+    Kind.FASTER: _took,
+    Kind.ROUGHLY: _took,
+    Kind.ALIKE: _alike,
+    Kind.UNCLEAR: _unclear,
+    Kind.FASTEST: _end,
+    Kind.SLOWEST: _end,
+    Kind.SAME_LOSS: _same_loss,
+    Kind.OTHER_LOSS: "the loss differs: from {low_loss} ({first}) to {high_loss} ({last})",
+    Kind.LOSSY: "averages are off by {low_share:.2g} ({first}) to {high_share:.2g} ({last}) of their norm",
+    Kind.TRAINED: "{ranks:rank} trained for {train_s}, {made:step}",
+    Kind.FOUND_FROM: _found_from,
+    Kind.DELAY_FOUND: _delay_found,
+    Kind.DELAY_MISSED: "the delay of rank {rank} was not found in {names}",
+    Kind.CHAIN: "under {names}, rank {rank} waits for rank {for_rank}, which waits for rank {then_rank}",
+    Kind.MISTAKES: lambda finding: (
+        "the checks found {found} of {mistakes:mistake}"
+        + f"; {{names}} pass{'es' * (len(finding.trials) == 1)} every check" * bool(finding.trials)
+    ),
+    Kind.CHECK_FAILS: '"{place}" fails in {names}',
+    Kind.FAULTS_NAMED: lambda finding: (
+        "{found} of {faults:fault} ended the trial with a reason that names "
+        + ("rank {rank}" if finding.rank is not None else "the rank that had it")
+    ),
+    Kind.FAULT_SURVIVED: "{names} trained to the end in spite of its fault",
+    Kind.FAULT_UNNAMED: "the reason does not name the rank in {names}",
+    Kind.SPLIT: "{names} cut each batch of {samples} into {place}",
+    Kind.OVERLAP: lambda finding: (
+        "{names} hid {share} of its communication behind backward" if finding.numbers else "{names} hid nothing"
+    ),
+    Kind.START: "the first step was reached after {low_s} ({first}) to {high_s} ({last})",
+    **dict.fromkeys((Kind.SPEEDUP, Kind.WEAK_SPEEDUP), _speedup),
+    Kind.PREDICTABLE: "to predict these times from {names} alone: `{place}`",
+    Kind.SHOWN: lambda finding: (
+        "{primitives:primitive} ran on {ranks} ranks over {place}; what each rank's buffers held before and after is "
+        + "below"
+        + "; {place} refused {refused:call}" * bool(finding.numbers["refused"])
+    ),
+    Kind.WRONG_VALUES: "do not trust the times of {names}: {elements:element} came out wrong",
+    Kind.CALLS: lambda finding: (
+        f"on {{ranks}} ranks {'{place}' if finding.place else 'a call'} takes {_span(finding, 'low_s', 'high_s')} "
+        "for {bytes}"
+    ),
+    Kind.CALL_COSTS: lambda finding: (
+        "a small tensor costs the call, a large one its bytes: an all_reduce"
+        f"{' among several in flight' * bool(finding.place)} takes {{call_s}} for {{least_bytes}} and at most twice "
+        "that for {most_bytes}, so smaller gradients are better sent together, in a bucket"
+    ),
+    Kind.FASTEST_WAY: _fastest_way,
+    Kind.WAYS_ALIKE: "cannot tell which way to average is fastest on {ranks} ranks",
+    **dict.fromkeys(PUBLISHED, _order),
+    Kind.DIVERGED: "the loss of {names} is not finite: training diverged",
+    Kind.FAILED: "{names} failed: see below",
+    Kind.INTERRUPTED: "the run was interrupted: {done} of {of_trials:trial} with figures",
+    Kind.TOO_FEW_STEPS: lambda finding: (
+        f"do not rely on these times: {{few:step}}{' in {names}' * bool(finding.trials)} are too few; raise `epochs` "
+        "or `steps`"
+    ),
+    Kind.NO_BASELINE: "cannot compare with {names}, the baseline: {doubt}",
+    Kind.NOTHING_YET: "the run was interrupted before a trial finished; go on with `ddptui --resume {place}`",
+}
+EVIDENCE: Mapping[Kind, Template] = {
+    Kind.LATE_RANK: _caused,
+    Kind.INJECTED: lambda finding: _caused(finding) if "of_waiting_share" in finding.numbers else "",
+    Kind.NO_CORE: "It queued for a core {queued_ms} a step longer than the others",
+    Kind.DATA: lambda finding: (
+        "A rank fetches batches for {low_share} to {high_share} of its time; the others wait meanwhile"
+        + ". One batch in {every_steps} is slow: {every_steps} workers at their limit look like this"
+        * ("every_steps" in finding.numbers)
+    ),
+    Kind.FIRST_BATCH: "A loader that restarts its workers for each epoch looks like this",
+    Kind.BETWEEN_STEPS: "That is {step_ms} a step",
+    Kind.LONG_STEPS: "That is {share} of the time",
+    Kind.RESTART: "It took {lost_s} until all trained again, {share} of the time",
+    Kind.RARE_WAITS: "That is {share} of the time, {pause_ms} in such a step",
+    Kind.BURSTS: "Others waited {waited_s} for it, {share} of the time",
+    Kind.BY_TURNS: "The others waited {waited_s} for these, {share} of the time",
+    Kind.UNEVEN_WORK: "Equal work in each step would save about {saved_s}, {share} of the time",
+    Kind.SMALL_CALLS: "They take {share} of the time after all ranks have arrived",
+    **dict.fromkeys((Kind.SLOWER, Kind.FASTER, Kind.FASTEST, Kind.SLOWEST), _reason),
+}
+REASONS = (Kind.SLOWER, Kind.FASTER, Kind.FASTEST, Kind.SLOWEST)

@@ -9,9 +9,8 @@ from statistics import median
 from typing import NamedTuple
 
 from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
-from ddptui.analysis.late import WaitAttribution
 from ddptui.analysis.operations import OperationKey
-from ddptui.analysis.waits import AlignedStep
+from ddptui.analysis.waits import AlignedStep, WaitAttribution
 from ddptui.text.units import MS
 
 KINDS = ("work", "delay", "wait", "transfer", "rest")  # of parts of a step, in the order of time

@@ -7,8 +7,7 @@ from ddptui.analysis.breakdown import breakdown, difference
 from ddptui.analysis.results import Results
 from ddptui.page.charts import percent
 from ddptui.report.differences import Stretch, as_sum, parts, signed, stacked
-from ddptui.report.rows import mark_of
-from ddptui.report.sentences import what_became
+from ddptui.report.rows import mark_of, what_became
 from ddptui.text.units import seconds
 
 UNSEEN = 0.0005  # of the longest bar: narrower parts are left out

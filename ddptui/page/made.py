@@ -7,7 +7,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.page.tables import table_view
 from ddptui.report.preset_columns import facts
-from ddptui.report.sentences import what_became
+from ddptui.report.rows import what_became
 from ddptui.store.presets import as_toml
 from ddptui.text.argv import shell_line
 from ddptui.text.units import size

@@ -10,7 +10,7 @@ from ddptui.page.bars import Bar, train_times
 from ddptui.page.made import kicker
 from ddptui.page.primitives import times_chart
 from ddptui.page.render import rendered
-from ddptui.report.answers import answer
+from ddptui.report.notes import answer
 from ddptui.report.primitives.sections import Plot, blocks
 from ddptui.report.rows import ROUGH, mark_of, off_by
 from ddptui.text.drawing import shorten
@@ -40,7 +40,7 @@ def picture(preset: Preset, results: Results) -> str:
     left_out = f"{count(more, 'more trial')} {'is' if more == 1 else 'are'} not shown. " if more > 0 else ""
     common = {
         "title": _wrapped(preset.title, TITLE_WIDTH),
-        "answer": _wrapped(next(iter(answer(results, preset)), ""), ANSWER_WIDTH),
+        "answer": _wrapped(next(iter(answer(results)), ""), ANSWER_WIDTH),
         "source": f"{left_out}{_caveat(results)}{kicker(results)}",
     }
     if preset.kind == "primitives":

@@ -9,7 +9,7 @@ from ddptui.page.charts import Axis, Chart, Series, chart, frame_of
 from ddptui.page.made import how_it_was_made, kicker
 from ddptui.page.render import rendered
 from ddptui.page.tables import TableView, table_view
-from ddptui.report.answers import answer
+from ddptui.report.notes import answer
 from ddptui.report.primitives.plot import series_of
 from ddptui.report.primitives.sections import Block, Drawing, Heading, Notes, Plot, blocks
 from ddptui.text.drawing import Line, log_ticks
@@ -38,7 +38,7 @@ def primitives_page(preset: Preset, results: Results) -> str:
         "primitives.html",
         title=preset.title,
         kicker=kicker(results),
-        answer=answer(results, preset),
+        answer=answer(results),
         parts_of_page=[*_parts(results, preset)],
         **how_it_was_made(preset, results),
     )

@@ -11,10 +11,9 @@ from ddptui.page.recorded import recorded
 from ddptui.page.render import rendered
 from ddptui.page.tables import TableView, table_view
 from ddptui.page.trials import panel
-from ddptui.report.answers import answer
 from ddptui.report.columns import columns_of
 from ddptui.report.differences import why_none
-from ddptui.report.notes import Kind, Note, in_short, notes, shown_first
+from ddptui.report.notes import Kind, Note, answer, in_short, notes, shown_first
 from ddptui.report.rows import ROUGH, is_marked, loss_of, rows_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import linear_ticks
@@ -26,8 +25,8 @@ TITLES: dict[Kind, str] = {"finding": "Findings", "caution": "Cautions", "publis
 
 def training_page(run: Run, preset: Preset, results: Results) -> str:
     """The page. Raises RunError if a journal cannot be read."""
-    said = answer(results, preset)
-    chosen = shown_first(results, said)
+    said = answer(results)
+    chosen = shown_first(results)
     of_run = notes(results, preset)
     panels, curves = [], []
     for trial in results.trials:

@@ -28,9 +28,9 @@ from ddptui.report.rows import (
     median_of,
     mfu_percent,
     off_by,
+    status_of,
     step_ms,
 )
-from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, Filled, fill
 from ddptui.text.units import NOTHING, seconds
 

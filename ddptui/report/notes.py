@@ -1,6 +1,5 @@
-"""The notes below a table: what it cannot show in a cell."""
+"""The notes below a table: what it cannot show in a cell. A finding takes its words from findings/words.py."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -8,16 +7,19 @@ import msgspec
 
 from ddptui.analysis.cautions import CLOSE_THEM, Caution
 from ddptui.analysis.correctness import problems
-from ddptui.analysis.counted import counted, why_left_out, why_not
+from ddptui.analysis.counted import counted, is_changed, why_left_out, why_not
 from ddptui.analysis.disturbance import describe, disturbance_of, is_disturbed
-from ddptui.analysis.effect import beside_baseline
 from ddptui.analysis.extent import finished
-from ddptui.analysis.results import Results, TrialResult
+from ddptui.analysis.policy import MATTERS
+from ddptui.analysis.results import Change, RepeatResult, Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
-from ddptui.report import gpus, ranks, sentences
+from ddptui.config.trial import Bottleneck
+from ddptui.config.trial_text import describe_bottleneck
+from ddptui.findings.words import in_sentences, long, short
+from ddptui.report import gpus, ranks
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
-from ddptui.report.differences import as_sum, signed, why_none
+from ddptui.report.differences import why_none
 from ddptui.report.rows import (
     OFF_BY,
     ROUGH,
@@ -26,19 +28,20 @@ from ddptui.report.rows import (
     is_marked,
     is_stand_in,
     loss_of,
-    mark_of,
     median_figure,
     rows_of,
     step_ms,
+    what_became,
     who,
 )
-from ddptui.report.sentences import BETWEEN_STEPS, what_became
-from ddptui.text.units import MS_PER_S
-from ddptui.text.words import count
+from ddptui.text.units import MS, S, seconds
+from ddptui.text.words import count, in_a_row
+from ddptui.wire.phases import BETWEEN
 
 # How to read the table; what came of a trial; why figures may deceive; what others have measured.
 Kind = Literal["reading", "finding", "caution", "published"]
 OF_LOSS = "loss: the mean over the last tenth of the steps"
+MOST_SENTENCES = 3  # of an answer
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -49,18 +52,34 @@ class Note(msgspec.Struct, frozen=True):
     trials: tuple[str, ...] = ()  # the names of those that it is about; none: the table as a whole
 
 
+def answer(results: Results) -> list[str]:
+    """The answer to the preset's question, at most three sentences; what keeps it from being one comes last, and is
+    always there."""
+    told = in_sentences(results.findings)
+    always = in_sentences(finding for finding in results.findings if finding.severity != "note")
+    room = MOST_SENTENCES - len(always)
+    plain = [words for words in told if words not in always]
+    return [words for words in told if words in always or words in plain[: max(0, room)]]
+
+
 def notes(results: Results, preset: Preset) -> list[Note]:
-    """Damaged journals, how to read the table, what came of each trial, cautions, what was published: in this order."""
+    """Damaged journals, what was found in each trial, cautions, how to read the table, what was published: in this
+    order."""
     rows = rows_of(results, preset)
-    gathered = [Note("caution", line) for line in damage(results.unread or ())]
-    gathered += [*_of_columns(rows, results, preset), *(note for row in rows for note in _of_trial(row, results))]
-    gathered += [_of_trials("finding", names, why) for why, names in ranks.unexpected(results).items()]
-    gathered += cautions(results.trials)
+    tried: set[str] = set()
+    lines = [(line, row.result.name) for row in rows for line in _of_trial(row, results, tried)]
+    lines += [(why, name) for why, names in ranks.unexpected(results).items() for name in names]
+    about_columns = [*_of_columns(rows, results, preset)]
     # Kinds, not first words, tell notes apart: a trial may be called "published".
-    gathered += [Note("published", f"published: {line}") for line in [*sources(preset), *steps_beside(results, preset)]]
-    if results.status == "interrupted":
-        gathered.append(Note("reading", "interrupted: the table shows what was finished"))
-    return gathered
+    return [
+        *(Note("caution", line) for line in damage(results.unread or ())),
+        *(_of_trials("finding", names, line) for line, names in grouped(lines).items()),
+        *(Note("finding", failure(trial), (trial.name,)) for trial in results.trials if trial.error),
+        *(note for note in about_columns if note.kind == "caution"),
+        *cautions(results.trials),
+        *(note for note in about_columns if note.kind == "reading"),
+        *(Note("published", f"published: {line}") for line in _published(results, preset)),
+    ]
 
 
 def damage(unread: Sequence[str]) -> list[str]:
@@ -74,27 +93,35 @@ def note_lines(results: Results, preset: Preset) -> list[str]:
 
 
 def cautions(results: Sequence[TrialResult]) -> list[Note]:
-    """Why figures may deceive, with the trials whose figures those are."""
-    gathered: list[Note] = []
-    warned: dict[Caution, list[str]] = {}
-    for result in results:
-        if result.summary is None:
-            continue
-        for caution in result.summary.warnings:
-            if caution is not Caution.WIDE_SPREAD:
-                warned.setdefault(caution, []).append(result.name)
-                continue
-            time = result.summary.train_time_s  # each trial's own figures
-            spread = f"{count(len(counted(result.repeats)), 'repeat')}, {time.min:.2f} to {time.max:.2f} s"
-            text = f"caution, {result.name}: {spread}: too noisy for small differences; take more `--repeats`"
-            gathered.append(Note("caution", text, (result.name,)))
-    for caution, names in warned.items():
-        repeats = [repeat for result in results if result.name in names for repeat in counted(result.repeats)]
-        loads = [repeat.other_load for repeat in repeats if repeat.other_load and caution is Caution.OTHER_LOAD]
-        worst = max(loads, key=lambda load: load.cores, default=None)
-        advice = f"{describe(worst)}: {CLOSE_THEM}" if worst else caution.advice
-        gathered.append(Note("caution", f"caution, {who(names, len(results))}: {advice}", tuple(names)))
-    return gathered
+    """Why figures may deceive, each once, with the trials whose figures those are."""
+    raised = ((caution, trial) for trial in results if trial.summary for caution in trial.summary.warnings)
+    return [
+        Note(
+            "caution",
+            f"caution, {who([trial.name for trial in trials], len(results))}: {_advice(caution, trials)}",
+            tuple(trial.name for trial in trials),
+        )
+        for caution, trials in grouped(raised).items()
+    ]
+
+
+def _advice(caution: Caution, trials: Sequence[TrialResult]) -> str:
+    repeats = [repeat for trial in trials for repeat in counted(trial.repeats)]
+    loads = [repeat.other_load for repeat in repeats if repeat.other_load]
+    if caution is Caution.OTHER_LOAD and loads:
+        worst = describe(max(loads, key=lambda load: load.cores))
+        disturbed = [
+            (max(rank.queued_s for rank in repeat.ranks), repeat) for repeat in repeats if is_disturbed(repeat)
+        ]
+        queued_s, repeat = max(disturbed, key=lambda each: each[0], default=(0.0, None))
+        if repeat and queued_s >= MATTERS * repeat.train_time_s:
+            worst += f"; a rank waited for a core for {queued_s:.2f} of {repeat.train_time_s:.2f} s"
+        return f"{worst}: {CLOSE_THEM}"
+    if caution is Caution.WIDE_SPREAD:
+        times = [trial.summary.train_time_s for trial in trials if trial.summary]
+        widest = max((time.max - time.min) / time.median for time in times)
+        return f"repeats differ by up to {widest:.0%}: too noisy for small differences; take more `--repeats`"
+    return caution.advice
 
 
 def _of_trials(kind: Kind, names: Sequence[str], words: str) -> Note:
@@ -106,9 +133,9 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
     if len(preset.trials) > 1:
         yield from _of_ratios(results)
     if any(len(counted(row.result.repeats)) > 1 for row in rows):
-        yield Note("reading", f"{OFF_BY}: how far the repeats lie from their median at most")
+        yield Note("reading", f"{OFF_BY}: the largest deviation of any repeat from the median")
     if any(is_marked(row.result) or row.is_rough for row in rows):
-        yield Note("reading", f"{ROUGH}: a note on the trial names the cause")
+        yield Note("reading", f"{ROUGH}: a caution names the cause")
     modes = {row.trial.launch: row for row in rows if row.result.repeats}
     if "dp" in modes and is_stand_in(modes["dp"]):
         yield Note("reading", "¹ threads, CPU stand-in for nn.DataParallel")
@@ -126,7 +153,8 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield _of_trials("reading", names, ranks.HOOKS_WAIT)
     if machine := gpus.machine(results):
         yield Note("reading", machine)
-    for why, names in _cold_starts(rows).items():
+    starts = dict.fromkeys((repeat.start_why, row.result.name) for row in rows for repeat in row.result.repeats)
+    for why, names in grouped((why, name) for why, name in starts if why).items():
         yield _of_trials("reading", names, f"started cold: {why}")
     aggregations = {aggregation(row) for row in rows}
     if IN_BACKWARD in aggregations:
@@ -148,44 +176,98 @@ def _of_ratios(results: Results) -> Iterator[Note]:
         return
     own = "; ratio: the median of each repeat's own ratio" if len(counted(base.repeats)) > 1 else ""
     yield Note("reading", f"ratio, speed-up: against {base.name}{own}")
-    compared = beside_baseline(results)
-    for repeats, names in grouped((each.repeats, each.name) for each in compared if each.outcome == "alike").items():
-        yield _of_trials("finding", names, f"no difference from {base.name} that {count(repeats, 'repeat')} can show")
     unpaired = [trial.name for trial in results.trials if trial.summary and not trial.summary.ratio]
     if unpaired and any(map(why_not, base.repeats)):
         yield _of_trials("caution", unpaired, f"no ratio: no repeat counts both here and in {base.name}")
 
 
-def _cold_starts(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """The trials that were started cold without asking for it, by why."""
-    starts = dict.fromkeys((repeat.start_why, row.result.name) for row in rows for repeat in row.result.repeats)
-    return grouped((why, name) for why, name in starts if why)
+def _of_trial(row: Row, results: Results, tried: set[str]) -> list[str]:
+    """What was found in one trial: its findings in one line, then what limits its figures. tried: the advice given so
+    far, which is not repeated."""
+    lines = [_in_one_line(row.result, tried), *_facts(row), *missing_repeats(row.result, results)]
+    return [line for line in lines if line]
 
 
-def _of_trial(row: Row, results: Results) -> Iterator[Note]:
-    """What came of one trial."""
-    result, name = row.result, row.result.name
-    lines = sentences.of_trial(result, row.trial)
-    if row.difference and any(float(signed(part * MS_PER_S, 1)) for part in row.difference):
-        lines.insert(0, as_sum(row.difference, result) + mark_of(result, results.base))
-    lines += [*missing_repeats(result, results), *_disturbed_launches(result)]
-    lines += [line for repeat in result.repeats[-1:] for line in problems(row.trial, repeat)]
-    if dropped := sum(rank.dropped for repeat in result.repeats for rank in repeat.ranks):
-        lines.append(f"{count(dropped, 'message')} lost to a full queue: its figures lack them")
-    if looked_at := next((repeat.looked_at for repeat in result.repeats if repeat.looked_at), None):
-        lines.append(f"phases, waiting and loss are of {looked_at:,} steps, spread over all of them")
-    if refused := sum(repeat.refused for repeat in result.repeats):
-        lines.append(f"{count(refused, 'message')} rejected and not recorded")
-    yield from (_of_trials("finding", [name], line) for line in lines)
-    if result.error:
-        yield Note("finding", sentences.failure(result), (name,))
+def _in_one_line(result: TrialResult, tried: set[str]) -> str:
+    """Its findings, the first with its evidence; then what to try."""
+    if not result.findings:
+        return ""
+    first, *others = result.findings
+    advice = next((finding.action for finding in result.findings if finding.action), "")
+    advice = "" if advice in tried else advice
+    tried.add(advice)
+    return in_a_row([long(msgspec.structs.replace(first, action=None)), *map(short, others), advice], ".")
 
 
-def _disturbed_launches(trial: TrialResult) -> Iterator[str]:
-    """What other programs disturbed, and is in no figure."""
-    for number, repeat in enumerate(trial.repeats, start=1):
-        if is_disturbed(repeat) and why_left_out(repeat, trial.repeats):
+def _facts(row: Row) -> Iterator[str]:
+    repeats = row.result.repeats
+    if not repeats:
+        return
+    yield from _hidden_waits(counted(repeats))
+    yield from _mismatches(repeats)
+    for number, repeat in enumerate(repeats, start=1):
+        if repeat.changes:
+            yield _changed_by_hand(number, repeat, repeats)
+        elif is_disturbed(repeat) and why_left_out(repeat, repeats):
             yield f"repeat {number} is in no median: {disturbance_of(repeat)}"
+    if row.trial.launch == "dp":
+        yield ranks.output_device(repeats[-1].ranks)
+    if row.trial.instruments == "off":
+        yield "without instruments: only its times are known"
+    yield from problems(row.trial, repeats[-1])
+    if dropped := sum(rank.dropped for repeat in repeats for rank in repeat.ranks):
+        yield f"{count(dropped, 'message')} lost to a full queue: its figures lack them"
+    if looked_at := next((repeat.looked_at for repeat in repeats if repeat.looked_at), None):
+        yield f"phases, waiting and loss are of {looked_at:,} steps, spread over all of them"
+    if refused := sum(repeat.refused for repeat in repeats):
+        yield f"{count(refused, 'message')} rejected and not recorded"
+
+
+def _hidden_waits(repeats: Sequence[RepeatResult]) -> Iterator[str]:
+    """Why it is not known who waited: times are the host's, or the clocks of ranks or GPUs are too far apart."""
+    hidden = [repeat.clock_error_ms for repeat in repeats if repeat.wait_share is None]
+    errors = [f"±{seconds(error_ms * MS / S)}" for error_ms in hidden if error_ms is not None]
+    if len(repeats[-1].ranks) > 1 and Caution.HOST_TIME in repeats[-1].warnings:
+        yield "who waited is not known: the devices may be behind the times of the host"
+    elif errors:
+        yield f"the clock error ({errors[-1]}) exceeds the measured waits, so they are hidden"
+
+
+def _mismatches(repeats: Sequence[RepeatResult]) -> Iterator[str]:
+    if steps := [mismatch for repeat in repeats for mismatch in repeat.mismatches]:
+        in_all = all(repeat.overlap is None and len(repeat.ranks) > 1 for repeat in repeats)
+        lost = "its waits are unknown" if in_all else f"{count(len(steps), 'step')} left out"
+        yield f"{lost}, since the ranks' reports do not match: {steps[0]}"
+
+
+def _changed_by_hand(number: int, repeat: RepeatResult, repeats: Sequence[RepeatResult]) -> str:
+    """From when on which delays were in force, what was measured then, and what follows for the figures."""
+    who = f"repeat {number} of {len(repeats)} was " if len(repeats) > 1 else ""
+    line = f"{who}changed by hand {'; '.join(map(_changed, repeat.changes))}"
+    if not is_changed(repeat):
+        return line
+    is_left_out = why_left_out(repeat, repeats)
+    return line + ("; it is in no median and no ratio" if is_left_out else "; the figures include it")
+
+
+def _changed(change: Change) -> str:
+    when = f"from step {change.step} on" if change.step is not None else "too late for any step"
+    if change.step is change.steps is None:  # without instruments, only the moment is known
+        when = f"after {seconds(change.s)}"
+    bottleneck = msgspec.convert(change.bottleneck, tuple[Bottleneck, ...])
+    words = f"{when}: {describe_bottleneck(bottleneck) if bottleneck else 'no delay'}"
+    if change.steps == 0 and change.step is not None:
+        return f"{words} (in no measured step)"
+    if not bottleneck or not change.steps:  # removed, too late, or without instruments
+        return words
+    if culprit := change.culprit:
+        late = seconds(culprit.excess_s.estimate / change.steps)
+        return f"{words} (measured: {late} a step on rank {culprit.rank}, {_where(culprit.phase)})"
+    return f"{words} (not attributed: too few steps, or too uncertain)"
+
+
+def _where(phase: str) -> str:
+    return phase if phase == BETWEEN else f"in {phase}"
 
 
 def missing_repeats(trial: TrialResult, results: Results) -> list[str]:
@@ -197,11 +279,18 @@ def missing_repeats(trial: TrialResult, results: Results) -> list[str]:
     return [f"{done} of {wanted} repeats{': the others were skipped' * (results.status != 'interrupted')}"]
 
 
+def failure(result: TrialResult) -> str:
+    """Why a trial failed; the end of its log is indented below."""
+    headline, *log = (result.error or "").splitlines()
+    return "\n  ".join([f"{result.name} failed: {headline}", *log])
+
+
 class TrialNotes(NamedTuple):
-    """Lines of text; what was published is in none of them, since it stands beside the measured figures."""
+    """Lines of text."""
 
     chosen: list[str]  # the verdict first
     others: list[str]  # of the other trials
+    published: list[str]  # figures, beside ours
     reading: list[str]  # how to read the table
 
 
@@ -216,6 +305,7 @@ def in_words(results: Results, preset: Preset, chosen: str | None) -> TrialNotes
     return TrialNotes(
         chosen=findings + [note.text for note in of_chosen if note.kind == "caution"],
         others=[note.text for note in of_run if note.kind in ("finding", "caution") and note not in of_chosen],
+        published=[note.text for note in of_run if note.kind == "published"],
         reading=[note.text for note in of_run if note.kind == "reading"],
     )
 
@@ -234,46 +324,27 @@ def in_short(trial: TrialResult | None) -> str:
     culprit = trial.summary.culprit if trial and trial.summary else None
     if culprit is None:
         return ""
-    where = culprit.phase if culprit.phase == BETWEEN_STEPS else f"in {culprit.phase}"
     # A matrix of waits beside it is of all steps.
     steps = f", in steps {culprit.steps[0]} to {culprit.steps[1]}" if culprit.steps else ""
-    return f"rank {culprit.rank} is late, {where}{steps}"
+    return f"rank {culprit.rank} is late, {_where(culprit.phase)}{steps}"
 
 
-def shown_first(results: Results, answer: Sequence[str]) -> str:
-    """The name of the trial to look at first: of those with figures, the first beside the baseline that the answer
-    names; else the one in which a rank cost the others most; else the baseline."""
+def shown_first(results: Results) -> str:
+    """The name of the trial to look at first: of those with figures, the first beside the baseline that the answer is
+    about; else the one in which a rank cost the others most; else the baseline."""
     measured = {trial.name: trial.summary for trial in results.trials if trial.summary}
-    names = sorted((name for name in measured if name != results.baseline), key=len, reverse=True)  # ddp is in ddp_bf16
-    named = re.search(rf"(?<![\w.+-])(?:{'|'.join(map(re.escape, names))})(?![\w+-]|\.\w)", " ".join(answer))
-    if names and named:
-        return named[0]
+    about = [name for finding in results.findings for name in finding.trials if name in measured]
     caused = {name: summary.culprit.wait_caused_s for name, summary in measured.items() if summary.culprit}
-    return max(caused, key=lambda name: caused[name], default=results.baseline)
+    costliest = max(caused, key=lambda name: caused[name], default=results.baseline)
+    return next((name for name in about if name != results.baseline), costliest)
 
 
-def published(results: Results, preset: Preset) -> list[str]:
-    """A line a published figure, beside ours, and then their sources."""
+def _published(results: Results, preset: Preset) -> list[str]:
+    """The sources of the published figures, then each of these beside ours."""
     trials = {trial.name: trial for trial in results.trials}
     base = next((other.train_time_s for other in preset.references if other.trial == preset.baseline), None)
-    lines = [_line(reference, trials[reference.trial], base) for reference in preset.references]
-    return [*lines, *(f"source: {source}" for source in sources(preset))]
-
-
-def sources(preset: Preset) -> list[str]:
-    """The sources of the figures, each once."""
-    return [*dict.fromkeys(reference.source for reference in preset.references if reference.source)]
-
-
-def steps_beside(results: Results, preset: Preset) -> list[str]:
-    """One line with the published and the measured step times, if any trial has both."""
-    ours = {trial.name: median_figure(trial, step_ms) for trial in results.trials}
-    pairs = [
-        f"{reference.trial} {here:.2f} here, {reference.step_ms:g} there"
-        for reference in preset.references
-        if reference.step_ms is not None and (here := ours[reference.trial]) is not None
-    ]
-    return [f"step ms: {'; '.join(pairs)}"] if pairs else []
+    sources = dict.fromkeys(reference.source for reference in preset.references if reference.source)
+    return [*sources, *(_line(reference, trials[reference.trial], base) for reference in preset.references)]
 
 
 def _line(reference: Reference, trial: TrialResult, base: float | None) -> str:

@@ -150,3 +150,17 @@ def off_by(figure: Spread | Ratio, lowest: float, highest: float, repeats: int) 
     """As in "1.31 ±0.04": the median, and how far the repeats lie from it at most. A single one has no spread."""
     spread = max(figure.median - lowest, highest - figure.median)
     return f"{figure.median:.2f}" + (f" {OFF_BY}{spread:.2f}" if repeats > 1 else "")
+
+
+def status_of(result: TrialResult) -> str:
+    """ok, failed or stopped; empty if the trial was not reached."""
+    return result.status if result.status != "skipped" else "stopped" if result.command else ""
+
+
+def what_became(result: TrialResult) -> str:
+    """The end of a sentence whose subject is the trial: was stopped before its end: no figures."""
+    if result.status != "skipped":
+        return result.status
+    if not result.command:
+        return "was not reached"
+    return "was stopped before its end" + ("" if result.primitives else ": no figures")

@@ -9,11 +9,10 @@ from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import gpus, ranks
-from ddptui.report.answers import answer
 from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
 from ddptui.report.exports import joined, json_text, values_of
 from ddptui.report.matrices import matrices
-from ddptui.report.notes import OF_LOSS, note_lines
+from ddptui.report.notes import OF_LOSS, answer, note_lines
 from ddptui.report.primitives import render as primitives
 from ddptui.report.rows import Row, is_stand_in, rows_of
 from ddptui.text import tables
@@ -35,7 +34,7 @@ def text(results: Results, preset: Preset, width: int, *, color: bool = False, u
     times, on_gpus = ranks.where_time_goes(results), gpus.of_ranks(results)
     blocks = [
         paragraph(preset.title, width),
-        paragraph(" ".join(answer(results, preset)), width),
+        paragraph(" ".join(answer(results)), width),
         table,
         [times[0], *tables.as_text(times[1], width, color=color)] if times else [],
         [gpus.HEADING, *tables.as_text(on_gpus, width, color=color)] if on_gpus else [],
@@ -57,7 +56,7 @@ def markdown(results: Results, preset: Preset) -> str:
     drawn, times, on_gpus = matrices(results, WIDE), ranks.where_time_goes(results), gpus.of_ranks(results)
     blocks = [
         [f"## {preset.title}"],
-        [" ".join(answer(results, preset))],
+        [" ".join(answer(results))],
         tables.as_markdown(_table(results, preset)),
         [times[0], "", *tables.as_markdown(times[1])] if times else [],
         [gpus.HEADING, "", *tables.as_markdown(on_gpus)] if on_gpus else [],

@@ -13,7 +13,6 @@ from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.config.trial_values import make_trial
-from ddptui.findings.verdict import analyze_waits
 from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.run.output import show
@@ -149,6 +148,8 @@ def _findings(trial: Trial, log: LaunchLog) -> Iterator[tuple[str | None, Findin
 def _window_finding(
     window: Window, steps: dict[int, list[Step]], tolerance: float, *, root_averages: bool = False
 ) -> Finding:
+    from ddptui.findings.verdict import analyze_waits  # numpy, which nothing but a judgement needs
+
     judgement = analyze_waits(steps)
     culprit = judgement.culprit if judgement else None
     if window.site is None:

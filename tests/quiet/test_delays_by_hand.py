@@ -11,7 +11,8 @@ from ddptui.config.trial import Bottleneck
 from ddptui.engines.local.warm import WarmParent
 from ddptui.live.rank_states import wait_ms
 from ddptui.live.state import Live
-from ddptui.report import sentences, table
+from ddptui.report import table
+from ddptui.report.notes import note_lines
 from ddptui.run.session import Session
 from ddptui.store.outcomes import results_of
 from ddptui.wire.messages import Pause, Step
@@ -135,8 +136,8 @@ def test_the_results_say_what_was_changed_and_from_which_step_on(run: Delayed) -
     assert abs(put_in.step - run.delayed[0]) <= ON_THEIR_WAY
     assert abs(taken_out.step - (run.delayed[-1] + 1)) <= ON_THEIR_WAY
     assert 0 < put_in.s < taken_out.s < run.repeat.startup_s + run.repeat.train_time_s
-    said = sentences.of_trial(run.session.results.trials[0], run.session.preset.trials[0])
-    [changed] = [line for line in said if line.startswith(f"changed by hand from step {put_in.step} on: ")]
+    said = note_lines(run.session.results, run.session.preset)
+    [changed] = [line for line in said if f": changed by hand from step {put_in.step} on: " in line]
     assert f"forward {LATE_MS} ms on 1" in changed
     assert f"; from step {taken_out.step} on: no delay; the figures include it" in changed
 
@@ -146,8 +147,8 @@ def test_the_rank_is_named_for_the_steps_in_which_it_was_delayed(run: Delayed) -
     assert run.repeat.culprit is not None
     assert run.repeat.culprit == put_in.culprit
     assert (run.repeat.culprit.rank, run.repeat.culprit.phase) == (1, "forward")
-    [first, *_] = sentences.of_trial(run.session.results.trials[0], run.session.preset.trials[0])
-    assert re.search(r"ddptui measured 1\d(\.\d)? ms .* a step on rank 1 in forward", first)
+    [changed] = [line for line in note_lines(run.session.results, run.session.preset) if "changed by hand" in line]
+    assert re.search(r"\(measured: 1\d(\.\d)? ms a step on rank 1, in forward\)", changed)
 
 
 def test_the_other_rank_waits_for_it_as_long_as_it_is_delayed(run: Delayed) -> None:

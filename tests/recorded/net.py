@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
+from ddptui.analysis.finding import Finding
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.live.monitor import RunMonitor
-from ddptui.report import answers, table
+from ddptui.report import table
 from ddptui.report.notes import notes
 from ddptui.report.primitives import render as primitives
 from ddptui.store.outcomes import results_of
@@ -58,8 +59,8 @@ def read_run(folder: Path) -> Answers:
     preset = run.preset()
     results = results_of(run, preset)
     findings = {
-        "answer": [kind.sentences.__name__ for kind in answers.KINDS if kind.asks(results, preset)][:1],
-        "answer is about": [about(text, preset) for text in answers.answer(results, preset)],
+        "answer": [*map(outline, results.findings)],
+        "trials": {trial.name: [*map(outline, trial.findings)] for trial in results.trials},
         "notes": [
             [note.kind, list(note.trials), about(note.text, preset)]
             for note in notes(results, preset)
@@ -72,6 +73,11 @@ def read_run(folder: Path) -> Answers:
         "results.csv": table.as_csv(results, preset),
         "findings.json": json.dumps(findings, indent=1) + "\n",
     }
+
+
+def outline(finding: Finding) -> list[Any]:
+    """Its kind, trials, rank, phase and steps."""
+    return [finding.kind.value, [*finding.trials], finding.rank, finding.phase, [*finding.steps]]
 
 
 def about(text: str, preset: Preset) -> str:

@@ -41,8 +41,8 @@ PURE = {"text", "config", "wire", "analysis", "diagnosis", "findings", "live", "
 # with a seed.
 PURE_IMPORTS = {
     "bisect", "collections", "contextlib", "csv", "dataclasses", "datetime", "difflib", "enum", "functools", "io",
-    "itertools", "json", "math", "msgspec", "operator", "random", "re", "shlex", "signal", "statistics", "string",
-    "textwrap", "tomli_w", "tomllib", "types", "typing",
+    "itertools", "json", "math", "msgspec", "numpy", "operator", "random", "re", "shlex", "signal", "statistics",
+    "string", "textwrap", "tomli_w", "tomllib", "types", "typing",
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow"}
 
@@ -123,8 +123,10 @@ def _forbidden(imports: Imports) -> Iterator[str]:
     for module, imported in imports.items():
         tops = {name.split(".")[0] for name in imported}
         console = module.split(".")[0] == "ddptui"
-        if console and tops & {"torch", "torchvision", "numpy"}:
+        if console and tops & {"torch", "torchvision"}:
             yield f"{module} imports torch: a crash in native code would take the terminal with it"
+        if console and "numpy" in tops and _room(module) not in ("analysis", "findings"):
+            yield f"{module} imports numpy: only judging a run takes arrays"
         if console and _room(module) != "tui" and "textual" in tops:
             yield f"{module} imports textual: only ddptui/tui does"
         if console and "workers" in tops:

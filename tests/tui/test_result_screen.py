@@ -382,9 +382,9 @@ def test_the_answer_stands_first_and_takes_no_room_where_there_is_none(
         assert "1 Trials" in seen(app).splitlines()[1]
 
     sentences = ["Rank 1 of [/b] is late.", "Without it, training would take two thirds of the time." * 2]
-    monkeypatch.setattr("ddptui.tui.screens.result.answer", lambda results, preset: sentences)
+    monkeypatch.setattr("ddptui.tui.screens.result.answer", lambda results: sentences)
     play(four_trials(tmp_path / "a"), tmp_path, scenario)
-    monkeypatch.setattr("ddptui.tui.screens.result.answer", lambda results, preset: [])
+    monkeypatch.setattr("ddptui.tui.screens.result.answer", lambda results: [])
     play(four_trials(tmp_path / "b"), tmp_path, none)
 
 
@@ -646,7 +646,7 @@ def test_a_run_is_replayed_as_it_went(tmp_path: Path, monkeypatch: pytest.Monkey
 
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         await pilot.press("v", "n", "v")
-        first = screen._table.names.index(shown_first(screen.results, screen._said))
+        first = screen._table.names.index(shown_first(screen.results))
         assert replayed == [(screen.run, screen._table.names[first + by]) for by in (0, 1)]
         await pilot.press("escape")
         assert app.screen is not screen

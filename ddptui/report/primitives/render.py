@@ -6,8 +6,8 @@ from textwrap import wrap
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report.answers import answer
 from ddptui.report.exports import joined, values_of
+from ddptui.report.notes import answer
 from ddptui.report.primitives.sections import Block, Drawing, Heading, Notes, Plot, blocks
 from ddptui.text import tables
 from ddptui.text.door import style
@@ -21,13 +21,13 @@ STYLES = SERIES | {"muted": DIM, "wrong": RED, "strong": BOLD}
 
 def text(results: Results, preset: Preset, width: int, *, color: bool = False) -> str:
     """Grids, tables, models and what they mean. No line of a table is wider than `width`."""
-    title, words = styled(preset.title, BOLD if color else ""), wrap(" ".join(answer(results, preset)), width)
+    title, words = styled(preset.title, BOLD if color else ""), wrap(" ".join(answer(results)), width)
     return joined([[title], words, *(_as_text(block, width, color) for block in blocks(results, preset))])
 
 
 def markdown(results: Results, preset: Preset) -> str:
     """The same as Markdown, with every column that has a value."""
-    words = " ".join(answer(results, preset))
+    words = " ".join(answer(results))
     return joined([[f"## {preset.title}"], [words], *map(_as_markdown, blocks(results, preset))])
 
 

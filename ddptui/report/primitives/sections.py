@@ -19,16 +19,16 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.config.primitives import Cadence
 from ddptui.config.trial import Trial
+from ddptui.findings.primitives import cost_of_call, how_long
+from ddptui.findings.words import in_sentences
 from ddptui.report import gpus
-from ddptui.report.answers.primitives import how_long, why
-from ddptui.report.notes import damage, missing_repeats
+from ddptui.report.notes import damage, failure, missing_repeats
 from ddptui.report.primitives import grid, tables
 from ddptui.report.primitives.plot import draw
 from ddptui.report.ranks import describe_nccl
-from ddptui.report.sentences import failure, what_became
+from ddptui.report.rows import what_became
 from ddptui.text.drawing import Line
 from ddptui.text.tables import Table
-from ddptui.text.words import sentence
 
 CADENCES: dict[Cadence, str] = {
     "back_to_back": "calls follow each other at once, as nccl-tests streams them",
@@ -117,9 +117,9 @@ def _of_trial(launches: Sequence[PrimitivesResult], trial: Trial) -> Iterator[Bl
         yield Notes([grid.LEGEND])
     if result.cells:
         yield from _measured(result, trial, len(launches))
-    if sentences := [*filter(None, [how_long(launches), why(launches)])]:
+    if sentences := in_sentences([*how_long(launches), *cost_of_call(launches)]):
         yield Heading("What it means", 4)
-        yield Notes([*map(sentence, sentences)])
+        yield Notes(sentences)
 
 
 def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:

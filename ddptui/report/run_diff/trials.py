@@ -18,9 +18,9 @@ from ddptui.report.rows import (
     median_figure,
     median_of,
     mfu_percent,
+    status_of,
 )
 from ddptui.report.run_diff.pairs import ABOUT_TRIAL, ALIKE, RANGE, Pair, doubt, train_times
-from ddptui.report.sentences import status_of
 from ddptui.text.tables import Column, value_at
 from ddptui.text.units import NOTHING
 from ddptui.text.words import listed, sentence

@@ -17,8 +17,7 @@ from textual.widgets.option_list import Option
 
 from ddptui.analysis.results import TrialResult
 from ddptui.live.curves import TrialCurves
-from ddptui.report.rows import loss_of, median_of, step_ms
-from ddptui.report.sentences import status_of
+from ddptui.report.rows import loss_of, median_of, status_of, step_ms
 from ddptui.run.curves import curves_of
 from ddptui.store.runs import Run, RunError
 from ddptui.text.drawing import series_kind

@@ -1,6 +1,7 @@
 """The base of the screens that follow a run as it goes, follow a replay, or show a run that has ended."""
 
 from collections.abc import Sequence
+from importlib import import_module
 
 from textual import work
 from textual.app import ComposeResult
@@ -85,7 +86,13 @@ class Following(LabScreen):
         # A timer of the screen, not of the app: one of the app may still tick after its screens are gone, and fails.
         if not isinstance(self.feed, EndedRun):
             self.set_interval(self.console_app.refresh_s, self.tick)
+            self.load_judge()
         self.call_after_refresh(self.tick)  # the panes have their sizes only then
+
+    @work(thread=True, exit_on_error=False)
+    def load_judge(self) -> None:
+        """Import what the first judgement needs, numpy above all, while the screen is drawn."""
+        import_module("ddptui.findings.verdict")
 
     def on_screen_resume(self, event: ScreenResume) -> None:
         self.draw()

@@ -19,9 +19,9 @@ from ddptui.config.trial import Trial
 from ddptui.live import headline, rank_states
 from ddptui.live.primitives import PrimitivesProgress, current_primitive
 from ddptui.live.rank_states import STALLED
-from ddptui.report.answers import answer
+from ddptui.report.notes import answer
 from ddptui.report.primitives.plot import What
-from ddptui.report.sentences import what_became
+from ddptui.report.rows import what_became
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.export import ExportableRun
@@ -128,7 +128,7 @@ class PrimitivesScreen(Following, ExportableRun):
         self._lead()
         self._show_chosen()
         if self.is_over and self._answer is None:
-            self._answer = answer(self.feed.results, self.feed.preset)
+            self._answer = answer(self.feed.results)
         if (sentence := self._status() or self._why_incomplete() or self._answered()) != self._sentence:
             self._sentence = sentence
             self.set_class(bool(sentence), "-said")

@@ -13,8 +13,7 @@ from ddptui.analysis.extent import extent
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report import table
-from ddptui.report.answers import answer
-from ddptui.report.notes import shown_first
+from ddptui.report.notes import answer, shown_first
 from ddptui.store.runs import Run
 from ddptui.tui.keys import bound, moves, name_of
 from ddptui.tui.screens.base import CURVES_KEY, ZOOM_KEY, EndedRun
@@ -59,7 +58,7 @@ class ResultScreen(ExportableRun):
     def __init__(self, run: Run, preset: Preset, results: Results) -> None:
         super().__init__()
         self.run, self.preset, self.results = run, preset, results
-        self._said = answer(results, preset)
+        self._said = answer(results)
 
     def compose_content(self) -> ComposeResult:
         yield PaneBar(self.action_pane)
@@ -73,7 +72,7 @@ class ResultScreen(ExportableRun):
         )
         self._table.usual = self.console_app.settings.columns
         self._table.show(self.results, self.preset)
-        self._table.choose(shown_first(self.results, self._said))
+        self._table.choose(shown_first(self.results))
         self._show_chosen()
         self.action_pane("table")
 

@@ -9,7 +9,7 @@ from textual.widgets import DataTable, Static
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.columns import AT_LEAST, columns_of
-from ddptui.report.notes import in_words, published
+from ddptui.report.notes import in_words
 from ddptui.report.rows import Row, rows_of
 from ddptui.text.tables import GAP, Filled, fit, order, telling
 from ddptui.tui.widgets.tables import FittedTable
@@ -140,8 +140,8 @@ class Verdict(TextPane):
         """Show the findings. `chosen`: the name of the trial under the cursor."""
         notes = in_words(results, preset, chosen)
         paragraphs = [*map(Content, notes.chosen), *(Content.styled(note, "dim") for note in notes.others)]
-        if figures := published(results, preset):
-            paragraphs.append(Content("\n").join([Content.styled("Published", "bold"), *map(Content, figures)]))
+        if notes.published:
+            paragraphs.append(Content("\n".join(notes.published)))
         paragraphs += (Content.styled(note, "dim") for note in notes.reading)
         self.query_one(Static).update(Content("\n\n").join(paragraphs))
         self.scroll_home(animate=False)

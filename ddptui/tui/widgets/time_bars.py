@@ -6,8 +6,7 @@ from textwrap import wrap as wrapped
 from ddptui.analysis.breakdown import Breakdown, breakdown, difference
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.report.differences import as_sum, parts, signed, why_none
-from ddptui.report.rows import mark_of
-from ddptui.report.sentences import status_of
+from ddptui.report.rows import mark_of, status_of
 from ddptui.text.drawing import GLYPHS, Line, bar, shorten, width_of, wrap
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas

@@ -10,6 +10,7 @@ import pytest
 
 from ddptui.analysis.late import Excess, excess_of_rank
 from ddptui.analysis.waits import align_steps
+from ddptui.analysis.window import Window
 from ddptui.wire.phases import PARTS
 from tests.support.traces import (
     MS,
@@ -28,7 +29,7 @@ S = 1e9  # ns
 
 
 def found(works: list[dict[int, list[int]]], rank: int = 1, shape: Shape = all_reduce) -> Excess:
-    return excess_of_rank(align_steps(trace(works, shape)).steps, rank)
+    return excess_of_rank(Window(align_steps(trace(works, shape)).steps), rank)
 
 
 def holds(found: Excess, injected_s: float) -> bool:
@@ -211,7 +212,7 @@ def test_who_has_more_work_queues_longer_too_but_not_for_a_larger_part_of_it() -
                 msgspec.structs.replace(step, queued_ns=round(part * sum(work[rank])))
                 for step, work in zip(told[rank], works, strict=True)
             ]
-        return excess_of_rank(align_steps(told).steps, 1).queued
+        return excess_of_rank(Window(align_steps(told).steps), 1).queued
 
     assert queued_beyond((0.3, 0.3)) == 0.0
     worked = sum(sum(step[1]) for step in works)
@@ -229,7 +230,7 @@ def test_what_the_late_rank_did_meanwhile_is_told_by_its_cpu_time() -> None:
             told[rank] = [
                 msgspec.structs.replace(step, cpu_ns=round(ms * MS), queued_ns=queued_ns) for step in told[rank]
             ]
-        excess = excess_of_rank(align_steps(told).steps, 1)
+        excess = excess_of_rank(Window(align_steps(told).steps), 1)
         return excess.cpu, excess.blocked
 
     assert lost((20, 30)) == (1.5, None)

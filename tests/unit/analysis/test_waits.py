@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.analysis.intervals import union
-from ddptui.analysis.late import WaitAttribution
 from ddptui.analysis.operations import SLACK_NS, mismatch
 from ddptui.analysis.own_work import AGGREGATE
-from ddptui.analysis.waits import AlignedStep, Wait, align_steps
+from ddptui.analysis.waits import AlignedStep, Wait, WaitAttribution, align_steps
 from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Pause, Step
 from ddptui.wire.phases import PARTS, PHASES
 from tests.support.traces import (

@@ -493,7 +493,7 @@ def test_nothing_is_deleted_if_one_name_is_wrong_or_a_console_holds_the_run(run:
 def test_a_run_is_shown_again(run: Run) -> None:
     result = ddptui("show", "last", "--runs", "runs")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.startswith("A or b?\n\nb was about 2.0 times slower than a: ")
+    assert result.stdout.startswith("A or b?\n\nb took about 2.00 times as long as a; ")
     assert "b failed: rank 1 killed by SIGKILL\n  the log's end\n" in result.stdout
     assert ddptui("show", run.name, "--runs", "runs").stdout == result.stdout
     assert ddptui("show", str(run.folder)).stdout == result.stdout
@@ -503,7 +503,7 @@ def test_a_run_is_shown_in_other_formats(run: Run) -> None:
     shown = {name: ddptui("show", "last", "--runs", "runs", "--format", name).stdout for name in table.FORMATS}
     assert json.loads(shown["json"]) == json.loads((run.folder / "results.json").read_bytes())
     assert [row["trial"] for row in csv.DictReader(io.StringIO(shown["csv"]))] == ["a", "a", "b"]
-    assert shown["markdown"].startswith("## A or b?\n\nb was about 2.0 times slower than a: ")
+    assert shown["markdown"].startswith("## A or b?\n\nb took about 2.00 times as long as a; ")
 
 
 def test_a_table_is_shown_from_the_journals_alone(run: Run) -> None:

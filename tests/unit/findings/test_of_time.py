@@ -10,7 +10,8 @@ from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.waits import align_steps
 from ddptui.analysis.window import Window
 from ddptui.findings.network import nothing
-from ddptui.findings.time import of_repeats, of_time, scaled
+from ddptui.findings.time import of_time
+from ddptui.findings.trial import of_repeats, scaled
 from ddptui.findings.words import long, short
 from ddptui.wire.messages import GATHER_OUTPUTS
 from tests.support.builders import outcomes_of
@@ -210,9 +211,7 @@ def test_a_restart_is_told_with_what_it_took() -> None:
         for rank, own in told.items()
     }
     finding = the(Kind.RESTART, window_of(later, restarts=frozenset({59})))
-    assert long(finding).startswith(
-        "The ranks were started anew before step 61. It took 12 s until all trained again, 9"
-    )
+    assert long(finding).startswith("The ranks were restarted before step 61. It took 12 s until all trained again, 9")
     assert of_time(window_of(later)) == []
 
 

@@ -178,13 +178,10 @@ def test_how_many_calls_are_in_flight_stands_beside_each_size() -> None:
 def test_what_it_means_is_said_in_figures() -> None:
     shown = text(*ran(), 250)
     assert (
-        "A small tensor costs the call, a large one its bytes: on 2 ranks an all_reduce takes 200 µs for 1 KB and at"
-        " most twice that for 256 KB, so smaller gradients are better sent together, in a bucket."
+        "A small tensor costs the call, a large one its bytes: an all_reduce takes 200 µs for 1 KB and at most twice "
+        "that for 256 KB, so smaller gradients are better sent together, in a bucket."
     ) in shown
-    assert (
-        "On 2 ranks the fastest way to average, by more than 10%, is gather + scatter up to 64 KB (102 µs to 206 µs);"
-        " cannot tell from 256 KB on (all_reduce + divide, ring by hand)."
-    ) in shown
+    assert "On 2 ranks the fastest way to average is gather + scatter up to 64 KB." in shown
 
 
 def ways(*starts: float, sizes: tuple[int, ...] = SIZES) -> PrimitivesResult:
@@ -195,19 +192,18 @@ def ways(*starts: float, sizes: tuple[int, ...] = SIZES) -> PrimitivesResult:
     )
 
 
+UNTOLD = "Cannot tell which way to average is fastest on 2 ranks."
+
+
 @pytest.mark.parametrize(
     ("launches", "words"),
     [
-        (
-            [ways(100, 105)],
-            "fastest on 2 ranks, since none is by more than 10%: at every size (all_reduce + divide, ring by hand).",
-        ),
-        ([ways(100, 105, sizes=(KB,))], "since none is by more than 10%: at 1 KB (all_reduce + divide, ring by hand)."),
-        ([ways(100, 300, sizes=(KB,))], "is all_reduce + divide at 1 KB (100 µs)."),
-        ([ways(100, 300, sizes=(KB, 4 * KB))], "is all_reduce + divide at every size (100 µs to 102 µs)."),
-        ([ways(100, 300)], "is all_reduce + divide up to 4 MB (100 µs to 1.70 ms); cannot tell from 16 MB on"),
-        ([ways(100, 300), ways(310, 300)], "since none is by more than 10%: at every size (all_reduce + divide, ring"),
-        ([ways(100, 300), ways(120, 290)], "is all_reduce + divide up to 1 MB (110 µs to 510 µs); cannot"),
+        ([ways(100, 105)], UNTOLD),
+        ([ways(100, 300, sizes=(KB,))], "is all_reduce + divide at 1 KB."),
+        ([ways(100, 300, sizes=(KB, 4 * KB))], "is all_reduce + divide at every size."),
+        ([ways(100, 300)], "is all_reduce + divide up to 4 MB."),
+        ([ways(100, 300), ways(310, 300)], UNTOLD),
+        ([ways(100, 300), ways(120, 290)], "is all_reduce + divide up to 1 MB."),
     ],
 )
 def test_the_fastest_way_is_read_from_the_table_of_all_launches(launches: list[PrimitivesResult], words: str) -> None:
@@ -219,8 +215,7 @@ def test_a_way_whose_calls_were_of_two_kinds_is_not_told_from_one_between_them()
     time = TimeUs(min=80.0, median=100.0, mean=900.0, p90=4000.0, p99=4100.0)
     ticking = cell("ring", KB, 100, composite=True, time_us=time)
     other, slower = (cell(name, KB, us, composite=True) for name, us in (("all_gather", 300), ("all_reduce", 9000)))
-    shown = text(*of_primitives({"a": [result([ticking, other, slower])]}), 250)
-    assert "since none is by more than 10%: at 1 KB (ring by hand, all_gather + sum)." in shown
+    assert UNTOLD in text(*of_primitives({"a": [result([ticking, other, slower])]}), 250)
 
 
 @pytest.mark.parametrize("seen", [linear(200, 0), linear(0, 400)])

@@ -8,7 +8,7 @@ import msgspec
 from ddptui.analysis.results import Results
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
-from ddptui.report.notes import note_lines, published
+from ddptui.report.notes import notes
 from ddptui.store.presets import as_toml
 from tests.support.builders import failure, journal, preset_of, results_for
 
@@ -23,46 +23,37 @@ A = {"trial": "a", "train_time_s": 3.0, "step_ms": 1040, "source": "a demo"}
 B = {"trial": "b", "train_time_s": 1.5, "step_ms": 700.5}
 
 
+def published(results: Results, preset: Preset) -> list[str]:
+    return [note.text for note in notes(results, preset) if note.kind == "published"]
+
+
 def test_a_published_step_stands_beside_ours() -> None:
-    first, second, source = published(*ran(A, B))
+    source, first, second = published(*ran(A, B))
+    assert source == "published: a demo"
     assert first == (
-        "a: 0.03 s here, 3.00 s published (ours / published 0.01); to the baseline 1.00 here, 1.00 there; "
+        "published: a: 0.03 s here, 3.00 s published (ours / published 0.01); to the baseline 1.00 here, 1.00 there; "
         "a step 10.00 ms here, 1040 ms published"
     )
     assert second.endswith("to the baseline 2.00 here, 0.50 there; a step 20.00 ms here, 700.5 ms published")
-    assert source == "source: a demo"
 
 
 def test_without_a_published_step_none_is_spoken_of() -> None:
-    results, preset = ran({"trial": "a", "train_time_s": 3.0})
-    assert "step" not in "".join(published(results, preset))
-    assert not any(note.startswith("published: step") for note in note_lines(results, preset))
-
-
-def test_the_tables_foot_has_all_steps_in_a_line() -> None:
-    said = [
-        note for note in note_lines(*ran(A, B, {"trial": "c", "train_time_s": 2.0, "step_ms": 5})) if "publ" in note
-    ]
-    assert said == [
-        "published: a demo",
-        "published: step ms: a 10.00 here, 1040 there; b 20.00 here, 700.5 there",
-    ]
+    (only,) = published(*ran({"trial": "a", "train_time_s": 3.0}))
+    assert "step" not in only
 
 
 def test_steps_that_are_not_known_here_are_left_out() -> None:
-    results, preset = ran({"trial": "c", "train_time_s": 2.0, "step_ms": 5})
-    assert not any("step ms" in note for note in note_lines(results, preset))
     results, preset = ran(A)
     unmeasured = [msgspec.structs.replace(repeat, step_ms=None) for repeat in results.trials[0].repeats]
     unknown = msgspec.structs.replace(
         results, trials=[msgspec.structs.replace(results.trials[0], repeats=unmeasured), *results.trials[1:]]
     )
-    assert "a step" not in published(unknown, preset)[0]
+    assert "a step" not in published(unknown, preset)[1]
 
 
 def test_a_trial_that_failed_has_only_what_was_published() -> None:
     results, preset = ran({"trial": "c", "train_time_s": 2.0, "step_ms": 5})
-    assert published(results, preset)[0] == "c: failed here, 2.00 s published"
+    assert published(results, preset) == ["published: c: failed here, 2.00 s published"]
 
 
 def test_what_was_published_is_kept_with_a_run_whether_a_step_was_or_not() -> None:

@@ -17,7 +17,7 @@ from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.report import columns
 from ddptui.report import table as report
-from ddptui.report.notes import OF_LOSS, note_lines
+from ddptui.report.notes import OF_LOSS, answer, note_lines
 from ddptui.report.rows import Row
 from ddptui.report.table import as_csv, as_json, markdown, text
 from ddptui.text.tables import RED, Column
@@ -176,12 +176,13 @@ def test_without_color_there_are_no_marks_and_with_it_a_failure_stands_out() -> 
 
 def test_the_table_stands_between_the_title_and_the_notes() -> None:
     shown = text(*ran(title="Which one?"), 120)
-    assert shown.startswith("Which one?\n\nb was 2.5 ± 0.5 times slower than a: ")
+    assert shown.startswith("Which one?\n\nb took 2.50 ± 0.50 times as long as a; ")
     assert shown.index("The loss is the same in all") < shown.index("\ntrial ")
-    first, *rest = note_lines(*ran(title="Which one?"))
-    assert first == "ratio, speed-up: against a; ratio: the median of each repeat's own ratio"
-    assert OF_LOSS in rest
-    assert shown.endswith("\n".join(["\n", first, *rest]) + "\n")
+    lines = note_lines(*ran(title="Which one?"))
+    how_to_read = lines.index("ratio, speed-up: against a; ratio: the median of each repeat's own ratio")
+    assert lines[0].startswith("caution, all trials: ")
+    assert 0 < how_to_read < lines.index(OF_LOSS)
+    assert shown.endswith("\n".join(["\n", *lines]) + "\n")
     assert [line.split()[0] for line in table_of(shown)[2:]] == ["a", "b"]
 
 
@@ -358,8 +359,7 @@ def test_every_red_light_of_every_trial_is_a_note_of_its_own() -> None:
     assert [note[:30] for note in said] == [
         "a: the ranks differ in weight"[:30],
         "a: gradients are 2 times the mean"[:30],
-        "a: the samples came in the same order"[:30],
-        "c: the samples came in the same order"[:30],
+        "a, c: the samples came in the same order"[:30],
     ]
 
 
@@ -435,9 +435,8 @@ def test_a_failure_is_told_with_the_end_of_its_log() -> None:
 def test_an_interrupted_run_says_that_it_is_not_whole() -> None:
     preset = two_trials()
     whole, cut = ran()[0], results_for(preset, journal("a"))
-    note = "interrupted: the table shows what was finished"
-    assert note in note_lines(cut, preset)
-    assert note not in note_lines(whole, preset)
+    assert "The run was interrupted: 1 of 2 trials with figures." in answer(cut)
+    assert not any("interrupted" in words for words in answer(whole))
 
 
 def test_one_trial_is_compared_with_nobody() -> None:

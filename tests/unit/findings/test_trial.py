@@ -1,19 +1,19 @@
-"""The table's foot: the verdict in words, with and without delays put in, at the start, everywhere, in one step."""
+"""What is found of a trial over its repeats: with and without delays put in, at the start, everywhere, in one step."""
 
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
-from ddptui.analysis.results import ConfidenceInterval, Injected, RepeatResult, Results, TrialResult
+from ddptui.analysis.finding import Finding, Kind
+from ddptui.analysis.results import Injected, RepeatResult, Results
 from ddptui.findings.repeat import outcome_of_messages
-from ddptui.report import sentences
 from ddptui.report.columns import COLUMNS
-from ddptui.report.notes import cautions, note_lines
+from ddptui.report.notes import note_lines
 from ddptui.report.rows import rows_of
 from ddptui.report.table import as_csv, markdown, text
 from ddptui.text.units import seconds
@@ -87,39 +87,50 @@ def cell(results: Results, preset: Any, key: str) -> str:
     return column.cell(rows_of(results, preset)[0])
 
 
-def test_where_nothing_stands_out_the_foot_says_only_where_the_time_went() -> None:
-    [line] = foot(run_of(trace(works_of(1), transfer=MS // 20)))
-    assert re.fullmatch(r"Nothing to worry about: \d% of the time in communication", line)
+def found(*runs: list[Message], **fields: Any) -> list[Finding]:
+    """The findings of the trial over its repeats."""
+    return results_of(*runs, **fields)[0].trials[0].findings
 
 
-def test_who_is_waited_for_is_named_with_what_it_lost_and_what_would_have_been() -> None:
+def kinds(findings: Sequence[Finding]) -> list[Kind]:
+    return [finding.kind for finding in findings]
+
+
+def test_where_nothing_stands_out_only_that_is_found() -> None:
+    assert kinds(found(run_of(trace(works_of(1), transfer=MS // 20)))) == [Kind.NOTHING]
+
+
+def test_who_is_waited_for_is_found_with_what_it_lost_and_what_would_have_been() -> None:
     results, preset = results_of(run_of(late(1, lambda _: 25.0, tell=False)))
-    [line] = foot(run_of(late(1, lambda _: 25.0, tell=False)))
-    assert re.match(
-        r"Rank 1 holds everyone up: 2\.[45]\d s \(95%: 2\.4\d to 2\.5\d s\) in forward\. It caused (100|9\d)% of "
-        r"the waiting: 2\.\d+ s, summed over ranks\. Without rank 1's delay: about 0\.\d\d s "
-        r"instead of 3\.\d\d s\. "
-        r"Mostly waiting: ranks stood idle \d\d% of the time for a late rank, \d+% for the network\. "
-        r"Look at its device: is it slower, hotter or shared, and is its batch larger\?$",
-        line,
-    )
-    assert "njected" not in line
-    assert "no rank stands out" not in line
+    first, second = results.trials[0].findings
+    assert (first.kind, first.rank, first.phase) == (Kind.LATE_RANK, 1, "forward")
+    numbers = first.numbers
+    assert numbers["late_ms"] == pytest.approx(25, rel=0.05)
+    assert abs(numbers["late_ms"] - 25) < numbers["off_by_ms"] < 2
+    assert numbers["of_waiting_share"] > 0.9
+    assert numbers["without_s"] < 1 < 3 < numbers["train_s"]
+    assert first.action
+    assert second.kind is Kind.WAITING
     assert cell(results, preset, "culprit") == "rank 1: forward"
 
 
-def test_a_delay_that_was_put_in_stands_beside_what_was_attributed() -> None:
-    [line] = foot(run_of(late(2, lambda _: 25.0)))
-    assert re.match(
-        r"We injected 2\.5 s on rank 1 at forward; ddptui measured 2\.\d+ s \(95%: .*\) on rank 1 in forward", line
-    )
-    assert "Look at" not in line  # what was injected needs no remedy
+def test_a_delay_that_was_put_in_stands_beside_what_was_measured() -> None:
+    injected, waiting = found(run_of(late(2, lambda _: 25.0)))
+    assert (injected.kind, injected.rank, injected.phase) == (Kind.INJECTED, 1, "forward")
+    assert injected.numbers["injected_s"] == pytest.approx(2.5)
+    assert injected.numbers["measured_s"] == pytest.approx(2.5, rel=0.05)
+    assert injected.numbers["low_s"] < injected.numbers["measured_s"] < injected.numbers["high_s"]
+    assert waiting.action is None  # what was injected needs no remedy
 
 
-def test_ranks_that_are_late_alike_wait_for_nobody() -> None:
-    [line] = foot(run_of(late_alike(2, of=2, ms=25)))
-    injected = "We injected 2.5 s on rank 0 at forward, 2.5 s on rank 1 at forward; "
-    assert line.startswith(f"{injected}all ranks slept as long, at once, so none waits for another")
+@pytest.mark.parametrize(
+    ("ranks", "doubt"),
+    [(2, "all ranks slept as long, at once, so none waits for another"), (3, "ranks 0 and 1 slept as long")],
+)
+def test_ranks_that_are_late_alike_are_not_told_apart(ranks: int, doubt: str) -> None:
+    first, second, *_ = found(run_of(late_alike(2, of=ranks, ms=25.0 if ranks == 2 else 0.3)))
+    assert [each.kind for each in (first, second)] == [Kind.INJECTED, Kind.INJECTED]
+    assert (first.doubt, second.doubt) == (None, doubt)
 
 
 def test_ranks_that_sleep_as_long_by_turns_wait_for_each_other() -> None:
@@ -130,83 +141,75 @@ def test_ranks_that_sleep_as_long_by_turns_wait_for_each_other() -> None:
     told = trace(works)
     for rank, ms in enumerate(turns):
         told = slept(told, rank, "forward", ms)
-    [line] = [line for line in foot(run_of(told)) if "We injected" in line]
-    assert "all ranks slept as long, by turns. Mostly waiting: " in line
-    assert "To try" not in line  # what was injected needs no remedy
+    findings = found(run_of(told))
+    assert findings[1].doubt == "all ranks slept as long, by turns"
+    assert not any(finding.action for finding in findings)
 
 
-def test_what_is_attributed_to_no_rank_says_why() -> None:
-    [line] = foot(run_of(late_alike(2, of=3, ms=0.3)))
-    assert "not attributed to one rank: ranks 0 and 1 slept as long" in line
+def test_a_delay_in_few_steps_is_not_attributed() -> None:
     few = {rank: own[:5] for rank, own in late_alike(1, of=3, ms=0.3).items()}
-    assert "not attributed: 5 steps, too few" in foot(run_of(few))[0]
+    assert found(run_of(few))[0].doubt == "5 steps are too few"
 
 
-def test_of_two_late_ranks_of_three_the_others_delay_is_named_beside_what_was_measured() -> None:
-    [line] = foot(run_of(late_alike(2, of=3, ms=25)))
-    found = re.search(r"1\.[123]\d s .* on rank ([01]) in forward beyond the others, of which rank ([01]) slept", line)
-    assert found
-    assert found[1] != found[2]
-    assert f"Without rank {found[1]}'s delay: about " in line
-    [line] = foot(run_of(late(2, lambda _: 25.0, ranks=3)))
-    assert "beyond the others" not in line
+def test_of_two_late_ranks_of_three_the_others_delay_stands_beside_what_was_measured() -> None:
+    findings = [each for each in found(run_of(late_alike(2, of=3, ms=25))) if each.kind is Kind.INJECTED]
+    [measured] = [each for each in findings if "measured_s" in each.numbers]
+    [other] = [each for each in findings if each is not measured]
+    assert measured.numbers["measured_s"] == pytest.approx(1.25, abs=0.15)
+    assert measured.doubt == f"more than the others, of which rank {other.rank} slept, too"
+    assert found(run_of(late(2, lambda _: 25.0, ranks=3)))[0].doubt is None
 
 
 def test_of_few_steps_no_remedy_is_made() -> None:
     told = trace(works_of(1), transfer=20 * MS)
-    assert "To try: " in foot(run_of(told))[0]
-    assert "To try: " not in foot(run_of({rank: own[:19] for rank, own in told.items()}))[0]
+    assert found(run_of(told))[0].action
+    assert not any(each.action for each in found(run_of({rank: own[:19] for rank, own in told.items()})))
 
 
-def test_a_delay_that_does_not_stand_out_is_attributed_to_nobody() -> None:
-    [line] = foot(run_of(late(3, lambda _: 0.05)))
-    assert line.startswith("We injected 5 ms on rank 1 at forward; not attributed: too small or too uncertain")
+def test_a_delay_that_does_not_stand_out_is_attributed_to_no_rank() -> None:
+    assert found(run_of(late(3, lambda _: 0.05)))[0].doubt == "too small or too uncertain"
 
 
-def test_a_delay_in_one_step_is_told_with_it() -> None:
-    first, second, *_ = foot(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
-    assert first.startswith("We injected 1.5 s on rank 1 at forward. ")
-    assert "not attributed" not in first
-    assert second.startswith("In step 33, rank 0 waited 1.5 s for rank 1 (in forward)")
+def test_a_delay_in_one_step_is_found_there() -> None:
+    injected, rare, *_ = found(run_of(late(4, lambda step: 1500.0 if step == 33 else 0.0)))
+    assert (injected.kind, injected.doubt) == (Kind.INJECTED, None)
+    assert (rare.kind, rare.steps, rare.rank) == (Kind.RARE_WAITS, (33,), 1)
 
 
-def test_a_rank_that_is_slower_in_all_it_does_is_told_by_how_much() -> None:
+def test_a_rank_that_is_slower_in_all_it_does_is_found_with_its_factor() -> None:
     works = [{0: step[0], 1: [2 * part for part in step[1]]} for step in works_of(5, skew=0.0)]
-    [line] = foot(run_of(trace(works)))
-    assert "Rank 1 holds everyone up: " in line
-    assert "in every phase (× 2.0" in line or "in every phase (× 1.9" in line
-    assert "), most in backward. It caused" in line
+    first = found(run_of(trace(works)))[0]
+    assert first.kind is Kind.LATE_RANK
+    assert first.numbers["slower"] == pytest.approx(2, abs=0.1)
 
 
 def test_a_delay_at_the_start_is_in_no_train_time_and_seen_in_the_start() -> None:
     told = slept(trace(works_of(6)), 1, "start", lambda step: 500.0 if step == 0 else 0.0)
-    [line] = foot(run_of(told, start_ms={0: 2.0, 1: 502.0}))
-    assert line.startswith(
-        "We injected 500 ms on rank 1 at start; "
-        "ddptui measured 500 ms on rank 1 before the first step (in no train time)"
-    )
+    first = found(run_of(told, start_ms={0: 2.0, 1: 502.0}))[0]
+    assert (first.phase, first.rank) == ("start", 1)
+    assert first.numbers == {"injected_s": pytest.approx(0.5), "at_start_s": pytest.approx(0.5)}
 
 
 def test_of_several_repeats_what_was_put_in_is_the_mean() -> None:
     runs = [run_of(late(seed, lambda _, ms=ms: ms), seed) for seed, ms in ((1, 20.0), (2, 30.0))]  # type: ignore[misc]
-    [line] = foot(*runs)
-    assert "We injected 2.5 s on rank 1 at forward; ddptui measured 2." in line
+    first = found(*runs)[0]
+    assert first.numbers["injected_s"] == pytest.approx(2.5)
+    assert first.numbers["measured_s"] == pytest.approx(2.5, rel=0.1)
 
 
-def test_waiting_without_a_culprit_is_told_so() -> None:
+def test_waiting_without_a_culprit_is_found_as_that() -> None:
     works = works_of(7, ranks=4)
     for rank in range(4):
         works, _ = delayed(works, rank, "forward", lambda step, rank=rank: 40.0 if step % 4 == rank else 0.0)  # type: ignore[misc]
-    line = foot(run_of(trace(works)))[0]
-    assert line.startswith("Mostly waiting: ")
+    assert found(run_of(trace(works)))[0].kind is Kind.WAITING
 
 
 def test_a_rank_that_caused_most_of_the_waiting_is_named_with_the_doubt_where_it_is_not_sure() -> None:
     """It is late for a while, for reasons that are not known: whichever rank is, one of two is."""
     told = late(7, lambda step: 9.0 + step % 5 if step in range(40, 55) else 0.0, tell=False)
-    line, *_ = foot(run_of(told), warmup_steps=0)
-    assert re.match(r"Rank 1 caused 9\d% of the waiting; not certain, since [^.]+\.?", line), line
-    assert "no rank stands out" not in line
+    first, *_ = found(run_of(told), warmup_steps=0)
+    assert (first.kind, first.rank) == (Kind.UNCERTAIN, 1)
+    assert first.doubt
 
 
 @pytest.mark.parametrize("queued_ms", [60.0, 0.0])
@@ -215,24 +218,10 @@ def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float) -> None
     told[1] = [
         msgspec.structs.replace(step, queued_ns=0 if step.step % 3 else round(queued_ms * MS)) for step in told[1]
     ]
-    verdict, *others = foot(beside(run_of(told)))
-    if queued_ms:
-        assert verdict.startswith(
-            "Rank 1 holds everyone up, since other programs have its core. Mostly waiting: ranks "
-        )
-        assert verdict.endswith(". To try: end these programs, or give each rank cores of its own (taskset)")
-        assert re.search(r"had: rank 0 0 ms, rank 1 2\.\d+ s, of", others[0])
-    else:
-        assert "other programs have its core" not in verdict
-
-
-def test_a_question_has_no_full_stop_after_it() -> None:
-    told = late(2, lambda step: 85.0 if step % 3 == 0 else 25.0, tell=False)
-    told[1] = [msgspec.structs.replace(step, queued_ns=0 if step.step % 3 else 60 * MS) for step in told[1]]
-    verdict, *_ = foot(beside(run_of(told)))
-    assert verdict.endswith(
-        "is its batch larger? To try: end these programs, or give each rank cores of its own (taskset)"
-    )
+    results, preset = results_of(beside(run_of(told)))
+    assert (Kind.NO_CORE in kinds(results.trials[0].findings)) == bool(queued_ms)
+    busy = [line for line in note_lines(results, preset) if line.startswith("caution, a: other programs")]
+    assert bool(re.search(r"a rank waited for a core for 2\.\d\d of", busy[0])) == bool(queued_ms)
 
 
 def test_of_more_than_two_ranks_it_is_told_who_waited_for_whom() -> None:
@@ -275,19 +264,20 @@ def test_ranks_that_differ_in_every_step_are_told_so() -> None:
     assert len(result_of(told).mismatches) == 100
 
 
-def test_a_loss_in_two_phases_is_told_of_both() -> None:
+def test_a_loss_in_two_phases_is_found_with_both() -> None:
     works, _ = delayed(works_of(2), 1, "forward", lambda _: 12.0)
     works, _ = delayed(works, 1, "backward", lambda _: 15.0)
     works, _ = delayed(works, 1, "data", lambda _: 4.0)
-    [words] = foot(run_of(trace(works)))
-    assert re.search(r"holds everyone up: (3\.0|3\.1)\d s \(.*\) in backward and forward\.", words)
+    first = found(run_of(trace(works)))[0]
+    assert first.phase == "backward"
+    shares = [first.numbers[f"in_{phase}_share"] for phase in ("backward", "forward", "data")]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(1)
 
 
 def test_a_loss_between_steps_is_not_in_them() -> None:
     works = [{0: step[0], 1: [*step[1][:5], step[1][5] + 25 * MS]} for step in works_of(2)]
-    words, rest = foot(run_of(trace(works)))
-    assert re.search(r"holds everyone up: 2\.\d+ s \(.*\) between steps\.", words)
-    assert re.search(r"The rest, a mean over ranks: \d\.\d+ s between steps$", rest)
+    assert found(run_of(trace(works)))[0].phase == "between steps"
 
 
 def test_without_instruments_that_is_all_there_is_to_say() -> None:
@@ -301,9 +291,9 @@ def test_a_loss_that_is_no_number_is_told_in_the_table_and_in_words() -> None:
     told = {
         rank: [msgspec.structs.replace(step, loss=None) for step in own] for rank, own in trace(works_of(1)).items()
     }
-    assert foot(run_of(told))[1] == "the loss is not finite"
+    assert results_of(run_of(told))[0].findings[0].kind is Kind.DIVERGED
     assert cell(*results_of(run_of(told)), "loss") == "nan"
-    assert "the loss is not finite" not in foot(run_of(trace(works_of(1))))
+    assert Kind.DIVERGED not in kinds(results_of(run_of(trace(works_of(1))))[0].findings)
 
 
 def test_a_loss_that_nobody_looked_at_is_not_called_no_number() -> None:
@@ -312,12 +302,6 @@ def test_a_loss_that_nobody_looked_at_is_not_called_no_number() -> None:
     results, preset = results_of([*silent[:-3], *last_words, *silent[-3:]], instruments="off")
     assert results.trials[0].status == "ok"
     assert cell(results, preset, "loss") == "–"
-
-
-def test_a_trial_without_results_has_no_story() -> None:
-    failed = TrialResult(name="a", status="failed", error="?", config={}, command=[], repeats=[], summary=None)
-    assert sentences.of_trial(failed, preset_of({"trial": [{"name": "a"}]}).trials[0]) == []
-    assert cautions([failed]) == []
 
 
 @pytest.mark.parametrize(
@@ -333,12 +317,6 @@ def test_a_trial_without_results_has_no_story() -> None:
 )
 def test_seconds_are_told_with_three_digits(value: float, words: str) -> None:
     assert seconds(value) == words
-
-
-def test_an_interval_begins_at_nothing_at_the_least() -> None:
-    assert (
-        sentences.interval(ConfidenceInterval(estimate=0.01, low=-0.01, high=0.03)) == "10.0 ms (95%: 0.0 to 30.0 ms)"
-    )
 
 
 # What results.json has of it

@@ -6,12 +6,11 @@ import msgspec
 import pytest
 
 from ddptui.analysis import thinning
+from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.results import LongStep, RepeatResult, TimeParts
 from ddptui.findings.repeat import outcome_of_messages
-from ddptui.report.notes import note_lines
-from ddptui.report.train_time import rest_of_time
 from ddptui.wire.messages import Step
-from ddptui.wire.records import Injection, Message
+from ddptui.wire.records import Message
 from tests.support.builders import FIRST_STEP_MS, done, ended, hello, launched, preset_of, results_for, step, trained
 
 USUAL_MS = 10.0
@@ -53,12 +52,6 @@ def test_where_all_steps_are_alike_nothing_is_said() -> None:
     repeat = read(launch())
     assert repeat.time_parts is not None
     assert (repeat.time_parts.long_steps, repeat.time_parts.longest) == (0, [])
-    assert rest_of_time([repeat]) == ""
-
-
-@pytest.mark.parametrize(("gap_ms", "is_said"), [(1.0, False), (1.2, True)])
-def test_it_is_said_from_a_tenth_of_the_train_time_on(gap_ms: float, is_said: bool) -> None:
-    assert bool(rest_of_time([read(launch(gap_ms=lambda _: gap_ms))])) == is_said
 
 
 def test_the_parts_make_the_train_time() -> None:
@@ -78,55 +71,47 @@ def test_the_parts_make_the_train_time() -> None:
     assert sums == pytest.approx(repeat.train_time_s)
 
 
-def test_long_steps_are_named_with_their_length() -> None:
+def slow(*repeats: list[Message]) -> list[Finding]:
+    preset = preset_of({"trial": [{"name": "a", "launch": "single"}], "repeats": len(repeats)})
+    [trial] = results_for(preset, *repeats).trials
+    return [finding for finding in trial.findings if finding.kind is Kind.SLOW_STEPS]
+
+
+def many_long(number: int) -> float:
+    return 30.0 + number / 10 if number % 5 == 0 else USUAL_MS
+
+
+def test_slow_steps_are_found_with_the_worst() -> None:
+    [finding] = slow(launch(many_long))
+    assert finding.steps == (100,)
+    assert finding.numbers == {
+        "share": pytest.approx(0.34, abs=0.01),
+        "times": 20,
+        "of": 100,
+        "worst_ms": pytest.approx(40),
+    }
+
+
+def test_below_a_tenth_of_the_time_slow_steps_are_not_worth_a_word() -> None:
+    assert slow(launch(lambda number: 25.0 if number % 25 == 0 else USUAL_MS)) == []
+
+
+def test_where_a_finding_says_it_better_slow_steps_are_not_said() -> None:
     preset = preset_of({"trial": [{"name": "a", "launch": "single"}]})
-    assert rest_of_time([read(launch(some_long))]) == (
-        "100 median steps of 10.00 ms make 1 s of 1.7 s. "
-        "The rest: 702 ms in 2 long steps, beyond the median (step 37 took 412 ms, step 90 took 310 ms)"
-    )
-    # In the notes, a finding says it better.
-    *_, note = note_lines(results_for(preset, launch(some_long)), preset)
-    assert note == "a: 2 steps took 692 ms longer than usual, between steps: steps 37 and 90. That is 41% of the time"
+    [trial] = results_for(preset, launch(some_long)).trials
+    assert [finding.kind for finding in trial.findings] == [Kind.LONG_STEPS]
+    assert trial.findings[0].steps == (37, 90)
 
 
-def test_of_many_long_steps_the_longest_are_named() -> None:
-    line = rest_of_time([read(launch(lambda number: 100.0 + number if number % 10 == 0 else USUAL_MS))])
-    assert (
-        "in 10 long steps, beyond the median (step 100 took 200 ms, step 90 took 190 ms, step 80 took 180 ms, …)"
-        in line
-    )
-
-
-def test_time_between_steps_and_between_epochs_is_told_apart() -> None:
-    assert rest_of_time([read(launch(gap_ms=lambda _: 5.0))]).endswith("The rest: 490 ms between steps")
-    line = rest_of_time([read(launch(gap_ms=lambda number: 500.0 if number == 51 else 0.0))])
-    assert line.endswith("The rest: 500 ms between epochs")
-
-
-def test_steps_that_are_mostly_longer_than_the_mean_are_said_too() -> None:
-    line = rest_of_time([read(launch(lambda number: 1.0 if number <= 40 else USUAL_MS))])
-    assert line == (
-        "100 median steps of 10.00 ms would make 1 s, but training took 640 ms: "
-        "a tenth of the steps took less than 1.00 ms"
-    )
-
-
-def test_of_several_repeats_the_one_with_the_largest_rest_is_told_of() -> None:
-    repeats = [read(launch()), read(launch(some_long, repeat=2))]
-    assert rest_of_time(repeats).startswith("repeat 2: 100 median steps of 10.00 ms make 1 s of 1.7 s")
-
-
-def test_a_repeat_that_was_changed_by_hand_needs_no_such_words() -> None:
-    *messages, last = launch(some_long, repeat=2)
-    changed = [*messages[:3], Injection(at_ns=0, bottleneck=()), *messages[3:], last]
-    assert rest_of_time([read(launch()), read(changed)]) == ""
+def test_of_several_repeats_the_one_with_the_most_is_told_of() -> None:
+    [finding] = slow(launch(), launch(many_long, repeat=2))
+    assert finding.numbers["times"] == 20
 
 
 def test_without_instruments_no_steps_are_known() -> None:
     unseen = [message for message in launch() if not isinstance(message, Step)]
     repeat = read([*unseen[:-2], trained(0), *unseen[-2:]])
     assert repeat.time_parts is None
-    assert rest_of_time([repeat]) == ""
 
 
 def test_of_a_long_launch_the_parts_are_those_of_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:

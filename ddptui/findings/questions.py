@@ -1,0 +1,519 @@
+"""What a run answers: rules that look at its trials beside each other. Pure.
+
+What the trials of a preset differ in says what it asks, so presets of your own get an answer, too. To answer another
+kind of question, add a rule and an entry in QUESTIONS.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from statistics import fmean, median
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ddptui.analysis.breakdown import middle, slept_in_steps
+from ddptui.analysis.cautions import Caution
+from ddptui.analysis.correctness import averaged_wrong, diverged
+from ddptui.analysis.counted import all_changed, counted
+from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, Effects, beside_baseline, effects, off, spread
+from ddptui.analysis.finding import Finding, Kind
+from ddptui.analysis.policy import EXACT_AVERAGE, HIDES, MOST_OF_DIFFERENCE, NEARLY, WAITS_ALONG_A_CHAIN
+from ddptui.analysis.results import RepeatResult, Results, TrialResult
+from ddptui.analysis.wait_matrix import wait_matrix
+from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.preset import Preset
+from ddptui.config.trial import TRIAL_FIELDS, Trial
+from ddptui.findings.primitives import of_primitives
+from ddptui.text.units import MS, S
+from ddptui.text.words import count
+
+FEW = 2  # trials beside the baseline: each gets a sentence of its own
+STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started
+CHECKS: dict[str, Callable[[RepeatResult], bool]] = {
+    "in sync": lambda repeat: repeat.in_sync.parameters is False,
+    "average": lambda repeat: averaged_wrong(repeat) is not None,
+    "order": lambda repeat: repeat.reshuffled is False,
+    "buffers": lambda repeat: bool(repeat.in_sync.parameters) and repeat.in_sync.buffers is False,
+}
+
+
+class Question(NamedTuple):
+    """asks: whether a preset asks it. rule: answers it. compares: whether that takes a baseline with figures."""
+
+    asks: Callable[[Results, Preset], bool]
+    rule: Callable[[Results, Preset], Iterator[Finding]]
+    compares: bool = True
+
+
+def question_of(results: Results, preset: Preset) -> Question:
+    """The first question that applies."""
+    return next(question for question in QUESTIONS if question.asks(results, preset))
+
+
+def answer_of(results: Results, preset: Preset) -> list[Finding]:
+    """The findings that answer the preset's question, and what keeps them from being an answer."""
+    if not any(trial.summary or trial.primitives or trial.error for trial in results.trials):
+        return [Finding(kind=Kind.NOTHING_YET, place=results.run)] if results.status == "interrupted" else []
+    question = question_of(results, preset)
+    is_about_faults = question.rule is faults
+    broken = [] if is_about_faults else [trial.name for trial in results.trials if diverged(trial)]
+    found = [Finding(kind=Kind.DIVERGED, severity="critical", trials=tuple(broken))] if broken else []
+    if question.compares and (doubt := _without_baseline(results)):
+        found.append(Finding(kind=Kind.NO_BASELINE, severity="warning", trials=(results.baseline,), doubt=doubt))
+    else:
+        found += question.rule(results, preset)
+    failed = tuple(trial.name for trial in results.trials if trial.status == "failed")
+    if failed and not is_about_faults:
+        found.append(Finding(kind=Kind.FAILED, severity="critical", trials=failed))
+    return [*found, *published_order(results, preset), *too_few_steps(results), *interrupted(results)]
+
+
+def _without_baseline(results: Results) -> str:
+    base = results.base
+    if base.summary is None:
+        return f"it failed ({base.error.splitlines()[0]})" if base.error else "it has no figures yet"
+    return "every repeat of it was changed by hand" if all_changed(base.repeats) else ""
+
+
+# Times
+
+
+def ranking(results: Results, preset: Preset) -> Iterator[Finding]:
+    """The fastest and the slowest trial beside the baseline, or each of a few; then what they learned."""
+    yield from _ranked(beside_baseline(results), effects(results))
+    yield from [*_averages(results), *losses(results.trials)]
+
+
+def twins(results: Results, preset: Preset) -> Iterator[Finding]:
+    """Where trials combine the values of two fields: each beside its twin, which has the baseline's value of the first
+    field, and the same of the second."""
+    kind, amount = axes_of(preset) or ("", "")
+    known = effects(results)
+    base = {getattr(trial, amount): trial for trial in preset.trials if _same(trial, preset.base, kind)}
+    pairs = [(trial.name, base[getattr(trial, amount)].name) for trial in preset.trials]
+    yield from _ranked([known[pair] for pair in pairs if pair in known], known)
+    yield from losses(results.trials)
+
+
+def _same(trial: Trial, other: Trial, field: str) -> bool:
+    return bool(getattr(trial, field) == getattr(other, field))
+
+
+def _ranked(compared: Sequence[Effect], known: Effects) -> Iterator[Finding]:
+    if len(compared) <= FEW:
+        yield from map(effect_of, compared)
+        return
+    told = sorted((each for each in compared if each.outcome in ("faster", "slower")), key=_ratio)
+    for kind, ends in (
+        (Kind.FASTEST, [each for each in told if each.outcome == "faster"]),
+        (Kind.SLOWEST, [each for each in told if each.outcome == "slower"][::-1]),
+    ):
+        for first, *others in [ends] * bool(ends):
+            tied = [each.name for each in others if known[each.name, first.name].outcome in ("alike", "unclear")]
+            yield replace(effect_of(first), kind=kind, trials=(first.name, *tied))
+    rest = [each for each in compared if each not in told]
+    alike = [each for each in rest if each.outcome == "alike" and not each.is_rough]
+    rough = sorted((each for each in rest if each.is_rough), key=_ratio)
+    unclear = [each for each in rest if each.outcome == "unclear" and not each.is_rough]
+    for group in (alike, unclear):
+        if group:
+            yield replace(effect_of(group[0]), trials=tuple(each.name for each in group))
+    if len(rough) > 1:
+        low, high = rough[0], rough[-1]
+        numbers = {"low_times": low.ratio.median, "high_times": high.ratio.median, "repeats": float(low.repeats)}
+        yield replace(effect_of(low), trials=(low.name, high.name), numbers=numbers)
+    else:
+        yield from map(effect_of, rough)
+
+
+def _ratio(effect: Effect) -> float:
+    return effect.ratio.median
+
+
+def effect_of(effect: Effect) -> Finding:
+    """How many times as long a trial took as another one, and what most of the difference is."""
+    ratio, is_told = effect.ratio, effect.outcome in ("slower", "faster")
+    numbers = {
+        "ratio_times": ratio.median,
+        "low_times": ratio.low,
+        "high_times": ratio.high,
+        "repeats": float(effect.repeats),
+    }
+    if effect.repeats > 1 and not effect.is_rough:
+        numbers["off_times"] = off(ratio)
+    kind = Kind.ROUGHLY if effect.is_rough else Kind.UNCLEAR if effect.outcome == "unclear" else Kind.ALIKE
+    rank, phase = None, None
+    if is_told:
+        kind = Kind.SLOWER if effect.outcome == "slower" else Kind.FASTER
+        whole, culprit = effect.difference.total, effect.trial.summary and effect.trial.summary.culprit
+        for name, part in effect.difference._asdict().items():
+            if name != "unexplained" and MOST_OF_DIFFERENCE <= part / (whole or 1) <= 1.05:
+                numbers |= {f"{name}_s": part, "whole_s": whole}
+                rank, phase = (culprit.rank, culprit.phase) if culprit and name == "culprit_wait" else (None, None)
+    doubt = _too_noisy(effect) if kind is Kind.UNCLEAR else None
+    names = (effect.name,)
+    return Finding(
+        kind=kind, trials=names, rank=rank, phase=phase, place=effect.baseline.name, numbers=numbers, doubt=doubt
+    )
+
+
+def _too_noisy(effect: Effect) -> str:
+    if effect.repeats < 2:
+        return f"one repeat shows no difference below {SHOWN_BY_ONE:.0%}"
+    noisy = max((effect.trial, effect.baseline), key=spread)
+    return f"{count(len(counted(noisy.repeats)), 'repeat')} of {noisy.name} differ by {spread(noisy):.0%}"
+
+
+def losses(trials: Sequence[TrialResult]) -> Iterator[Finding]:
+    """Whether trials learned the same."""
+    known = {trial.name: loss for trial in trials if (loss := _loss(trial)) is not None}
+    if len(known) > 1:
+        least, most = (choose(known, key=lambda name: known[name]) for choose in (min, max))
+        numbers = {"low_loss": known[least], "high_loss": known[most], "of_trials": float(len(known))}
+        near = known[most] <= known[least] * (1 + NEARLY)
+        all_of_them = "all trials" if len(known) == len(trials) else None
+        yield Finding(
+            kind=Kind.SAME_LOSS if near else Kind.OTHER_LOSS, trials=(least, most), place=all_of_them, numbers=numbers
+        )
+
+
+def _loss(trial: TrialResult) -> float | None:
+    """None also without instruments, or if it diverged, which is a finding of its own."""
+    found = [repeat.loss.last for repeat in counted(trial.repeats) if repeat.step_ms and repeat.loss.last is not None]
+    return median(found) if found and not diverged(trial) else None
+
+
+def _averages(results: Results) -> Iterator[Finding]:
+    """By how much lossy strategies miss the average."""
+    audits = {trial.name: repeat.averaging for trial in results.trials for repeat in trial.repeats[-1:]}
+    errors = {name: audit.error for name, audit in audits.items() if audit and (audit.error or 0.0) > EXACT_AVERAGE}
+    if errors:
+        least, most = (choose(errors, key=lambda name: errors[name] or 0.0) for choose in (min, max))
+        numbers = {"low_share": errors[least] or 0.0, "high_share": errors[most] or 0.0}
+        yield Finding(kind=Kind.LOSSY, trials=(least, most), numbers=numbers)
+
+
+# One trial
+
+
+def alone(results: Results, preset: Preset) -> Iterator[Finding]:
+    """How long it trained; whether ddptui found the rank that the preset delays; else what its own findings say."""
+    for trial in results.trials:
+        if trial.summary:
+            repeat = trial.repeats[-1]
+            numbers = {"ranks": float(len(repeat.ranks)), "made": float(repeat.steps)}
+            yield Finding(kind=Kind.TRAINED, numbers=numbers | {"train_s": trial.summary.train_time_s.median})
+            if delays_some(preset.base):
+                yield from blame(results, preset)
+            else:
+                yield from (finding for finding in trial.findings if finding.kind is not Kind.NOTHING)
+
+
+# Delays
+
+
+def delays(results: Results, preset: Preset) -> Iterator[Finding]:
+    """What injected delays cost, the costliest first; where they differ in length alone, also from which length on
+    their rank was found."""
+    trials = {trial.name: trial for trial in preset.trials}
+    compared = [effect for effect in beside_baseline(results) if trials[effect.name].bottleneck]
+    compared.sort(key=lambda effect: -effect.ratio.median)
+    if _are_a_sweep([trials[effect.name] for effect in compared]):
+        yield _found_from([(trials[effect.name], effect.trial) for effect in compared])
+        compared = compared[:1]
+    yield from map(_cost, compared)
+
+
+def delays_some(trial: Trial) -> bool:
+    """Whether it injects delays into some of its ranks, but not into all; a slow link is none."""
+    late = {rank for delay in trial.bottleneck for rank in delay.ranks}
+    return any(delay.at != "link" for delay in trial.bottleneck) and len(late) < trial.world_size
+
+
+def _cost(effect: Effect) -> Finding:
+    found, slept_s = effect_of(effect), slept(effect.trial)
+    if found.kind is not Kind.SLOWER or not slept_s:
+        return found
+    return replace(found, numbers=found.numbers | {"slept_s": slept_s, "longer_s": effect.difference.total})
+
+
+def slept(trial: TrialResult) -> float:
+    """The delays in the train time of the rank that slept longest, in s."""
+    totals = [max(slept_in_steps(repeat).values(), default=0.0) for repeat in middle(counted(trial.repeats))]
+    return fmean(totals) if totals else 0.0
+
+
+def _are_a_sweep(trials: Sequence[Trial]) -> bool:
+    """Whether they have one delay each, which differs in its length alone."""
+    places = {(delay.at, delay.ranks, delay.per, delay.every) for trial in trials for delay in trial.bottleneck}
+    return len(trials) > 2 and len(places) == 1 and all(len(trial.bottleneck) == 1 for trial in trials)
+
+
+def _found_from(trials: Sequence[tuple[Trial, TrialResult]]) -> Finding:
+    found: list[float] = []
+    missed: list[float] = []
+    for trial, result in trials:
+        culprit = result.summary.culprit if result.summary else None
+        right = culprit is not None and culprit.rank in trial.bottleneck[0].ranks
+        (found if right else missed).append(trial.bottleneck[0].sleep_ms)
+    numbers = {"from_ms": min(found)} if found else {}
+    numbers |= {"missed_ms": max(missed)} if missed else {}
+    return Finding(kind=Kind.FOUND_FROM, rank=trials[0][0].bottleneck[0].ranks[0], numbers=numbers)
+
+
+def blame(results: Results, preset: Preset) -> Iterator[Finding]:
+    """Whether the rank that all trials delay was found in each; then where ranks waited for it by way of others."""
+    late = {rank for delay in preset.trials[0].bottleneck for rank in delay.ranks}
+    culprits = {trial.name: trial.summary.culprit for trial in results.trials if trial.summary}
+    right = {name: culprit for name, culprit in culprits.items() if culprit and culprit.rank in late}
+    steps = {trial.name: trial.repeats[-1].steps for trial in results.trials if trial.summary}
+    if right:
+        a_step = [culprit.excess_s.estimate / steps[name] * S / MS for name, culprit in right.items()]
+        first = next(iter(right.values()))
+        numbers = {"low_ms": min(a_step), "high_ms": max(a_step), "of_trials": float(len(culprits))}
+        yield Finding(kind=Kind.DELAY_FOUND, trials=tuple(right), rank=first.rank, phase=first.phase, numbers=numbers)
+    if missed := tuple(name for name in culprits if name not in right):
+        yield Finding(kind=Kind.DELAY_MISSED, trials=missed, rank=min(late))
+    for trial in results.trials:
+        if trial.name in right:
+            yield from _chain(trial, right[trial.name].rank)
+
+
+def _chain(trial: TrialResult, culprit: int) -> Iterator[Finding]:
+    """Where a rank waits for one that is not the culprit, which waits itself."""
+    matrix = wait_matrix(trial)
+    rows = matrix.waited_s if matrix else ()
+    most = max(map(sum, rows), default=0.0)
+    for rank, row in enumerate(rows):
+        late = max(range(len(row)), key=lambda other: row[other])
+        mostly = row[late] > WAITS_ALONG_A_CHAIN * sum(row) and sum(row) > WAITS_ALONG_A_CHAIN * most
+        if rank != culprit and late != culprit and mostly:
+            then = max(range(len(rows[late])), key=lambda other: rows[late][other])
+            numbers = {"for_rank": float(late), "then_rank": float(then)}
+            yield Finding(kind=Kind.CHAIN, trials=(trial.name,), rank=rank, numbers=numbers)
+            return
+
+
+# Checks and faults
+
+
+def are_in_doubt(results: Results, preset: Preset) -> bool:
+    """Whether a mistake is made on purpose, or a trial fails a check."""
+    last = [trial.repeats[-1] for trial in results.trials if trial.repeats]
+    return any(trial.mistake for trial in preset.trials) or any(
+        failed(repeat) for failed in CHECKS.values() for repeat in last
+    )
+
+
+def checks(results: Results, preset: Preset) -> Iterator[Finding]:
+    """Which checks fail in which trials; of mistakes made on purpose, how many they found."""
+    last = {trial.name: trial.repeats[-1] for trial in results.trials if trial.repeats}
+    failing = {check: [name for name, repeat in last.items() if failed(repeat)] for check, failed in CHECKS.items()}
+    found = {name for names in failing.values() for name in names}
+    mistaken = [trial.name for trial in preset.trials if trial.mistake and trial.name in last]
+    if mistaken:
+        unseen = tuple(name for name in mistaken if name not in found)
+        numbers = {"found": float(len(mistaken) - len(unseen)), "mistakes": float(len(mistaken))}
+        yield Finding(kind=Kind.MISTAKES, trials=unseen, numbers=numbers)
+    for check, names in failing.items():
+        if names:
+            yield Finding(kind=Kind.CHECK_FAILS, severity="critical", trials=tuple(names), place=check)
+
+
+def faults(results: Results, preset: Preset) -> Iterator[Finding]:
+    """How many faults ended their trial with a reason that names the right rank; and those that did not."""
+    planned = {trial.name: trial.fault[0].rank for trial in preset.trials if trial.fault}
+    failed = {trial.name: (trial.error or "").splitlines()[0] for trial in results.trials if trial.error}
+    reached = [trial.name for trial in results.trials if trial.name in planned and trial.status != "skipped"]
+    if not reached:
+        return
+    right = [name for name in reached if name in failed and _names(failed[name], planned[name])]
+    ranks = {planned[name] for name in right}
+    numbers = {"found": float(len(right)), "faults": float(len(reached))}
+    yield Finding(kind=Kind.FAULTS_NAMED, rank=ranks.pop() if len(ranks) == 1 else None, numbers=numbers)
+    if survived := tuple(name for name in reached if name not in failed):
+        yield Finding(kind=Kind.FAULT_SURVIVED, trials=survived)
+    if wrong := tuple(name for name in reached if name in failed and name not in right):
+        yield Finding(kind=Kind.FAULT_UNNAMED, trials=wrong)
+
+
+def _names(reason: str, rank: int) -> bool:
+    """Whether the first rank that the reason names is this one."""
+    first = re.search(r"\brank (\d+)\b", reason)
+    return first is not None and int(first[1]) == rank
+
+
+# Batches, overlap, starts, ranks
+
+
+def split(results: Results, preset: Preset) -> Iterator[Finding]:
+    """How DataParallel cut each batch."""
+    trials = {trial.name: trial for trial in preset.trials}
+    for result in results.trials:
+        parts = [
+            rank.sub_batch for repeat in result.repeats[-1:] for rank in repeat.ranks if rank.sub_batch is not None
+        ]
+        if len(parts) > 1:
+            numbers = {"samples": float(trials[result.name].batch_size)}
+            yield Finding(kind=Kind.SPLIT, trials=(result.name,), place="+".join(map(str, parts)), numbers=numbers)
+
+
+def overlap(results: Results, preset: Preset) -> Iterator[Finding]:
+    """How much of its communication each trial hid behind backward, on the same link as the baseline; then their
+    times."""
+    links = {trial.name: trial.bottleneck for trial in preset.trials}
+    beside = [trial for trial in results.trials if links[trial.name] == links[preset.baseline]]
+    hidden = {trial.name: share for trial in beside if (share := _overlap(trial)) is not None}
+    some = sorted((name for name in hidden if hidden[name] >= HIDES), key=lambda name: -hidden[name])
+    for name in some:
+        yield Finding(kind=Kind.OVERLAP, trials=(name,), numbers={"share": hidden[name]})
+    if none := tuple(name for name in hidden if name not in some):
+        yield Finding(kind=Kind.OVERLAP, trials=none)
+    yield from _ranked([effect for effect in beside_baseline(results) if effect.name in hidden], effects(results))
+
+
+def _overlap(trial: TrialResult) -> float | None:
+    repeats = [repeat for repeat in counted(trial.repeats) if len(repeat.ranks) > 1]
+    shares = [repeat.overlap for repeat in repeats if repeat.overlap is not None]
+    return median(shares) if shares else None
+
+
+def launching(results: Results, preset: Preset) -> Iterator[Finding]:
+    """Whether ranks train alike however they were started; then what starting cost."""
+    yield from _ranked(beside_baseline(results), effects(results))
+    measured = [trial for trial in results.trials if trial.summary]
+    starts = {trial.name: median(repeat.startup_s for repeat in counted(trial.repeats)) for trial in measured}
+    first, last = (choose(starts, key=lambda name: starts[name]) for choose in (min, max))
+    yield Finding(kind=Kind.START, trials=(first, last), numbers={"low_s": starts[first], "high_s": starts[last]})
+
+
+def scaling(results: Results, preset: Preset) -> Iterator[Finding]:
+    """The speed-ups of trials that share the baseline's batch, then of those whose batch grows with the ranks; and what
+    holds back the most ranks."""
+    trials, base = {trial.name: trial for trial in preset.trials}, preset.base
+    scaled = {trial.name for trial in scaled_trials(preset) if trial.world_size != base.world_size}
+    found = []
+    for result in results.trials:
+        trial, speedup = trials[result.name], result.summary.speedup if result.summary else None
+        if result.name in scaled and speedup:
+            same = trial.batch_size == base.batch_size
+            numbers = {"speedup_times": speedup, "ideal_times": trial.world_size / base.world_size}
+            numbers |= {"ranks": float(trial.world_size), "base_ranks": float(base.world_size)}
+            found.append(
+                Finding(kind=Kind.SPEEDUP if same else Kind.WEAK_SPEEDUP, trials=(result.name,), numbers=numbers)
+            )
+    yield from sorted(found, key=lambda each: (each.kind.value, each.numbers["ranks"]))
+    slower = [effect for effect in beside_baseline(results) if effect.outcome == "slower" and effect.name in scaled]
+    if slower:
+        yield effect_of(max(slower, key=lambda effect: trials[effect.name].world_size))
+    if base.world_size > 1 and found:  # a single rank sends nothing from which a network could be known
+        sizes = sorted({base.world_size, *(int(each.numbers["ranks"]) for each in found)})
+        command = f"ddptui project {results.run} --trial {base.name} --ranks {','.join(map(str, sizes))}"
+        yield Finding(kind=Kind.PREDICTABLE, trials=(base.name,), place=command)
+
+
+def scaled_trials(preset: Preset) -> list[Trial]:
+    """The trials that scale the baseline: by the number of ranks alone, or with a batch that grows with it."""
+    base = preset.base
+    same = [trial for trial in preset.trials if (trial.launch, trial.strategy) == (base.launch, base.strategy)]
+    of_rank = base.batch_size / base.world_size
+    return [trial for trial in same if trial.batch_size in (base.batch_size, of_rank * trial.world_size)]
+
+
+# What is said of any run
+
+
+def published_order(results: Results, preset: Preset) -> Iterator[Finding]:
+    """Whether the order of published figures came out here, too."""
+    trials = {trial.name: trial for trial in results.trials}
+    known = sorted(
+        (each for each in preset.references if trials[each.trial].summary), key=lambda each: each.train_time_s
+    )
+    pairs = [(a.trial, b.trial) for a, b in combinations(known, 2) if a.train_time_s < b.train_time_s]
+    if not pairs:
+        return
+    found = effects(results)
+    outcomes = {pair: found[pair[::-1]].outcome if pair[::-1] in found else "unclear" for pair in pairs}
+    swapped = [pair for pair, outcome in outcomes.items() if outcome == "faster"]
+    unclear = sum(outcome in ("alike", "unclear") for outcome in outcomes.values())
+    kind = Kind.PUBLISHED_SWAPPED if swapped else Kind.PUBLISHED_UNCLEAR if unclear else Kind.PUBLISHED_HOLDS
+    numbers = {"pairs": float(len(pairs)), "unclear_pairs": float(unclear)}
+    doubt = ", ".join(f"{slow} before {fast}" for fast, slow in swapped) or None
+    yield Finding(kind=kind, trials=tuple(each.trial for each in known), numbers=numbers, doubt=doubt)
+
+
+def too_few_steps(results: Results) -> Iterator[Finding]:
+    """Which trials are too short to tell anything of."""
+    measured = [(trial, trial.summary.warnings) for trial in results.trials if trial.summary]
+    short = [trial for trial, why in measured if Caution.TOO_FEW_STEPS in why]
+    steps = [repeat.compared for trial in short for repeat in counted(trial.repeats)]
+    if steps:
+        names = () if len(short) == len(results.trials) else tuple(trial.name for trial in short)
+        yield Finding(kind=Kind.TOO_FEW_STEPS, severity="warning", trials=names, numbers={"few": float(min(steps))})
+
+
+def interrupted(results: Results) -> Iterator[Finding]:
+    """How many trials of an interrupted run have figures."""
+    if results.status == "interrupted":
+        done = sum(bool(trial.summary or trial.primitives) for trial in results.trials)
+        yield Finding(kind=Kind.INTERRUPTED, numbers={"done": float(done), "of_trials": float(len(results.trials))})
+
+
+def differing(preset: Preset, trials: Sequence[Trial] = ()) -> list[str]:
+    """The fields, besides the name, that do not have the same value in all trials."""
+    fields = [name for name in TRIAL_FIELDS if name != "name"]
+    return [name for name in fields if len({repr(getattr(trial, name)) for trial in trials or preset.trials}) > 1]
+
+
+def axes_of(preset: Preset) -> tuple[str, str] | None:
+    """The two fields in which trials differ, if they are all the combinations of a few values of these; the one that is
+    no number first. Else None."""
+    fields = differing(preset)
+    if len(fields) != 2:
+        return None
+    kind, amount = sorted(fields, key=lambda field: isinstance(getattr(preset.base, field), int | float))
+    values: Mapping[str, set[str]] = {
+        field: {repr(getattr(trial, field)) for trial in preset.trials} for field in fields
+    }
+    cells = {(repr(getattr(trial, kind)), repr(getattr(trial, amount))) for trial in preset.trials}
+    is_whole = len(cells) == len(preset.trials) == len(values[kind]) * len(values[amount])
+    return (kind, amount) if is_whole and len(values[kind]) > 1 else None
+
+
+def _starts(results: Results, preset: Preset) -> bool:
+    measured = {trial.name for trial in results.trials if trial.summary}
+    modes = [trial for trial in preset.trials if trial.launch not in ONE_PROCESS and trial.name in measured]
+    apart = differing(preset, modes) if modes else []
+    return "launch" in apart and STARTING.issuperset(apart)
+
+
+def _scales(results: Results, preset: Preset) -> bool:
+    scaled = scaled_trials(preset)
+    sizes = {trial.world_size for trial in scaled}
+    return len(sizes) > 2 or (len(sizes) == 2 and len(scaled) == len(preset.trials))
+
+
+QUESTIONS = (  # the first that applies
+    Question(lambda _, preset: preset.kind == "primitives", of_primitives, compares=False),
+    Question(lambda _, preset: len(preset.trials) == 1, alone, compares=False),
+    Question(lambda _, preset: any(trial.fault for trial in preset.trials), faults, compares=False),
+    Question(are_in_doubt, checks),
+    Question(
+        lambda _, preset: (
+            "world_size" in differing(preset)
+            and all(trial.launch == "dp" for trial in preset.trials if trial.name != preset.baseline)
+        ),
+        split,
+    ),
+    Question(lambda _, preset: delays_some(preset.trials[0]) and "bottleneck" not in differing(preset), blame),
+    Question(lambda _, preset: differing(preset) == ["bottleneck"] and not preset.base.bottleneck, delays),
+    Question(
+        lambda _, preset: "bucket_mb" in differing(preset) and all(trial.world_size > 1 for trial in preset.trials),
+        overlap,
+    ),
+    Question(_starts, launching),
+    Question(_scales, scaling),
+    Question(lambda _, preset: axes_of(preset) is not None, twins),
+    Question(lambda _, preset: True, ranking),
+)

@@ -1,0 +1,410 @@
+"""What is found of a run whose trials are looked at beside each other, from journals whose figures are known."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from ddptui.analysis.finding import Finding, Kind
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.findings import questions
+from ddptui.findings.questions import question_of
+from ddptui.store.presets import load
+from ddptui.wire.messages import Done, Step
+from ddptui.wire.records import Injection
+from tests.support.builders import (
+    audit,
+    audit_without_numbers,
+    beside,
+    done,
+    failure,
+    journal,
+    preset_of,
+    results_for,
+    with_done,
+)
+from tests.support.launches import late_launch
+from tests.support.traces import all_reduce, gather_scatter
+
+Times = dict[str, Sequence[float]]  # of each trial's repeats: ms a step, of which there are three
+
+
+def run(times: Times, trials: Sequence[dict[str, Any]] = (), **fields: Any) -> tuple[Results, Preset]:
+    """A run whose trials took so long."""
+    trials = trials or [{"name": name} for name in times]
+    preset = preset_of({"repeats": max(map(len, times.values())), "trial": list(trials), **fields})
+    journals = [
+        journal(name, number, step_ms=ms, ranks=next(one for one in preset.trials if one.name == name).world_size)
+        for name, of_trial in times.items()
+        for number, ms in enumerate(of_trial, start=1)
+    ]
+    return results_for(preset, *journals), preset
+
+
+def found_in(results: Results) -> list[Finding]:
+    """All findings but that three steps are too few, which is true of most of these runs."""
+    return [finding for finding in results.findings if finding.kind is not Kind.TOO_FEW_STEPS]
+
+
+def found(times: Times, trials: Sequence[dict[str, Any]] = (), **fields: Any) -> list[Finding]:
+    return found_in(run(times, trials, **fields)[0])
+
+
+def told(findings: Sequence[Finding]) -> list[tuple[Kind, tuple[str, ...]]]:
+    """Their kinds, and the trials that they are about."""
+    return [(finding.kind, finding.trials) for finding in findings]
+
+
+# Times
+
+
+def test_a_trial_took_so_many_times_as_long_and_what_most_of_it_is() -> None:
+    first, second = found({"a": (10, 10, 10), "b": (20, 21, 22)})
+    assert (first.kind, first.trials, first.place) == (Kind.SLOWER, ("b",), "a")
+    assert first.numbers["ratio_times"] == pytest.approx(2.1)
+    assert first.numbers["off_times"] == pytest.approx(0.1)
+    assert first.numbers["work_s"] == pytest.approx(first.numbers["whole_s"]) == pytest.approx(0.033)
+    assert (second.kind, second.place) == (Kind.SAME_LOSS, "all trials")
+
+
+@pytest.mark.parametrize(
+    ("b", "kind"), [((9.9, 10.1, 10.0), Kind.ALIKE), ((7, 10, 14), Kind.UNCLEAR), ((5, 5, 5), Kind.FASTER)]
+)
+def test_what_the_repeats_cannot_tell_is_not_claimed(b: Sequence[float], kind: Kind) -> None:
+    assert found({"a": (10, 10, 10), "b": b})[0].kind is kind
+
+
+@pytest.mark.parametrize(("b", "kind"), [(20, Kind.SLOWER), (10.5, Kind.UNCLEAR)])
+def test_of_one_repeat_a_difference_is_about_so_large(b: float, kind: Kind) -> None:
+    finding = found({"a": (10,), "b": (b,)})[0]
+    assert finding.kind is kind
+    assert "off_times" not in finding.numbers
+
+
+def test_of_many_trials_the_ends_are_named_and_those_that_do_not_differ() -> None:
+    times = {"a": (10, 10), "quick": (5, 5), "slow": (40, 40), "same": (10, 10), "wild": (8, 14)}
+    assert told(found(times)) == [
+        (Kind.FASTEST, ("quick",)),
+        (Kind.SLOWEST, ("slow",)),
+        (Kind.ALIKE, ("same",)),
+        (Kind.UNCLEAR, ("wild",)),
+        (Kind.SAME_LOSS, ("a", "a")),
+    ]
+
+
+def test_trials_that_cannot_be_told_apart_share_the_place() -> None:
+    findings = found({"a": (10, 10), "b": (5, 5.2), "c": (5.1, 5.1), "d": (20, 20), "e": (40, 40)})
+    assert told(findings)[:2] == [(Kind.FASTEST, ("b", "c")), (Kind.SLOWEST, ("e",))]
+
+
+@pytest.mark.parametrize(("a", "b", "names"), [(3, 30, ("a",)), (3, 3, ()), (30, 30, None)])
+def test_of_few_steps_nothing_is_to_be_relied_on(a: int, b: int, names: tuple[str, ...] | None) -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    results = results_for(preset, journal("a", steps=a), journal("b", steps=b, step_ms=20))
+    few = [finding for finding in results.findings if finding.kind is Kind.TOO_FEW_STEPS]
+    assert [finding.trials for finding in few] == ([] if names is None else [names])
+
+
+def changed(results: Results, name: str, fields: Callable[[Any], dict[str, Any]]) -> Results:
+    """The results, with other figures in a trial's repeats."""
+    trials = [
+        replace(trial, repeats=[replace(repeat, **fields(repeat)) for repeat in trial.repeats])
+        if trial.name == name
+        else trial
+        for trial in results.trials
+    ]
+    return replace(results, trials=trials)
+
+
+# Failures, interruptions, disturbances
+
+
+def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    first, second = found_in(results_for(preset, failure("a"), journal("b")))
+    assert (first.kind, first.doubt) == (Kind.NO_BASELINE, "it failed (rank 1 killed by SIGKILL)")
+    assert (second.kind, second.trials) == (Kind.FAILED, ("a",))
+
+
+def test_a_failed_trial_is_said_after_what_could_be_compared() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
+    results = results_for(preset, journal("a"), journal("b", step_ms=20), failure("c"))
+    assert told(found_in(results))[0] == (Kind.SLOWER, ("b",))
+    assert told(found_in(results))[-1] == (Kind.FAILED, ("c",))
+
+
+def test_a_disturbed_baseline_gives_a_rough_answer() -> None:
+    preset = preset_of({"repeats": 2, "trial": [{"name": "a"}, {"name": "b"}]})
+    repeats = [beside(journal("a")), journal("b", step_ms=7), beside(journal("a", 2)), journal("b", 2, step_ms=12)]
+    first = found_in(results_for(preset, *repeats))[0]
+    assert (first.kind, first.trials) == (Kind.ROUGHLY, ("b",))
+    assert [first.numbers[f"{end}_times"] for end in ("low", "high")] == pytest.approx([0.7, 1.2])
+
+
+def test_with_a_baseline_that_a_hand_has_changed_nothing_is_compared() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    by_hand = journal("a")
+    by_hand.insert(5, Injection(at_ns=0, bottleneck=()))
+    assert told(found_in(results_for(preset, by_hand, journal("b")))) == [(Kind.NO_BASELINE, ("a",))]
+
+
+def test_before_anything_is_measured_only_the_interruption_can_be_told() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    results = results_for(preset)
+    assert [(finding.kind, finding.place) for finding in results.findings] == [(Kind.NOTHING_YET, results.run)]
+    assert questions.answer_of(replace(results, status="ok"), preset) == []
+
+
+def test_an_interrupted_run_says_so() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
+    last = found_in(results_for(preset, journal("a"), journal("b", step_ms=20)))[-1]
+    assert (last.kind, last.numbers) == (Kind.INTERRUPTED, {"done": 2, "of_trials": 3})
+
+
+# Delays
+
+
+def delayed(ms: float, at: str = "backward") -> list[dict[str, Any]]:
+    return [{"at": at, "ranks": [1], "sleep_ms": ms}]
+
+
+def of_delays(*sizes_ms: float) -> list[Finding]:
+    trials = [{"name": "none"}, *({"name": f"{ms:g}-ms", "bottleneck": delayed(ms)} for ms in sizes_ms)]
+    preset = preset_of({"trial": trials, "defaults": {"world_size": 2, "strategy": "all_reduce"}})
+    launches = [late_launch(f"{ms:g}-ms", ms=ms, seed=3) for ms in sizes_ms]
+    return found_in(results_for(preset, late_launch("none", seed=3), *launches))
+
+
+def test_of_a_delay_it_is_said_how_much_came_through() -> None:
+    [finding] = of_delays(20)
+    assert (finding.kind, finding.trials) == (Kind.SLOWER, ("20-ms",))
+    assert 0.8 < finding.numbers["longer_s"] / finding.numbers["slept_s"] < 1.2
+
+
+def test_of_a_row_of_delays_it_is_said_from_which_on_the_rank_was_found() -> None:
+    first, cost = of_delays(0.05, 10, 20)
+    assert (first.kind, first.rank, first.numbers) == (Kind.FOUND_FROM, 1, {"from_ms": 10, "missed_ms": 0.05})
+    assert cost.trials == ("20-ms",)
+
+
+def test_a_culprit_that_was_not_delayed_is_not_the_rank_that_was_to_be_found() -> None:
+    late = [{"name": f"{ms}-ms", "bottleneck": delayed(ms)} for ms in (10, 20, 40)]
+    preset = preset_of({"trial": [{"name": "none"}, *late], "defaults": {"world_size": 2, "strategy": "all_reduce"}})
+    of_another_rank = [late_launch(f"{ms}-ms", ms=ms, rank=0) for ms in (10, 20, 40)]
+    first = found_in(results_for(preset, late_launch("none"), *of_another_rank))[0]
+    assert (first.kind, first.rank, first.numbers) == (Kind.FOUND_FROM, 1, {"missed_ms": 40})
+    alone = preset_of({"trial": [{"name": "40-ms"}], "defaults": {"world_size": 2, "bottleneck": delayed(40)}})
+    assert told(found_in(results_for(alone, of_another_rank[-1]))) == [
+        (Kind.TRAINED, ()),
+        (Kind.DELAY_MISSED, ("40-ms",)),
+    ]
+
+
+def test_a_delay_before_the_first_step_is_in_no_train_time() -> None:
+    trials = [{"name": "none"}, {"name": "start", "bottleneck": delayed(1, "start")}]
+    assert told(found({"none": (10, 10), "start": (10, 10)}, trials)) == [(Kind.ALIKE, ("start",))]
+
+
+def test_who_waits_for_whom_follows_the_chain() -> None:
+    trials = [{"name": name, "strategy": name} for name in ("all_reduce", "gather_scatter")]
+    late = {"world_size": 3, "bottleneck": [{"at": "backward", "ranks": [2], "sleep_ms": 20}]}
+    preset = preset_of({"trial": trials, "defaults": late})
+    shapes = {"all_reduce": all_reduce, "gather_scatter": gather_scatter}
+    journals = [late_launch(name, ms=20, rank=2, ranks=3, shape=shape) for name, shape in shapes.items()]
+    first, chain = found_in(results_for(preset, *journals))
+    assert (first.kind, first.rank, first.trials) == (Kind.DELAY_FOUND, 2, ("all_reduce", "gather_scatter"))
+    assert 15 < first.numbers["low_ms"] <= first.numbers["high_ms"] < 25
+    assert (chain.kind, chain.trials, chain.rank) == (Kind.CHAIN, ("gather_scatter",), 1)
+    assert chain.numbers == {"for_rank": 0, "then_rank": 2}
+
+
+def test_a_delay_in_the_baseline_is_not_taken_for_none() -> None:
+    trials = [{"name": f"{ms}-ms", "bottleneck": delayed(ms)} for ms in (10, 20)]
+    preset = preset_of({"trial": trials, "defaults": {"world_size": 2, "strategy": "all_reduce"}})
+    first = found_in(results_for(preset, *(late_launch(f"{ms}-ms", ms=ms) for ms in (10, 20))))[0]
+    assert (first.kind, first.trials) == (Kind.SLOWER, ("20-ms",))
+    assert "slept_s" not in first.numbers
+
+
+# Checks and faults
+
+
+def with_checks(**of_b: Done) -> list[Finding]:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b", **({"mistake": "divide_twice"} if of_b else {})}]})
+    return found_in(results_for(preset, journal("a"), with_done(journal("b"), *of_b.values())))
+
+
+def test_a_loss_that_is_not_finite_is_the_finding_and_no_failed_check() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    lost = with_done(journal("b"), *(done(rank, audit=audit_without_numbers()) for rank in (0, 1)))
+    lost = [replace(said, loss=None) if isinstance(said, Step) else said for said in lost]
+    findings = found_in(results_for(preset, journal("a"), lost))
+    assert told(findings)[0] == (Kind.DIVERGED, ("b",))
+    assert not any(finding.kind is Kind.CHECK_FAILS for finding in findings)
+    three = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
+    last = found_in(results_for(three, journal("a"), lost, journal("c")))[-1]
+    assert (last.kind, last.place, last.numbers["of_trials"]) == (Kind.SAME_LOSS, None, 2)
+
+
+def test_of_mistakes_it_is_said_which_check_finds_them() -> None:
+    count, check = with_checks(wrong=done(1, audit=audit(error=0.7, scale=2.0)))
+    assert (count.kind, count.trials, count.numbers) == (Kind.MISTAKES, (), {"found": 1, "mistakes": 1})
+    assert (check.kind, check.place, check.trials) == (Kind.CHECK_FAILS, "average", ("b",))
+    [unseen] = with_checks(fine=done(1))
+    assert (unseen.trials, unseen.numbers) == (("b",), {"found": 0, "mistakes": 1})
+
+
+def test_training_that_fails_a_check_is_found_without_a_mistake_too() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    wrong = with_done(journal("b"), done(1, parameters={"weight": "x", "bias": "def"}))
+    first = found_in(results_for(preset, journal("a"), wrong))[0]
+    assert (first.kind, first.place, first.trials, first.severity) == (Kind.CHECK_FAILS, "in sync", ("b",), "critical")
+
+
+def test_of_faults_it_is_said_whether_the_reason_names_the_rank() -> None:
+    trials = [{"name": "sound"}] + [
+        {"name": name, "fault": [{"kind": "kill", "rank": 1, "step": 2}]} for name in ("named", "wrong", "survived")
+    ]
+    preset = preset_of({"trial": trials, "defaults": {"world_size": 2}})
+    results = results_for(
+        preset,
+        journal("sound"),
+        failure("named"),
+        failure("wrong", error="rank 0 died, and rank 1 with it"),
+        journal("survived"),
+    )
+    count, *others = found_in(results)
+    assert (count.kind, count.rank, count.numbers) == (Kind.FAULTS_NAMED, 1, {"found": 1, "faults": 3})
+    assert told(others) == [(Kind.FAULT_SURVIVED, ("survived",)), (Kind.FAULT_UNNAMED, ("wrong",))]
+
+
+def test_a_fault_that_was_stopped_before_its_step_has_not_been_survived() -> None:
+    trials = [{"name": "sound"}, {"name": "stopped", "fault": [{"kind": "kill", "rank": 1, "step": 2}]}]
+    preset = preset_of({"trial": trials, "defaults": {"world_size": 2}})
+    messages = [*journal("stopped")[:-1], replace(journal()[-1], status="interrupted")]
+    assert [kind for kind, _ in told(found_in(results_for(preset, journal("sound"), messages)))] == [Kind.INTERRUPTED]
+
+
+# Overlap, ranks and launch modes
+
+
+def test_hiding_most_is_told_apart_from_saving_most() -> None:
+    trials = [
+        {"name": "flat", "strategy": "flat"},
+        {"name": "small", "bucket_mb": 1.0},
+        {"name": "ddp", "bucket_mb": 9.0},
+    ]
+    ms = {"flat": (20, 20), "small": (20, 20), "ddp": (10, 10)}
+    results, preset = run(ms, trials, defaults={"world_size": 2, "strategy": "bucketed"})
+    for name, share in {"flat": 0.0, "small": 0.66, "ddp": 0.58}.items():
+        results = changed(results, name, lambda _, share=share: {"overlap": share})  # type: ignore[misc]
+    small, ddp, flat, *times = questions.overlap(results, preset)
+    assert [(each.trials, each.numbers) for each in (small, ddp, flat)] == [
+        (("small",), {"share": 0.66}),
+        (("ddp",), {"share": 0.58}),
+        (("flat",), {}),
+    ]
+    assert told(times) == [(Kind.ALIKE, ("small",)), (Kind.FASTER, ("ddp",))]
+
+
+def test_one_rank_hides_no_communication() -> None:
+    trials = [{"name": "a", "bucket_mb": 1.0}, {"name": "b", "bucket_mb": 25.0}]
+    first = found({"a": (10,), "b": (20,)}, trials, defaults={"world_size": 1, "strategy": "bucketed"})[0]
+    assert (first.kind, first.trials) == (Kind.SLOWER, ("b",))
+
+
+def test_scaling_is_told_in_samples_a_second_beside_the_ideal() -> None:
+    trials = [{"name": "1", "world_size": 1}, {"name": "2", "world_size": 2}, {"name": "4", "world_size": 4}]
+    two, four = found({"1": (10,), "2": (10,), "4": (10,)}, trials)
+    assert (two.kind, two.trials) == (Kind.SPEEDUP, ("2",))
+    assert two.numbers == {"speedup_times": pytest.approx(2), "ideal_times": 2, "ranks": 2, "base_ranks": 1}
+    assert (four.numbers["ranks"], four.numbers["ideal_times"]) == (4, 4)
+
+
+def test_from_two_ranks_on_scaling_names_the_command_that_predicts_it() -> None:
+    trials = [{"name": f"{size}", "world_size": size} for size in (2, 4, 8)]
+    last = found({"2": (10,), "4": (10,), "8": (10,)}, trials)[-1]
+    assert last.kind is Kind.PREDICTABLE
+    assert last.place is not None
+    assert last.place.startswith("ddptui project ")
+    assert last.place.endswith(" --trial 2 --ranks 2,4,8")
+
+
+def test_strategies_with_several_numbers_of_ranks_are_compared_at_each() -> None:
+    trials = [
+        {"name": f"{strategy}-{size}", "strategy": strategy, "world_size": size}
+        for strategy in ("all_reduce", "flat")
+        for size in (2, 1)
+    ]
+    times = {"all_reduce-2": (10, 10), "all_reduce-1": (20, 20), "flat-2": (15, 15), "flat-1": (20, 20)}
+    two, one, *_ = found(times, trials)
+    assert (two.kind, two.trials, two.place) == (Kind.SLOWER, ("flat-2",), "all_reduce-2")
+    assert (one.kind, one.trials, one.place) == (Kind.ALIKE, ("flat-1",), "all_reduce-1")
+
+
+@pytest.mark.parametrize(("spawn", "kind"), [((10, 10), Kind.ALIKE), ((9, 15), Kind.UNCLEAR), ((20, 20), Kind.SLOWER)])
+def test_launch_modes_are_compared_by_training_and_by_start(spawn: Sequence[float], kind: Kind) -> None:
+    trials = [{"name": name, "launch": name} for name in ("process", "spawn")]
+    training, start = found({"process": (10, 10), "spawn": spawn}, trials)
+    assert (training.kind, training.trials) == (kind, ("spawn",))
+    assert (start.kind, start.numbers) == (Kind.START, {"low_s": 2.0, "high_s": 2.0})
+
+
+def test_a_batch_that_data_parallel_cuts_is_shown_in_its_parts() -> None:
+    trials = [{"name": "alone", "launch": "single"}, {"name": "two", "launch": "dp", "world_size": 2, "batch_size": 5}]
+    preset = preset_of({"trial": trials, "defaults": {"strategy": "none"}})
+    cut = with_done(journal("two"), done(0, sub_batch=3), done(1, sub_batch=2))
+    [finding] = found_in(results_for(preset, journal("alone", ranks=1), cut))
+    assert (finding.kind, finding.place, finding.numbers) == (Kind.SPLIT, "3+2", {"samples": 5})
+
+
+# What was published
+
+
+@pytest.mark.parametrize(
+    ("times", "kind"),
+    [
+        ({"a": (10, 10), "b": (20, 20), "c": (30, 30)}, Kind.PUBLISHED_HOLDS),
+        ({"a": (10, 10), "b": (30, 30), "c": (20, 20)}, Kind.PUBLISHED_SWAPPED),
+        ({"a": (10, 10), "b": (20, 25), "c": (24, 23)}, Kind.PUBLISHED_UNCLEAR),
+        ({"a": (10,), "b": (11,), "c": (12,)}, Kind.PUBLISHED_UNCLEAR),
+        ({"a": (10,), "b": (20,), "c": (30,)}, Kind.PUBLISHED_HOLDS),
+    ],
+)
+def test_the_published_order(times: Times, kind: Kind) -> None:
+    references = [{"trial": name, "train_time_s": place} for place, name in enumerate("abc", start=1)]
+    last = found(times, reference=references)[-1]
+    assert (last.kind, last.trials) == (kind, ("a", "b", "c"))
+
+
+# The presets
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("quickstart", "ranking"),
+        ("strategies", "ranking"),
+        ("ddp-by-hand", "ranking"),
+        ("who-waits", "blame"),
+        ("bottleneck-where", "delays"),
+        ("straggler-sweep", "delays"),
+        ("allreduce-vs-reduce-broadcast", "twins"),
+        ("scaling", "scaling"),
+        ("overlap", "overlap"),
+        ("slow-link", "overlap"),
+        ("dataparallel-split", "split"),
+        ("mistakes", "checks"),
+        ("faults", "faults"),
+        ("algorithms", "of_primitives"),
+        ("gradients-or-parameters", "twins"),
+        ("project-validation", "scaling"),
+        ("scheduler-tick", "ranking"),
+        ("gpu-amp", "ranking"),
+    ],
+)
+def test_each_preset_asks_the_question_that_it_means(name: str, rule: str) -> None:
+    preset = load(name, {})
+    assert question_of(results_for(preset), preset).rule.__name__ == rule

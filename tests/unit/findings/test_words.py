@@ -1,0 +1,239 @@
+"""How findings read: the sentences that are pinned. All other tests assert findings, not words."""
+
+import string
+
+import pytest
+
+from ddptui.analysis.finding import Finding, Kind
+from ddptui.findings.words import EVIDENCE, FOUND, evidence, in_sentences, long, short
+
+LATE = {"late_ms": 20.0, "off_by_ms": 2.0, "of_waiting_share": 0.93, "share": 0.4, "in_backward_share": 1.0}
+TIMES = {"ratio_times": 2.1, "low_times": 2.0, "high_times": 2.2, "repeats": 3.0}
+ONE_REPEAT = {"ratio_times": 2.1, "low_times": 2.1, "high_times": 2.1, "repeats": 1.0}
+WHOLE = {"work_s": 0.033, "whole_s": 0.033}
+IDLE = {"share": 0.45, "wait_share": 0.33, "transfer_share": 0.12}
+FINDINGS = {
+    "Rank 1 holds everyone up: 20 ms a step, in backward": Finding(
+        kind=Kind.LATE_RANK, rank=1, phase="backward", numbers=LATE
+    ),
+    "Rank 1 holds everyone up: 20 ms a step (95%: 18.0 to 22.0 ms), in backward, in steps 300 to 339": Finding(
+        kind=Kind.LATE_RANK, rank=1, phase="backward", steps=(300, 339), numbers=LATE | {"of_repeats": 1.0}
+    ),
+    "Rank 1 holds everyone up: 20 ms a step, in backward and forward": Finding(
+        kind=Kind.LATE_RANK, rank=1, numbers=LATE | {"in_backward_share": 0.6, "in_forward_share": 0.4}
+    ),
+    "Rank 1 holds everyone up: 20 ms a step, in forward and between steps": Finding(
+        kind=Kind.LATE_RANK,
+        rank=1,
+        numbers=LATE | {"in_backward_share": 0.0, "in_forward_share": 0.6, "in_between steps_share": 0.4},
+    ),
+    "Rank 1 holds everyone up: 20 ms a step, in every phase (× 1.31)": Finding(
+        kind=Kind.LATE_RANK, rank=1, phase="forward", numbers=LATE | {"slower": 1.31}
+    ),
+    "Rank 0 holds everyone up, since other programs have its core": Finding(kind=Kind.NO_CORE, rank=0),
+    "Rank 0 caused 93% of the waiting; not certain, since 5 steps are few": Finding(
+        kind=Kind.UNCERTAIN, rank=0, numbers=LATE, doubt="5 steps are few"
+    ),
+    "Mostly waiting: ranks stood idle 33% of the time for a late rank, 12% for the network": Finding(
+        kind=Kind.WAITING, numbers=IDLE
+    ),
+    "Mostly the network: ranks stood idle 33% of the time for it, 12% for a late rank": Finding(
+        kind=Kind.NETWORK, numbers={"share": 0.45, "wait_share": 0.12, "transfer_share": 0.33}
+    ),
+    "Ranks stood idle 14% of the time: 10% to hand over outputs, 4% for a late rank": Finding(
+        kind=Kind.NETWORK, place="gather", numbers={"share": 0.14, "wait_share": 0.04, "transfer_share": 0.1}
+    ),
+    "Data limits all ranks: 41% of the time, 1.94 ms a step": Finding(
+        kind=Kind.DATA, numbers={"share": 0.41, "step_ms": 1.94, "low_share": 0.37, "high_share": 0.43}
+    ),
+    "Late by turns: 16 pauses of 150 ms in forward, 8 on each rank": Finding(
+        kind=Kind.BY_TURNS,
+        phase="forward",
+        numbers={"times": 16.0, "pause_ms": 150.0, "rank_0_times": 8.0, "rank_1_times": 8.0},
+    ),
+    "In steps 50, 100 and 1 more, rank 1 waited 750 ms for rank 0 (between steps)": Finding(
+        kind=Kind.RARE_WAITS,
+        rank=0,
+        phase="between steps",
+        steps=(50, 100),
+        numbers={"times": 3.0, "waited_s": 0.75, "waiting_rank": 1.0},
+    ),
+    "Rank 1 is late in 1 step of 10, by 150 ms, in data (6 times)": Finding(
+        kind=Kind.BURSTS, rank=1, phase="data", numbers={"every_steps": 10.0, "pause_ms": 150.0, "times": 6.0}
+    ),
+    "Rank 1 grows late over the run: from 0 ms to 50 ms a step": Finding(
+        kind=Kind.TREND, rank=1, numbers={"from_ms": -1.0, "to_ms": 50.0}
+    ),
+    "Most of the communication is 10 all_gathers of 8 bytes a step, in optimizer": Finding(
+        kind=Kind.SMALL_CALLS, phase="optimizer", place="all_gather", numbers={"calls": 10.0, "bytes": 8.0}
+    ),
+    "4 of 60 steps were slow (worst: step 13, 112 ms)": Finding(
+        kind=Kind.SLOW_STEPS, steps=(13,), numbers={"times": 4.0, "of": 60.0, "worst_ms": 112.0}
+    ),
+    "We injected 1.21 s on rank 1, in backward; ddptui measured 1.23 s (95%: 1.20 to 1.25 s)": Finding(
+        kind=Kind.INJECTED,
+        rank=1,
+        phase="backward",
+        numbers={"injected_s": 1.21, "measured_s": 1.23, "low_s": 1.2, "high_s": 1.25},
+    ),
+    "We injected 5 ms on rank 1, in forward; not attributed: too small or too uncertain": Finding(
+        kind=Kind.INJECTED, rank=1, phase="forward", numbers={"injected_s": 0.005}, doubt="too small or too uncertain"
+    ),
+    "We injected 13 ms on rank 1, before the first step; ddptui measured 14 ms there (outside the train time)": Finding(
+        kind=Kind.INJECTED, rank=1, phase="start", numbers={"injected_s": 0.013, "at_start_s": 0.014}
+    ),
+}
+SENTENCES = {
+    "b took 2.10 ± 0.10 times as long as a; 33 ms of the extra 33 ms went into own work.": [
+        Finding(kind=Kind.SLOWER, trials=("b",), place="a", numbers=TIMES | WHOLE | {"off_times": 0.1})
+    ],
+    "b took about 2.10 times as long as a.": [
+        Finding(
+            kind=Kind.SLOWER,
+            trials=("b",),
+            place="a",
+            numbers=TIMES | {"low_times": 2.1, "high_times": 2.1, "repeats": 1},
+        )
+    ],
+    "b took roughly 2.00 to 2.20 times as long as a; c took roughly 2.00 to 2.20 times as long as a.": [
+        Finding(kind=Kind.ROUGHLY, trials=(name,), place="a", numbers=TIMES) for name in "bc"
+    ],
+    "The others (b to c) took roughly 2.00 to 2.20 times as long as a.": [
+        Finding(kind=Kind.ROUGHLY, trials=("b", "c"), place="a", numbers=TIMES)
+    ],
+    "b took as long as a, as far as 3 repeats can tell.": [
+        Finding(kind=Kind.ALIKE, trials=("b",), place="a", numbers=TIMES)
+    ],
+    "No difference from a was seen in b and c.": [
+        Finding(kind=Kind.ALIKE, trials=("b", "c"), place="a", numbers=TIMES)
+    ],
+    "Cannot tell whether b differs from a: 3 repeats of b differ by 70%.": [
+        Finding(kind=Kind.UNCLEAR, trials=("b",), place="a", doubt="3 repeats of b differ by 70%")
+    ],
+    "b was the fastest: it took 2.10 ± 0.10 times as long as a; 33 ms of the 33 ms saved came from transfer.": [
+        Finding(
+            kind=Kind.FASTEST,
+            trials=("b",),
+            place="a",
+            numbers=TIMES | {"off_times": 0.1, "transfer_s": -0.033, "whole_s": -0.033},
+        )
+    ],
+    "b and c were the slowest, too close to call: b took 2.10 ± 0.10 times as long as a.": [
+        Finding(kind=Kind.SLOWEST, trials=("b", "c"), place="a", numbers=TIMES | {"off_times": 0.1})
+    ],
+    "late took about 2.10 times as long as even; the train time grew by 562 ms of the 749 ms injected.": [
+        Finding(
+            kind=Kind.SLOWER,
+            trials=("late",),
+            place="even",
+            numbers=ONE_REPEAT | {"longer_s": 0.562, "slept_s": 0.749},
+        )
+    ],
+    "The loss is nearly the same in all trials: 1.429 to 1.467.": [
+        Finding(
+            kind=Kind.SAME_LOSS, trials=("a", "b"), place="all trials", numbers={"low_loss": 1.429, "high_loss": 1.467}
+        )
+    ],
+    "The loss differs: from 0.300 (b) to 1.500 (a).": [
+        Finding(kind=Kind.OTHER_LOSS, trials=("b", "a"), numbers={"low_loss": 0.3, "high_loss": 1.5})
+    ],
+    "The others wait for rank 2, which is delayed: ddptui measured 20.0 to 21.3 ms a step in all 4 trials.": [
+        Finding(
+            kind=Kind.DELAY_FOUND,
+            trials=("a", "b", "c", "d"),
+            rank=2,
+            numbers={"low_ms": 20.0, "high_ms": 21.3, "of_trials": 4.0},
+        )
+    ],
+    "Under ring, rank 1 waits for rank 0, which waits for rank 2.": [
+        Finding(kind=Kind.CHAIN, trials=("ring",), rank=1, numbers={"for_rank": 0.0, "then_rank": 2.0})
+    ],
+    "Rank 1 was identified as the cause from 10 ms a step on, and not at 2 ms.": [
+        Finding(kind=Kind.FOUND_FROM, rank=1, numbers={"from_ms": 10.0, "missed_ms": 2.0})
+    ],
+    "The checks found 6 of 7 mistakes; again passes every check.": [
+        Finding(kind=Kind.MISTAKES, trials=("again",), numbers={"found": 6.0, "mistakes": 7.0})
+    ],
+    '"in sync" fails in a and b; "average" fails in c.': [
+        Finding(kind=Kind.CHECK_FAILS, place="in sync", trials=("a", "b")),
+        Finding(kind=Kind.CHECK_FAILS, place="average", trials=("c",)),
+    ],
+    "7 of 7 faults ended the trial with a reason that names rank 1.": [
+        Finding(kind=Kind.FAULTS_NAMED, rank=1, numbers={"found": 7.0, "faults": 7.0})
+    ],
+    "small hid 66% of its communication behind backward; flat hid nothing.": [
+        Finding(kind=Kind.OVERLAP, trials=("small",), numbers={"share": 0.66}),
+        Finding(kind=Kind.OVERLAP, trials=("flat",)),
+    ],
+    "With the same global batch, 4 ranks trained on 1.80 times as many samples a second as 1 (ideal: 4).": [
+        Finding(
+            kind=Kind.SPEEDUP,
+            trials=("4",),
+            numbers={"ranks": 4.0, "base_ranks": 1.0, "speedup_times": 1.8, "ideal_times": 4.0},
+        )
+    ],
+    "On 2 ranks the fastest way to average is ring from 1 MB on.": [
+        Finding(
+            kind=Kind.FASTEST_WAY,
+            place="ring",
+            numbers={
+                "ranks": 2.0,
+                "first_bytes": 2.0**20,
+                "last_bytes": 2.0**26,
+                "smallest_bytes": 4.0,
+                "largest_bytes": 2.0**26,
+            },
+        )
+    ],
+    "Of the published order (a < b < c), this run swaps c before b.": [
+        Finding(kind=Kind.PUBLISHED_SWAPPED, trials=("a", "b", "c"), doubt="c before b")
+    ],
+}
+
+
+@pytest.mark.parametrize(("words", "finding"), FINDINGS.items(), ids=FINDINGS)
+def test_a_finding_reads(words: str, finding: Finding) -> None:
+    assert short(finding) == words
+
+
+@pytest.mark.parametrize(("words", "findings"), SENTENCES.items(), ids=SENTENCES)
+def test_an_answer_reads(words: str, findings: list[Finding]) -> None:
+    assert in_sentences(findings) == [words]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({"cpu_times": 1.6}, "It used 1.6 × the CPU time of the others: it has more work, not less of a core"),
+        (
+            {"blocked_share": 0.9},
+            "It did not compute meanwhile: it slept, or waited for a file, a lock or another process",
+        ),
+        ({"without_s": 0.42, "train_s": 1.54}, "Without its delay: about 0.42 s instead of 1.54 s"),
+    ],
+)
+def test_the_evidence_of_a_late_rank(numbers: dict[str, float], words: str) -> None:
+    caused = "It caused 93% of the waiting: the others waited for it 40% of the time"
+    assert evidence(Finding(kind=Kind.LATE_RANK, rank=1, numbers=LATE | numbers)) == f"{caused}. {words}"
+
+
+def test_finding_evidence_and_remedy_are_a_sentence_each() -> None:
+    finding = Finding(kind=Kind.NO_CORE, rank=0, numbers={"queued_ms": 9.0}, action="To try: end these programs")
+    assert long(finding) == (
+        "Rank 0 holds everyone up, since other programs have its core. "
+        "It queued for a core 9 ms a step longer than the others. To try: end these programs"
+    )
+
+
+def test_every_kind_has_words() -> None:
+    assert FOUND.keys() == {*Kind}
+    assert EVIDENCE.keys() < FOUND.keys()
+
+
+def test_a_name_may_hold_anything() -> None:
+    """A trial's name is a user's own: braces in it are no fields of a template."""
+    for kind, template in FOUND.items():
+        fields = {field for _, field, *_ in string.Formatter().parse(template)} if isinstance(template, str) else {""}
+        if fields - {None} == {"names"}:
+            assert "{rank}" in short(Finding(kind=kind, trials=("{rank}",))), kind
+    assert "{rank}" in short(Finding(kind=Kind.PUBLISHED_HOLDS, trials=("{rank}", "b")))
