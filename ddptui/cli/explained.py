@@ -15,7 +15,7 @@ from ddptui.text.words import did_you_mean
 WIDTH = 100
 TABLES: dict[str, tuple[Column[Any], ...]] = {
     "Columns that compare trials; a preset's `columns` takes their keys": COLUMNS,
-    "Columns of the table of ranks": RANK_COLUMNS,
+    "Columns of the table of ranks; empty if not known": RANK_COLUMNS,
     "Columns of a primitive's sizes": SIZE_COLUMNS,
     "Columns that compare the trials of two runs": trials.COLUMNS,
     "Columns that compare the primitives of two runs": cells.COLUMNS,

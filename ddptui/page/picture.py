@@ -3,15 +3,15 @@
 from textwrap import wrap
 from typing import NamedTuple
 
-from ddptui.analysis.counted import counted
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.page.bars import Bar, train_times
 from ddptui.page.made import kicker
 from ddptui.page.primitives import times_chart
 from ddptui.page.render import rendered
+from ddptui.report.blocks import Plot
 from ddptui.report.notes import answer
-from ddptui.report.primitives.sections import Plot, blocks
+from ddptui.report.primitives.report import blocks
 from ddptui.report.rows import ROUGH, mark_of, off_by
 from ddptui.text.drawing import shorten
 from ddptui.text.words import count
@@ -60,7 +60,7 @@ def _figures(trial: TrialResult, base: TrialResult, bar: Bar) -> tuple[str, str]
     if trial.summary is None:
         return bar.figure, ""
     time, ratio = trial.summary.train_time_s, trial.summary.ratio
-    s = off_by(time, time.min, time.max, len(counted(trial.repeats)))
+    s = off_by(time.median, time.min, time.max)
     return f"{s} s{mark_of(trial)}", f"× {ratio.median:.2f}{mark_of(trial, base)}" if ratio else ""
 
 

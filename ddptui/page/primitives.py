@@ -1,6 +1,6 @@
 """The page of a run of primitives: the blocks that text and Markdown have, with tables to sort and plots to zoom."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ddptui.analysis.results import Results
@@ -9,9 +9,10 @@ from ddptui.page.charts import Axis, Chart, Series, chart, frame_of
 from ddptui.page.made import how_it_was_made, kicker
 from ddptui.page.render import rendered
 from ddptui.page.tables import TableView, table_view
+from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot
 from ddptui.report.notes import answer
 from ddptui.report.primitives.plot import series_of
-from ddptui.report.primitives.sections import Block, Drawing, Heading, Notes, Plot, blocks
+from ddptui.report.primitives.report import blocks
 from ddptui.text.drawing import Line, log_ticks
 from ddptui.text.tables import Table
 from ddptui.text.units import seconds, size
@@ -27,7 +28,7 @@ class Part(NamedTuple):
     heading: str = ""
     level: int = 0
     notes: list[str] | None = None
-    grid: list[Line] | None = None
+    grid: Sequence[Line] | None = None
     table: TableView | None = None
     chart: Chart | None = None
 
@@ -70,7 +71,7 @@ def _part(block: Block, heading: str) -> Part:
         case Heading(words, level):
             return Part(words, level - 1)  # the page's title is above all of them
         case Notes(lines):
-            return Part(notes=list(lines))
+            return Part(notes=[line for line in lines if line])
         case Drawing(draw):
             return Part(grid=draw(GRID_WIDTH))
         case Plot():

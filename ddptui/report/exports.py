@@ -1,6 +1,6 @@
-"""What the exports share: text from blocks of lines, JSON, and the values of a line of CSV."""
+"""What the exports share: JSON, and the values of a line of CSV."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -9,11 +9,6 @@ from ddptui.text.door import ascii_json
 from ddptui.text.tables import value_at
 
 Item = TypeVar("Item")
-
-
-def joined(blocks: Iterable[Sequence[str]]) -> str:
-    """The blocks that have text, with an empty line between two."""
-    return "\n\n".join("\n".join(lines) for lines in blocks if any(lines)) + "\n"
 
 
 def json_text(value: object) -> str:

@@ -1,10 +1,15 @@
 """Who waited for whom as text: numbers beside shades for a few ranks, shades for many."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
-from ddptui.analysis.wait_matrix import WaitMatrix
-from ddptui.text.drawing import shorten
+from ddptui.analysis.counted import counted
+from ddptui.analysis.policy import MATTERS
+from ddptui.analysis.results import Results
+from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
+from ddptui.report.rows import median_figure
+from ddptui.text.drawing import Line, shorten
 from ddptui.text.units import MS_PER_S, NOTHING, percent, seconds
 
 SHADES = " ░▒▓█"
@@ -12,7 +17,9 @@ ITSELF = "·"
 MOST_ROWS = 32  # in which a matrix fits on any screen; more ranks go into blocks
 IN_MS_BELOW_S = 0.1
 LEAST = 0.05  # of the longest wait, from which on one has a shade
+FEWEST_RANKS = 3  # of two ranks it is clear which waited for which
 GAP = 2  # cells between two columns of numbers
+BETWEEN = 4  # cells between two matrices
 SHADE_CELLS = 2  # of a cell without a number: about as wide as it is high
 SUMMED = "sums over the ranks of a block"
 MEANS = "means over the pairs of ranks"  # what shades are of blocks
@@ -32,17 +39,12 @@ class Grid(NamedTuple):
         rows = ("".join([label, *row]) for label, row in zip(self.labels, self.cells, strict=True))
         return [line.rstrip() for line in (*self.heads, *rows)]
 
-    @property
-    def width(self) -> int:
-        """The width of its widest line."""
-        return max(map(len, self.lines))
-
 
 def grid(matrix: WaitMatrix, width: int) -> Grid:
     """The matrix with numbers if they fit into `width`, else with shades alone: no wider than a `width` of at least 60,
     if it has at most MOST_ROWS rows."""
     numbers = _with_numbers(matrix)
-    return numbers if numbers.width <= width else _with_shades(matrix, width)
+    return numbers if max(map(len, numbers.lines)) <= width else _with_shades(matrix, width)
 
 
 def describe(matrix: WaitMatrix, row: int, column: int) -> str:
@@ -80,43 +82,34 @@ def span(ranks: range) -> str:
 
 
 def _with_numbers(matrix: WaitMatrix) -> Grid:
-    in_ms = matrix.most_s < IN_MS_BELOW_S
+    unit, factor, decimals = ("ms", MS_PER_S, 1) if matrix.most_s < IN_MS_BELOW_S else ("s", 1.0, 2)
+    cells = _cells(matrix, lambda shade, s: f"{shade} {s * factor:.{decimals}f}" if s else NOTHING)
     names = [f"for {span(ranks)}" for ranks in matrix.ranks]
-    texts = [
-        [_number(matrix, row, column, shade, in_ms=in_ms) for column, shade in enumerate(shades)]
-        for row, shades in enumerate(_shades(matrix))
-    ]
-    cell = GAP + max(len(text) for line in (names, *texts) for text in line)
-    corner, labels = _labels([*map(name, matrix.ranks)], f"waited, {'ms' if in_ms else 's'}")
-    columns = corner + "".join(each.rjust(cell) for each in names)
+    width = GAP + max(len(text) for row in (names, *cells) for text in row)
+    corner, *labels = _aligned([f"waited, {unit}", *map(name, matrix.ranks)])
+    columns = corner + "".join(each.rjust(width) for each in names)
     heads = [f"{SUMMED}; shades: {MEANS}", columns] if _has_blocks(matrix) else [columns]
-    return Grid(heads, labels, [[text.rjust(cell) for text in line] for line in texts], GAP)
-
-
-def _number(matrix: WaitMatrix, row: int, column: int, shade: str, *, in_ms: bool) -> str:
-    s = matrix.waited_s[row][column]
-    if not s:
-        return ITSELF if row == column else NOTHING
-    number = f"{s * MS_PER_S:.1f}" if in_ms else f"{s:.2f}"
-    return f"{shade} {number}"
+    return Grid(heads, labels, [[text.rjust(width) for text in row] for row in cells], GAP)
 
 
 def _with_shades(matrix: WaitMatrix, width: int) -> Grid:
-    corner, labels = _labels([f"{span(ranks)} " for ranks in matrix.ranks], "for ")
+    corner, *labels = _aligned(["for ", *(f"{span(ranks)} " for ranks in matrix.ranks)])
     cell = SHADE_CELLS if len(corner) + SHADE_CELLS * len(labels) <= width else 1
     unit = f"waited; {SHADES[-1]} up to {seconds(matrix.most_per_pair_s)}" + f", {MEANS}" * _has_blocks(matrix)
     columns = corner + _marked([str(ranks.start) for ranks in matrix.ranks], cell)
-    cells = [[shade * cell for shade in row] for row in _shades(matrix)]
-    for place, row in enumerate(cells):
-        if len(matrix.ranks[place]) == 1:
-            row[place] = ITSELF.ljust(cell)
+    cells = [[text.ljust(cell) for text in row] for row in _cells(matrix, lambda shade, _: shade * cell)]
     return Grid([shorten(unit, width), columns], labels, cells)
 
 
-def _shades(matrix: WaitMatrix) -> list[list[str]]:
-    """The shade of each cell, by the mean over its pairs of ranks."""
+def _cells(matrix: WaitMatrix, text: Callable[[str, float], str]) -> list[list[str]]:
+    """The texts of the cells, each from its shade, by the mean over its pairs of ranks, and its seconds."""
     most_s = matrix.most_per_pair_s
-    return [[shade(s, most_s) for s in row] for row in matrix.per_pair_s]
+    cells = []
+    for place, row in enumerate(zip(matrix.waited_s, matrix.per_pair_s, strict=True)):
+        cells.append([text(shade(mean_s, most_s), s) for s, mean_s in zip(*row, strict=True)])
+        if not matrix.waited_s[place][place]:
+            cells[-1][place] = ITSELF
+    return cells
 
 
 def _marked(names: Sequence[str], cell: int) -> str:
@@ -133,7 +126,29 @@ def _has_blocks(matrix: WaitMatrix) -> bool:
     return any(len(ranks) > 1 for ranks in matrix.ranks)
 
 
-def _labels(rows: Sequence[str], corner: str = "") -> tuple[str, list[str]]:
-    """The corner and the labels, all as wide as the widest."""
-    widest = max(map(len, (corner, *rows)))
-    return corner.ljust(widest), [row.ljust(widest) for row in rows]
+def _aligned(texts: Sequence[str]) -> list[str]:
+    return [text.ljust(max(map(len, texts))) for text in texts]
+
+
+def matrices(results: Results) -> dict[str, WaitMatrix]:
+    """By trial, the matrices of those whose ranks, at least three, waited for a tenth of the time."""
+    shares = {trial.name: median_figure(trial, lambda repeat: repeat.wait_share) for trial in results.trials}
+    waited = [trial for trial in results.trials if (shares[trial.name] or 0) >= MATTERS]
+    drawn = [trial for trial in waited if len(counted(trial.repeats)[-1].ranks) >= FEWEST_RANKS]
+    return {trial.name: found for trial in drawn if (found := wait_matrix(trial, MOST_ROWS))}
+
+
+def side_by_side(matrices: Mapping[str, WaitMatrix], width: int) -> list[Line]:
+    """The matrices below the names of their trials, as many beside each other as fit into `width`."""
+    rows: list[list[list[str]]] = []
+    for trial, matrix in matrices.items():
+        lines = _aligned([trial, *grid(matrix, width).lines])
+        if not rows or sum(len(block[0]) + BETWEEN for block in rows[-1]) + len(lines[0]) > width:
+            rows.append([])
+        rows[-1].append(lines)
+    drawn: list[str] = []
+    for row in rows:
+        widths = [len(block[0]) for block in row]
+        beside = [map(str.ljust, parts, widths) for parts in zip_longest(*row, fillvalue="")]
+        drawn += ["", *((" " * BETWEEN).join(parts).rstrip() for parts in beside)]
+    return [[(line, "")] for line in drawn[1:]]

@@ -1,13 +1,15 @@
 """What the results say of ranks: their columns, their memory, and why a backend or device was chosen."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult, Results, TrialResult
+from ddptui.analysis.time_source import is_timed_by_device
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.report.rows import grouped
-from ddptui.text.tables import Column, Filled, Table, fill
+from ddptui.text.tables import Column, Filled, Table, cell_at, fill, telling
 from ddptui.text.units import NOTHING, digits, part_of, percent, seconds, size, size_unit
 from ddptui.text.words import count
 from ddptui.wire.phases import BETWEEN, PARTS
@@ -21,28 +23,15 @@ HOOKS_WAIT = (
     "`TORCH_DIST_USE_NCCL2=0` takes the older ProcessGroupNCCL"
 )
 MOST_PEAKS = 4  # that a cell lists one by one
-MOST_TIMED = 8  # ranks of a trial
+MOST_RANKS = 8  # of a trial
+GPU_HEADING = f"The ranks' GPUs in each trial's last repeat (at most {MOST_RANKS} ranks a trial)"
+OF_GPUS = ("gpu %", "gpu used", "W", "MHz", "samples/s", "TFLOP/s")  # what one looks at first
 SHORT = {"aggregate": "aggr.", BETWEEN: "between"}
 
 
-def peaks(ranks: Sequence[RankResult]) -> list[int]:
-    """The peak of each rank's tensors on its GPU, in bytes; ranks without a GPU have none."""
-    return [rank.peak_gpu_bytes for rank in ranks if rank.peak_gpu_bytes is not None]
-
-
-def reserved_peaks(ranks: Sequence[RankResult]) -> list[int]:
-    """The most that torch held for them, likewise."""
-    return [rank.peak_gpu_reserved_bytes for rank in ranks if rank.peak_gpu_reserved_bytes is not None]
-
-
-def sub_batches(ranks: Sequence[RankResult]) -> list[int]:
-    """nn.DataParallel: the most samples that each replica saw in a step."""
-    return [rank.sub_batch for rank in ranks if rank.sub_batch is not None]
-
-
-def clocks(ranks: Sequence[RankResult]) -> list[float]:
-    """The median clock of each rank's GPU, in MHz; ranks without one have none."""
-    return [rank.sm_mhz for rank in ranks if rank.sm_mhz is not None]
+def known(ranks: Sequence[RankResult], figure: str) -> list[Any]:
+    """A figure of each rank, by its key in results.json; ranks for which it is not known have none."""
+    return [value for rank in ranks if (value := getattr(rank, figure)) is not None]
 
 
 def memory(held: Sequence[int]) -> str:
@@ -57,7 +46,7 @@ def memory(held: Sequence[int]) -> str:
 
 def output_device(ranks: Sequence[RankResult]) -> str:
     """nn.DataParallel: how much more the first device held than any other; empty if it did not."""
-    first, *others = peaks(ranks) or [0]
+    first, *others = known(ranks, "peak_gpu_bytes") or [0]
     # A replica without a peak is on the CPU: then there is nothing to compare with.
     if len(others) + 1 < len(ranks) or not others or first <= max(others):
         return ""
@@ -71,20 +60,16 @@ def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[st
     are true; no trials, if it is true of all."""
     left_open = {trial.name for trial in preset.trials if trial.backend == "auto"}
     groups = {trial.name: repeat for trial in trials for repeat in trial.repeats[-1:] if repeat.backend}
-    pairs = []
-    for name, repeat in groups.items():
-        why = repeat.backend_why if name in left_open else ""
-        if words := "; ".join(filter(None, [why, describe_nccl(repeat.nccl) if repeat.nccl else ""])):
-            pairs.append((f"backend {repeat.backend or ''}: {words}", name))
-    reasons = grouped(pairs)
-    if len(reasons) == 1 and len({repeat.backend for repeat in groups.values()}) == 1:
-        return {reason: [] for reason in reasons}
-    return reasons
+    whys = {name: repeat.backend_why if name in left_open else "" for name, repeat in groups.items()}
+    words = {name: "; ".join(filter(None, [why, describe_nccl(groups[name].nccl)])) for name, why in whys.items()}
+    reasons = grouped((f"backend {groups[name].backend}: {why}", name) for name, why in words.items() if why)
+    is_of_all = len(reasons) == 1 and len({repeat.backend for repeat in groups.values()}) == 1
+    return {reason: [] if is_of_all else names for reason, names in reasons.items()}
 
 
-def describe_nccl(use: NcclUse) -> str:
-    """As in "NCCL 2.28.9 (ProcessGroupNCCL)"."""
-    return f"NCCL {use.version} ({use.implementation})"
+def describe_nccl(use: NcclUse | None) -> str:
+    """As in "NCCL 2.28.9 (ProcessGroupNCCL)"; empty for another backend."""
+    return f"NCCL {use.version} ({use.implementation})" if use else ""
 
 
 def waiting_hooks(trials: Sequence[TrialResult], preset: Preset) -> list[str]:
@@ -101,125 +86,94 @@ def unexpected(results: Results) -> dict[str, list[str]]:
     return grouped((f"on the {kind}: {why}", name) for kind, why, name in dict.fromkeys(kinds) if why)
 
 
-def where_time_goes(results: Results) -> tuple[str, Table] | None:
-    """A heading, and the parts of each rank's time, for the first ranks of each trial that is a command. None: there is
-    no such trial, or none of its steps is known."""
-    last = [
-        (trial.name, repeat) for trial in results.trials if trial.kind == "command" for repeat in trial.repeats[-1:]
-    ]
-    lines = [(name, rank) for name, repeat in last for rank in repeat.ranks[:MOST_TIMED] if rank.work_s]
-    if not lines:
-        return None
-    names, of_ranks = zip(*lines, strict=True)
-    made = sorted({repeat.steps for _, repeat in last})
+def rank_tables(results: Results) -> dict[str, Table]:
+    """By heading, a line a rank of each trial's last repeat: where its time went, if the trial is a command; and what
+    its GPU did. A table of which no figure is known is left out."""
+    commands = [trial for trial in results.trials if trial.kind == "command"]
+    made = sorted({repeat.steps for trial in commands for repeat in trial.repeats[-1:]}) or [0]
     steps = f"{made[0]:,} to {made[-1]:,} steps" if len(made) > 1 else count(made[0], "step")
-    columns = [Column[RankResult]("rank", lambda rank: str(rank.rank)), *map(_part, PARTS)]
-    columns += [
-        Column("wait", lambda rank: _in_s(rank.wait_s)),
-        Column("transfer", lambda rank: _in_s(_transfer(rank))),
-    ]
-    trials = [Filled("trial", [*names], worth=1, left=True)] if len(last) > 1 else []
-    heading = f"Each rank's time in s, {steps}; between: evaluation, saving, all else"
-    return heading, Table([*trials, *fill(columns, of_ranks)], at_least=len(trials) + 1)
+    of_time = _table(commands, TIME_COLUMNS, lambda rank: bool(rank.work_s))
+    of_gpus = _table(results.trials, GPU_COLUMNS, lambda rank: is_timed_by_device(rank.device))
+    tables = {f"Each rank's time in s, {steps}; between: evaluation, saving, all else": of_time, GPU_HEADING: of_gpus}
+    return {heading: table for heading, table in tables.items() if table}
 
 
-def _part(part: str) -> Column[RankResult]:
-    """A column of own work; of a part that no rank has, it is empty, and not shown."""
-    return Column(SHORT.get(part, part), lambda rank: _in_s(rank.work_s.get(part)))
-
-
-def _in_s(s: float | None) -> str:
-    return f"{s:.2f}" if s else NOTHING
-
-
-def _transfer(rank: RankResult) -> float:
-    return max(0.0, (rank.exposed_s or 0.0) - (rank.wait_s or 0.0))
+def _table(
+    trials: Sequence[TrialResult], columns: Iterable[Column[RankResult]], is_shown: Callable[[RankResult], bool]
+) -> Table | None:
+    last = [(trial.name, repeat.ranks[:MOST_RANKS]) for trial in trials for repeat in trial.repeats[-1:]]
+    lines = [(name, rank) for name, ranks in last for rank in ranks if is_shown(rank)]
+    names = [name for name, _ in lines]
+    of_trials = [Filled("trial", names, worth=1, left=True)] if len({*names}) > 1 else []
+    figures = telling(fill(columns, [rank for _, rank in lines]))
+    return Table([*of_trials, *figures], at_least=len(of_trials) + 1) if len(figures) > 1 else None
 
 
 def _waited_for(rank: RankResult) -> str:
-    """The rank that this one waited for longest, and how long."""
-    if not rank.waited_for_s:
-        return NOTHING
-    late_rank = max(rank.waited_for_s, key=lambda other: rank.waited_for_s[other])
-    return f"rank {late_rank}: {seconds(rank.waited_for_s[late_rank])}"
+    s, late_rank = max(((s, other) for other, s in rank.waited_for_s.items()), default=(0.0, None))
+    return NOTHING if late_rank is None else f"rank {late_rank}: {seconds(s)}"
 
 
 def _delays(rank: RankResult) -> str:
     return f"{rank.bottleneck_fired}× {seconds(rank.bottleneck_s)}" if rank.bottleneck_fired else NOTHING
 
 
-def _peak(held: int | None) -> str:
-    return NOTHING if held is None else memory([held])  # with as many digits as the others of its column
-
-
-def _in_percent(part: float | None, form: str) -> str:
-    return NOTHING if part is None else format(100 * part, form)
-
-
 def _used(rank: RankResult) -> str:
     if rank.peak_gpu_used_bytes is None or rank.gpu_total_bytes is None:
-        return _peak(rank.peak_gpu_used_bytes)
+        return _peak("peak_gpu_used_bytes")(rank)
     return part_of(rank.peak_gpu_used_bytes, rank.gpu_total_bytes)
 
 
-def _number(value: int | None) -> str:
-    return NOTHING if value is None else str(value)
+def _clock(rank: RankResult) -> str:
+    return f"{SLOWED if rank.held_back_part and rank.sm_mhz is not None else ''}{digits(rank.sm_mhz)}"
 
 
-MEANINGS = {  # by header
-    "rank": "The rank's number; ranks count from 0.",
-    "wait": "How long the rank stood idle for late ranks, over all measured steps; empty for one process, or where "
-    "the clock error exceeds the waits.",
-    "waits for": "The rank that it waited for longest, and how long of its wait that was; empty if it waited for none.",
-    "wait caused": "How long the others waited for this rank's own work, summed over them; empty like wait.",
-    "last in": "In how many operations it arrived last; empty like wait.",
-    "gpu %": "How busy its GPU was, waiting in NCCL included, in percent of the time; empty if it is not reported.",
-    "gpu used": "The most memory of its GPU that all programs took, of all that it has; empty if it is not reported.",
-    "W": "The mean power of its GPU; empty if it is not reported.",
-    "MHz": f"The median clock of its GPU; {SLOWED}: it was held back at times; empty if it is not reported.",
-    "samples/s": "How many samples a second it trained on; empty without a GPU, or if nobody counted them.",
-    "TFLOP/s": "10^12 operations a second; empty if none are counted.",
-    "gpu mem.": "The most GPU memory that its tensors took, 1 GB being 2^30 bytes; empty without a GPU.",
-    "reserved": "The most GPU memory that torch held for its tensors, used or not; empty without a GPU.",
-    "MFU %": "TFLOP/s in percent of what its GPU can do in that precision; empty where this peak is not known.",
-    "J/step": "Energy of its GPU per step, in joules; empty if the driver does not report it.",
-    "operations": "How many collectives it took part in; empty for one process.",
-    "transfer": "How long collectives were under way while no rank that it needed was missing; empty like wait.",
-    "exposed": "How long it stood idle while collectives were under way, for late ranks or for the transfer; empty "
-    "for one process.",
-    "overlap": "The part of the time with collectives under way in which it computed; empty for one process.",
-    "sent": "The bytes of all its collectives; empty for one process.",
-    "delays": "How often delays fired on it, and how long they took; empty if none did.",
-    "device": "The device that it trained on.",
-    "pid": "Its process.",
-    "host": "The host that it ran on.",
-}
-_COLUMNS: tuple[Column[RankResult], ...] = (
-    Column("rank", lambda rank: str(rank.rank)),
-    Column("wait", lambda rank: seconds(rank.wait_s)),
-    Column("waits for", _waited_for, left=True),
-    Column("wait caused", lambda rank: seconds(rank.wait_caused_s)),
-    Column("last in", lambda rank: _number(rank.last_arrivals)),
-    Column("gpu %", lambda rank: _in_percent(rank.gpu_busy, ".0f")),
-    Column("gpu used", _used),
-    Column("W", lambda rank: digits(rank.watts)),
-    Column(
-        "MHz", lambda rank: f"{SLOWED if rank.held_back_part and rank.sm_mhz is not None else ''}{digits(rank.sm_mhz)}"
-    ),
-    Column("samples/s", lambda rank: digits(rank.samples_per_s)),
-    Column("TFLOP/s", lambda rank: digits(rank.tflops)),
-    Column("gpu mem.", lambda rank: _peak(rank.peak_gpu_bytes)),
-    Column("reserved", lambda rank: _peak(rank.peak_gpu_reserved_bytes)),
-    Column("MFU %", lambda rank: _in_percent(rank.mfu, ".1f")),
-    Column("J/step", lambda rank: digits(rank.joules_a_step)),
-    Column("operations", lambda rank: _number(rank.collectives)),
-    Column("transfer", lambda rank: seconds(rank.transfer_s)),
-    Column("exposed", lambda rank: seconds(rank.exposed_s)),
-    Column("overlap", lambda rank: percent(rank.overlap)),
-    Column("sent", lambda rank: size(rank.bytes)),
-    Column("delays", _delays),
-    Column("device", lambda rank: rank.device, left=True),
-    Column("pid", lambda rank: str(rank.pid)),
-    Column("host", lambda rank: rank.host, left=True),
+def _peak(figure: str) -> Callable[[RankResult], str]:
+    return cell_at(figure, lambda held: memory([held]))  # with as many digits as the others of its column
+
+
+def _percent_of(figure: str, decimals: int = 0) -> Callable[[RankResult], str]:
+    return cell_at(figure, lambda part: f"{100 * part:.{decimals}f}")
+
+
+def _in_s(s: float) -> str:
+    return f"{s:.2f}" if s else NOTHING
+
+
+def _work(part: str) -> Column[RankResult]:
+    return Column(SHORT.get(part, part), lambda rank: _in_s(rank.work_s.get(part, 0.0)))
+
+
+RANK_COLUMNS: tuple[Column[RankResult], ...] = (
+    Column("rank", cell_at("rank"), about="The rank's number; ranks count from 0."),
+    Column("wait", cell_at("wait_s", seconds), about="How long it stood idle for late ranks, over all measured steps."),
+    Column("waits for", _waited_for, left=True, about="The rank that it waited for longest, and how long of its wait."),
+    Column("wait caused", cell_at("wait_caused_s", seconds), about="How long others waited for its own work, summed."),
+    Column("last in", cell_at("last_arrivals"), about="In how many operations it arrived last."),
+    Column("gpu %", _percent_of("gpu_busy"), about="How busy its GPU was, waiting in NCCL included, in percent."),
+    Column("gpu used", _used, about="The most memory of its GPU that all programs took, of all that it has."),
+    Column("W", cell_at("watts", digits), about="The mean power of its GPU."),
+    Column("MHz", _clock, about=f"The median clock of its GPU; {SLOWED}: it was held back at times."),
+    Column("samples/s", cell_at("samples_per_s", digits), about="Samples a second that it trained on, if on a GPU."),
+    Column("TFLOP/s", cell_at("tflops", digits), about="10^12 operations a second, if they are counted."),
+    Column("gpu mem.", _peak("peak_gpu_bytes"), about="The most that its tensors took, 1 GB being 2^30 bytes."),
+    Column("reserved", _peak("peak_gpu_reserved_bytes"), about="The most that torch held for tensors, used or not."),
+    Column("MFU %", _percent_of("mfu", 1), about="TFLOP/s in percent of what its GPU can do in that precision."),
+    Column("J/step", cell_at("joules_a_step", digits), about="Energy of its GPU per step, in joules."),
+    Column("operations", cell_at("collectives"), about="How many collectives it took part in."),
+    Column("transfer", cell_at("transfer_s", seconds), about="Time in collectives after the last needed rank came."),
+    Column("exposed", cell_at("exposed_s", seconds), about="How long it stood idle while collectives were under way."),
+    Column("overlap", cell_at("overlap", percent), about="The part of the time in collectives in which it computed."),
+    Column("sent", cell_at("bytes", size), about="The bytes of all its collectives."),
+    Column("delays", _delays, about="How often delays fired on it, and how long they took."),
+    Column("device", cell_at("device"), left=True, about="The device that it trained on."),
+    Column("pid", cell_at("pid"), about="Its process."),
+    Column("host", cell_at("host"), left=True, about="The host that it ran on."),
 )
-RANK_COLUMNS = tuple(column._replace(about=MEANINGS[column.header]) for column in _COLUMNS)
+GPU_COLUMNS = tuple(column for column in RANK_COLUMNS if column.header in ("rank", *OF_GPUS))
+TIME_COLUMNS: tuple[Column[RankResult], ...] = (
+    RANK_COLUMNS[0],
+    *map(_work, PARTS),
+    Column("wait", cell_at("wait_s", _in_s)),
+    Column("transfer", lambda rank: _in_s(max(0.0, (rank.exposed_s or 0.0) - (rank.wait_s or 0.0)))),
+)

@@ -8,7 +8,7 @@ from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import Pair, are_rough, counted, is_rough
 from ddptui.analysis.effect import pairs_of
-from ddptui.analysis.results import Ratio, RepeatResult, Results, Spread, TrialResult
+from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.analysis.time_source import HOST_TIME
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
@@ -133,23 +133,15 @@ def is_stand_in(row: Row) -> bool:
     return row.trial.launch == "dp" and any("stand-in" in repeat.ranks[0].device for repeat in row.result.repeats)
 
 
-def marked(row: Row, cell: str, *, beside_baseline: bool = False) -> str:
-    """The cell of a figure, with a mark if its measurement was disturbed: by other programs, a hand, heat or the power
-    supply. beside_baseline: the figure compares it with the baseline, whose measurement may have been, too."""
-    is_disturbed = is_marked(row.result) or (beside_baseline and row.is_rough)
-    return f"{cell} {DISTURBED}" if is_disturbed and cell != NOTHING else cell
-
-
 def by_host(row: Row, cell: str) -> str:
     """The cell of a time within a step, with a mark if it is host time."""
     warnings = row.result.summary.warnings if row.result.summary else ()
     return f"{cell} {HOST_TIME}" if Caution.HOST_TIME in warnings and cell != NOTHING else cell
 
 
-def off_by(figure: Spread | Ratio, lowest: float, highest: float, repeats: int) -> str:
+def off_by(middle: float, lowest: float, highest: float) -> str:
     """As in "1.31 ±0.04": the median, and how far the repeats lie from it at most. A single one has no spread."""
-    spread = max(figure.median - lowest, highest - figure.median)
-    return f"{figure.median:.2f}" + (f" {OFF_BY}{spread:.2f}" if repeats > 1 else "")
+    return f"{middle:.2f}" + (f" {OFF_BY}{max(middle - lowest, highest - middle):.2f}" if lowest < highest else "")
 
 
 def status_of(result: TrialResult) -> str:

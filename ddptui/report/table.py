@@ -1,75 +1,62 @@
 """The comparison as terminal text, Markdown, CSV and JSON."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import why_left_out
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.report import gpus, ranks
+from ddptui.report.blocks import Block, Drawing, Heading, Notes, as_markdown, as_text
 from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
-from ddptui.report.exports import joined, json_text, values_of
-from ddptui.report.matrices import matrices
-from ddptui.report.notes import OF_LOSS, answer, note_lines
-from ddptui.report.primitives import render as primitives
+from ddptui.report.exports import json_text, values_of
+from ddptui.report.matrix import matrices, side_by_side
+from ddptui.report.notes import OF_LOSS, note_lines
+from ddptui.report.primitives import report as primitives
+from ddptui.report.ranks import known, rank_tables
 from ddptui.report.rows import Row, is_stand_in, rows_of
 from ddptui.text import tables
 from ddptui.text.tables import DIM, RED, Table
-from ddptui.text.words import paragraph
 from ddptui.wire.phases import PHASES
 
 LOSS = " loss"  # within a header
-WIDE = 100  # cells of matrices in Markdown, where no terminal gives the width
 STYLES = {"failed": RED, "skipped": DIM}  # of a trial's row, by its status
 
 
 def text(results: Results, preset: Preset, width: int, *, color: bool = False, usual: Sequence[str] = ()) -> str:
-    """The table and its notes; no line of the table is wider than `width`. usual: keys of the columns that
-    the user wants seen of every preset."""
+    """The question, its answer, the tables and the notes. No line of a table is wider than `width`. usual: keys of the
+    columns that the user wants seen of every preset."""
+    return as_text(results, preset, _blocks(results, preset, width, usual), width, color=color)
+
+
+def markdown(results: Results, preset: Preset) -> str:
+    """The same as Markdown, with every column that has a value."""
+    return as_markdown(results, preset, _blocks(results, preset))
+
+
+def _blocks(results: Results, preset: Preset, width: int | None = None, usual: Sequence[str] = ()) -> Iterator[Block]:
+    """The blocks of the report. width: of the terminal; None: all columns are shown."""
     if preset.kind == "primitives":
-        return primitives.text(results, preset, width, color=color)
-    table = tables.as_text(_table(results, preset, usual), width, color=color)
-    times, on_gpus = ranks.where_time_goes(results), gpus.of_ranks(results)
-    blocks = [
-        paragraph(preset.title, width),
-        paragraph(" ".join(answer(results)), width),
-        table,
-        [times[0], *tables.as_text(times[1], width, color=color)] if times else [],
-        [gpus.HEADING, *tables.as_text(on_gpus, width, color=color)] if on_gpus else [],
-        matrices(results, width),
-        [note for note in note_lines(results, preset) if any(_sign(note) in line for line in table)],
-    ]
-    return joined(blocks)
+        yield from primitives.blocks(results, preset)
+        return
+    rows = rows_of(results, preset)
+    styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
+    table = Table(columns_of(rows, preset.columns, usual), styles, AT_LEAST)
+    yield table
+    for heading, of_ranks in rank_tables(results).items():
+        yield from (Heading(heading), of_ranks)
+    if waited := matrices(results):
+        yield from (Heading("Who waited for whom"), Drawing(partial(side_by_side, waited)))
+    shown = tables.as_text(table, width) if width else None
+    notes = note_lines(results, preset)
+    yield Notes([note for note in notes if shown is None or any(_sign(note) in line for line in shown)])
 
 
 def _sign(note: str) -> str:
     """What a table holds if a note on one of its columns has its place; empty: any table does."""
     return LOSS if note == OF_LOSS else note[:1] if note[:1] in (IN_BACKWARD, IN_SOME_STEPS) else ""
-
-
-def markdown(results: Results, preset: Preset) -> str:
-    """Every column that has a value, as a Markdown table with its notes."""
-    if preset.kind == "primitives":
-        return primitives.markdown(results, preset)
-    drawn, times, on_gpus = matrices(results, WIDE), ranks.where_time_goes(results), gpus.of_ranks(results)
-    blocks = [
-        [f"## {preset.title}"],
-        [" ".join(answer(results))],
-        tables.as_markdown(_table(results, preset)),
-        [times[0], "", *tables.as_markdown(times[1])] if times else [],
-        [gpus.HEADING, "", *tables.as_markdown(on_gpus)] if on_gpus else [],
-        ["```text", *drawn, "```"] if drawn else [],
-        [f"- {line}" for line in note_lines(results, preset)],
-    ]
-    return joined(blocks)
-
-
-def _table(results: Results, preset: Preset, usual: Sequence[str] = ()) -> Table:
-    rows = rows_of(results, preset)
-    styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
-    return Table(columns_of(rows, preset.columns, usual), styles, AT_LEAST)
 
 
 def as_json(results: Results, preset: Preset) -> str:
@@ -83,6 +70,10 @@ class Line(NamedTuple):
     row: Row
     number: int
     repeat: RepeatResult
+
+
+def _of_ranks(pick: Callable[..., Any], figure: str) -> Callable[[Line], object]:
+    return lambda line: pick(known(line.repeat.ranks, figure), default=None)
 
 
 # By column: the path of its value from the line, or what computes it. Scripts read these names: add, never rename.
@@ -118,14 +109,14 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     "speedup": "row.result.summary.speedup",
     "published_ratio": "row.published",
     **{name: f"repeat.{name}" for name in ("clock_error_ms", "wait_error_ms", "backend", "backend_why")},
-    "peak_gpu_bytes_least": lambda line: min(ranks.peaks(line.repeat.ranks), default=None),
-    "peak_gpu_bytes_most": lambda line: max(ranks.peaks(line.repeat.ranks), default=None),
+    "peak_gpu_bytes_least": _of_ranks(min, "peak_gpu_bytes"),
+    "peak_gpu_bytes_most": _of_ranks(max, "peak_gpu_bytes"),
     "left_out": lambda line: why_left_out(line.repeat, line.row.result.repeats),  # of ratios and medians
     **{name: f"repeat.{name}" for name in ("tflops", "mfu", "joules_a_step")},
-    "peak_gpu_reserved_bytes_least": lambda line: min(ranks.reserved_peaks(line.repeat.ranks), default=None),
-    "peak_gpu_reserved_bytes_most": lambda line: max(ranks.reserved_peaks(line.repeat.ranks), default=None),
+    "peak_gpu_reserved_bytes_least": _of_ranks(min, "peak_gpu_reserved_bytes"),
+    "peak_gpu_reserved_bytes_most": _of_ranks(max, "peak_gpu_reserved_bytes"),
     **{f"nccl_{name}": f"repeat.nccl.{name}" for name in ("version", "implementation")},
-    "sm_mhz_least": lambda line: min(ranks.clocks(line.repeat.ranks), default=None),
+    "sm_mhz_least": _of_ranks(min, "sm_mhz"),
     "held_back_part": lambda line: max((rank.held_back_part or 0.0 for rank in line.repeat.ranks), default=0.0) or None,
     "host_time": lambda line: Caution.HOST_TIME in line.repeat.warnings,  # phases and steps
 }

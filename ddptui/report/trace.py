@@ -6,17 +6,20 @@ operation of the rank that it was for. Times are in µs since the launch, by the
 never compared are roughly where they were, and have no waits.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ddptui.analysis.clock_sync import Clocks, clock_spread, in_console_time
-from ddptui.analysis.operations import operation_keys
+from ddptui.analysis.operations import OperationKey, operation_keys
 from ddptui.analysis.own_work import phase_spans
 from ddptui.analysis.time_source import is_host_time
 from ddptui.analysis.waits import AlignedStep, align_steps
+from ddptui.report.rows import grouped
 from ddptui.text.door import ascii_json
 from ddptui.text.units import US
 from ddptui.wire.messages import Collective, Hello, Pause, Step
@@ -39,116 +42,108 @@ def trace(repeats: Mapping[tuple[str, int], Iterable[Message]]) -> Iterator[str]
     yield "\n]}\n"
 
 
+class Slice(NamedTuple):
+    """A stretch of time on a track; about: what a click on it shows."""
+
+    kind: str
+    track: int
+    name: str
+    begin_ns: int
+    end_ns: int
+    about: Mapping[str, object] | None = None
+
+
 def _of_repeat(process: int, name: str, messages: Iterable[Message]) -> Iterator[Event]:
-    steps: dict[int, list[Step]] = {}
-    pauses: list[Pause] = []
-    devices: dict[int, str] = {}
-    zero = 0
-    clocks = Clocks()
+    clocks, found = Clocks(), defaultdict[type, list[Any]](list)
     for message in messages:
         clocks.add(message)
-        if isinstance(message, Launched):
-            zero = message.at_ns
-        elif isinstance(message, Hello):
-            devices[message.rank] = message.device
-        elif isinstance(message, Pause):
-            pauses.append(message)
-        elif isinstance(message, Step):
-            steps.setdefault(message.rank, []).append(message)
-    spread = clock_spread(clocks, steps)
-    doubt = "" if spread is None or spread.largest_ns(steps) < inf else " (clocks not compared)"
+        if isinstance(message, Launched | Hello | Pause | Step):
+            found[type(message)].append(message)
+    devices = {hello.rank: hello.device for hello in found[Hello]}
+    by_rank: dict[int, list[Step]] = grouped((step.rank, step) for step in found[Step])
+    spread = clock_spread(clocks, by_rank)
+    doubt = "" if spread is None or spread.largest_ns(by_rank) < inf else " (clocks not compared)"
     doubt = " (host time)" if any(map(is_host_time, devices.values())) else doubt
-    steps = {rank: [in_console_time(step, clocks) for step in rank_steps] for rank, rank_steps in steps.items()}
-    pauses = [in_console_time(pause, clocks) for pause in pauses]
-    yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
-    events = _Events(process, zero)
-    for rank in sorted(steps):
-        events.name_track(rank * TRACKS_A_RANK, f"rank {rank}{doubt}")
-        for step in steps[rank]:
-            events.step(step)
-    for pause in pauses:
-        events.pause(pause)
-    joined = align_steps({} if doubt else steps, pauses, devices=devices)
-    for together in joined.steps:
-        events.operations(together)
-    aligned_numbers = {step.number for step in joined.steps}
-    others = [step for rank in sorted(steps) for step in steps[rank] if step.step not in aligned_numbers]
-    for step in others:  # other ranks lack the step, or called other operations
-        for operation in step.collectives:
-            events.operation(step.rank, operation, None)
-    yield from events.made
+    steps = {rank: [in_console_time(step, clocks) for step in by_rank[rank]] for rank in sorted(by_rank)}
+    pauses = [in_console_time(pause, clocks) for pause in found[Pause]]
+    drawing = _Drawing()
+    drawing.tracks = {rank * TRACKS_A_RANK: f"rank {rank}{doubt}" for rank in steps}
+    drawing.add_steps(steps, pauses)
+    drawing.add_operations(steps, align_steps({} if doubt else steps, pauses, devices=devices).steps)
+    zero_ns = found[Launched][-1].at_ns if found[Launched] else 0
+    yield from ({"pid": process} | event for event in drawing.events(name, process, zero_ns))
 
 
-class _Events:
-    """Makes the events of one process."""
+class _Drawing:
+    """The tracks of a repeat, their slices, and arrows from one slice to another."""
 
-    def __init__(self, process: int, zero_ns: int) -> None:
-        self.made: list[Event] = []
-        self._process = process
-        self._zero_ns = zero_ns
+    def __init__(self) -> None:
+        self.tracks: dict[int, str] = {}
+        self.slices: list[Slice] = []
+        self.arrows: list[tuple[Slice, Slice]] = []  # from an operation that waited to the one that came last
         self._busy_until: dict[int, list[int]] = {}  # by rank: its tracks of operations
-        self._arrows = 0
 
-    def name_track(self, track: int, name: str) -> None:
-        """Name a track, and put it in the order of its number."""
-        for what, value in (("thread_name", {"name": name}), ("thread_sort_index", {"sort_index": track})):
-            self.made.append({"ph": "M", "name": what, "pid": self._process, "tid": track, "args": value})
+    def add_steps(self, steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause]) -> None:
+        """Draw steps with their phases and injected delays, and standstills on tracks of their own: these may begin
+        and end within steps."""
+        for step in chain.from_iterable(steps.values()):
+            track = step.rank * TRACKS_A_RANK
+            about = {"epoch": step.epoch, "loss": step.loss, "samples": step.samples, "warm-up": step.warmup}
+            self.slices.append(Slice("step", track, f"step {step.step}", step.begin_ns, step.end_ns, about))
+            self.slices += [Slice("phase", track, PARTS[part], begin, end) for part, begin, end in phase_spans(step)]
+            for slept in step.slept:
+                name = f"delay put in at {slept.at}"
+                self.slices.append(Slice("bottleneck", track, name, slept.begin_ns, slept.end_ns))
+        for pause in pauses:
+            track = (pause.rank + 1) * TRACKS_A_RANK - 1
+            self.tracks[track] = f"rank {pause.rank}, stood still"
+            self.slices.append(Slice("pause", track, "stood still", pause.begin_ns, pause.end_ns))
 
-    def step(self, step: Step) -> None:
-        """A step with its phases and its injected delays."""
-        track = step.rank * TRACKS_A_RANK
-        about = {"epoch": step.epoch, "loss": step.loss, "samples": step.samples, "warm-up": step.warmup}
-        self._slice(f"step {step.step}", "step", track, step.begin_ns, step.end_ns, about)
-        for place, begin, end in phase_spans(step):
-            self._slice(PARTS[place], "phase", track, begin, end)
-        for slept in step.slept:
-            self._slice(f"delay put in at {slept.at}", "bottleneck", track, slept.begin_ns, slept.end_ns)
+    def add_operations(self, steps: Mapping[int, Sequence[Step]], aligned: Sequence[AlignedStep]) -> None:
+        """Draw operations; in aligned steps with their transfers, and with waits for the rank that came last."""
+        own_steps = {(rank, own.step.begin_ns): own for step in aligned for rank, own in step.ranks.items()}
+        drawn: dict[tuple[int, int, OperationKey], Slice] = {}
+        for step in chain.from_iterable(steps.values()):
+            own = own_steps.get((step.rank, step.begin_ns))
+            for key, operation in zip(operation_keys(step), step.collectives, strict=True):
+                shown = drawn[step.rank, step.begin_ns, key] = self._operation(step.rank, operation)
+                if own and (transfer_ns := own.transfers[key]):
+                    begin_ns = operation.exit_ns - transfer_ns
+                    self.slices.append(Slice("transfer", shown.track, "transfer", begin_ns, operation.exit_ns))
+        for together in aligned:
+            begins = {rank: own.step.begin_ns for rank, own in together.ranks.items()}
+            for key, needs in together.needs.items():
+                for rank, needed in needs.items():
+                    waiting = drawn[rank, begins[rank], key]
+                    others = [drawn[other, begins[other], key] for other in needed if other != rank]
+                    late = max(others, key=lambda other: other.begin_ns, default=waiting)
+                    name, end_ns = f"wait for rank {late.track // TRACKS_A_RANK}", min(late.begin_ns, waiting.end_ns)
+                    if end_ns > waiting.begin_ns:
+                        self.slices.append(Slice("wait", waiting.track, name, waiting.begin_ns, end_ns))
+                        self.arrows.append((waiting, late))
 
-    def pause(self, pause: Pause) -> None:
-        """A time in which a rank's process stood still, on a track of its own: it may begin and end within steps."""
-        track = (pause.rank + 1) * TRACKS_A_RANK - 1
-        self.name_track(track, f"rank {pause.rank}, stood still")
-        self._slice("stood still", "pause", track, pause.begin_ns, pause.end_ns)
-
-    def operations(self, step: AlignedStep) -> None:
-        """The operations of all ranks in one step, and the rank that each waited for."""
-        drawn = {}  # operations with their tracks
-        for rank, rank_step in step.ranks.items():
-            for key, operation in zip(operation_keys(rank_step.step), rank_step.step.collectives, strict=True):
-                drawn[rank, key] = operation, self.operation(rank, operation, rank_step.transfers[key])
-        for (rank, key), (operation, track) in drawn.items():
-            entered = {other: step.entered_ns[key][other] for other in step.needs[key][rank] if other != rank}
-            late = max(entered, key=lambda other: entered[other], default=None)
-            if late is None:
-                continue
-            complete = min(entered[late], operation.exit_ns)
-            if complete > operation.enter_ns:
-                self._slice(f"wait for rank {late}", "wait", track, operation.enter_ns, complete)
-                self._arrow(track, operation.enter_ns, drawn[late, key][1], entered[late])
-
-    def operation(self, rank: int, operation: Collective, transfer_ns: int | None) -> int:
-        """Adds an operation to the first free track of its rank, and returns the track."""
+    def _operation(self, rank: int, operation: Collective) -> Slice:
+        """Draw an operation on the first track of its rank that is free."""
         tracks = self._busy_until.setdefault(rank, [])
         lane = next((lane for lane, until in enumerate(tracks) if until <= operation.called_ns), len(tracks))
+        tracks[lane:] = [operation.exit_ns, *tracks[lane + 1 :]]
         track = rank * TRACKS_A_RANK + 1 + lane
-        if lane == len(tracks):
-            tracks.append(0)
-            self.name_track(track, f"rank {rank}, operations" + (f" ({lane + 1})" if lane else ""))
-        tracks[lane] = operation.exit_ns
+        self.tracks[track] = f"rank {rank}, operations" + (f" ({lane + 1})" if lane else "")
         about = {"bytes": operation.bytes, "number": operation.seq, "root": operation.root, "bucket": operation.bucket}
         name = operation.kind if operation.bucket is None else f"{operation.kind}, bucket {operation.bucket}"
-        self._slice(name, "operation", track, operation.enter_ns, operation.exit_ns, about)
-        if transfer_ns:
-            self._slice("transfer", "transfer", track, operation.exit_ns - transfer_ns, operation.exit_ns)
-        return track
+        self.slices.append(Slice("operation", track, name, operation.enter_ns, operation.exit_ns, about))
+        return self.slices[-1]
 
-    def _slice(self, name: str, kind: str, track: int, begin: int, end: int, about: Event | None = None) -> None:
-        event = {"ph": "X", "name": name, "cat": kind, "pid": self._process, "tid": track}
-        event |= {"ts": (begin - self._zero_ns) / US, "dur": (end - begin) / US}
-        self.made.append(event | ({"args": about} if about else {}))
-
-    def _arrow(self, track: int, begin: int, to_track: int, end: int) -> None:
-        self._arrows += 1
-        arrow = {"name": "waits for", "cat": "wait", "id": f"{self._process}.{self._arrows}", "pid": self._process}
-        self.made.append(arrow | {"ph": "s", "tid": track, "ts": (begin - self._zero_ns) / US})
-        self.made.append(arrow | {"ph": "f", "bp": "e", "tid": to_track, "ts": (end - self._zero_ns) / US})
+    def events(self, repeat: str, process: int, zero_ns: int) -> Iterator[Event]:
+        """The names of process and tracks, then all slices and arrows. Times are in µs since the launch."""
+        yield {"ph": "M", "name": "process_name", "args": {"name": repeat}}
+        for track, name in self.tracks.items():
+            yield {"ph": "M", "name": "thread_name", "tid": track, "args": {"name": name}}
+            yield {"ph": "M", "name": "thread_sort_index", "tid": track, "args": {"sort_index": track}}
+        for kind, track, name, begin_ns, end_ns, about in self.slices:
+            times = {"ts": (begin_ns - zero_ns) / US, "dur": (end_ns - begin_ns) / US}
+            yield {"ph": "X", "name": name, "cat": kind, "tid": track} | times | ({"args": about} if about else {})
+        for number, (waiting, late) in enumerate(self.arrows, start=1):
+            arrow = {"name": "waits for", "cat": "wait", "id": f"{process}.{number}"}
+            yield arrow | {"ph": "s", "tid": waiting.track, "ts": (waiting.begin_ns - zero_ns) / US}
+            yield arrow | {"ph": "f", "bp": "e", "tid": late.track, "ts": (late.begin_ns - zero_ns) / US}

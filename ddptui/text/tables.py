@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ddptui.text.door import style
 from ddptui.text.drawing import shorten
@@ -140,6 +140,11 @@ def value_at(part: object, path: str) -> object:
     for name in path.split("."):
         part = getattr(part, name) if part is not None else None
     return part
+
+
+def cell_at(path: str, text: Callable[[Any], str] = str) -> Callable[[object], str]:
+    """What a column shows if that is what an item has at a path, as text: a dash where there is nothing."""
+    return lambda item: NOTHING if (value := value_at(item, path)) is None else text(value)
 
 
 def line(cells: Iterable[str], widths: Iterable[int], left: Iterable[bool]) -> str:

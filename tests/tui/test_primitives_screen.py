@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 
 from ddptui.analysis.primitives.results import BufferView, Cell, RankView, View
 from ddptui.analysis.results import Results
-from ddptui.report.primitives.ownership import RANK_KINDS, view_title
+from ddptui.report.primitives.buffers import RANK_KINDS, view_title
 from ddptui.store.runs import Run
 from ddptui.text.tables import Table
 from ddptui.tui.app import Console, screen_of
@@ -125,7 +125,7 @@ def test_what_it_does_and_what_is_undefined_is_said_in_words() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         await pilot.press("n", "n", "n")
         assert "All tensors as one to the root. Root: rank 0." in seen(app)
-        assert "Undefined on ranks 1, 2, 3: do not use what it leaves there." in seen(app)
+        assert "Undefined on ranks 1, 2 and 3: do not use what it leaves there." in seen(app)
 
     play(scenario, PrimitivesScreen(over()))
 
@@ -153,21 +153,25 @@ def doubled(view: View) -> View:
     return msgspec.structs.replace(view, ranks=[*view.ranks, *more])
 
 
-def test_eight_ranks_are_scrolled_to() -> None:
+def test_32_ranks_are_scrolled_to() -> None:
+    def crowded(view: View) -> View:
+        more = [msgspec.structs.replace(rank, rank=rank.rank + 4 * turn) for turn in range(8) for rank in view.ranks]
+        return msgspec.structs.replace(view, ranks=more)
+
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         await pilot.press("n", "n", "n")
         await pilot.pause()
-        assert "rank 0 dist." in seen(app)
-        assert "rank 7 dist." not in seen(app)
+        assert "every rank: dist." in seen(app)
+        assert "rank 31  tensor" not in seen(app)
         await pilot.press("tab", "G")
         await pilot.pause()
-        assert "rank 0 dist." not in seen(app)
-        assert "rank 7 dist." in seen(app)
+        assert "every rank: dist." not in seen(app)
+        assert "rank 31  tensor" in seen(app)
         await pilot.press("n")
         await pilot.pause()
-        assert "rank 0 dist." in seen(app)
+        assert "every rank: dist." in seen(app)
 
-    play(scenario, PrimitivesScreen(replace(doubled)), (80, 24))
+    play(scenario, PrimitivesScreen(replace(crowded)), (80, 24))
 
 
 def test_a_scrollbar_covers_nothing() -> None:
@@ -580,7 +584,7 @@ def test_help_has_the_keys_that_mean_something_now() -> None:
         await pilot.press("escape", "2", "question_mark")
         assert "Draw the time, or the bus bandwidth" in seen(app)
         await pilot.press("end")
-        await until(pilot, lambda: "The tensor's size, 1 KB being 1024 bytes" in seen(app))
+        await until(pilot, lambda: "Of the tensor, all parts together" in seen(app))
 
     play(scenario, PrimitivesScreen(over()), (120, 60))
 

@@ -79,13 +79,10 @@ def _letters(series: Sequence[Drawn], bounds: Frame, width: int, rows: int) -> d
 
 def _sizes(bounds: Frame, width: int) -> str:
     """The horizontal axis: sizes where there is room, each at its place, the last one at the end."""
-    last = size(2**bounds.right)
-    signs = list(" " * max(0, width - len(last)) + last)
-    taken = 0
+    axis, last = "", size(2**bounds.right)
     for power in range(round(bounds.left), round(bounds.right)):
         at = round((power - bounds.left) / (bounds.right - bounds.left) * (width - 1))
         label = size(2**power)
-        if taken <= at and at + len(label) + 2 <= width - len(last):
-            signs[at : at + len(label)] = label
-            taken = at + len(label) + 2
-    return "".join(signs)
+        if len(axis) <= at and at + len(label) + 2 <= width - len(last):
+            axis = axis.ljust(at) + label + "  "
+    return axis.ljust(width - len(last)) + last

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from ddptui.analysis.primitives.cells import PrimitiveKey, is_uneven
-from ddptui.analysis.primitives.results import Cell, TimeUs
+from ddptui.analysis.primitives.results import Cell
 from ddptui.config.primitives import OPERATIONS, Cadence, primitive_facts
-from ddptui.text.tables import RED, Column, Table, fill
+from ddptui.text.tables import RED, Column, Table, cell_at, fill
 from ddptui.text.units import NOTHING, US_IN_S, digits, duration, percent, size
 
 MARK = "¹"
@@ -28,46 +28,37 @@ def _if_bytes(text: Callable[[Cell], str]) -> Callable[[Cell], str]:
     return lambda row: text(row) if primitive_facts(row.operation, composite=row.composite).has_bytes else NOTHING
 
 
-def _time(figure: Callable[[TimeUs], float]) -> Callable[[Cell], str]:
-    return lambda row: duration(figure(row.time_us) * US_IN_S if row.time_us else None)
+def _time(figure: str) -> Callable[[Cell], str]:
+    return cell_at(f"time_us.{figure}", lambda us: duration(us * US_IN_S))
+
+
+def _in_flight(row: Cell) -> str:
+    return str(row.in_flight) if row.in_flight > 1 else NOTHING
 
 
 def _marked(row: Cell) -> str:
-    median = _time(lambda time: time.median)(row)
-    return f"{MARK} {median}" if is_uneven(row) else median
+    return f"{MARK} {_time('median')(row)}" if is_uneven(row) else _time("median")(row)
 
 
-MEANINGS = {  # by header
-    "size": "The tensor's size, 1 KB being 1024 bytes; where each rank gives or gets a part, all parts together.",
-    "calls": "How many calls were timed, without the warm-up.",
-    "in flight": "How many calls were under way at once. Times are then of a group of so many, divided by their "
-    "number.",
-    "min": "The shortest call, each a mean over the ranks.",
-    "median": f"Half of the calls took less, half took more. {MARK} marks sizes whose calls differ so much that no one "
-    "figure stands for them.",
-    "p90": "Nine of ten calls took less than this.",
-    "p99": "99 of 100 calls took less than this.",
-    "CV": "How much the calls differ: their standard deviation as a part of their mean.",
-    "mean": "The mean over all calls, which nccl-tests reports.",
-    "algbw": "Algorithm bandwidth: the size over the mean time, in GB/s of 1e9 bytes.",
-    "busbw": "Bus bandwidth: algbw times what nccl-tests multiplies it with, so that it compares to the bandwidth of "
-    "a wire whatever the operation and the number of ranks.",
-    "slowest": "The rank whose calls took longest on average.",
-    "#wrong": "How many elements had a wrong value, on all ranks together; every element was checked.",
-}
-_COLUMNS: tuple[Column[Cell], ...] = (
-    Column("size", _if_bytes(lambda cell: size(cell.bytes)), 100),
-    Column("calls", lambda row: str(row.calls), 70),
-    Column("in flight", lambda row: str(row.in_flight) if row.in_flight > 1 else NOTHING, 96),
-    Column("min", _time(lambda time: time.min), 90),
-    Column("median", _marked, 99),
-    Column("p90", _time(lambda time: time.p90), 82),
-    Column("p99", _time(lambda time: time.p99), 92),
-    Column("CV", lambda row: percent(row.cv), 93),
-    Column("mean", _time(lambda time: time.mean), 81),
-    Column("algbw", lambda row: digits(row.algbw_gb_s), 91),
-    Column("busbw", lambda row: digits(row.busbw_gb_s), 97),
-    Column("slowest", lambda row: NOTHING if row.slowest is None else f"rank {row.slowest}", 60),
-    Column("#wrong", _if_bytes(lambda cell: str(cell.wrong)), 98),
+SIZE_COLUMNS: tuple[Column[Cell], ...] = (
+    Column(
+        "size", _if_bytes(cell_at("bytes", size)), 100, about="Of the tensor, all parts together; 1 KB is 1024 bytes."
+    ),
+    Column("calls", cell_at("calls"), 70, about="How many calls were timed, without the warm-up."),
+    Column("in flight", _in_flight, 96, about="Calls under way at once; times are of such a group, over their number."),
+    Column("min", _time("min"), 90, about="The shortest call, each a mean over the ranks."),
+    Column("median", _marked, 99, about=f"Half of the calls took less; {MARK}: they differ too much for one figure."),
+    Column("p90", _time("p90"), 82, about="Nine of ten calls took less than this."),
+    Column("p99", _time("p99"), 92, about="99 of 100 calls took less than this."),
+    Column("CV", cell_at("cv", percent), 93, about="The calls' standard deviation as a part of their mean."),
+    Column("mean", _time("mean"), 81, about="The mean over all calls, which nccl-tests reports."),
+    Column("algbw", cell_at("algbw_gb_s", digits), 91, about="The size over the mean time, in GB/s of 1e9 bytes."),
+    Column(
+        "busbw",
+        cell_at("busbw_gb_s", digits),
+        97,
+        about="algbw × nccl-tests' factor: the bandwidth of a wire.",
+    ),
+    Column("slowest", cell_at("slowest", "rank {}".format), 60, about="The rank whose calls took longest on average."),
+    Column("#wrong", _if_bytes(cell_at("wrong")), 98, about="Wrong elements, on all ranks; every element is checked."),
 )
-SIZE_COLUMNS = tuple(column._replace(about=MEANINGS[column.header]) for column in _COLUMNS)

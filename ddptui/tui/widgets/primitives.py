@@ -12,7 +12,7 @@ from textual.widgets.option_list import Option
 
 from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.results import PrimitivesResult, View
-from ddptui.report.primitives.ownership import RANK_KINDS, page_lines, view_title
+from ddptui.report.primitives.buffers import RANK_KINDS, page_lines, view_title
 from ddptui.text.drawing import Line
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.tui.widgets.lists import SCROLL_KEYS, Chooser
@@ -141,6 +141,6 @@ class PrimitiveGrid(VerticalScroll):
         width, room = self.content_size
         if view is None:
             lines: Sequence[Line] = [[(NOTHING_YET, "muted")]]
-        elif len(lines := page_lines(view, width, room, after=after)) > room:
-            lines = page_lines(view, width - 1, room, after=after)  # the scrollbar takes a column
+        elif len(lines := page_lines(view, width, after=after)) > room:
+            lines = page_lines(view, width - 1, after=after)  # the scrollbar takes a column
         self.query_one(Page).show(lines)

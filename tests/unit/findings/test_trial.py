@@ -229,7 +229,7 @@ def test_of_more_than_two_ranks_it_is_told_who_waited_for_whom() -> None:
     shown = text(results, preset, 100)
     assert "\n\nWho waited for whom\n\na\n" in shown
     assert re.search(r"rank 0 +· +– +█ 2\.\d\d\n|rank 0 +· +█ 2\.\d\d +", shown)
-    assert "```text\nWho waited for whom\n" in markdown(results, preset)
+    assert "#### Who waited for whom\n\n```text\n" in markdown(results, preset)
     for told in (late(8, lambda _: 25.0), late(8, lambda _: 0.0, ranks=3)):  # two ranks; none that waited
         assert "Who waited for whom" not in text(*results_of(run_of(told)), 100)
 

@@ -12,7 +12,7 @@ from ddptui.findings.repeat import Outcomes
 from ddptui.live.fold import fold
 from ddptui.live.primitives import PrimitivesProgress, current_primitive, plan
 from ddptui.live.state import Live
-from ddptui.report.primitives.ownership import view_title
+from ddptui.report.primitives.buffers import view_title
 from ddptui.store.outcomes import outcomes_of, results_of
 from ddptui.store.runs import Run
 from ddptui.text.units import size

@@ -39,7 +39,7 @@ def test_where_several_tables_have_a_column_of_a_name_each_is_told_with_its_tabl
     told = explained.entries("wait").splitlines()
     assert [line for line in told if line.endswith(":")] == [
         "Columns that compare trials; a preset's `columns` takes their keys:",
-        "Columns of the table of ranks:",
+        "Columns of the table of ranks; empty if not known:",
         "Columns of a projection:",
     ]
     assert [line for line in told if line.startswith("wait")] == ["wait  (wait ms)", "wait", "wait"]

@@ -13,7 +13,7 @@ from ddptui.analysis.results import Results
 from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
-from ddptui.report.gpus import HEADING, MOST_RANKS
+from ddptui.report.ranks import GPU_HEADING, MOST_RANKS
 from ddptui.report.rows import rows_of
 from ddptui.report.run_diff import comparison
 from ddptui.report.run_diff.render import text as as_compared
@@ -140,7 +140,8 @@ def on_cuda(results: Results, ranks: int = 2) -> Results:
 
 def block(printed: str) -> list[str]:
     """The lines of the ranks' GPUs."""
-    return next(part for part in printed.split("\n\n") if part.startswith(HEADING)).splitlines()[1:]
+    parts = printed.split("\n\n")
+    return parts[parts.index(GPU_HEADING) + 1].splitlines()
 
 
 def test_without_a_screen_each_rank_has_a_line_of_what_one_looks_at_first() -> None:
@@ -157,7 +158,7 @@ def test_without_a_screen_each_rank_has_a_line_of_what_one_looks_at_first() -> N
 def test_of_many_ranks_the_first_have_a_line_and_on_the_cpu_none() -> None:
     results, preset = ran()
     assert len(block(text(on_cuda(results, ranks=64), preset, 80))) == 2 + 2 * MOST_RANKS
-    assert HEADING not in text(results, preset, 80) + markdown(results, preset)
+    assert GPU_HEADING not in text(results, preset, 80) + markdown(results, preset)
 
 
 def test_two_runs_are_compared_by_them() -> None:

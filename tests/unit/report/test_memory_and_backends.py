@@ -10,8 +10,7 @@ import pytest
 from ddptui.analysis.results import RankResult, Results
 from ddptui.config.preset import Preset
 from ddptui.report.notes import in_words, note_lines
-from ddptui.report.ranks import memory, output_device
-from ddptui.report.ranks import peaks as of_tensors
+from ddptui.report.ranks import known, memory, output_device
 from ddptui.report.table import as_csv, as_json, markdown
 from ddptui.wire.messages import Hello
 from ddptui.wire.records import Message
@@ -51,7 +50,7 @@ def with_hello(messages: list[Message], **changes: Any) -> list[Message]:
 def test_the_memory_of_all_ranks_is_told_in_one_unit_and_of_many_its_range(
     peaks: tuple[int | None, ...], shown: str
 ) -> None:
-    assert memory(of_tensors(ranks(*peaks))) == shown
+    assert memory(known(ranks(*peaks), "peak_gpu_bytes")) == shown
 
 
 @pytest.mark.parametrize("peaks", [(), (GB,), (GB, GB), (GB, 2 * GB), (None, GB), (2 * GB, None), (None, None)])

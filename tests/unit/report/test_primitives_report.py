@@ -11,8 +11,9 @@ import pytest
 from ddptui.analysis.primitives.results import BufferView, NcclUse, PrimitivesResult, RankView, TimeUs
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.report.primitives.grid import LEGEND, grid
-from ddptui.report.primitives.render import as_csv, markdown, text
+from ddptui.report.primitives.buffers import LEGEND, buffer_lines
+from ddptui.report.primitives.report import as_csv
+from ddptui.report.table import markdown, text
 from ddptui.text.tables import DIM, END, RED, Filled, Table, as_markdown, as_text, fit, telling
 from ddptui.text.units import digits, duration, percent, size
 from tests.support.measured_cells import KB, MB, SIZES, cell, cells, of_primitives, result, view
@@ -229,19 +230,19 @@ def test_without_a_latency_or_without_a_bandwidth_there_is_no_half_way(seen: Any
 
 
 def lines_of(width: int, **changes: Any) -> list[str]:
-    return ["".join(words for words, _ in line) for line in grid(view(**changes), width)]
+    return ["".join(words for words, _ in line) for line in buffer_lines(view(**changes), width)]
 
 
 def test_buffers_are_seen_before_and_after_and_what_is_undefined_is_marked() -> None:
     assert lines_of(60) == [
         "every rank: dist.reduce(tensor, dst=0)",
-        "rank 0  tensor  1 2 → 4 6",
+        "rank 0  tensor  1 2 →  4  6",
         "rank 1  tensor  3 4 → 3? 4?",
     ]
 
 
 def test_where_it_is_narrow_after_is_below_before() -> None:
-    assert lines_of(24)[-4:-2] == ["rank 0  tensor     1 2", "                 → 4 6"]
+    assert lines_of(24)[-4:-2] == ["rank 0  tensor     1 2", "                 →  4  6"]
 
 
 def test_parts_are_kept_apart_and_what_is_not_passed_is_a_dash() -> None:
@@ -255,15 +256,15 @@ def test_parts_are_kept_apart_and_what_is_not_passed_is_a_dash() -> None:
     assert lines_of(80, operation="gather", ranks=ranks) == [
         "rank 0: dist.gather(tensor, gather_list)",
         "rank 1: dist.gather(tensor)",
-        "rank 0  tensor       1 2         → 1 2",
-        "        gather_list  0 0 │ 0 nan → 1 2.5 │ 3 4",
-        "rank 1  tensor       1 2         → 1 2",
-        "        gather_list  –           → –",
+        "rank 0  tensor         1   2           →   1   2",
+        "        gather_list    0   0 │   0 nan →   1 2.5 │   3   4",
+        "rank 1  tensor         1   2           →   1   2",
+        "        gather_list  – it passes none",
     ]
 
 
 def test_a_backend_that_cannot_says_so_in_a_line() -> None:
-    assert lines_of(80, ranks=[], error="no AVG with gloo\nmore") == ["not done: no AVG with gloo"]
+    assert lines_of(80, ranks=[], error="no AVG with gloo\nmore") == ["The backend cannot: no AVG with gloo more"]
 
 
 def test_a_call_that_is_too_long_goes_on_below() -> None:
@@ -274,8 +275,8 @@ def test_a_call_that_is_too_long_goes_on_below() -> None:
 def test_the_grid_stands_under_what_moves_and_undefined_values_are_dim() -> None:
     results, preset = of_primitives({"a": [result(views=[view()])]})
     shown = text(results, preset, 80, color=True)
-    assert "reduce (sum), root 0: all tensors as one to the root" in MARKS.sub("", shown)
-    assert f"{DIM}3? 4?{END}" in shown
+    assert "reduce SUM, root 0: all tensors as one to the root" in MARKS.sub("", shown)
+    assert f"{DIM}3?{END} {DIM}4?{END}" in shown
     assert LEGEND in shown
     assert "What it means" not in shown
     assert "```text" in markdown(results, preset)

@@ -21,7 +21,7 @@ def test_each_ranks_parts_make_its_train_time() -> None:
     results, preset = read("watched")
     lines = text(results, preset, WIDTH).splitlines()
     at = next(at for at, line in enumerate(lines) if line.startswith("Each rank's time in s, 61 steps"))
-    heading, header, _, *rows = lines[at : at + 5]
+    heading, _, header, _, *rows = lines[at : at + 6]
     assert header.split() == ["rank", "data", "forward", "backward", "optimizer", "between", "wait", "transfer"]
     assert max(map(len, (heading, header, *rows))) <= WIDTH
     [repeat] = results.base.repeats

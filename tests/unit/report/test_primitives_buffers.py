@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.analysis.primitives.results import BufferView, RankView, View
-from ddptui.report.primitives.ownership import (
+from ddptui.report.primitives.buffers import (
     description,
     legend,
     number_kind,
@@ -27,7 +27,7 @@ SEEN = {
     for launch in trial.primitives
     for view in launch.views
 }
-WIDE, ROOM = 100, 40
+WIDE = 100
 
 
 def text(lines: Sequence[Line]) -> list[str]:
@@ -36,8 +36,8 @@ def text(lines: Sequence[Line]) -> list[str]:
 
 def kinds(lines: Sequence[Line], name: str) -> list[list[tuple[str, str]]]:
     """Of the lines that show a buffer of this name: its numbers, each with its kind."""
-    shown = [line for line in lines if line and line[0][0].split() == [name]]
-    return [[(words, kind) for words, kind in line if words.strip(" →│") and kind != "muted"] for line in shown]
+    shown = [line for line in lines if len(line) > 1 and line[1][0].strip() == name]
+    return [[(words, kind) for words, kind in line[2:] if words.strip(" →│") and kind != "muted"] for line in shown]
 
 
 def buffer(
@@ -72,11 +72,11 @@ def test_all_primitives_were_recorded_with_all_operators() -> None:
 
 
 def test_a_number_keeps_the_colour_of_its_rank_wherever_it_goes() -> None:
-    broadcast = page_lines(SEEN["broadcast"], WIDE, ROOM, after=True)
+    broadcast = page_lines(SEEN["broadcast"], WIDE, after=True)
     mine = [(str(number), "rank-0") for number in (1, 2, 3, 4)]
     ones = [(str(number), "rank-1") for number in (11, 12, 13, 14)]
     assert kinds(broadcast, "tensor")[:2] == [mine + mine, ones + mine]
-    swapped = kinds(page_lines(SEEN["all_to_all"], WIDE, ROOM, after=True), "incoming")
+    swapped = kinds(page_lines(SEEN["all_to_all"], WIDE, after=True), "incoming")
     assert [kind for _, kind in swapped[2]] == [
         "rank-0",
         "rank-0",
@@ -91,21 +91,21 @@ def test_a_number_keeps_the_colour_of_its_rank_wherever_it_goes() -> None:
 
 
 def test_what_all_come_to_is_nobodys_and_what_was_only_given_still_is() -> None:
-    lines = page_lines(SEEN["reduce_scatter SUM"], WIDE, ROOM, after=True)
+    lines = page_lines(SEEN["reduce_scatter SUM"], WIDE, after=True)
     assert kinds(lines, "tensor")[0] == [("64", "reduced"), ("68", "reduced")]
     assert {kind for _, kind in kinds(lines, "parts")[3]} == {"rank-3"}
-    smallest = kinds(page_lines(SEEN["all_reduce MIN"], WIDE, ROOM, after=True), "tensor")
+    smallest = kinds(page_lines(SEEN["all_reduce MIN"], WIDE, after=True), "tensor")
     assert smallest[0][:4] == [(str(number), "rank-0") for number in (1, 2, 3, 4)]
     assert {kind for _, kind in smallest[0][4:]} == {"reduced"}
 
 
 def test_what_is_undefined_is_marked_number_by_number_and_said() -> None:
     view = SEEN["reduce SUM"]
-    numbers = kinds(page_lines(view, WIDE, ROOM, after=True), "tensor")
+    numbers = kinds(page_lines(view, WIDE, after=True), "tensor")
     assert {kind for _, kind in numbers[0][4:]} == {"reduced"}
     for rank in (1, 2, 3):
         assert all(words.endswith("?") and kind == "undefined" for words, kind in numbers[rank][4:])
-    assert "Undefined on ranks 1, 2, 3: do not use what it leaves there." in [*description(view)]
+    assert "Undefined on ranks 1, 2 and 3: do not use what it leaves there." in [*description(view)]
     assert "9? undefined" in text(legend(view))
     assert not any(
         "ndefined" in line for line in [*description(SEEN["all_reduce SUM"]), *text(legend(SEEN["all_reduce SUM"]))]
@@ -116,67 +116,60 @@ def test_what_is_undefined_is_marked_number_by_number_and_said() -> None:
 @pytest.mark.parametrize("width", [50, WIDE])
 def test_before_the_call_nothing_is_given_away(name: str, width: int) -> None:
     """Not even by where things are: the page after it has the same lines."""
-    before, after = (page_lines(SEEN[name], width, ROOM, after=each) for each in (False, True))
+    before, after = (page_lines(SEEN[name], width, after=each) for each in (False, True))
     assert len(before) == len(after)
-    begin = next(number for number, line in enumerate(text(before)) if line.startswith("rank 0 dist."))
+    begin = next(number for number, line in enumerate(text(before)) if " dist." in line)
     assert not {kind for line in before[begin:] for _, kind in line} & {"reduced", "undefined"}
     own = {number_text(value) for value in owners(SEEN[name])}
     shown = {words for line in before[begin:] for words, kind in line if kind.startswith("rank-")}
-    assert {words for words in shown if not words.startswith("rank ")} <= own
+    assert {words for words in shown if not words.startswith("rank ") and words.strip()} <= own
 
 
 def test_how_wide_a_number_will_be_is_not_given_away() -> None:
-    lines = text(page_lines(SEEN["broadcast"], WIDE, ROOM, after=False))
-    assert "  tensor  11 12 13 14 →  ·  ·  ·  ·" in lines
+    lines = text(page_lines(SEEN["broadcast"], WIDE, after=False))
+    assert "rank 1  tensor  11 12 13 14 →  ·  ·  ·  ·" in lines
 
 
 def test_before_and_after_are_beside_each_other_where_there_is_room_for_both() -> None:
-    assert text(page_lines(SEEN["all_to_all"], 90, ROOM, after=True))[3:6] == [
-        "rank 0 dist.all_to_all(incoming, outgoing)",
-        "  outgoing   1  2 │  3  4 │  5  6 │  7  8 →  1  2 │  3  4 │  5  6 │  7  8",
-        "  incoming   0  0 │  0  0 │  0  0 │  0  0 →  1  2 │ 11 12 │ 21 22 │ 31 32",
+    assert text(page_lines(SEEN["all_to_all"], 90, after=True))[2:5] == [
+        "every rank: dist.all_to_all(incoming, outgoing)",
+        "rank 0  outgoing   1  2 │  3  4 │  5  6 │  7  8 →  1  2 │  3  4 │  5  6 │  7  8",
+        "        incoming   0  0 │  0  0 │  0  0 │  0  0 →  1  2 │ 11 12 │ 21 22 │ 31 32",
     ]
-    hidden = text(page_lines(SEEN["all_to_all"], 90, ROOM, after=False))
-    assert hidden[5] == "  incoming   0  0 │  0  0 │  0  0 │  0  0 →  ·  · │  ·  · │  ·  · │  ·  ·"
-    narrow = [text(page_lines(SEEN["all_to_all"], 50, ROOM, after=each))[5] for each in (False, True)]
+    hidden = text(page_lines(SEEN["all_to_all"], 90, after=False))
+    assert hidden[4] == "        incoming   0  0 │  0  0 │  0  0 │  0  0 →  ·  · │  ·  · │  ·  · │  ·  ·"
+    narrow = [text(page_lines(SEEN["all_to_all"], 50, after=each))[4] for each in (False, True)]
     assert narrow == [
-        "  incoming      0  0 │  0  0 │  0  0 │  0  0",
-        "  incoming   →  1  2 │ 11 12 │ 21 22 │ 31 32",
+        "        incoming      0  0 │  0  0 │  0  0 │  0  0",
+        "        incoming   →  1  2 │ 11 12 │ 21 22 │ 31 32",
     ]
 
 
 @pytest.mark.parametrize("name", SEEN)
-@pytest.mark.parametrize("width", [40, 50, 66, 90, 150])
+@pytest.mark.parametrize("width", [50, 66, 90, 150])
 @pytest.mark.parametrize("after", [False, True])
 def test_no_line_is_longer_than_there_is_room_for(name: str, width: int, after: bool) -> None:
-    lines = text(page_lines(SEEN[name], width, ROOM, after=after))
+    lines = text(page_lines(SEEN[name], width, after=after))
     assert max(map(len, lines)) <= width
 
 
 @pytest.mark.parametrize("name", SEEN)
 def test_four_ranks_are_seen_at_once_on_a_small_terminal(name: str) -> None:
     """At 80×24 the page has 50 columns and 19 lines, where there are several trials."""
-    assert len(page_lines(SEEN[name], 50, 19, after=True)) <= 19
-
-
-def test_ranks_stand_apart_where_all_of_them_are_seen_all_the_same() -> None:
-    lines = text(page_lines(SEEN["broadcast"], WIDE, 14, after=True))
-    assert lines[2] == ""
-    assert "" not in text(page_lines(SEEN["broadcast"], WIDE, 13, after=True))
+    assert len(page_lines(SEEN[name], 50, after=True)) <= 19
 
 
 def test_who_passes_nothing_is_said_to() -> None:
-    lines = text(page_lines(SEEN["scatter"], WIDE, ROOM, after=True))
-    assert lines.count("  parts   – it passes none") == 3
+    lines = text(page_lines(SEEN["scatter"], WIDE, after=True))
+    assert len([line for line in lines if line.endswith("parts   – it passes none")]) == 3
 
 
 def test_the_numbers_of_many_ranks_are_folded_between_parts_and_the_hundreds_tell_whose_they_are() -> None:
-    lines = text(page_lines(crowd(16), 50, ROOM, after=True))
-    assert "101: rank 1's first" in lines[1]
-    assert "rank 0 1 2 3 4 5 6 7 …" in lines[1]
+    lines = text(page_lines(crowd(16), 50, after=True))
+    assert lines[1] == "101: rank 1's first"
     assert lines[4:6] == [
-        "  parts    →    1 │  101 │  201 │  301 │  401",
-        "              501 │  601 │  701 │  801 │  901",
+        "         parts    →    1 │  101 │  201 │  301",
+        "                     401 │  501 │  601 │  701",
     ]
     assert max(map(len, lines)) <= 50
     assert rank_kind(9) == rank_kind(1)
@@ -184,18 +177,15 @@ def test_the_numbers_of_many_ranks_are_folded_between_parts_and_the_hundreds_tel
 
 def test_a_backend_that_cannot_says_so_in_place_of_the_numbers() -> None:
     view = View(operation="reduce", reduce_op="avg", root=0, ranks=[], error="ReduceOp.AVG is only for NCCL " * 3)
-    lines = page_lines(view, 50, ROOM, after=False)
+    lines = page_lines(view, 50, after=False)
     assert text(lines)[2].startswith("The backend cannot: ReduceOp.AVG is only for NCCL")
     assert {kind for _, kind in lines[2]} == {"wrong"}
     assert len(lines) == 5
 
 
 def test_a_barrier_has_no_numbers_and_no_legend() -> None:
-    lines = text(page_lines(SEEN["barrier"], WIDE, 6, after=True))
-    assert lines == [
-        "Nothing moves: no rank goes on before all have arrived.",
-        *(f"rank {rank} dist.barrier()" for rank in range(4)),
-    ]
+    lines = text(page_lines(SEEN["barrier"], WIDE, after=True))
+    assert lines == ["Nothing moves: no rank goes on before all have arrived.", "", "every rank: dist.barrier()"]
 
 
 @pytest.mark.parametrize(

@@ -1,41 +1,38 @@
-"""The results of primitives as a sequence of blocks, which text and Markdown render."""
+"""The results of primitives as blocks, which text, Markdown and the page render, and as CSV."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from ddptui.analysis.primitives.cells import (
     MOST_CV,
     MOST_MEDIAN,
     MOST_P90,
-    PrimitiveKey,
     by_operation,
     combined,
     is_uneven,
     rivals,
 )
-from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.analysis.results import Results
+from ddptui.analysis.primitives.results import BufferView, PrimitivesResult
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.primitives import Cadence
 from ddptui.config.trial import Trial
 from ddptui.findings.primitives import cost_of_call, how_long
 from ddptui.findings.words import in_sentences
 from ddptui.report import gpus
+from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot
+from ddptui.report.exports import values_of
 from ddptui.report.notes import damage, failure, missing_repeats
-from ddptui.report.primitives import grid, tables
-from ddptui.report.primitives.plot import draw
+from ddptui.report.primitives import buffers, tables
 from ddptui.report.ranks import describe_nccl
 from ddptui.report.rows import what_became
-from ddptui.text.drawing import Line
-from ddptui.text.tables import Table
+from ddptui.text.tables import as_csv as write_csv
 
 CADENCES: dict[Cadence, str] = {
     "back_to_back": "calls follow each other at once, as nccl-tests streams them",
     "barrier": "each call follows a barrier, whose time is not counted",
     "pipelined": "several calls are begun, then waited for; a call's time is theirs divided by their number",
 }
-PLOT_HEIGHT = 16  # lines
 PLOTTED = ("isend_irecv", "broadcast", "all_reduce", "all_gather")  # where nothing is to be compared
 UNEVEN = (
     f"{tables.MARK} its calls differ much among each other (CV above {MOST_CV:.0%}, p90 above {MOST_P90:g}"
@@ -48,52 +45,17 @@ TICK = (
 )
 
 
-class Heading(NamedTuple):
-    """level: as in Markdown."""
-
-    words: str
-    level: int
-
-
-class Notes(NamedTuple):
-    """Sentences, one a line."""
-
-    lines: Sequence[str]
-
-
-class Drawing(NamedTuple):
-    """A grid of buffers; `draw` returns its lines for a width."""
-
-    draw: Callable[[int], list[Line]]
-
-
-class Plot(NamedTuple):
-    """The times of some operations over sizes."""
-
-    result: PrimitivesResult
-    operations: Sequence[PrimitiveKey]
-
-    def draw(self, width: int) -> list[Line]:
-        """The lines of the plot for a width."""
-        return draw(self.result, self.operations, width, PLOT_HEIGHT)
-
-
-Block = Heading | Notes | Drawing | Plot | Table
-
-
 def blocks(results: Results, preset: Preset) -> Iterator[Block]:
     """The blocks, trial by trial, and at the end what went wrong."""
     trials = {trial.name: trial for trial in preset.trials}
-    if machine := gpus.machine(results):
-        yield Notes([machine])
+    yield Notes([gpus.machine(results)])
     for result in results.trials:
         if result.primitives:
             yield from _of_trial(result.primitives, trials[result.name])
-    if notes := failures(results):
-        yield Notes(notes)
+    yield Notes(_failures(results))
 
 
-def failures(results: Results) -> list[str]:
+def _failures(results: Results) -> list[str]:
     """A line for each damaged journal, and for each trial that lacks figures, with the end of its log."""
     lines = damage(results.unread or ())
     for trial in results.trials:
@@ -108,18 +70,14 @@ def failures(results: Results) -> list[str]:
 def _of_trial(launches: Sequence[PrimitivesResult], trial: Trial) -> Iterator[Block]:
     result = combined(launches)
     yield Heading(f"{trial.name}: {result.ranks} ranks, {result.backend}", 3)
-    if result.nccl:
-        yield Notes([describe_nccl(result.nccl)])
+    yield Notes([describe_nccl(result.nccl)])
     for view in result.views:
-        yield Heading(grid.heading(view), 4)
-        yield Drawing(partial(grid.grid, view))
-    if result.views:
-        yield Notes([grid.LEGEND])
+        yield from (Heading(buffers.heading(view)), Drawing(partial(buffers.buffer_lines, view)))
+    yield Notes([buffers.LEGEND] if result.views else [])
     if result.cells:
         yield from _measured(result, trial, len(launches))
     if sentences := in_sentences([*how_long(launches), *cost_of_call(launches)]):
-        yield Heading("What it means", 4)
-        yield Notes(sentences)
+        yield from (Heading("What it means"), Notes(sentences))
 
 
 def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[Block]:
@@ -129,14 +87,64 @@ def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[
     yield Notes([cadence, f"times are means over ranks, then over calls{launches}; {units}"])
     measured = by_operation(result.cells)
     for key, cells in measured.items():
-        yield Heading(tables.heading(key, result.cadence), 4)
-        yield tables.of_cells(cells)
-        if refusals := dict.fromkeys(f"not done: {cell.error.splitlines()[0]}" for cell in cells if cell.error):
-            yield Notes([*refusals])
-    if any(is_uneven(cell) for cell in result.cells):
-        yield Notes([UNEVEN + (TOO_MUCH_WORK if trial.sched_batch else TICK)])
+        yield from (Heading(tables.heading(key, result.cadence)), tables.of_cells(cells))
+        yield Notes([*dict.fromkeys(f"not done: {cell.error.splitlines()[0]}" for cell in cells if cell.error)])
+    remedy = TOO_MUCH_WORK if trial.sched_batch else TICK
+    yield Notes([UNEVEN + remedy] if any(map(is_uneven, result.cells)) else [])
     timed = {key: [cell for cell in cells if cell.time_us] for key, cells in measured.items()}
     ways = rivals(key for key, cells in timed.items() if cells)
     plotted = ways if len(ways) > 1 else [key for key in timed if key.operation in PLOTTED]
     if any(len(timed[key]) > 1 for key in plotted):  # of one size there is no line
         yield Plot(result, plotted)
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+# CSV column: where its value is in a launch, in a measured cell, and in a shown view. Scripts read these names.
+LAUNCH = _same("ranks", "backend", "cadence")
+CELL = {
+    **_same("operation", "composite", "reduce_op", "bytes", "calls"),
+    **{f"{figure}_us": f"time_us.{figure}" for figure in ("min", "median", "mean", "p90", "p99")},
+    **_same("cv", "algbw_gb_s", "busbw_gb_s", "wrong", "slowest", "slowest_us", "in_flight", "error"),
+}
+VIEW = _same("operation", "reduce_op", "root", "error")
+RANK = _same("rank", "call")
+BUFFER: dict[str, str | Callable[[BufferView], object]] = {
+    "buffer": "name",
+    "parts": "parts",
+    "before": lambda buffer: _numbers(buffer.before),
+    "after": lambda buffer: _numbers(buffer.after),
+    "undefined": "undefined",
+}
+OF_ALL = ("status", "error")  # the last columns
+# A column that cells and views share is named once, at its first place.
+CSV = [key for key in dict.fromkeys(["trial", "repeat", *LAUNCH, *CELL, *VIEW, *RANK, *BUFFER]) if key not in OF_ALL]
+CSV += OF_ALL
+
+
+def as_csv(results: Results) -> str:
+    """A line for each measured cell of each launch; of primitives that were only shown, a line a buffer."""
+    return write_csv(CSV, (fields for trial in results.trials for fields in _lines(trial)))
+
+
+def _lines(trial: TrialResult) -> Iterator[dict[str, object]]:
+    of_trial = {"trial": trial.name, "status": trial.status}
+    if not trial.primitives:  # so that a script sees why there is nothing
+        yield of_trial | {"error": trial.error}
+    for number, launch in enumerate(trial.primitives, start=1):
+        of_launch = of_trial | {"repeat": number} | values_of(launch, LAUNCH)
+        yield from (of_launch | values_of(cell, CELL) for cell in launch.cells)
+        for view in launch.views:
+            of_view = of_launch | values_of(view, VIEW) | {"composite": False}
+            if view.error:  # a backend that refused has no ranks
+                yield of_view
+            for rank in view.ranks:
+                of_rank = of_view | values_of(rank, RANK)
+                yield from (of_rank | values_of(buffer, BUFFER) for buffer in rank.buffers)
+
+
+def _numbers(values: Sequence[float | None] | None) -> str | None:
+    """The values, with spaces between them; None if there is no such buffer."""
+    return None if values is None else " ".join("nan" if value is None else repr(value) for value in values)

@@ -1,0 +1,108 @@
+"""The blocks of a report, and their rendering as text and Markdown. A page for a browser renders them, too."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ddptui.analysis.primitives.cells import PrimitiveKey
+from ddptui.analysis.primitives.results import PrimitivesResult
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.report.notes import answer
+from ddptui.report.primitives.plot import draw
+from ddptui.text import tables
+from ddptui.text.door import style
+from ddptui.text.drawing import Line, Span, width_of
+from ddptui.text.tables import BOLD, DIM, RED, Table, styled
+from ddptui.text.words import paragraph
+
+WIDE = 100  # columns of drawings in Markdown, where no terminal gives the width
+PLOT_HEIGHT = 16  # lines
+COLORS = (36, 33, 32, 35, 31, 34)  # ANSI
+STYLES = {f"series-{number}": style(color) for number, color in enumerate(COLORS)}
+STYLES |= {"muted": DIM, "undefined": DIM, "wrong": RED, "strong": BOLD, "reduced": BOLD}
+STYLES |= {f"rank-{number}": style(COLORS[number % 4]) for number in range(8)}  # as many as the console tells apart
+
+
+class Heading(NamedTuple):
+    """level: as in Markdown. Those below 4 have a rule below them."""
+
+    words: str
+    level: int = 4
+
+
+class Notes(NamedTuple):
+    """Sentences, one a line; an empty one is none."""
+
+    lines: Sequence[str]
+
+
+class Drawing(NamedTuple):
+    """Lines of spans; `draw` returns them for a width."""
+
+    draw: Callable[[int], Sequence[Line]]
+
+
+class Plot(NamedTuple):
+    """The times of some operations over sizes."""
+
+    result: PrimitivesResult
+    operations: Sequence[PrimitiveKey]
+
+    def draw(self, width: int) -> Sequence[Line]:
+        """The lines of the plot for a width."""
+        return draw(self.result, self.operations, width, PLOT_HEIGHT)
+
+
+Block = Heading | Notes | Drawing | Plot | Table
+
+
+def as_text(results: Results, preset: Preset, blocks: Iterable[Block], width: int, *, color: bool = False) -> str:
+    """The question, its answer and the blocks as text for a terminal. Tables and drawings are no wider than `width`."""
+    title = [styled(line, BOLD if color else "") for line in paragraph(preset.title, width)]
+    words = paragraph(" ".join(answer(results)), width)
+    return _joined([title, words, *(_in_text(block, width, color) for block in blocks)])
+
+
+def as_markdown(results: Results, preset: Preset, blocks: Iterable[Block]) -> str:
+    """The same as Markdown. Tables have every column that has a value."""
+    words = " ".join(answer(results))
+    return _joined([[f"## {preset.title}"], [words], *map(_in_markdown, blocks)])
+
+
+def _in_text(block: Block, width: int, color: bool) -> list[str]:
+    match block:
+        case Heading(words, level):
+            return [styled(words, BOLD if color else ""), *(["─" * min(width, len(words))] if level < 4 else [])]
+        case Notes(lines):
+            return [line for line in lines if line]
+        case Drawing() | Plot():
+            return [_drawn(line, width, color) for line in block.draw(width)]
+        case Table():
+            return tables.as_text(block, width, color=color)
+
+
+def _in_markdown(block: Block) -> list[str]:
+    match block:
+        case Heading(words, level):
+            return [f"{'#' * level} {words}"]
+        case Notes(lines):
+            return [f"- {line}" for line in lines if line]
+        case Drawing() | Plot():
+            return ["```text", *(_drawn(line, WIDE, False) for line in block.draw(WIDE)), "```"]
+        case Table():
+            return tables.as_markdown(block)
+
+
+def _drawn(line: Line, width: int, color: bool) -> str:
+    """A line as text, cut at `width`."""
+    spans: list[Span] = list(line)
+    while (over := width_of(spans) - width) > 0:
+        words, kind = spans.pop()
+        if len(words) > over:
+            spans.append((words[: len(words) - over - 1] + "…", kind))
+    return "".join(styled(words, STYLES.get(kind, "") if color else "") for words, kind in spans).rstrip()
+
+
+def _joined(blocks: Iterable[Sequence[str]]) -> str:
+    """The blocks that have text, with an empty line between two."""
+    return "\n\n".join("\n".join(lines) for lines in blocks if any(lines)) + "\n"
