@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from ddptui.config.preset import Preset
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.findings.compare import RunningResults
 from ddptui.live.monitor import RunMonitor
 from ddptui.run.playback import SPEEDS, Playback

@@ -23,7 +23,7 @@ from benchmarks.launches import busy_processes
 from ddptui.analysis.effect import Effects, effects
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.store.outcomes import results_of

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ddptui.config.preset import Preset
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.warm import WarmParent
 from ddptui.findings.repeat import Outcomes

@@ -22,7 +22,7 @@ from statistics import median
 
 from benchmarks.launches import messages
 from ddptui.config.preset import Preset
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.engines.local.warm import WarmParent
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Ended

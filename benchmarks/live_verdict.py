@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.host.machine import describe
 from ddptui.live import headline
 from ddptui.live.monitor import YOUNG_NS, RunMonitor

@@ -34,7 +34,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from benchmarks.ranks import join
 from ddptui.config.trial import Trial
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.engines.hub import Hub
 from ddptui.live.fold import fold
 from ddptui.live.state import Live

@@ -15,7 +15,7 @@ import psutil
 
 from benchmarks.launches import messages
 from ddptui.config.preset import Preset
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.engines.local.warm import WarmParent
 from ddptui.wire.messages import Hello, Step
 from ddptui.wire.records import Ended, Message

@@ -18,7 +18,7 @@ from benchmarks.launches import busy_processes
 from ddptui.analysis.launch_log import LaunchLog, launch_logs
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.store.runs import Run, all_runs

@@ -22,7 +22,7 @@ import zmq
 
 from ddptui.analysis import thinning
 from ddptui.config.preset import Preset
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.engines.hub import Hub
 from ddptui.findings.compare import RunningResults
 from ddptui.live.monitor import RunMonitor

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from benchmarks.ranks import join
 from ddptui.config.trial import Trial
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from workers.aggregate import strategy_of
 from workers.aggregate.strategy import gradients_of
 from workers.rank.group import host_store

@@ -12,7 +12,7 @@ from statistics import median, quantiles
 
 from benchmarks.launches import run
 from ddptui.config.preset import Preset
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.findings.repeat import outcome_of_log
 
 FIELDS = {"strategy": "all_reduce", "threads": 1, "sched_batch": True, "batch_size": 64, "steps": 400}

@@ -18,7 +18,7 @@ from ddptui.analysis.launch_log import steps_within
 from ddptui.analysis.what_if import what_if
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.findings.verdict import analyze_waits
 from ddptui.wire.messages import Step
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
+from ddptui.config.command_presets import preset_of
 from ddptui.config.preset import Preset
-from ddptui.config.watched import preset_of
 from ddptui.engines.local.foreign import Terms
 from ddptui.host.machine import describe
 from ddptui.run.playback import Playback

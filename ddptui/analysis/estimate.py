@@ -16,8 +16,7 @@ import msgspec
 from ddptui.analysis.counted import counted
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.fields import FIELDS
-from ddptui.config.preset import Preset
-from ddptui.config.start import start_of
+from ddptui.config.preset import Preset, start_of
 from ddptui.config.trial import StartKind, Trial
 
 # Evaluation, comparison of the ranks, exit: medians of launches of two ranks on two cores.
@@ -89,7 +88,7 @@ def _training_s(trial: Trial, result: TrialResult) -> float | None:
     then = _config(result)
     if then is None or not result.repeats:
         return None
-    alike = all(getattr(trial, name) == getattr(then, name) for name, field in FIELDS.items() if field.affects_time)
+    alike = all(getattr(trial, name) == getattr(then, name) for name, field in FIELDS.items() if field.timed)
     repeats = counted(result.repeats)
     measured = median(repeat.steps for repeat in repeats)
     steps = _steps(trial, then, measured + then.warmup_steps)

@@ -7,8 +7,7 @@ import msgspec
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.finding import Finding
 from ddptui.analysis.primitives.results import NcclUse, PrimitivesResult
-from ddptui.config.preset import PresetKind
-from ddptui.config.trial import StartKind
+from ddptui.config.trial import StartKind, TrialKind
 from ddptui.wire.messages import Audit
 
 SCHEMA = 1  # its version
@@ -266,7 +265,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     """One trial."""
 
     name: str
-    kind: PresetKind = "training"  # command: a training of the user's own; primitives: collectives alone
+    kind: TrialKind = "training"  # command: a training of the user's own; primitives: collectives alone
     status: Literal["ok", "failed", "skipped"]
     error: str | None
     config: dict[str, Any]

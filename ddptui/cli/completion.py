@@ -131,7 +131,8 @@ def run_names(context: click.Context, parameter: click.Parameter, incomplete: st
 
 def assignments(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Fields of a trial; after `=`, the values of a field that has a list of them."""
-    from ddptui.config.trial import TRIAL_FIELDS, choices
+    from ddptui.config.fields import choices
+    from ddptui.config.trial import TRIAL_FIELDS
 
     field, equals, _ = incomplete.partition("=")
     if not equals:

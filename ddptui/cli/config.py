@@ -12,7 +12,7 @@ def config(keys: bool) -> None:
 
     They stand in one file, config.toml; this command says where. Options of the command line come before it.
     """
-    from ddptui.config.keys import KEYS
+    from ddptui.config.settings import KEYS
     from ddptui.store import settings
 
     if keys:

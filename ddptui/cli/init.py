@@ -14,7 +14,7 @@ from ddptui.cli.completion import files
 from ddptui.cli.watch import OF_COMMAND
 
 if TYPE_CHECKING:
-    from ddptui.config.first_preset import Launched, Launchers
+    from ddptui.config.command_presets import Launched, Launchers
 
 MOST_BYTES = 2**24  # of a script
 EXAMPLES = "`ddptui init train.py`, or a whole command: `ddptui init -- torchrun --nproc_per_node=2 train.py`"
@@ -35,10 +35,9 @@ def init(words: tuple[str, ...], name: str | None) -> None:
     The file is written into the current folder, from which the preset launches TRAIN.PY with torchrun, or COMMAND as it
     is, three times. In it, examples show how to try other arguments, another environment, and delays.
     """
-    from ddptui.config.first_preset import REPEATS, file_name, preset_text
+    from ddptui.config.command_presets import REPEATS, file_name, name_of, preset_text
     from ddptui.config.parser import PresetError
     from ddptui.config.trial import TrialError
-    from ddptui.config.watched import name_of
     from ddptui.store.presets import write_new
 
     launched = _launched(words)
@@ -53,7 +52,7 @@ def init(words: tuple[str, ...], name: str | None) -> None:
 
 def _launched(words: tuple[str, ...]) -> "Launched":
     """The command that the preset launches: of a script, or as typed. Raises Refusal."""
-    from ddptui.config.first_preset import Launched, launched
+    from ddptui.config.command_presets import Launched, launched
 
     if not words:
         raise Refusal(f"which script? as in {EXAMPLES}")
@@ -86,7 +85,7 @@ def _text_of(script: str) -> str:
 
 def _launchers() -> "Launchers":
     """What launches a script here: torchrun, or, where it is not on PATH, that of ddptui's own Python."""
-    from ddptui.config.first_preset import Launchers
+    from ddptui.config.command_presets import Launchers
     from ddptui.host import gpus
 
     seen = 0 if gpus.surely_none() else gpus.count(gpus.ask())

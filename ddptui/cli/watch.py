@@ -112,7 +112,7 @@ def attach(
     RUN is the run in which it was watched before, also by a console that has ended. What is seen from now on becomes a
     run of its own.
     """
-    from ddptui.config.watched import preset_of
+    from ddptui.config.command_presets import preset_of
     from ddptui.engines.local.foreign import Terms
     from ddptui.engines.local.training import NotRunning, hold, training_of
     from ddptui.store.runs import RunError, find_run, runs_folder
@@ -146,8 +146,8 @@ def _preset(
     command: tuple[str, ...], name: str | None, skip: int, steps: int | None, assignments: tuple[str, ...]
 ) -> "Preset":
     """The command as a preset. Raises Refusal."""
+    from ddptui.config.command_presets import preset_of
     from ddptui.config.trial import TrialError
-    from ddptui.config.watched import preset_of
     from ddptui.engines.checks import check_temporary_folder
 
     if command != LISTENING:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from ddptui.config.checks import check_bottleneck
-from ddptui.config.trial import Bottleneck, Site, Trial, TrialError, choices
+from ddptui.config.fields import choices
+from ddptui.config.trial import Bottleneck, Site, Trial, TrialError
 
 TOO_LATE = "start"  # a running rank has already started
 LINK = "link"  # no delay, and made before the ranks start

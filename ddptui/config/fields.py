@@ -1,55 +1,36 @@
-"""What a trial's fields say of themselves: their documentation, and where each of them means something."""
+"""What a trial's fields say of themselves: their documentation, their types, and where each of them has an effect."""
 
 import textwrap
-from typing import Any, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
-from ddptui.config.strategies import STRATEGIES, missing_needs
-from ddptui.config.trial import PRIMITIVES, TRAIN, TRIAL_FIELDS, WATCH, About, Trial, choices
+from ddptui.config.strategies import LACKS, STRATEGIES
+from ddptui.config.trial import PRIMITIVES, TRAIN, TRIAL_FIELDS, WATCH, About, Bottleneck, Fault, Trial
 from ddptui.text.words import count
 
 WIDTH = 100  # of the listing, in columns
-
-
 _ANNOTATIONS = get_type_hints(Trial, include_extras=True)
 FIELDS = {
     name: next(fact for fact in _ANNOTATIONS[name].__metadata__ if isinstance(fact, About)) for name in TRIAL_FIELDS
 }
 
-# What tables and the form call fields that have another name, in words; and those fields.
-SHOWN_AS: dict[str, tuple[str, tuple[str, ...]]] = {
-    column: (words, tuple(name for name, facts in FIELDS.items() if facts.column == column))
-    for column, words in {
-        "ranks": "the number of ranks",
-        "averages": "what is averaged, or how often,",
-        "data": "the data set",
-        "batch": "the global batch",
-        "length": "the length of training",
-        "by": "the operator of a reduction",
-        "sizes": "a limit of the message sizes",
-        "calls": "the number of calls",
-    }.items()
-} | {"sync_bn": ("BatchNorm over the global batch", ("sync_batchnorm",))}
-
 
 def misnamed(word: str) -> str:
-    """What to write instead of a word that tables show, but no field has: the number of ranks is world_size; empty for
-    any other word."""
-    if word not in SHOWN_AS:
-        return ""
-    words, fields = SHOWN_AS[word]
-    return f"no such field; {words} is {' or '.join(fields)}"
+    """What to write instead of a word that heads a column, but is no field; empty for any other word."""
+    fields = [name for name, facts in FIELDS.items() if word and facts.column == word]
+    return f"no such field; write {' or '.join(fields)}" if fields else ""
 
 
-def takes(name: str, value: Any) -> bool:
-    """Whether a field by itself takes a value."""
-    try:
-        msgspec.convert(value, _ANNOTATIONS[name])
-    except msgspec.ValidationError:
-        return False
-    return not choices(name) or value in choices(name)
+def choices(key: str, *structs: type) -> tuple[str, ...]:
+    """The values that a field of these structs may have, by default of a trial, a delay or a fault; empty for any other
+    type."""
+    for struct in structs or (Trial, Bottleneck, Fault):
+        if annotation := get_type_hints(struct).get(key):
+            options = [annotation, *get_args(annotation)]  # by itself, in a union, or in a tuple
+            return tuple(name for option in options if get_origin(option) is Literal for name in get_args(option))
+    return ()
 
 
 def work_of(launch: str, primitives: str | None) -> str:
@@ -58,39 +39,35 @@ def work_of(launch: str, primitives: str | None) -> str:
 
 
 def meaningless(launch: str, strategy: str | None, primitives: str | None) -> dict[str, str]:
-    """The fields that a launch mode, a strategy or a kind of work has no use for, and why."""
+    """The fields that have no effect with a launch mode, a strategy or a kind of work, and why."""
     # Such a field is refused in a [[trial]] or [matrix], but ignored in [defaults] and --set: those are for all trials.
     work = work_of(launch, primitives)
     useless = meaningless_at_work(work)
     if work != "train":
         return useless
-    if strategy in STRATEGIES:
-        missing = missing_needs(strategy)
-        useless |= {
-            name: f"strategy = {strategy!r}: {missing[facts.needs]}"
-            for name, facts in FIELDS.items()
-            if facts.needs in missing
-        }
-    if mode := LAUNCH_MODES.get(launch):
-        alone = {name: facts.alone for name, facts in FIELDS.items() if facts.alone and mode.one_process}
-        useless |= {name: f"launch = {launch!r}: {why}" for name, why in {**mode.meaningless, **alone}.items()}
+    for name, facts in FIELDS.items():
+        if strategy in STRATEGIES and facts.needs and not getattr(STRATEGIES[strategy], facts.needs):
+            useless[name] = f"strategy = {strategy!r}: {LACKS[facts.needs]}"
+        alone = launch in LAUNCH_MODES and LAUNCH_MODES[launch].one_process and facts.alone
+        if why := alone or facts.modes.get(launch):
+            useless[name] = f"launch = {launch!r}: {why}"
     return useless
 
 
 def meaningless_at_work(work: str) -> dict[str, str]:
-    """The fields that mean nothing to a kind of work, and why."""
+    """The fields that have no effect in a kind of work, and why."""
     why = {
         "train": "training: it is for primitives",
         "see": "primitives = 'see': each one is called once, with a small tensor",
-        "measure": "primitives = 'measure'",
+        "measure": "primitives = 'measure': the ranks train nothing",
         "watch": "a command: what it trains is its own",
     }
-    only_training = f"primitives = {work!r}: the ranks train nothing"
 
     def reason(facts: About) -> str:
         if facts.work == WATCH:
             return "the lab's own ranks: kind = 'command' has a command"
-        return only_training if facts.work == TRAIN and work in PRIMITIVES else why[work]
+        trains_nothing = facts.work == TRAIN and work in PRIMITIVES
+        return f"primitives = {work!r}: the ranks train nothing" if trains_nothing else why[work]
 
     return {name: reason(facts) for name, facts in FIELDS.items() if work not in facts.work}
 

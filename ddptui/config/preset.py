@@ -1,15 +1,13 @@
-"""A preset: one question, answered by a few trials; and how it fits the engine that starts it."""
+"""A preset: one question, answered by a few trials; how it fits the engine that starts it, and how its ranks start."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from ddptui.config.engine import LOCAL, OF_SBATCH, EngineOptions
+from ddptui.config.engine import LOCAL, OF_SBATCH, EngineOptions, links_of
 from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
-from ddptui.config.trial import Trial, TrialError
-
-PresetKind = Literal["training", "primitives", "command"]  # command: a training of the user's own, watched
+from ddptui.config.trial import StartKind, Trial, TrialError, TrialKind
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,7 +29,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     repeats: int
     trials: tuple[Trial, ...]
-    kind: PresetKind = "training"
+    kind: TrialKind = "training"
     references: tuple[Reference, ...] = ()
     columns: tuple[str, ...] = ()  # of the comparison: those that its question is about, so that they show first
     engine: EngineOptions = LOCAL
@@ -53,28 +51,42 @@ OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")
 
 def fit_to_engine(preset: Preset) -> Preset:
     """The preset, if its engine can start it. Raises TrialError for options that do not go together."""
-    engine = preset.engine
-    meant = {"local": (), "join": OF_SEVERAL_HOSTS, "slurm": (*OF_SEVERAL_HOSTS, *OF_SLURM)}[engine.name]
+    engine, elsewhere = preset.engine, preset.engine.name != "local"
     for key in (*OF_SEVERAL_HOSTS, *OF_SLURM):
-        if key not in meant and getattr(engine, key) != getattr(LOCAL, key):
-            which = "slurm" if key in OF_SLURM else "join or slurm"
-            raise TrialError(f"engine.{key}", f"means nothing with the engine {engine.name!r}: --engine {which}")
+        engines = ("slurm",) if key in OF_SLURM else ("join", "slurm")
+        if engine.name not in engines and getattr(engine, key) != getattr(LOCAL, key):
+            remedy = f"--engine {' or '.join(engines)}"
+            raise TrialError(f"engine.{key}", f"has no effect with the engine {engine.name!r}: {remedy}")
     for trial in preset.trials:
-        if refused := _refused(trial, is_local=engine.name == "local"):
-            raise TrialError(refused[0], f"trial {trial.name}: {refused[1]}")
+        # fmt: off
+        for is_refused, key, why in (
+            (elsewhere and trial.launch == COMMAND, "engine.name",
+             "a command runs here: let it start what runs elsewhere, as srun and torchrun do"),
+            (not LAUNCH_MODES[trial.launch].by_console, "launch",
+             "'task' is a rank that is started by hand: `srun python -m workers.task …`, in a checkout of ddptui"),
+            (elsewhere and links_of(trial), "bottleneck", "a slow link is made on this host alone: --engine local"),
+            (elsewhere and trial.save, "save", "checkpoints would stay on the nodes: leave it out"),
+        ):
+            if is_refused:
+                raise TrialError(key, f"trial {trial.name}: {why}")
+        # fmt: on
     return preset
 
 
-def _refused(trial: Trial, *, is_local: bool) -> tuple[str, str] | None:
-    """The field for which the engine cannot start a trial, and why; None if it can."""
-    if trial.launch == COMMAND:
-        why = "a command runs here: let it start what runs elsewhere, as srun and torchrun do"
-        return None if is_local else ("engine.name", why)
-    if not LAUNCH_MODES[trial.launch].by_console:
-        why = "'task' is a rank that is started by hand: `srun python -m workers.task …`, in a checkout of ddptui"
-        return "launch", why
-    if not is_local and any(bottleneck.at == "link" for bottleneck in trial.bottleneck):
-        return "bottleneck", "a slow link is made on this host alone: --engine local"
-    if not is_local and trial.save:
-        return "save", "checkpoints would stay on the nodes: leave it out"
-    return None
+def start_of(trial: Trial, nodes: int = 1) -> tuple[StartKind, str]:
+    """How ranks of this trial start: warm, forked from a process that has imported torch, or cold, as new processes;
+    and why cold, if the trial does not ask for it."""
+    method = f"start_method = {trial.start_method!r} asks how a new process starts its ranks"
+    reasons = (  # the first one is named
+        (trial.start == "cold", ""),
+        (trial.start_method != "spawn", method),
+        (trial.compile, "torch.compile starts compilers that need a new process"),
+        (links_of(trial) is not None, "on slow links each rank has a network of its own"),
+        (trial.launch == "launch" and nodes > 1, "torch.distributed.launch meets other nodes before it starts ranks"),
+    )
+    return next((("cold", why) for is_so, why in reasons if is_so), ("warm", ""))
+
+
+def needs_warm_parent(preset: Preset) -> bool:
+    """Whether this host forks ranks of any of its trials."""
+    return preset.engine.name == "local" and any(start_of(trial)[0] == "warm" for trial in preset.trials)

@@ -88,20 +88,15 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "no_set_epoch": (),
 }
 
+# What a field may need of a strategy, and what is said of one that lacks it.
+LACKS = {
+    "reduces": "no reduction operator can be chosen for it",
+    "buckets": "it has no buckets whose size can be chosen",
+    "is_ddp": "it is an option of torch DDP",
+    "low_rank": "it approximates no matrix",
+}
+
 
 def averages_after_backward(strategy: str, mistake: str | None) -> bool:
     """Whether aggregation is a phase of its own: not where torch DDP does all of it within backward."""
     return not STRATEGIES[strategy].is_ddp or bool(MISTAKES.get(mistake or ""))
-
-
-def missing_needs(strategy: str) -> dict[str, str]:
-    """What fields may need of a strategy and this one lacks (`reduces`, `buckets`, …), and why it does."""
-    facts = STRATEGIES[strategy]
-    no_sum = "torch DDP takes the mean itself" if facts.is_ddp else "no collective of it adds anything up"
-    reasons = {
-        "reduces": "it averages nothing" if strategy == "none" else no_sum,
-        "buckets": "it sends everything in one bucket" if facts.is_ddp else "it has no buckets",
-        "is_ddp": "it is an option of torch DDP",
-        "low_rank": "it approximates no matrix",
-    }
-    return {need: why for need, why in reasons.items() if not getattr(facts, need)}

@@ -1,6 +1,8 @@
 """What a trial is: frozen structs whose fields document themselves. What may go together is in checks.py."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +25,7 @@ else:
     CompositeName = Literal[tuple(COMPOSITES)]
 Site = Literal["start", "data", "forward", "backward", "aggregate"]
 StartKind = Literal["warm", "cold"]
+TrialKind = Literal["training", "primitives", "command"]  # command: a training of the user's own, watched
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
@@ -70,44 +73,47 @@ Work = Literal["train", "see", "measure", "watch"]
 TRAIN: tuple[Work, ...] = ("train",)
 PRIMITIVES: tuple[Work, ...] = ("see", "measure")
 MEASURE: tuple[Work, ...] = ("measure",)
-LAB: tuple[Work, ...] = ("train", "see", "measure")  # the lab's own ranks
+LAB: tuple[Work, ...] = (*TRAIN, *PRIMITIVES)  # the lab's own ranks
 WATCH: tuple[Work, ...] = ("watch",)
 EVERY: tuple[Work, ...] = (*LAB, *WATCH)
 
 
 class About(NamedTuple):
-    """The documentation of a trial's field, and what the program must know of it. fields.py reads it back."""
+    """What a field of a trial is, and where it has an effect. fields.py reads it back."""
 
     description: str
-    work: tuple[Work, ...] = TRAIN  # the kinds of work in which the field means something
-    column: str = ""  # of a preset's table, that shows it; empty: one that has the field's name
-    affects_time: bool = True  # the time of a step may depend on it
-    alone: str = ""  # why it means nothing where there is one process
-    needs: str = ""  # what the strategy must do for the field to mean something: a fact of StrategyFacts
+    work: tuple[Work, ...] = TRAIN  # the kinds of work in which the field has an effect
+    column: str = ""  # of a preset's table, that shows it; empty: the one that has the field's name
+    timed: bool = True  # the time of a step may depend on it
+    alone: str = ""  # why it has no effect in one process
+    modes: Mapping[str, str] = MappingProxyType({})  # the launch modes in which it has no effect, and why
+    needs: str = ""  # what the strategy must do for the field to have an effect: a fact of StrategyFacts
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One configuration, launched once a repeat. `ddptui presets --fields` prints its fields."""
 
     # fmt: off
-    name: Annotated[str, About(
-        "the trial's name, and its folder's", work=EVERY, column="trial", affects_time=False)] = ""
-    launch: Annotated[LaunchMode, About("what starts the ranks", work=EVERY, column="launch")] = "spawn"
-    command: Annotated[tuple[str, ...], About(
-        "a training of your own and its arguments, which is watched as it is", work=WATCH, column="command")] = ()
+    name: Annotated[str, About("the trial's name, and its folder's", EVERY, "trial", timed=False)] = ""
+    launch: Annotated[LaunchMode, About("what starts the ranks", EVERY)] = "spawn"
+    command: Annotated[tuple[str, ...], About("a training of your own and its arguments, watched as it is", WATCH)] = ()
     env: Annotated[tuple[str, ...], About(
-        "NAME=VALUE: variables of the command's environment, beside the console's own",
-        work=WATCH, column="command")] = ()
+        "NAME=VALUE: variables of the command's environment, beside the console's own", WATCH)] = ()
     start_method: Annotated[Literal["spawn", "forkserver", "fork"], About(
-        "how Python's multiprocessing starts a rank; any but spawn makes the start cold",
-        work=LAB, affects_time=False)] = "spawn"
+        "how Python's multiprocessing starts a rank; any but spawn makes the start cold", LAB, timed=False, modes={
+            "single": "the process is started directly",
+            "dp": "the replicas are threads of one process",
+            "launch": "torch.distributed.launch starts the ranks itself",
+            "task": "a user starts the ranks, as by srun"})] = "spawn"
     start: Annotated[StartKind, About(
-        "cold: each launch imports torch anew; warm: ranks are forked from a process that has",
-        work=LAB, affects_time=False)] = "warm"
+        "cold: each launch imports torch anew; warm: ranks fork from a process that has", LAB, timed=False)] = "warm"
     world_size: Annotated[int, Meta(ge=1, le=1024), About(
-        'number of ranks; "cores": one for each core of the host, two at least', work=LAB, column="ranks")] = 2
+        'number of ranks; "cores": one for each core of the host, two at least', LAB, "ranks",
+        modes={"single": "one process is one rank"})] = 2
     strategy: Annotated[StrategyName | None, About(
-        "how the ranks average; each has its own file in workers/aggregate/", column="strategy")] = "all_reduce"
+        "how the ranks average; each has its own file in workers/aggregate/", modes={
+            "single": "one process has nobody to agree with",
+            "dp": "the gather on the output device is the aggregation"})] = "all_reduce"
     average: Annotated[Literal["gradients", "parameters"], About(
         "what is averaged", column="averages", alone="one process has nobody to average with")] = "gradients"
     every: Annotated[Positive, About(
@@ -119,108 +125,99 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         "MB in a full bucket; unset: 25, and torch DDP's first bucket has 1",
         alone="one process sends no gradients", needs="buckets")] = None
     gradient_as_bucket_view: Annotated[bool, About(
-        "gradients are views of the buckets, not copies beside them",
-        alone="one process has no buckets", needs="is_ddp")] = False
+        "gradients are views of the buckets, not copies", alone="one process has no buckets", needs="is_ddp")] = False
     static_graph: Annotated[bool, About(
         "the same parameters take part in every step", alone="it is an option of torch DDP", needs="is_ddp")] = False
     powersgd_rank: Annotated[int, Meta(ge=1, le=1024), About(
         "rank of the matrices that PowerSGD sends", alone="one process sends no gradients", needs="low_rank")] = 1
     sync_batchnorm: Annotated[bool, About(
         "GPUs: BatchNorm over the global batch", alone="one process has nobody to share statistics with")] = False
-    mistake: Annotated[MistakeName | None, About(
-        "a mistake made on purpose, in place of what the strategy should do", column="mistake")] = None
+    mistake: Annotated[MistakeName | None, About("a mistake that the ranks make on purpose")] = None
     hash_every: Annotated[Positive | None, About(
-        "compare the ranks' tensors every so many steps, too, which costs time",
-        alone="there is one copy of the model")] = None
+        "compare the ranks' tensors every so many steps, too: slower", alone="there is one copy of the model")] = None
     backend: Annotated[Literal["auto", "gloo", "nccl", "mpi"], About(
-        "the library that carries out collectives", work=LAB, alone="one process has no group")] = "auto"
+        "the library that carries out collectives", LAB, alone="one process has no group")] = "auto"
     init_method: Annotated[Literal["tcp", "file"], About(
-        "where the ranks meet: at an address and port, or in a file that all can see",
-        work=LAB, alone="one process has nobody to meet")] = "tcp"
+        "where the ranks meet: at an address, or in a file that all see", LAB, alone="one process has nobody to meet",
+        modes={"launch": "torch.distributed.launch tells the ranks where they meet"})] = "tcp"
     gpus_per_rank: Annotated[int, Meta(ge=1, le=64), About(
-        "GPUs of a rank: DataParallel within it, the strategy across ranks",
-        alone="one process with several GPUs is launch = 'dp'")] = 1
-    device: Annotated[Literal["auto", "cpu", "cuda"], About("where a rank computes", work=LAB)] = "auto"
+        "GPUs of a rank: DataParallel within it, the strategy across ranks", alone="for several GPUs it is 'dp'")] = 1
+    device: Annotated[Literal["auto", "cpu", "cuda"], About("where a rank computes", LAB)] = "auto"
     share_gpu: Annotated[bool, About(
-        "more ranks than GPUs: they share them over gloo, since NCCL refuses two ranks on one",
-        work=LAB, alone="one process has nobody to share a GPU with")] = False
+        "more ranks than GPUs: they share them over gloo, since NCCL refuses two ranks on one", LAB,
+        alone="one process has nobody to share a GPU with")] = False
     threads: Annotated[Annotated[int, Meta(ge=1, le=1024)] | None, About(
-        "threads a rank computes with; unset: its share of the host's cores", work=LAB)] = None
+        "threads a rank computes with; unset: its share of the host's cores", LAB)] = None
     sched_batch: Annotated[bool, About(
-        "Linux: run ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick", work=LAB)] = False
-    model: Annotated[str, About(
-        "net, mlp, linears, a torchvision model, or the user's own as module:attribute", column="model")] = "net"
+        "Linux: run ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick", LAB)] = False
+    model: Annotated[str, About("net, mlp, linears, a torchvision model, or your own as module:attribute")] = "net"
     width: Annotated[Positive, About("mlp: units in a hidden layer", column="model")] = 128
     depth: Annotated[Positive, About("mlp: hidden layers", column="model")] = 2
     batch_norm: Annotated[bool, About("mlp: BatchNorm in every hidden layer", column="model")] = False
-    dtype: Annotated[Literal["float32", "float64"], About("type of parameters and data", work=LAB)] = "float32"
+    dtype: Annotated[Literal["float32", "float64"], About("type of parameters and data", LAB)] = "float32"
     amp: Annotated[Literal["bf16", "fp16"] | None, About(
         "run forward in this type where torch deems it safe; fp16 comes with a GradScaler")] = None
-    channels_last: Annotated[bool, About(
-        "keep channels innermost in the memory of images and of convolutions' weights")] = False
-    compile: Annotated[bool, About("pass the model through torch.compile")] = False
+    channels_last: Annotated[bool, About("keep channels innermost in memory, of images and of weights")] = False
+    compile: Annotated[bool, About("pass the model through torch.compile", modes={
+        "dp": "nn.DataParallel copies the model anew in every step, and torch.compile compiles one"})] = False
     dataset: Annotated[Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"], About(
         "what is learned", column="data")] = "digits"
-    data_dir: Annotated[str | None, About(
-        "folder of data sets; unset: the user's data folder", affects_time=False)] = None
-    download: Annotated[bool, About("download the data set if it is missing", affects_time=False)] = False
+    data_dir: Annotated[str | None, About("folder of data sets; unset: the user's data folder", timed=False)] = None
+    download: Annotated[bool, About("download the data set if it is missing", timed=False)] = False
     num_workers: Annotated[int, Meta(ge=0, le=64), About(
         "processes of a rank that fetch its batches ahead; 0: the rank fetches them itself")] = 0
     pin_memory: Annotated[bool, About("GPUs: batches in page-locked memory, which is copied in the background")] = False
-    shape: Annotated[tuple[Positive, ...] | None, About(
-        "random data: shape of a sample; unset: what the model takes")] = None
+    shape: Annotated[tuple[Positive, ...] | None, About("random data: of a sample; unset: what the model takes")] = None
     samples: Annotated[Positive, About("random data: number of training samples")] = 1024
     classes: Annotated[int, Meta(ge=2), About("random data: number of classes")] = 10
     batch_size: Annotated[Positive, About(
-        "global batch of a step, divided among the ranks", column="batch", affects_time=False)] = 64
-    epochs: Annotated[Count, About(
-        "passes over the data; 0: train until you stop it", column="length", affects_time=False)] = 3
+        "global batch of a step, divided among the ranks", column="batch", timed=False)] = 64
+    epochs: Annotated[Count, About("passes over the data; 0: until you stop it", column="length", timed=False)] = 3
     steps: Annotated[Positive | None, About(
-        "number of steps, instead of epochs; of a command, those that are watched",
-        work=("train", "watch"), column="length", affects_time=False)] = None
+        "number of steps, not epochs; of a command, those watched", (*TRAIN, *WATCH), "length", timed=False)] = None
     warmup_steps: Annotated[Count, About(
-        "first steps, or calls: run and shown, but left out of every figure",
-        work=("train", "measure", "watch"), affects_time=False)] = 3
+        "first steps, or calls: run and shown, but in no figure", (*TRAIN, *MEASURE, *WATCH), timed=False)] = 3
     optimizer: Annotated[Literal["sgd", "adam"], About("what turns gradients into steps")] = "sgd"
-    lr: Annotated[NotNegative, About("learning rate", affects_time=False)] = 0.01
-    momentum: Annotated[NotNegative, About("of sgd", affects_time=False)] = 0.5
-    weight_decay: Annotated[NotNegative, About("of the optimizer", affects_time=False)] = 0.0
-    clip_norm: Annotated[Annotated[float, Meta(gt=0)] | None, About(
-        "norm to which longer gradients are scaled down")] = None
-    seed: Annotated[int, Meta(ge=0, le=2**62), About(  # torch takes 64 bits, and ranks add a little
-        "of parameters, data and jitter", work=LAB, affects_time=False)] = 0
+    lr: Annotated[NotNegative, About("learning rate", timed=False)] = 0.01
+    momentum: Annotated[NotNegative, About("of sgd", timed=False)] = 0.5
+    weight_decay: Annotated[NotNegative, About("of the optimizer", timed=False)] = 0.0
+    clip_norm: Annotated[Annotated[float, Meta(gt=0)] | None, About("norm to which longer gradients are cut")] = None
+    seed: Annotated[int, Meta(ge=0, le=2**62),  # torch takes 64 bits, and ranks add a little
+        About("of parameters, data and jitter", LAB, timed=False)] = 0
     save: Annotated[bool, About("keep a checkpoint of each rank in the run's folder")] = False
     instruments: Annotated[Literal["on", "off"], About(
-        "off: ranks report their start and end only, which shows what measuring costs")] = "on"
-    bottleneck: Annotated[tuple[Bottleneck, ...], About(
-        "delays and slow links, injected on purpose", work=EVERY, column="bottleneck")] = ()
-    fault: Annotated[tuple[Fault, ...], About("faults, injected on purpose", column="fault")] = ()
+        "off: ranks report their start and end only, which shows what measuring costs",
+        modes={"dp": "its replicas are seen from within their forward, and cannot be left unseen"})] = "on"
+    bottleneck: Annotated[tuple[Bottleneck, ...], About("delays and slow links, injected on purpose", EVERY)] = ()
+    fault: Annotated[tuple[Fault, ...], About("faults, injected on purpose")] = ()
     primitives: Annotated[Literal["see", "measure"] | None, About(
-        "instead of training: show each primitive's buffers, or time it", work=LAB, column="primitives")] = None
+        "instead of training: show each primitive's buffers, or time it", LAB)] = None
     operations: Annotated[tuple[OperationName, ...], About(
-        "the primitives; none named: all of them", work=PRIMITIVES, column="primitives")] = ()
+        "the primitives; none named: all of them", PRIMITIVES, "primitives")] = ()
     reduce_ops: Annotated[tuple[ReduceOpName, ...], About(
-        "operators of primitives that reduce; none named: all to see, sum to measure",
-        work=PRIMITIVES, column="by")] = ()
-    root: Annotated[Count, About("root of the primitives that have one", work=PRIMITIVES, column="root")] = 0
+        "operators of primitives that reduce; none named: all to see, sum to measure", PRIMITIVES, "by")] = ()
+    root: Annotated[Count, About("root of the primitives that have one", PRIMITIVES)] = 0
     composites: Annotated[tuple[CompositeName, ...], About(
-        "strategies whose mean of one tensor is measured, too", work=MEASURE, column="composites")] = ()
+        "strategies whose mean of one tensor is measured, too", MEASURE)] = ()
     min_bytes: Annotated[MessageBytes, About(
-        "smallest message, in bytes as nccl-tests counts them", work=MEASURE, column="sizes")] = 1024
-    max_bytes: Annotated[MessageBytes, About("largest message, in bytes", work=MEASURE, column="sizes")] = 64 * 2**20
-    step_factor: Annotated[int, Meta(ge=2, le=65536), About(
-        "each size is so many times the one before", work=MEASURE)] = 4
+        "smallest message, in bytes as nccl-tests counts them", MEASURE, "sizes")] = 1024
+    max_bytes: Annotated[MessageBytes, About("largest message, in bytes", MEASURE, "sizes")] = 64 * 2**20
+    step_factor: Annotated[int, Meta(ge=2, le=65536), About("each size is so many times the one before", MEASURE)] = 4
     iterations: Annotated[int, Meta(ge=2, le=20_000), About(
-        "calls of each operation and size, in each of five rounds", work=MEASURE, column="calls")] = 100
+        "calls of each operation and size, in each of five rounds", MEASURE, "calls")] = 100
     cell_s: Annotated[float, Meta(gt=0, le=3600), About(
-        "seconds for all rounds of a size: fewer calls if they take longer, at least one a round",
-        work=MEASURE, column="calls")] = 1.0
+        "seconds for all rounds of a size: fewer calls if they take longer, but one a round", MEASURE, "calls")] = 1.0
     cadence: Annotated[Cadence, About(
         "barrier: one before each call, not counted; pipelined: up to 8 calls are in flight, but two of 64 MB; all"
-        " operations but send_recv and local_sum can", work=MEASURE, column="cadence")] = "back_to_back"
+        " operations but send_recv and local_sum can", MEASURE)] = "back_to_back"
     stall_s: Annotated[float, Meta(ge=5, le=86_400), About(
-        "seconds without progress of any rank, after which the launch is stopped", work=LAB)] = 20.0
+        "seconds without progress of any rank, after which the launch is stopped", LAB)] = 20.0
     # fmt: on
+
+    @property
+    def kind(self) -> TrialKind:
+        """What it does: train, call primitives, or run a command of the user's."""
+        return "command" if self.launch == COMMAND else "primitives" if self.primitives else "training"
 
     @property
     def ranks(self) -> int:
@@ -245,12 +242,3 @@ def is_own_model(model: str) -> bool:
 def threads_per_rank(trial: Trial, cores: int, ranks_here: int | None = None) -> int:
     """The threads that a rank computes with: as the trial says, or its share of the host's cores."""
     return trial.threads or max(1, cores // (ranks_here or trial.world_size))  # None: all ranks are on this host
-
-
-def choices(key: str) -> tuple[str, ...]:
-    """The values that the field `key` of a trial, a delay or a fault may have; empty if they cannot be listed."""
-    for struct in (Trial, Bottleneck, Fault):
-        if annotation := get_type_hints(struct).get(key):
-            options = [annotation, *get_args(annotation)]  # by itself, in a union, or in a tuple
-            return tuple(name for option in options if get_origin(option) is Literal for name in get_args(option))
-    return ()

@@ -7,7 +7,7 @@ import msgspec
 
 from ddptui.config.toml import read_toml
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.text.units import NOTHING
 
 

@@ -6,7 +6,7 @@ Patterns match the messages of torch 2.8 to 2.15 and NCCL 2.19 to 2.28. To add a
 import re
 from collections.abc import Callable
 
-from ddptui.config.device_checks import NO_SENDING, can_share_gpu, needs_point_to_point
+from ddptui.config.checks import NO_SENDING, can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.memory import gpu_memory_remedy, gpu_out_of_memory
 from ddptui.text.words import OLDER, WITH_CUDA

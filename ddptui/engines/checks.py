@@ -19,7 +19,7 @@ import psutil
 from ddptui.config.engine import links_of
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.parser import PresetError
-from ddptui.config.start import start_of
+from ddptui.config.preset import start_of
 from ddptui.config.trial import Trial, is_own_model
 from ddptui.engines.local import links
 from ddptui.engines.preflight_gpus import OUR_MODELS

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ddptui.config.device_checks import can_share_gpu, needs_point_to_point
+from ddptui.config.checks import can_share_gpu, needs_point_to_point
 from ddptui.config.parser import PresetError
 from ddptui.config.trial import Trial
 from ddptui.host import gpus

@@ -98,7 +98,7 @@ def _trial_result(
     succeeded = any(outcome.status == "ok" for outcome in outcomes)
     return TrialResult(
         name=trial.name,
-        kind="command" if trial.launch == COMMAND else "primitives" if trial.primitives else "training",
+        kind=trial.kind,
         status="failed" if failed else "ok" if succeeded else "skipped",
         error=failed.error if failed else None,
         config=_config(trial),

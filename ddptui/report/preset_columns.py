@@ -18,7 +18,7 @@ from ddptui.text.words import count
 def facts(preset: Preset) -> list[Filled]:
     """The columns: the name, then what differs between trials, then what they share, if it says anything."""
     columns = {"primitives": OF_PRIMITIVES, "command": OF_COMMAND}.get(preset.kind, OF_TRAINING)
-    others = {field: partial(_value, field) for field, known in FIELDS.items() if not known.column}
+    others = {name: partial(_value, name) for name, field in FIELDS.items() if not field.column and name not in columns}
     shown = {"trial": lambda trial: trial.name} | columns | others
     name, *filled = fill([Column(header, cell, left=True) for header, cell in shown.items()], preset.trials)
     shared = [fact for fact in telling(filled[: len(columns)]) if not differs(fact)]

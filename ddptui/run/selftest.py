@@ -12,7 +12,7 @@ from ddptui.analysis.launch_log import LaunchLog, injected_delay_s, launch_logs,
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import Bottleneck, Trial
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.run.output import show

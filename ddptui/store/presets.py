@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import msgspec
 import tomli_w
 
-from ddptui.config.engine import LOCAL
+from ddptui.config.engine import LOCAL, EngineOptions
 from ddptui.config.fields import meaningless
-from ddptui.config.parser import PresetError, make_engine, parse
+from ddptui.config.parser import PresetError, parse
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, TrialError
 from ddptui.config.trial_text import off_default
+from ddptui.config.values import convert
 from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
 from ddptui.store.toml_file import TomlFileError, read_table
@@ -133,7 +134,8 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dic
         preset = parse(path.stem, read_table(path, "a preset"), overrides or {}, machine.available_cores())
         if engine:
             base = preset.engine if engine.get("name", preset.engine.name) == preset.engine.name else LOCAL
-            preset = msgspec.structs.replace(preset, engine=make_engine(msgspec.to_builtins(base) | engine))
+            options = convert(msgspec.to_builtins(base) | engine, EngineOptions, "engine.")
+            preset = msgspec.structs.replace(preset, engine=options)
         return preset
     except TomlFileError as error:
         raise PresetError(str(error)) from None
@@ -149,8 +151,7 @@ def as_toml(preset: Preset) -> str:
     table["reference"] = [  # TOML has no word for what was not published
         {key: value for key, value in fields.items() if value is not None} for fields in plain["references"]
     ]
-    table = {key: value for key, value in table.items() if value or value == ""}
-    return tomli_w.dumps(table, multiline_strings=True)
+    return tomli_w.dumps({key: value for key, value in table.items() if value or value == ""}, multiline_strings=True)
 
 
 def _fields(trial: Trial) -> dict[str, Any]:

@@ -24,9 +24,8 @@ from textual.signal import Signal
 from textual.theme import Theme
 
 from ddptui.config.parser import PresetError
-from ddptui.config.preset import Preset
+from ddptui.config.preset import Preset, needs_warm_parent
 from ddptui.config.settings import NO_SETTINGS, Settings, SettingsError
-from ddptui.config.start import needs_warm_parent
 from ddptui.host.machine import describe
 from ddptui.run.quiet import can_wait
 from ddptui.store import settings as settings_file

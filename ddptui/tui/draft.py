@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.config.fields import FIELDS, kind, meaningless, work_of
+from ddptui.config.fields import FIELDS, choices, kind, meaningless, work_of
 from ddptui.config.parser import BOTTLENECK, MOST_REPEATS, PresetError, left_as_it_is
 from ddptui.config.preset import Preset
-from ddptui.config.trial import Trial, choices
+from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_bottleneck, describe_fault, parse_assignment
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import find, load

@@ -1,4 +1,4 @@
-"""Binds keys to actions by what they mean; ddptui/config/keys.py has the table."""
+"""Binds keys to actions by what they mean; ddptui/config/settings.py has the table."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,8 +8,7 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.style import Style
 
-from ddptui.config.keys import KEYS
-from ddptui.config.settings import NO_SETTINGS
+from ddptui.config.settings import KEYS, NO_SETTINGS
 
 
 def bound(means: str, action: str, description: str, *, show: bool = True, tooltip: str = "") -> Binding:

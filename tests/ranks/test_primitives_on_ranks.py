@@ -14,7 +14,7 @@ import torch.distributed as dist
 from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, ReduceOpName
 from ddptui.config.strategies import COMPOSITES
 from ddptui.config.trial import Trial
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from tests.support.torches import GLOO_ONLY_SUMS, GLOO_REFUSES
 from tests.support.worlds import run_ranks
 from workers.aggregate import strategy_class

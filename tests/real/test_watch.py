@@ -182,7 +182,7 @@ def test_output_input_and_exit_code_are_the_commands_own(tmp_path: Path) -> None
         ),
         (("--stepz", "5", "python"), "watch has no option --stepz"),
         (("--steps", "0", "--", "true"), "--steps"),
-        (("--set", "epochs=3", "--", "true"), "epochs: means nothing with a command"),
+        (("--set", "epochs=3", "--", "true"), "epochs: has no effect with a command"),
         (("--set", 'bottleneck=[{at="start", ranks=[0], sleep_ms=1}]', "--", "true"), "a command starts its own ranks"),
     ],
 )

@@ -11,8 +11,7 @@ from textual.binding import Binding, BindingsMap
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
-from ddptui.config.keys import KEYS
-from ddptui.config.settings import Settings
+from ddptui.config.settings import KEYS, Settings
 from ddptui.tui import screens, widgets
 from ddptui.tui.app import Console
 from ddptui.tui.keys import keymap

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from ddptui.config.device_checks import can_share_gpu, needs_point_to_point
+from ddptui.config.checks import can_share_gpu, needs_point_to_point
 from ddptui.config.trial import Trial
 from ddptui.host.gpus import VISIBLE, is_empty
 from ddptui.text.words import OLDER, WHO_HAS_MPI, count

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ddptui.config.engine import EngineOptions, Part, spread
 from ddptui.config.launch_modes import ONE_PROCESS
-from ddptui.config.start import start_of
+from ddptui.config.preset import start_of
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import to_arguments
 from ddptui.engines import command as launch

@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from ddptui.config.fields import FIELDS
 from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
-from ddptui.config.start import start_of
+from ddptui.config.preset import start_of
 from ddptui.config.trial import StartKind, Trial
 from ddptui.diagnosis.stall import WORKING
 from ddptui.engines import command as launch
@@ -116,10 +117,9 @@ def start_local(
 
 def _forked(trial: Trial) -> tuple[str, str, list[str]]:
     """What a forked launcher runs: the module, its function, and the arguments."""
-    mode = LAUNCH_MODES[trial.launch]
-    if mode.by_torch:
+    if LAUNCH_MODES[trial.launch].by_torch:
         return "workers.launch", "launch_ranks", [str(trial.world_size), *launch.arguments(trial)]
-    if "start_method" not in mode.meaningless:
+    if trial.launch not in FIELDS["start_method"].modes:
         trial = msgspec.structs.replace(trial, start_method="fork")
     return f"workers.{trial.launch}", "main", launch.arguments(trial)
 

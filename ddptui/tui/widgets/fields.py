@@ -12,7 +12,7 @@ from textual.widget import AwaitMount
 from textual.widgets import Button, Input, Select, Static
 
 from ddptui.config.delays import LINK
-from ddptui.config.trial import choices
+from ddptui.config.fields import choices
 from ddptui.tui.form_lines import KINDS, NOTHING_IN, REST, Line, lines, value
 
 CHANGED, WRONG = "*", "!"

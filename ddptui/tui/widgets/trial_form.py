@@ -15,10 +15,9 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Select, Static
 
-from ddptui.config.fields import kind
+from ddptui.config.fields import choices, kind
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
-from ddptui.config.trial import choices
 from ddptui.engines.preflight_gpus import OUR_MODELS
 from ddptui.text.units import NOTHING
 from ddptui.tui import draft as drafts

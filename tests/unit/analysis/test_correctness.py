@@ -8,8 +8,8 @@ import pytest
 
 from ddptui.analysis.correctness import diverged, error_bound, names_text, problems, why_wrong, with_verdict
 from ddptui.analysis.results import Averaging, Check, InSync, Loss, RepeatResult
-from ddptui.config.preset import PresetKind
-from ddptui.config.trial_values import make_trial
+from ddptui.config.trial import TrialKind
+from ddptui.config.values import make_trial
 from ddptui.findings.repeat import outcome_of_messages
 from tests.support.builders import audit, audit_without_numbers, journal, preset_of, results_for
 
@@ -284,7 +284,7 @@ def test_of_many_tensors_three_are_named(number: int, words: str) -> None:
 def test_a_loss_that_was_never_a_number_is_no_divergence_of_a_watched_command() -> None:
     [trial] = results_for(preset_of({"trial": [{"name": "a"}]}), journal("a")).trials
 
-    def is_said(kind: PresetKind, first: float | None) -> bool:
+    def is_said(kind: TrialKind, first: float | None) -> bool:
         repeat = repeat_of(loss=Loss(first=first, last=None))
         return diverged(msgspec.structs.replace(trial, kind=kind, repeats=[repeat]))
 

@@ -68,11 +68,11 @@ def show(
 SLEEP = 'at = "data"\nranks = [0]\nsleep_ms = '
 RANKS = 'at = "data"\nsleep_ms = 1\nranks = '
 NAMES = {
-    "slash": ("a/b", "'/' cannot be in a name: use letters, digits and . _ + -"),
-    "dots": ("..", "'.' cannot come first: begin with a letter or a digit"),
-    "bell": ("a\\u0007b", "'\\x07' cannot be in a name"),
-    "emoji": ("\U0001f600", "'\U0001f600' cannot be in a name"),
-    "empty": ("", "it is empty"),
+    "slash": ("a/b", "'a/b'"),
+    "dots": ("..", "'..'"),
+    "bell": ("a\\u0007b", "'a\\x07b'"),
+    "emoji": ("\U0001f600", "'\U0001f600'"),
+    "empty": ("", "''"),
 }
 
 LINKED, LINK = "mkdir presets; ln -s", "presets/l.toml; {}"
@@ -122,20 +122,20 @@ PRESETS = {
     "trials without end": preset("[[trial]]\n" * MANY, f"trial: there are {MANY} of them; 1000 are the most"),
     "a matrix of nothing": preset("[matrix]\nlr = []", "matrix.lr: expected a list of values to try"),
     "a matrix of no list": preset("[matrix]\nlr = 1", "matrix.lr: expected a list of values to try"),
-    **{f"a name: {what}": preset(f'[[trial]]\nname = "{name}"', f"cannot name a folder: {why}")
-       for what, (name, why) in NAMES.items()},
-    "a long name": preset(f'[[trial]]\nname = "{"a" * 65}"', "it has 65 characters, at most 64 are possible"),
+    **{f"a name: {what}": preset(f'[[trial]]\nname = "{name}"', f"{quoted} cannot name a folder: use letters, ")
+       for what, (name, quoted) in NAMES.items()},
+    "a long name": preset(f'[[trial]]\nname = "{"a" * 65}"', "cannot name a folder: use letters, digits and . _"),
     "a name twice": preset(A + A, "2 trials are called 'a': rename all but one"),
     "a name twice, in two cases": preset(A + A.upper().replace("TRIAL", "trial").replace("NAME", "name"), "called 'a'"),
     "an unknown baseline": preset('baseline = "z"\n' + A, "baseline: no trial 'z'; there is a"),
     "a reference to nothing": preset(
         A + '[[reference]]\ntrial = "z"\ntrain_time_s = 1', "reference[0].trial: no trial 'z'; there is a"
     ),
-    **{f"repeats: {times}": preset(f"repeats = {times}\n{A}", f"repeats: expected 1 to 1000, got {times}")
-       for times in (0, -1, 10**9)},
-    "repeats: a half": preset(f"repeats = 1.5\n{A}", "repeats: expected a whole number"),
-    "repeats: true": preset(f"repeats = true\n{A}", "repeats: expected a whole number, got true or false"),
-    "a column of no name": preset(f"columns = [[1]]\n{A}", "columns[0]: no column [1]; `ddptui columns` lists them"),
+    **{f"repeats: {times}": preset(f"repeats = {times}\n{A}", f"repeats: expected an integer of {bound}, got {times}")
+       for times, bound in ((0, "1 or more"), (-1, "1 or more"), (10**9, "1000 at most"))},
+    "repeats: a half": preset(f"repeats = 1.5\n{A}", "repeats: expected an integer, got 1.5"),
+    "repeats: true": preset(f"repeats = true\n{A}", "repeats: expected an integer, got true"),
+    "a column of no name": preset(f"columns = [[1]]\n{A}", "columns[0]: expected text, got [1]"),
     "an unknown key": preset("titel = 1", "titel: unknown key; did you mean 'title'?"),
     "an unknown field": preset("[[trial]]\nepoch = 1", "trial[0].epoch: unknown key; did you mean 'epochs'?"),
     "an unknown launch mode": preset('[[trial]]\nlaunch = "spwan"', "did you mean 'spawn'?"),
@@ -173,7 +173,7 @@ FLAGS = {
         shell="ulimit -n 64; {}",
     ),
     "no such primitive": see("--set", 'operations=["redcue"]', says="--set operations[0]: unknown value 'redcue'"),
-    "training, of primitives": see("--set", "epochs=3", says=": epochs: means nothing with primitives = 'see'"),
+    "training, of primitives": see("--set", "epochs=3", says=": epochs: has no effect with primitives = 'see'"),
     "primitives of one rank": see("--set", "world_size=1", says="--set world_size: primitives are between ranks"),
     "messages that fill the memory": Case(
         ("--preset", "primitives-measure", "--no-ui", "--set", "max_bytes=8_589_934_592", "--set", "world_size=64"),
@@ -203,7 +203,7 @@ FLAGS = {
     "half precision of doubles": override("amp=bf16", "autocast leaves float64", "--set", "dtype=float64"),
     "no norm to clip to": override("clip_norm=0", "--set clip_norm: expected a number above 0"),
     "images for a model without": override("channels_last=true", "has no convolutions", "--set", "model=mlp"),
-    "pinned memory for no GPU": override("pin_memory=true", "with device = 'cpu' it means", "--set", "device=cpu"),
+    "pinned memory for no GPU": override("pin_memory=true", "no effect with device = 'cpu'", "--set", "device=cpu"),
     "less than no workers": override("num_workers=-1", "--set num_workers: expected an integer of 0 or more"),
     "a NaN": override("lr=nan", "--set lr: expected a number of 0 or more"),
     "an override that is no text": override(b"lr=\xff", "--set lr: is no text"),
@@ -330,10 +330,10 @@ CONFIG = {
     "settings that are no TOML": run(says="config.toml: is not valid TOML", files={SETTINGS: "theme = "}),
     "an unknown setting": run(says="them: unknown key; did you mean 'theme'?", files={SETTINGS: "them = 1"}),
     "a theme that nobody has": Case(("--no-ui",), "did you mean 'nord'?", {SETTINGS: 'theme = "nrod"'}),
-    "a key that is a number": Case(("show", "x"), "keys.play: expected a key", {SETTINGS: "[keys]\nplay = 1"}),
-    "settings to show": Case(("config",), "refresh: expected a number from 0.2", {SETTINGS: "refresh = true"}),
+    "a key that is a number": Case(("show", "x"), "keys.play: 1 is no key", {SETTINGS: "[keys]\nplay = 1"}),
+    "settings to show": Case(("config",), "refresh: expected a number, got true", {SETTINGS: "refresh = true"}),
     "settings for a training that is watched": Case(
-        ("watch", "--no-ui", "--", "true"), 'columns[0]: no column "x"', {SETTINGS: 'columns = ["x"]'}
+        ("watch", "--no-ui", "--", "true"), "columns[0]: no column 'x'", {SETTINGS: 'columns = ["x"]'}
     ),
 }
 CASES = FILES | PRESETS | DELAYS | FLAGS | RUNS | PROJECTIONS | SURROUNDINGS | CONFIG

@@ -81,7 +81,7 @@ def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
         (("run", "quickstrat"), "no preset 'quickstrat'; did you mean 'quickstart'?"),
         (("run", "quickstart", "--runs", ""), "--runs names no folder"),
         (("show", "last", "--runs", ""), "--runs names no folder"),
-        (("run", "quickstart", "--set", "ranks=4"), "the number of ranks is world_size: --set world_size=4"),
+        (("run", "quickstart", "--set", "ranks=4"), "--set ranks: no such field; write world_size"),
         (("mine.toml",), "no command 'mine.toml'; to run this preset: `ddptui run mine.toml`"),
         (("quickstrat",), "no command 'quickstrat'; did you mean 'quickstart'? `ddptui run NAME` runs a preset"),
         (("xyz",), "no command 'xyz'; `ddptui --help` lists the commands; `ddptui run NAME` runs a preset"),

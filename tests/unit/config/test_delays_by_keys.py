@@ -14,7 +14,7 @@ from ddptui.config.delays import (
     without,
 )
 from ddptui.config.trial import Bottleneck
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 
 LINK = Bottleneck(at="link", ranks=(1,), mbit=100)
 

@@ -48,11 +48,11 @@ def test_a_part_says_what_an_entry_point_reads() -> None:
             )
             for engine in (LOCAL, EngineOptions(name="slurm"))
         ),
-        (EngineOptions(nodes=2), {}, "engine.nodes: means nothing with the engine 'local': --engine join or slurm"),
+        (EngineOptions(nodes=2), {}, "engine.nodes: has no effect with the engine 'local': --engine join or slurm"),
         (
             EngineOptions(name="join", gres="gpu:1"),
             {},
-            "engine.gres: means nothing with the engine 'join': --engine slurm",
+            "engine.gres: has no effect with the engine 'join': --engine slurm",
         ),
         (
             EngineOptions(name="join", nodes=2),
@@ -93,8 +93,11 @@ def test_the_command_line_lies_over_the_presets_engine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ('name = "slrum"', "engine.name: unknown value 'slrum'; did you mean 'slurm'?"),
-        ('tasks = "node"', "engine.tasks: unknown key"),
+        ('name = "slrum"', "engine.name: unknown value 'slrum'; one of local, join, slurm; did you mean 'slurm'?"),
+        (
+            'tasks = "node"',
+            "engine.tasks: unknown key; there are name, nodes, interface, port, shared, partition, account",
+        ),
         ("nodse = 2", "engine.nodse: unknown key; did you mean 'nodes'?"),
         ("nodes = 0", "engine.nodes: expected an integer of 1 or more, got 0"),
         ("port = 80", "engine.port: expected an integer of 1024 or more, got 80"),
@@ -104,7 +107,7 @@ def test_a_wrong_engine_is_refused_by_its_key(tmp_path: Path, line: str, why: st
     (tmp_path / "p.toml").write_text(f"{ONE_TRIAL}[engine]\n{line}\n")
     with pytest.raises(PresetError) as refused:
         load(str(tmp_path / "p.toml"))
-    assert str(refused.value).endswith(why)
+    assert why in str(refused.value)
 
 
 def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path) -> None:

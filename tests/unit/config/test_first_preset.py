@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from ddptui.config.first_preset import Launched, Launchers, file_name, launched, preset_text
+from ddptui.config.command_presets import Launched, Launchers, file_name, launched, preset_text
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TrialError

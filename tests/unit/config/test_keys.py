@@ -2,13 +2,14 @@
 
 import pytest
 
-from ddptui.config.keys import KEY, KEYS, TAKEN, problem
+from ddptui.config.settings import KEY, KEYS, TAKEN, check_keys
+from ddptui.config.trial import TrialError
 
 
 def test_no_two_meanings_have_the_same_key() -> None:
     assert len({key.usual for key in KEYS.values()}) == len(KEYS)
-    assert problem({}) is None
-    assert problem({name: (key.usual,) for name, key in KEYS.items()}) is None
+    check_keys({})
+    check_keys({name: (key.usual,) for name, key in KEYS.items()})
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -20,13 +21,14 @@ def test_every_key_is_one_that_could_be_chosen(name: str) -> None:
 
 @pytest.mark.parametrize("key", ["%", "ä", "ctrl+n", "ctrl+shift+n", "f6", "f12", "insert"])
 def test_any_other_key_may_be_chosen(key: str) -> None:
-    assert problem({"delay": (key,)}) is None
+    check_keys({"delay": (key,)})
 
 
 def test_two_meanings_may_swap_their_keys() -> None:
-    assert problem({"delay": ("x",), "export": ("b",)}) is None
-    assert problem({"delay": ("x",), "export": ("x",)}) is not None
-    assert problem({"delay": ("b", "b")}) is None
+    check_keys({"delay": ("x",), "export": ("b",)})
+    with pytest.raises(TrialError):
+        check_keys({"delay": ("x",), "export": ("x",)})
+    check_keys({"delay": ("b", "b")})
 
 
 @pytest.mark.parametrize(
@@ -44,4 +46,6 @@ def test_two_meanings_may_swap_their_keys() -> None:
     ],
 )
 def test_a_key_that_cannot_be_is_refused_with_the_reason(key: str, why: str) -> None:
-    assert problem({"delay": (key,)}) == ("delay", why)
+    with pytest.raises(TrialError) as refused:
+        check_keys({"delay": (key,)})
+    assert (refused.value.key, refused.value.why) == ("keys.delay", why)

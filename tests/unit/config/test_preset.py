@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from ddptui.config.fields import FIELDS, meaningless
+from ddptui.config.fields import FIELDS, choices, meaningless
 from ddptui.config.parser import parse
-from ddptui.config.preset import Preset, PresetKind
+from ddptui.config.preset import Preset
 from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, Cadence
 from ddptui.config.strategies import COMPOSITES
-from ddptui.config.trial import Bottleneck, CompositeName, OperationName, Trial, TrialError, choices
+from ddptui.config.trial import Bottleneck, CompositeName, OperationName, Trial, TrialError
 from ddptui.config.trial_text import from_arguments, parse_assignment
 from ddptui.config.trial_text import to_arguments as spelled
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.store.presets import as_toml
 
 LATE = {"at": "aggregate", "ranks": [1], "sleep_ms": 10}
@@ -121,7 +121,7 @@ def test_dp_has_replicas_but_no_strategy() -> None:
             "channels_last",
             "the model linears has no convolutions",
         ),
-        ({"pin_memory": True, "device": "cpu"}, "pin_memory", "with device = 'cpu' it means nothing"),
+        ({"pin_memory": True, "device": "cpu"}, "pin_memory", "it has no effect with device = 'cpu'"),
         ({"compile": True, "launch": "dp"}, "compile", "nn.DataParallel copies the model anew in every step"),
         ({"compile": True, "gpus_per_rank": 2}, "compile", "nn.DataParallel copies the model anew in every step"),
         ({"clip_norm": 0}, "clip_norm", "expected a number above 0"),
@@ -235,13 +235,14 @@ def test_a_strategy_has_a_use_for_its_own_fields_and_for_no_others(launch: str, 
 @pytest.mark.parametrize(
     ("field", "strategy", "why"),
     [
-        ("reduction", "none", "it averages nothing"),
-        ("reduction", "ring", "no collective of it adds anything up"),
-        ("reduction", "gather_scatter", "no collective of it adds anything up"),
-        ("reduction", "all_gather", "no collective of it adds anything up"),
-        *(("reduction", strategy, "torch DDP takes the mean itself") for strategy in sorted(DDPS)),
-        *(("bucket_mb", strategy, "it has no buckets") for strategy in ("none", "all_reduce", "flat", "ring")),
-        ("bucket_mb", "ddp_powersgd", "it sends everything in one bucket"),
+        *(
+            ("reduction", strategy, "no reduction operator can be chosen for it")
+            for strategy in ("none", "ring", "gather_scatter", "all_gather", *sorted(DDPS))
+        ),
+        *(
+            ("bucket_mb", strategy, "it has no buckets whose size can be chosen")
+            for strategy in ("none", "all_reduce", "flat", "ring", "ddp_powersgd")
+        ),
         *(
             (field, strategy, "it is an option of torch DDP")
             for field in ("gradient_as_bucket_view", "static_graph")
@@ -255,7 +256,7 @@ def test_a_field_that_means_nothing_with_a_strategy_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(TrialError) as refusal:
         make_trial({"strategy": strategy, field: OF_A_GROUP[field]})
-    assert str(refusal.value) == f"{field}: means nothing with strategy = '{strategy}': {why}"
+    assert str(refusal.value) == f"{field}: has no effect with strategy = '{strategy}': {why}"
 
 
 @pytest.mark.parametrize("launch", ["single", "dp"])
@@ -278,7 +279,7 @@ def test_a_field_of_a_group_means_nothing_in_one_process(launch: str, field: str
     assert field in OF_A_GROUP
     with pytest.raises(TrialError) as refusal:
         make_trial({"launch": launch, field: OF_A_GROUP[field]})
-    assert str(refusal.value) == f"{field}: means nothing with launch = '{launch}': {why}"
+    assert str(refusal.value) == f"{field}: has no effect with launch = '{launch}': {why}"
 
 
 # Bottlenecks, choices and spellings
@@ -346,7 +347,7 @@ def test_a_string_that_could_be_taken_for_something_else_is_quoted() -> None:
 def test_arguments_that_make_no_trial_are_refused() -> None:
     with pytest.raises(TrialError, match='expected an integer, got "many"'):
         from_arguments(["world_size=many"])
-    with pytest.raises(TrialError, match="unknown field"):
+    with pytest.raises(TrialError, match="wurld_size: unknown key; did you mean 'world_size'"):
         from_arguments(["wurld_size=2"])
 
 
@@ -567,8 +568,9 @@ def test_a_trial_survives_its_spelling_as_arguments(trial: Trial) -> None:
 def test_a_trial_survives_being_kept_as_toml(trial: Trial) -> None:
     assume("\r\n" not in f"{trial.model} {trial.data_dir} {trial.command} {trial.env}")  # tomli_w writes it as \n
     named = msgspec.structs.replace(trial, name="a")
-    kind: PresetKind = "primitives" if trial.primitives else "command" if trial.launch == "command" else "training"
-    preset = Preset(name="made", title="?", group="", about="", baseline="a", repeats=1, trials=(named,), kind=kind)
+    preset = Preset(
+        name="made", title="?", group="", about="", baseline="a", repeats=1, trials=(named,), kind=trial.kind
+    )
     written = tomllib.loads(as_toml(preset))
     assert parse("made", written, {}) == preset
     assert [] not in written.values()
@@ -577,7 +579,7 @@ def test_a_trial_survives_being_kept_as_toml(trial: Trial) -> None:
 def test_an_override_of_the_other_kind_is_refused() -> None:
     see = {"kind": "primitives", "trial": [{"name": "a", "primitives": "see"}]}
     for table, key in ((see, "epochs"), (see, "iterations"), ({"trial": [{"name": "a"}]}, "root")):
-        with pytest.raises(TrialError, match=f"^{key}: means nothing with"):
+        with pytest.raises(TrialError, match=f"^{key}: has no effect with"):
             parse("made", table, {key: 5})
 
 
@@ -598,12 +600,12 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"primitives": "see", "strategy": "ring"}, "strategy: means nothing with primitives = 'see'"),
+        ({"primitives": "see", "strategy": "ring"}, "strategy: has no effect with primitives = 'see'"),
         (
             {"primitives": "see", "iterations": 5},
-            "iterations: means nothing with primitives = 'see': each one is",
+            "iterations: has no effect with primitives = 'see': each one is",
         ),
-        ({"primitives": "measure", "epochs": 2}, "epochs: means nothing with primitives = 'measure'"),
+        ({"primitives": "measure", "epochs": 2}, "epochs: has no effect with primitives = 'measure'"),
         ({"primitives": "measure", "launch": "dp"}, "launch: 'dp' has no process group"),
         ({"primitives": "measure", "launch": "single"}, "launch: 'single' has no process group"),
         ({"primitives": "measure", "world_size": 1}, "world_size: primitives are between ranks: two at least"),
@@ -620,11 +622,11 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
         ),
         (PIPELINED | {"operations": ["local_sum"]}, "operations: local_sum with cadence = 'pipelined': it is"),
         (PIPELINED | {"composites": ["ring"]}, "composites: with cadence = 'pipelined': a composite waits"),
-        ({"root": 1}, "root: means nothing with training: it is for primitives"),
+        ({"root": 1}, "root: has no effect with training: it is for primitives"),
         *(
             (
                 {"primitives": "see", field: value},
-                f"{field}: means nothing with primitives = 'see': the ranks train nothing",
+                f"{field}: has no effect with primitives = 'see': the ranks train nothing",
             )
             for field, value in {
                 "amp": "bf16",
@@ -659,9 +661,12 @@ def test_a_trial_of_primitives_that_cannot_be_says_why(values: dict[str, Any], m
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"kind": "primitive"}, "kind: 'primitive' is none of 'training', 'primitives', 'command'"),
-        ({"kind": "primitives"}, "kind: 'primitives', but trial a trains: that wants primitives = 'see' or 'measure'"),
-        ({"defaults": {"primitives": "see"}}, "but trial a has primitives = 'see': that wants kind = 'primitives'"),
+        ({"kind": "primitive"}, "kind: unknown value 'primitive'; one of training, primitives, command"),
+        (
+            {"kind": "primitives"},
+            "kind: 'primitives', but trial a is of kind 'training': that wants primitives = 'see' or",
+        ),
+        ({"defaults": {"primitives": "see"}}, "but trial a is of kind 'primitives': that wants kind = 'primitives'"),
     ],
 )
 def test_the_kind_of_a_preset_and_of_its_trials_must_agree(table: dict[str, Any], message: str) -> None:

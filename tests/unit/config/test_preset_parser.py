@@ -181,11 +181,11 @@ def test_an_override_that_is_false_or_zero_still_counts() -> None:
         ("epoch", "did you mean 'epochs'?"),
         ("name", "a name of its own"),
         ("zzz", "--set zzz: unknown key"),
-        ("ranks", "--set ranks: no such field; the number of ranks is world_size: --set world_size=1"),
-        ("data", "--set data: no such field; the data set is dataset: --set dataset=…"),
-        ("batch", "--set batch: no such field; the global batch is batch_size: --set batch_size=1"),
-        ("length", "the length of training is epochs or steps: --set epochs=1 or --set steps=1"),
-        ("repeats", "--set repeats: is no field of a trial: --repeats 1"),
+        ("ranks", "--set ranks: no such field; write world_size"),
+        ("data", "--set data: no such field; write dataset"),
+        ("batch", "--set batch: no such field; write batch_size"),
+        ("length", "no such field; write epochs or steps"),
+        ("repeats", "--set repeats: is no field of a trial: --repeats N"),
     ],
 )
 def test_an_override_of_no_field_is_refused(tmp_path: Path, key: str, hint: str) -> None:
@@ -194,27 +194,6 @@ def test_an_override_of_no_field_is_refused(tmp_path: Path, key: str, hint: str)
         load(str(path), {key: 1})
     assert str(refusal.value).startswith(f"{path}: --set {key}: ")
     assert hint in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "hint"),
-    [
-        ("length", "3 epochs", ": --set epochs=… or --set steps=…"),
-        ("length", [3], ": --set epochs=… or --set steps=…"),
-        ("length", 0, ": --set epochs=0 or --set steps=…"),
-        ("averages", "parameters", ": --set average=parameters or --set every=…"),
-        ("calls", 2.5, ": --set iterations=… or --set cell_s=2.5"),
-        ("data", "mnist", ": --set dataset=mnist"),
-        ("data", "my photos", ": --set dataset=…"),
-        ("sync_bn", True, ": --set sync_batchnorm=true"),
-        ("repeats", "3 times", ": --repeats N"),
-        ("repeats", 0, ": --repeats N"),
-    ],
-)
-def test_a_hint_repeats_a_value_only_if_it_fits(key: str, value: Any, hint: str) -> None:
-    with pytest.raises(TrialError) as refusal:
-        parse("mine", {"trial": [{}]}, {key: value})
-    assert str(refusal.value).endswith(hint)
 
 
 # The text that is kept with a run
@@ -317,16 +296,19 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "a number without end": ("repeats = " + "1" * 5000, ["is not valid TOML"]),
     "unknown key": ("titel = 'x'", ["titel: unknown key; did you mean 'title'?"]),
     "unknown key, nothing near": ("zzzz = 1", ["zzzz: unknown key"]),
-    "title of a wrong type": ("title = 3", ["title: expected text, got a whole number"]),
-    "repeats of a wrong type": ("repeats = true", ["repeats: expected a whole number, got true or false"]),
-    "no repeats": ("repeats = 0\n" + MINE, ["repeats: expected 1 to 1000, got 0"]),
-    "too few repeats": ("repeats = -1\n" + MINE, ["repeats: expected 1 to 1000, got -1"]),
-    "too many repeats": ("repeats = 1001\n" + MINE, ["repeats: expected 1 to 1000, got 1001"]),
-    "defaults no table": ("defaults = 1", ["defaults: expected a table, got a whole number"]),
-    "one trial, not a list": ("[trial]", ["trial: expected a list, got a table"]),
-    "a trial that is no table": ("trial = [1]", ["trial[0]: expected a table, got a whole number"]),
-    "unknown default": ("[defaults]\nworld_sise = 2", ["defaults.world_sise: unknown key; did you mean 'world_size'?"]),
-    "a column's name": ("[[trial]]\nranks = 2", ["trial[0].ranks: no such field; the number of ranks is world_size"]),
+    "title of a wrong type": ("title = 3", ["title: expected text, got 3"]),
+    "repeats of a wrong type": ("repeats = true", ["repeats: expected an integer, got true"]),
+    "no repeats": ("repeats = 0\n" + MINE, ["repeats: expected an integer of 1 or more, got 0"]),
+    "too few repeats": ("repeats = -1\n" + MINE, ["repeats: expected an integer of 1 or more, got -1"]),
+    "too many repeats": ("repeats = 1001\n" + MINE, ["repeats: expected an integer of 1000 at most, got 1001"]),
+    "defaults no table": ("defaults = 1", ["defaults: expected a table, got 1"]),
+    "one trial, not a list": ("[trial]", ["trial: expected a list, got {}"]),
+    "a trial that is no table": ("trial = [1]", ["trial[0]: expected a table, got 1"]),
+    "unknown default": (
+        "[defaults]\nworld_sise = 2\n[[trial]]",
+        ["defaults.world_sise: unknown key; did you mean 'world_size'?"],
+    ),
+    "a column's name": ("[[trial]]\nranks = 2", ["trial[0].ranks: no such field; write world_size"]),
     "unknown field": ("[[trial]]\n[[trial]]\nepoch = 2", ["trial[1].epoch: unknown key; did you mean 'epochs'?"]),
     "unknown matrix key": ("[matrix]\nstrategie = ['ddp']", ["matrix.strategie", "did you mean 'strategy'?"]),
     "matrix without a list": ("[matrix]\nepochs = 1", ["matrix.epochs: expected a list of values to try"]),
@@ -343,43 +325,43 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "dataset": ("[[trial]]\ndataset = 'mnits'", ["trial[0].dataset", "did you mean 'mnist'?"]),
     "a strategy for one": (
         "[[trial]]\nlaunch = 'single'\nstrategy = 'ddp'",
-        ["trial[0].strategy: means nothing with launch = 'single': one process has nobody to agree with"],
+        ["trial[0].strategy: has no effect with launch = 'single': one process has nobody to agree with"],
     ),
     "a start method for dp": (
         "[[trial]]\nlaunch = 'dp'\nstart_method = 'fork'",
-        ["trial[0].start_method: means nothing with launch = 'dp'"],
+        ["trial[0].start_method: has no effect with launch = 'dp'"],
     ),
     "a strategy for one, in the matrix": (
         "[matrix]\nlaunch = ['spawn', 'single']\nstrategy = ['ddp']",
-        ["matrix.strategy: means nothing with launch = 'single'"],
+        ["matrix.strategy: has no effect with launch = 'single'"],
     ),
     "a start method for launch, in the matrix": (
         "[defaults]\nlaunch = 'launch'\n[matrix]\nstart_method = ['fork']",
-        ["matrix.start_method: means nothing with launch = 'launch'"],
+        ["matrix.start_method: has no effect with launch = 'launch'"],
     ),
     "a reduction for ddp": (
         "[[trial]]\n[[trial]]\nstrategy = 'ddp'\nreduction = 'avg'",
-        ["trial[1].reduction: means nothing with strategy = 'ddp': torch DDP takes the mean itself"],
+        ["trial[1].reduction: has no effect with strategy = 'ddp': no reduction operator can be chosen"],
     ),
     "a reduction for ddp, at its default": (
         "[[trial]]\nstrategy = 'ddp'\nreduction = 'sum'",
-        ["trial[0].reduction: means nothing with strategy = 'ddp'"],
+        ["trial[0].reduction: has no effect with strategy = 'ddp'"],
     ),
     "buckets for the strategy of the defaults": (
         "[defaults]\nstrategy = 'ring'\n[[trial]]\nbucket_mb = 5",
-        ["trial[0].bucket_mb: means nothing with strategy = 'ring': it has no buckets"],
+        ["trial[0].bucket_mb: has no effect with strategy = 'ring': it has no buckets"],
     ),
     "a rank for no matrix, in the matrix": (
         "[matrix]\nstrategy = ['ddp_powersgd', 'ddp_fp16']\npowersgd_rank = [1, 2]",
-        ["matrix.powersgd_rank: means nothing with strategy = 'ddp_fp16': it approximates no matrix"],
+        ["matrix.powersgd_rank: has no effect with strategy = 'ddp_fp16': it approximates no matrix"],
     ),
     "an option of ddp, in the matrix": (
         "[matrix]\nstatic_graph = [false]",
-        ["matrix.static_graph: means nothing with strategy = 'all_reduce': it is an option of torch DDP"],
+        ["matrix.static_graph: has no effect with strategy = 'all_reduce': it is an option of torch DDP"],
     ),
     "checks of one copy": (
         "[[trial]]\nlaunch = 'single'\nhash_every = 5",
-        ["trial[0].hash_every: means nothing with launch = 'single': there is one copy of the model"],
+        ["trial[0].hash_every: has no effect with launch = 'single': there is one copy of the model"],
     ),
     "parameters averaged during backward": (
         "[defaults]\naverage = 'parameters'\n[[trial]]\nstrategy = 'bucketed'",
@@ -420,14 +402,17 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "two of one name": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'a'", ["trial: 2 trials are called 'a'"]),
     "a name for no folder": (
         "[[trial]]\nname = '../a'",
-        ["trial[0].name: '../a' cannot name a folder: '/' cannot be in a name: use letters, digits and . _ + -"],
+        ["trial[0].name: '../a' cannot name a folder: use letters, digits and . _ + -, 64 at most"],
     ),
-    "a long name": (f"[[trial]]\nname = '{'a' * 65}'", ["it has 65 characters, at most 64 are possible"]),
+    "a long name": (
+        f"[[trial]]\nname = '{'a' * 65}'",
+        ["cannot name a folder: use letters, digits and . _ + -, 64 at most, and begin"],
+    ),
     "a name that begins wrongly": (
         f"[[trial]]\nname = '-{'a' * 63}'",
-        ["cannot name a folder: '-' cannot come first: begin with a letter or a digit"],
+        ["64 at most, and begin with a letter or a digit"],
     ),
-    "an empty name": ("[[trial]]\nname = ''", ["trial[0].name: '' cannot name a folder: it is empty"]),
+    "an empty name": ("[[trial]]\nname = ''", ["trial[0].name: '' cannot name a folder: use"]),
     "a matrix that names no folder": ("[matrix]\ndata_dir = ['/a']", ["matrix.name: '/a' cannot name a folder"]),
     "baseline": ("baseline = 'mime'\n" + MINE, ["baseline: no trial 'mime'; did you mean 'mine'?"]),
     "steps": ("[[trial]]\nsteps = 3", ["trial[0].steps: 3 steps leave none after 3 warm-up steps"]),
@@ -454,7 +439,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "a bottleneck that is no table": (
         "[[trial]]\nbottleneck = ['late']",
-        ["trial[0].bottleneck[0]: expected a table, got text"],
+        ["trial[0].bottleneck[0]: wants a table, e.g. { at = "],
     ),
     "bottlenecks that are no list": (
         "[[trial]]\nbottleneck = 'late'",

@@ -9,7 +9,7 @@ from ddptui.config.fields import FIELDS
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import parse_assignment
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.report.preset_columns import differs, facts, tried
 from ddptui.run.by_hand import one
 from ddptui.store.presets import load

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.start import start_of
-from ddptui.config.trial_values import make_trial
+from ddptui.config.preset import start_of
+from ddptui.config.values import make_trial
 
 SLOW = {"at": "link", "ranks": [1], "mbit": 10}
 

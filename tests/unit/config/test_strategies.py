@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.config import strategies
-from ddptui.config.trial import choices
+from ddptui.config.fields import choices
 from ddptui.host.folders import lab_root
 
 AGGREGATE = lab_root() / "workers" / "aggregate"

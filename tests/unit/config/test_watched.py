@@ -2,9 +2,9 @@
 
 import pytest
 
+from ddptui.config.command_presets import name_of, preset_of
 from ddptui.config.parser import parse
 from ddptui.config.trial import TrialError
-from ddptui.config.watched import name_of, preset_of
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_a_matrix_over_variables_names_its_trials_by_them() -> None:
         ({"command": ["a\0"]}, "command: holds a NUL"),
         ({"command": ["a"], "env": ["B"]}, "env: expected NAME=VALUE, got 'B'"),
         ({"command": ["a"], "env": ["=B"]}, "env: expected NAME=VALUE, got '=B'"),
-        ({"command": ["a"], "strategy": "ddp"}, "strategy: means nothing with a command"),
-        ({"command": ["a"], "launch": "spawn"}, "command: means nothing with the lab's own ranks"),
+        ({"command": ["a"], "strategy": "ddp"}, "strategy: has no effect with a command"),
+        ({"command": ["a"], "launch": "spawn"}, "command: has no effect with the lab's own ranks"),
     ],
 )
 def test_what_a_command_cannot_be_is_said(fields: dict[str, object], why: str) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from ddptui.config.fields import choices
 from ddptui.config.launch_modes import LAUNCH_MODES
-from ddptui.config.trial import LaunchMode, choices
+from ddptui.config.trial import LaunchMode
 from ddptui.config.trial_text import from_arguments
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.engines import command as launch
 from ddptui.host.folders import lab_root
 from ddptui.host.machine import HEAP, SPINS, TUNABLES, WAITING, describe, heap_limits, openmp_waits

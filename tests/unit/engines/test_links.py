@@ -11,7 +11,7 @@ from ddptui.config.engine import Links, links_of
 from ddptui.config.parser import PresetError
 from ddptui.config.trial import Trial, TrialError
 from ddptui.config.trial_text import describe_bottleneck, from_arguments, to_arguments
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.engines import command as launch
 from ddptui.engines import preflight
 from ddptui.engines.local import links
@@ -50,15 +50,15 @@ def test_a_link_has_a_rate_and_comes_back_from_its_spelling() -> None:
         ([{"at": "link", "ranks": [1]}], {}, "[0].mbit", "a link needs it"),
         ([SLOW | {"mbit": 0}], {}, "[0].mbit", "expected a number above 0"),
         ([SLOW | {"mbit": float("nan")}], {}, "[0].mbit", "expected a number above 0"),
-        ([SLOW | {"sleep_ms": 1}], {}, "[0].sleep_ms", "means nothing with at = 'link'"),
-        ([SLOW | {"per": "call"}], {}, "[0].per", "means nothing with at = 'link'"),
-        ([SLOW | {"every": 2}], {}, "[0].every", "means nothing with at = 'link'"),
-        ([SLOW | {"from_step": 2}], {}, "[0].from_step", "means nothing with at = 'link'"),
-        ([SLOW | {"to_step": 2}], {}, "[0].to_step", "means nothing with at = 'link'"),
-        ([SLOW | {"jitter": "uniform"}], {}, "[0].jitter", "means nothing with at = 'link'"),
+        ([SLOW | {"sleep_ms": 1}], {}, "[0].sleep_ms", "has no effect with at = 'link'"),
+        ([SLOW | {"per": "call"}], {}, "[0].per", "has no effect with at = 'link'"),
+        ([SLOW | {"every": 2}], {}, "[0].every", "has no effect with at = 'link'"),
+        ([SLOW | {"from_step": 2}], {}, "[0].from_step", "has no effect with at = 'link'"),
+        ([SLOW | {"to_step": 2}], {}, "[0].to_step", "has no effect with at = 'link'"),
+        ([SLOW | {"jitter": "uniform"}], {}, "[0].jitter", "has no effect with at = 'link'"),
         ([SLOW | {"ranks": []}], {}, "[0].ranks", "names no rank"),
         ([SLOW | {"ranks": [2]}], {}, "[0].ranks", "no rank 2"),
-        ([SLOW, SLOW | {"ranks": [0, 1]}], {}, "[0].ranks", "names a rank whose link another bottleneck limits"),
+        ([SLOW, SLOW | {"ranks": [0, 1]}], {}, "[0].ranks", "names a rank whose link is limited twice"),
         ([SLOW | {"ranks": [0]}], {"launch": "single"}, "[0].at", "one process, which has no links"),
         ([SLOW], {"launch": "dp"}, "[0].at", "one process, which has no links"),
         ([SLOW], {"download": True, "dataset": "mnist"}, "[0].at", "no way to the internet"),

@@ -13,7 +13,7 @@ import pytest
 
 from ddptui.config.parser import PresetError
 from ddptui.config.trial import TrialError
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.engines import checks, command, preflight
 from ddptui.host import machine
 from ddptui.host.folders import lab_root

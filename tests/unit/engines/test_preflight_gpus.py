@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.device_checks import NO_SENDING
+from ddptui.config.checks import NO_SENDING
 from ddptui.config.parser import PresetError, parse
 from ddptui.config.trial_text import parse_assignment
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.engines import preflight, preflight_gpus
 from ddptui.engines.preflight_gpus import GpuInfo, problem, wants_to_know, without_gpus
 from ddptui.host import gpus

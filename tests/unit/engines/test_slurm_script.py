@@ -9,7 +9,7 @@ import pytest
 
 from ddptui.config.engine import EngineOptions
 from ddptui.config.trial import Trial
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.engines.slurm.keeper import SlurmError
 from ddptui.engines.slurm.script import engine_options, example, render, sbatch_options
 

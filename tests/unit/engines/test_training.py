@@ -11,7 +11,7 @@ import msgspec
 import psutil
 import pytest
 
-from ddptui.config.watched import preset_of
+from ddptui.config.command_presets import preset_of
 from ddptui.engines.local.foreign import AttachedLaunch, Terms
 from ddptui.engines.local.relay import Relay
 from ddptui.engines.local.training import NotRunning, Training, hold, remember, training_at, training_of

@@ -7,7 +7,7 @@ import pytest
 
 from ddptui.analysis.primitives.cells import key_of
 from ddptui.analysis.results import TrialResult
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.findings.repeat import Outcomes
 from ddptui.live.fold import fold
 from ddptui.live.primitives import PrimitivesProgress, current_primitive, plan

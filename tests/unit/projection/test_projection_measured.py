@@ -7,7 +7,7 @@ import pytest
 
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.config.trial import Bottleneck, Site
-from ddptui.config.trial_values import make_trial
+from ddptui.config.values import make_trial
 from ddptui.projection.measured import measured_trial, predicted_trials, step_ms
 from ddptui.projection.model import MeasuredTrial, Work
 from ddptui.wire.messages import Slept, Step

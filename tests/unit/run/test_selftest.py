@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from ddptui.cli import main
 from ddptui.cli.machine import SELFTEST_MODES
-from ddptui.config.launch_modes import LAUNCH_MODES
+from ddptui.config.fields import FIELDS
 from ddptui.config.strategies import STRATEGIES
 from ddptui.run import selftest
 from ddptui.run.selftest import REST, SITES, STEPS, TOLERANCE, Finding, Window, known_strategies, windows_of
@@ -38,7 +38,7 @@ def test_the_grid_has_each_strategy_in_each_mode_and_dp_once() -> None:
     preset = selftest._preset(SELFTEST_MODES, known_strategies())
     names = [trial.name for trial in preset.trials]
     assert len(set(names)) == len(names) == (len(SELFTEST_MODES) - 1) * (len(STRATEGIES) - 1) + 1
-    assert "strategy" in LAUNCH_MODES["dp"].meaningless
+    assert "dp" in FIELDS["strategy"].modes
     for trial in preset.trials:
         assert {bottleneck.at for bottleneck in trial.bottleneck} == set(SITES) - (
             {"backward"} if trial.launch == "dp" else set()

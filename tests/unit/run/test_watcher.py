@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddptui.config.watched import preset_of
+from ddptui.config.command_presets import preset_of
 from ddptui.engines.hub import Hub
 from ddptui.run import watcher
 from ddptui.run.watcher import LOST_AFTER_S, NO_STEP_S, WatchSupervisor

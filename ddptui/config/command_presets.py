@@ -1,12 +1,15 @@
-"""The preset that `ddptui init` writes for a training of the user's own: TOML, with examples to uncomment. Pure."""
+"""Presets of a training of the user's own: the command that is typed after `ddptui watch`; and the file that `ddptui
+init` writes, TOML with examples to uncomment. Pure."""
 
 import re
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ddptui.config.parser import TRIAL_NAME, parse
+from ddptui.config.parser import MOST_IN_NAME, NAME_RULE, NOT_IN_NAME, TRIAL_NAME, parse
+from ddptui.config.preset import Preset
 from ddptui.config.trial import TrialError
 from ddptui.config.trial_text import literal
-from ddptui.config.watched import name_of
+from ddptui.text.argv import as_text, shell_line
 from ddptui.text.words import printable
 
 REPEATS = 3
@@ -60,6 +63,27 @@ name = "{as_it_is}"
 """
 
 
+def preset_of(
+    command: tuple[str, ...], *, name: str | None, skip: int, steps: int | None, overrides: dict[str, Any]
+) -> Preset:
+    """The preset. name: of the trial; None: that of the script. skip: steps of the warm-up. steps: that are watched
+    after it; None: all. Raises TrialError."""
+    called = name or name_of(command)
+    text = [*map(as_text, command)]
+    trial = {"name": called, "command": text, "warmup_steps": skip}
+    trial |= {} if steps is None else {"steps": skip + steps}
+    return parse(called, {"kind": "command", "title": shell_line(text), "trial": [trial]}, overrides)
+
+
+def name_of(command: tuple[str, ...]) -> str:
+    """The name of the script that a command runs, or of its module or program, as a folder can have it."""
+    scripts = [word for word in command if word.endswith(".py")]
+    modules = [module for flag, module in pairwise(command) if flag == "-m"]
+    chosen = next(iter([*scripts, *modules[-1:], *command[:1]]), "")
+    plain = NOT_IN_NAME.sub("-", chosen.rstrip("/").rpartition("/")[2].removesuffix(".py")).lstrip("_.+-")
+    return plain[:MOST_IN_NAME] or "command"
+
+
 class Launchers(NamedTuple):
     """What can launch a script on this machine. gpus: how many it has; None: that is not known."""
 
@@ -103,7 +127,7 @@ def file_name(name: str) -> str:
     """The file of a preset of this name. Raises TrialError if it cannot have it."""
     stem = name.removesuffix(".toml")
     if not TRIAL_NAME.fullmatch(stem):
-        raise TrialError(f"--name {name}", "use letters, digits and . _ + -, and begin with a letter or a digit")
+        raise TrialError(f"--name {name}", NAME_RULE)
     return f"{stem}.toml"
 
 
