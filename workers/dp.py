@@ -1,5 +1,5 @@
-"""nn.DataParallel: one process cuts each batch into parts, runs a replica of the model on each device, and gathers the
-outputs on the first one, which computes the loss. Without GPUs a stand-in does the same with threads on the CPU.
+"""nn.DataParallel: one process splits each batch, runs a replica of the model on each device, and gathers the outputs
+on the first device, which computes the loss. Without GPUs, a substitute does the same with threads on the CPU.
 
 python -m workers.dp world_size=2 epochs=3
 """
@@ -22,7 +22,7 @@ from workers.train import train
 
 
 class DataParallel(NoAggregation):
-    """The gather takes the place of aggregation: one backward goes through all replicas, whose gradients add up."""
+    """Needs no aggregation: one backward goes through the gather and all replicas, whose gradients add up."""
 
     def __init__(self, trial: Trial, states: list[ReplicaState]) -> None:
         super().__init__(trial)
@@ -35,12 +35,13 @@ class DataParallel(NoAggregation):
 
 
 def main() -> None:
+    """Train in this process with one replica per device, each with its own connection to the console."""
     trial = read_trial(["launch=dp", *sys.argv[1:]])
     with rank_process(trial, 0, range(trial.world_size), has_parent=False) as me:
         states = [make_replica_state(me, rank) for rank in range(trial.world_size)]
         process = Rank(trial, 0, 1, me.device, me.reporter, ReplicaDelays(states))
         progress = ReplicaProgress(states, trial.warmup_steps)
-        # With the clock of replica 0: a second clock of its device would have an error that no message reports.
+        # Reuse the clock of replica 0: a second clock of the same device would have an error that no message reports.
         train(process, DataParallel(trial, states), progress, states[0].clock)
         for state in states:
             state.reporter.close()
@@ -58,7 +59,7 @@ def make_replica_state(me: Rank, rank: int) -> ReplicaState:
     delays = RankDelays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
     begin = time.monotonic_ns()
     delays.start()
-    reporter.position = lambda: me.reporter.position()  # one loop runs all replicas; asked anew: the loop replaces it
+    reporter.position = lambda: me.reporter.position()  # looked up at each call: the loop replaces it
     return ReplicaState(reporter, delays, device, time.monotonic_ns() - begin)
 
 

@@ -1,4 +1,4 @@
-"""torch.distributed.launch: the launcher runs this file once for each rank; its environment says which one it is.
+"""Entry point for torch.distributed.launch, which runs this file once per rank; environment variables give the rank.
 
 python -m torch.distributed.launch --standalone --nproc_per_node=2 -m workers.launch strategy=all_reduce epochs=3
 """
@@ -14,22 +14,23 @@ from workers.run_rank import run_rank
 
 
 def main() -> None:
+    """Run this process as the rank that the environment of torch's launcher describes."""
     world_size, rank = os.environ["WORLD_SIZE"], int(os.environ["RANK"])
     first = rank - int(os.environ["LOCAL_RANK"])
     local_ranks = range(first, first + int(os.environ["LOCAL_WORLD_SIZE"]))
     fields = [argument for argument in sys.argv[1:] if not argument.startswith("--local")]  # launch adds --local-rank
     trial = read_trial(["launch=launch", *fields, f"world_size={world_size}"])
-    if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:  # nodes
+    if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:  # the number of nodes
         choose_interface(os.environ["MASTER_ADDR"])
     run_rank(trial, rank, local_ranks, FROM_ENVIRONMENT)
 
 
 def launch_ranks() -> None:
-    """What torch.distributed.launch does, in this process: fork the ranks, which run `main`. The first argument is
-    their number."""
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # here: ranks that start cold need none
+    """Do in this process what torch.distributed.launch does: fork the ranks, which run `main`. The first command-line
+    argument is the number of ranks."""
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch  # slow; needed only here
 
-    config = LaunchConfig(  # as with --standalone
+    config = LaunchConfig(  # the settings of --standalone
         min_nodes=1,
         max_nodes=1,
         nproc_per_node=int(sys.argv.pop(1)),
@@ -43,7 +44,7 @@ def launch_ranks() -> None:
 
 
 def run_forked_rank() -> None:
-    """`main`, in a process that torch's launcher has forked, with its handlers of signals."""
+    """Run `main` in a process that torch's launcher has forked, without the launcher's signal handlers."""
     forked.reset_signals()
     main()
 

@@ -1,7 +1,7 @@
-"""What a forkserver imports before it forks the first rank: what ranks need, once for all of them."""
+"""Imports, in a forkserver, what all ranks need: once, before it forks the first rank."""
 
 import gc
 
 import workers.train  # noqa: F401
 
-gc.freeze()  # a collection in a rank would copy the pages that it shares; one at the end would take a second
+gc.freeze()  # a garbage collection in a rank would copy the pages that it shares; at exit it would take a second

@@ -1,4 +1,4 @@
-"""mp.Process: start each rank yourself, wait for all of them, and end the others yourself when one fails.
+"""Launcher with mp.Process: it starts each rank itself, waits for them, and ends the others when one fails.
 
 python -m workers.process world_size=2 strategy=all_reduce epochs=3
 """
@@ -18,6 +18,7 @@ from workers.run_rank import run_rank
 
 
 def main() -> None:
+    """Start this node's ranks, and wait for them. The command line describes the trial."""
     trial = read_trial(["launch=process", *sys.argv[1:]])
     node = this_node(trial)
     rendezvous, port = open_rendezvous(trial, node)
@@ -28,12 +29,12 @@ def main() -> None:
     for process in ranks.values():
         process.start()
     _store = host_store(port) if port else None  # after the last fork: the store has a thread
-    gc.freeze()  # or Python would look for garbage among all that was imported, half a second after the last rank
+    gc.freeze()  # else Python's last garbage collection would walk all imports for half a second
     wait_for_all(ranks)
 
 
 def wait_for_all(ranks: dict[int, BaseProcess]) -> None:
-    """Join every rank. When one fails, end the others, which may sit in a collective that never ends."""
+    """Join every rank. If one fails, terminate the others, which may be blocked in a collective that never ends."""
     running: dict[object, int] = {process.sentinel: rank for rank, process in ranks.items()}
     while running:
         for sentinel in wait([ranks[rank].sentinel for rank in running.values()]):

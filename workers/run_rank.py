@@ -1,4 +1,4 @@
-"""The life of one rank in a process group: join, train, leave. Every launch mode that has a group ends up here."""
+"""Runs one rank in a process group: join, train, leave. Every launch mode with a process group calls this."""
 
 from ddptui.config.trial import Trial
 from workers.rank import forked
@@ -7,14 +7,15 @@ from workers.rank.process import rank_process
 
 
 def run_rank(trial: Trial, rank: int, local_ranks: range, rendezvous: Rendezvous, *, has_parent: bool = True) -> None:
-    """Run one rank in this process: train the trial's model, or try the primitives that training is made of.
+    """Run one rank in this process: train the trial's model, or show or measure the communication primitives.
 
-    local_ranks: of this host, which share its cores and GPUs. has_parent: it must not outlive the launcher.
+    local_ranks: the ranks on this host, which share its cores and GPUs. has_parent: the rank must not outlive its
+    launcher.
     """
     forked.call_at_exit_functions()
     with rank_process(trial, rank, local_ranks, has_parent=has_parent) as me:
         join_group(me, rendezvous)
-        # Imported here because the launchers import this file, too. They start sooner without torchvision.
+        # Imported here because the launchers also import this file, and start sooner without torchvision.
         if trial.primitives is None:
             from workers.aggregate import strategy_of
             from workers.train import train

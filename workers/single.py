@@ -1,4 +1,4 @@
-"""One process, no group: the baseline for all comparisons.
+"""One process without a process group: the baseline for all comparisons.
 
 python -m workers.single epochs=3
 """
@@ -11,6 +11,7 @@ from workers.train import train
 
 
 def main() -> None:
+    """Train in this process alone. The command line describes the trial."""
     trial = read_trial(["launch=single", *sys.argv[1:]])
     with rank_process(trial, 0, range(1), has_parent=False) as me:
         train(me, strategy_of(trial))

@@ -1,4 +1,4 @@
-"""mp.spawn: torch starts the ranks, waits for all of them, and ends the others when one fails.
+"""Launcher with mp.spawn: torch starts the ranks, waits for them, and ends the others when one fails.
 
 python -m workers.spawn world_size=2 strategy=all_reduce epochs=3
 """
@@ -16,11 +16,12 @@ from workers.run_rank import run_rank
 
 
 def run_local_rank(local_rank: int, trial: Trial, node: Node, rendezvous: Rendezvous) -> None:
-    """What mp.spawn runs in each process: it counts them from 0 on each node."""
+    """Run one rank. mp.spawn calls this in each process, with a number that counts from 0 on each node."""
     run_rank(trial, node.ranks[local_rank], node.ranks, rendezvous)
 
 
 def main() -> None:
+    """Start this node's ranks, and wait for them. The command line describes the trial."""
     trial = read_trial(["launch=spawn", *sys.argv[1:]])
     node = this_node(trial)
     rendezvous, port = open_rendezvous(trial, node)
@@ -31,7 +32,7 @@ def main() -> None:
         run_local_rank, (trial, node, rendezvous), nprocs=len(node.ranks), start_method=trial.start_method, join=False
     )
     _store = host_store(port) if port else None  # after the last fork: the store has a thread
-    gc.freeze()  # or Python would look for garbage among all that was imported, half a second after the last rank
+    gc.freeze()  # else Python's last garbage collection would walk all imports for half a second
     try:
         while not ranks.join():
             pass

@@ -1,4 +1,4 @@
-"""The loop that every rank runs: data, forward, backward, aggregate, optimizer."""
+"""The training loop of every rank: data, forward, backward, aggregate, optimizer."""
 
 import sys
 from contextlib import nullcontext
@@ -31,10 +31,13 @@ UNTIL_STOPPED = sys.maxsize  # steps
 
 
 def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock: Clock | None = None) -> nn.Module:
-    """Train one rank's replica of the model, and report its progress. Returns the bare model."""
+    """Train one rank's replica of the model, and report its progress. Returns the model without wrappers.
+
+    progress, clock: None to make them here; `dp` passes its own, which its replicas share.
+    """
     trial, delays, device = me.trial, me.delays, me.device
 
-    # The model. The strategy makes the ranks' copies equal, and may wrap the model: `network` is what runs.
+    # The model. The strategy makes the ranks' copies equal, and may wrap the model: the loop calls `network`.
     set_dtype(trial)
     torch.manual_seed(trial.seed)  # the same on every rank, so that all start from the same parameters
     data = load(trial, input_shape(trial), device)
@@ -44,7 +47,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
         model = with_sync_batchnorm(model)
     network = strategy.prepare(replicate_over_devices(me, model))
     forward = compiled(trial, network)
-    torch.manual_seed(trial.seed + 1 + me.rank)  # from here on different seeds, or all ranks drop the same units out
+    torch.manual_seed(trial.seed + 1 + me.rank)  # from here on different seeds, else all ranks drop the same units
 
     # The rank's share of the data, and the optimizer.
     share = Share(data.train, batch_size=trial.batch_size, rank=me.rank, world_size=me.world_size, seed=trial.seed)
@@ -53,8 +56,8 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
     scaler = make_scaler(trial, device)
     steps = trial.steps or trial.epochs * len(share) or UNTIL_STOPPED
 
-    # The instruments, which watch from outside, and the faults, which break on purpose.
-    clock = clock or clock_of(device)  # in `dp` it is given: its replicas share it
+    # The instruments, which observe the loop, and the faults, which break it on purpose.
+    clock = clock or clock_of(device)
     progress = progress or make_progress(me)
     tap = make_tap(me, network, clock)
     me.reporter.position = tap.position
@@ -64,9 +67,9 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
 
     for step in range(steps):
         epoch, batch = divmod(step, len(share))
-        if batch == 0 and epoch > 0:  # the first epoch's batches have begun above
+        if batch == 0 and epoch > 0:  # the iterator of the first epoch was made above
             if trial.mistake != "no_set_epoch":
-                share.set_epoch(epoch)  # another order each epoch, the same on all ranks
+                share.set_epoch(epoch)  # a new order in each epoch, the same on all ranks
             batches = iter(loader)
         window = accumulation_window(step, trial.every, len(share), steps)
         averages = step == window[-1] and not faults.skips(step)
@@ -85,16 +88,16 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
                 strategy.share_buffers(model)
             with autocast(trial, device):
                 total = F.cross_entropy(forward(inputs), labels, reduction="sum")
-            # Divided by the mean share of a rank, not by this rank's own. The mean over ranks is then the mean over the
-            # global batch, even where the shares differ by a sample.
+            # Divide by the mean share of a rank, not by this rank's own share. The mean over ranks is then the mean
+            # over the global batch, even if the shares differ by a sample.
             loss = total * me.world_size / samples_per_update(step, window, share, trial)
-            own_loss = mean_loss(total, labels)  # within the phase: the record's last moment then comes after it
+            own_loss = mean_loss(total, labels)  # here, so that it is computed before the record's last mark
             delays.at("forward")
             timer.end("forward")
             faults.strike(step, device)
 
             scaler.scale(loss).backward()
-            tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
+            tap.settle()  # torch DDP waits at the end of backward in C++, where the tap cannot see it
             delays.at("backward")
             timer.end("backward")
 
@@ -102,7 +105,8 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
             strategy.average(gradients_of(model))
             timer.end("aggregate")
 
-        # Averaged parameters come after each rank's own step, in every step; averaged gradients before a common one.
+        # If parameters are averaged, each rank makes its own optimizer step first, in every step. If gradients are
+        # averaged, all ranks make the same optimizer step afterwards.
         if updates:
             optimize(scaler, optimizer, trial, model)
             timer.end("optimizer")
@@ -128,16 +132,16 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
 
 
 def accumulation_window(step: int, every: int, batches: int, steps: int) -> range:
-    """The steps that share one average with `step`: `every` of them, fewer at the end of an epoch or of the training.
-    batches: in an epoch. steps: of the whole training."""
+    """The steps that share one average with `step`: `every` steps, or fewer at the end of an epoch or of the training.
+    batches: batches in an epoch. steps: steps of the whole training."""
     epoch, batch = divmod(step, batches)
     first = step - batch % every
     return range(first, min(first + every, (epoch + 1) * batches, steps))
 
 
 def samples_per_update(step: int, window: range, share: Share, trial: Trial) -> int:
-    """How many samples of all ranks the optimizer's next step averages over."""
-    steps = window if trial.average == "gradients" else [step]  # gradients add up within a window
+    """The number of samples, over all ranks, that the optimizer's next step averages over."""
+    steps = window if trial.average == "gradients" else [step]  # gradients accumulate within a window
     return sum(share.samples_in(number % len(share)) for number in steps)
 
 
@@ -147,7 +151,8 @@ def mean_loss(total: Tensor, labels: Tensor) -> Tensor:
 
 
 def is_stopped(me: Rank, step: int) -> bool:
-    """Whether the console wants no step after this one. It names the last step ahead, so that all ranks end with it."""
+    """Whether the console wants training to end with this step. It announces the last step early, so that all ranks end
+    with the same one."""
     return me.reporter.last_step is not None and step >= me.reporter.last_step
 
 

@@ -2,8 +2,8 @@
 
     python -m workers.verify
 
-Each line that comes in is a JSON list of two paths; each line that goes out is what `compare` found. Checkpoints are
-loaded weights-only: a file cannot run code. Nor can it take more memory than its size calls for.
+Each input line is a JSON list of two paths; each output line is the result of `compare`, as JSON. Checkpoints are
+loaded with weights_only, so that a file cannot run code. A file also cannot take more memory than its size justifies.
 """
 
 import json
@@ -26,17 +26,17 @@ from workers.doctor.answers import answer
 
 # A state_dict does not say which of its tensors are buffers. These are the names that torch's own modules give them.
 BUFFERS = re.compile(r"(^|\.)(running_mean|running_var|num_batches_tracked)$")
-MOST_BYTES = 2**62  # of a checkpoint: any number, since memory is what limits it
-COPIES = 3  # of a file's content that torch may hold while it loads
-ROOM = 2**30  # bytes of address space for all else that loading takes
+MOST_BYTES = 2**62  # a checkpoint's size in bytes: practically no limit, since memory limits it
+COPIES = 3  # copies of a file's content that torch may hold while it loads
+ROOM = 2**30  # bytes of address space for everything else that loading needs
 
 
 class NoCheckpoint(ValueError):
-    """A file cannot be compared; the message says why, in one line."""
+    """A file is not a checkpoint that can be compared. The message says why, in one line."""
 
 
 def load(path: str) -> dict[str, Tensor]:
-    """A checkpoint's tensors by name. Raises NoCheckpoint."""
+    """Load a checkpoint. Returns its tensors by name. Raises NoCheckpoint."""
     try:
         with open_plain(Path(path), MOST_BYTES) as file:
             size = os.fstat(file.fileno()).st_size
@@ -49,21 +49,21 @@ def load(path: str) -> dict[str, Tensor]:
     except NoCheckpoint:
         raise
     except MemoryError:
-        raise NoCheckpoint(f"{path}: not a checkpoint, or memory is short: it takes more than its size") from None
+        raise NoCheckpoint(f"{path}: needs more memory than its size: not a checkpoint, or memory is short") from None
     except Exception:  # a broken file can make the unpickler raise anything
         what = "not a checkpoint of tensors: write one with `torch.save(model.state_dict(), FILE)`"
         raise NoCheckpoint(f"{path}: {what}") from None
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
-        raise NoCheckpoint(f"{path}: is no state_dict (tensors by name)")
+        raise NoCheckpoint(f"{path}: not a state_dict (tensors by name)")
     for name, tensor in state.items():
         if not isinstance(tensor, Tensor) or not is_plain(tensor):
-            raise NoCheckpoint(f"{path}: {shown(name)} is no plain tensor (dense, in memory, not quantized)")
+            raise NoCheckpoint(f"{path}: {shown(name)} is not a plain tensor (dense, in memory, not quantized)")
     return state
 
 
 def unpacked_size(file: BinaryIO) -> int:
-    """The bytes that a zip unpacks to, by its directory; 0 if it is none. torch.save makes one, and compresses nothing:
-    only a zip bomb has more of them than its file."""
+    """The number of bytes that a zip file unpacks to, according to its directory; 0 if the file is not a zip.
+    torch.save writes a zip without compression, so only a zip bomb unpacks to more than the file's own size."""
     unpacked = 0
     if is_zipfile(file):
         with ZipFile(file) as archive:
@@ -74,8 +74,8 @@ def unpacked_size(file: BinaryIO) -> int:
 
 @contextmanager
 def memory_limit(more: int) -> Iterator[None]:
-    """While the context is open, this process gets no more than `more` bytes of address space on top of what it has:
-    a directory may lie, and a pickle may ask for any size."""
+    """Limit this process to `more` bytes of address space beyond what it has, while the context is open: a zip
+    directory may state false sizes, and a pickle may request any size."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     ceilings = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
     limit = min([psutil.Process().memory_info().vms + more, *ceilings])
@@ -87,26 +87,26 @@ def memory_limit(more: int) -> Iterator[None]:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether it is dense, in memory, and as large as its shape: a view that repeats numbers may claim any size."""
+    """Whether a tensor is dense, in memory, and as large as its shape: an expanded view may claim any size."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
         return False
     return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def shown(name: str) -> str:
-    """A name from a file, without control characters, which a terminal would obey."""
+    """A name from a file with its control characters escaped, since a terminal would execute them."""
     return name.encode("unicode_escape").decode()
 
 
 def difference(a: Tensor | None, b: Tensor | None) -> str | None:
-    """How two tensors differ, as a phrase; None if they are equal to the last bit (NaN equals NaN)."""
+    """Describe how two tensors differ; None if all their bits are equal (NaN equals NaN)."""
     if a is None or b is None:
         return "is only in the " + ("second" if a is None else "first")
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{_kind(a)} against {_kind(b)}"
     if torch.equal(_bits(a), _bits(b)):
         return None
-    exact = torch.complex128 if a.is_complex() else torch.float64  # two float16 may differ by what is no float16
+    exact = torch.complex128 if a.is_complex() else torch.float64  # the difference may overflow in float16
     apart = (a.to(exact) - b.to(exact)).abs()
     count = int((_bits(a) != _bits(b)).any(-1).sum())
     return f"{count} of {a.numel()} elements, at most {apart.max().item():.3g} apart"
@@ -122,8 +122,8 @@ def _kind(tensor: Tensor) -> str:
 
 
 def compare(pair: str) -> dict[str, Any]:
-    """Compare two checkpoints. Returns `lines`, which say how they differ, and `differ`, whether they do; or `refused`,
-    the reason why they cannot be compared. pair: their paths, as JSON."""
+    """Compare two checkpoints. pair: a JSON list of their paths. Returns `lines` (how they differ) and `differ`
+    (whether they do), or `refused` (why they cannot be compared)."""
     try:
         a, b = (load(path) for path in json.loads(pair))
     except NoCheckpoint as why:
@@ -141,5 +141,5 @@ def compare(pair: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # torch's, about files that we reject with one line
+    warnings.simplefilter("ignore")  # torch warns of files that we reject in one line
     answer(compare)

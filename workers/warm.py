@@ -1,12 +1,12 @@
-"""The warm parent: imports what ranks need, once, and forks a launcher for each launch. That takes milliseconds, where
-a new process imports for seconds.
+"""The warm parent: a process that imports what ranks need, once, and forks a launcher for each launch. A fork takes
+milliseconds; the imports of a new process take seconds.
 
     python -m workers.warm DESCRIPTOR NICE
 
 DESCRIPTOR is a socket to the console; NICE is the priority of the import. A forked launcher does what
 `python -m workers.MODE` does, and forks its ranks. This process ends a launch as host/keeper.py does: when the console
-wants it, or has closed the socket. A fork copies one thread only: this process must never have a second one, nor start
-CUDA or OpenMP, and neither must what it imports.
+requests it, or has closed the socket. A fork copies one thread only, so neither this process nor any module that it
+imports may start a second thread, CUDA or OpenMP.
 """
 
 import gc
@@ -33,23 +33,24 @@ from ddptui.host.machine import openmp_waits
 from ddptui.wire import warm as wire
 from workers.rank import forked
 
-ENDED_WITHIN_S = 1.0  # a thread that was joined, for the kernel
+ENDED_WITHIN_S = 1.0  # the kernel may take this long to remove a joined thread
 WHILE_IMPORTING = {
     "OMP_NUM_THREADS": "1",  # no library may start threads; a rank sets its own number
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # torch.cuda.is_available must not start CUDA, which does not survive a fork
 }
-# What ranks import only where they need it, beside the modules of workers.
+# Libraries that the modules of workers import only where they need them.
 LIBRARIES = ("torch._dynamo", "torch.distributed.launcher.api", "torchvision.models", "torchvision.datasets")
 
 
 def main() -> None:
+    """Import, then serve the console's requests to fork and to end launches, until it closes the socket."""
     descriptor = int(sys.argv[1])
     console = socket.socket(fileno=descriptor)
     console.set_inheritable(False)
-    gc.disable()  # imports make a million objects and hardly any garbage; looking for it would take a fifth of the time
+    gc.disable()  # imports create a million objects and hardly any garbage; collections would take a fifth of the time
     import_at(int(sys.argv[2]))
     gc.collect()
-    gc.freeze()  # a collection in a fork would write into every object's header, and so copy the pages it is on
+    gc.freeze()  # a collection in a fork would write into every object's header, and so copy all memory pages
     gc.enable()
     woken = keeper.listen()
     poll = select.poll()  # unlike select, it takes descriptors above 1023
@@ -63,7 +64,7 @@ def main() -> None:
             os.read(woken, 4096)
         if descriptor in ready:
             message, descriptors = b"", list[int]()
-            with suppress(ConnectionResetError):  # the console has ended, and has not read all
+            with suppress(ConnectionResetError):  # the console has ended without reading everything
                 message, descriptors, *_ = socket.recv_fds(console, wire.MOST_BYTES, 1)
             match msgspec.json.decode(message, type=wire.Fork | wire.End) if message else None:
                 case wire.Fork() as request:
@@ -73,7 +74,7 @@ def main() -> None:
                 case None:  # the console has closed the socket, or has ended
                     if launch:
                         launch.end()
-                    os._exit(0)  # without taking apart what was imported
+                    os._exit(0)  # skips the teardown of all imported modules
         if launch:
             launch.reap()
             if launch.status is not None:
@@ -83,34 +84,35 @@ def main() -> None:
 
 
 def send(console: socket.socket, message: wire.FromParent) -> None:
-    with suppress(OSError):  # the console has ended, as is noticed next
+    """Send the console a message, unless it has ended."""
+    with suppress(OSError):  # the console has ended, which the main loop notices next
         console.send(msgspec.json.encode(message))
 
 
 def import_at(nice: int) -> None:
-    """Import all, at a priority. Ends the process if that fails."""
+    """Run `import_all` at the priority `nice`. Ends the process if an import fails."""
     failures: list[BaseException] = []
 
     def work() -> None:
         try:
-            # never below its own, which only root may
+            # never below the process's own value: only root may raise a priority
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), max(nice, os.nice(0)))
             import_all()
         except BaseException as error:
             failures.append(error)
 
-    # On Linux each thread has its own: this one's ends with it, and what is forked has the usual one.
+    # On Linux each thread has its own priority: that of this thread ends with it, and forks keep the usual one.
     importer = threading.Thread(target=work)
     importer.start()
     importer.join()
     if failures:
         traceback.print_exception(failures[0])
         sys.stderr.flush()
-        os._exit(1)  # whatever threads the imports have left
+        os._exit(1)  # even if the imports have left threads
 
 
 def own_threads() -> int:
-    """The threads of this process, once one that has just ended is gone."""
+    """The number of threads of this process, after the kernel has removed a thread that has just ended."""
     deadline = time.monotonic() + ENDED_WITHIN_S
     while (threads := len(os.listdir("/proc/self/task"))) > 1 and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -118,19 +120,19 @@ def own_threads() -> int:
 
 
 def import_all() -> None:
-    """Import what a launch may need."""
+    """Import all modules that a launch may need."""
     before = dict(os.environ)
-    os.environ.update(WHILE_IMPORTING | openmp_waits(before))  # OpenMP reads how its threads wait when it is loaded
+    os.environ.update(WHILE_IMPORTING | openmp_waits(before))  # OpenMP reads its wait policy when it is loaded
     for name in LIBRARIES:
         importlib.import_module(name)
     for module in pkgutil.walk_packages(workers.__path__, "workers."):
         importlib.import_module(module.name)
-    os.environ.clear()  # torch has added some, too
+    os.environ.clear()  # torch has also added variables
     os.environ.update(before)
 
 
 def fork(request: wire.Fork, console: socket.socket, log: int) -> keeper.Keeper | None:
-    """Fork a launcher, and tell the console. None: it cannot be."""
+    """Fork a launcher, and report to the console. Returns its keeper, or None if the fork failed."""
     try:
         launch = keeper.Keeper(request.launch_folder, fork_launcher(request, log))
     except OSError as error:
@@ -145,7 +147,7 @@ def fork(request: wire.Fork, console: socket.socket, log: int) -> keeper.Keeper 
 def fork_launcher(request: wire.Fork, log: int) -> int:
     """Fork the launcher. Returns its process id. Raises OSError."""
     parent = os.getpid()
-    # Signals wait until the fork has let go of this process's handlers, in which they would be lost.
+    # Block signals until the fork has dropped this process's handlers, in which they would be lost.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, keeper.LISTENED)
     try:
         pid = os.fork()
@@ -158,19 +160,19 @@ def fork_launcher(request: wire.Fork, log: int) -> int:
 
 
 def run_launcher(request: wire.Fork, log: int, signals: Iterable[int]) -> None:
-    """Run an entry point as a new process would. signals: those that are to be blocked."""
+    """Run an entry point as a new process would. signals: the signal mask to restore."""
     signal.pthread_sigmask(signal.SIG_SETMASK, signals)
     os.setsid()
     for own in (1, 2):
         os.dup2(log, own)
-    for descriptor in map(int, os.listdir("/proc/self/fd")):  # the warm parent's: a new process has three
+    for descriptor in map(int, os.listdir("/proc/self/fd")):  # inherited from the warm parent; a new process has three
         if descriptor > 2:
-            with suppress(OSError):  # that of this list
+            with suppress(OSError):  # the descriptor of listdir itself is closed already
                 os.close(descriptor)
     resource.setrlimit(resource.RLIMIT_NOFILE, request.open_files)
     os.chdir(request.folder)
     os.environ.update(request.environment)
-    sys.path[0] = request.folder  # as python -m has it
+    sys.path[0] = request.folder  # as python -m sets it
     module = importlib.import_module(request.module)
     sys.argv = [str(module.__file__), *request.arguments]
     getattr(module, request.function)()

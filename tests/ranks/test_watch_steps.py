@@ -88,7 +88,7 @@ def test_steps_of_a_loop_that_is_seen_late_and_calls_backward_now_and_then_canno
     assert rank.is_over is False
     uneven = Rank(7, a_step=3)
     uneven._batch = 8  # 7 backward calls were noticed, 8 were made
-    with pytest.raises(ValueError, match="its steps do not all call backward equally often"):
+    with pytest.raises(ValueError, match="not every step calls backward equally often"):
         uneven.trains(9)
 
 
@@ -122,7 +122,7 @@ def test_a_training_that_makes_no_step_is_let_go_before_it_fills_the_memory(monk
     for _ in range(30):
         rank.note("backward_begins", False, 0)
         rank.note("backward_ends")
-    with pytest.raises(ValueError, match="it made no step of an optimizer in 50 calls"):
+    with pytest.raises(ValueError, match="the rank made no optimizer step in 50 calls"):
         rank.read()
 
 

@@ -39,7 +39,7 @@ FAULTS: dict[str, tuple[str, str, int, str]] = {
     "exit": ('launch = "launch"\nstrategy = "ddp"', "exit", 1, "rank 1 ended with exit code 7"),
     "raise": (
         'launch = "process"\nstrategy = "ring"', "raise", 1,
-        "rank 1 RuntimeError: a fault was put in here on purpose",
+        "rank 1 RuntimeError: a fault was injected here on purpose",
     ),
     "kill-single": ('launch = "single"', "kill", 0, "rank 0 killed by SIGKILL"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""How ranks agree: one strategy a file, `NAME.py`. What each must do is in strategy.py."""
+"""The strategies by which ranks average gradients or parameters, one file `NAME.py` each. Interface: strategy.py."""
 
 from importlib import import_module
 
@@ -8,13 +8,13 @@ from workers.aggregate.strategy import Strategy
 
 
 def strategy_of(trial: Trial) -> Strategy:
-    """The trial's strategy, or the mistake that it makes in its place. Without a group: none."""
+    """The trial's strategy, or the deliberate mistake that replaces it; `none` if the trial has no process group."""
     name = trial.strategy or "none"
     return (MISTAKES.get((trial.mistake or "", name)) or strategy_class(name))(trial)
 
 
 def strategy_class(name: str) -> type[Strategy]:
-    """The one Strategy that the file `NAME.py` defines."""
+    """The one subclass of Strategy that `NAME.py` defines."""
     module = import_module(f"workers.aggregate.{name}")
     [strategy] = [
         value

@@ -1,7 +1,7 @@
-"""Every rank gathers the tensors of all ranks, and takes the mean for itself.
+"""Every rank gathers the tensors of all ranks, and computes the mean itself.
 
-No rank is special, and the collective does no arithmetic. But each rank receives, keeps and adds up n - 1 copies of the
-tensor, where a ring all_reduce receives 2 (n - 1) / n.
+No rank is special, and the collective does no arithmetic. But each rank receives, stores and adds up n - 1 copies of
+the tensor; in a ring all_reduce it receives only 2 (n - 1) / n copies.
 
     calls    T
     sends    (n - 1) × S, over a ring
@@ -16,7 +16,7 @@ from workers.aggregate.strategy import Strategy
 
 
 class AllGather(Strategy):
-    """An all_gather for each tensor, and a mean on each rank."""
+    """One all_gather per tensor; each rank computes the mean."""
 
     def average(self, tensors: list[Tensor]) -> None:
         ranks = dist.get_world_size()

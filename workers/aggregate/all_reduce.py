@@ -1,6 +1,6 @@
-"""One all_reduce a tensor: sum each tensor over the ranks, then divide by their number.
+"""One all_reduce per tensor: sum each tensor over the ranks, then divide by the number of ranks.
 
-The way it is taught first. A model of many small tensors is slow: each pays the latency of a collective.
+This is what tutorials teach first. It is slow for a model of many small tensors: each pays the latency of a collective.
 
     calls    T
     sends    2 (n - 1) / n × S
@@ -14,7 +14,7 @@ from workers.aggregate.strategy import Strategy
 
 
 class AllReduce(Strategy):
-    """An all_reduce for each tensor, one after the other."""
+    """One all_reduce per tensor, one after the other."""
 
     def average(self, tensors: list[Tensor]) -> None:
         for tensor in tensors:

@@ -1,6 +1,6 @@
-"""One all_reduce a tensor, all of them issued before the first is waited for.
+"""One all_reduce per tensor. Each rank issues all of them before it waits for the first.
 
-It sends as much as `all_reduce`. But while one tensor is being reduced, the next ones are, too: latencies overlap.
+It sends as much as `all_reduce`. But several tensors are reduced at the same time, so their latencies overlap.
 
     calls    T
     sends    2 (n - 1) / n × S
@@ -14,7 +14,7 @@ from workers.aggregate.strategy import Strategy
 
 
 class AllReduceAsync(Strategy):
-    """An all_reduce for each tensor, all of them in the background at once."""
+    """One asynchronous all_reduce per tensor, all in flight at once."""
 
     def average(self, tensors: list[Tensor]) -> None:
         works = [dist.all_reduce(tensor, op=self.op, async_op=True) for tensor in tensors]

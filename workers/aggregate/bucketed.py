@@ -1,12 +1,13 @@
-"""DDP by hand: average while backward still runs.
+"""DDP by hand: average the gradients while backward still runs.
 
 Backward computes the gradients from the last layer to the first. They go into buckets in the order in which they
-arrive. As soon as a bucket is full its all_reduce starts, and backward goes on meanwhile. At the end we wait for those
-still in flight. The first step shows the order; it has no buckets yet, and sends them all at its end.
+arrive. As soon as a bucket is full, its all_reduce starts, and backward continues meanwhile. At the end we wait for the
+all_reduces still in flight. The first step reveals the order of arrival; it has no buckets yet, so it sends all of them
+at its end.
 
-    calls    1 a bucket
+    calls    1 per bucket
     sends    2 (n - 1) / n × S
-    latency  hidden behind backward, but for the last bucket's 2 (n - 1) messages
+    latency  hidden behind backward, except for the last bucket's 2 (n - 1) messages
 """
 
 from collections.abc import Iterator
@@ -24,17 +25,17 @@ BUCKET_MB = 25.0  # torch DDP's default
 
 
 class Bucket:
-    """Gradients that are sent together. They are views of one buffer."""
+    """Gradients that are sent together; each is a view of one buffer."""
 
     def __init__(self, parameters: list[nn.Parameter], divisor: int) -> None:
         self.buffer = move_into_buffer([gradient_of(parameter) for parameter in parameters], divisor=divisor)
         self.views = {parameter: gradient_of(parameter) for parameter in parameters}
         self.divisor = divisor
-        self.missing = set(parameters)  # in this backward
+        self.missing = set(parameters)  # those whose gradient has not arrived in this backward
         self.work: dist.Work | None = None  # the all_reduce in flight
 
     def put(self, parameter: nn.Parameter) -> None:
-        """Divide a gradient that has arrived into its place, which becomes the parameter's gradient."""
+        """Write a gradient that has arrived, divided by the divisor, into the buffer; `grad` becomes that view."""
         view = self.views[parameter]
         torch.div(gradient_of(parameter), self.divisor, out=view)
         parameter.grad = view
@@ -42,11 +43,11 @@ class Bucket:
 
 
 class Bucketed(Strategy):
-    """An all_reduce for each bucket of gradients, while backward goes on."""
+    """One all_reduce per bucket of gradients, while backward continues."""
 
     def prepare(self, model: nn.Module) -> nn.Module:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.arrived: list[nn.Parameter] = []  # in the first backward, in order
+        self.arrived: list[nn.Parameter] = []  # parameters in the order of their gradients in the first backward
         self.buckets: list[Bucket] = []
         self.bucket_of: dict[nn.Parameter, Bucket] = {}
         self.paused = False
@@ -63,7 +64,7 @@ class Bucketed(Strategy):
             self.paused = False
 
     def arrive(self, parameter: Tensor) -> None:
-        """Backward has just finished this gradient. Raises RuntimeError for one that was missing in the first step."""
+        """Backward has just finished this gradient. Raises RuntimeError if the first step did not have it."""
         assert isinstance(parameter, nn.Parameter)
         if self.paused:
             return
@@ -71,25 +72,25 @@ class Bucketed(Strategy):
             self.arrived.append(parameter)
             return
         if parameter not in self.bucket_of:
-            raise RuntimeError("a parameter has a gradient that had none in the first step: it is in no bucket")
+            raise RuntimeError("a parameter without a gradient in the first step has one now, so no bucket contains it")
         self.bucket_of[parameter].put(parameter)
-        # Strictly in order, since all ranks must send the same bucket at a time: a full one waits for those before it.
+        # Strictly in order, since all ranks must send the same bucket: a full bucket waits for those before it.
         for bucket in self.buckets:
             if bucket.missing:
                 break
             self.send(bucket)
 
     def send(self, bucket: Bucket) -> None:
-        """Start the bucket's all_reduce, unless it is in flight already."""
+        """Start the bucket's all_reduce, unless it is already in flight."""
         if bucket.work is None:
             bucket.work = dist.all_reduce(bucket.buffer, op=self.op, async_op=True)
 
     def average(self, tensors: list[Tensor]) -> None:
-        """Send the buckets that lack a gradient, and wait for all. The tensors are views of the buckets already."""
+        """Send the buckets that lack a gradient, then wait for all. The tensors already are views of the buckets."""
         if not self.buckets:
             self.make_buckets()
         for bucket in self.buckets:
-            for parameter in bucket.missing:  # unused on this rank, but perhaps not on the others
+            for parameter in bucket.missing:  # this rank did not use it, but others may have
                 parameter.grad = bucket.views[parameter].zero_()
             self.send(bucket)
         for bucket in self.buckets:
@@ -98,7 +99,7 @@ class Bucketed(Strategy):
             bucket.work, bucket.missing = None, set(bucket.views)
 
     def make_buckets(self) -> None:
-        """Move the gradients of the first backward into buckets, in the order in which they arrived on rank 0."""
+        """Move the first backward's gradients into buckets, in the order in which they arrived on rank 0."""
         number = {parameter: index for index, parameter in enumerate(self.parameters)}
         order = torch.tensor([number[parameter] for parameter in self.arrived], device=self.parameters[0].device)
         dist.broadcast(order, src=0)  # all ranks need the same buckets
@@ -111,7 +112,7 @@ class Bucketed(Strategy):
 
 
 def split_by_size(parameters: list[nn.Parameter], size: float) -> list[list[nn.Parameter]]:
-    """Cut the order into buckets. A new one begins when the last holds `size` bytes, and where the dtype changes."""
+    """Split the parameters, in order, into buckets. A new bucket begins after `size` bytes and at a change of dtype."""
     buckets: list[list[nn.Parameter]] = []
     filled = 0
     for parameter in parameters:
@@ -124,6 +125,6 @@ def split_by_size(parameters: list[nn.Parameter], size: float) -> list[list[nn.P
 
 
 def gradient_of(parameter: Tensor) -> Tensor:
-    """The parameter's gradient, which it must have."""
+    """The parameter's gradient, which must exist."""
     assert parameter.grad is not None
     return parameter.grad

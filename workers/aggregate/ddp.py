@@ -1,12 +1,12 @@
-"""torch's DistributedDataParallel, untouched: it broadcasts at construction, and averages while backward still runs.
+"""torch's DistributedDataParallel, unchanged: it broadcasts at construction, and averages while backward still runs.
 
-Gradients are collected into buckets as backward computes them. A full bucket is all_reduced while the next one fills.
-At the first forward after an average it also broadcasts rank 0's buffers. The forward then changes them, so at the end
-they differ again.
+DDP collects gradients into buckets as backward computes them. A full bucket is all_reduced while the next one fills.
+At the first forward after an average, DDP also broadcasts rank 0's buffers. That forward then changes the buffers, so
+they differ between ranks at the end.
 
-    calls    1 a bucket, and 1 for the buffers
+    calls    1 per bucket, and 1 for the buffers
     sends    2 (n - 1) / n × S
-    latency  hidden behind backward, but for the last bucket's 2 (n - 1) messages
+    latency  hidden behind backward, except for the last bucket's 2 (n - 1) messages
 """
 
 from contextlib import AbstractContextManager
@@ -32,14 +32,14 @@ class DDP(Strategy):
         return self.network
 
     def bucket_mb(self, model: nn.Module) -> float | None:
-        """The size of a full bucket in MB (2**20 bytes). None: torch decides (25 MB, and 1 MB for the first)."""
+        """Size of a full bucket in MB (2**20 bytes), or None for torch's default (25 MB, the first bucket 1 MB)."""
         return self.trial.bucket_mb
 
     def share_buffers(self, model: nn.Module) -> None:
-        """Nothing: DDP's forward does it."""
+        """Does nothing: DDP's forward broadcasts the buffers."""
 
     def no_sync(self) -> AbstractContextManager[None]:
         return self.network.no_sync()
 
     def average(self, tensors: list[Tensor]) -> None:
-        """Nothing: when backward returns, every gradient is the mean."""
+        """Does nothing: when backward returns, every gradient already is the mean."""

@@ -1,11 +1,11 @@
-"""torch DDP whose buckets are sent as bfloat16: half the bytes, float32's range, and only eight bits of precision.
+"""torch DDP that sends its buckets as bfloat16: half the bytes, float32's range, but only eight bits of precision.
 
-Each rank's gradient is rounded, divided by the number of ranks, and summed, all in bfloat16. Nothing overflows that
-would not in float32.
+Each rank's gradient is rounded, divided by the number of ranks, and summed, all in bfloat16. What does not overflow in
+float32 does not overflow here.
 
-    calls    1 a bucket, and 1 for the buffers
+    calls    1 per bucket, and 1 for the buffers
     sends    (n - 1) / n × S
-    latency  as `ddp`
+    latency  as with `ddp`
 """
 
 from torch import nn

@@ -1,11 +1,11 @@
-"""torch DDP whose buckets are sent as float16: half the bytes, and every number is rounded to eleven bits.
+"""torch DDP that sends its buckets as float16: half the bytes, but every number is rounded to eleven bits.
 
 Each rank's gradient is rounded, divided by the number of ranks, and summed, all in float16. A number below 3e-8 after
 the division becomes zero; a gradient of 65,520 or more becomes infinite.
 
-    calls    1 a bucket, and 1 for the buffers
+    calls    1 per bucket, and 1 for the buffers
     sends    (n - 1) / n × S
-    latency  as `ddp`
+    latency  as with `ddp`
 """
 
 from torch import nn

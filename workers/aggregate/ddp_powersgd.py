@@ -1,12 +1,13 @@
-"""torch DDP where each weight's gradient is sent as the product of two thin matrices of rank `powersgd_rank`.
+"""torch DDP that sends each weight's gradient as the product of two thin matrices of rank `powersgd_rank`.
 
-What the approximation leaves out is kept, and added to the next step's gradient: nothing is lost, but much comes late.
-Sent whole are biases, matrices that would not shrink by half, and everything in the first two steps, before which DDP's
-buckets are not final. (Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank gradient compression for
-distributed optimization", 2019.)
+Each rank keeps the error of the approximation and adds it to the next step's gradient: nothing is lost, but much comes
+late. Some gradients are sent uncompressed: biases, matrices that would not shrink by half, and everything in the first
+two steps, since DDP's buckets are not final before. (Vogels, Karimireddy and Jaggi, "PowerSGD: practical low-rank
+gradient compression for distributed optimization", 2019.)
 
-All gradients are in one bucket. torch's hook sends three tensors a bucket, each when the one before has come back. With
-two buckets in flight, gloo's threads send them in another order on each rank, and the ranks hang or abort.
+All gradients are in one bucket. torch's hook sends three tensors per bucket, each after the previous one has come back.
+With two buckets in flight, gloo's threads would send them in a different order on each rank, and the ranks would hang
+or abort.
 
     calls    3, and 1 for the buffers
     sends    2 (n - 1) / n of (a + b) × powersgd_rank numbers for a matrix of a × b
@@ -18,7 +19,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 
 from workers.aggregate.ddp import DDP
 
-WHOLE_STEPS = 2  # the first step with approximations is number 2
+WHOLE_STEPS = 2  # steps 0 and 1 send uncompressed gradients
 MB = 2**20  # bytes
 
 
@@ -37,5 +38,5 @@ class DDPPowerSGD(DDP):
         return self.network
 
     def bucket_mb(self, model: nn.Module) -> float:
-        """More than the whole model."""
+        """A size in MB larger than the whole model, so that there is one bucket."""
         return 1 + sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) / MB

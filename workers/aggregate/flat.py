@@ -1,9 +1,9 @@
-"""One all_reduce a step: all tensors are divided by the number of ranks, into one flat buffer, and that is summed.
+"""One all_reduce per step: all tensors, divided by the number of ranks, go into one flat buffer, which is summed.
 
-The latency of a collective is paid once. Nothing is copied back: from then on the gradients are views of the buffer.
-But nothing overlaps: the all_reduce starts when backward is over.
+Each step pays the latency of one collective only. Nothing is copied back: from the first step on, the gradients are
+views of the buffer. But nothing overlaps: the all_reduce starts when backward is over.
 
-    calls    1 for each dtype
+    calls    1 per dtype
     sends    2 (n - 1) / n × S
     latency  2 (n - 1) messages
 """

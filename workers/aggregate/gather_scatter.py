@@ -1,6 +1,7 @@
-"""Rank 0 as a parameter server: it gathers the tensor of every rank, takes the mean, and scatters it to all.
+"""Rank 0 as a parameter server: it gathers every rank's tensor, computes the mean, and scatters it to all ranks.
 
-Rank 0 receives and sends as much as all others together. It is the bottleneck, and its traffic grows with the ranks.
+Rank 0 receives and sends as much as all others together. It is the bottleneck, and its traffic grows with the world
+size.
 
     calls    2 T
     sends    (n - 1) × S from rank 0, S from every other rank
@@ -15,7 +16,7 @@ from workers.aggregate.strategy import Strategy
 
 
 class GatherScatter(Strategy):
-    """A gather to rank 0 and a scatter from it, for each tensor."""
+    """Per tensor, a gather to rank 0 and a scatter from rank 0."""
 
     def average(self, tensors: list[Tensor]) -> None:
         ranks = dist.get_world_size()
@@ -23,7 +24,7 @@ class GatherScatter(Strategy):
             if dist.get_rank() == 0:
                 gathered = [torch.empty_like(tensor) for _ in range(ranks)]
                 dist.gather(tensor, gathered, dst=0)
-                mean = torch.empty_like(tensor)  # with the strides of the others' tensors, into which it is scattered
+                mean = torch.empty_like(tensor)  # has the strides of the tensors that receive it
                 torch.mean(torch.stack(gathered), dim=0, out=mean)
                 dist.scatter(tensor, [mean] * ranks, src=0)
             else:

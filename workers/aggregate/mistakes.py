@@ -1,6 +1,6 @@
-"""Common mistakes, as they are made in practice: `mistake = …` in a trial puts one in the strategy's place.
+"""Common mistakes in averaging gradients. `mistake = …` in a trial replaces the strategy with one of these.
 
-`no_set_epoch` is a mistake of the loop, in train.py.
+The mistake `no_set_epoch` is in the training loop, in train.py.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from workers.aggregate.strategy import Strategy
 
 
 class GroupOfOne(Strategy):
-    """The sum is over a group that only rank 0 is in: every rank keeps its own gradient, and divides it."""
+    """Sums over a group that contains only rank 0: every rank keeps its own gradient, and divides it."""
 
     def prepare(self, model: nn.Module) -> nn.Module:
         self.group: Any = dist.new_group([0])
@@ -23,16 +23,16 @@ class GroupOfOne(Strategy):
 
     def average(self, tensors: list[Tensor]) -> None:
         for tensor in tensors:
-            dist.all_reduce(tensor, group=self.group)  # outside the group it does nothing, with a warning
+            dist.all_reduce(tensor, group=self.group)  # does nothing on ranks outside the group, but warns
             tensor /= dist.get_world_size()
 
 
 class GroupOfOneOverDDP(GroupOfOne, DDP):
-    """The same on top of torch DDP, as a published tutorial has it: DDP has divided already."""
+    """GroupOfOne on top of torch DDP, as in a published tutorial: DDP has already divided."""
 
 
 class DivideTwice(AllReduce):
-    """Divided in the function that averages, and once more by its caller."""
+    """Divides in the function that averages, and again in its caller."""
 
     def average(self, tensors: list[Tensor]) -> None:
         super().average(tensors)
@@ -41,7 +41,7 @@ class DivideTwice(AllReduce):
 
 
 class NoDivision(AllReduce):
-    """The sum in place of the mean: as if the learning rate were n times larger."""
+    """Leaves the sum, not the mean: as if the learning rate were n times as large."""
 
     def average(self, tensors: list[Tensor]) -> None:
         for tensor in tensors:
@@ -49,7 +49,7 @@ class NoDivision(AllReduce):
 
 
 class NoFirstBroadcast(AllReduce):
-    """Every rank draws its own initial parameters, without a broadcast. Averaged gradients never close that gap."""
+    """Each rank initializes its own parameters, without a broadcast. Averaged gradients never close that gap."""
 
     def prepare(self, model: nn.Module) -> nn.Module:
         torch.manual_seed(self.trial.seed + dist.get_rank())
@@ -60,13 +60,13 @@ class NoFirstBroadcast(AllReduce):
 
 
 class AverageAgain(DDP):
-    """DDP has averaged, and the loop averages again. The mean of equal numbers is that number: right, but not free."""
+    """DDP has averaged, and the loop averages again. The result is right, since all ranks agree, but costs time."""
 
     def average(self, tensors: list[Tensor]) -> None:
         AllReduce(self.trial).average(tensors)
 
 
-MISTAKES: dict[tuple[str, str], type[Strategy]] = {  # by the mistake, and the strategy that it is made with
+MISTAKES: dict[tuple[str, str], type[Strategy]] = {  # by mistake and the strategy in which it is made
     ("group_of_one", "all_reduce"): GroupOfOne,
     ("group_of_one", "ddp"): GroupOfOneOverDDP,
     ("divide_twice", "all_reduce"): DivideTwice,

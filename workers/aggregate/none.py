@@ -1,4 +1,4 @@
-"""No aggregation: the ranks start equal, and each trains alone. A control: their replicas drift apart.
+"""No aggregation: the ranks start equal, and each trains alone. This is the control: the replicas drift apart.
 
 calls    0
 sends    0
@@ -18,7 +18,7 @@ class NoAggregation(Strategy):
         return super().prepare(model) if has_group else model
 
     def share_buffers(self, model: nn.Module) -> None:
-        """Nothing: each rank keeps its own."""
+        """Does nothing: each rank keeps its own buffers."""
 
     def average(self, tensors: list[Tensor]) -> None:
-        """Nothing: each rank keeps its own."""
+        """Does nothing: each rank keeps its own tensors."""

@@ -1,7 +1,7 @@
-"""An all_reduce in its two halves: after the reduce_scatter each rank has the sum of its own part of the tensor; after
-the all_gather each rank has all parts.
+"""An all_reduce in its two halves. After the reduce_scatter, each rank has the sum of its own part of the tensor; after
+the all_gather, each rank has all parts.
 
-This is what a ring all_reduce does inside. Sharded training (ZeRO, FSDP) stops half-way: each rank updates only its
+A ring all_reduce does the same internally. Sharded training (ZeRO, FSDP) stops half-way: each rank updates only its
 part of the parameters.
 
     calls    2 T
@@ -18,13 +18,13 @@ from workers.aggregate.strategy import Strategy
 
 
 class ReduceScatterAllGather(Strategy):
-    """A reduce_scatter and an all_gather, for each tensor."""
+    """Per tensor, a reduce_scatter and an all_gather."""
 
     def average(self, tensors: list[Tensor]) -> None:
         ranks = dist.get_world_size()
         for tensor in tensors:
             flat = tensor.flatten()
-            parts = list(F.pad(flat, (0, -len(flat) % ranks)).chunk(ranks))  # zeros at the end make them equally long
+            parts = list(F.pad(flat, (0, -len(flat) % ranks)).chunk(ranks))  # zeros at the end make parts equal in size
             part = torch.empty_like(parts[0])
             dist.reduce_scatter(part, parts, op=self.op)
             self.divide(part)

@@ -1,1 +1,1 @@
-"""What `ddptui doctor` tries in processes of its own: it asks torch, lets ranks meet, and kills dependent processes."""
+"""The checks that `ddptui doctor` runs in separate processes: torch's features, a small process group, guarded ends."""

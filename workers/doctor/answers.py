@@ -1,4 +1,4 @@
-"""A process that answers the questions of `ddptui doctor` and `verify`: a line comes in, a line of JSON goes out."""
+"""Answers questions of `ddptui doctor` and `ddptui verify`: for each input line, the process prints a line of JSON."""
 
 import json
 import os
@@ -12,16 +12,16 @@ Question = Callable[[], dict[str, Any]]
 
 
 def by_name(*questions: Question) -> Callable[[str], dict[str, Any]]:
-    """What answers a question that is the name of one of these functions."""
+    """A function that calls one of these functions by its name and returns the result."""
     named = {question.__name__: question for question in questions}
     return lambda name: named[name]()
 
 
 def answer(reply: Callable[[str], dict[str, Any]]) -> None:
-    """Answer until the input ends. The answer of a question that fails is {"error": one line}."""
+    """Answer each line until the input ends. If `reply` raises, the answer is {"error": one line}."""
     guard.die_with_parent()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the output of torch and NCCL is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # else torch's and NCCL's output would mix with the answers
     for line in sys.stdin:
         try:
             content = reply(line.strip())
@@ -31,7 +31,7 @@ def answer(reply: Callable[[str], dict[str, Any]]) -> None:
 
 
 def last_line(error: Exception) -> str:
-    """An error in one line. If it quotes a rank's traceback, the last line of that."""
+    """An error as one line. If it quotes a rank's traceback, the last line of the traceback."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     if "Traceback" in str(error):
         return lines[-1].strip()

@@ -1,4 +1,4 @@
-"""Tries what a rank needs of its host, without torch, for `ddptui doctor`. By hand:
+"""Tests what a rank needs of its host, without torch, for `ddptui doctor`. By hand:
 
 echo clock | python -m workers.doctor.host
 """
@@ -23,12 +23,12 @@ A_MINUTE_S = 60
 
 
 def clock() -> dict[str, Any]:
-    """This process's monotonic time, ns: the same as the console's if they share a clock."""
+    """This process's monotonic time in ns, which equals the console's if they share a clock."""
     return {"ns": time.monotonic_ns()}
 
 
 def scheduler() -> dict[str, Any]:
-    """Switch to the scheduling policy of `sched_batch`."""
+    """Switch to SCHED_BATCH, as ranks do with `sched_batch`. Returns whether the kernel accepted it."""
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     return {"taken": os.sched_getscheduler(0) == os.SCHED_BATCH}
 
@@ -55,8 +55,8 @@ def hello() -> dict[str, Any]:
 
 
 def dependants() -> dict[str, Any]:
-    """Start two processes that must die with this one, and return their pids. The kernel kills one with its parent; the
-    other watches this process as if it were the console, as all of workers/ does."""
+    """Start two processes that must die with this one, and return their pids. The kernel kills one when its parent
+    dies; the other watches this process as if it were the console, as every process of workers/ does."""
     return {"parent": _dependant("parent", {}), "console": _dependant("console", {CONSOLE_PID: str(os.getpid())})}
 
 
@@ -68,12 +68,12 @@ def _dependant(on: str, variables: dict[str, str]) -> int:
         stdout=subprocess.PIPE,
     )
     if process.stdout is None or process.stdout.read(1) != b"!":
-        raise RuntimeError(f"a process to die with its {on} ended too early")
+        raise RuntimeError(f"the test process that should die with its {on} ended too early")
     return process.pid
 
 
 def depend(on: str) -> None:
-    """Be guarded in one way only, report it, and wait to be killed."""
+    """Enable one guard only, report readiness, and wait to be killed. on: "parent" or "console"."""
     if on == "parent":
         guard.die_with_parent()
     os.write(sys.stdout.fileno(), b"!")

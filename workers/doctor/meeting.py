@@ -1,4 +1,4 @@
-"""Lets two ranks form a group over gloo and sum once, as in every run; or one rank over NCCL. For `ddptui doctor`."""
+"""Forms a process group of two ranks over gloo, or of one over NCCL, and calls one all_reduce. For `ddptui doctor`."""
 
 import time
 from datetime import timedelta
@@ -14,11 +14,11 @@ from workers.rank.group import host_store, leave_group
 from workers.rank.node import LOCALHOST
 
 RANKS = 2
-TIMEOUT = timedelta(seconds=30)  # for a rank that does not come
+TIMEOUT = timedelta(seconds=30)  # how long to wait for a rank that does not connect
 
 
 def meet_over_gloo(start_method: str) -> float:
-    """Start two ranks and let them sum. Returns the time of the sum in s. Raises a rank's error."""
+    """Start two ranks that call all_reduce once. Returns the time of the call in s. Raises a rank's error."""
     store = host_store()
     if start_method == "forkserver":
         mp.set_forkserver_preload(["workers.doctor.meeting"])
@@ -28,7 +28,7 @@ def meet_over_gloo(start_method: str) -> float:
 
 def _run_rank(rank: int, port: int) -> None:
     guard.die_with_parent()
-    guard.die_with_console()  # once more, since threads do not survive a fork
+    guard.die_with_console()  # again after the fork: threads are not inherited
     torch.set_num_threads(1)
     store = dist.TCPStore(LOCALHOST, port, is_master=False, timeout=TIMEOUT)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS, timeout=TIMEOUT)
@@ -40,8 +40,8 @@ def _run_rank(rank: int, port: int) -> None:
 
 
 def meet_over_nccl() -> tuple[float, Nccl | None]:
-    """Sum with one rank, in this process, on the first GPU. Returns the time of the sum in s, and the NCCL that did it.
-    None: torch does not say."""
+    """Call all_reduce with one rank, in this process, on the first GPU. Returns the time of the call in s, and the NCCL
+    used; None if torch does not report it."""
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, timeout=TIMEOUT)

@@ -1,4 +1,4 @@
-"""Tries what torch can do on this machine, for `ddptui doctor`. By hand:
+"""Tests what torch can do on this machine, for `ddptui doctor`. By hand:
 
 echo spawn | python -m workers.doctor.probe
 """
@@ -7,11 +7,11 @@ from typing import Any
 
 from workers.doctor.answers import answer, by_name, last_line
 
-# torch is imported where it is used: ranks that are started from here import this file, too, without torchvision.
+# torch is imported where it is used: ranks that are started from here also import this file, but not torchvision.
 
 
 def versions() -> dict[str, Any]:
-    """The versions of torch and torchvision, and what this torch is built with."""
+    """The versions of torch and torchvision, and the features with which this torch is built."""
     import torch
     import torch.distributed as dist
     import torchvision
@@ -27,7 +27,7 @@ def versions() -> dict[str, Any]:
 
 
 def gpus() -> dict[str, Any]:
-    """The name and the memory in bytes of each GPU; or why torch sees none."""
+    """The name and the memory in bytes of each GPU, or the reason why torch sees none."""
     import torch
 
     try:
@@ -39,21 +39,21 @@ def gpus() -> dict[str, Any]:
 
 
 def spawn() -> dict[str, Any]:
-    """Sum over gloo with spawned ranks."""
+    """The time of an all_reduce over gloo with spawned ranks."""
     from workers.doctor.meeting import meet_over_gloo
 
     return {"sum_s": meet_over_gloo("spawn")}
 
 
 def forkserver() -> dict[str, Any]:
-    """Sum over gloo with ranks of a forkserver."""
+    """The time of an all_reduce over gloo with ranks of a forkserver."""
     from workers.doctor.meeting import meet_over_gloo
 
     return {"sum_s": meet_over_gloo("forkserver")}
 
 
 def nccl() -> dict[str, Any]:
-    """Sum over NCCL."""
+    """The time of an all_reduce over NCCL, and the NCCL used."""
     from workers.doctor.meeting import meet_over_nccl
 
     sum_s, used = meet_over_nccl()

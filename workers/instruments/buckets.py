@@ -1,8 +1,8 @@
-"""Shows the tap the buckets of gradients that torch DDP sends, where process groups take no hooks.
+"""Shows the tap the gradient buckets that torch DDP sends, if this torch's process groups take no hooks.
 
-Python sees them only by a communication hook, and a DDP takes one. Ours does what DDP does without any. It is known to
-C++ alone, so neither the DDP nor a copy of it holds anything of ours. Where the training registers a hook of its own
-later, ours passes every bucket on to that.
+Python sees the buckets only through a communication hook, of which a DDP accepts one. Ours does what DDP does without a
+hook. Only C++ has a reference to it, so neither the DDP nor a copy of it holds any of our objects. If the training
+registers a hook of its own later, ours passes every bucket on to it.
 """
 
 from collections.abc import Callable
@@ -24,22 +24,22 @@ class BucketHook:
     """The communication hook of one DDP."""
 
     def __init__(self, network: DistributedDataParallel) -> None:
-        self._network = ref(network)  # which holds us
-        self.own: tuple[Any, Callable[..., Future]] | None = None  # the training's own hook, after its state
-        self.joined: dist.Work | None = None  # counts the ranks that have not joined yet; None: the mean is over all
+        self._network = ref(network)  # weak, since the DDP holds this object
+        self.own: tuple[Any, Callable[..., Future]] | None = None  # state and function of the training's own hook
+        self.joined: dist.Work | None = None  # counts the ranks still training (DDP's join); None: divide by all ranks
 
     def run(self, _: None, bucket: dist.GradBucket) -> Future:
-        """Average a bucket."""
+        """Average a bucket over the ranks. Returns a future of the averaged gradients."""
         if self.own is not None:
             state, hook = self.own
             return hook(state, bucket)
         network = self._network()
-        assert network is not None  # it calls us
+        assert network is not None  # it is calling us
         gradients, ranks = bucket.buffer(), self._ranks(network.process_group)
         if gradients.is_sparse:
             gradients.div_(ranks)
         else:
-            gradients.mul_(1 / ranks)  # as DDP does: a division would give other bits
+            gradients.mul_(1 / ranks)  # as DDP does: a division would give different bits
         work: Any = dist.all_reduce(gradients, group=network.process_group, async_op=True)
         averaged: Future = work.get_future().then(lambda done: done.value()[0])
         return averaged
@@ -52,12 +52,12 @@ class BucketHook:
         return int(ranks.item())
 
 
-_hooks: WeakKeyDictionary[Any, BucketHook | None] = WeakKeyDictionary()  # by DDP's reducer; None: it has another hook
+_hooks: WeakKeyDictionary[Any, BucketHook | None] = WeakKeyDictionary()  # by DDP's reducer; None if it has another hook
 
 
 def show_buckets(network: DistributedDataParallel, keep: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Have a DDP send its buckets by a function that the tap sees. keep: wraps what torch calls."""
-    reducer = getattr(network, "reducer", None)  # some have none
+    """Have a DDP send its buckets through a function that the tap sees. keep: wraps every function that torch calls."""
+    reducer = getattr(network, "reducer", None)  # some DDPs have none
     if reducer is None or reducer in _hooks:
         return
     _hooks[reducer] = None
@@ -68,23 +68,23 @@ def show_buckets(network: DistributedDataParallel, keep: Callable[[Callable[...,
     try:
         dist._register_comm_hook(reducer, None, keep(hook.run))
         _hooks[reducer] = hook
-    except RuntimeError as error:  # it has a hook already
+    except RuntimeError as error:  # the DDP already has a hook
         pass_on(error)
 
 
 def _may_divide_first(network: DistributedDataParallel) -> bool:
-    """Whether to divide a bucket gives the same bits as to divide the gradients as they come. With a view of the bucket
-    as its gradient, DDP multiplies by 1/n where that is new, and divides by n where it adds to the one before."""
+    """Whether dividing a whole bucket gives the same bits as DDP, which divides each gradient as it arrives. If
+    gradients are views of the bucket, DDP multiplies new ones by 1/n, but divides accumulated ones by n."""
     ranks = network.process_group.size()
     return not network.gradient_as_bucket_view or ranks & (ranks - 1) == 0
 
 
 @cache
 def _see_registrations() -> None:
-    """Have a DDP that holds our hook take one of the training's. This stays, as our hooks do."""
+    """Let the training register its own hook on a DDP that has ours. Never undone, like our hooks."""
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-    built_in = {  # what C++ does for these
+    built_in = {  # Python functions equivalent to the built-in hooks in C++
         dist.BuiltinCommHookType.ALLREDUCE: default_hooks.allreduce_hook,
         dist.BuiltinCommHookType.FP16_COMPRESS: default_hooks.fp16_compress_hook,
     }
@@ -114,9 +114,9 @@ def _see_registrations() -> None:
 
 
 def _is_passed_on(reducer: Any, state: Any, hook: Callable[..., Future]) -> bool:
-    """Have our hook, if the DDP has that alone, pass its buckets on to this one."""
+    """Have our hook pass its buckets on to `hook`, if the DDP has our hook and no other. Returns whether it does."""
     ours = _hooks.get(reducer)
-    if ours is None or ours.own is not None:  # torch refuses a second one of the training's
+    if ours is None or ours.own is not None:  # the latter: torch will reject a second hook of the training's
         return False
     ours.own = state, hook
     return True

@@ -1,4 +1,4 @@
-"""The collectives that a rank has called, step by step."""
+"""Groups the collectives that a rank has called by step."""
 
 from collections import deque
 from typing import TYPE_CHECKING
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 class CallsBySteps:
-    """The calls of the step under way, and those of steps that the device has yet to make."""
+    """The calls of the current step, and of earlier steps that the device has not finished."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.timer: PhaseTimer | None = None  # none: between two steps
-        self.calls: list[Call] = []  # always the same list
+        self.timer: PhaseTimer | None = None  # None between two steps
+        self.calls: list[Call] = []  # always this list object: the tap keeps its `append`
         self._behind: deque[tuple[PhaseTimer, list[Call]]] = deque()
 
     def cut(self, number: int, following: PhaseTimer | None) -> list[Call]:
-        """The step has ended, perhaps some time ago: it had the first `number` calls, which are returned. Those since
-        then belong to the step that follows."""
+        """Finish a step that has ended, perhaps some time ago. Its calls are the first `number`, which are returned;
+        later calls belong to the next step. following: the next step's timer."""
         calls = self.calls[:number]
         del self.calls[:number]
         if self.timer is not None:
@@ -32,10 +32,11 @@ class CallsBySteps:
         return calls
 
     def position(self, *, asleep: bool) -> "Position":
-        """Where the rank's device is, which may be steps behind its loop. asleep: the rank is, in a delay put in."""
-        from .positions import position_of  # late: a process that is watched has no library for messages
+        """The position of the rank's device, which may be steps behind its loop. asleep: whether the rank is in an
+        injected delay."""
+        from .positions import position_of  # late: a watched process may lack msgspec
 
-        # The reporter's thread asks while the loop goes on: hence the copies.
+        # Copies, since the reporter's thread calls this while the loop continues.
         timer, calls = self.timer, list(self.calls)
         behind = [step for step in list(self._behind) if not self._clock.reached(step[0].moments[-1])]
         if behind:

@@ -1,4 +1,4 @@
-"""The clock of a rank's work: the host's own. cuda_clock.py has that of a GPU."""
+"""The clock by which a rank's work is timed: here the host's clock; cuda_clock.py has the clock of a GPU."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,53 +11,54 @@ if TYPE_CHECKING:
 
     from .page_locked import OnItsWay
 
-# Of the thread that sends what a rank has noted.
-SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all of them pay for it at once
-LOOK_EVERY_MS = 50  # how often it checks whether the process has stood still
-STOOD_STILL_MS = 75  # more than schedulers and Python's lock take
+# These are for the thread that sends a rank's messages.
+SEND_EVERY_MS = 200  # at the same moments on all ranks of a host, so that all pay for it at the same time
+LOOK_EVERY_MS = 50  # how often it checks whether the process has been paused
+STOOD_STILL_MS = 75  # a longer gap is a pause: schedulers and Python's lock take less
 NS_PER_MS = 1_000_000
-UNKNOWN = -2  # instead of a mark or a moment: it cannot be read, or a graph is being captured
+UNKNOWN = -2  # in place of a mark or a moment that cannot be read, or while a graph is captured
 
 
 class Accuracy(NamedTuple):
-    """From a moment on, times are off by at most error_ns of the host's clock."""
+    """From the moment from_ns on, times differ from the host's clock by at most error_ns."""
 
     from_ns: int
     error_ns: int
 
 
 class Clock:
-    """Takes marks in time now, and reads them later. This is the host's own, for the CPU: a call ends with its work."""
+    """Takes marks, and reads their times later. This is the host's clock, for the CPU, where a call returns after its
+    work is done."""
 
-    # A mark: the device has finished all that this thread has given it so far. Cheap, and safe in any thread. For the
-    # CPU this is Python's own function, with none around it: the loop's thread calls it a dozen times a step.
+    # Takes a mark, which is reached when the device has finished all that this thread has given it so far. Cheap, and
+    # safe in any thread. For the CPU this is Python's own function, unwrapped: the loop calls it a dozen times a step.
     now: Callable[[], Any] = staticmethod(time.monotonic_ns)
 
-    # The same on the home stream, on which the loop computes, whatever the current stream is. `come_home` makes the
-    # current stream the home stream. Marks of one stream are in order, so no phase ends before it begins.
+    # Take a mark on the home stream, on which the loop computes, whatever the current stream is. `come_home` first
+    # makes the current stream the home stream. Marks of one stream are in order, so no phase ends before it begins.
     at_home: Callable[[], Any] = staticmethod(time.monotonic_ns)
     come_home: Callable[[], Any] = staticmethod(time.monotonic_ns)
 
-    # The host's present moment in ns, whatever the device still has to do. It is valid wherever a mark is.
+    # The host's present time in ns, whatever the device still has to do. It may be used in place of a mark.
     at_once: Callable[[], int] = staticmethod(time.monotonic_ns)
 
-    device: "torch.device | None" = None  # None: this is the host's own clock
+    device: "torch.device | None" = None  # None: this is the host's clock
 
     def is_full(self) -> bool:
-        """Whether too many marks are still unread to take more."""
+        """Whether too many marks are unread, so that no more may be taken."""
         return False
 
     def is_home(self, stream: "torch.cuda.Stream | None" = None) -> bool:
-        """Whether a stream is the home stream. stream: None: the current one."""
+        """Whether a stream is the home stream. stream: None for the current one."""
         return True
 
     def is_capturing(self) -> bool:
-        """Whether this thread captures a graph: the device then does nothing of what it is given."""
+        """Whether this thread is capturing a graph: the device then executes nothing."""
         return False
 
     def after(self, wait: Callable[[], object]) -> Any:
-        """A mark of the moment at which that is over which `wait` makes this thread's stream wait for. The stream does
-        not wait; without a device the host does."""
+        """Take a mark at the end of the operation that `wait` waits for. This thread's stream does not wait (another
+        stream does); without a device, the host waits."""
         wait()
         return time.monotonic_ns()
 
@@ -66,24 +67,26 @@ class Clock:
         return True
 
     def resolve(self, marks: Sequence[Any]) -> list[int] | None:
-        """The marks in ns of the host's clock; None until the device has reached all of them. Raises RuntimeError."""
+        """The times of the marks, in ns of the host's clock; None until the device has reached all marks. Raises
+        RuntimeError if the device has failed."""
         return list(marks)
 
     def lengths(self, marks: Sequence[Any]) -> list[int] | None:
-        """The time in ns from each mark to the next; None until the device has reached all of them. More exact than the
-        difference of two moments. Raises RuntimeError."""
+        """The time in ns from each mark to the next; None until the device has reached all marks. More exact than the
+        difference of two times from `resolve`. Raises RuntimeError if the device has failed."""
         return [later - earlier for earlier, later in pairwise(marks)]
 
     def keep(self, tensor: "Tensor") -> "OnItsWay | float":
-        """What to hold of a number that is to be read later; NaN: it cannot be. On the CPU it is read now: that takes
-        no wait, and in another thread it would take Python's lock again and again."""
+        """Save a number for `read` later; NaN if it cannot be saved. On the CPU it is read now: that does not wait, and
+        reading in another thread would take Python's lock again and again."""
         return float(tensor.item())
 
     def read(self, number: "OnItsWay | Tensor | float") -> float:
-        """A number off the device, without waiting for work that is queued behind it; what `keep` has returned, once. A
-        mark that was taken after the number must have been resolved."""
+        """The value of a number on the device, or of what `keep` has returned (only once). Does not wait for work
+        queued later. A mark taken after the number must have been resolved."""
         return float(number)  # type: ignore[arg-type]
 
     def accuracy_change(self) -> Accuracy | None:
-        """The accuracy from now on, if it has changed since the last call. The host's own clock never changes."""
+        """The new accuracy, if it has changed since the last call, else None; that of the host's clock never
+        changes."""
         return None

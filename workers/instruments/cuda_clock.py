@@ -1,12 +1,12 @@
-"""The clock of a rank's work on a GPU: the moments at which its stream gets there.
+"""The clock by which a rank's work on a GPU is timed: when a stream reaches a mark.
 
-The training loop never waits for a GPU. A mark is a CUDA event on the caller's stream. The reporter's thread reads it
-later, by its distance from a tie: an event whose host time is known. A new tie is made again and again, and the time of
-a mark is interpolated between the tie before it and the one after: so it does not matter that the two oscillators drift
-apart (an H100's ran 11 to 22 ppm slow). A mark that is read before there is a next tie is extrapolated, at the pace
-that the ties before have shown.
+The training loop never waits for the GPU. A mark is a CUDA event on the caller's stream. The reporter's thread reads it
+later, as its distance from a tie: an event whose host time is known. New ties are made regularly, and the time of a
+mark is interpolated between the ties before and after it. So the drift between the two oscillators does not matter (an
+H100's ran 11 to 22 ppm slow). A mark that is read before the next tie exists is extrapolated, at the pace measured by
+earlier ties.
 
-While a thread captures a graph, its moments are UNKNOWN: the device does nothing of what it captures.
+While a thread captures a CUDA graph, its marks are UNKNOWN: the device does not execute what is captured.
 """
 
 import math
@@ -28,23 +28,23 @@ from .page_locked import Numbers, OnItsWay, captures_go_on
 from .shield import pass_on
 
 TIE_EVERY_NS = 200_000_000  # as often as the reporter sends
-AGAIN_NS = 10_000_000  # after a try that has failed, as on a GPU that two processes share
-TRIES = 3  # for each tie
-FIRST_TRIES = 10  # at the start there is time for more
-PATIENCE_NS = 10_000_000  # for one try: two processes that share a GPU have it for 2 ms each
+AGAIN_NS = 10_000_000  # delay after a failed attempt, e.g. on a GPU that two processes share
+TRIES = 3  # attempts per tie
+FIRST_TRIES = 10  # attempts for the first tie, when there is time for more
+PATIENCE_NS = 10_000_000  # timeout of an attempt: two processes that share a GPU get 2 ms each in turn
 FIRST_PATIENCE_NS = 10_000_000_000
-SPIN_NS = 200_000  # from then on a try naps between its looks, to hand Python's lock to the loop
+SPIN_NS = 200_000  # an attempt that takes longer sleeps between queries, to leave Python's lock to the loop
 NAP_S = 20e-6
-RESOLUTION_NS = 1_000  # CUDA's is half of it; that of a float32 of some seconds in ms is about as much
-BASELINE_NS = 10_000_000_000  # over which the pace is measured, at least, once there was time for it
-WOBBLE_PPM = 5  # by which the pace may differ from one moment to another within two baselines
-MARGIN = 2  # × the error when it is reported: so that small changes need no further report
+RESOLUTION_NS = 1_000  # CUDA's resolution is half of it; a float32 of some seconds in ms has about as much
+BASELINE_NS = 10_000_000_000  # minimum time over which the pace is measured, once that much has passed
+WOBBLE_PPM = 5  # how much the pace may vary within two baselines
+MARGIN = 2  # the reported error is this many times the actual one, so that small changes need no new report
 PPM = 1e-6
-MOST_MARKS = 100_000  # at a time: an event takes memory of the driver's
+MOST_MARKS = 100_000  # marks alive at a time: an event takes memory of the driver
 
 
 class Pace(NamedTuple):
-    """How long a nanosecond of the device's clock takes, as measured: in ns of the host's, off by ppm at most."""
+    """The measured length of one device nanosecond in host nanoseconds, and its maximum error in ppm."""
 
     ns: float = 1.0
     ppm: float = DRIFT_PPM
@@ -55,23 +55,23 @@ UNMEASURED = Pace()
 
 @dataclass(slots=True, eq=False)
 class Tie:
-    """An event whose host time is known, within error_ns; and how times go on from there."""
+    """An event whose host time is known within error_ns; converts later device times to host times."""
 
     event: torch.cuda.Event
     at_ns: int
     error_ns: int
-    pace: Pace = UNMEASURED  # by which times are extrapolated that are read before there is a next tie
-    told_ns: int = 0  # how far that has been done, by the device's clock
+    pace: Pace = UNMEASURED  # for extrapolating times that are read before the next tie exists
+    told_ns: int = 0  # the latest extrapolated time so far, in device ns since this tie
     next: "Tie | None" = None
-    span_ns: int = 0  # to the next, by the device's clock
+    span_ns: int = 0  # device ns from this tie to the next
 
     def extrapolated(self, device_ns: int) -> tuple[int, float]:
-        """The host time so much later by the device's clock, and its error, both in ns."""
+        """The host time `device_ns` after this tie, and its error, both in ns, extrapolated."""
         return self.at_ns + round(device_ns * self.pace.ns), self.error_ns + device_ns * self.pace.ppm * PPM
 
     def time_of(self, device_ns: int) -> tuple[int, float]:
-        """The host time so much later by the device's clock, and its error, both in ns. One moment always gets the same
-        time, and a later one a later time, whether it is read before the next tie is made or afterwards."""
+        """The host time `device_ns` after this tie, and its error, both in ns. A moment always gets the same time, and
+        a later moment a later time, whether it is read before or after the next tie is made."""
         tie = self
         while tie.next is not None and device_ns >= tie.span_ns:
             device_ns -= tie.span_ns
@@ -88,9 +88,8 @@ class Tie:
 
 
 class Mark:
-    """An event on a stream, numbered in the order in which they were recorded; and the tie that was current when it was
-    taken, which precedes it. With the last reference to a mark its event is free for another: to make one takes longer
-    than to record it."""
+    """An event on a stream, with a number that gives the order of recording, and the tie that was current then. When
+    the last reference to a mark is gone, its event is reused: making an event takes longer than recording it."""
 
     __slots__ = ("__weakref__", "_freed", "event", "number", "stream", "tie")
 
@@ -103,8 +102,8 @@ class Mark:
 
 
 class Freed(ref[Mark]):
-    """A mark's event, which joins the free ones once the mark is gone. No code of Python's runs there, as it would in a
-    `__del__`: Python drops what a signal handler raises in that."""
+    """A mark's event, which is appended to the free list when the mark is gone. Unlike `__del__`, this runs no Python
+    code, in which Python would drop exceptions of a signal handler."""
 
     __slots__ = ("event",)
     event: torch.cuda.Event
@@ -116,30 +115,31 @@ class CudaClock(Clock):
     def __init__(self, device: torch.device) -> None:
         """Raises RuntimeError if the GPU does not answer."""
         self.device: torch.device = device
-        # torch deals streams out of pools, one pool a priority, the same streams again and again. Callbacks of futures
-        # get ordinary streams, and wait on collectives there; gloo gets those of the highest priority. This priority
-        # lies between. FSDP takes streams of it, too, and on a GPU with only two priorities gloo does. If it takes this
-        # one, a tie may fail, and the one before stays; a value may be late by what is queued there.
+        # torch hands out streams from pools, one per priority, and reuses them cyclically. Callbacks of futures get
+        # ordinary streams, and wait for collectives there; gloo gets streams of the highest priority. This priority
+        # lies between. FSDP also takes streams of it; so does gloo on a GPU with only two priorities. If one of them
+        # takes this very stream, a tie may fail (the previous tie stays), and a value may be late by the work queued
+        # there.
         self._side = torch.cuda.Stream(device, priority=-1)
         self._ends: torch.cuda.Stream | None = None
-        self._streams: dict[int, torch.cuda.Stream] = {}  # by CUDA's pointer: to ask torch for the current one is slow
+        self._streams: dict[int, torch.cuda.Stream] = {}  # by CUDA's pointer, since torch.cuda.current_stream is slow
         self._home = self._current()
         self._kept: dict[torch.dtype, Numbers] = {}
         self._free: list[Freed] = []
-        self._made = 0  # events
+        self._made = 0  # events made so far
         self._numbers = count()
-        self._last_ns: dict[int, int] = {}  # the latest time so far, by the stream's id
+        self._last_ns: dict[int, int] = {}  # by stream id: the latest time so far
         # Several threads may record on one stream, in the order of their marks' numbers. A signal handler of the
         # training may mark while this thread records, so the lock is reentrant.
         self._order = RLock()
-        self._lock = Lock()  # replicas of one process may share a clock, and each has its own reporter
-        self._reported_ns = 0.0  # the error that was reported last
+        self._lock = Lock()  # replicas of one process, each with its own reporter, may share a clock
+        self._reported_ns = 0.0  # the last reported error
         self._unreported: Accuracy | None = None
         with captures_go_on():
             first = self._best_of(FIRST_TRIES, FIRST_PATIENCE_NS)
         if first is None:
             seconds = FIRST_PATIENCE_NS // 10**9
-            raise RuntimeError(f"{device} did not answer within {seconds} s: look with nvidia-smi at who keeps it busy")
+            raise RuntimeError(f"{device} did not answer within {seconds} s: see with nvidia-smi which process uses it")
         self._tie = self._anchor = self._next_anchor = first
         self._due_ns = first.at_ns + TIE_EVERY_NS
 
@@ -179,13 +179,13 @@ class CudaClock(Clock):
             return True
         try:
             return bool(mark.event.query())
-        except RuntimeError as error:  # the device has failed, which the loop will notice, too; or the event is invalid
+        except RuntimeError as error:  # the device has failed, which the loop will notice; or the event is invalid
             pass_on(error)
             return True
 
     def resolve(self, marks: Sequence[Mark | int]) -> list[int] | None:
-        # A call has the same mark in several places. The driver is asked for the time of each mark once: meanwhile this
-        # thread holds Python's lock, and the loop may wait for it.
+        # A call may contain the same mark several times. Query the driver once per mark, since this thread holds
+        # Python's lock meanwhile, for which the loop may wait.
         unique = {id(mark): mark for mark in marks if isinstance(mark, Mark)}
         with self._lock:
             self._tie_anew()
@@ -198,8 +198,8 @@ class CudaClock(Clock):
             return [mark if isinstance(mark, int) else times[id(mark)][0] for mark in marks]
 
     def _time_of(self, mark: Mark) -> tuple[int, float]:
-        """The host time of a mark, and its error, both in ns. It is measured from the mark's own tie: from an older one
-        the steps of a float32, and of each tie between them, would add up."""
+        """The host time of a mark, and its error, both in ns. It is measured from the mark's own tie: from an older
+        tie, float32 rounding and the errors of the ties between would add up."""
         ns, error_ns = mark.tie.time_of(device_ns(mark.tie.event, mark.event))
         last_ns = self._last_ns.get(id(mark.stream), 0)
         if 0 < last_ns - ns < 2 * RESOLUTION_NS:  # rounding, or a mark that is read out of order
@@ -213,7 +213,7 @@ class CudaClock(Clock):
         return [device_ns(earlier.event, later.event) for earlier, later in pairwise(marks)]
 
     def keep(self, tensor: Tensor) -> OnItsWay | float:
-        # Copied at this point of the stream: when a graph is replayed, its memory gets other numbers.
+        # Copy at this point of the stream: replaying a graph would overwrite the tensor.
         if self.is_capturing():
             return math.nan
         if tensor.dtype not in self._kept:
@@ -234,7 +234,7 @@ class CudaClock(Clock):
             return unreported
 
     def _pointer(self) -> int:
-        """CUDA's, of this thread's current stream on this device."""
+        """CUDA's pointer to this thread's current stream on this device."""
         pointer: int = torch._C._cuda_getCurrentRawStream(self.device.index)
         return pointer
 
@@ -246,7 +246,7 @@ class CudaClock(Clock):
         return stream
 
     def _on(self, stream: torch.cuda.Stream) -> Mark:
-        tie = self._tie  # before the event: another thread may make a new one meanwhile
+        tie = self._tie  # before the event, since another thread may make a new tie meanwhile
         try:
             event = self._free.pop().event
         except IndexError as error:
@@ -259,14 +259,14 @@ class CudaClock(Clock):
         return Mark(event, stream, number, tie, self._free)
 
     def _note_error(self, from_ns: int, error_ns: float) -> None:
-        """Note the accuracy to report: anew when the last one no longer holds, or when times are far more accurate."""
+        """Note a new accuracy to report, if times are less accurate than last reported, or far more accurate."""
         enough_ns = MARGIN * error_ns
         if error_ns > self._reported_ns or 4 * enough_ns < self._reported_ns:
             self._reported_ns = enough_ns
             self._unreported = Accuracy(from_ns, round(enough_ns))
 
     def _tie_anew(self) -> None:
-        """Make a new tie if one is due. The old one stays if it is better, as on a device that answers late."""
+        """Make a new tie if one is due. Keeps the old one if that is more accurate, as when the device answers late."""
         now_ns = time.monotonic_ns()
         if now_ns < self._due_ns:
             return
@@ -281,14 +281,14 @@ class CudaClock(Clock):
         if new.error_ns > error_ns or new.at_ns <= told_ns:
             return
         is_off = abs(new.at_ns - expected_ns) > new.error_ns + error_ns
-        if is_off and last.pace is not UNMEASURED:  # one of the clocks goes at another pace by now
+        if is_off and last.pace is not UNMEASURED:  # the pace of a clock has changed
             self._anchor = self._next_anchor = new
         new.pace = self._pace_until(new)
-        last.span_ns, last.next = span_ns, new  # in this order: marks are read in one thread, but taken in others
+        last.span_ns, last.next = span_ns, new  # link first: other threads take marks with self._tie
         self._tie = new
 
     def _pace_until(self, new: Tie) -> Pace:
-        """The pace as it has been since the anchor, a tie some time ago."""
+        """The pace measured from the anchor, an earlier tie, to the new tie."""
         if new.at_ns - self._next_anchor.at_ns > BASELINE_NS:
             self._anchor, self._next_anchor = self._next_anchor, new
         host_ns = new.at_ns - self._anchor.at_ns
@@ -298,14 +298,15 @@ class CudaClock(Clock):
         return Pace(host_ns / device_ns(self._anchor.event, new.event), ppm)
 
     def _best_of(self, tries: int, patience_ns: int) -> Tie | None:
-        """The narrowest tie of several tries; None if the device is busy, and the first try has taken too long."""
+        """The most accurate tie of several attempts; None if the first attempt times out, since the device is busy."""
         ties: list[Tie] = []
         while len(ties) < tries and (tie := self._try(patience_ns)):
             ties.append(tie)
         return min(ties, key=lambda tie: tie.error_ns, default=None)
 
     def _try(self, patience_ns: int) -> Tie | None:
-        """One try: the device reached the event after the last look at which it had not yet, and before the next."""
+        """Make one tie: the device reached the event between the last query that denied it and the next one. None if
+        that takes longer than `patience_ns`."""
         event = torch.cuda.Event(enable_timing=True)
         begin_ns = last_ns = look_ns = time.monotonic_ns()
         event.record(self._side)
@@ -321,14 +322,14 @@ class CudaClock(Clock):
 
 
 def device_ns(earlier: torch.cuda.Event, later: torch.cuda.Event) -> int:
-    """The time between two events that the device has reached, in ns of its own clock."""
+    """The time between two events that the device has reached, in ns of the device's clock."""
     ms: float = earlier.elapsed_time(later)
     return round(ms * 1e6)
 
 
 def all_reached(marks: Sequence[Mark]) -> bool:
     """Whether the device has reached all marks. Raises RuntimeError if it has failed."""
-    # The driver is asked for the last mark of each stream only, since a stream reaches its marks in order.
+    # Query only the last mark of each stream, since a stream reaches its marks in order.
     last: dict[int, Mark] = {}
     for mark in reversed(marks):
         if mark.number > last.setdefault(id(mark.stream), mark).number:
@@ -337,5 +338,5 @@ def all_reached(marks: Sequence[Mark]) -> bool:
 
 
 def clock_of(device: torch.device) -> Clock:
-    """The clock of a device. Raises RuntimeError for a GPU that does not answer."""
+    """The clock of a device. Raises RuntimeError if a GPU does not answer."""
     return CudaClock(device) if device.type == "cuda" else Clock()

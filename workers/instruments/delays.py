@@ -1,7 +1,7 @@
-"""Where injected delays go in. A delay is data: site, ranks, length, steps. The rank sleeps.
+"""Injects the delays of a trial: the rank sleeps. The trial describes a delay by site, ranks, length and steps.
 
-On a GPU the rank first lets its device finish. Otherwise the device would work through the delay on what it already
-has, and hardly notice. Nowhere else does the loop wait for its device because of us.
+On a GPU, the rank first waits until its device has finished. Otherwise the device would work on queued operations
+during the delay and hardly be late. Nowhere else do the instruments make the loop wait for its device.
 """
 
 import random
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
 
 
 class Delays:
-    """What the loop calls wherever a delay may go in. This one has none."""
+    """The interface that the loop calls wherever a delay may be injected. This class injects none."""
 
-    fired = 0  # delays so far, from after the warm-up on
-    slept_ns = 0  # their length together
+    fired = 0  # delays so far, without those of the warm-up
+    slept_ns = 0  # their total length
 
     @property
     def asleep(self) -> bool:
-        """Whether a delay is under way; other threads may ask."""
+        """Whether a delay is in progress. Any thread may call this."""
         return False
 
     def set(self, bottlenecks: "tuple[Bottleneck, ...]") -> None:
-        """From now on these delays and no others."""
+        """Replace the delays."""
 
     def begin(self, step: int) -> None:
         """A step begins."""
 
     def end(self) -> None:
-        """The last step is over. What follows is not delayed."""
+        """The last step is over: inject no more delays."""
 
     def at(self, site: "Site") -> None:
-        """The rank is at this site of the current step."""
+        """Inject the delays that are due at this site of the current step."""
 
     def before_collective(self) -> bool:
-        """The rank is about to call a collective. Returns whether it was delayed."""
+        """Inject the delays that are due before the collective that follows. Returns whether there was one."""
         return False
 
     def taken(self) -> tuple[Slept, ...]:
-        """The delays since the last call: those of a step, if called once a step."""
+        """The delays since the last call: those of one step, if called once per step."""
         return ()
 
 
 class RankDelays(Delays):
-    """The delays of one rank. It counts those that really happened: at `start` always, others after the warm-up."""
+    """The delays of one rank. Counts those that really happened: at `start` always, others after the warm-up."""
 
     asleep = False
 
@@ -65,19 +65,19 @@ class RankDelays(Delays):
         self._taken: list[Slept] = []
         self._rank = rank
         self._device = device
-        self._random = random.Random(f"{seed} {rank}")  # reproducible, and no draw from torch's
+        self._random = random.Random(f"{seed} {rank}")  # reproducible, and independent of torch's
         self.warmup_steps = warmup_steps
-        self._step: int | None = None  # none: outside the steps
-        self._collectives: int | None = None  # of this step's aggregation; none: it cannot have begun
+        self._step: int | None = None  # None before the first step and after the last
+        self._collectives: int | None = None  # collectives of this step's aggregation; None until forward is over
         self.set(bottlenecks)
 
     def set(self, bottlenecks: "tuple[Bottleneck, ...]") -> None:
-        # A slow link is not among them: the network delays, not the rank.
+        # Without slow links, by which the network is late, not the rank.
         self._bottlenecks = [delay for delay in bottlenecks if self._rank in delay.ranks and delay.at != "link"]
-        self.are_any = bool(self._bottlenecks)  # to be put in, now or later
+        self.are_any = bool(self._bottlenecks)  # whether delays are to be injected, now or later
 
     def start(self) -> None:
-        """The rank starts, and has not met the others yet."""
+        """Inject the delays at the rank's start, before it joins the process group."""
         for bottleneck in self._bottlenecks:
             if bottleneck.at == "start":
                 self._sleep("start", bottleneck)
@@ -90,14 +90,14 @@ class RankDelays(Delays):
         self._step = None
 
     def at(self, site: "Site") -> None:
-        if site == "forward":  # what comes later is the aggregation; before, DDP broadcasts its buffers and buckets
+        if site == "forward":  # later collectives aggregate; in earlier ones DDP broadcasts its buffers and buckets
             self._collectives = 0
         for bottleneck in self._bottlenecks:
             if bottleneck.at == site and self._is_due(bottleneck):
                 self._sleep(site, bottleneck)
 
     def before_collective(self) -> bool:
-        if not self._bottlenecks or self._step is None or self._collectives is None:  # no part of the aggregation
+        if not self._bottlenecks or self._step is None or self._collectives is None:  # not aggregating
             return False
         self._collectives += 1
         delayed = False
@@ -120,7 +120,7 @@ class RankDelays(Delays):
         return (self._step - bottleneck.from_step) % bottleneck.every == 0
 
     def _sleep(self, site: "Site", bottleneck: "Bottleneck") -> None:
-        if self._device.type == "cuda":  # not asleep yet: a device that never finishes is no delay
+        if self._device.type == "cuda":  # before `asleep`: waiting for a device that never finishes is not a delay
             torch.cuda.current_stream(self._device).synchronize()
         self.asleep = True
         begin = time.monotonic_ns()

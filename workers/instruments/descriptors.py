@@ -1,4 +1,5 @@
-"""Descriptors of ours in a process of the training's, which may close any: then its own file may have that number."""
+"""Guards our file descriptors in the training's process. The training may close any descriptor; then a file of its own
+may get the number."""
 
 import fcntl
 import os
@@ -7,7 +8,7 @@ from .shield import pass_on
 
 
 def identity(descriptor: int) -> tuple[int, int] | None:
-    """What a descriptor stands for; None: nothing."""
+    """The device and inode of a descriptor's file; None if the descriptor is not open."""
     try:
         status = os.fstat(descriptor)
     except OSError as error:
@@ -17,8 +18,8 @@ def identity(descriptor: int) -> tuple[int, int] | None:
 
 
 def no_standard_stream(descriptor: int) -> int:
-    """A descriptor, or in its place a new one of the same file if a standard stream, which is closed, had its number:
-    what the training writes there would reach the file. Raises OSError."""
+    """Move a descriptor above 2 if it has the number of a standard stream that was closed: otherwise the training's
+    output would go to our file. Returns the descriptor. Raises OSError."""
     if descriptor > 2:
         return descriptor
     try:

@@ -1,4 +1,4 @@
-"""Which GPUs a rank computes on, how much of their memory torch has, and through which NCCL its group communicates."""
+"""Tells on which GPUs a rank computes, how much of their memory torch holds, and which NCCL its group uses."""
 
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -10,12 +10,13 @@ from torch import Tensor
 from .shield import suppressed
 
 LONGEST_NAME = 100  # characters
-HOST, STOCK_NCCL, NCCL2, ANOTHER = "host", "ProcessGroupNCCL", "nccl2", "another"  # what carries a collective
-_carriers: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # between GPUs, by group
+HOST, STOCK_NCCL, NCCL2, ANOTHER = "host", "ProcessGroupNCCL", "nccl2", "another"  # carriers of collectives
+_carriers: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # by group: the carrier between GPUs
 
 
 def own_gpus(device: torch.device, several: int = 1) -> tuple[tuple[str, str], ...]:
-    """The GPUs of a rank, its device the first of several, as wire.OwnGpu has them; none on the CPU."""
+    """The name and UUID of each GPU of a rank, for wire.OwnGpu; empty on the CPU. device: the first of `several`
+    GPUs."""
     if device.type != "cuda":
         return ()
     first = device.index or 0
@@ -23,7 +24,7 @@ def own_gpus(device: torch.device, several: int = 1) -> tuple[tuple[str, str], .
 
 
 def own_gpu(device: torch.device) -> tuple[str, str]:
-    """A GPU's name and UUID, each empty if CUDA does not tell."""
+    """A GPU's name and UUID, each empty if CUDA does not provide it."""
     name = ""
     with suppressed(Exception):  # a GPU may be lost, and a missing name must never end the rank
         name = torch.cuda.get_device_name(device)
@@ -31,7 +32,7 @@ def own_gpu(device: torch.device) -> tuple[str, str]:
 
 
 def uuid_of(device: torch.device) -> str | None:
-    """The UUID of a GPU, or of a part of one, without NVML's prefix; None on the CPU, or if CUDA does not tell."""
+    """The UUID of a GPU or MIG instance, without NVML's prefix; None on the CPU, or if CUDA does not provide it."""
     uuid = None
     with suppressed(Exception):  # as above
         uuid = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else None
@@ -39,7 +40,8 @@ def uuid_of(device: torch.device) -> str | None:
 
 
 def nccl_in_use(device: torch.device) -> tuple[str, str] | None:
-    """The NCCL of this process's group, as wire.Nccl has it. None: another backend, or no group."""
+    """Version and implementation of the process group's NCCL, for wire.Nccl; None without a group or with another
+    backend."""
     if dist.is_available() and dist.is_initialized() and device.type == "cuda":
         with suppressed(Exception):  # as above
             return _nccl_of_group(device)
@@ -47,23 +49,23 @@ def nccl_in_use(device: torch.device) -> tuple[str, str] | None:
 
 
 def used_bytes(device: torch.device) -> int | None:
-    """The GPU memory in bytes that this process's tensors take; None on the CPU."""
-    # The device by name: each thread has a current one of its own, and the reporter's could be the first GPU.
+    """The GPU memory in bytes that this process's tensors use; None on the CPU."""
+    # Pass the device: each thread has its own current device, and the reporter's thread may have the first GPU.
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else None
 
 
 def reserved_bytes(device: torch.device) -> int | None:
-    """The GPU memory in bytes that torch holds for them, used or not; None on the CPU."""
+    """The GPU memory in bytes that torch has reserved for tensors, used or not; None on the CPU."""
     return torch.cuda.memory_reserved(device) if device.type == "cuda" else None
 
 
 def peak_bytes(device: torch.device) -> int | None:
-    """The most GPU memory in bytes that this process's tensors have taken so far; None on the CPU."""
+    """The most GPU memory in bytes that this process's tensors have used so far; None on the CPU."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
 
 
 def peak_reserved_bytes(device: torch.device) -> int | None:
-    """The most GPU memory in bytes that torch has held for them so far; None on the CPU."""
+    """The most GPU memory in bytes that torch has reserved so far; None on the CPU."""
     return torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None
 
 
@@ -71,33 +73,33 @@ def carrier_between_gpus(group: Any) -> str:
     """What carries a group's collectives between GPUs: one of torch's implementations of NCCL, or another backend."""
     if group not in _carriers:
         name = ANOTHER
-        with suppressed(RuntimeError):  # it has none for them
+        with suppressed(RuntimeError):  # the group has no backend for GPUs
             name = type(backend_of(torch.device("cuda"), group)).__name__
         _carriers[group] = name if name == STOCK_NCCL else NCCL2 if "NCCL" in name else ANOTHER
     return _carriers[group]
 
 
 def carrier_of(tensor: Tensor | None, between_gpus: str) -> str:
-    """What carries a collective: the host, if its tensors are on the CPU. tensor: the first; None: it has none.
-    between_gpus: `carrier_between_gpus` of its group."""
+    """What carries a collective: the host if its tensors are on the CPU. tensor: the collective's first tensor; None if
+    it has none. between_gpus: `carrier_between_gpus` of its group."""
     if tensor is None:
-        return HOST if between_gpus == ANOTHER else between_gpus  # a barrier is gloo's, or NCCL's
-    with torch._C.DisableTorchFunction():  # else a class of tensors, or a mode, of the training's would see this
+        return HOST if between_gpus == ANOTHER else between_gpus  # a barrier, by gloo or NCCL
+    with torch._C.DisableTorchFunction():  # hides this access from the training's tensor subclasses and modes
         return HOST if tensor.device.type == "cpu" else between_gpus
 
 
 def backend_of(device: torch.device, group: Any = None) -> Any:
-    """The backend by which a group communicates between such devices. group: None: all ranks. Raises RuntimeError: none
-    does."""
+    """The backend through which a group communicates between devices of this type. group: None for the group of all
+    ranks. Raises RuntimeError if there is none."""
     group = group or dist.group.WORLD
     assert group is not None
     backend = group._get_backend(device)
-    # With TORCH_DISTRIBUTED_DEBUG=DETAIL, another backend checks each call before it passes it on to this one.
+    # With TORCH_DISTRIBUTED_DEBUG=DETAIL, a wrapper checks each call before it passes it on to the backend.
     return getattr(backend, "wrapped_pg", backend)
 
 
 def nccl_version() -> str:
-    """The version of the NCCL that this torch has, as in 2.28.9."""
+    """The version of this torch's NCCL, e.g. 2.28.9."""
     return ".".join(map(str, torch.cuda.nccl.version()))
 
 

@@ -1,4 +1,4 @@
-"""How a rank's process and its GPU are doing: heartbeats, and the figures of NVML, the library of nvidia-smi."""
+"""Measures a rank's process and its GPU for heartbeats. GPU figures come from NVML, the library of nvidia-smi."""
 
 import os
 import resource
@@ -12,23 +12,24 @@ from ddptui.host.gpus import MJ_PER_J, MW_PER_W, answer, is_held_back
 from ddptui.wire.messages import Gpu, Heartbeat, Position
 
 T = TypeVar("T")
-UUID_PREFIXES = ("GPU", "MIG")  # NVML puts one before a UUID: a whole GPU, or a part of one
+UUID_PREFIXES = ("GPU", "MIG")  # NVML's prefix of the UUID of a whole GPU, or of a part of one
 
 
 class GpuMemory(NamedTuple):
-    """The GPU memory in bytes that torch has for a process; None on the CPU."""
+    """The GPU memory in bytes that torch holds in a process; None on the CPU."""
 
-    used: int | None = None  # by tensors
-    reserved: int | None = None  # used or not
+    used: int | None = None  # in use by tensors
+    reserved: int | None = None  # reserved by torch, used or not
 
 
 class GpuMeter:
-    """Reads what one GPU is doing, whichever process uses it. A reading may take ms, too long for the training loop."""
+    """Reads the load of one GPU, by all processes. A reading may take milliseconds: too long for the training loop."""
 
     def __init__(
         self, uuid: Callable[[], str | None] = lambda: None, memory: Callable[[], GpuMemory] = GpuMemory
     ) -> None:
-        """uuid: without NVML's prefix; None: there is no GPU, or CUDA does not tell. memory: of the rank's process."""
+        """uuid: returns the GPU's UUID without NVML's prefix, or None if there is no GPU or CUDA does not provide it.
+        memory: returns the memory of the rank's process."""
         self._uuid, self.memory = uuid, memory
 
     @cached_property
@@ -37,37 +38,37 @@ class GpuMeter:
         return None if uuid is None or nvml() is None else find_handle(uuid)
 
     def read(self) -> Gpu | None:
-        """The GPU's figures. None: the device is no GPU, or there is no NVML that knows it."""
+        """The GPU's figures; None if the device is not a GPU, or NVML is missing or does not know it."""
         return value_or_none(partial(figures, nvml(), self._handle)) if self._handle is not None else None
 
 
 class ProcessMeter:
-    """Reads how busy a process of this host is, with the standard library alone: psutil may be missing where ranks
-    run."""
+    """Measures the CPU and memory use of a process on this host, with the standard library alone: psutil may be missing
+    in the training's environment."""
 
     def __init__(self, pid: int | None = None) -> None:
-        """pid: None: this process."""
+        """pid: None for this process."""
         self._pid = pid
         self._before_s = time.monotonic(), self._used_s()
 
     def cpu_percent(self) -> float:
-        """The share of one core, in per cent, that all its threads have used since the last call."""
+        """The CPU use of all threads of the process since the last call, in percent of one core."""
         before_s, used_s = self._before_s
         self._before_s = now_s, now_used_s = time.monotonic(), self._used_s()
         return 100 * max(0.0, now_used_s - used_s) / max(now_s - before_s, 1e-9)
 
     def _used_s(self) -> float:
-        """The CPU time of all its threads so far, in s; 0 once it has ended."""
+        """The CPU time of all threads of the process so far, in s; 0 once the process has ended."""
         if self._pid is None:
             return time.process_time()
-        try:  # proc(5): after the name, which may have spaces; utime and stime are the fields 14 and 15
+        try:  # proc(5): utime and stime are fields 14 and 15; field 2, the name, may contain spaces
             fields = Path(f"/proc/{self._pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         except (OSError, IndexError, ValueError):
             return 0.0
 
     def rss_bytes(self) -> int:
-        """The memory that it takes right now, in bytes; elsewhere than on Linux, the most that it has taken."""
+        """The present resident memory of the process in bytes; on other systems than Linux, its peak."""
         try:
             return int(Path(f"/proc/{self._pid or 'self'}/statm").read_text().split()[1]) * resource.getpagesize()
         except OSError:
@@ -75,7 +76,7 @@ class ProcessMeter:
 
 
 def heartbeat(rank: int, process: ProcessMeter, meter: GpuMeter, dropped: int, position: Position) -> Heartbeat:
-    """A rank's heartbeat. dropped: messages that its queue had no room for."""
+    """A rank's heartbeat. dropped: the number of messages for which its queue had no room."""
     memory = meter.memory()
     return Heartbeat(
         rank=rank,
@@ -92,9 +93,9 @@ def heartbeat(rank: int, process: ProcessMeter, meter: GpuMeter, dropped: int, p
 
 @cache
 def nvml() -> Any:
-    """pynvml, started once in this process; None where there is no driver."""
+    """pynvml, initialized once in this process; None if there is no driver."""
     try:
-        import pynvml  # only where there is a GPU
+        import pynvml  # here, since it is only needed with a GPU
 
         pynvml.nvmlInit()
     except Exception:
@@ -103,14 +104,14 @@ def nvml() -> Any:
 
 
 def find_handle(uuid: str) -> Any:
-    """NVML's handle of a GPU, by its UUID without NVML's prefix; None where it knows no such GPU."""
-    # NVML numbers GPUs in another order than CUDA, and counts those that CUDA_VISIBLE_DEVICES hides.
+    """NVML's handle of the GPU with this UUID (without NVML's prefix); None if NVML does not know it."""
+    # By UUID, since NVML numbers GPUs in a different order than CUDA, and counts those that CUDA_VISIBLE_DEVICES hides.
     handles = (answer(nvml(), "nvmlDeviceGetHandleByUUID", f"{kind}-{uuid}") for kind in UUID_PREFIXES)
     return next((handle for handle in handles if handle is not None), None)
 
 
 def figures(nvml: Any, handle: Any) -> Gpu:
-    """Load, memory, power, temperature, clock and energy of a GPU; each is None where NVML does not give it."""
+    """Load, memory, power, temperature, clock and energy of a GPU; each is None if NVML does not provide it."""
     rates = answer(nvml, "nvmlDeviceGetUtilizationRates", handle)
     memory = answer(nvml, "nvmlDeviceGetMemoryInfo", handle)
     milliwatts = answer(nvml, "nvmlDeviceGetPowerUsage", handle)
@@ -128,7 +129,7 @@ def figures(nvml: Any, handle: Any) -> Gpu:
 
 
 def value_or_none(read: Callable[[], T]) -> T | None:
-    """What `read` returns; None where it fails."""
+    """The result of `read`, or None if it fails."""
     try:
         return read()
     except Exception:  # a GPU may be lost, and a missing figure must never end the rank

@@ -1,15 +1,16 @@
 """Attaches a tap to torch.distributed, and detaches it again. There are two ways, which record the same.
 
-Process groups that take hooks (from torch 2.14 on) report every call, also those that torch DDP makes in C++. Elsewhere
-the methods by which Python calls a group are wrapped, and the one by which DDP's forward sends its buffers, however
-many there are; DDP gets a communication hook (buckets.py). In both cases `Work.wait` is wrapped: there Python waits for
-what it has issued. No function of torch.distributed is replaced: torch compares some with those it knows.
+From torch 2.14 on, process groups take hooks, which report every call, including those that torch DDP makes in C++. In
+older versions, we wrap the methods by which Python calls a process group, and the method by which DDP's forward sends
+its buffers (as one collective, however many buffers there are); DDP gets a communication hook (buckets.py). In both
+cases we wrap `Work.wait`, by which Python waits for asynchronous operations. We replace no function of
+torch.distributed, since torch compares some by identity.
 
-All that torch calls here is shielded. An error of the tap's ends the tap; the training never sees it.
+Every function of ours that torch calls is shielded: an error of the tap ends the tap, but never reaches the training.
 
-torch.compile traces all Python that it meets in a forward, hooks that C++ calls included. It would make our events a
-part of its graphs. So where anything may be compiled, all that torch calls here is excluded from tracing. Elsewhere it
-is not: that would take 1 µs a collective with torch 2.14, and 14 µs with 2.11.
+torch.compile traces all Python code that it meets in a forward, even hooks that C++ calls, and would make our events
+part of its graphs. So if anything may be compiled, all functions of ours that torch calls are excluded from tracing.
+Otherwise they are not, since that takes 1 µs per collective with torch 2.14, and 14 µs with 2.11.
 """
 
 import atexit
@@ -28,8 +29,8 @@ from .gpu import carrier_between_gpus, carrier_of
 from .records import POINT_TO_POINT, Call
 from .shield import shielded
 
-HOOK_ID = 0x0DD9  # any number that no other user of the hooks takes; the next one is ours, too
-# Methods that differ only in how tensors are passed are one kind: hooks cannot tell them apart.
+HOOK_ID = 0x0DD9  # an arbitrary number that no other user of the hooks takes; we also use the next one
+# By kind of collective. Methods that differ only in how tensors are passed are one kind: hooks cannot distinguish them.
 METHODS = {
     **{kind: (kind,) for kind in ("reduce", "broadcast", "barrier", "scatter", "send")},
     "recv": ("recv", "recv_anysource"),
@@ -37,7 +38,7 @@ METHODS = {
     "gather": ("gather", "gather_single", "gather_into_tensor"),
     "all_gather": (
         *("allgather", "_allgather_base", "allgather_coalesced", "allgather_into_tensor_coalesced"),
-        *("all_gather_single", "all_gather_single_coalesced"),  # their names from torch 2.13 on; and so below
+        *("all_gather_single", "all_gather_single_coalesced"),  # names from torch 2.13 on; likewise below
     ),
     "reduce_scatter": (
         *("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_tensor_coalesced"),
@@ -45,53 +46,53 @@ METHODS = {
     ),
     "all_to_all": ("alltoall", "alltoall_base", "all_to_all_single"),
 }
-OUTPUT_FIRST = ("gather", "all_gather", "reduce_scatter", "all_to_all")  # the second argument is what a rank passes
-KIND_OF_HOOK = {  # where a hook's name is not the kind in capitals
+OUTPUT_FIRST = ("gather", "all_gather", "reduce_scatter", "all_to_all")  # then comes what the rank contributes
+KIND_OF_HOOK = {  # if a hook's name is not the kind in capitals
     "ALLREDUCE": "all_reduce",
     **dict.fromkeys(("ALLGATHER", "ALLGATHER_BASE"), "all_gather"),
     "REDUCE_SCATTER_BASE": "reduce_scatter",
     **dict.fromkeys(("ALLTOALL", "ALLTOALL_BASE"), "all_to_all"),
 }
 ROOTED = ("reduce", "broadcast", "gather", "scatter")
-RECEIVING = ("scatter", "recv")  # here the tensor that comes in counts
-MOST_OPEN = 100  # calls that a group has begun; more are there only if calls have failed in torch
+RECEIVING = ("scatter", "recv")  # their size is that of the received tensor
+MOST_OPEN = 100  # calls in progress per group; there are more only if calls have failed in torch
 
 Undo = Callable[[], None]
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class Recorder(Protocol):
-    """What the hooks call: a `Tap`."""
+    """The interface that the hooks call: that of a `Tap`."""
 
-    device: torch.device | None  # of its clock; None: the host's
+    device: torch.device | None  # the device of its clock; None for the host's clock
 
     def before(self, kind: str, size: int, root: int | None, group: tuple[int, ...], by: str = "") -> Call | None:
-        """A collective is called. by: gpu.carrier_of, if there is a device. Returns its record, unless the rank is
+        """A collective is called. by: gpu.carrier_of, if there is a device. Returns the record of the call, or None
         between two steps."""
 
     def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:
         """The call has returned."""
 
     def issued_together(self, work: dist.Work) -> None:
-        """The sends and receives just called have this work together."""
+        """The group of sends and receives that was just called shares this work."""
 
     def waits(self, work: dist.Work) -> Call | None:
-        """Python is about to wait for a work. Returns the call that has issued it, unless it is not recorded."""
+        """Python is about to wait for a work. Returns the call that has issued it, or None if it is not recorded."""
 
     def waited(self, call: Call) -> None:
-        """Python has waited for what this call has issued."""
+        """Python has waited for the work that this call has issued."""
 
     def begins_to_wait(self, stream: Any) -> Any:
-        """A stream of the device is about to wait for an event. Returns the moment if this matters, else None."""
+        """A stream of the device is about to wait for an event. Returns the moment if it is of interest, else None."""
 
     def has_waited(self, begin: Any) -> None:
-        """The stream has been told to wait, at that moment."""
+        """The stream's wait, which began at that moment, has been issued."""
 
     def settle(self) -> None:
-        """torch DDP has waited for all that it had issued."""
+        """torch DDP has waited for all operations that it had issued."""
 
     def fail(self, error: Exception) -> None:
-        """One of the above has raised this."""
+        """One of the above methods has raised this error."""
 
 
 def group_takes_hooks() -> bool:
@@ -100,8 +101,8 @@ def group_takes_hooks() -> bool:
 
 
 def attach(tap: Recorder, *, compiles: bool) -> list[Undo]:
-    """Have torch call the tap for every collective. Returns the calls that undo it. compiles: torch.compile may come
-    upon these calls."""
+    """Have torch call the tap for every collective. Returns functions that undo this. compiles: torch.compile may trace
+    these calls."""
     keep: Wrapper = untraced if compiles else as_it_is
     undo = [] if group_takes_hooks() else _wrap_groups(tap, keep)
     undo += [] if tap.device is None else _wrap_streams(tap, keep)
@@ -109,8 +110,8 @@ def attach(tap: Recorder, *, compiles: bool) -> list[Undo]:
 
 
 def attach_to_new_groups(tap: Recorder, known: set[str], *, compiles: bool) -> list[Undo]:
-    """Have the process groups call an attached tap whose names are not among the known ones, and add these. Returns the
-    calls that undo it."""
+    """Have new process groups call an attached tap. known: the names of the groups that already do; new names are
+    added. Returns functions that undo this."""
     names = dist.distributed_c10d._world.pg_names
     if known.issuperset(names.values()) or not group_takes_hooks():
         return []
@@ -123,13 +124,13 @@ def attach_to_new_groups(tap: Recorder, known: set[str], *, compiles: bool) -> l
 
 
 def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, excluded from what torch.compile traces."""
+    """The function, excluded from tracing by torch.compile."""
     disabled: Callable[..., Any] = torch.compiler.disable(function)
     return disabled
 
 
 def as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself."""
+    """The function, unchanged."""
     return function
 
 
@@ -137,8 +138,8 @@ def as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class GroupHooks:
-    """The hooks of one process group. They stay until the process ends, though perhaps without a tap: to take a hook
-    away while a call is under way, which may be in another thread, would end the process."""
+    """The hooks of one process group. They stay until the process ends, perhaps without a tap: removing a hook during a
+    call, which may be in another thread, would crash the process."""
 
     def __init__(self, group: Any) -> None:
         self.tap: Recorder | None = None
@@ -149,7 +150,7 @@ class GroupHooks:
         self._open: dict[int, Call] = {}
 
     def before(self, hook: Any) -> None:
-        """A call begins."""
+        """Record that a call begins."""
         if (tap := self.tap) is None:
             return
         kind = self._kind_of[hook.name.value]
@@ -163,18 +164,18 @@ class GroupHooks:
                 del self._open[next(iter(self._open))]
 
     def after(self, hook: Any) -> None:
-        """The call has returned."""
+        """Record that the call has returned."""
         call = self._open.pop(hook.op_id, None)
         if call is not None and self.tap is not None:
             self.tap.issued(call, hook.work, background=hook.async_op)
 
     def fail(self, error: Exception) -> None:
-        """Either of them has raised this."""
+        """Pass an error that `before` or `after` has raised to the tap."""
         if self.tap is not None:
             self.tap.fail(error)
 
     def detach(self) -> None:
-        """Record nothing more."""
+        """Record no more calls."""
         self.tap = None
         self._open.clear()
 
@@ -184,7 +185,7 @@ _hooked: WeakKeyDictionary[Any, dict[bool, GroupHooks]] = WeakKeyDictionary()
 
 def _hooks_of(group: Any, *, compiles: bool) -> GroupHooks:
     if not _hooked:
-        atexit.register(_unhook_all)  # a group may outlive Python
+        atexit.register(_unhook_all)  # a process group may outlive the Python interpreter
     hooks = _hooked.setdefault(group, {})
     if compiles not in hooks:
         new = hooks[compiles] = GroupHooks(group)
@@ -206,8 +207,8 @@ def _unhook_all() -> None:
 
 
 def _wrap(owner: type, name: str, begin: Callable[..., Any], end: Callable[..., Any], keep: Wrapper) -> Undo:
-    """Wrap a method: `begin` takes its arguments; and `end`, unless that has returned None, takes what it has returned
-    and what the method has. Both are shielded."""
+    """Wrap a method. `begin` receives its arguments first. Unless `begin` returns None, `end` afterwards receives the
+    results of `begin` and of the method. Neither may raise."""
     method: Any = vars(owner)[name]
 
     @wraps(method)
@@ -218,7 +219,7 @@ def _wrap(owner: type, name: str, begin: Callable[..., Any], end: Callable[..., 
             end(begun, result)
         return result
 
-    # By its name and first argument C++ sees that this is no override, which it would call in place of its own method.
+    # C++ compares name and first argument: if they differed, it would call this as an override of its own method.
     wrapped: Any = told
     wrapped.__code__ = wrapped.__code__.replace(co_name=name)
     setattr(owner, name, keep(wrapped))
@@ -250,12 +251,12 @@ def _wrap_groups(tap: Recorder, keep: Wrapper) -> list[Undo]:
 
 
 def _before_method(tap: Recorder, kind: str, group: Any, *arguments: Any, **options: Any) -> tuple[Call, bool] | None:
-    """Returns the record of the call, and whether it runs in the background."""
+    """Record a call of a method. Returns its record, and whether it runs in the background; None between two steps."""
     passed = (*arguments, *options.values())
     terms = passed[-1] if passed else None
     root = -1
     if kind in POINT_TO_POINT:
-        root = passed[1] if len(passed) == 3 else -1  # from any rank: it has only a tag beside the tensors
+        root = passed[1] if len(passed) == 3 else -1  # receiving from any rank takes only tensors and a tag
     elif kind in ROOTED:
         root = terms if isinstance(terms, int) else getattr(terms, "rootRank", 0)
     ranks = _ranks(group)
@@ -265,24 +266,24 @@ def _before_method(tap: Recorder, kind: str, group: Any, *arguments: Any, **opti
 
 
 def _ranks(group: Any) -> tuple[int, ...]:
-    """The ranks of a group; none stand for all."""
+    """The ranks of a group; empty for the group of all ranks."""
     return () if group is dist.group.WORLD else tuple(dist.distributed_c10d._world.pg_group_ranks.get(group, ()))
 
 
 def _global_rank(rank: int, ranks: tuple[int, ...]) -> int | None:
-    """The number of a group's rank among all ranks. rank: in its group; negative: there is none."""
+    """The global number of a rank, or None if `rank` is negative. rank: its number in the group `ranks`."""
     if rank < 0:
         return None
     return ranks[rank] if ranks else rank
 
 
 def _carrier(tap: Recorder, group: Any, tensors: Any) -> str:
-    """What carries a call with these tensors; empty if the clock is the host's."""
+    """What carries a collective with these tensors; empty if the clock is the host's."""
     return "" if tap.device is None else carrier_of(_first(tensors), carrier_between_gpus(group))
 
 
 def _first(tensors: Any) -> Tensor | None:
-    """The first tensor among these, which may be lists of lists; None if there is none."""
+    """The first tensor in nested lists; None if there is none."""
     if isinstance(tensors, Tensor):
         return tensors
     within = tensors if isinstance(tensors, list | tuple) else ()
@@ -290,8 +291,8 @@ def _first(tensors: Any) -> Tensor | None:
 
 
 def _size(tensors: Any) -> int:
-    """The bytes that tensors take, which may be in lists of lists; of sparse ones, those that are stored."""
-    with torch._C.DisableTorchFunction():  # else a class of tensors, or a mode, of the training's would see this
+    """The total size in bytes of tensors in nested lists; for sparse tensors, the stored bytes."""
+    with torch._C.DisableTorchFunction():  # hides this access from the training's tensor subclasses and modes
         return _sum_bytes(tensors)
 
 
@@ -315,8 +316,9 @@ def _wrap_wait(tap: Recorder, keep: Wrapper) -> Undo:
 
 
 def _wrap_streams(tap: Recorder, keep: Wrapper) -> list[Undo]:
-    """Wrap the methods of torch.cuda by which a stream, or the host, waits for a stream (those of the generic
-    torch.Stream are C++, and cannot be wrapped); and the end of a group of sends and receives, which share a work."""
+    """Wrap the methods of torch.cuda by which a stream or the host waits for a stream (those of the generic
+    torch.Stream are in C++, and cannot be wrapped), and the end of a group of sends and receives, which share a
+    work."""
 
     def before(_: Any, stream: Any = None) -> Any:
         return tap.begins_to_wait(stream)
@@ -342,8 +344,8 @@ def _wrap_streams(tap: Recorder, keep: Wrapper) -> list[Undo]:
 
 
 def _wrap_forward_of_ddp(tap: Recorder, keep: Wrapper) -> Undo:
-    """torch DDP's forward broadcasts buffers first, and calls the model then. (A hook of the model would show
-    this, too; but then it could not be pickled.)"""
+    """Wrap the method by which torch DDP's forward calls the model, after it has broadcast the buffers. (A hook of the
+    model would show this, too, but the model could not be pickled then.)"""
 
     def before_model(network: DistributedDataParallel, *_: Any, **_options: Any) -> None:
         tap.settle()
@@ -353,5 +355,5 @@ def _wrap_forward_of_ddp(tap: Recorder, keep: Wrapper) -> Undo:
     def nothing(*_: object) -> None:
         pass
 
-    # Only the call before it is excluded from tracing: the model itself may be compiled.
+    # Only `before_model` is excluded from tracing: the model itself may be compiled.
     return _wrap(DistributedDataParallel, "_run_ddp_forward", keep(shielded(before_model, tap.fail)), nothing, as_it_is)

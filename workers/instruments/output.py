@@ -1,7 +1,7 @@
-"""What a rank prints."""
+"""Prints a rank's output."""
 
 
 def print_line(line: str) -> None:
-    """Print a line in one piece. `print` itself writes the text and its end apart, and other threads of the rank, or
-    other ranks on the same terminal, print between the two."""
+    """Print a line with a single write. `print` writes text and newline separately, so that other threads, or other
+    ranks on the same terminal, may print between the two."""
     print(f"{line}\n", end="", flush=True)

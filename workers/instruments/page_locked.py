@@ -1,7 +1,7 @@
-"""Copies numbers from a GPU without making the host wait, and uses CUDA while another thread captures a graph.
+"""Copies numbers from a GPU without making the host wait, and allows CUDA calls while another thread captures a graph.
 
-While one thread captures, CUDA rejects calls of other threads that might wait or allocate, such as a query of an event,
-and the capture fails with them. A thread that has set its own capture mode to relaxed is exempt.
+While one thread captures, CUDA rejects calls of other threads that might wait or allocate, such as querying an event,
+and the capture also fails. Threads that have set their own capture mode to relaxed are exempt.
 """
 
 import ctypes
@@ -17,13 +17,13 @@ from torch import Tensor
 from .shield import pass_on
 
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
-CUDA = "libcuda.so.1", "cuThreadExchangeStreamCaptureMode"  # of the driver, which every CUDA runtime goes through
+CUDA = "libcuda.so.1", "cuThreadExchangeStreamCaptureMode"  # in the driver, which every CUDA runtime uses
 HIP = "libamdhip64.so", "hipThreadExchangeStreamCaptureMode"
-MOST = 1_000  # numbers of a type that are being copied
+MOST = 1_000  # numbers of one type that may be in transit
 
 
 def exchange_capture_mode(mode: int) -> int:
-    """Set this thread's capture mode, and return the one before. Raises RuntimeError if the driver cannot."""
+    """Set this thread's capture mode, and return the previous one. Raises RuntimeError if the driver does not."""
     library, name = HIP if torch.version.hip else CUDA
     before = ctypes.c_int(mode)
     try:
@@ -32,7 +32,7 @@ def exchange_capture_mode(mode: int) -> int:
         pass_on(missing)
         error = missing
     if error:
-        raise RuntimeError(f"asking for events would end the training's capture of a CUDA graph ({name}: {error})")
+        raise RuntimeError(f"our event queries would abort the training's capture of a CUDA graph ({name}: {error})")
     return before.value
 
 
@@ -47,13 +47,13 @@ def captures_go_on() -> Iterator[None]:
 
 
 class OnItsWay(NamedTuple):
-    """A number that the device copies. It is valid once the device has reached a mark recorded after it."""
+    """A number that the device is copying. It is valid once the device has reached a mark recorded after the copy."""
 
     copy: Tensor
     free: deque[Tensor]
 
     def read(self) -> float:
-        """Return the number, and free its place. Call it once."""
+        """Return the number, and free its place in memory. Call this only once."""
         number = float(self.copy.item())
         self.free.append(self.copy)
         return number
@@ -81,5 +81,5 @@ class Numbers:
 
 
 def page_locked(count: int, dtype: torch.dtype) -> Tensor:
-    """Allocate memory that a device can copy to while the host goes on."""
+    """Allocate memory to which a device can copy while the host continues."""
     return torch.empty(count, dtype=dtype, device="cpu", pin_memory=True)

@@ -1,4 +1,4 @@
-"""What a rank reports of its training: that it is ready, each step once its device has made it, and the end."""
+"""Reports a rank's training: that it is ready, each step once its device has finished it, and the end."""
 
 import math
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from .run_queue import RunQueue, Scheduled
 if TYPE_CHECKING:
     from torch import Tensor
 
-LOG_EVERY = 20  # steps
+LOG_EVERY = 20  # steps between two lines in the log
 PLACES = {part: place for place, part in enumerate(PARTS)}
 USUAL_ORDER = (0, 1, 2, 3, 4)
 UNKNOWN = Scheduled()
 
 
 class Progress:
-    """The progress of one rank, every step of it."""
+    """Reports every step of one rank."""
 
     def __init__(self, rank: int, warmup_steps: int, reporter: Reporter) -> None:
         self.rank = rank
@@ -33,26 +33,26 @@ class Progress:
         self._queue: RunQueue | None = None
 
     def ready(self, ready: Ready) -> None:
-        """The loop is about to begin."""
-        self._queue = RunQueue()  # in the loop's thread, which it measures
+        """Report that the loop is about to begin. The loop's thread must call this."""
+        self._queue = RunQueue()  # measures the thread that makes it
         self._reporter.send(ready)
 
     def step(self, record: StepRecord, clock: Clock) -> None:
-        """The loop has finished a step; its device may be behind."""
-        # The reporter's thread works out the messages: in time that the loop leaves unused, and in a third of it, since
-        # it works out many steps at once.
+        """Report a step that the loop has finished; its device may be behind."""
+        # The reporter's thread makes the messages: in time that the loop leaves unused, and three times as fast, since
+        # it processes many steps at once.
         self._reporter.send(partial(self.messages, record, clock, self.scheduled()))
 
     def scheduled(self) -> Scheduled:
-        """What the loop's thread had of a core since the last call."""
+        """The loop thread's time on a core, and waiting for a core, since the last call."""
         return self._queue.taken() if self._queue else UNKNOWN
 
     def fingerprint(self, fingerprint: Fingerprint) -> None:
-        """The model's hashes after a step."""
+        """Report the model's hashes after a step."""
         self._reporter.send(fingerprint)
 
     def done(self, done: Done) -> None:
-        """The training is over, and evaluated."""
+        """Report the result of the evaluation at the end of the training."""
         if self._queue:
             self._queue.close()
         self._reporter.send(done)
@@ -60,7 +60,7 @@ class Progress:
     def messages(
         self, record: StepRecord, clock: Clock, scheduled: Scheduled = UNKNOWN
     ) -> Sequence[RankMessage] | None:
-        """The messages about a step; None while the device has not made it."""
+        """The messages about a step; None while the device has not finished it."""
         times = clock.resolve(record.moments())
         if times is None:
             return None
@@ -69,14 +69,15 @@ class Progress:
         return [*clock_accuracy(self.rank, clock), self.step_message(record, times, loss, scheduled)]
 
     def log(self, record: StepRecord, loss: float) -> None:
-        """Print a line every LOG_EVERY steps."""
+        """Print a line about every LOG_EVERY-th step."""
         if record.step % LOG_EVERY == 0:
             print_line(f"rank {self.rank}  epoch {record.epoch}  step {record.step}  loss {loss:.4f}")
 
     def step_message(
         self, record: StepRecord, times: Sequence[int], loss: float, scheduled: Scheduled = UNKNOWN
     ) -> Step:
-        """The wire's Step. times: the record's moments, in ns. scheduled: not of replicas, which share threads."""
+        """The message about a step. times: the record's moments, in ns. scheduled: unknown for replicas, which share
+        threads."""
         phases = record.timer.phases
         of_calls, of_phases = times[: -len(phases) - 1], times[-len(phases) - 1 :]  # one more: the step's begin
         pieces = pieces_of(phases, of_phases)
@@ -105,13 +106,13 @@ class Progress:
 
 
 class SummaryProgress(Progress):
-    """Without instruments: one message when the last step has ended."""
+    """Reports a training without instruments: one message after the last step."""
 
     def __init__(self, rank: int, warmup_steps: int, reporter: Reporter) -> None:
         super().__init__(rank, warmup_steps, reporter)
         self._steps = 0
         self._samples = 0
-        self._begins: list[Any] = []  # moments: of the first step, and of the first one after the warm-up
+        self._begins: list[Any] = []  # begin of the first step, and of the first step after the warm-up
 
     def ready(self, ready: Ready) -> None:
         super().ready(ready)
@@ -144,14 +145,14 @@ class SummaryProgress(Progress):
 
 
 def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets: bool) -> tuple[Collective, ...]:
-    """A step's collectives for the console, in order. times: the calls' moments in ns, five each."""
+    """The messages about a step's collectives, in order. times: the calls' moments in ns, five per call."""
     messages = []
     next_number: dict[tuple[int, ...], int] = {}  # by group
     bucket = 0
     by_call = zip(*[iter(times)] * 5, strict=True)  # the same iterator five times: groups of five
     for call, (called_ns, enter_ns, awaited_ns, notified_ns, ended_ns) in zip(calls, by_call, strict=True):
         number = 0
-        if call.kind not in POINT_TO_POINT:  # only two ranks of a group take part in those: numbers would not match
+        if call.kind not in POINT_TO_POINT:  # between two ranks: numbers would differ between ranks
             number = next_number.get(call.group, 0)
             next_number[call.group] = number + 1
         messages.append(
@@ -161,7 +162,7 @@ def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets:
                 bytes=call.size,
                 called_ns=called_ns,
                 enter_ns=enter_ns,
-                awaited_ns=max(awaited_ns, enter_ns),  # torch's own threads may call it when the rank waits already
+                awaited_ns=max(awaited_ns, enter_ns),  # a torch thread may call it after the rank began to wait
                 exit_ns=min(notified_ns, ended_ns),
                 root=call.root,
                 group=call.group,
@@ -173,8 +174,8 @@ def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets:
 
 
 def pieces_of(phases: Sequence[str], times: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """The phases of a step as wire.Step has its pieces. times: the step's begin, then the end of each phase, in ns.
-    Neighbors of the same phase become one."""
+    """The phases of a step as (index in PARTS, ns), for Step.pieces; adjacent pieces of the same phase are merged.
+    times: the step's begin, then the end of each phase, in ns."""
     pieces: list[tuple[int, int]] = []
     begin, last = times[0], -1
     for phase, end in zip(phases, times[1:], strict=True):
@@ -188,13 +189,15 @@ def pieces_of(phases: Sequence[str], times: Sequence[int]) -> tuple[tuple[int, i
 
 
 def read_loss(loss: "Tensor | Sequence[Tensor | float]", clock: Clock) -> float:
-    """A step's loss off the device: the sum of several, as their gradients add up; NaN if there are none."""
+    """Read a step's loss from the device. Returns the sum of several losses, since their gradients add up; NaN if there
+    are none."""
     several: Sequence[Tensor | float] = loss if isinstance(loss, list | tuple) else [cast("Tensor", loss)]
     losses = [clock.read(one) for one in several]
     return sum(losses) if losses else math.nan
 
 
 def clock_accuracy(rank: int, clock: Clock) -> list[Tied]:
-    """How accurate the times of a rank's device are, if that has changed. It goes before the step that it holds for."""
+    """A message about the accuracy of the rank's clock, if it has changed. Send it before the step to which it
+    applies."""
     accuracy = clock.accuracy_change()
     return [Tied(rank=rank, at_ns=accuracy.from_ns, error_ns=accuracy.error_ns)] if accuracy else []

@@ -1,6 +1,6 @@
 """What a rank records of a step: when its phases ended, and which collectives it called.
 
-A moment is whatever the rank's clock gives: nanoseconds on the CPU, an event on a GPU.
+A moment is a mark of the rank's clock: nanoseconds on the CPU, an event on a GPU.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from ddptui.config.trial import Site
 
 POINT_TO_POINT = ("send", "recv")
-Slept = tuple["Site", int, int]  # a delay that was put in: where, and when it began and ended, in ns
+Slept = tuple["Site", int, int]  # an injected delay: site, begin and end in ns
 
 
 class PhaseTimer:
-    """When the phases of one step ended, in the order in which they did. In a loop that is watched, a phase may come
-    more than once, and some time is in none: there `BETWEEN` ends."""
+    """The phases of one step in order, and when each ended. In a watched loop, a phase may occur several times, and
+    time between phases is recorded as `BETWEEN`."""
 
     def __init__(self, clock: Clock, step: int = 0) -> None:
         self._clock = clock
@@ -29,7 +29,7 @@ class PhaseTimer:
         self.moments = [clock.now()]  # the step's begin, then the end of each phase
 
     def end(self, phase: str) -> None:
-        """The phase has ended now, and the next one begins."""
+        """Record that this phase ends now, and the next one begins."""
         self.phases.append(phase)
         self.moments.append(self._clock.now())
         if phase == "forward":
@@ -37,7 +37,7 @@ class PhaseTimer:
 
 
 class Call:
-    """One call of a collective. Its moments are those of wire.Collective."""
+    """One call of a collective. Its moments are those of wire.messages.Collective."""
 
     __slots__ = (
         "aside",
@@ -57,7 +57,7 @@ class Call:
         "thread",
     )
 
-    # As short as can be: other ranks wait for the loop meanwhile.
+    # Kept short, since other ranks wait for the loop meanwhile.
     def __init__(
         self,
         kind: str,
@@ -69,45 +69,45 @@ class Call:
         enter: Any,
         by: str = "",
     ) -> None:
-        """size: in bytes. forward_is_over: of the step, when it was called. by: what carries it (gpu.carrier_of); empty
-        if the rank's clock is the host's."""
+        """size: bytes. forward_is_over: whether the step's forward was over at the call. by: what carries the
+        collective (gpu.carrier_of); empty if the rank's clock is the host's."""
         self.kind, self.size, self.root, self.group = kind, size, root, group
         self.forward_is_over, self.called, self.enter = forward_is_over, called, enter
         self.by = by
-        self.background = False  # the rank goes on meanwhile
-        self.aside = False  # on another stream than the loop's, which may wait for it later
-        self.thread = 0  # that issued it, where it runs in the background
-        # notified: when torch called back that it had ended, where it was asked to; perhaps late. ended: at the latest
+        self.background = False  # whether the rank continues meanwhile
+        self.aside = False  # whether it is on another stream than the loop's, which may wait for it later
+        self.thread = 0  # the thread that issued it, if it runs in the background
+        # notified: when torch called back at its end, if asked to; may be late. ended: when it has ended at the latest.
         self.issued: Any = None
         self.awaited: Any = None
         self.notified: Any = None
         self.ended: Any = None
 
     def moments(self) -> list[Any]:
-        """Its five moments, in the order that `collective_messages` expects."""
+        """The five moments, in the order that `collective_messages` expects."""
         if self.ended is None:  # the loop did not wait for it
             self.awaited = self.ended = self.issued or self.enter
         return [self.called, self.enter, self.awaited, self.notified or self.ended, self.ended]
 
 
 class StepRecord(NamedTuple):
-    """A step as the loop leaves it."""
+    """The record of a step that the loop has finished; its device may be behind."""
 
     step: int
     epoch: int
     timer: PhaseTimer
     samples: int
-    # The mean over this rank's samples, still on the device; or several losses to be summed, as Clock.keep has each.
+    # The mean over this rank's samples, still on the device; or several losses to be summed, each from Clock.keep.
     loss: "Tensor | Sequence[Tensor | float]"
     calls: list[Call]
-    buckets: bool  # calls that carry gradients carry buckets of them
+    buckets: bool  # whether calls that carry gradients carry buckets
     slept: tuple[Slept, ...]
 
     def moments(self) -> list[Any]:
-        """All its moments: five for each call, then those of the phases, of which the last ends the step."""
+        """All moments: five per call, then the step's begin and the end of each phase; the last one ends the step."""
         return [*(moment for call in self.calls for moment in call.moments()), *self.timer.moments]
 
 
 def carries_gradients(call: Call) -> bool:
-    """Whether it sends gradients while backward goes on."""
+    """Whether a call sends gradients while backward continues."""
     return call.background and call.forward_is_over

@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     import torch
 
 BEAT_EVERY_S = 1.0
-MOST_QUEUED = 20_000  # messages; beyond that new ones are dropped, and counted
-MOST_A_FRAME = 1_000  # messages
-MOST_FRAMES_UNREAD = 16  # by the console; beyond that messages wait in the queue
-LAST_WORDS_S = 2.0  # how long to wait for the console to take the last messages
-STAYS_S = 1.0  # after Stop, with all said: a launcher ends all ranks once one has ended, while others may still write
-USUAL_SILENCE_S = 300.0  # of a console that is stopped, or unreachable
+MOST_QUEUED = 20_000  # messages in the queue; further ones are dropped and counted
+MOST_A_FRAME = 1_000  # messages per frame
+MOST_FRAMES_UNREAD = 16  # frames that the console has not read; further messages wait in the queue
+LAST_WORDS_S = 2.0  # timeout for the console to receive the last messages
+STAYS_S = 1.0  # how long a rank lives after Stop: its end makes the launcher kill the others, which may still write
+USUAL_SILENCE_S = 300.0  # default timeout for messages from the console
 
-Deferred = Callable[[], Sequence[RankMessage] | None]  # returns messages; None: they are not known yet
+Deferred = Callable[[], Sequence[RankMessage] | None]  # returns messages, or None while they are not known
 
 
 class Reporter:
-    """Sends a rank's messages without ever making the rank wait. Without a console, messages are dropped."""
+    """Sends a rank's messages to the console without ever blocking the rank. Without a console, drops them."""
 
     def __init__(
         self,
@@ -50,45 +50,45 @@ class Reporter:
         of: int | None = None,
         way: Mapping[str, str] = os.environ,
     ) -> None:
-        """heartbeat: also send heartbeats and pauses. stop: what the thread calls, with the reason, when the console
-        wants an end, or is gone; by default the process ends. of: the rank's process, if that is not this one: it tells
-        its pauses itself. way: the variables by which the console is reached."""
+        """heartbeat: whether to send heartbeats and pauses. stop: called by the thread, with the reason, when the
+        console requests an end or is gone; by default the process ends. of: the rank's process, if it is not this one;
+        it then reports its pauses itself. way: the environment variables that say how to reach the console."""
         self.rank = rank
         self._beats = heartbeat
         self._stop = self._on_stop = stop or end_process
         if stop is None:
-            from . import flight_recorder  # late: it needs torch, which a relay has not
+            from . import flight_recorder  # late: it needs torch, which a relay lacks
 
             self._on_stop = partial(end_process, first=partial(flight_recorder.keep, rank))
         self._of = of
-        self._known = False  # to the console: its Hello is on the way, which waits for CUDA to start
+        self._known = False  # whether Hello has left the queue, which may be late since CUDA starts first
         self.dropped = 0
         self._given_up = False
-        self._has_failed = False  # in working out a message
-        self.command: SetBottleneck | None = None  # the console's newest, until the loop takes it: between two steps
-        self.last_step: int | None = None  # of a training until it is stopped: known once the console has sent it
-        self.position: Callable[[], Position] = Position  # where the rank is
-        self.before_sending: Callable[[], object] = list  # called by the thread: it may still queue messages
-        self.meter = GpuMeter()  # of its device, once that is known
+        self._has_failed = False  # whether a deferred message has failed
+        self.command: SetBottleneck | None = None  # the console's latest, until the loop takes it between two steps
+        self.last_step: int | None = None  # the training's last step, once the console has sent it
+        self.position: Callable[[], Position] = Position  # returns the rank's position
+        self.before_sending: Callable[[], object] = list  # called by the thread; may still queue messages
+        self.meter = GpuMeter()  # replaced once the rank's device is known
         self._last_received = time.monotonic()
         self._queue: deque[RankMessage | Deferred] = deque()
-        self._unsent: list[RankMessage] = []  # taken from the queue, or the thread's own
+        self._unsent: list[RankMessage] = []  # messages taken from the queue, and the thread's own
         self._closing = threading.Event()
-        self._thread: threading.Thread | None = None  # none without a console: then `send` does its work at once
+        self._thread: threading.Thread | None = None  # None without a console: `send` then processes messages at once
         if HUB in way:
             self._thread = threading.Thread(target=self._run, args=(way,), name="reporter", daemon=True)
             self._thread.start()
 
     def set_device(self, device: "torch.device") -> None:
-        """The rank's device, which is this process's, is known."""
+        """Set the rank's device, which is a device of this process."""
         import torch  # late, as above
 
         from .gpu import reserved_bytes, used_bytes, uuid_of
 
         self.meter = GpuMeter(partial(uuid_of, device), lambda: GpuMemory(used_bytes(device), reserved_bytes(device)))
         if device.type == "cuda" and self._thread is not None:
-            # The thread asks about the device's events. Without a current one it would be on the first GPU, where CUDA
-            # would take some hundred MB for each such rank.
+            # The thread queries events of the device. Without this it would use the first GPU, where CUDA would take
+            # some hundred MB for each rank.
             def make_current() -> list[RankMessage]:
                 torch.cuda.set_device(device)
                 return []
@@ -107,13 +107,13 @@ class Reporter:
             self._take()
 
     def give_up(self) -> None:
-        """Send nothing more, and drop what was not sent. Any thread may call this."""
+        """Send nothing more, and drop unsent messages. Any thread may call this."""
         self._given_up = True
         self._closing.set()
         self._queue.clear()
 
     def close(self) -> None:
-        """Send what is queued, and end the thread."""
+        """Send the queued messages, and end the thread."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join(LAST_WORDS_S + 1)
@@ -129,7 +129,7 @@ class Reporter:
         next_send_ms = 0
         while not self._closing.is_set():
             due_ms = (time.monotonic_ns() // NS_PER_MS // LOOK_EVERY_MS + 1) * LOOK_EVERY_MS
-            # Below 0 it would wait without end: the thread may lose its core between the two looks at the clock.
+            # A negative timeout would wait forever: the thread may lose its core between the two readings of the clock.
             if socket.poll(max(0, due_ms - time.monotonic_ns() // NS_PER_MS)):
                 self._receive(socket)
             elif time.monotonic() - self._last_received > silence_s:
@@ -139,7 +139,7 @@ class Reporter:
                 self.before_sending()
                 self._send(socket)
                 next_send_ms = (woke_ns // NS_PER_MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
-            if self._beats and self._known:  # else the console would refuse them
+            if self._beats and self._known:  # the console ignores ranks that have not sent Hello
                 if self._of is None:
                     self._note_pause(due_ms * NS_PER_MS, woke_ns)
                 if time.monotonic() >= next_beat:
@@ -154,12 +154,12 @@ class Reporter:
         return heartbeat(self.rank, process, self.meter, self.dropped, self.position())
 
     def _note_pause(self, due_ns: int, woke_ns: int) -> None:
-        begin_ns = due_ns - LOOK_EVERY_MS * NS_PER_MS // 2  # since some moment after the last look: halfway, by guess
+        begin_ns = due_ns - LOOK_EVERY_MS * NS_PER_MS // 2  # a guess: half an interval before it was due
         if woke_ns - begin_ns > STOOD_STILL_MS * NS_PER_MS:
             self._unsent.append(Pause(rank=self.rank, begin_ns=begin_ns, end_ns=woke_ns))
 
     def _send(self, socket: zmq.Socket[bytes]) -> None:
-        """Send what is known, a frame at a time. What a full socket refuses stays unsent."""
+        """Send the known messages frame by frame. What a full socket refuses stays in `_unsent`."""
         while True:
             self._unsent = self._unsent or self._take()
             if not self._unsent:
@@ -176,7 +176,7 @@ class Reporter:
             del self._unsent[:number]
 
     def _take(self) -> list[RankMessage]:
-        """Take what is known by now off the queue, in order, at most a frame of it."""
+        """Take the messages that are known by now from the queue, in order, at most one frame."""
         known: list[RankMessage] = []
         while self._queue and len(known) < MOST_A_FRAME:
             first = self._queue[0]
@@ -191,7 +191,7 @@ class Reporter:
         return known
 
     def _flush(self, send: Callable[[], object]) -> None:
-        """Send what is left, for a while. Deferred messages that are not known by then never will be."""
+        """Send the remaining messages, within LAST_WORDS_S. Drops deferred messages that are still not known then."""
         deadline = time.monotonic() + LAST_WORDS_S
         while (self._queue or self._unsent) and time.monotonic() < deadline:
             send()
@@ -206,7 +206,7 @@ class Reporter:
             case Alive():
                 pass
             case Probe(number=number):
-                # At once: the time in between is what the console cannot know of this host's clock.
+                # Reply at once: any delay adds to the console's error in estimating this host's clock.
                 echo = Echo(rank=self.rank, number=number, heard_ns=received_ns, said_ns=time.monotonic_ns())
                 with suppress(zmq.Again):  # the console will probe again
                     socket.send(msgspec.msgpack.encode([echo]), zmq.NOBLOCK)
@@ -218,11 +218,11 @@ class Reporter:
                 self.last_step = step
 
     def _call(self, deferred: Deferred) -> Sequence[RankMessage] | None:
-        """What a deferred message has become; nothing if it fails. Once the device has failed, each does."""
+        """The messages of a deferred message; none if it fails, as all do after the device has failed."""
         try:
             return deferred()
-        except RuntimeError:  # torch's
-            if not (self._has_failed or self._closing.is_set()):  # else the loop's own traceback should end the log
+        except RuntimeError:  # raised by torch
+            if not (self._has_failed or self._closing.is_set()):  # when closing, the loop's traceback should be last
                 traceback.print_exc()
             self._has_failed = True
             self.dropped += 1
@@ -231,7 +231,7 @@ class Reporter:
 
 def _connect(context: zmq.Context[zmq.Socket[bytes]], way: Mapping[str, str]) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.LINGER, int(LAST_WORDS_S * 1000))  # ms: how long term() waits for what is unsent
+    socket.setsockopt(zmq.LINGER, int(LAST_WORDS_S * 1000))  # ms that term() waits for unsent messages
     socket.setsockopt(zmq.MAXMSGSIZE, MOST_BYTES_A_FRAME)
     socket.setsockopt(zmq.SNDHWM, MOST_FRAMES_UNREAD)
     if KEYS in way:  # the console is on another host
@@ -241,8 +241,8 @@ def _connect(context: zmq.Context[zmq.Socket[bytes]], way: Mapping[str, str]) ->
 
 
 def end_process(why: str, first: Callable[[], object] | None = None) -> None:
-    """End the process, whatever fails meanwhile. Its log gets the reason, and what the main thread was doing. first:
-    what to do before; the process then stays for STAYS_S in all."""
+    """End the process, whatever fails meanwhile. Prints the reason and the main thread's stack to the log. first:
+    called before; the process then ends STAYS_S after the call of this function."""
     until = time.monotonic() + STAYS_S
     try:
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
@@ -252,34 +252,35 @@ def end_process(why: str, first: Callable[[], object] | None = None) -> None:
             first()
             time.sleep(max(0.0, until - time.monotonic()))
     finally:
-        os.kill(os.getpid(), signal.SIGTERM)  # its default action ends even a rank that sits in a collective
+        os.kill(os.getpid(), signal.SIGTERM)  # its default action ends even a rank blocked in a collective
 
 
 def encode_frame(messages: Sequence[RankMessage]) -> tuple[bytes, int]:
-    """A frame of the first messages, as many as the console takes at once; and their number, 0 if one is too long."""
-    # A Hello travels alone: the console takes only a little from a rank that it does not know yet.
+    """Encode the first messages as a frame, as many as fit. Returns it and their number, 0 if the first is too long."""
+    # Hello travels alone: the console accepts only a short frame from a rank that it does not know yet.
     number = 1 if isinstance(messages[0], Hello) else len(messages)
-    # Halved, not measured: nearly always the first try fits, and encoding is the expensive part.
+    # Halving is fast enough: nearly always the first attempt fits, and encoding is the expensive part.
     while number and len(frame := msgspec.msgpack.encode(messages[:number])) > MOST_BYTES_A_FRAME:
         number //= 2
     return frame, number
 
 
 def is_too_long(message: RankMessage) -> bool:
-    """Whether the console would refuse the message, and the whole frame with it."""
+    """Whether the console would reject the message, and with it the whole frame."""
     return isinstance(message, Step) and len(message.collectives) > MOST_A_STEP
 
 
 def within_limits(message: RankMessage) -> RankMessage:
-    """The message as the console accepts it: an error cut to length; a Failed in place of what it would refuse."""
+    """The message as the console accepts it: a long error is truncated; a Failed replaces a message that it would
+    reject."""
     if isinstance(message, (Step, Heartbeat, Pause)):  # these come too often to be checked
         return message
     if isinstance(message, Failed):
-        error = message.error.encode("utf-8", "backslashreplace").decode()  # a lone surrogate would be refused
+        error = message.error.encode("utf-8", "backslashreplace").decode()  # the console rejects lone surrogates
         return msgspec.structs.replace(message, error=error[:MOST_OF_AN_ERROR])
     try:
         msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=RankMessage)
-    except ValueError as error:  # msgspec's errors are ValueErrors, and so is that of text with lone surrogates
+    except ValueError as error:  # raised by msgspec, or for text with lone surrogates
         reason = f"cannot send the console a {type(message).__name__}: {error}"
         return Failed(rank=message.rank, at_ns=time.monotonic_ns(), error=reason[:MOST_OF_AN_ERROR])
     return message

@@ -1,4 +1,4 @@
-"""How long a thread was on a core, and how long it was ready to run but had none, as Linux counts it."""
+"""Measures how long a thread ran on a core, and how long it was ready to run but had none, as Linux counts it."""
 
 import os
 from typing import NamedTuple
@@ -6,24 +6,24 @@ from typing import NamedTuple
 from .descriptors import identity, no_standard_stream
 from .shield import pass_on, suppressed
 
-LONGEST = 128  # bytes of the file: three numbers
+LONGEST = 128  # maximum length in bytes of the file, which has three numbers
 
 
 class Scheduled(NamedTuple):
-    """Times of a thread, in ns; 0 where they are not counted."""
+    """Times of a thread in ns; 0 if the system does not count them."""
 
-    cpu_ns: int = 0  # on a core
-    queued_ns: int = 0  # ready to run, without one
+    cpu_ns: int = 0  # running on a core
+    queued_ns: int = 0  # ready to run, but without a core
 
 
 class RunQueue:
-    """What the scheduler has counted of the thread which made this."""
+    """Reads the scheduler's counters of the thread that makes this object."""
 
     # proc(5), /proc/PID/schedstat: ns on a core, ns in the queue, and how often it got a core. The file stays open, so
-    # a reading takes 2 us.
+    # that a reading takes only 2 µs.
     def __init__(self) -> None:
         self._file: int | None = None
-        with suppressed(OSError):  # another system than Linux, or a kernel that does not count it
+        with suppressed(OSError):  # the system is not Linux, or its kernel does not count
             file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             self._file = no_standard_stream(file)
             self._identity = identity(self._file)

@@ -1,8 +1,8 @@
-"""Keeps errors of the instruments from the training, and lets the training's own errors pass.
+"""Keeps errors of the instruments away from the training, but lets the training's own errors pass.
 
-Python runs a signal handler of the training between any two instructions, so also within a call of the instruments:
-what it raises there (a timeout, a preemption notice) belongs to the training. So does what another thread has Python
-raise there (PyThreadState_SetAsyncExc), and what a debugger's trace function raises.
+Python may run a signal handler of the training between any two instructions, also during a call of the instruments.
+What the handler raises (a timeout, a preemption notice) belongs to the training. So do exceptions that another thread
+injects (PyThreadState_SetAsyncExc), and those of a debugger's trace function.
 """
 
 import signal
@@ -19,14 +19,14 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The packages whose exceptions a call of the instruments may raise; those of any other are the training's own.
+# The packages whose exceptions a call of the instruments may raise; exceptions of other packages are the training's.
 PACKAGES = {*sys.stdlib_module_names, "torch", "msgspec", "zmq", "ddptui", __name__.partition(".")[0]}
-# Exceptions that Python raises without arguments. PyThreadState_SetAsyncExc gives none of its own any.
+# Exceptions that Python raises without arguments. Those that PyThreadState_SetAsyncExc raises never have any.
 WITHOUT_ARGUMENTS = (AssertionError, MemoryError, NotImplementedError, StopIteration)
 
 
 def shielded(function: Callable[P, T], fail: Callable[[Exception], object]) -> Callable[P, T | None]:
-    """The function, a part of the instruments. What it raises itself goes to `fail`, and it returns None then."""
+    """Wrap a function of the instruments: it passes its own errors to `fail`, and then returns None."""
 
     @wraps(function)
     def call(*arguments: P.args, **options: P.kwargs) -> T | None:
@@ -41,14 +41,14 @@ def shielded(function: Callable[P, T], fail: Callable[[Exception], object]) -> C
 
 
 def pass_on(error: BaseException) -> None:
-    """Raises an error that has come out of a call of the instruments if it is the training's own."""
+    """Raise an error again, which a call of the instruments has raised, if it is the training's own."""
     if not is_ours(error):
         raise error
 
 
 @contextmanager
 def suppressed(*kinds: type[Exception]) -> Iterator[None]:
-    """Suppress errors of these kinds, but none of the training's own."""
+    """Suppress errors of these types, except the training's own."""
     try:
         yield
     except kinds as error:
@@ -56,8 +56,8 @@ def suppressed(*kinds: type[Exception]) -> Iterator[None]:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether the instruments have raised an error that has come out of a call of theirs. Else it is the training's own
-    and must reach it."""
+    """Whether an error, which a call of the instruments has raised, is their own. Otherwise it is the training's, and
+    must reach it."""
     return (
         isinstance(error, Exception)
         and type(error).__module__.partition(".")[0] in PACKAGES
@@ -67,7 +67,7 @@ def is_ours(error: BaseException) -> bool:
 
 
 def is_from_a_handler(error: Exception) -> bool:
-    """Whether a signal handler or a trace function has raised it."""
+    """Whether a signal handler or a trace function has raised the error."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     handlers = [_code_of(signal.getsignal(number)) for number in signal.valid_signals()]
     return any(
@@ -77,8 +77,8 @@ def is_from_a_handler(error: Exception) -> bool:
 
 
 def _was_given(frame: FrameType, interrupted: FrameType) -> bool:
-    """Whether the frame's function has got the other frame as an argument, as Python calls a handler or a trace
-    function. A handler may be installed no more by now."""
+    """Whether the frame's function received the interrupted frame as an argument, as handlers and trace functions do.
+    (A handler may have been uninstalled since.)"""
     code = frame.f_code
     has_more = bool(code.co_flags & CO_VARARGS)
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + has_more]
@@ -88,7 +88,7 @@ def _was_given(frame: FrameType, interrupted: FrameType) -> bool:
 
 
 def _code_of(handler: object) -> CodeType | None:
-    """The code that runs when a handler is called; None if it is not Python's."""
+    """The code that runs when a handler is called; None if it is not a Python function."""
     match handler:
         case partial(func=function) | MethodType(__func__=function):
             return _code_of(function)

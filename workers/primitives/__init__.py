@@ -1,4 +1,4 @@
-"""The primitives of torch.distributed, each as one calls it. What each must define is in primitive.py."""
+"""The primitives of torch.distributed, each as one would call it. primitive.py defines their interface."""
 
 from workers.primitives import collectives, point_to_point
 from workers.primitives.primitive import Primitive

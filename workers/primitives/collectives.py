@@ -1,4 +1,5 @@
-"""Collectives: all ranks call them. With a root, one rank gives to all or gets from all; else all ranks do the same."""
+"""Collectives, which all ranks call. With a root, that rank sends to or receives from all; otherwise, all do the
+same."""
 
 from collections.abc import Iterator
 
@@ -24,7 +25,7 @@ class Broadcast(OneTensor):
 
 
 class Reduce(OneTensor):
-    """The root gets all tensors, reduced to one. The tensors of the others are used on the way, and left undefined."""
+    """The root gets the reduction of all ranks' tensors. The others' tensors are undefined afterwards."""
 
     def begin(self, *, async_op: bool = True) -> Works:
         return [dist.reduce(self.buffer, dst=self.root, op=self.op, async_op=async_op)]
@@ -41,7 +42,7 @@ class Reduce(OneTensor):
 
 
 class AllReduce(OneTensor):
-    """Every rank gets all tensors, reduced to one."""
+    """Every rank gets the reduction of all ranks' tensors."""
 
     def begin(self, *, async_op: bool = True) -> Works:
         return [dist.all_reduce(self.buffer, op=self.op, async_op=async_op)]
@@ -54,7 +55,8 @@ class AllReduce(OneTensor):
 
 
 class OwnAndAllParts(Primitive):
-    """A primitive to which a rank passes its own part, and a list of the parts of all ranks: one of them is filled."""
+    """A primitive with two arguments: a rank's own part, and a list of the parts of all ranks. One of them is
+    output."""
 
     only_root_has_all = False
 
@@ -100,7 +102,7 @@ class Gather(AllGather):
 
 
 class ReduceScatter(OwnAndAllParts):
-    """All tensors are reduced to one, and each rank gets its part: the first half of a ring all_reduce."""
+    """Each rank gets its part of the reduction of all ranks' tensors: the first half of a ring all_reduce."""
 
     def fill(self, numbers: Numbers) -> None:
         self.own_part.zero_()
@@ -137,14 +139,14 @@ class Scatter(ReduceScatter):
         return f"dist.scatter(tensor, {'parts, ' if self.parts else ''}src={self.root})"
 
     def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        whole = numbers.of(self.root, self.ranks * self.elements)  # once: the numbers of all ranks may fill the memory
+        whole = numbers.of(self.root, self.ranks * self.elements)  # those of all ranks may fill the memory
         yield self.own_part, self.part(whole, self.rank)
         for number, part in enumerate(self.parts):
             yield part, self.part(whole, number)
 
 
 class AllToAll(Primitive):
-    """Every rank has a part for each rank: a transposition."""
+    """Every rank sends a part to each rank: a transposition of the parts."""
 
     def allocate(self) -> None:
         self.outgoing, self.incoming = self.tensors(), self.tensors()
@@ -173,7 +175,7 @@ class AllToAll(Primitive):
 
 
 class Barrier(Primitive):
-    """No rank goes on before all have come."""
+    """No rank continues before all have arrived."""
 
     def begin(self, *, async_op: bool = True) -> Works:
         return [dist.barrier(async_op=async_op)]
@@ -186,7 +188,7 @@ class Barrier(Primitive):
 
 
 class LocalSum(OneTensor):
-    """A rank adds up two tensors of its own: what a reduction costs where nothing has to be sent."""
+    """A rank adds two tensors of its own: the cost of a reduction without communication."""
 
     def allocate(self) -> None:
         super().allocate()
@@ -210,7 +212,7 @@ class LocalSum(OneTensor):
 
 
 class Composite(OneTensor):
-    """What a strategy makes of the primitives: the mean of one tensor, as it averages a gradient."""
+    """A strategy's composition of primitives: it averages one tensor, as it would average a gradient."""
 
     def __init__(self, setting: Setting, strategy: Strategy) -> None:
         super().__init__(setting)

@@ -1,8 +1,8 @@
-"""Several calls of a primitive in flight: all are begun, then all are waited for. So DDP's buckets run, and so PARAM
-(github.com/facebookresearch/param) times collectives by default.
+"""Several calls of a primitive in flight: the rank starts all, then waits for all. DDP's buckets run like this, and
+PARAM (github.com/facebookresearch/param) times collectives like this by default.
 
-`Work.wait` blocks the host over gloo. Over NCCL it makes the current stream wait, on which the clock's next event
-follows: that event is reached once all calls are over.
+Over gloo, `Work.wait` blocks the host. Over NCCL, it makes the current stream wait. The clock's next event follows on
+that stream, so it is reached when all calls have ended.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from workers.primitives.primitive import Primitive, Setting, wait
 
 MOST_IN_FLIGHT = 8
-MOST_BYTES = 64 * 2**20  # of their messages together, since each call needs buffers of its own
+MOST_BYTES = 64 * 2**20  # total size of the messages in flight, since each call needs its own buffers
 
 
 def calls_in_flight(bytes: int, iterations: int) -> int:
-    """How many calls of this size are in flight at once, of so many in a round: eight, fewer large ones, but two."""
+    """The number of calls of this size in flight at once: 8, or fewer (but at least 2) if they are large; at most
+    `iterations`, the number of calls in a round."""
     return min(MOST_IN_FLIGHT, iterations, max(2, MOST_BYTES // max(1, bytes)))
 
 
 class Pipelined(Primitive):
-    """Calls of one primitive in flight at once. Two calls must never write to the same buffer."""
+    """Several calls of one primitive in flight at once, each with its own buffers."""
 
     def __init__(self, setting: Setting, kind: type[Primitive], number: int) -> None:
         super().__init__(setting)

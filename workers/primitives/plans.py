@@ -1,4 +1,4 @@
-"""What is called, in which order. Every rank works this out for itself, and all come to the same."""
+"""Plans which primitives are called, in which order. Each rank computes the plans itself, and all get the same."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from workers.primitives.pipelined import Pipelined, calls_in_flight
 from workers.primitives.primitive import Primitive, Setting
 from workers.rank.process import Rank
 
-SHOWN_ELEMENTS = 4  # of a tensor, and about as many of all parts together: all ranks' must fit on a screen
+SHOWN_ELEMENTS = 4  # elements of a tensor, or about that many in all parts: all ranks' must fit on a screen
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -24,12 +24,12 @@ class Plan(NamedTuple):
     operation: str
     composite: bool
     reduce_op: ReduceOpName | None
-    elements: int  # of each tensor that a rank passes
-    tensors: int  # so many of which make up the size that nccl-tests would report
+    elements: int  # elements of each tensor that a rank passes
+    tensors: int  # how many of these tensors make up the size that nccl-tests would report
 
 
 def plans_to_show(trial: Trial) -> list[Plan]:
-    """Each operation once; those that reduce, with each operator."""
+    """The plans for showing: each operation once; reductions once with each operator."""
     plans = []
     part = 2 if trial.world_size <= SHOWN_ELEMENTS else 1
     for name in operations_tried(trial.operations, shown=True):
@@ -39,7 +39,8 @@ def plans_to_show(trial: Trial) -> list[Plan]:
 
 
 def plans_to_measure(trial: Trial) -> list[Plan]:
-    """Each operation and composite with each size; those that reduce, with each of the trial's operators, or sum."""
+    """The plans for measuring: each operation and composite with each size; reductions with each of the trial's
+    operators (by default, sum)."""
     sizes = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)
     plans = []
     for name in operations_tried(trial.operations, shown=False, pipelined=trial.cadence == "pipelined"):
@@ -54,12 +55,12 @@ def plans_to_measure(trial: Trial) -> list[Plan]:
 
 
 def operators(operation: str, wanted: Sequence[ReduceOpName]) -> Sequence[ReduceOpName | None]:
-    """The operators to call an operation with; one None if it does not reduce."""
+    """The operators with which to call an operation; a single None if it does not reduce."""
     return wanted if OPERATIONS[operation].reduces else (None,)
 
 
 def make_primitive(me: Rank, plan: Plan) -> Primitive:
-    """The plan's primitive with its buffers, as this rank calls it."""
+    """The plan's primitive, with its buffers on this rank."""
     op: ReduceOpName = plan.reduce_op or "sum"
     dtype = DTYPES[me.trial.dtype]
     setting = Setting(me.rank, me.world_size, me.trial.root, plan.elements, dtype, me.device, op)
@@ -72,10 +73,10 @@ def make_primitive(me: Rank, plan: Plan) -> Primitive:
 
 
 def bytes_of(plan: Plan, trial: Trial) -> int:
-    """The plan's size in bytes, as nccl-tests counts them."""
+    """The plan's message size in bytes, as nccl-tests counts it."""
     return plan.elements * plan.tensors * element_bytes(trial)
 
 
 def element_bytes(trial: Trial) -> int:
-    """Bytes of one element."""
+    """The size of one element in bytes."""
     return DTYPES[trial.dtype].itemsize

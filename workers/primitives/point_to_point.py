@@ -1,4 +1,4 @@
-"""From one rank to another: both must call, one to send and one to receive."""
+"""Point-to-point operations between two ranks: one calls send, the other receive."""
 
 from collections.abc import Iterator
 
@@ -11,9 +11,9 @@ from workers.primitives.primitive import Argument, Primitive, Works, wait
 
 
 class SendRecv(Primitive):
-    """Ranks in pairs: an even one sends to the next. Both wait until it is done."""
+    """Ranks in pairs: each even rank sends to the next one. Both wait until the transfer is done."""
 
-    transfers = 2  # timed there and back, so that neither can run ahead: a ping-pong
+    transfers = 2  # a timed call is a ping-pong, there and back, so that neither rank can run ahead
 
     def allocate(self) -> None:
         self.sends = self.rank % 2 == 0
@@ -51,10 +51,10 @@ class SendRecv(Primitive):
 
 
 class IsendIrecv(Primitive):
-    """In a circle: every rank sends to its right and receives from its left, as in one step of a ring all_reduce.
+    """A ring: every rank sends to its right neighbor and receives from its left, as in one step of a ring all_reduce.
 
-    With `send` and `recv` all ranks might wait for each other forever. So both are begun, and then waited for. Every
-    second rank begins to receive first, since NCCL makes what a rank has begun one after the other.
+    With `send` and `recv`, all ranks might deadlock. So each rank starts both transfers, and then waits for both. Odd
+    ranks start receiving first, since NCCL executes the transfers of a rank one after the other.
     """
 
     def allocate(self) -> None:

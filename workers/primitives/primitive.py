@@ -1,4 +1,4 @@
-"""What every primitive defines: its buffers, its call as one would type it, and the result that must come out."""
+"""The interface of every primitive: its buffers, its call as one would type it, and the expected result."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -17,40 +17,40 @@ OPS = {
     "min": dist.ReduceOp.MIN,
     "avg": dist.ReduceOp.AVG,
 }
-Works = Sequence[dist.Work | None]  # what has been begun, and must be waited for; None: it is over
+Works = Sequence[dist.Work | None]  # operations to wait for; None if already over
 
 
 def wait(works: Works) -> None:
-    """Wait until all of these are over."""
+    """Wait until all of these operations are over."""
     for work in works:
         if work is not None:
             work.wait()
 
 
 class Setting(NamedTuple):
-    """Who calls, and with what."""
+    """The calling rank, and the parameters of its calls."""
 
     rank: int
     ranks: int
-    root: int  # for operations that have one
-    elements: int  # of each tensor that a rank passes; so of one part, for operations that move parts
+    root: int  # for operations with a root
+    elements: int  # elements of each tensor that a rank passes; for operations on parts, of one part
     dtype: torch.dtype
     device: torch.device
     reduce_op: ReduceOpName = "sum"
 
 
 class Argument(NamedTuple):
-    """What a rank passes under one name: a tensor, or a list of them."""
+    """One argument of a call: a tensor, or a list of tensors."""
 
     name: str
-    tensors: Sequence[Tensor] | None  # None: other ranks pass it, but not this one
+    tensors: Sequence[Tensor] | None  # None: only other ranks pass it
     undefined: bool = False  # the operation does not define its content after the call
 
 
 class Primitive:
     """One primitive, as one rank calls it."""
 
-    transfers = 1  # in a timed call, whose time is divided by that
+    transfers = 1  # transfers in a timed call; its time is divided by this
 
     def __init__(self, setting: Setting) -> None:
         self.rank, self.ranks, self.root, self.elements, self.dtype, self.device, self.reduce_op = setting
@@ -58,13 +58,14 @@ class Primitive:
         self.allocate()
 
     def allocate(self) -> None:
-        """Make the buffers."""
+        """Allocate the buffers."""
 
     def fill(self, numbers: Numbers) -> None:
-        """Put this rank's numbers into what it sends, and 0 into what it only receives."""
+        """Fill the buffers: this rank's numbers into those that it sends, 0 into those that it only receives."""
 
     def begin(self, *, async_op: bool = True) -> Works:
-        """Begin a call. Returns what to wait for; async_op=False: the call is over, as far as torch waits."""
+        """Start a call. Returns the operations to wait for. async_op: False to wait in the call, as far as torch
+        does."""
         raise NotImplementedError
 
     def call(self) -> None:
@@ -72,16 +73,16 @@ class Primitive:
         self.begin(async_op=False)
 
     def timed_call(self) -> None:
-        """What is timed: the call, unless a primitive needs more than one to be timed."""
+        """Make the call that is timed; several calls if a primitive can only be timed so."""
         self.call()
 
     def in_flight(self) -> Sequence["Primitive"]:
-        """The calls that a timed call has under way at once, each with buffers of its own."""
+        """The calls that are in flight at once in a timed call, each with its own buffers."""
         return [self]
 
     @property
     def takes_part(self) -> bool:
-        """Whether this rank has anything to do."""
+        """Whether this rank takes part in the transfer."""
         return True
 
     def call_text(self) -> str:
@@ -89,20 +90,20 @@ class Primitive:
         raise NotImplementedError
 
     def arguments(self) -> list[Argument]:
-        """What this rank passes."""
+        """The arguments that this rank passes."""
         raise NotImplementedError
 
     def expected(self, numbers: Numbers) -> Iterator[tuple[Tensor, Tensor]]:
-        """The tensors that the call leaves defined on this rank, each with its right values, in float64."""
+        """Yield the tensors that are defined on this rank after the call, each with its expected values in float64."""
         yield from ()
 
     def tensor(self) -> Tensor:
         """A new buffer."""
-        # Written to, so that its memory is really there: Linux assigns a page only at the first write to it.
+        # Write to the memory, since Linux assigns a page only at the first write to it.
         return torch.empty(self.elements, dtype=self.dtype, device=self.device).fill_(0)
 
     def tensors(self) -> list[Tensor]:
-        """A new buffer for each rank."""
+        """New buffers, one for each rank."""
         return [self.tensor() for _ in range(self.ranks)]
 
     def part(self, whole: Tensor, number: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""The rounds that the ranks make: each primitive once, to look at it; or each with every size, again and again."""
+"""Runs the primitives: each once, to show its effect; or each with every size, in several timed rounds."""
 
 import math
 import time
@@ -21,13 +21,13 @@ from workers.primitives.timing import ROUNDS, Timer
 from workers.rank.device import gpus_of, nccl_of
 from workers.rank.process import Rank
 
-MOST_OF_A_REFUSAL = 300  # characters of the backend's error
+MOST_OF_A_REFUSAL = 300  # characters of the backend's error that are kept
 
 Values = tuple[float | None, ...]
 
 
 def show(me: Rank) -> None:
-    """Call each primitive once, with numbers for people, and report each buffer before and after."""
+    """Call each primitive once, with readable numbers, and report each buffer before and after."""
     plans = plans_to_show(me.trial)
     send_ready(me, len(plans))
     for place, plan in enumerate(plans):
@@ -54,7 +54,7 @@ def show(me: Rank) -> None:
 
 
 def measure(me: Rank) -> None:
-    """Measure each primitive with all its sizes: the warm-up, the timed rounds, and for each size a checked call."""
+    """Measure each primitive with all sizes: a warm-up, timed rounds, and a call per size whose result is checked."""
     plans = plans_to_measure(me.trial)
     send_ready(me, len(plans))
     for _, same in groupby(enumerate(plans), key=lambda numbered: numbered[1]._replace(elements=0)):
@@ -63,21 +63,21 @@ def measure(me: Rank) -> None:
 
 
 class Measurement:
-    """One primitive with one size, as this rank measures it."""
+    """The measurement of one primitive with one size on this rank."""
 
     def __init__(self, me: Rank, place: int, plan: Plan) -> None:
         self.place, self.plan = place, plan
         self.primitive = make_primitive(me, plan)
         self.timer = Timer(self.primitive, clock_of(me.device))
-        self.error = refusal_of(self.primitive)  # why the backend refuses it
+        self.error = refusal_of(self.primitive)  # the backend's error; None if it accepts the call
 
     def position_in_call(self) -> Position:
-        """The rank is in the last of so many calls."""
+        """The rank's position during calls: in the last one that it has begun."""
         calls = self.timer.calls
         return Position(step=self.place, calls=calls, number=max(0, calls - 1), kind=self.plan.operation)
 
     def position_in_check(self) -> Position:
-        """The rank is checking its results, which takes a while and calls nothing."""
+        """The rank's position while it checks its results, which takes a while without calls."""
         return Position(step=self.place, calls=self.timer.calls)
 
 
@@ -95,12 +95,13 @@ def measure_sizes(me: Rank, sizes: Sequence[Measurement]) -> None:
         me.reporter.position = size.position_in_check
         timed = timed_message(me, size)
         me.reporter.send(timed)
-        length = f"{median(timed.calls_ns) / 1000:.1f} µs" if timed.calls_ns else "no part in it"
+        length = f"{median(timed.calls_ns) / 1000:.1f} µs" if timed.calls_ns else "does not take part"
         log(me, timed.operation, timed.error or f"{timed.bytes} bytes  {length}  {timed.wrong} wrong")
 
 
 def timed_message(me: Rank, size: Measurement) -> Timed:
-    """The length of each call on this rank (none, if it has no part in it), and the number of wrong elements."""
+    """The message with the length of each call on this rank (empty if it does not take part), and the number of wrong
+    elements."""
     plan, primitive = size.plan, size.primitive
     lengths = size.timer.lengths_ns if primitive.takes_part else []
     return Timed(
@@ -120,8 +121,8 @@ def timed_message(me: Rank, size: Measurement) -> Timed:
 
 
 def count_wrong(primitive: Primitive, seed: int) -> int:
-    """How many elements are wrong on this rank after one call with the numbers of this seed. Calls that are in flight
-    together have different numbers, so that a buffer which two of them share is found."""
+    """The number of wrong elements on this rank after one call with the numbers of this seed. Calls in flight together
+    get different numbers, so that a buffer shared by two of them is noticed."""
     calls = [
         (call, Scrambled(seed * MOST_IN_FLIGHT + number, primitive.reduce_op))
         for number, call in enumerate(primitive.in_flight())
@@ -134,11 +135,11 @@ def count_wrong(primitive: Primitive, seed: int) -> int:
 
 
 def refusal_of(primitive: Primitive) -> str | None:
-    """Make the first call. Returns the backend's error if it refuses."""
+    """Make the first call. Returns the backend's error if it rejects the call, else None."""
     try:
         primitive.call()
     except (RuntimeError, ValueError, NotImplementedError) as error:
-        # A backend refuses on all ranks, so none is left waiting.
+        # A backend rejects the call on all ranks, so no rank is left waiting.
         return " ".join(str(error).split())[:MOST_OF_A_REFUSAL] or type(error).__name__
     return None
 
@@ -152,7 +153,7 @@ def buffers(primitive: Primitive, before: Sequence[Values | None]) -> tuple[Buff
 
 
 def values(argument: Argument) -> Values | None:
-    """The values of an argument's tensors, one tensor after the other; None in place of NaN and infinity."""
+    """The values of an argument's tensors, concatenated, with None for NaN and infinity. None if not passed."""
     if argument.tensors is None:
         return None
     flat: list[float] = torch.cat(list(argument.tensors)).tolist()
@@ -160,12 +161,12 @@ def values(argument: Argument) -> Values | None:
 
 
 def log(me: Rank, call: str, result: str) -> None:
-    """Print what a call has come to."""
+    """Print the result of a call."""
     print_line(f"rank {me.rank}  {call}  {result}")
 
 
 def send_ready(me: Rank, places: int) -> None:
-    """Announce so many places, which the console counts as steps."""
+    """Send Ready. places: the number of plans, which the console counts as steps."""
     now = time.monotonic_ns()
     nccl, gpus = nccl_of(me.device), gpus_of(me.device)
     me.reporter.send(
@@ -174,7 +175,7 @@ def send_ready(me: Rank, places: int) -> None:
 
 
 def send_done(me: Rank) -> None:
-    """Report the end. Nothing was trained, so there is nothing to compare or evaluate."""
+    """Send Done, without results of a training: there was none."""
     now = time.monotonic_ns()
     done = Done(
         rank=me.rank, at_ns=now, correct=0, evaluated=0, parameters={}, buffers={}, bottleneck_fired=0, bottleneck_ns=0

@@ -1,9 +1,9 @@
-"""How long a call takes: all ranks call again and again, as often as they have agreed.
+"""Measures how long a call takes: all ranks call repeatedly, as often as they have agreed.
 
-There are three cadences. Back to back, as in nccl-tests, a call begins when the one before has ended on this rank,
-whatever the others do: the time of all calls by their number is what a stream of them costs. Or each call follows a
-barrier, which is not timed: then all ranks begin together, apart from the time that some take longer to leave it. Or
-they are pipelined (pipelined.py): then a timed call is several in flight, back to back with the next several.
+There are three cadences. Back to back, as in nccl-tests, a call starts when the previous one has ended on this rank,
+whatever the others do: the total time divided by the number of calls is the cost of a call in a sequence. With
+barriers, each call follows an untimed barrier, so that all ranks start together, except that some leave the barrier
+later. Pipelined (pipelined.py), a timed call is several calls in flight, back to back with the next several.
 """
 
 import time
@@ -15,9 +15,10 @@ import torch.distributed as dist
 from workers.instruments.clock import Clock
 from workers.primitives.primitive import Primitive
 
-# A size is timed in several rounds, with the other sizes in between. On a busy host the calls of some hundredths of a
-# second are all fast or all slow, as the scheduler has placed the ranks: so each size gets its share of both.
-ROUNDS = 5  # each costs an untimed call
+# Each size is timed in several rounds, with the other sizes in between. On a busy host, all calls within some
+# hundredths of a second are fast or slow, depending on how the scheduler has placed the ranks. So each size gets a
+# share of both.
+ROUNDS = 5  # each round costs an untimed call
 DEVICE_POLL_S = 0.001
 
 
@@ -28,12 +29,12 @@ class Timer:
         self._primitive = primitive
         self._clock = clock
         self._calls_per_round = 0
-        self.calls = 0  # that have begun, with the warm-up
-        self.lengths_ns: list[int] = []  # of each timed call
+        self.calls = 0  # calls begun so far, including the warm-up
+        self.lengths_ns: list[int] = []  # the length of each timed call
 
     def warm_up(self, *, calls: int, most: int, most_s: float) -> None:
-        """Call without timing, at least once, and agree on the number of calls in each round: at most `most`, and at
-        most `most_s` in all rounds together, but at least one."""
+        """Make `calls` untimed calls (at least one), and agree on the number of calls per round: at most `most`, and at
+        most as many as take `most_s` in all rounds together, but at least one."""
         estimate_s = min(self._estimate() for _ in range(max(1, calls)))
         affordable = max(1, min(most, int(most_s / ROUNDS / max(estimate_s, 1e-6))))
         agreed = torch.tensor([affordable], device=self._primitive.device)
@@ -41,8 +42,8 @@ class Timer:
         self._calls_per_round = int(agreed.item())
 
     def round(self, *, after_barrier: bool) -> None:
-        """Time the calls of a round."""
-        self._call()  # untimed, since another size was called meanwhile
+        """Time the calls of one round."""
+        self._call()  # untimed, since another size was called before
         dist.barrier()
         self.lengths_ns += self._after_barriers() if after_barrier else self._back_to_back()
 
@@ -53,7 +54,7 @@ class Timer:
         return length_ns / 1e9
 
     def _back_to_back(self) -> list[int]:
-        now, call = self._clock.now, self._primitive.timed_call  # looked up once: the small calls take microseconds
+        now, call = self._clock.now, self._primitive.timed_call  # looked up once, since small calls take microseconds
         moments = [now()]
         for _ in range(self._calls_per_round):
             self.calls += 1
@@ -75,7 +76,7 @@ class Timer:
         self._primitive.timed_call()
 
     def _lengths(self, moments: list[Any]) -> list[int]:
-        """The time from each moment to the next, in ns, once the device has reached them."""
+        """Wait until the device has reached the moments. Returns the time from each to the next, in ns."""
         while (lengths_ns := self._clock.lengths(moments)) is None:
             time.sleep(DEVICE_POLL_S)
         return lengths_ns

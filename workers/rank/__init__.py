@@ -1,1 +1,1 @@
-"""The process of a rank: its number, its device, its group, and its end of the wire."""
+"""The process of a rank: its number, device, process group, and connection to the console."""

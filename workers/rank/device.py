@@ -1,4 +1,4 @@
-"""What a rank computes on, by its place among the ranks of its host; and the backend of the ranks' group."""
+"""Chooses a rank's device, by its position among the ranks of its host, and the backend of the process group."""
 
 import os
 from typing import NamedTuple
@@ -15,24 +15,25 @@ from workers.instruments.gpu import nccl_in_use, own_gpus
 
 CPU = torch.device("cpu")
 NEEDED = "CUDA takes an NVIDIA GPU and its driver, which `nvidia-smi` lists"
-LONGEST = 200  # characters of torch's error: a Hello must be able to carry it
+LONGEST = 200  # characters of torch's error that are kept, so that it fits into a Hello
 
 
 class DeviceChoice(NamedTuple):
     """A rank's device, or the first of several."""
 
     device: torch.device
-    why: str = ""  # the trial left it open, and a GPU might have been expected
-    shared: bool = False  # this host has more ranks than GPUs, and they share them
+    why: str = ""  # why it is not a GPU, if the trial does not say so and this host has GPUs
+    shared: bool = False  # whether ranks share the GPU, since this host has more ranks than GPUs
 
 
 def choose_device(trial: Trial, rank: int, local_ranks: range) -> DeviceChoice:
-    """Choose GPUs for the rank alone, or one to share, or the CPU. Raises RuntimeError if wanted GPUs are not there."""
+    """Choose GPUs for the rank alone, or a GPU to share, or the CPU. Raises RuntimeError if required GPUs are
+    missing."""
     if trial.device == "cpu":
         return DeviceChoice(CPU)
     gpus, unusable = usable_gpus()
     per_rank = trial.gpus_per_rank
-    sees_only_its_own = trial.launch == "task" and VISIBLE in os.environ  # as platforms show each task its own GPUs
+    sees_only_its_own = trial.launch == "task" and VISIBLE in os.environ  # some platforms hide the GPUs of other tasks
     if sees_only_its_own and gpus == per_rank and not trial.share_gpu:
         return use_gpu(0)
     if gpus >= len(local_ranks) * per_rank:
@@ -47,14 +48,14 @@ def choose_device(trial: Trial, rank: int, local_ranks: range) -> DeviceChoice:
 
 
 def use_gpu(index: int, *, shared: bool = False) -> DeviceChoice:
-    """Make this GPU the thread's current device: torch and NCCL take that one unless told otherwise."""
+    """Make this GPU the thread's current device, which torch and NCCL use by default."""
     device = torch.device("cuda", index)
     torch.cuda.set_device(device)
     return DeviceChoice(device, shared=shared)
 
 
 def usable_gpus() -> tuple[int, str]:
-    """How many GPUs torch can use, and the reason if it can use none of those that the driver counts."""
+    """The number of GPUs that torch can use; and, if torch can use none of the driver's GPUs, the reason."""
     if torch.cuda.device_count() == 0:  # the driver's count, until torch has started CUDA
         return 0, ""
     try:
@@ -65,7 +66,7 @@ def usable_gpus() -> tuple[int, str]:
 
 
 def no_gpu() -> str:
-    """Why torch sees no GPU, and what to do."""
+    """The reason why torch sees no GPU, and the remedy."""
     if torch.version.cuda is None and torch.version.hip is None:
         return "this torch is built without CUDA: install one that has it"
     visible = os.environ.get(VISIBLE)
@@ -79,14 +80,14 @@ def no_gpu() -> str:
 
 
 def in_one_line(error: Exception) -> str:
-    """Why CUDA does not start, as far as torch's error says it, and what to do."""
+    """The reason why CUDA does not start, according to torch's error, and the remedy, in one line."""
     reason = " ".join(str(error).split()).partition(" Please ")[0].rstrip(".")[:LONGEST]
     hiding = f" ({VISIBLE} is {os.environ[VISIBLE][:LONGEST]!r})" if VISIBLE in os.environ else ""
     return f"{reason}{hiding}: {OLDER if 'too old' in reason else NEEDED}"
 
 
 def too_few(trial: Trial, ranks: int, gpus: int) -> str:
-    """The error for a trial that wants more GPUs than this host has, with what to do."""
+    """The error for a trial that needs more GPUs than this host has, with the remedies."""
     gpus_wanted = "a GPU" if trial.gpus_per_rank == 1 else f"{trial.gpus_per_rank} GPUs"
     also = " and backend = 'auto'" if trial.backend == "nccl" else ""
     share = f"let them share with share_gpu = true{also}, over gloo, or " if can_share_gpu(trial) else ""
@@ -98,19 +99,20 @@ def too_few(trial: Trial, ranks: int, gpus: int) -> str:
 
 
 def why_not(trial: Trial, ranks: int, gpus: int) -> str:
-    """Why ranks are on the CPU though there are GPUs."""
+    """The reason why ranks are on the CPU although this host has GPUs."""
     share = f": share_gpu = true lets them share {'it' if gpus == 1 else 'them'}" if can_share_gpu(trial) else ""
     per_rank = f" of {trial.gpus_per_rank} GPUs each" if trial.gpus_per_rank > 1 else ""
     return f"{count(gpus, 'GPU')} for {count(ranks, kind(trial))}{per_rank}{share}"
 
 
 def kind(trial: Trial) -> str:
-    """What this trial's members are called."""
+    """The word for a member of this trial: replica or rank."""
     return "replica" if trial.launch == "dp" else "rank"
 
 
 def choose_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[str, str]:
-    """The process group's backend, and why. Raises RuntimeError if it cannot work, before ranks wait for each other."""
+    """The process group's backend, and the reason for it. Raises RuntimeError if it cannot work, before ranks wait for
+    each other."""
     backend, why = wanted_backend(trial, device, shared)
     if backend == "nccl" and device.type == "cpu":
         raise RuntimeError("backend = 'nccl' needs GPUs, and the ranks are on the CPU: backend = 'auto' is gloo there")
@@ -124,7 +126,7 @@ def choose_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[st
 
 
 def wanted_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[str, str]:
-    """The trial's backend, or the usual one of the device; and why."""
+    """The trial's backend, or the default for the device; and the reason."""
     if trial.backend != "auto":
         return trial.backend, "the trial says so"
     if device.type == "cpu":
@@ -133,7 +135,7 @@ def wanted_backend(trial: Trial, device: torch.device, shared: bool) -> tuple[st
 
 
 def describe(trial: Trial, device: torch.device) -> str:
-    """The table's name for what a rank, or a replica, computes on."""
+    """The name of the device of a rank or replica, as tables show it."""
     several = trial.gpus_per_rank
     if device.type == "cpu":
         threads = "thread" if trial.launch == "dp" else f"{several} threads"
@@ -142,11 +144,11 @@ def describe(trial: Trial, device: torch.device) -> str:
 
 
 def gpus_of(device: torch.device, several: int = 1) -> tuple[OwnGpu, ...]:
-    """The GPUs of a rank, its device the first of several; none on the CPU."""
+    """The GPUs of a rank; empty on the CPU. device: the first of `several` GPUs."""
     return tuple(OwnGpu(*gpu) for gpu in own_gpus(device, several))
 
 
 def nccl_of(device: torch.device) -> Nccl | None:
-    """The NCCL of this process's group. None: another backend, or no group."""
+    """The NCCL of the process group; None without a group or with another backend."""
     nccl = nccl_in_use(device)
     return Nccl(*nccl) if nccl else None

@@ -1,4 +1,4 @@
-"""Ends a rank when the process that started it ends, or the console, however those two end."""
+"""Ends a rank when its parent process or the console ends, even if they are killed."""
 
 import os
 import select
@@ -18,7 +18,7 @@ _guarded_pid: int | None = None  # a fork inherits this variable, but not the th
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process, even a stopped one, when the one that started it dies. Only on Linux."""
+    """Have the kernel kill this process, even if it is stopped, when its parent dies. Only on Linux."""
     parent = os.getppid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # the parent died before the call
@@ -26,7 +26,7 @@ def die_with_parent() -> None:
 
 
 def die_with_console() -> None:
-    """End this process when the console ends. Without a console, as for ranks started by hand, it does nothing."""
+    """End this process when the console ends. Does nothing without a console, as for ranks started by hand."""
     global _guarded_pid
     if CONSOLE_PID in os.environ and _guarded_pid != os.getpid():
         _guarded_pid = os.getpid()
@@ -37,7 +37,7 @@ def _monitor(pid: int) -> None:
     """Wait for the end of `pid`, then end this process."""
     try:
         select.select([os.pidfd_open(pid)], [], [])  # costs nothing, unlike polling
-    except (AttributeError, OSError):  # this system has no such descriptors, or the process has none left
+    except (AttributeError, OSError):  # the system has no pidfd, or the process no free descriptor
         with suppress(psutil.NoSuchProcess):
             console = psutil.Process(pid)
             while console.is_running() and console.status() != psutil.STATUS_ZOMBIE:

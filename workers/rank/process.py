@@ -1,4 +1,4 @@
-"""What every rank has, however it was launched: its number, device, connection to the console, log and network."""
+"""Sets up the process of every rank, in any launch mode: device, connection to the console, log and network."""
 
 import ctypes
 import gc
@@ -27,27 +27,27 @@ from workers.rank import guard
 from workers.rank.device import DeviceChoice, choose_backend, choose_device, describe
 
 CLONE_NEWNET = 0x40000000  # linux/sched.h
-# How long a rank that has failed stays. Where one is killed, the connections of others break, and they fail, too. The
-# launcher of torch, which looks ten times a second, must find the killed one first.
+# How long a failed rank stays. If a rank is killed, the connections of others break, so that they also fail. The
+# launcher of torch, which checks ten times a second, must find the killed rank first.
 NOTICED_AFTER_S = 0.3
 
 
 @dataclass
 class Rank:
-    """One rank, as the training loop knows it."""
+    """One rank, as the training loop sees it."""
 
     trial: Trial
     rank: int
-    world_size: int  # of the process group; 1 where there is none
+    world_size: int  # size of the process group; 1 without a group
     device: torch.device
     reporter: Reporter
     delays: Delays
     start_ns: int = 0  # the length of its delay at the start
-    shares_gpu: bool = False  # with other ranks of this host
+    shares_gpu: bool = False  # whether it shares its GPU with other ranks of this host
 
 
 def read_trial(arguments: list[str]) -> Trial:
-    """The trial that the command line describes. Ends the process with one line if it is wrong."""
+    """The trial that the command line describes. Ends the process with a message if it is invalid."""
     try:
         return from_arguments(arguments)
     except TrialError as error:
@@ -55,23 +55,23 @@ def read_trial(arguments: list[str]) -> Trial:
 
 
 def pin_threads(trial: Trial, local_ranks: range) -> int:
-    """Have torch use as many threads as this rank's part of the host has cores. Returns the number."""
+    """Have torch use this rank's share of the host's cores. Returns the number of threads."""
     threads = threads_per_rank(trial, available_cores(), len(local_ranks))
-    torch.set_num_threads(threads)  # whatever OMP_NUM_THREADS says: torch's launcher sets it to 1
+    torch.set_num_threads(threads)  # despite OMP_NUM_THREADS, which torch's launcher sets to 1
     return threads
 
 
 @contextmanager
 def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: bool = True) -> Iterator[Rank]:
-    """The frame around a rank's life: guarded, logged, announced; and delayed at the start if the trial says so.
+    """Set up this process as a rank, and clean up afterwards: guards, log, Hello, and the delay at the start.
 
-    local_ranks: of this host, which share its cores and GPUs. has_parent: the rank must not outlive its launcher. An
-    error goes to the log and to the console, and is raised again.
+    local_ranks: the ranks on this host, which share its cores and GPUs. has_parent: the rank must not outlive its
+    launcher. An error is logged, reported to the console, and raised again.
     """
-    enter_network(rank)  # first of all: a socket stays in the network where it was opened
+    enter_network(rank)  # first: a socket stays in the network in which it was opened
     if has_parent:
         guard.die_with_parent()
-    guard.die_with_console()  # once more, since threads do not survive a fork
+    guard.die_with_console()  # again after the fork: threads are not inherited
     log_to_file(rank)
     if trial.sched_batch:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # now, so that gloo's threads inherit it
@@ -84,7 +84,7 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
         reporter.position = lambda: Position(asleep=delays.asleep)
         delays.start()
         yield Rank(trial, rank, trial.world_size, device, reporter, delays, time.monotonic_ns() - begin, shared)
-        gc.freeze()  # or Python would look for garbage among all that was imported, a second before the process ends
+        gc.freeze()  # else Python's last garbage collection would walk all imports for a second
     except BaseException as error:
         traceback.print_exc()
         reporter.send(Failed(rank=rank, at_ns=time.monotonic_ns(), error=f"{type(error).__name__}: {error}"))
@@ -97,8 +97,8 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
 
 
 def enter_network(rank: int) -> None:
-    """Have this thread, and all that it starts, open sockets in the rank's own network. Raises OSError."""
-    if LINKS not in os.environ:  # without slow links; with them the console is reached through a file, outside networks
+    """Move this thread, and all threads that it starts, into the rank's own network namespace. Raises OSError."""
+    if LINKS not in os.environ:  # no slow links; with them, ranks reach the console through a Unix socket
         return
     launcher, *networks = os.environ[LINKS].split()
     with Path(f"/proc/{launcher}/fd/{networks[rank]}").open("rb") as network:
@@ -113,7 +113,7 @@ def announce(trial: Trial, rank: int, local_ranks: range, threads: int, reporter
         choice = choose_device(trial, rank, local_ranks)
         message = hello(trial, rank, choice, threads)
     except RuntimeError:
-        reporter.send(hello(trial, rank, None, threads))  # or the console would ignore the Failed that follows
+        reporter.send(hello(trial, rank, None, threads))  # else the console would ignore the Failed that follows
         raise
     reporter.send(message)
     reporter.set_device(choice.device)
@@ -121,7 +121,7 @@ def announce(trial: Trial, rank: int, local_ranks: range, threads: int, reporter
 
 
 def hello(trial: Trial, rank: int, choice: DeviceChoice | None, threads: int) -> Hello:
-    """The rank's Hello. choice: None if there is no device. Raises RuntimeError if no backend fits it."""
+    """The rank's Hello. choice: None if there is no device. Raises RuntimeError if the backend cannot work."""
     backend, backend_why = None, ""
     if choice and trial.launch not in ONE_PROCESS:
         backend, backend_why = choose_backend(trial, choice.device, choice.shared)
@@ -144,7 +144,7 @@ def hello(trial: Trial, rank: int, choice: DeviceChoice | None, threads: int) ->
 
 
 def log_to_file(rank: int) -> None:
-    """Redirect this process's output, that of native code too, to rank-R.log in the folder that the console gave."""
+    """Redirect this process's output, including that of native code, to rank-R.log in the console's log folder."""
     if HUB not in os.environ:
         return
     sys.stdout.flush()

@@ -1,4 +1,5 @@
-"""The process of ddptui's own on a host of a watched training: reads what its ranks note, and reports as ranks do.
+"""The relay: ddptui's own process on a host of a watched training. It reads the ranks' notes, and reports for them.
 
-It has the console's environment, not the training's; it imports no torch. If it ends, the ranks are no longer watched.
+It runs in the console's environment, not in the training's, and does not import torch. If it ends, the ranks are no
+longer watched.
 """

@@ -1,6 +1,8 @@
-"""python -m workers.relay: relays what the ranks of one host note. Its first line of input is a RelayTask; when its
-input ends, so does it, after it has sent what has come. Without LET_GO as the last line, what started it has died: then
-it ends the training, if that is its task."""
+"""python -m workers.relay: relays the notes of the ranks on one host to the console.
+
+Its first line of input is a RelayTask. When its input ends, it sends what it has received, and ends. If the last line
+is not LET_GO, the process that started it has died: then the relay ends the training, if that is its task.
+"""
 
 import os
 import select
@@ -17,15 +19,17 @@ from ddptui.wire.watching import LET_GO, RelayTask
 from workers.relay.rank import WatchedRank
 
 LAST_WORDS_S = 15.0
-STARTED_WITHIN_S = 0.2  # a command: until then it may have the environment of the console that has died
+STARTED_WITHIN_S = 0.2  # a command that has just started may still have the environment of the dead console
 
 
 def main() -> None:
+    """Accept ranks until the input ends, then send their last messages and end."""
     task = RelayTask.read(sys.stdin.buffer.readline())
     listener = socket.socket(fileno=task.listener)
     ranks: list[WatchedRank] = []
     while listener in select.select([listener, sys.stdin], [], [])[0]:
-        # Those that have connected come before the end of the input: on a busy machine the command may be over by now.
+        # Accept all ranks that have connected before handling the end of input: on a busy machine, the command may
+        # already be over.
         connection, _ = listener.accept()
         ranks.append(WatchedRank(connection, task.way, task.watching, partial(note, as_argument(task.notes))))
     if sys.stdin.buffer.read() != LET_GO:
@@ -34,11 +38,11 @@ def main() -> None:
         rank.end()
     for rank in ranks:
         rank.thread.join(LAST_WORDS_S)
-    os._exit(0)  # a thread that is stuck must not keep it
+    os._exit(0)  # a blocked thread must not keep this process alive
 
 
 def clear_up(task: RelayTask, folder: Path) -> None:
-    """Do what the process that has died would have: end the training, if that is the task, and remove its folder."""
+    """Clean up in place of the process that has died: end the training, if that is the task, and remove its folder."""
     if task.ends is not None:
         time.sleep(STARTED_WITHIN_S)
         end_watched(as_argument(task.ends))
@@ -46,7 +50,7 @@ def clear_up(task: RelayTask, folder: Path) -> None:
 
 
 def note(notes: str, why: str) -> None:
-    """Say why a rank is no longer watched, as a rank does itself."""
+    """Note why a rank is no longer watched in the notes file, where ranks do so themselves."""
     with Path(notes).open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(why.replace("\n", " ") + "\n")
 

@@ -1,4 +1,4 @@
-"""One connection of a rank to the relay: what it notes becomes what a rank reports."""
+"""One rank's connection to the relay: converts the rank's notes to the messages that ranks send to the console."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ from workers.relay.steps import Steps
 from workers.watch.link import HEAD_BYTES, JSON
 from workers.watch.notes import VERSION as NOTES_VERSION
 
-MOST_BYTES_A_FRAME = 64 * 2**20  # a rank sends what it has noted since the last frame
+MOST_BYTES_A_FRAME = 64 * 2**20  # a frame has all notes since the previous one
 
 
 class WatchedRank:
@@ -31,16 +31,17 @@ class WatchedRank:
     def __init__(
         self, connection: socket.socket, way: Mapping[str, str], asked: Watching, note: Callable[[str], None]
     ) -> None:
-        """way: the variables by which the console is reached. note: says why the rank is no longer watched."""
+        """way: the environment variables that say how to reach the console. asked: what to watch. note: called with the
+        reason why the rank is no longer watched."""
         self._connection, self._way, self._asked, self._note = connection, way, asked, note
-        self._lock = threading.Lock()  # of the steps: the reporter asks for the position
+        self._lock = threading.Lock()  # protects the steps: the reporter's thread reads the position
         self._reporter: Reporter | None = None
-        self._has_reported = False  # the last message
+        self._has_reported = False  # whether the last message was sent
         self.thread = threading.Thread(target=self._run, name="rank")
         self.thread.start()
 
     def end(self) -> None:
-        """Read what has come, and no more. Any thread may call this."""
+        """Read what has arrived, and nothing more. Any thread may call this."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RD)
 
@@ -58,9 +59,9 @@ class WatchedRank:
 
     def _read_all(self) -> None:
         if (hello := self._frame()) is None:
-            return  # it has ended before it could say anything, as a process does that becomes another program
+            return  # the rank ended before it sent anything, e.g. by exec of another program
         if not isinstance(hello, dict) or hello["version"] != NOTES_VERSION:
-            raise ValueError("the training was started by another version of ddptui: `ddptui watch` starts it anew")
+            raise ValueError("the training was started by another version of ddptui: restart it with `ddptui watch`")
         steps = self._begin(hello)
         while (frame := self._frame()) is not None:
             if isinstance(frame, array):
@@ -74,7 +75,7 @@ class WatchedRank:
             steps.close()
 
     def _begin(self, hello: dict[str, Any]) -> Steps:
-        """Say hello to the console, in the rank's place."""
+        """Send Hello and Ready to the console, in the rank's place."""
         rank, gpus, nccl = hello["rank"], hello["gpus"], hello["nccl"]
         pid = peer_of(self._connection) or hello["pid"]
         reporter = self._reporter = Reporter(rank, stop=lambda _: self.end(), of=pid, way=self._way)
@@ -123,7 +124,7 @@ class WatchedRank:
             return steps.position()
 
     def _pass_on(self, steps: Steps) -> None:
-        """Give the rank the console's newest delays."""
+        """Pass the console's latest delays on to the rank."""
         assert self._reporter is not None
         command, self._reporter.command = self._reporter.command, None
         if command is not None:
@@ -131,7 +132,7 @@ class WatchedRank:
             self._tell({"bottleneck": [asdict(delay) for delay in command.bottleneck]})
 
     def _tell(self, order: dict[str, Any]) -> None:
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the rank has ended
             self._connection.sendall(json.dumps(order).encode() + b"\n")
 
     def _see_no_more(self, steps: Steps) -> None:
@@ -139,7 +140,7 @@ class WatchedRank:
         self.end()
 
     def _finish(self, steps: Steps, error: str) -> None:
-        """The rank's last message. error: the exception that ends the training; empty: none does."""
+        """Send the rank's last message, once. error: the exception that ends the training; empty if there is none."""
         if self._reporter is None or self._has_reported:
             return
         steps.close()
@@ -149,13 +150,13 @@ class WatchedRank:
         self._reporter.send(last)
 
     def _frame(self) -> "dict[str, Any] | array[int] | None":
-        """The next frame; None: the connection has ended. Raises OSError, ValueError."""
+        """The next frame; None if the connection has ended. Raises OSError or ValueError."""
         head = self._bytes(HEAD_BYTES)
         if len(head) < HEAD_BYTES:
             return None
         length = int.from_bytes(head[1:], "big")
         if length > MOST_BYTES_A_FRAME:
-            raise ValueError("a rank has sent too long a frame")
+            raise ValueError("the rank sent a frame of more than 64 MiB")
         body = self._bytes(length)
         if len(body) < length:
             return None
@@ -172,7 +173,7 @@ class WatchedRank:
 
 
 def peer_of(connection: socket.socket) -> int:
-    """The process at the other end, as this process numbers it; 0: it is in none of its namespaces."""
+    """The id of the process at the other end, in this process's namespace; 0 if it has none there."""
     if not hasattr(socket, "SO_PEERCRED"):
         return 0
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

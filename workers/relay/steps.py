@@ -1,4 +1,4 @@
-"""Reports the steps that the notes of a rank make."""
+"""Derives a rank's steps from its notes, and reports them."""
 
 import time
 from collections import deque
@@ -17,12 +17,12 @@ from workers.watch.loop import Cut
 from workers.watch.notes import ASIDE, MOST_OPEN, NONE, SITES
 from workers.watch.reader import LoopReader
 
-MOST_PHASES = 100_000  # of a step: one that has more is none
+MOST_PHASES = 100_000  # a step with more phases is not a training step
 MOST_ASIDE = 1_000
 
 
 class WatchedProgress(Progress):
-    """The output of the training is its own."""
+    """Progress that prints nothing: the output is the training's own."""
 
     def log(self, record: StepRecord, loss: float) -> None:
         """Print nothing."""
@@ -34,45 +34,45 @@ class Steps(LoopReader):
     def __init__(
         self, rank: int, asked: Watching, reporter: Reporter, *, at_ns: int, signs: int, over: Callable[[], None]
     ) -> None:
-        """at_ns: the first step begins. signs: how many signs of steps there were before. over: called once as many
-        steps were seen as were asked for."""
+        """at_ns: the moment at which the first step begins. signs: backward calls and marked step ends before that.
+        over: called after as many steps as were requested."""
         super().__init__(at_ns, self._report)
         self._rank, self._asked, self._reporter, self._over = rank, asked, reporter, over
         self._progress = WatchedProgress(rank, asked.skip, reporter)
-        self._names: dict[int, Any] = {}  # of kinds and groups
-        self._open: dict[int, Call] = {}  # calls that have not ended
-        self._aside: deque[Call] = deque(maxlen=MOST_ASIDE)  # calls on other streams, for which the loop's may yet wait
-        self._buckets = False  # of gradients are what torch DDP sends
+        self._names: dict[int, Any] = {}  # kinds and groups of collectives, by number
+        self._open: dict[int, Call] = {}  # calls that have not ended, by number
+        self._aside: deque[Call] = deque(maxlen=MOST_ASIDE)  # calls on other streams, for which the loop's may wait yet
+        self._buckets = False  # whether a torch DDP sends buckets of gradients
         self._is_asleep = self._is_over = False
         self._slept: list[Slept] = []
-        self._fired = self._slept_ns = 0  # delays after the warm-up
-        self.peaks: tuple[int | None, int | None] = None, None  # of GPU memory
-        self.memory: tuple[int | None, int | None] = None, None
+        self._fired = self._slept_ns = 0  # number and total length of the delays after the warm-up
+        self.peaks: tuple[int | None, int | None] = None, None  # peak GPU memory, used and reserved, in bytes
+        self.memory: tuple[int | None, int | None] = None, None  # present GPU memory, used and reserved, in bytes
         self._signs_unseen = signs
-        self._signs_before: int | None = None  # the first whole step
-        self._first: int | None = None if signs else 0  # number of the first step; None: not known yet
-        self.tell: Callable[[dict[str, int]], None] | None = None  # gets the numbers of steps, while the rank asks
+        self._signs_before: int | None = None  # signs before the first complete step
+        self._first: int | None = None if signs else 0  # number of the first step; None if not known yet
+        self.tell: Callable[[dict[str, int]], None] | None = None  # sends step numbers to the rank while it needs them
 
     def name(self, number: int, name: Any) -> None:
-        """A number stands for the name of a kind, or for the ranks of a group, in the notes that follow."""
+        """Store for which kind or group (a list of ranks) a number stands in the notes that follow."""
         self._names[number] = tuple(name) if isinstance(name, list) else name
 
     def read(self, notes: Iterator[Any]) -> None:
-        """Read whole notes. Raises ValueError: these make no steps."""
+        """Read notes, each of which must be complete. Raises ValueError if they contain no training steps."""
         if self._is_over:
             return
         super().read(notes)
         if len(self.loop.timer.phases) > MOST_PHASES:
-            raise ValueError(f"it made no step of an optimizer in {MOST_PHASES:,} calls")
+            raise ValueError(f"the rank made no optimizer step in {MOST_PHASES:,} calls")
 
     def position(self) -> Position:
-        """Where the rank is."""
+        """The rank's position in its training."""
         batch, batches = self.place
         position = self.calls.position(asleep=self._is_asleep)
         return replace(position, phase=self.loop.phase, epoch=self.loop.epoch, batch=batch, batches=batches)
 
     def close(self) -> None:
-        """The loop is over: report its last step."""
+        """Report the last step: the loop is over."""
         if not self._is_over:
             self.loop.close()
 
@@ -107,7 +107,7 @@ class Steps(LoopReader):
                 self._end_call(call, background, moments[1:])
                 if number != NONE:
                     self._open[number] = call
-                    if len(self._open) > MOST_OPEN:  # the rank tells no more of the first
+                    if len(self._open) > MOST_OPEN:  # the rank no longer reports its end
                         del self._open[next(iter(self._open))]
                 self._collective(call)
             case "collective_ended", [number, background, *moments]:
@@ -141,12 +141,12 @@ class Steps(LoopReader):
         known = [None if moment == NONE else self._known_of_call(moment) for moment in moments]
         call.issued, call.awaited, call.notified, call.ended = known
         if background == ASIDE and call.ended is not None:
-            call.awaited = call.ended  # so far nothing has waited for it
+            call.awaited = call.ended  # the loop's stream has not waited for it so far
             self._aside.append(call)
 
     def _held_up(self, begin_ns: int, end_ns: int) -> None:
-        """The loop's stream has waited for an event. It waited for the calls that were over by then, one after another,
-        or did not need to."""
+        """The loop's stream has waited for an event. We attribute the wait to the calls aside that had ended by then,
+        one after the other."""
         if UNKNOWN in (begin_ns, end_ns):
             self.is_untimed_since = True
             return
@@ -159,7 +159,7 @@ class Steps(LoopReader):
         if self._is_over or (self._first is None and not self._is_numbered(step)):
             return
         number = step.timer.step
-        # A step is known to have ended only at the call that follows, before which the next one may have been delayed.
+        # We notice a step's end only at the next call, before which the next step may already have been delayed.
         slept = tuple(delay for delay in self._slept if delay[1] < step.timer.moments[-1])
         self._slept = self._slept[len(slept) :]
         if number >= self._progress.warmup_steps:
@@ -178,15 +178,16 @@ class Steps(LoopReader):
             self._over()
 
     def _is_numbered(self, step: Cut) -> bool:
-        """Give the steps of a training that had begun unseen the same numbers on all ranks, from the second one on: the
-        first was perhaps seen in part. Returns whether this step has its number. Raises ValueError."""
+        """Number the steps of a training that began before we observed it, equally on all ranks. Skips the first step,
+        of which we may have missed a part. Returns whether this step has a number. Raises ValueError if steps differ in
+        their number of backward calls."""
         signs = self._signs_unseen + self.loop.signs
         if self._signs_before is None:
             self._signs_before = signs
             return False
         steps, rest = divmod(self._signs_before, signs - self._signs_before)
         if rest:
-            raise ValueError("its steps do not all call backward equally often: those of its ranks cannot be matched")
+            raise ValueError("not every step calls backward equally often, so the steps of the ranks cannot be matched")
         self._first = step.timer.step = steps
         step.following.step = steps + 1
         self._progress.warmup_steps += steps

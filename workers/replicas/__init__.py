@@ -1,1 +1,1 @@
-"""Replicas of a model inside one process, as nn.DataParallel has them."""
+"""Replicas of a model in one process, as with nn.DataParallel."""

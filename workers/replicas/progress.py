@@ -1,4 +1,4 @@
-"""What is reported of replicas in one process: each as if it were a rank."""
+"""Reports each replica in a process as if it were a rank."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,8 +15,8 @@ from workers.replicas.replicas import ReplicaState, ReplicaStep
 
 
 class ReplicaProgress(Progress):
-    """Each replica reports as a rank: its own sub-batch and forward, then the gather, which comes before the one
-    backward that all share. Its own part is timed by its device's clock, the rest by the first device's."""
+    """Reports each replica as a rank: its own sub-batch and forward, then the gather, then the backward that all
+    replicas share. The clock of the replica's device times its own part; the first device's clock times the rest."""
 
     def __init__(self, states: Sequence[ReplicaState], warmup_steps: int) -> None:
         super().__init__(0, warmup_steps, states[0].reporter)
@@ -51,7 +51,7 @@ class ReplicaProgress(Progress):
         return [*clock_accuracy(rank, own_clock), step]
 
     def done(self, done: Done) -> None:
-        """Replica 0 reports on the model, of which there is only one."""
+        """Report the end of each replica. Only replica 0 reports on the model, since there is only one."""
         for rank, state in enumerate(self._states):
             if rank > 0:
                 done = msgspec.structs.replace(
@@ -70,10 +70,11 @@ class ReplicaProgress(Progress):
 
 
 def replica_step(step: Step, sent_bytes: int, own_times: Sequence[int]) -> Step:
-    """The common step with a replica's own data, forward and gather in it. own_times: its three moments, in ns."""
+    """The common step with a replica's own data, forward and gather. own_times: the three ReplicaStep.moments, in
+    ns."""
     data, forward, backward, average, optimizer = step.phases_ns
     gathered = step.begin_ns + data + forward
-    # All three lie between those two. Another device's clock has measured them, and it may be off by a little.
+    # All three lie between the step's begin and `gathered`. Another device's clock has measured them, with some error.
     fetched, computed, arrived = (min(max(moment, step.begin_ns), gathered) for moment in own_times)
     phases = (fetched - step.begin_ns, computed - fetched, backward, average + gathered - computed, optimizer)
     gather = Collective(GATHER_OUTPUTS, 0, sent_bytes, computed, arrived, arrived, gathered)

@@ -1,1 +1,1 @@
-"""What a training loop needs besides the loop: data, models, precision, evaluation."""
+"""The parts of a training around its loop: data, models, precision, evaluation."""

@@ -1,11 +1,11 @@
-"""Checks whether the strategy leaves the mean: once, after the training, with the real strategy and real gradients.
+"""Checks whether the strategy's result is the mean: once, after the training, with the real strategy and gradients.
 
-The right mean is computed another way. A copy of the model, which no strategy has touched, computes each rank's own
-gradient of the same samples. All ranks gather these and take the mean in float64.
+The true mean is computed independently. On each rank, a copy of the model that no strategy has touched computes the
+rank's own gradient of the same samples. All ranks gather these gradients and compute the mean in float64.
 
-Both compute in the parameters' own type and uncompiled, whatever the training did, and on a GPU with the same kernels.
-A strategy gets gradients of that type in any case, and two kernels that round differently would look like a mistake of
-the strategy: an H100's convolutions in TF32 put a ResNet's gradients 0.5% apart.
+Both computations use the parameters' own dtype, no torch.compile, and on a GPU the same kernels, whatever the training
+used. A strategy receives gradients of that dtype in any case. Kernels that round differently would look like a mistake
+of the strategy: with an H100's convolutions in TF32, a ResNet's gradients differ by 0.5%.
 """
 
 import copy
@@ -26,14 +26,14 @@ from workers.training.data import Samples
 
 Batch = tuple[Tensor, Tensor]
 Tensors = dict[str, Tensor]  # by the parameter's name
-PIECE = 2**18  # numbers: 2 MB in float64
-MOST_STEPS = 3  # of a window
-MOST_SAMPLES = 32  # of a rank in a step: in float32 more might not fit where the training's batch did
+PIECE = 2**18  # numbers compared at a time: 2 MB in float64
+MOST_STEPS = 3  # steps of an accumulation window that are used
+MOST_SAMPLES = 32  # samples per rank and step: more may not fit in memory in float32, even if they did in training
 
 
 def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, train: Samples) -> Audit | None:
-    """Average once more, with samples of the training set, and compare. It finds what a strategy always does wrong, not
-    what it does now and then. All ranks must call this."""
+    """Average once more, with samples of the training set, and compare with the true mean. This finds systematic
+    mistakes of a strategy, not occasional ones. All ranks must call it. None without a process group."""
     if me.trial.strategy is None:  # one process without a group
         return None
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -48,9 +48,9 @@ def audit(me: Rank, strategy: Strategy, network: nn.Module, model: nn.Module, tr
 
 
 def shares(me: Rank, train: Samples) -> list[Batch]:
-    """This rank's part of a window's batches, MOST_STEPS at most."""
+    """This rank's part of the batches of an accumulation window, at most MOST_STEPS."""
     size = min(me.trial.batch_size, len(train))
-    # All ranks drop the same number of samples. A rank that has one less than the others still has some left.
+    # All ranks drop the same number of samples. A rank that has one sample less than the others keeps some.
     size -= max(0, math.ceil(size / me.world_size) - MOST_SAMPLES) * me.world_size
     batches = []
     for number in range(min(me.trial.every, MOST_STEPS)):
@@ -62,13 +62,14 @@ def shares(me: Rank, train: Samples) -> list[Batch]:
 def average_gradients(
     strategy: Strategy, network: nn.Module, model: nn.Module, batches: list[Batch], *, in_parts: bool
 ) -> tuple[Tensors, Tensors]:
-    """The gradients that the strategy leaves on this rank, and this rank's own. in_parts: the network cuts batches."""
-    broadcast_flat(list(model.buffers()))  # as before each window; DDP's forward would do it, the copy's not
+    """The gradients that the strategy leaves on this rank, and this rank's own. in_parts: the network splits
+    batches."""
+    broadcast_flat(list(model.buffers()))  # as before each window; DDP's forward would do it, but not the copy's
     untouched = copy.deepcopy(model)
     device = next(model.parameters()).device
     weight = 1 / max(1, sum(len(labels) for _, labels in batches))  # gradients as large as in the training
     for net, pause in ((network, strategy.no_sync), (untouched, nullcontext)):
-        # Parts would have dropout and BatchNorm statistics of their own. In eval mode all have those of the training.
+        # Split batches would get different dropout and BatchNorm statistics; in eval mode all use the training's.
         net.train(not in_parts)
         net.zero_grad()
         with torch.random.fork_rng([device] if device.type == "cuda" else []):  # the same dropout in both
@@ -84,14 +85,14 @@ def average_parameters(strategy: Strategy, model: nn.Module) -> tuple[Tensors, T
     """The parameters that the strategy leaves on this rank, and this rank's own."""
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.normal_()  # noise, so that ranks differ a lot
+            parameter.normal_()  # random numbers, so that ranks differ a lot
         own = {name: parameter.clone() for name, parameter in model.named_parameters()}
         strategy.average(list(model.parameters()))
         return {name: parameter.detach() for name, parameter in model.named_parameters()}, own
 
 
 def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors) -> Audit:
-    """How far the strategy's result `left` is from the true mean, as wire.Audit has it."""
+    """Compare the strategy's result `left` with the true mean of all ranks' `own` tensors. Collective call."""
     ranks = dist.get_world_size()
     distances, sizes = dict.fromkeys(own, 0.0), dict.fromkeys(own, 0.0)  # squared
     left_mean = mean_mean = left_own = own_own = left_left = 0.0  # inner products
@@ -102,7 +103,7 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
         all_parts = torch.stack(gathered).split([len(own_part) for _, own_part, _ in piece], dim=1)
         for (name, *own_and_left), parts in zip(piece, all_parts, strict=True):
             own_part, left_part = (part.double() for part in own_and_left)
-            mean = parts.mean(0, dtype=torch.float64)  # not parts.double(): of many ranks that is a large copy
+            mean = parts.mean(0, dtype=torch.float64)  # not parts.double(), a large copy with many ranks
             distances[name] += square(left_part - mean)
             sizes[name] += float(torch.linalg.vector_norm(parts, dtype=torch.float64)) ** 2 / ranks
             left_mean += float(left_part @ mean)
@@ -120,7 +121,7 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
         worst=worst,
         worst_error=finite(errors[worst]),
         scale=finite(scale),
-        # |left - s mean|² = |left|² - s (left · mean) for the nearest s; rounding may leave it a little below 0.
+        # |left - s mean|² = |left|² - s (left · mean) for the nearest s; rounding may make it slightly negative.
         scaled_error=finite(ratio(max(left_left - scale * left_mean, 0.0), size) ** 0.5),
         own_scale=finite(own_scale),
         own_error=finite(ratio(max(left_left - own_scale * left_own, 0.0), size) ** 0.5),
@@ -128,8 +129,9 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
 
 
 def pieces(own: Tensors, left: Tensors) -> Iterator[list[tuple[str, Tensor, Tensor]]]:
-    """Flat parts of both, by name, PIECE numbers at most at a time: that fits into the caches, where ten passes in
-    float64 go over it, and small tensors travel together. Among many ranks, a collective takes as long as a step."""
+    """Yield lists of (name, flat part of own, flat part of left) with at most PIECE numbers in total. That fits into
+    the caches for ten passes in float64. Small tensors share a piece, since a collective of many ranks takes as long as
+    a step."""
     piece: list[tuple[str, Tensor, Tensor]] = []
     for name in own:
         parts = (tensors[name].reshape(-1).split(PIECE) for tensors in (own, left))
@@ -142,16 +144,16 @@ def pieces(own: Tensors, left: Tensors) -> Iterator[list[tuple[str, Tensor, Tens
 
 
 def backward(network: nn.Module, batch: Batch, weight: float) -> None:
-    """Add the batch's gradients, times the weight, to those of the network."""
+    """Add the gradients of a batch, times `weight`, to the network's gradients."""
     device = next(network.parameters()).device
-    inputs, labels = (tensor.to(device) for tensor in batch)  # one batch at a time: the training still takes memory
-    # Of cuDNN's ways to convolve, always the same one, and in float32.
+    inputs, labels = (tensor.to(device) for tensor in batch)  # one at a time: the training still holds memory
+    # Make cuDNN always use the same convolution algorithm, in float32.
     with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
         (F.cross_entropy(network(inputs), labels, reduction="sum") * weight).backward()
 
 
 def gradients(model: nn.Module) -> Tensors:
-    """The gradients of all parameters; zeros for those that have none."""
+    """The gradients of all parameters by name; zeros for a parameter without one."""
     return {
         name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.detach()
         for name, parameter in model.named_parameters()
@@ -159,12 +161,12 @@ def gradients(model: nn.Module) -> Tensors:
 
 
 def square(tensor: Tensor) -> float:
-    """The sum of the squares."""
+    """The sum of squares of a tensor."""
     return float(tensor.reshape(-1) @ tensor.reshape(-1))
 
 
 def ratio(part: float, whole: float) -> float:
-    """part / whole; 0 of nothing."""
+    """part / whole, or 0 if whole is 0."""
     return part / whole if whole else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What the ranks train on: the samples, and each rank's share of them."""
+"""The datasets, and each rank's share of the samples."""
 
 import hashlib
 import math
@@ -16,19 +16,19 @@ from torch.utils.data import Dataset, DistributedSampler
 from ddptui.config.trial import Trial
 
 DIGITS = Path(__file__).parent / "datasets" / "digits.npz"
-HELD_OUT = 5  # every fifth sample, in datasets that come without a test set
+HELD_OUT = 5  # in datasets without a test set, every fifth sample is held out
 NORMAL = {  # mean and standard deviation of the pixels of the training set, on a scale from 0 to 1
     "digits": (0.305, 0.376),
     "mnist": (0.1307, 0.3081),
     "fashion_mnist": (0.2860, 0.3530),
     "cifar10": (0.4734, 0.2516),
 }
-MOST_ORDERS = 1000  # so that the rank's last message stays short, however long it trains
-RESIZED_AT_ONCE = 4096  # images: float copies of all would take four times their memory
+MOST_ORDERS = 1000  # epochs whose order is reported, so that the rank's last message stays short
+RESIZED_AT_ONCE = 4096  # images resized at a time: a float copy of all would take four times their memory
 
 
 class Samples(Dataset[tuple[Tensor, Tensor]]):
-    """Inputs (count, *shape) and labels (count). A list of n indices gives a batch: inputs (n, *shape), labels (n)."""
+    """Inputs (count, *shape) and labels (count). Indexing with n indices gives a batch: (n, *shape) and (n)."""
 
     def __init__(self, inputs: Tensor, labels: Tensor, mean: float = 0.0, std: float = 1.0) -> None:
         self.inputs = inputs
@@ -40,7 +40,7 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
         return len(self.labels)
 
     def __getitem__(self, indices: list[int]) -> tuple[Tensor, Tensor]:
-        # Not indexed with the list itself: for its copy the host would wait.
+        # Indexing with the list itself would make the host wait for its copy to the device.
         rows = torch.tensor(indices, dtype=torch.long).to(self.inputs.device, non_blocking=True)
         inputs = self.inputs[rows]
         if inputs.dtype == torch.uint8:  # images stay bytes: a quarter of float32's memory, an eighth of float64's
@@ -49,27 +49,27 @@ class Samples(Dataset[tuple[Tensor, Tensor]]):
 
 
 class Data(NamedTuple):
-    """A dataset."""
+    """A dataset, split into training and test samples."""
 
     train: Samples
     test: Samples
-    shape: tuple[int, ...]  # of one sample
+    shape: tuple[int, ...]  # shape of one sample
     classes: int
 
 
 class Share(DistributedSampler[list[int]]):
     """A rank's share of every global batch: each item is a list of indices.
 
-    It shuffles like torch's DistributedSampler, and deals the samples of every global batch out in turn. But it pads
-    and drops nothing: all ranks together see each sample once an epoch, in the same order at any world size. So the
-    last batch may be uneven, even empty for some ranks.
+    It shuffles like torch's DistributedSampler, and assigns the samples of every global batch to the ranks in turn. But
+    it pads and drops nothing: all ranks together see each sample once per epoch, in the same order at any world size.
+    So the last batch may be uneven, even empty for some ranks.
     """
 
     def __init__(self, dataset: Samples, *, batch_size: int, rank: int, world_size: int, seed: int) -> None:
         super().__init__(dataset, num_replicas=world_size, rank=rank, seed=seed)
         self._samples = len(dataset)
         self._batch_size = batch_size
-        self.orders = deque[str](maxlen=MOST_ORDERS)  # a short hash of each epoch's order, of the last ones
+        self.orders = deque[str](maxlen=MOST_ORDERS)  # a short hash of the order in each of the last epochs
 
     def __len__(self) -> int:
         return math.ceil(self._samples / self._batch_size)
@@ -83,17 +83,17 @@ class Share(DistributedSampler[list[int]]):
             yield order[start : start + self._batch_size][self.rank :: self.num_replicas]
 
     def samples_in(self, batch: int) -> int:
-        """The size of a global batch on all ranks together, by its number in the epoch."""
+        """The size of the global batch, over all ranks, with this number in the epoch."""
         return min(self._batch_size, self._samples - batch * self._batch_size)
 
 
 def load(trial: Trial, wanted: tuple[int, ...] | None, device: torch.device) -> Data:
-    """The trial's dataset. wanted: the shape of a sample that the model takes; None: as they are.
+    """The trial's dataset. wanted: the shape of a sample that the model takes; None to keep the dataset's shape.
 
-    Raises ValueError for a dataset in files if the trial does not say where.
+    Raises ValueError if the dataset is in files and the trial has no data_dir.
     """
     if trial.dataset == "random":
-        # Made on the device, unless other processes or page-locked memory are to bring it there.
+        # Made on the device, unless the trial loads batches through worker processes or page-locked memory.
         where = torch.device("cpu") if trial.num_workers or trial.pin_memory else device
         return _random(trial, trial.shape or wanted or (3, 32, 32), where)
     parts = _images(trial)
@@ -103,7 +103,7 @@ def load(trial: Trial, wanted: tuple[int, ...] | None, device: torch.device) -> 
 
 
 def resize(images: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Byte images (n, c, h, w) as (n, *shape). Gray is repeated into channels, colors are averaged into gray."""
+    """Resize byte images (n, c, h, w) to (n, *shape). Gray is repeated into channels; colors are averaged into gray."""
     channels, *size = shape
     if images.shape[1] != channels:
         images = images.float().mean(1, keepdim=True).round().to(torch.uint8).expand(-1, channels, -1, -1)
@@ -114,14 +114,14 @@ def resize(images: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _images(trial: Trial) -> list[tuple[Tensor, Tensor]]:
-    """Images and labels to train with, then those to test with: bytes (n, c, h, w) and int64 (n)."""
+    """Images and labels of the training set, then of the test set: bytes (n, c, h, w) and int64 (n)."""
     if trial.dataset == "digits":
         return _digits()
-    from torchvision import datasets  # here: it takes as long as torch itself, and loading workers do without it
+    from torchvision import datasets  # here: it is slow to import, and loader workers do not need it
 
     factory = {"mnist": datasets.MNIST, "fashion_mnist": datasets.FashionMNIST, "cifar10": datasets.CIFAR10}
     if trial.data_dir is None:
-        raise ValueError(f"dataset {trial.dataset} lies in files: say where with data_dir=FOLDER")
+        raise ValueError(f"dataset {trial.dataset} is read from files: name their folder with data_dir=FOLDER")
     parts = []
     for train in (True, False):
         part = factory[trial.dataset](trial.data_dir, train=train, download=trial.download)
@@ -141,7 +141,7 @@ def _digits() -> list[tuple[Tensor, Tensor]]:
 
 
 def _random(trial: Trial, shape: tuple[int, ...], device: torch.device) -> Data:
-    """Noise with random labels: there is nothing to learn."""
+    """Random inputs with random labels: there is nothing to learn."""
     generator = torch.Generator(device).manual_seed(trial.seed)
 
     def samples(count: int) -> Samples:

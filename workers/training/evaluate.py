@@ -1,4 +1,4 @@
-"""After the last step: how good the model is, and whether it is the same on every rank."""
+"""Evaluates the model after the last step, and hashes it to compare the ranks' replicas."""
 
 import hashlib
 import math
@@ -16,15 +16,15 @@ from workers.instruments.gpu import peak_bytes, peak_reserved_bytes
 from workers.rank.process import Rank
 from workers.training.data import Samples
 
-MAX_BATCH = 512  # samples
+MAX_BATCH = 512  # samples evaluated at a time
 
 
 def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
     """Evaluate this rank's share of the held-out samples, hash the model, and save it if the trial says so."""
-    # First: evaluation has other batches than the training.
+    # Read the peaks first: evaluation uses other batches than training.
     peak, peak_reserved = peak_bytes(me.device), peak_reserved_bytes(me.device)
     indices = range(me.rank, len(test), me.world_size)
-    batch = min(MAX_BATCH, samples_at_once(me.trial))  # no more than in training, for which its memory sufficed
+    batch = min(MAX_BATCH, samples_at_once(me.trial))  # at most as in training, for which the memory sufficed
     correct, evaluated = accuracy(model, test, indices, me.device, batch)
     return Done(
         rank=me.rank,
@@ -43,7 +43,7 @@ def evaluate(me: Rank, model: nn.Module, test: Samples) -> Done:
 
 
 def samples_at_once(trial: Trial) -> int:
-    """The most samples that one device gets in a training step."""
+    """The maximum number of samples that one device gets in a training step."""
     return math.ceil(trial.batch_size / (trial.world_size * trial.gpus_per_rank))
 
 
@@ -55,7 +55,8 @@ def fingerprint(model: nn.Module, rank: int, step: int) -> Fingerprint:
 
 
 def accuracy(model: nn.Module, test: Samples, indices: range, device: torch.device, batch: int) -> tuple[int, int]:
-    """How many of these samples the model gets right, and how many there are. It leaves the model in eval mode."""
+    """How many of these samples the model classifies correctly, and how many there are. Leaves the model in eval
+    mode."""
     model.eval()
     correct = 0
     with torch.no_grad():
@@ -66,7 +67,7 @@ def accuracy(model: nn.Module, test: Samples, indices: range, device: torch.devi
 
 
 def hashes(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, str]:
-    """A short hash of each tensor's bytes, by its name. Equal hashes mean tensors that are equal to the last bit."""
+    """A short hash of each tensor's bytes, by name. Equal hashes mean that all bits of the tensors are equal."""
     hashed = {}
     for name, tensor in tensors:
         flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)  # bytes: NumPy has no bfloat16
@@ -75,7 +76,7 @@ def hashes(tensors: Iterable[tuple[str, Tensor]]) -> dict[str, str]:
 
 
 def save(model: nn.Module, rank: int) -> str:
-    """Write the bare model's state_dict, which loads without torch.distributed. Returns the path."""
+    """Save the model's state_dict, without wrappers, so that it loads without torch.distributed. Returns the path."""
     path = os.path.join(os.environ.get(LOGS, "."), f"model-rank-{rank}.pth")
     torch.save(model.state_dict(), path)
     return path

@@ -1,4 +1,4 @@
-"""Counts the floating-point operations of a training step on a GPU, and names the type in which the GPU makes them."""
+"""Counts the floating-point operations of a training step on a GPU, and names the dtype in which the GPU computes."""
 
 import contextlib
 import copy
@@ -19,28 +19,28 @@ from workers.rank.process import Rank
 from workers.training.data import Data
 from workers.training.evaluate import samples_at_once
 
-META = torch.device("meta")  # its tensors have shapes and types, but no data
+META = torch.device("meta")  # its tensors have shapes and dtypes, but no data
 NAMES = {torch.float64: "float64", torch.float32: "float32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 FIRST_WITH_TF32 = (8, 0)  # compute capability: Ampere
-TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0: NVIDIA's libraries use no TF32, whatever torch asks of them
+TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0: NVIDIA's libraries use no TF32, even if torch allows it
 
 
 class Work(NamedTuple):
-    """The work of one sample. flops: of its forward, loss and backward; None: not counted, so `precision` is empty."""
+    """The work of one sample. flops: operations of forward, loss and backward; None if not counted."""
 
     flops: float | None = None
-    precision: str = ""  # as in wire.Ready
+    precision: str = ""  # as in wire.messages.Ready; empty if not counted
 
 
 class Counted(NamedTuple):
-    """The floating-point operations of a batch, and how many of them are convolutions."""
+    """The floating-point operations of a batch, and how many of them are in convolutions."""
 
     total: int
     of_convolutions: int
 
 
 def count_work(me: Rank, model: nn.Module, data: Data) -> Work:
-    """The work of one sample, counted on the bare model. Only on a GPU: elsewhere nothing is counted or imported."""
+    """The work of one sample, counted on the model without wrappers. Without a GPU, nothing is counted or imported."""
     if me.device.type != "cuda":
         return Work()
     samples = samples_at_once(me.trial)
@@ -52,17 +52,17 @@ def count_work(me: Rank, model: nn.Module, data: Data) -> Work:
 
 
 def count_batch(model: nn.Module, shape: tuple[int, ...]) -> Counted | None:
-    """The operations of forward, loss and backward for a batch (n, *shape of a sample). A multiplication and an
-    addition are two; what is neither matrix product nor convolution is not counted.
+    """The operations of forward, loss and backward for a batch of this shape (n, *shape of a sample). A multiplication
+    and an addition count as two. Only matrix products and convolutions are counted.
 
-    They are counted on a copy of the model on torch's meta device: shapes alone, so nothing is computed, and
-    parameters, buffers and torch's random numbers stay as they are. Hooks of its modules are not called. What a forward
-    does besides, such as appending to a global list, it does here as well, with tensors that have no data.
+    They are counted on a copy of the model on torch's meta device, where tensors only have shapes: nothing is computed,
+    and parameters, buffers and torch's random generators stay as they are. Hooks of the modules are not called. But
+    side effects of a forward, such as appending to a global list, do happen, with tensors without data.
 
-    None for a model that does not run there: its forward depends on values, or computes with a tensor that is neither
-    parameter nor buffer, such as a plain attribute of a module.
+    Returns None if the model does not run there, because its forward depends on values, or computes with a tensor that
+    is neither parameter nor buffer, such as a plain attribute of a module.
     """
-    from torch.utils.flop_counter import FlopCounterMode  # here: ranks on the CPU do without
+    from torch.utils.flop_counter import FlopCounterMode  # here: ranks on the CPU do not need it
 
     with unnoticed():
         try:
@@ -70,7 +70,7 @@ def count_batch(model: nn.Module, shape: tuple[int, ...]) -> Counted | None:
             inputs, labels = torch.empty(shape, device=META), torch.empty(shape[0], dtype=torch.long, device=META)
             with FlopCounterMode(display=False, custom_mapping=CORRECTED) as counter:
                 F.cross_entropy(on_meta(inputs), labels, reduction="sum").backward()
-        except Exception:  # whatever a forward may raise: a missing figure must not end the training
+        except Exception:  # a forward may raise anything, and a missing figure must not end the training
             return None
     operations = {str(name): number for name, number in counter.get_flop_counts().get("Global", {}).items()}
     convolutions = sum(number for name, number in operations.items() if "convolution" in name)
@@ -79,8 +79,8 @@ def count_batch(model: nn.Module, shape: tuple[int, ...]) -> Counted | None:
 
 @contextlib.contextmanager
 def unnoticed() -> Iterator[None]:
-    """While this is open, a model of the user's neither prints nor warns, which it does in its first step, where that
-    belongs. Afterwards torch's generators are as before."""
+    """Suppress output and warnings of the user's model while the context is open; they appear in its first step.
+    Restores torch's random generators."""
     gpus = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     with (
         warnings.catch_warnings(),
@@ -92,7 +92,8 @@ def unnoticed() -> Iterator[None]:
 
 
 class OfOtherThreads:
-    """A stream without what the thread writes that made this. The reporter's may write why it ends the rank."""
+    """A stream that drops what the thread writes that made this object. Other threads still write: the reporter's
+    thread may print why it ends the rank."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -108,21 +109,21 @@ class OfOtherThreads:
 def convolution_backward(
     gradient: Sequence[int], inputs: Sequence[int], weights: Sequence[int], *options: Any, out_shape: Any
 ) -> int:
-    """The operations of a convolution's backward, from the shapes: the gradient of its inputs takes as many as its
-    forward, and so does that of its weights."""
+    """The operations of a convolution's backward, from the shapes: the gradients of inputs and weights each take as
+    many as the forward."""
     transposed, (of_inputs, of_weights, _) = options[4], options[7]
-    positions = inputs if transposed else gradient  # each meets all weights
+    positions = inputs if transposed else gradient  # each position is multiplied by all weights
     return int(2 * positions[0] * prod(positions[2:]) * prod(weights) * (of_inputs + of_weights))
 
 
-# Torch's own formula counts grouped ones too often, MobileNet's sevenfold (github.com/pytorch/pytorch/pull/183405).
+# Torch's own formula overcounts grouped convolutions: MobileNet's sevenfold (github.com/pytorch/pytorch/pull/183405).
 CORRECTED = {torch.ops.aten.convolution_backward: convolution_backward}
 
 
 def without_data(model: nn.Module) -> nn.Module:
-    """A copy of the model on the meta device. Its parameters and buffers take no memory, also while it is made. It
-    has no hooks: those of the model may be closures that keep what they see."""
-    # To deepcopy, what is in its memo has been copied already.
+    """A copy of the model on the meta device. Its parameters and buffers take no memory, not even temporarily. It has
+    no hooks, since the model's hooks may be closures that keep what they receive."""
+    # deepcopy takes objects in its memo as copied already.
     memo: dict[int, Any] = {id(hooks): OrderedDict() for module in model.modules() for hooks in hooks_of(module)}
     memo |= {id(buffer): buffer.to(META) for buffer in model.buffers()}
     memo |= {
@@ -133,12 +134,12 @@ def without_data(model: nn.Module) -> nn.Module:
 
 
 def hooks_of(module: nn.Module) -> list[dict[Any, Any]]:
-    """The dictionaries by which torch calls this module's hooks, a kind each."""
+    """The module's dictionaries of hooks, one for each kind of hook."""
     return [value for name, value in vars(module).items() if name.endswith("_hooks") and isinstance(value, dict)]
 
 
 def precision(model: nn.Module, device: torch.device, mostly_convolutions: bool) -> str:
-    """The type in which a GPU multiplies without autocast: the parameters' own, or TF32 where torch allows that."""
+    """The dtype in which a GPU multiplies without autocast: that of the parameters, or TF32 if torch allows it."""
     dtype = next((parameter.dtype for parameter in model.parameters()), torch.get_default_dtype())
     if dtype == torch.float32 and has_tf32(device) and allows_tf32(mostly_convolutions):
         return "tf32"
@@ -146,15 +147,15 @@ def precision(model: nn.Module, device: torch.device, mostly_convolutions: bool)
 
 
 def has_tf32(device: torch.device) -> bool:
-    """Whether the GPU multiplies in TF32, and its user has not forbidden that to NVIDIA's libraries."""
+    """Whether the GPU supports TF32, and the environment does not forbid it."""
     return torch.cuda.get_device_capability(device) >= FIRST_WITH_TF32 and os.environ.get(TF32_OVERRIDE) != "0"
 
 
 def allows_tf32(convolutions: bool) -> bool:
-    """Whether torch lets convolutions, or else matrix products, of float32 be made in TF32: by default only those."""
+    """Whether torch computes float32 convolutions (else matrix products) in TF32; by default, only convolutions."""
     matmul: Any = torch.backends.cuda.matmul
     cudnn: Any = torch.backends.cudnn
     settings: Any = getattr(cudnn, "conv", None) if convolutions else matmul
-    if hasattr(settings, "fp32_precision"):  # since torch 2.9; with it set, the older names may raise
+    if hasattr(settings, "fp32_precision"):  # since torch 2.9; if it is set, the older names may raise
         return bool(settings.fp32_precision == "tf32")
     return bool(cudnn.allow_tf32 if convolutions else matmul.allow_tf32)

@@ -1,4 +1,4 @@
-"""The instruments that a trial asks for."""
+"""Makes the instruments that a trial requests."""
 
 from torch import nn
 
@@ -11,13 +11,13 @@ from workers.rank.process import Rank
 
 
 def make_progress(me: Rank) -> Progress:
-    """Reports every step, or without instruments only when the training began and ended."""
+    """The reporting of every step, or, without instruments, only of the training's begin and end."""
     kind = Progress if me.trial.instruments == "on" else SummaryProgress
     return kind(me.rank, me.trial.warmup_steps, me.reporter)
 
 
 def make_tap(me: Rank, network: nn.Module, clock: Clock) -> Tap:
-    """The tap of a rank. Without instruments it stays detached, unless a delay must go in before a collective."""
+    """The tap of a rank. Without instruments it is not attached, unless delays are injected before collectives."""
     delayed = any(bottleneck.at == "aggregate" for bottleneck in me.trial.bottleneck)
     facts = STRATEGIES[me.trial.strategy or "none"]
     return Tap(
@@ -34,5 +34,5 @@ def make_tap(me: Rank, network: nn.Module, clock: Clock) -> Tap:
 
 
 def end_trial(error: Exception) -> None:
-    """Raise what has failed in the tap: the figures of a trial that it does not see to its end would be wrong."""
+    """Raise an error of the tap: a trial that the tap does not observe to its end would have wrong figures."""
     raise error

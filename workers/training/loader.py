@@ -1,4 +1,4 @@
-"""How batches reach a rank's device: loaded by the rank itself, or ahead of it by worker processes."""
+"""Loads batches, in the rank itself or ahead of time in worker processes, and copies them to the rank's device."""
 
 import multiprocessing
 import os
@@ -19,33 +19,33 @@ Batches = DataLoader[Batch]
 
 
 def make_loader(trial: Trial, samples: Samples, share: Share, device: torch.device) -> Batches:
-    """Yields a rank's share of each global batch, whether the rank or `num_workers` processes load it."""
-    # They are spawned. A rank has threads (its reporter's, gloo's, CUDA's), and a fork copies the locks that they hold,
-    # but not the threads. A forkserver may be the one that started the rank, and the rank must not end that one.
+    """A loader of the rank's share of each global batch, in the rank itself or in `num_workers` processes."""
+    # Workers are spawned. A rank has threads (of the reporter, gloo and CUDA), and a fork copies the locks that they
+    # hold, but not the threads. A forkserver may be the one that started the rank, which the rank must not end.
     workers = trial.num_workers
     return DataLoader(
         samples,
         sampler=share,
-        batch_size=None,  # the sampler's items are batches already
+        batch_size=None,  # the sampler yields whole batches
         num_workers=workers,
         multiprocessing_context="spawn" if workers else None,
-        persistent_workers=workers > 0,  # from epoch to epoch: spawning takes seconds
+        persistent_workers=workers > 0,  # kept between epochs, since spawning takes seconds
         worker_init_fn=partial(start_worker, trial.dtype),
         pin_memory=pins_memory(trial, device),
-        generator=torch.Generator(),  # not the rank's: its dropout would depend on the workers
+        generator=torch.Generator(),  # not the default one, or dropout would depend on the number of workers
     )
 
 
 def first_epoch(loader: Batches) -> Iterator[Batch]:
-    """The first epoch's batches."""
+    """An iterator over the first epoch's batches."""
     batches = iter(loader)
-    # With workers, wait for the first batch: the seconds until they run belong to the rank's start, not its first step.
+    # Wait for the workers' first batch: the seconds until they run belong to the rank's start, not to its first step.
     return chain([next(batches)], batches) if loader.num_workers else batches
 
 
 def on_device(trial: Trial, batch: Batch, device: torch.device) -> Batch:
-    """The batch on the model's device, images in the memory format of its weights."""
-    # torch does not wait for the copy; from page-locked memory, neither does the driver.
+    """Copy a batch to the model's device, with images in the memory format of the model's weights."""
+    # torch does not wait for the copy; nor does the driver if the batch is in page-locked memory.
     inputs, labels = (tensor.to(device, non_blocking=True) for tensor in batch)
     if trial.channels_last and inputs.dim() == 4:
         inputs = inputs.contiguous(memory_format=torch.channels_last)
@@ -54,13 +54,13 @@ def on_device(trial: Trial, batch: Batch, device: torch.device) -> Batch:
 
 def pins_memory(trial: Trial, device: torch.device) -> bool:
     """Whether batches go through page-locked memory."""
-    return trial.pin_memory and device.type == "cuda"  # on the CPU nothing is copied
+    return trial.pin_memory and device.type == "cuda"  # on the CPU, nothing is copied
 
 
 def start_worker(dtype: str, _number: int) -> None:
-    """Prepare a worker, before its first batch."""
+    """Prepare a worker process before its first batch."""
     guard.die_with_parent()
     rank = multiprocessing.parent_process()
-    if rank is not None and not rank.is_alive():  # it died while this process was starting
+    if rank is not None and not rank.is_alive():  # the rank died while this process was starting
         os._exit(1)
-    torch.set_default_dtype(getattr(torch, dtype))  # the worker turns pixels into numbers
+    torch.set_default_dtype(getattr(torch, dtype))  # the worker converts pixels to this dtype

@@ -1,4 +1,4 @@
-"""The models: the tutorials' MNIST net, an MLP, a toy of three small layers, torchvision's, and the user's own."""
+"""The models: the MNIST net of torch's tutorials, an MLP, three small layers, torchvision's, and the user's own."""
 
 import importlib
 import math
@@ -37,7 +37,7 @@ class Net(nn.Module):
 
 
 class Linears(nn.Module):
-    """Three layers of 3 × 3 without bias, to look at how a batch is shared out."""
+    """Three 3 × 3 layers without bias, to demonstrate how a batch is split."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,10 +50,10 @@ class Linears(nn.Module):
 
 
 class Layers(nn.Sequential):
-    """Layers, one after the other."""
+    """nn.Sequential whose `forward` torch.compile compiles."""
 
-    # As in nn.Sequential, but in our file: torch.compile skips modules that torch itself defines, and would compile
-    # nothing under torch DDP.
+    # The same as in nn.Sequential, but in our file: torch.compile skips modules that torch itself defines, and would
+    # compile nothing under torch DDP.
     def forward(self, x: Tensor) -> Tensor:
         for layer in self:
             x = layer(x)
@@ -61,7 +61,7 @@ class Layers(nn.Sequential):
 
 
 def mlp(shape: tuple[int, ...], width: int, depth: int, classes: int, *, batch_norm: bool = False) -> nn.Module:
-    """`depth` hidden layers of `width` units with ReLU, each with BatchNorm before it if wanted."""
+    """An MLP with `depth` hidden layers of `width` units, each followed by BatchNorm (if `batch_norm`) and ReLU."""
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in pairwise([math.prod(shape), *[width] * depth]):
         layers += [nn.Linear(before, after), *([nn.BatchNorm1d(after)] if batch_norm else []), nn.ReLU()]
@@ -74,7 +74,8 @@ def input_shape(trial: Trial) -> tuple[int, ...] | None:
 
 
 def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The trial's model, for samples of this shape. Raises ValueError for an unknown name, TypeError for no model."""
+    """The trial's model, for samples of this shape. Raises ValueError for an unknown name, TypeError if the user's
+    function returns no model."""
     match trial.model:
         case "net":
             return Net(classes)
@@ -94,7 +95,8 @@ def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def own_model(name: str, classes: int) -> nn.Module:
-    """What the user's `module:attribute` makes. Raises ValueError if there is no such, TypeError if it is no model."""
+    """The model that the user's `module:attribute` returns. Raises ValueError if that does not exist, TypeError if it
+    returns no model."""
     module, _, attribute = name.partition(":")
     try:
         make = getattr(importlib.import_module(module), attribute)
@@ -106,12 +108,12 @@ def own_model(name: str, classes: int) -> nn.Module:
     except TypeError as error:
         raise TypeError(f"{call}: {error}") from error
     if not isinstance(model, nn.Module):
-        raise TypeError(f"{call} must return an nn.Module, and returned {type(model).__name__}")
+        raise TypeError(f"{call} must return an nn.Module, but returned {type(model).__name__}")
     return model
 
 
 def with_sync_batchnorm(model: nn.Module) -> nn.Module:
-    """The model with BatchNorm's statistics over the global batch (SyncBatchNorm). Raises RuntimeError on the CPU."""
+    """The model with SyncBatchNorm, whose statistics are over the global batch. Raises RuntimeError on the CPU."""
     if any(parameter.device.type == "cpu" for parameter in model.parameters()):
         raise RuntimeError("sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, and this rank is on the CPU")
     synced: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
@@ -119,24 +121,24 @@ def with_sync_batchnorm(model: nn.Module) -> nn.Module:
 
 
 def memory_format(trial: Trial) -> torch.memory_format:
-    """The memory format of 4-dimensional tensors: images, and weights of convolutions."""
+    """The memory format of 4-dimensional tensors, i.e. images and weights of convolutions."""
     return torch.channels_last if trial.channels_last else torch.preserve_format
 
 
 def compiled(trial: Trial, network: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What to call in the forward: the network, or torch.compile of it. It has the same parameters.
+    """The function that the loop calls as forward: the network, or torch.compile of it, with the same parameters.
 
-    It wraps what the strategy has prepared, as torch advises for DDP. DDP's buckets then cut the graph: backward is
-    compiled in as many parts, and one part's gradients are sent while the next part runs. Without DDP, backward is one
-    part, and all gradients arrive at its end. So the strategies of this lab overlap nothing then.
+    We compile the network that the strategy has prepared, as torch recommends for DDP. DDP's buckets then split the
+    graph: backward is compiled in as many parts, and one part's gradients are sent while the next part runs. Without
+    DDP, backward is one part, and all gradients arrive at its end, so the lab's own strategies overlap nothing.
 
-    The first step compiles, and so does an epoch's first smaller last batch. Let both be warm-up, or let the batches
-    divide the samples evenly.
+    The first step compiles, and so does the first smaller batch, at the end of an epoch. Include both in the warm-up,
+    or choose a batch size that divides the number of samples.
     """
     forward: Callable[[Tensor], Tensor] = torch.compile(network) if trial.compile else network
     return forward
 
 
 def set_dtype(trial: Trial) -> None:
-    """Make float32 or float64 the default of this process."""
+    """Make the trial's dtype, float32 or float64, torch's default in this process."""
     torch.set_default_dtype(getattr(torch, trial.dtype))

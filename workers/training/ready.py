@@ -1,4 +1,4 @@
-"""What a rank reports before its first step."""
+"""Makes the message that a rank sends before its first step."""
 
 import time
 
@@ -11,7 +11,7 @@ from workers.training.flops import Work
 
 
 def ready(me: Rank, steps: int | None, model: nn.Module, work: Work) -> Ready:
-    """The rank's Ready. steps: that it will make, None if that is not known; model: the bare one."""
+    """The rank's Ready. steps: how many it will make; None if unknown. model: the model without wrappers."""
     return Ready(
         rank=me.rank,
         at_ns=time.monotonic_ns(),

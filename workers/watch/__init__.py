@@ -1,1 +1,1 @@
-"""What `ddptui watch` puts into a training that was not written for it. See docs/watch.md."""
+"""The code that `ddptui watch` injects into the processes of a training that was not written for it: docs/watch.md."""

@@ -1,5 +1,5 @@
-"""How much a loader gives: samples in a batch, batches in a pass. Nothing here grows with the batch, and none of its
-containers runs code of the user's own."""
+"""Counts what a data loader yields: samples per batch, batches per pass. The cost does not grow with the batch, and no
+user code runs, even if the batch is in a container of the user's own class."""
 
 from collections import UserDict
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from torch.utils.data import BatchSampler
 
 from ..instruments.shield import is_from_a_handler
 
-MOST_LOOKED_AT = 64  # containers and values of a batch, in search of its first tensor
+MOST_LOOKED_AT = 64  # containers and values of a batch that are searched for its first tensor
 
 
 def batches_of(iterator: Any) -> int | None:
-    """How many batches a loader's iterator gives. None: that is not known. Samplers of the user's own are not asked:
-    they may draw all their batches to count them."""
+    """The number of batches that a loader's iterator yields, or None if it is unknown. Does not call the `__len__` of a
+    user-defined sampler, which may draw all its batches to count them."""
     batches = getattr(iterator, "_index_sampler", None)
     parts = [batches, getattr(batches, "sampler", None)] if isinstance(batches, BatchSampler) else [batches]
     lengths = [getattr(type(part), "__len__", None) for part in parts]
@@ -25,14 +25,14 @@ def batches_of(iterator: Any) -> int | None:
         return None
     try:
         return len(iterator)
-    except Exception as error:  # of the data set, which may be of any kind
+    except Exception as error:  # the data set may be of any kind, and raise anything
         if is_from_a_handler(error):
             raise
         return None
 
 
 def samples_in(batch: Any) -> int | None:
-    """The length of a batch's first tensor, whatever it is in. None: it has none, or none is near its beginning."""
+    """The length of the first tensor in a batch, at any depth; None if no tensor is near its beginning."""
     pending = [batch]
     for _ in range(MOST_LOOKED_AT):
         if not pending:
@@ -48,7 +48,7 @@ def samples_in(batch: Any) -> int | None:
 
 
 def _parts(container: Any) -> Iterable[Any]:
-    """What is in a container, as the built-in class that it derives from would give it."""
+    """The contents of a container, read by the methods of the built-in class from which it derives."""
     kind = type(container)
     if issubclass(kind, UserDict):
         container = vars(container).get("data")

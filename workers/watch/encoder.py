@@ -1,4 +1,4 @@
-"""Makes numbers of the notes that a rank has taken, for its relay; see notes.py."""
+"""Encodes a rank's notes as numbers for its relay; the format is in notes.py."""
 
 import time
 from array import array
@@ -15,28 +15,28 @@ from ..instruments.shield import pass_on
 from .notes import ASIDE, CODES, LENGTHS, MOST_OPEN, NONE, bits_of
 
 PLAIN = {int, bool}
-LONGEST_S = 3_600.0  # after that, the end of a call is not told
+LONGEST_S = 3_600.0  # the end of a longer call is not reported
 
 
 class NoteEncoder:
-    """Encodes the notes in order, as far as the device has come to their moments."""
+    """Encodes the notes in order, up to the last one whose moment the device has reached."""
 
     def __init__(self, notes: "deque[Any]", clock: Clock, name: Callable[[int, Any], None]) -> None:
-        """name: called with a number, and what it stands for in the notes that follow."""
+        """name: called with a number, and the name for which it stands in all notes that follow."""
         self._notes, self._clock, self._name = notes, clock, name
-        self._held: list[Any] = []  # notes to which the device has not come
-        # Calls that had not ended when they were encoded, and since when, by number.
+        self._held: list[Any] = []  # notes whose moments the device has not reached
+        # By number: calls that had not ended when they were encoded, and when that was.
         self._open: dict[int, tuple[Call, float]] = {}
-        self._numbers = count()  # of such calls
+        self._numbers = count()  # numbers of such calls
         self._names: dict[Any, int] = {}
 
     @property
     def has_more(self) -> bool:
-        """Whether there are notes that were not encoded."""
+        """Whether some notes are not yet encoded."""
         return bool(self._notes or self._held)
 
     def encode(self) -> bytes:
-        """The notes as numbers of 64 bits; empty if there is nothing new."""
+        """Encode the new notes as 64-bit numbers. Returns their bytes; empty if there is nothing new."""
         new = self._held + [self._notes.popleft() for _ in range(len(self._notes))]
         if self._clock.device is not None:
             return self._encode_reached(new)
@@ -51,10 +51,10 @@ class NoteEncoder:
         return array("q", numbers).tobytes()
 
     def _encode_reached(self, notes: list[Any]) -> bytes:
-        """As `encode`, on a GPU: moments and losses are still on the device."""
+        """Like `encode`, for a GPU: moments and losses are still on the device."""
         end = self._reached(notes)
         known, self._held = notes[:end], notes[end:]
-        # A call's moments are asked for once: the device, and the loop's thread, go on meanwhile.
+        # Read each call's moments only once: the device and the loop's thread continue meanwhile.
         calls, open_calls = (
             [item for item in known if isinstance(item, Call)],
             [call for call, _ in self._open.values()],
@@ -73,7 +73,7 @@ class NoteEncoder:
             return mark if isinstance(mark, int) else ns_of[id(mark)]
 
         numbers = self._ended(lambda call: moments[id(call)], ns)
-        if accuracy := self._clock.accuracy_change():  # before the steps that it holds for
+        if accuracy := self._clock.accuracy_change():  # before the steps to which it applies
             numbers += [CODES["tied"], accuracy.from_ns, accuracy.error_ns]
         for item in known:
             if isinstance(item, Call):
@@ -83,7 +83,8 @@ class NoteEncoder:
         return array("q", numbers).tobytes()
 
     def _reached(self, notes: list[Any]) -> int:
-        """So many of these the device has come to, of all its streams. It comes to the marks of each in their order."""
+        """The number of leading notes whose moments the device has reached, on all its streams. The marks of one stream
+        are reached in order."""
         begins_by_stream: dict[Any, list[int]] = defaultdict(list)
         begin = 0
         while begin < len(notes):
@@ -97,7 +98,7 @@ class NoteEncoder:
         return end
 
     def _resolve(self, marks: list[Any]) -> list[int] | None:
-        """The moments of marks in ns, UNKNOWN of each that cannot be read; None: the device has yet to come to some."""
+        """The moments of marks in ns, UNKNOWN for each that cannot be read. None if the device has not reached all."""
         try:
             return self._clock.resolve(marks)
         except RuntimeError as error:
@@ -111,14 +112,15 @@ class NoteEncoder:
         return isinstance(mark, int) or self._clock.reached(mark)
 
     def _moments(self, call: Call) -> list[Any]:
-        """When it was entered, was issued, was awaited, notified, and had ended: of one that goes on only the first."""
+        """The moments at which a call was entered, issued, awaited, notified and ended. For a call that has not ended,
+        all but the first are None."""
         if call.ended is None or not self._is_reached(call.ended):
             return [call.enter, None, None, None, None]
         notified = call.notified if call.notified is not None and self._is_reached(call.notified) else None
         return [call.enter, call.issued, call.awaited, notified, call.ended]
 
     def _number_of(self, item: Any) -> int:
-        """What stands in a note and is no integer, as one: None, a loss, or a number of another type."""
+        """Encode as an integer what is not an int: None, a loss, or a number of another type."""
         if item is None:
             return NONE
         if isinstance(item, float | OnItsWay):
@@ -126,7 +128,7 @@ class NoteEncoder:
         return int(item)
 
     def _collective(self, call: Call, moments: list[Any], ns: Callable[[Any], int]) -> list[int]:
-        """The note of a call."""
+        """The note of a collective, encoded."""
         enter, *others = moments
         number = NONE
         if others[-1] is None:
@@ -139,8 +141,8 @@ class NoteEncoder:
         return [CODES["collective"], ns(call.called), number, kind, call.size, root, group, how(call), *known]
 
     def _ended(self, moments: Callable[[Call], list[Any]], ns: Callable[[Any], int]) -> list[int]:
-        """Notes of the calls that have ended since they were encoded. Calls open for LONGEST_S are forgotten: their
-        marks keep alive all ties made since."""
+        """The notes of open calls that have ended since the last call of this method, encoded. Calls open for more than
+        LONGEST_S are dropped: their marks keep all later ties alive."""
         numbers: list[int] = []
         for number, (call, since_s) in list(self._open.items()):
             _, *others = moments(call)
@@ -160,15 +162,15 @@ class NoteEncoder:
 
 
 def length(item: Any) -> int:
-    """The numbers of the note that begins with this one."""
+    """The length of the note that begins with this item, in numbers."""
     return 1 if isinstance(item, Call) else LENGTHS[item]
 
 
 def how(call: Call) -> int:
-    """Whether a call runs in the background, or even aside."""
+    """The code for how a call runs: 0 (the rank waits), 1 (in the background), or ASIDE (on another stream)."""
     return ASIDE if call.aside else call.background
 
 
 def moment(notes: list[Any], begin: int) -> Any:
-    """The moment of a note; of a call, when it was entered."""
+    """The moment of the note that begins at index `begin`; for a collective, when it was entered."""
     return notes[begin].enter if isinstance(notes[begin], Call) else notes[begin + 1]

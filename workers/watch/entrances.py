@@ -1,8 +1,8 @@
-"""Where a training that nobody prepared calls torch, and is seen: each entrance passes a call on, and tells of it.
+"""Hooks in the torch functions that an unmodified training calls. Each passes the call on and notifies the observer.
 
-An entrance never fails, and it changes neither arguments nor results. It is passed several times a step, so it is as
-short as can be: what it tells, it tells in place. Nothing begins before a process computes a gradient or wraps a model
-in torch DDP: launchers, and the workers of a loader, do neither.
+A hook never raises, and it changes neither arguments nor results. Hooks run several times a step, so they are short and
+notify the observer directly, without helper functions. Nothing starts before a process computes a gradient or wraps a
+model in torch DDP: launchers and data loader workers do neither.
 """
 
 import atexit
@@ -36,47 +36,47 @@ from .untraced import FRAMES, leave_untraced
 if TYPE_CHECKING:
     from .observer import Observer
 
-LOOK_EVERY_S = 1.0  # for another console
+LOOK_EVERY_S = 1.0  # how often we check whether another console has started
 Note = Callable[[BaseException], None]
 
 
 class Entrances:
-    """The entrances of this process, and the observer that they tell, once there is one."""
+    """The hooks of this process, and the observer that they notify, once there is one."""
 
     def __init__(self, note: Note) -> None:
         self._note = note
         self._observer: Observer | None = None
-        self._thread = 0  # that trains: what others do is not seen
-        self._settled_thread = 0  # the same; 0: something has changed, which its next call is to look at
-        self._console = os.environ[WATCHED]  # the file that says where the relay is; a training may clear its variables
-        self._written: tuple[int, int] | None = None  # when the file was that named the observer's console
+        self._thread = 0  # the thread that trains; the calls of other threads are ignored
+        self._settled_thread = 0  # the same thread; 0: something has changed, which its next call must handle
+        self._console = os.environ[WATCHED]  # the file that names the relay; read early: a training may clear variables
+        self._written: tuple[int, int] | None = None  # inode and time of that file when the observer was made
         # Observers of the processes that this one was forked from: kept, since CUDA's resources cannot be freed here.
         self._of_parents: list[Observer] = []
-        self._untold: Callable[[], None] | None = None  # a call's end that an exception has cut off
+        self._untold: Callable[[], None] | None = None  # the end of a call, which an exception kept us from noting
         self._modules = ModuleCalls(self._module_is_called)
-        self._is_over = False  # it has failed, or ended, or waits for another console
+        self._is_over = False  # the observer has failed or ended, or waits for another console
         self._has_failed = False
-        self.has_ddp = self.has_stepped_unseen = False  # the latter: an optimizer in what torch.compile has made
-        self.signs = 0  # of steps so far: at the same place of a training as many on each rank
+        self.has_ddp = self.has_stepped_unseen = False  # the latter: an optimizer made a step in compiled code
+        self.signs = 0  # backward calls and marked step ends so far: equal on all ranks at the same place in training
 
     def observer(self, shows: Any = None) -> "Observer | None":
-        """Return the observer if this thread's calls are to be seen. shows: tensors or a module that show that the
-        process trains, and on which device; None: this call does not show it."""
+        """Return the observer if this thread's calls are observed, else None. shows: tensors or a module that prove
+        that the process trains, and on which device; None if this call is no proof."""
         if get_ident() == self._settled_thread:
             return self._observer
         return self._look(shows)
 
     def changed(self) -> None:
-        """Have the next call look at what has changed. Any thread may say so."""
+        """Have the next hook call handle a change. Any thread may call this."""
         self._settled_thread = 0
 
     def _look(self, shows: Any) -> "Observer | None":
         observer = self._observer
         if observer is None:
             return None if shows is None or self._is_over else self._begin(shows)
-        if get_ident() != self._thread:  # during backward, the loop's thread waits for autograd's
+        if get_ident() != self._thread:  # in backward, autograd's threads act for the loop's
             return observer if observer.backwards and is_autograds_thread() else None
-        self._settled_thread = self._thread  # first: another thread may change something meanwhile
+        self._settled_thread = self._thread  # first, since another thread may call `changed` meanwhile
         if observer.is_over:
             self._let_go()
             return None
@@ -93,11 +93,11 @@ class Entrances:
         return self._observer
 
     def _begin(self, shows: Any) -> "Observer | None":
-        if not is_a_rank() or is_autograds_thread():  # in a backward that was not seen to begin
+        if not is_a_rank() or is_autograds_thread():  # the latter: in a backward whose begin we have missed
             return None
-        compiling = FRAMES.set_eval_frame(None)  # by torch.compile, which would trace what is imported here
+        compiling = FRAMES.set_eval_frame(None)  # else torch.compile would trace the modules imported here
         try:
-            with no_signals():  # what a handler raises in an import, Python may drop; and the sender is to get none
+            with no_signals():  # Python may drop a handler's exception during an import; the sender must get no signals
                 if not is_capturing():
                     self._make_observer(device_of(shows))
                     leave_untraced()
@@ -111,7 +111,7 @@ class Entrances:
         return self._observer
 
     def _make_observer(self, device: torch.device) -> None:
-        from .observer import Observer  # late: most of what torch is used for trains nothing
+        from .observer import Observer  # late: most processes that import torch train nothing
 
         self._written = written(self._console)
         self._observer = Observer(
@@ -125,7 +125,7 @@ class Entrances:
         )
         self._thread = get_ident()
         atexit.register(self.close)
-        # a process that multiprocessing has forked ends without the functions of atexit
+        # a process that multiprocessing has forked does not run atexit functions
         multiprocessing.util.Finalize(None, self.close, exitpriority=0)
 
     def _module_is_called(self) -> None:
@@ -136,10 +136,10 @@ class Entrances:
                 self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """The instruments have failed: say so once, and see nothing more. Raises the error if it is the training's own,
-        as where its signal handler has raised it in a call of ours."""
+        """Report once that the instruments have failed, and stop observing. Raises the error again if it is the
+        training's own: its signal handler may have raised it during one of our calls."""
         pass_on(error)
-        if self._is_over:  # what it had begun cannot end
+        if self._is_over:  # what the observer had begun cannot end
             return
         self._is_over = self._has_failed = True
         observer = self._take_observer()
@@ -158,7 +158,7 @@ class Entrances:
         self.fail(error)
 
     def close(self) -> None:
-        """The process ends, or leaves its group: say so, and see nothing more."""
+        """Report that the process ends or leaves its process group, and stop observing."""
         observer = self._take_observer()
         if observer is not None:
             try:
@@ -171,7 +171,7 @@ class Entrances:
             self._is_over = True
 
     def _let_go(self) -> None:
-        """The console is gone, or wants no more. Another one may come."""
+        """Stop observing: the console has gone or wants no more steps. Another console may come."""
         self.close()
         if self._has_failed:
             return
@@ -183,7 +183,7 @@ class Entrances:
         self._is_over = False
 
     def forget(self) -> None:
-        """This process has been forked: what its parent has begun is not its own."""
+        """Drop the parent's observer after a fork."""
         if (observer := self._take_observer()) is not None:
             observer.forget()
             self._of_parents.append(observer)
@@ -197,7 +197,7 @@ class Entrances:
 
 
 def install(note: Note) -> None:
-    """Put the entrances into torch, which was just imported."""
+    """Install the hooks in torch, which was just imported. note: reports an error of the instruments."""
     entrances = Entrances(note)
     os.register_at_fork(after_in_child=entrances.forget)
     _enter_data(entrances)
@@ -220,7 +220,7 @@ def _enter_data(entrances: Entrances) -> None:
             return fetch(iterator)
         trains = torch.is_grad_enabled()
         batch = None
-        try:  # the end is told even if an exception of the training's comes as the begin is told
+        try:  # notes the end even if a signal handler of the training raises while the begin is noted
             try:
                 observer.data_begins(trains)
             except Exception as error:
@@ -264,8 +264,8 @@ def _enter_backward(entrances: Entrances) -> None:
 
 
 class OptimizerHook:
-    """A hook of all optimizers. cloudpickle takes torch's dictionary of these along with an optimizer whose class the
-    script defines: what is made of that pickle has a hook that does nothing."""
+    """A hook of all optimizers. If the user's script defines an optimizer class, cloudpickle pickles torch's dictionary
+    of these hooks with it. Unpickling then yields a hook that does nothing."""
 
     def __init__(self, tell: Callable[[Any], None]) -> None:
         self._tell = tell
@@ -274,7 +274,7 @@ class OptimizerHook:
         self._tell(optimizer)
 
     def __reduce__(self) -> Any:
-        return getattr, (nullcontext(), "__exit__")  # takes what a hook takes
+        return getattr, (nullcontext(), "__exit__")  # accepts a hook's arguments
 
 
 def _enter_optimizers(entrances: Entrances) -> None:
@@ -287,7 +287,7 @@ def _enter_optimizers(entrances: Entrances) -> None:
 
     def ends(optimizer: Any) -> None:
         if torch.compiler.is_compiling():
-            # torch.compile repeats this, and would do the same for nothing else without a break in its graph.
+            # torch.compile can trace and replay these two; anything else would break its graph.
             entrances.has_stepped_unseen = True
             entrances.changed()
         elif observer := entrances.observer():
@@ -299,7 +299,7 @@ def _enter_optimizers(entrances: Entrances) -> None:
     optimizers.register_optimizer_step_pre_hook(OptimizerHook(begins))
     optimizers.register_optimizer_step_post_hook(OptimizerHook(ends))
 
-    # A GradScaler leaves a step out where gradients overflow: it is a step all the same.
+    # A GradScaler skips the optimizer's step if gradients overflow: it still counts as a step.
     scalers: Any = torch.amp.GradScaler
     step, scale = scalers.step, scalers.scale
 
@@ -344,7 +344,7 @@ def _enter_ddp(entrances: Entrances) -> None:
 def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(forward)
     def forward_and_tell(network: Any, *arguments: Any, **options: Any) -> Any:
-        # What torch.compile traces must be as if nothing were here; of a graph that is compiled it sees a constant.
+        # torch.compile must trace as if this hook did not exist; in compiled code, is_compiling is a constant.
         if torch.compiler.is_compiling() or (observer := entrances.observer()) is None:
             return forward(network, *arguments, **options)
         trains = torch.is_grad_enabled()
@@ -364,17 +364,18 @@ def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Ca
 
 
 class Marks:
-    """What a training says of itself."""
+    """Receives the phases and step ends that a training marks itself, with ddptui.phase and ddptui.step."""
 
     def __init__(self, entrances: Entrances) -> None:
         self._entrances = entrances
 
     def phase_begins(self, name: str) -> None:
-        # Before its first backward, a training may have yet to choose its device.
+        # A training may choose its device as late as before its first backward, so only "optimizer" proves that it
+        # trains.
         if observer := self._entrances.observer(() if name == "optimizer" else None):
             try:
                 observer.phase_begins(name)
-            except BaseException as error:  # Python does not leave a block that it could not enter
+            except BaseException as error:  # Python does not call __exit__ if __enter__ fails
                 self._entrances.fail_at_end(error, observer.phase_ends)
 
     def phase_ends(self) -> None:
@@ -400,7 +401,7 @@ def _enter_end_of_group(entrances: Entrances) -> None:
     def close_and_destroy(*arguments: Any, **options: Any) -> Any:
         group = arguments[0] if arguments else options.get("group")
         if group is None or group is dist.group.WORLD:
-            entrances.close()  # the tap holds the group, which must be free when it is destroyed
+            entrances.close()  # the tap holds a reference to the group, which must be gone when it is destroyed
         return destroy(*arguments, **options)
 
     dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = close_and_destroy

@@ -1,5 +1,5 @@
-"""A rank's way to the relay on its host: frames through a Unix socket. Nothing here ever waits, and a descriptor that
-the training has closed is left to whatever has its number now."""
+"""A rank's connection to the relay on its host: frames through a Unix socket. No call blocks. If the training has
+closed our file descriptor, we do not touch it: its number may belong to another file now."""
 
 import json
 import socket
@@ -8,25 +8,25 @@ from typing import Any
 from ..instruments.descriptors import identity, no_standard_stream
 from ..instruments.shield import pass_on
 
-HEAD_BYTES = 5  # a frame's kind, and its length: 4 bytes, the most significant first
+HEAD_BYTES = 5  # a frame's kind, then its length as 4 bytes, big-endian
 JSON, NUMBERS = b"J", b"N"  # kinds of frames
 MOST_RECEIVED = 1 << 16  # bytes at a time
 
 
 class Gone(Exception):
-    """There is no relay at the other end, or none any more."""
+    """There is no relay, or it has ended."""
 
 
 def framed(kind: bytes, body: bytes) -> bytes:
-    """A frame, as it is sent."""
+    """A frame with its head, as it is sent."""
     return kind + len(body).to_bytes(HEAD_BYTES - 1, "big") + body
 
 
 class Link:
-    """One connection. It is used by one thread at a time."""
+    """One connection, for use by one thread at a time."""
 
     def __init__(self, path: str) -> None:
-        """path: of the relay's socket. Raises Gone, and OSError: no descriptor is left."""
+        """path: the relay's socket. Raises Gone, or OSError if the process has no file descriptor left."""
         new = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket = socket.socket(fileno=no_standard_stream(new.detach()))
         try:
@@ -42,19 +42,19 @@ class Link:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was put in has been sent."""
+        """Whether every frame has been sent."""
         return not self._unsent
 
     def put(self, kind: bytes, body: bytes) -> None:
-        """Add a frame to what is to be sent."""
+        """Queue a frame."""
         self._unsent += framed(kind, body)
 
     def send(self) -> None:
-        """Send as much as the socket takes at once. Raises Gone."""
+        """Send as much as the socket takes without blocking. Raises Gone."""
         if not self._unsent:
             return
         self._check()
-        try:  # without the flag, a training that has set SIGPIPE to its default would end
+        try:  # without the flag, SIGPIPE would kill a training that has reset the signal to its default
             sent = self._socket.send(self._unsent, socket.MSG_NOSIGNAL)
         except OSError as error:
             pass_on(error)
@@ -64,7 +64,7 @@ class Link:
         self._unsent = self._unsent[sent:]
 
     def receive(self) -> list[dict[str, Any]]:
-        """The relay's frames that have come since the last call. Raises Gone."""
+        """Return the relay's messages that have arrived since the last call. Raises Gone."""
         self._check()
         try:
             new = self._socket.recv(MOST_RECEIVED)
@@ -79,7 +79,7 @@ class Link:
         return [json.loads(line) for line in lines]
 
     def close(self) -> None:
-        """Close the connection, unless the training has done that."""
+        """Close the connection, unless the training has already closed it."""
         if identity(self._socket.fileno()) == self._identity:
             self._socket.close()
         else:

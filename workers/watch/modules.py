@@ -1,8 +1,8 @@
-"""Shows where forward begins in a loop without a loader: at the first call of a module after backward or an optimizer.
+"""Detects where forward begins in a loop without a loader: at the first module call after backward or an optimizer.
 
-Until that call comes, the function of torch's that every module's call goes through has other code: the same lines, and
-before them a question. Nothing else is changed: no class, no module and no dictionary of hooks. So pickle, torch.jit,
-torch.fx, torch.export, torch.compile and the profiler find what they would find without it.
+Until that call comes, we replace the code of the torch function through which every call of a module goes. The new code
+has one more line, a check, at its beginning. Nothing else changes: no class, no module and no dictionary of hooks. So
+pickle, torch.jit, torch.fx, torch.export, torch.compile and the profiler work as they do without ddptui.
 """
 
 import ast
@@ -16,44 +16,44 @@ from torch.nn import Module
 from ..instruments.shield import pass_on
 
 CALLED: Any = Module._call_impl
-# Where torch.compile traces this, nothing of it is left.
+# torch.compile drops this line when it traces it.
 QUESTION = "if not torch.compiler.is_compiling() and torch.is_grad_enabled(): 'watch'.called(self)"
-MOST_MODULES = 100  # looked through for a parameter
+MOST_MODULES = 100  # modules searched for a parameter
 
 
 class ModuleCalls:
-    """Calls `tell` once a module with parameters is called while gradients are recorded."""
+    """Calls `tell` when a module with parameters is called while gradients are recorded."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
         self._plain: CodeType = CALLED.__code__
-        self._asking: CodeType | None = None  # made when it is first needed
+        self._asking: CodeType | None = None  # the code with the check; compiled when it is first needed
 
     def await_next(self) -> None:
-        """Tell of the next call."""
+        """Report calls from now on, until `stop`."""
         if self._asking is None:
             self._asking = self._code_that_asks() or self._plain
         if CALLED.__code__ is self._plain:
             CALLED.__code__ = self._asking
 
     def stop(self) -> None:
-        """Tell of no call."""
+        """Report no more calls."""
         if CALLED.__code__ is self._asking:
             CALLED.__code__ = self._plain
 
     def called(self, module: Module) -> None:
-        """A module is called, in any thread."""
+        """A module is called, in any thread. The inserted line calls this."""
         if has_parameters(module):
             self._tell()
 
     def _code_that_asks(self) -> CodeType | None:
-        """The function's code with the question before it, and with the same line numbers. None: it has no source."""
+        """The function's code with the check before it, and the same line numbers. None if its source is missing."""
         try:
             source = inspect.getsource(CALLED)
         except OSError as error:
             pass_on(error)
             return None
-        tree = ast.parse(f"class Module:\n{source}")  # its methods are indented
+        tree = ast.parse(f"class Module:\n{source}")  # the source is indented, as a method
         ast.increment_lineno(tree, self._plain.co_firstlineno - 2)
         function: Any = tree.body[0].body[0]  # type: ignore[attr-defined]
         question = ast.parse(QUESTION).body[0]
@@ -66,13 +66,14 @@ class ModuleCalls:
 
 
 def has_parameters(module: Module) -> bool:
-    """Whether a module has any, trained or not; a transform of inputs has none. Runs no code of the user's own."""
+    """Whether a module has parameters, trained or not, unlike a transform of inputs. Runs no user code. True if the
+    search takes too long."""
     pending: list[Any] = [module]
     for _ in range(MOST_MODULES):
         if not pending:
             return False
         fields = vars(pending.pop())
-        if fields.get("_parameters", True):  # those of torch.jit are elsewhere
+        if fields.get("_parameters", True):  # torch.jit stores its parameters elsewhere
             return True
         pending += [part for part in dict(fields["_modules"]).values() if part is not None]
     return True

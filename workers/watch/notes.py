@@ -1,8 +1,8 @@
-"""The notes that a rank takes of its loop, as they travel to the relay: numbers of 64 bits, since JSON would take the
-rank 20 µs a step, and these take 2.
+"""The format of the notes that a rank sends to its relay: 64-bit numbers, which take the rank 2 µs a step, where JSON
+would take 20 µs.
 
-A note is its code, the moment of the call, and the call's arguments. Moments are in ns, or clock.UNKNOWN. Where an
-argument may be None, -1 stands for that. A loss is its bits.
+A note consists of its code, the moment of the call, and the call's arguments. Moments are in ns, or clock.UNKNOWN. If
+an argument may be None, -1 encodes that. A loss is encoded by its bits.
 """
 
 import struct
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from ddptui.config.trial import Site
 
 NONE = -1
-ASIDE = 2  # on another stream than the loop's
-MOST_NOTES = 400_000  # numbers that wait in a rank: more are there only if its relay does not read
-MOST_OPEN = 1_000  # calls that have not ended; the ends of older ones are not told
-# The arguments of each: the first ones are calls of watch.loop.Loop.
+ASIDE = 2  # the call is on another stream than the loop's
+MOST_NOTES = 400_000  # numbers that may wait in a rank: there are more only if its relay does not read
+MOST_OPEN = 1_000  # unfinished collectives that are tracked; the ends of older ones are not reported
+# The arguments of each note. Most of these names are methods of watch.loop.Loop.
 ARGUMENTS = {
     "data_begins": ("trains",),
-    "data_ends": ("samples", "trains", "is_first", "batch", "batches", "loader"),  # loader: an id, of all its iterators
+    "data_ends": ("samples", "trains", "is_first", "batch", "batches", "loader"),  # loader: an id
     "forward_begins": ("trains",),
     "forward_ends": ("trains",),
     "backward_begins": ("has_loss", "loss"),
@@ -32,9 +32,9 @@ ARGUMENTS = {
     "step_ends": ("has_loss", "loss", "samples"),
     "scheduled": ("cpu_ns", "queued_ns"),
     "ddp_is_made": (),
-    "slept": ("site", "begin_ns", "end_ns"),  # site: its place in SITES
-    "numbered": (),  # the number of a step that the relay has told is taken
-    # kind and group: numbers of names that the relay was told before. background: 0, 1; or ASIDE
+    "slept": ("site", "begin_ns", "end_ns"),  # site: an index into SITES
+    "numbered": (),  # the rank has accepted the number of a step that the relay has sent
+    # kind and group: numbers whose names the relay has received. background: 0, 1 or ASIDE
     "collective": (
         "number",
         "kind",
@@ -51,23 +51,23 @@ ARGUMENTS = {
     "collective_ended": ("number", "background", "issued", "awaited", "notified", "ended"),
     "asleep": ("is_asleep",),
     "paused": ("begin_ns", "end_ns"),
-    "tied": ("error_ns",),  # wire.messages.Tied, from that moment on
+    "tied": ("error_ns",),  # accuracy from this moment on, as in wire.messages.Tied
     "memory": ("used", "reserved", "peak", "peak_reserved"),  # of a GPU, in bytes
 }
 NAMES = tuple(ARGUMENTS)
 CODES = {name: code for code, name in enumerate(NAMES)}
 LENGTHS = tuple(2 + len(arguments) for arguments in ARGUMENTS.values())
 SITES: "tuple[Site, ...]" = ("data", "forward", "backward", "aggregate")
-VERSION = 5  # of the frames between a rank and its relay
+VERSION = 5  # of the protocol between a rank and its relay
 BITS, FLOAT = struct.Struct("=q"), struct.Struct("=d")
 
 
 def bits_of(loss: float) -> int:
-    """A float as an integer, for `loss_of`."""
+    """The bits of a float as an integer; `loss_of` decodes it."""
     number: int = BITS.unpack(FLOAT.pack(loss))[0]
     return number
 
 
 def loss_of(noted: Any) -> Any:
-    """A loss as it was noted, or the float of the bits that were sent."""
+    """Decode a loss: an integer holds the bits of a float; anything else is returned unchanged."""
     return FLOAT.unpack(BITS.pack(noted))[0] if isinstance(noted, int) else noted

@@ -1,5 +1,5 @@
-"""What is seen of a rank: the entrances tell of its loop's calls, and notes of these go to the relay, which makes steps
-of them. It needs nothing but torch and Python's own library here.
+"""Observes a rank: the hooks report the calls of its training loop, and the observer sends notes of them to the relay,
+which derives steps from them. Runs in the training's environment, so it needs only torch and Python's standard library.
 """
 
 import json
@@ -37,9 +37,9 @@ from .sender import Sender
 if TYPE_CHECKING:
     from ddptui.config.trial import Bottleneck, Site
 
-READ_QUEUE_EVERY_S = 0.004  # a reading takes 8 us, in a training
-MOST_UNSCALED = 16  # losses that were scaled, and on which backward has yet to be called
-MOST_PASSES = 64  # over the data, whose lengths are held: most are over
+READ_QUEUE_EVERY_S = 0.004  # one reading takes 8 µs in a training
+MOST_UNSCALED = 16  # scaled losses kept until backward is called on them
+MOST_PASSES = 64  # passes over the data whose lengths are kept; most of them have ended
 DATA_BEGINS, DATA_ENDS = CODES["data_begins"], CODES["data_ends"]
 FORWARD_BEGINS, FORWARD_ENDS = CODES["forward_begins"], CODES["forward_ends"]
 BACKWARD_BEGINS, BACKWARD_ENDS = CODES["backward_begins"], CODES["backward_ends"]
@@ -49,8 +49,8 @@ STEPPED_UNSEEN, STEP_ENDS, SCHEDULED = CODES["stepped_unseen"], CODES["step_ends
 
 
 class Observer:
-    """Watches the training of this process from its first sign on. The entrances call it, from the thread that trains,
-    before and after the calls that they are named after."""
+    """Observes the training of this process. The hooks call its methods, in the thread that trains, before and after
+    the torch calls after which the methods are named."""
 
     def __init__(
         self,
@@ -63,22 +63,25 @@ class Observer:
         *,
         has_ddp: bool,
     ) -> None:
-        """The process belongs to its group, if it will. console: the file that says where the relay is. modules: show
-        where forward begins in a loop whose other calls do not. over: called, from any thread, once `is_over`. fail:
-        likewise, with what has failed in the sender. signs: how many signs of steps there were before. device: on which
-        it trains. has_ddp: there is a torch DDP already. Raises Gone: there is no relay; and whatever fails."""
+        """The process must have joined its process group, if it has one.
+
+        console: the file that names the relay's socket. modules: shows where forward begins if no other call does.
+        over: called, from any thread, once `is_over` is set. fail: called, from any thread, with an error of the tap or
+        the sender. signs: backward calls and marked step ends before now. device: the device on which the process
+        trains. has_ddp: a torch DDP already exists. Raises Gone if there is no relay, and any other error.
+        """
         self._modules, self._over, self._fail = modules, over, fail
         in_group = dist.is_available() and dist.is_initialized()
         rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
         self._device = device
-        self.is_over = False  # nothing more is to be seen
+        self.is_over = False  # whether to stop observing
         asked = read_console(console)
         self._last: int | None = asked["steps"]
         self._clock = clock_of(self._device)
         self._now, self._come_home = self._clock.at_home, self._clock.come_home
         self._delays = RankDelays((), rank, seed=0, warmup_steps=0, device=self._device)
         self._own_steps: OwnSteps | None = None  # only while there are delays
-        self._ends = 0  # how often an optimizer has made a step, or the training has said that one ends
+        self._ends = 0  # optimizer steps and marked step ends so far
         hello = {
             "version": VERSION,
             "rank": rank,
@@ -99,8 +102,8 @@ class Observer:
         )
         try:
             self._attach(asked["bottleneck"], signs, has_ddp=has_ddp)
-            self._sender.start()  # last: an observer that fails has sent no Hello, and the next one's is the first
-        except BaseException:  # perhaps what a signal handler of the training's raises here
+            self._sender.start()  # last, so that an observer that fails before has sent no Hello
+        except BaseException:  # a signal handler of the training may raise here
             self._sender.close(None)
             raise
 
@@ -119,17 +122,17 @@ class Observer:
         )
         if has_ddp:
             self.ddp_is_made()
-        self._flags = PhaseTimer(Clock())  # of which the tap only asks whether forward is over
+        self._flags = PhaseTimer(Clock())  # the tap only reads its `forward_is_over`
         self._tap.begin(self._flags)
-        # In the loop's thread, which it measures. A GPU goes on while that has no core.
+        # Made here, in the loop's thread, which it measures. Not for a GPU, which runs on while the thread has no core.
         self._queue = RunQueue() if self._clock.device is None else None
-        self._first_steps = 2  # still to come
-        self._shows_forward = False  # in this step, a batch was fetched by a call that is seen, or a DDP was called
+        self._first_steps = 2  # how many of the first steps are still to come
+        self._shows_forward = False  # in this step, a hook saw a batch being fetched or a DDP being called
         self._read_queue_at = 0.0
-        self.backwards = 0  # under way, one within the other
-        self._batches: dict[int, int | None] = {}  # of a pass over the data, by its iterator's id
-        self._marks: list[tuple[str, bool]] = []  # the marked phases under way; and whether they train
-        self._unscaled: dict[int, tuple[ref[Tensor], OnItsWay | float]] = {}  # losses, by the id of what is scaled
+        self.backwards = 0  # nested backward calls in progress
+        self._batches: dict[int, int | None] = {}  # batches in a pass over the data, by its iterator's id
+        self._marks: list[tuple[str, bool]] = []  # the marked phases in progress, and whether each trains
+        self._unscaled: dict[int, tuple[ref[Tensor], OnItsWay | float]] = {}  # losses, by the id of the scaled tensor
         if bottlenecks:
             self._set_delays(bottlenecks, first=None if signs else 0)
 
@@ -143,8 +146,7 @@ class Observer:
         self._over()
 
     def _set_delays(self, bottlenecks: list[dict[str, Any]], first: int | None) -> None:
-        """From now on these delays and no others. first: the number of the step that begins; None: the relay will tell
-        it."""
+        """Replace the injected delays. first: the number of the step that begins; None if the relay will send it."""
         self._delays.set(tuple(as_bottleneck(fields) for fields in bottlenecks))
         if self._own_steps is None:
             steps = self._own_steps = OwnSteps(self._delays, self._now(), self._ends, first, self._last)
@@ -161,7 +163,7 @@ class Observer:
             self._note, self._note_call = note, note_call
 
     def _delay(self, site: "Site", *, within: str, depth: int) -> None:
-        """Put in a delay that is due here, if so many calls of that phase are under way."""
+        """Inject a delay that is due at `site`, if `depth` calls of the phase `within` are in progress."""
         if self._clock.is_capturing():
             return
         if self._own_steps is not None and self._own_steps.depth(within) == depth:
@@ -180,15 +182,16 @@ class Observer:
         for site, begin_ns, end_ns in self._delays.taken():
             self._note((CODES["slept"], self._now(), SITES.index(site), begin_ns, end_ns))
 
-    # Each call writes its note itself. A function for that would be called ten times a step, and a call in the loop's
-    # thread costs several times what it does elsewhere: the training's data have displaced our code from the caches.
+    # Each method writes its note itself. A helper function would be called ten times a step, and a call in the loop's
+    # thread costs several times as much as elsewhere: the training's data have displaced our code from the caches.
 
     def data_begins(self, trains: bool) -> None:
+        """The loop fetches a batch. trains: gradients are recorded."""
         self._shows_forward |= trains
         self._note((DATA_BEGINS, self._now(), trains))
 
     def data_ends(self, samples: int | None, trains: bool, iterator: Any) -> None:
-        """iterator: of the loader; None: the training itself says that it has fetched something."""
+        """iterator: the loader's iterator; None if the training marks its data phase itself."""
         if self._delays.are_any and samples is not None and trains:
             self._delay("data", within="data", depth=1)
         self._flags.forward_is_over = False
@@ -204,6 +207,7 @@ class Observer:
         self._note((DATA_ENDS, self._now(), samples, trains, number == 1, batch, batches, loader))
 
     def forward_begins(self, trains: bool) -> None:
+        """Forward begins. trains: gradients are recorded."""
         self._shows_forward |= trains
         self._note((FORWARD_BEGINS, self._come_home(), trains))
 
@@ -215,13 +219,13 @@ class Observer:
             self._modules.await_next()
 
     def module_is_called(self) -> None:
-        """As was awaited. What follows is forward, until backward begins."""
+        """The module call that we awaited: forward lasts from now until backward begins."""
         self._modules.stop()
         self._note((FORWARD_BEGINS, self._come_home(), True))
         self._note((FORWARD_ENDS, self._now(), True))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
-        """A GradScaler has scaled a loss, or several. The value is copied now; neither tensor is kept, since both keep
+        """A GradScaler has scaled one or several losses. Copies the value now and keeps neither tensor, since both keep
         backward's graph alive."""
         if isinstance(loss, list | tuple):
             for each in zip(loss, scaled, strict=False):
@@ -234,10 +238,10 @@ class Observer:
 
     def _forget_unscaled(self, number: int) -> None:
         if number in self._unscaled:
-            self._clock.read(self._unscaled.pop(number)[1])  # frees its place
+            self._clock.read(self._unscaled.pop(number)[1])  # reading frees its buffer
 
     def backward_begins(self, tensors: Any = None) -> None:
-        """tensors: those that backward is called on; None: that is not known."""
+        """tensors: the tensors on which backward is called; None if unknown."""
         self._tap.attach_to_new_groups()
         self._modules.stop()
         if self._delays.are_any:
@@ -248,10 +252,10 @@ class Observer:
         self._note((BACKWARD_BEGINS, self._come_home(), loss is not None, loss))
 
     def backward_ends(self) -> None:
-        self.backwards = max(0, self.backwards - 1)  # its begin may have been lost to an exception
+        self.backwards = max(0, self.backwards - 1)  # an exception may have kept us from counting its begin
         if not self.backwards:
             self._await_forward()
-            self._tap.settle()  # torch DDP waits at the end of backward, in C++, where the tap sees nothing
+            self._tap.settle()  # torch DDP waits at the end of backward in C++, where the tap cannot see it
         if self._delays.are_any:
             self._delay("backward", within="backward", depth=1)
         self._note((BACKWARD_ENDS, self._now()))
@@ -264,6 +268,7 @@ class Observer:
         self._between_steps()
 
     def stepped_unseen(self) -> None:
+        """An optimizer in compiled code has made a step since the last call."""
         self._note((STEPPED_UNSEEN, self._now()))
         self._between_steps()
 
@@ -273,7 +278,7 @@ class Observer:
         if self._first_steps:
             self._first_steps -= 1
         self._await_forward()
-        self._shows_forward = False  # the next step may use the model by its methods
+        self._shows_forward = False  # the next step may call the model's methods without calling the model
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
             if self._queue is not None and any(taken := self._queue.taken()):
@@ -284,7 +289,7 @@ class Observer:
             self._obey()
 
     def _obey(self) -> None:
-        """Do what the relay has asked for."""
+        """Execute one order of the relay."""
         order = self._sender.orders.popleft()
         if "bottleneck" in order:
             self._set_delays(order["bottleneck"], first=None)
@@ -300,20 +305,20 @@ class Observer:
         return self._kept(loss)
 
     def _kept(self, loss: Any) -> OnItsWay | float:
-        """What to hold of a loss until it is read; NaN if it is no number, or reading it would run the training's own
-        code, as that of a class of tensors, or even call a collective."""
+        """The loss, or a copy of it on its way from the device. NaN if it is not a number, or if reading it would run
+        the training's own code (e.g. of a tensor subclass) or call a collective."""
         if isinstance(loss, int | float):
             return float(loss)
         if not isinstance(loss, Tensor) or type(loss).__torch_dispatch__ is not Tensor.__torch_dispatch__:
             return math.nan
-        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # modes of the training's, too
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # also the training's modes
             if loss.is_cuda and self._clock.device is None:
                 raise RuntimeError(f"its first backward was on the {self._device}, and this one on {loss.device}")
             try:
                 is_there = loss.device == self._device and self._device.type in ("cpu", "cuda")
                 is_number = loss.numel() == 1 and not loss.is_complex()
                 return self._clock.keep(loss) if is_there and is_number else math.nan
-            except RuntimeError as error:  # it is on the meta device, fake, or torch.func's
+            except RuntimeError as error:  # the tensor is on the meta device, fake, or torch.func's
                 pass_on(error)
                 return math.nan
 
@@ -334,8 +339,8 @@ class Observer:
                 self.optimizer_begins(MARKED)
 
     def phase_ends(self) -> None:
-        """The phase ends that the training has marked last."""
-        name, trains = self._marks.pop() if self._marks else (None, False)  # none: it began before this loop was seen
+        """The last marked phase ends."""
+        name, trains = self._marks.pop() if self._marks else (None, False)  # empty: it began before we observed
         match name:
             case "data":
                 self.data_ends(0, trains, None)
@@ -350,28 +355,29 @@ class Observer:
 
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
-        kept = None if loss is None else self._kept(loss)  # before the mark, by which it is known to be there
+        kept = None if loss is None else self._kept(loss)  # before the mark: once that is reached, the loss is there
         self._note((STEP_ENDS, self._come_home(), loss is not None, kept, samples))
         self._between_steps()
 
     def ddp_is_made(self) -> None:
+        """The training has made a torch DDP."""
         self._tap.expect_ddp()
         self._note((CODES["ddp_is_made"], self._now()))
 
     def give_up(self) -> None:
-        """Detach, and send nothing more."""
+        """Detach from torch, and send nothing more."""
         self._detach()
         self._sender.close(None)
 
     def forget(self) -> None:
-        """This process was forked off the rank's."""
+        """Drop what belongs to the parent, in a process forked from the rank's."""
         self._modules.stop()
         self._tap.forget()
         self._sender.forget()
 
     def close(self, fatal_error: str) -> None:
-        """Tell the relay that the loop is over, and detach. fatal_error: the exception that ends the training; empty:
-        none does."""
+        """Report the end of the loop to the relay, and detach from torch. fatal_error: the exception that ends the
+        training; empty if there is none."""
         self._detach()
         self._sender.close(None if self.is_over else {"ended_ns": time.monotonic_ns(), "error": fatal_error})
 
@@ -383,7 +389,7 @@ class Observer:
 
 
 def read_console(file: str) -> dict[str, Any]:
-    """What a console has written for the ranks: ddptui/wire/watching.py. Raises Gone."""
+    """Read the console's file for the ranks (ddptui/wire/watching.py). Raises Gone if it cannot be read."""
     try:
         console: dict[str, Any] = json.loads(Path(file).read_bytes())
     except OSError as error:
@@ -393,6 +399,6 @@ def read_console(file: str) -> dict[str, Any]:
 
 
 def as_bottleneck(fields: dict[str, Any]) -> "Bottleneck":
-    """A delay as the relay has sent it."""
+    """A delay that the relay has sent, as an object with Bottleneck's fields: its module is not importable here."""
     made: Any = SimpleNamespace(**fields)
     return made  # type: ignore[no-any-return]

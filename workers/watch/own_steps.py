@@ -1,4 +1,4 @@
-"""Numbers the steps of a loop within its rank, while delays are put in: the relay's numbers come too late for them."""
+"""Numbers the steps of a loop in its own rank while delays are injected: the relay's numbers would come too late."""
 
 from collections import deque
 from typing import Any
@@ -8,36 +8,37 @@ from ..instruments.records import Call
 from .loop import Cut
 from .reader import LoopReader
 
-MOST_KEPT = 1_000  # steps whose number is looked up: the relay is less than a second behind
+MOST_KEPT = 1_000  # past steps that are kept to match the relay's numbers; the relay is less than a second behind
 
 
 class OwnSteps:
-    """Reads the notes of the loop as the relay does, and tells the delays which step begins."""
+    """Reads the notes of the loop as the relay does, and passes the number of each new step to the delays."""
 
     def __init__(self, delays: RankDelays, at: Any, ends: int, first: int | None, last: int | None) -> None:
-        """at: the moment; a step begins. ends: LoopReader's, so far. first: the number of that step; None: the relay
-        will tell that of a later one. last: after so many steps the rank is let go of; None: never."""
+        """at: the present moment, at which a step begins. ends: LoopReader.ends so far. first: the number of that step;
+        None if the relay will send the number of a later one. last: the number of steps after which the delays end;
+        None: never."""
         self.notes: deque[Any] = deque()
         self._delays, self._first, self._last = delays, first, last
         self._reader = LoopReader(at, self._ended)
         self._reader.ends = ends
-        self._made: dict[int, int] = {}  # steps, counted from 0, by the reader's ends when they were cut
+        self._made: dict[int, int] = {}  # steps, counted from 0 here, by the reader's `ends` when they finished
         self._count = 0
         self._begin()
 
     def read(self) -> None:
-        """Read the notes so far."""
+        """Read the notes that have come so far."""
         notes, self.notes = self.notes, deque()
         self._reader.read(iter(notes))
 
     def depth(self, phase: str) -> int:
-        """How many calls of a phase are under way, one within the other."""
+        """How many nested calls of a phase are in progress."""
         self.read()
         return self._reader.loop.depth(phase)
 
     def learn(self, step: int, ends: int) -> bool:
-        """The relay has cut a step after so many ends, and given it this number. Returns whether the numbers are known
-        by that."""
+        """The relay has finished a step after `ends` optimizer steps and marks, and has numbered it `step`. Returns
+        whether the numbers of the steps are known now."""
         self.read()
         if self._first is None and ends in self._made:
             self._first = step - self._made[ends]

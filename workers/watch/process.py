@@ -1,4 +1,4 @@
-"""What the entrances ask of their process, and of the file that names its relay."""
+"""What the hooks need to know of their process, and of the file that names its relay."""
 
 import os
 import signal
@@ -12,14 +12,14 @@ from ..instruments.shield import pass_on
 
 
 def fatal_error() -> str:
-    """The exception that ends this process; empty if none does."""
+    """The uncaught exception that ends this process, as text; empty if there is none."""
     error = getattr(sys, "last_value", None)
     return ": ".join(filter(None, [type(error).__name__, str(error)])) if error is not None else ""
 
 
 @contextmanager
 def no_signals() -> Iterator[None]:
-    """Have this thread's signals wait, but not those of a fault."""
+    """Block this thread's signals while the context is open, except those of a fault."""
     faults = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
     try:
@@ -29,7 +29,7 @@ def no_signals() -> Iterator[None]:
 
 
 def written(console: str) -> tuple[int, int] | None:
-    """When the file was written that says where the relay is; None: it is gone."""
+    """The inode and modification time of the file that names the relay; None if the file is gone."""
     try:
         status = os.stat(console)
     except OSError as error:
@@ -39,5 +39,5 @@ def written(console: str) -> tuple[int, int] | None:
 
 
 def is_a_rank() -> bool:
-    """Whether this process is in a group, or by itself. A rank that has yet to join one is not seen."""
+    """Whether this process is in a process group, or trains alone. False for a rank that has yet to join its group."""
     return not dist.is_available() or dist.is_initialized() or os.environ.get("WORLD_SIZE", "1") == "1"

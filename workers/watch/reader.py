@@ -1,4 +1,4 @@
-"""Reads notes of a loop: in the relay, and within a rank while delays are put in there."""
+"""Reads the notes of a training loop: in the relay, and in the rank itself while delays are injected there."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +13,7 @@ ENDS = ("optimizer_ends", "stepped_unseen", "step_ends")
 
 
 class NotedClock(Clock):
-    """The clock of what is read from notes."""
+    """A clock whose time is that of the notes read so far."""
 
     def __init__(self, at: Any) -> None:
         self.at = at
@@ -23,23 +23,23 @@ class NotedClock(Clock):
 
 
 class LoopReader:
-    """Makes steps of the notes of a loop. A call of a collective is a note by itself, or stands among them as it is."""
+    """Derives steps from the notes of a loop. Collectives are notes of their own, or Call objects among the notes."""
 
     def __init__(self, at: Any, ended: Callable[[Cut, list[Call]], None]) -> None:
-        """at: the moment at which the first step begins. ended: called with each step and its calls."""
+        """at: the moment at which the first step begins. ended: called with each finished step and its collectives."""
         self._noted = NotedClock(at)
-        self._at = at  # the moment of the note that is read, on whatever clock
-        # Whether a moment is not known: of the step under way; and since its last end, which may be its end.
+        self._at = at  # the moment of the note being read, on whatever clock
+        # Whether any moment is unknown: in the current step; and since the last optimizer step, which may be its end.
         self.is_untimed = self.is_untimed_since = False
         self._ended = ended
-        self.ends = 0  # how often an optimizer has made a step, or the loop has said that one ends
-        self.place: tuple[int, int | None] = 0, None  # batches that were fetched of a pass over the data, and all of it
+        self.ends = 0  # optimizer steps and marked step ends so far
+        self.place: tuple[int, int | None] = 0, None  # batches fetched in the current pass, and batches in the pass
         self.calls = CallsBySteps(self._noted)
         self.loop = Loop(self._noted, lambda: len(self.calls.calls), self._cut)
         self.calls.timer = self.loop.timer
 
     def read(self, notes: Iterator[Any]) -> None:
-        """Read whole notes."""
+        """Read notes, each of which must be complete."""
         for code in notes:
             if isinstance(code, Call):
                 self._collective(code)
@@ -54,15 +54,15 @@ class LoopReader:
         self.calls.calls.append(call)
 
     def _take(self, name: str, arguments: list[Any]) -> None:
-        """A call of the loop's."""
+        """Process the note of a call of the loop's."""
         is_unknown = self._at == UNKNOWN
         if name in ENDS:
             self.is_untimed |= self.is_untimed_since or is_unknown
-            self.is_untimed_since = is_unknown  # the end is the next step's begin, too
+            self.is_untimed_since = is_unknown  # this end also is the begin of the next step
         else:
             self.is_untimed_since |= is_unknown
-        if isinstance(self._noted.at, int) and isinstance(self._at, int):  # no longer marks on a device
-            self._noted.at = max(self._noted.at, self._at)  # on another stream it may be before the last one
+        if isinstance(self._noted.at, int) and isinstance(self._at, int):  # not marks on a device
+            self._noted.at = max(self._noted.at, self._at)  # on another stream, a note may be earlier than the last
         else:
             self._noted.at = self._at
         self._call(name, arguments)
@@ -85,4 +85,4 @@ class LoopReader:
 
     def _cut(self, step: Cut) -> None:
         self._ended(step, self.calls.cut(step.calls, step.following))
-        self.is_untimed = False  # what is not known since its end is the next step's
+        self.is_untimed = False  # unknown moments since the step's end concern the next step

@@ -1,5 +1,5 @@
-"""Sends a rank's notes to its relay, in a thread of its own: the loop's thread only takes notes. There, the training's
-data have displaced all else from the caches, so that any work takes several times as long.
+"""Sends a rank's notes to its relay, in a thread of its own; the loop's thread only takes the notes. Work in the loop's
+thread takes several times as long, since the training's data have displaced everything else from the caches.
 """
 
 import json
@@ -20,12 +20,12 @@ from .link import JSON, NUMBERS, Gone, Link
 from .notes import CODES
 from .threads import OwnThread
 
-MEMORY_EVERY_S = 1.0  # of a GPU
-LAST_WORDS_S = 1.0  # for the device to come to the last notes, and the relay to take them
+MEMORY_EVERY_S = 1.0  # how often a GPU's memory use is noted
+LAST_WORDS_S = 1.0  # timeout for the device to reach the last notes, and for the relay to receive them
 
 
 class Sender:
-    """The thread, and what it has yet to send."""
+    """The sending thread, with its queues of notes to the relay and orders from it."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class Sender:
         is_asleep: Callable[[], bool],
         over: Callable[[Exception | None], None],
     ) -> None:
-        """is_asleep: whether the rank is in an injected delay. over: called by the thread once it sends no more; with
-        what has failed, or None if the relay wants no more."""
-        # A note of the loop is put in at once, but not as one object: Python would look for garbage more often then, in
-        # all that the training has. A collective is a note by itself.
+        """is_asleep: whether the rank is in an injected delay. over: called by the thread when it stops sending, with
+        the error that stopped it, or None if the relay is gone."""
+        # A note's numbers are appended together, but not as one object: more objects would trigger more garbage
+        # collections, which walk everything that the training has. A collective is a note of its own.
         self.notes: deque[Any] = deque()
         self._encoder = NoteEncoder(self.notes, clock, self._name)
-        self.orders: deque[dict[str, Any]] = deque()  # of the relay
+        self.orders: deque[dict[str, Any]] = deque()  # from the relay
         self._link, self._device = link, clock.device
         self._is_asleep, self._over = is_asleep, over
         self._was_asleep = False
@@ -51,14 +51,14 @@ class Sender:
         self.thread = OwnThread(self._run)
 
     def start(self) -> None:
-        """Begin to send, with the Hello. Raises RuntimeError if no thread is to be had."""
+        """Start the thread, which sends Hello first. Raises RuntimeError if no thread can be started."""
         self.thread.start()
 
     def _run(self) -> None:
         try:
             if self._device is not None:
                 exchange_capture_mode(RELAXED)
-                # Without a current device the thread would be on the first GPU, where CUDA takes some hundred MB.
+                # Otherwise the thread would use the first GPU, where CUDA takes some hundred MB.
                 torch.cuda.set_device(self._device)
             self._send_until_closed()
         except Gone:
@@ -72,7 +72,7 @@ class Sender:
             due_ms = (time.monotonic_ns() // NS_PER_MS // LOOK_EVERY_MS + 1) * LOOK_EVERY_MS
             self._closing.wait(max(0.0, due_ms / 1000 - time.monotonic()))
             woke_ns = time.monotonic_ns()
-            begin_ns = (due_ms - LOOK_EVERY_MS // 2) * NS_PER_MS  # since some moment after the last look: by guess
+            begin_ns = (due_ms - LOOK_EVERY_MS // 2) * NS_PER_MS  # a guess: half an interval before it was due
             if woke_ns - begin_ns > STOOD_STILL_MS * NS_PER_MS:
                 self.notes.extend((CODES["paused"], woke_ns, begin_ns, woke_ns))
             self.orders.extend(self._link.receive())
@@ -86,7 +86,7 @@ class Sender:
             self._was_asleep = not self._was_asleep
             self.notes.extend((CODES["asleep"], time.monotonic_ns(), self._was_asleep))
         self._link.send()
-        if not self._link.is_idle:  # the relay is behind: what waits, waits as notes, which have a bound
+        if not self._link.is_idle:  # the relay is behind: keep the rest as notes, whose number is limited
             return
         if self._device is not None and time.monotonic() - self._memory_at > MEMORY_EVERY_S:
             self._memory_at = time.monotonic()
@@ -98,12 +98,12 @@ class Sender:
             self._link.send()
 
     def _name(self, number: int, name: Any) -> None:
-        """Tell the relay what a number stands for in the notes that follow."""
+        """Send the relay the name for which a number stands in all notes that follow."""
         self._link.put(JSON, json.dumps({"number": number, "name": name}).encode())
 
     def close(self, last: dict[str, Any] | None) -> None:
-        """End the thread, send what is left, and close the connection. last: a message about the end; None: nothing
-        more is to be sent."""
+        """End the thread, send the remaining notes and `last`, and close the connection. last: a message about the end;
+        None to send nothing more."""
         self._closing.set()
         has_ended = self.thread.has_ended_within(LAST_WORDS_S)
         if last is not None and has_ended:
@@ -116,7 +116,7 @@ class Sender:
             while (self._encoder.has_more or not self._link.is_idle) and time.monotonic() < deadline:
                 self._send_known()
                 if self._encoder.has_more:
-                    time.sleep(0.001)  # its device has not come to them
+                    time.sleep(0.001)  # the device has not reached them
             self._link.put(JSON, json.dumps(last).encode())
             while not self._link.is_idle and time.monotonic() < deadline:
                 self._link.send()
@@ -124,5 +124,5 @@ class Sender:
             pass
 
     def forget(self) -> None:
-        """This process was forked off the rank's: leave its connection."""
+        """In a process forked from the rank's, close the inherited descriptor of its connection."""
         self._link.close()

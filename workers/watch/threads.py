@@ -1,5 +1,5 @@
-"""Threads of ddptui's in a training's process, hidden from `threading`. Otherwise a training that joins all threads
-would wait forever, and its trace and profile functions would run in ddptui's threads.
+"""ddptui's own threads in a training's process, hidden from `threading`. Otherwise a training that joins all threads
+would wait forever, and its trace and profile functions would run in our threads.
 """
 
 from _thread import start_new_thread
@@ -8,17 +8,17 @@ from threading import Event, get_ident, get_native_id
 
 
 class OwnThread:
-    """A thread that does one thing. Like a daemon, it keeps no process alive."""
+    """A thread that runs one function. Like a daemon thread, it does not keep the process alive."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
         self._over = Event()
         self._over.set()
-        self._ident = 0  # that of no thread
-        self.native_id = 0  # by which the system knows it; 0: it has not begun
+        self._ident = 0  # no thread has this number
+        self.native_id = 0  # the operating system's number of the thread; 0 before it has begun
 
     def start(self) -> None:
-        """Begin. Raises RuntimeError if no thread is to be had."""
+        """Start the thread. Raises RuntimeError if no thread can be started."""
         self._over.clear()
         start_new_thread(self._run, ())
 
@@ -30,5 +30,5 @@ class OwnThread:
             self._over.set()
 
     def has_ended_within(self, seconds: float) -> bool:
-        """Wait so long for its end, unless this is the thread itself. Returns whether it has ended, or never begun."""
+        """Wait up to `seconds` for the thread's end, unless called in it. Returns whether it has ended or not begun."""
         return self._over.wait(0 if self._ident == get_ident() else seconds)

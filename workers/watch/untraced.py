@@ -1,5 +1,5 @@
-"""Has torch.compile leave the instruments' own functions alone, where they run between two graphs that it has made: to
-trace them would take time, and warn of what it cannot trace."""
+"""Keeps torch.compile from tracing our own functions where they run between two of its graphs. Tracing them would take
+time, and emit warnings about code that it cannot trace."""
 
 import sys
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ PACKAGES = {__name__.partition(".")[0], "ddptui"}
 
 
 def leave_untraced() -> None:
-    """Leave the functions untraced that ddptui's modules define, of those that are imported so far."""
+    """Mark all functions of ddptui's modules that are imported so far as not to be traced."""
     for name, module in sys.modules.copy().items():
         if name.partition(".")[0] in PACKAGES and isinstance(module, ModuleType):
             for code in _codes_in(module, name):
@@ -29,7 +29,7 @@ def _skip(code: CodeType) -> None:
 
 
 def _codes_in(thing: Any, module: str) -> Iterator[CodeType]:
-    """The code of the functions that a module or a class defines, and of those within them."""
+    """The code objects of all functions that a module or class defines, including nested ones."""
     for value in vars(thing).copy().values():
         function = getattr(value, "fget", getattr(value, "__wrapped__", value))
         if isinstance(value, type) and value.__module__ == module:

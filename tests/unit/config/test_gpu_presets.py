@@ -7,7 +7,7 @@ from ddptui.cli import main
 from ddptui.engines.preflight_gpus import GpuInfo, problem
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import Build, Driver, Gpu
-from ddptui.report.notes import published
+from ddptui.report.notes import notes
 from ddptui.store.presets import load
 from tests.support.builders import journal, results_for
 
@@ -53,13 +53,14 @@ def test_the_published_figures_of_the_demos_stand_beside_ours() -> None:
     preset = load("dp-vs-ddp")
     told = {each.trial: (each.train_time_s, each.step_ms) for each in preset.references}
     assert told == {"single": (2 * 60 + 34, 1040), "v1-dp": (2 * 60 + 17, 700), "v2-ddp": (2 * 60 + 9, 600)}
-    lines = published(results_for(preset, *(journal(trial.name) for trial in preset.trials)), preset)
-    assert [line.split("; ")[1] for line in lines[:3]] == [
+    of_run = notes(results_for(preset, *(journal(trial.name) for trial in preset.trials)), preset)
+    source, *lines = [note.text for note in of_run if note.kind == "published"]
+    assert [line.split("; ")[1] for line in lines] == [
         "to the baseline 1.00 here, 1.00 there",
         "to the baseline 1.00 here, 0.89 there",
         "to the baseline 1.00 here, 0.84 there",
     ]
-    assert lines[3].startswith("source: pytorch distributed training demos v1, v2, v3 (README)")
+    assert source.startswith("published: pytorch distributed training demos v1, v2, v3 (README)")
 
 
 def test_the_global_batch_is_the_same_in_all_trials() -> None:
