@@ -5,19 +5,23 @@ judges the logarithms of the ratios of each pair of repeats, which leaves out wh
 differ by chance is known from all trials of the run, since three repeats of two trials tell next to nothing of it; and
 from the two trials alone, if these differ more. Holm's correction then keeps runs of equal trials that claim a
 difference below 5 %, however many trials they have (benchmarks/equal_trials.py).
+
+Trials of two runs did not take turns. Every repeat of one is held against every repeat of the other, and Student's
+two-sample test judges them; what may be chance, or is less than its ±, is no difference there either.
 """
 
-from collections.abc import Iterable, Mapping
-from itertools import combinations
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations, product
 from math import log, sqrt
 from statistics import NormalDist, fmean, median, variance
 from typing import Literal, NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import WIDE
-from ddptui.analysis.chance import LEVEL, are_real, chance_of, over
-from ddptui.analysis.counted import Pair, are_rough, paired
-from ddptui.analysis.results import Ratio, Results, TrialResult
+from ddptui.analysis.chance import LEVEL, are_real, chance_of, chance_of_samples, over
+from ddptui.analysis.counted import Pair, all_changed, are_rough, counted, paired
+from ddptui.analysis.primitives.results import Ratio
+from ddptui.analysis.results import Results, TrialResult
 
 Outcome = Literal["slower", "faster", "alike", "unclear"]  # unclear: the repeats differ too much to tell
 
@@ -36,7 +40,7 @@ class Effect(NamedTuple):
     baseline: TrialResult
     outcome: Outcome
     ratio: Ratio
-    repeats: int  # pairs of them
+    repeats: int  # pairs of them; of two runs, those of the run that has fewer
     is_rough: bool = False  # other programs disturbed them, or a hand changed them
 
     @property
@@ -49,12 +53,23 @@ class Effect(NamedTuple):
         return difference(self.trial, self.baseline) or Breakdown()
 
 
+class Compared(NamedTuple):
+    """A time over another one. is_real: chance does not explain how they differ; of two runs, nor does the ±."""
+
+    ratio: Ratio
+    repeats: int  # of both; of two runs, those of the run that has fewer
+    is_real: bool
+
+
 Names = tuple[str, str]  # of a trial, and of the one beside which it is looked at
 Effects = Mapping[Names, Effect]
 
 
 def effects(results: Results) -> Effects:
-    """Of each trial beside each other one, where both have a repeat of the same number."""
+    """Of each trial beside each other one, where both have a repeat of the same number; of two runs, of each trial of B
+    beside that of A."""
+    if results.of_two_runs:
+        return _of_two_runs(results)
     pairs = {
         (trial.name, other.name): (trial, other, found)
         for trial, other in combinations([trial for trial in results.trials if trial.repeats], 2)
@@ -62,7 +77,7 @@ def effects(results: Results) -> Effects:
     }
     is_real = are_real(_chances({names: found for names, (*_, found) in pairs.items()}))
     return {
-        (one.name, two.name): _effect(one, two, compared, is_real=real)
+        (one.name, two.name): _effect(one, two, compared, Compared(ratio_of(compared), len(compared), real))
         for (trial, other, _), real in zip(pairs.values(), is_real, strict=True)
         for one, two in ((trial, other), (other, trial))
         if (compared := pairs_of(one, two))
@@ -72,7 +87,46 @@ def effects(results: Results) -> Effects:
 def beside_baseline(results: Results) -> list[Effect]:
     """Of the trials beside the baseline, in their order."""
     found = effects(results)
-    return [found[key] for trial in results.trials if (key := (trial.name, results.baseline)) in found]
+    both = [(trial.name, base.name) for trial in results.trials if (base := results.base_of(trial))]
+    return [found[names] for names in both if names in found]
+
+
+def _of_two_runs(results: Results) -> Effects:
+    both = [(trial, base) for trial in results.trials if (base := results.base_of(trial)) and base is not trial]
+    compared = [(one, two, pairs) for one, two in both if (pairs := ratio_pairs(one, results))]
+    told = unpaired([(times_of(one), times_of(two)) for one, two, _ in compared])
+    # Programs that disturbed one run did not disturb the other, at another time: such repeats show no difference.
+    return {
+        (one.name, two.name): _effect(one, two, pairs, each._replace(is_real=each.is_real and not are_rough(pairs)))
+        for (one, two, pairs), each in zip(compared, told, strict=True)
+    }
+
+
+def times_of(trial: TrialResult) -> list[float]:
+    """The train times of the repeats that count, in s."""
+    return [repeat.train_time_s for repeat in counted(trial.repeats)]
+
+
+def unpaired(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[Compared]:
+    """Of times in run B and in run A, none of them 0. All are judged together; a single time is not judged."""
+    repeats = [min(map(len, both)) for both in samples]
+    tested = [at for at, number in enumerate(repeats) if number > 1]
+    is_real = dict(zip(tested, are_real([chance_of_samples(*samples[at]) for at in tested]), strict=True))
+    ratios = [Ratio(median=median(b) / median(a), low=min(b) / max(a), high=max(b) / min(a)) for b, a in samples]
+    return [
+        Compared(ratio, number, is_real.get(at, False) and stands_out(ratio, number))
+        for at, (ratio, number) in enumerate(zip(ratios, repeats, strict=True))
+    ]
+
+
+def ratio_pairs(trial: TrialResult, results: Results) -> list[Pair]:
+    """The pairs of repeats that the ratio of a trial is of; none without a baseline that counts."""
+    base = results.base_of(trial)
+    if base is None or all_changed(base.repeats):
+        return []
+    if results.of_two_runs and base is not trial:
+        return [*product(counted(trial.repeats), counted(base.repeats))]
+    return pairs_of(trial, base)
 
 
 def pairs_of(trial: TrialResult, other: TrialResult) -> list[Pair]:
@@ -103,10 +157,10 @@ def spread(trial: TrialResult) -> float:
     return (time.max - time.min) / time.median if time else 0.0
 
 
-def exceeds(factor: Ratio, uncertain: float) -> bool:
-    """Whether a factor of at least 1 differs from 1 by more than the uncertainty, as sentences show both: 1.04 ± 0.04
-    does not."""
-    return round(factor.median - 1, 2) > round(uncertain, 2)
+def stands_out(ratio: Ratio, repeats: int) -> bool:
+    """Whether a ratio differs from 1 by more than its ±, as sentences show both: 1.04 ± 0.04 does not."""
+    factor = ratio if ratio.median >= 1 else inverted(ratio)
+    return round(factor.median - 1, 2) > round(off(factor) if repeats > 1 else SHOWN_BY_ONE, 2)
 
 
 def _chances(compared: Mapping[Names, list[Pair]]) -> list[float]:
@@ -167,12 +221,10 @@ def _noise(pairs: list[Pair], *, in_pairs: bool = True) -> float:
     return sum(variance(log(repeat.train_time_s) for repeat in repeats) for repeats in zip(*pairs, strict=True))
 
 
-def _effect(trial: TrialResult, other: TrialResult, pairs: list[Pair], *, is_real: bool) -> Effect:
-    ratio = ratio_of(pairs)
-    factor = ratio if ratio.median >= 1 else inverted(ratio)
-    uncertain = off(factor) if len(pairs) > 1 else SHOWN_BY_ONE
-    outcome: Outcome = "unclear" if len(pairs) < 2 or max(map(spread, (trial, other))) > WIDE else "alike"
+def _effect(trial: TrialResult, other: TrialResult, pairs: list[Pair], told: Compared) -> Effect:
+    ratio, repeats, is_real = told
+    outcome: Outcome = "unclear" if repeats < 2 or max(map(spread, (trial, other))) > WIDE else "alike"
     is_rough = are_rough(pairs)
-    if is_real and exceeds(factor, uncertain) and not (is_rough and len(pairs) < 2):
+    if is_real and stands_out(ratio, repeats) and not (is_rough and repeats < 2):
         outcome = "slower" if ratio.median > 1 else "faster"
-    return Effect(trial, other, outcome, ratio, len(pairs), is_rough)
+    return Effect(trial, other, outcome, ratio, repeats, is_rough)

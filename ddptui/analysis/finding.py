@@ -57,6 +57,8 @@ class Kind(enum.Enum):
     PUBLISHED_HOLDS, PUBLISHED_SWAPPED = "published_holds", "published_swapped"
     PUBLISHED_UNCLEAR = "published_unclear"
     DIVERGED, FAILED, INTERRUPTED, TOO_FEW_STEPS = "diverged", "failed", "interrupted", "too_few_steps"
+    CELLS = "cells"  # of primitives in two runs: the ratio of their times; place: the cell that differs most
+    NO_PAIR = "no_pair"  # place: what two runs do not have in common: a trial, or a timed call
     NO_BASELINE = "no_baseline"  # nothing can be compared with it
     NOTHING_YET = "nothing_yet"  # interrupted before a trial had figures; place: the run
 

@@ -6,7 +6,7 @@ import msgspec
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.finding import Finding
-from ddptui.analysis.primitives.results import NcclUse, PrimitivesResult
+from ddptui.analysis.primitives.results import NcclUse, PrimitivesResult, Ratio
 from ddptui.config.trial import StartKind, TrialKind
 from ddptui.wire.messages import Audit
 
@@ -240,21 +240,13 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     max: float
 
 
-class Ratio(msgspec.Struct, frozen=True, kw_only=True):
-    """The train time over the baseline's of the same repeat."""
-
-    median: float
-    low: float
-    high: float
-
-
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A trial over its repeats."""
 
     train_time_s: Spread
     samples_per_s: float | None  # median
     speedup: float | None  # samples/s over the baseline's
-    ratio: Ratio | None
+    ratio: Ratio | None  # of the train time to the baseline's
     verdict: Verdict = "inconclusive"
     culprit: Culprit | None = None
     what_if_s: WhatIf | None = None
@@ -289,8 +281,21 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     trials: list[TrialResult]
     findings: list[Finding] = []  # the answer to the preset's question: its trials beside each other
     unread: list[str] | msgspec.UnsetType = msgspec.UNSET  # notes on damaged journals; absent if none is damaged
+    # Two runs in one (`ddptui compare`) have these two, a run of its own neither.
+    baselines: dict[str, str] | msgspec.UnsetType = msgspec.UNSET  # by trial: that of run A with which it is compared
+    differences: list[str] | msgspec.UnsetType = msgspec.UNSET  # in settings, machine, versions and load of the runs
 
     @property
     def base(self) -> TrialResult:
         """The baseline's result."""
         return next(trial for trial in self.trials if trial.name == self.baseline)
+
+    @property
+    def of_two_runs(self) -> bool:
+        """Whether these are trials of two runs, A:name and B:name."""
+        return self.baselines is not msgspec.UNSET
+
+    def base_of(self, trial: TrialResult) -> TrialResult | None:
+        """The trial that this one is compared with, which may be itself; None: of two runs, only one has it."""
+        name = self.baselines.get(trial.name) if self.baselines is not msgspec.UNSET else self.baseline
+        return next((other for other in self.trials if other.name == name), None)

@@ -8,7 +8,6 @@ from ddptui.projection.report import COLUMNS as PROJECTION_COLUMNS
 from ddptui.report.columns import COLUMNS
 from ddptui.report.primitives.tables import SIZE_COLUMNS
 from ddptui.report.ranks import RANK_COLUMNS
-from ddptui.report.run_diff import cells, trials
 from ddptui.text.tables import Column
 from ddptui.text.words import did_you_mean
 
@@ -17,8 +16,6 @@ TABLES: dict[str, tuple[Column[Any], ...]] = {
     "Columns that compare trials; a preset's `columns` takes their keys": COLUMNS,
     "Columns of the table of ranks; empty if not known": RANK_COLUMNS,
     "Columns of a primitive's sizes": SIZE_COLUMNS,
-    "Columns that compare the trials of two runs": trials.COLUMNS,
-    "Columns that compare the primitives of two runs": cells.COLUMNS,
     "Columns of a projection": PROJECTION_COLUMNS,
 }
 

@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,10 +11,15 @@ from ddptui.cli.common import Refusal, load_preset, load_settings, refusing
 from ddptui.cli.completion import column_keys, files, presets_and_files, run_names, strategies
 from ddptui.cli.options import RUNS_OPTION, SET_OPTION, InSections, engine_options, given
 
+if TYPE_CHECKING:
+    from ddptui.analysis.results import Results
+    from ddptui.config.preset import Preset
+    from ddptui.config.settings import Settings
+    from ddptui.store.runs import Run
+
 # Spelled out: to import the rooms that know them would slow down every command. A test compares them.
 PAGE_FORMATS = ("html", "svg")
 FORMATS = ("table", "markdown", "csv", "json", "trace", *PAGE_FORMATS)
-COMPARISON_FORMATS = ("table", "markdown", "csv", "json", "html")
 PROJECTION_FORMATS = ("table", "markdown", "json", "html")
 SCALINGS = ("weak", "strong")
 SCALING_HELP = "weak: each rank keeps its batch; strong: all ranks share it."
@@ -97,9 +102,6 @@ def show(run: str, format: str, runs: str | None) -> None:
     RUN is a run's name, the start of its name, its folder, the name of a preset (its last run), or `last`. `--format
     html` prints one file for a browser, `--format svg` a picture, `--format trace` the timeline, for ui.perfetto.dev.
     """
-    from ddptui.report import table
-    from ddptui.report.trace import trace
-    from ddptui.run.output import as_table
     from ddptui.store.outcomes import results_of
     from ddptui.store.runs import RunError, find_run, runs_folder
 
@@ -107,18 +109,29 @@ def show(run: str, format: str, runs: str | None) -> None:
     with refusing(RunError):
         recorded = find_run(runs_folder(runs), run)
         preset = recorded.preset()
-        if format == "trace":
-            for piece in trace(recorded.repeats(preset)):
-                click.echo(piece, nl=False)
-            return
-        results = results_of(recorded, preset)
-        if format in PAGE_FORMATS:
-            from ddptui.page import formats
-            from ddptui.page.picture import PictureError
+        _print(recorded, preset, results_of(recorded, preset), format, settings)
 
-            with refusing(PictureError):
-                return click.echo(formats.FORMATS[format](recorded, preset, results), nl=False)
-    text = as_table(results, preset, settings.columns) if format == "table" else table.FORMATS[format](results, preset)
+
+def _print(run: "Run", preset: "Preset", results: "Results", format: str, settings: "Settings") -> None:
+    """Print a run, or two in one. Raises RunError."""
+    from ddptui.report import table
+    from ddptui.report.trace import trace
+    from ddptui.run.output import as_table
+
+    if format == "table":
+        text = as_table(results, preset, settings.columns)
+    elif format == "trace":
+        for piece in trace(run.repeats(preset)):
+            click.echo(piece, nl=False)
+        return
+    elif format in PAGE_FORMATS:
+        from ddptui.page import formats
+        from ddptui.page.picture import PictureError
+
+        with refusing(PictureError):
+            text = formats.FORMATS[format](run, preset, results)
+    else:
+        text = table.FORMATS[format](results, preset)
     click.echo(text, nl=False)
 
 
@@ -126,33 +139,24 @@ def show(run: str, format: str, runs: str | None) -> None:
 @click.argument("a", shell_complete=run_names)
 @click.argument("b", shell_complete=run_names)
 @click.option("--match", metavar="A=B", multiple=True, help="Compare trial A with trial B; A=: with none.")
-@click.option("--format", "format", type=click.Choice(COMPARISON_FORMATS), default="table", show_default=True)
+@click.option("--format", "format", type=click.Choice(FORMATS), default="table", show_default=True)
 @RUNS_OPTION
 def compare(a: str, b: str, match: tuple[str, ...], format: str, runs: str | None) -> None:
     """Compare two runs.
 
-    Prints whether B was faster or slower than A, the times of the trials that both have, and what else differs. A and B
-    are named as in `ddptui show`. Trials are compared by name; --match pairs others.
+    Prints whether trials of B took longer than those of A, the trials of both in one table, as A:NAME and B:NAME, and
+    what else differs. A and B are named as in `ddptui show`. Trials are compared by name; --match pairs others.
     """
-    from ddptui.report.run_diff import comparison, render
-    from ddptui.report.run_diff.matching import ComparisonError, matches_of
-    from ddptui.run import output
-    from ddptui.store.outcomes import results_of
+    from ddptui.run.compare import compare_on_disk, matches_of
     from ddptui.store.runs import RunError, find_run, runs_folder
 
-    with refusing(RunError, ComparisonError):
+    settings = load_settings()
+    with refusing(RunError):
         matches = matches_of(match)
-        both = [find_run(runs_folder(runs), name) for name in (a, b)]
-        if both[0].folder == both[1].folder:
-            raise Refusal(f"A and B are the same run, {both[0].name}: name two (`ddptui runs` lists them)")
-        results_a, results_b = (results_of(run, run.preset()) for run in both)
-        compared = comparison(results_a, results_b, matches)
-    if format == "html":
-        from ddptui.page.comparison import comparison_page
-
-        return click.echo(comparison_page(compared), nl=False)
-    as_table = format == "table"
-    click.echo(output.comparison(compared) if as_table else render.FORMATS[format](compared), nl=False)
+        first, second = (find_run(runs_folder(runs), name) for name in (a, b))
+        if first.folder == second.folder:
+            raise Refusal(f"A and B are the same run, {first.name}: name two (`ddptui runs` lists them)")
+        _print(*compare_on_disk(first, second, matches), format, settings)
 
 
 @click.command()

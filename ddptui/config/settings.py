@@ -44,7 +44,6 @@ KEYS = {
     "delete": Key("d", "move to the trash"),
     "undo": Key("u", "bring back what was deleted last"),
     "compare": Key("=", "compare two runs"),
-    "match": Key("m", "match the trials of two runs by hand"),
     "replay": Key("v", "replay a run"),
     "resume": Key("R", "launch what is missing in a run"),
     "delay": Key("b", "put a delay into a rank, or take it out"),

@@ -11,14 +11,16 @@ from ddptui.analysis.cautions import Caution, Evidence, cautions_for
 from ddptui.analysis.correctness import with_verdict
 from ddptui.analysis.counted import all_changed, counted, paired
 from ddptui.analysis.culprit import culprit_of_repeats, verdict_for
-from ddptui.analysis.effect import ratio_of
+from ddptui.analysis.effect import beside_baseline, ratio_of
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.policy import FEWEST_STEPS
+from ddptui.analysis.primitives.results import Ratio
 from ddptui.analysis.results import Culprit, RepeatResult, Results, Spread, Summary, TrialResult, Verdict, WhatIf
 from ddptui.config.fields import meaningless
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, threads_per_rank
+from ddptui.findings.primitives import with_ratios
 from ddptui.findings.questions import answer_of
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes, RepeatOutcome, outcome_of_log
 from ddptui.findings.trial import of_trial
@@ -82,6 +84,56 @@ def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Out
         trials=trials,
     )
     return replace(results, findings=answer_of(results, preset))
+
+
+def compare_runs(
+    a: Results, b: Results, presets: tuple[Preset, Preset], partners: Mapping[str, str]
+) -> tuple[Results, Preset]:
+    """Two runs as one: the trials of both, called A:name and B:name, each of B below that of A which it is compared
+    with. partners: the trial of B by that of A."""
+    runs = {"A": (a, presets[0]), "B": (b, presets[1])}
+    trials = {f"{run}:{trial.name}": trial for run, (results, _) in runs.items() for trial in results.trials}
+    configured = {f"{run}:{trial.name}": trial for run, (_, preset) in runs.items() for trial in preset.trials}
+    beside = {f"A:{mine}": f"B:{its}" for mine, its in partners.items()}
+    names = [name for own in trials if own not in beside.values() for name in (own, beside.get(own)) if name]
+    statuses = {a.status, b.status}
+    results = Results(
+        run=f"{a.run}-and-{b.run}",
+        preset=" and ".join(dict.fromkeys((a.preset, b.preset))),
+        baseline=names[0],
+        environment={"A": a.environment, "B": b.environment},
+        status="interrupted" if "interrupted" in statuses else "failed" if "failed" in statuses else "ok",
+        repeats=a.repeats if a.repeats == b.repeats else None,
+        trials=[replace(trials[name], name=name) for name in names],
+        unread=[f"{run}: {line}" for run, (each, _) in runs.items() for line in each.unread or ()] or msgspec.UNSET,
+        baselines={name: mine for mine, its in beside.items() for name in (mine, its)},
+    )
+    preset = replace(
+        presets[0],
+        name=results.preset,
+        title=f"A: {a.run}, B: {b.run}",
+        about="",
+        baseline=names[0],
+        repeats=max(preset.repeats for preset in presets),
+        trials=tuple(replace(configured[name], name=name) for name in names),
+        references=(),
+        columns=tuple(dict.fromkeys(key for preset in presets for key in preset.columns)),
+    )
+    ratios = {effect.name: effect.ratio for effect in beside_baseline(results)}
+    results = replace(results, trials=[_beside(trial, results, ratios) for trial in with_ratios(results)])
+    return replace(results, findings=answer_of(results, preset)), preset
+
+
+def _beside(trial: TrialResult, results: Results, ratios: Mapping[str, Ratio]) -> TrialResult:
+    """The trial with its ratio and its speed-up to that of run A, instead of those within its own run."""
+    base = results.base_of(trial)
+    if trial.summary is None:
+        return trial
+    if base and base.name == trial.name and not all_changed(base.repeats):
+        return replace(trial, summary=replace(trial.summary, ratio=Ratio(median=1, low=1, high=1), speedup=1.0))
+    ratio, rate = ratios.get(trial.name), base and base.summary and base.summary.samples_per_s
+    speedup = trial.summary.samples_per_s / rate if ratio and rate and trial.summary.samples_per_s else None
+    return replace(trial, summary=replace(trial.summary, ratio=ratio, speedup=speedup))
 
 
 def _results(outcomes: Sequence[RepeatOutcome]) -> dict[int, RepeatResult]:

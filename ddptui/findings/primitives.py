@@ -1,13 +1,27 @@
 """What primitives were shown or measured: how long they take, and which way to average is fastest. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import log
 from statistics import median
 
+from msgspec.structs import replace
+
+from ddptui.analysis.effect import Compared, unpaired
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.primitives.cells import PrimitiveKey, Times, combined, fastest_spans, rivals, times_of
-from ddptui.analysis.primitives.results import PrimitivesResult
-from ddptui.analysis.results import Results
+from ddptui.analysis.primitives.cells import (
+    PrimitiveKey,
+    Times,
+    combined,
+    fastest_spans,
+    has_a_median,
+    key_of,
+    rivals,
+    times_of,
+)
+from ddptui.analysis.primitives.results import Cell, PrimitivesResult
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
+from ddptui.text import units
 
 NO_MESSAGES = ("barrier", "local_sum")  # send no bytes
 
@@ -68,3 +82,76 @@ def _fastest(times: Mapping[PrimitiveKey, Times], ranks: float) -> Iterator[Find
         yield Finding(kind=Kind.FASTEST_WAY, place=str(span.ways[0]), numbers=numbers)
     if spans and all(len(span.ways) > 1 for span in spans):
         yield Finding(kind=Kind.WAYS_ALIKE, numbers={"ranks": ranks})
+
+
+# Two runs
+
+
+Which = tuple[str, int, PrimitiveKey, int]  # a trial of run B, how many ranks, the operation, bytes
+
+
+def between_runs(results: Results, preset: Preset) -> Iterator[Finding]:
+    """How many times as long calls took in run B, and in how many cells that is more than chance; then wrong values."""
+    cells = _cells_beside(results)
+    steady = {which: told for which, (told, is_steady) in cells.items() if is_steady}
+    steady = steady or {which: told for which, (told, _) in cells.items()}
+    if not steady:
+        yield Finding(kind=Kind.NO_PAIR, severity="warning", place="timed call of one size")
+        return
+    ratios = {which: told.ratio.median for which, told in steady.items()}
+    most = max(ratios, key=lambda which: abs(log(ratios[which])))
+    real = [ratios[which] for which, told in steady.items() if told.is_real]
+    numbers = {"ratio_times": median(ratios.values()), "low_times": min(ratios.values())}
+    numbers |= {"high_times": max(ratios.values()), "cells": float(len(steady))}
+    numbers |= {"slower_cells": float(sum(ratio > 1 for ratio in real))}
+    numbers |= {"faster_cells": float(sum(ratio < 1 for ratio in real))}
+    numbers |= {"repeats": float(min(told.repeats for told in steady.values()))}
+    trial, ranks, key, bytes = most
+    place = f"{key}, {units.size(bytes)}" if bytes else str(key)
+    yield Finding(kind=Kind.CELLS, trials=(trial,), place=f"{place}, {ranks} ranks", numbers=numbers)
+    yield from (finding for finding in of_primitives(results, preset) if finding.severity != "note")
+
+
+def with_ratios(results: Results) -> list[TrialResult]:
+    """The trials of two runs, the cells of run B with their ratios to those of run A."""
+    found = _cells_beside(results)
+
+    def with_ratio(trial: TrialResult, launch: PrimitivesResult, cell: Cell) -> Cell:
+        which = trial.name, launch.ranks, key_of(cell), cell.bytes
+        return replace(cell, ratio=found[which][0].ratio) if which in found else cell
+
+    def of_launches(trial: TrialResult) -> list[PrimitivesResult]:
+        return [
+            replace(launch, cells=[with_ratio(trial, launch, cell) for cell in launch.cells])
+            for launch in trial.primitives
+        ]
+
+    return [replace(trial, primitives=of_launches(trial)) for trial in results.trials]
+
+
+def _cells_beside(results: Results) -> dict[Which, tuple[Compared, bool]]:
+    """Of the cells that a trial of run B and that of run A have, in A's order: their times, and whether the medians
+    stand for the calls."""
+    both: dict[Which, tuple[list[Cell], list[Cell]]] = {}
+    for trial in results.trials:
+        base = results.base_of(trial)
+        if base and base is not trial:
+            mine, its = _cells(trial), _cells(base)
+            both |= {(trial.name, *which): (mine[which], its[which]) for which in its if which in mine}
+    told = unpaired([(_medians(b), _medians(a)) for b, a in both.values()])
+    steady = (all(map(has_a_median, [*b, *a])) for b, a in both.values())
+    return dict(zip(both, zip(told, steady, strict=True), strict=True))
+
+
+def _cells(trial: TrialResult) -> dict[tuple[int, PrimitiveKey, int], list[Cell]]:
+    """By ranks, operation and bytes, those that were timed: one a launch."""
+    cells: dict[tuple[int, PrimitiveKey, int], list[Cell]] = {}
+    for launch in trial.primitives:
+        for cell in launch.cells:
+            if cell.time_us and cell.time_us.median:
+                cells.setdefault((launch.ranks, key_of(cell), cell.bytes), []).append(cell)
+    return cells
+
+
+def _medians(cells: Sequence[Cell]) -> list[float]:
+    return [cell.time_us.median for cell in cells if cell.time_us]

@@ -24,10 +24,13 @@ from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial
-from ddptui.findings.primitives import of_primitives
+from ddptui.findings import primitives
 from ddptui.text.units import MS, S
 from ddptui.text.words import count
 
+RUN_A = "run A"
+DISTURBED = "other programs disturbed repeats, or a hand changed them"
+SINGLE = "one repeat shows no difference between runs; take more `--repeats`"
 FEW = 2  # trials beside the baseline: each gets a sentence of its own
 STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started
 CHECKS: dict[str, Callable[[RepeatResult], bool]] = {
@@ -54,7 +57,8 @@ def question_of(results: Results, preset: Preset) -> Question:
 def answer_of(results: Results, preset: Preset) -> list[Finding]:
     """The findings that answer the preset's question, and what keeps them from being an answer."""
     if not any(trial.summary or trial.primitives or trial.error for trial in results.trials):
-        return [Finding(kind=Kind.NOTHING_YET, place=results.run)] if results.status == "interrupted" else []
+        is_one = results.status == "interrupted" and not results.of_two_runs
+        return [Finding(kind=Kind.NOTHING_YET, place=results.run)] if is_one else []
     question = question_of(results, preset)
     is_about_faults = question.rule is faults
     broken = [] if is_about_faults else [trial.name for trial in results.trials if diverged(trial)]
@@ -120,11 +124,47 @@ def _ranked(compared: Sequence[Effect], known: Effects) -> Iterator[Finding]:
         if group:
             yield replace(effect_of(group[0]), trials=tuple(each.name for each in group))
     if len(rough) > 1:
-        low, high = rough[0], rough[-1]
-        numbers = {"low_times": low.ratio.median, "high_times": high.ratio.median, "repeats": float(low.repeats)}
-        yield replace(effect_of(low), trials=(low.name, high.name), numbers=numbers)
+        yield _from_to(rough)
     else:
         yield from map(effect_of, rough)
+
+
+def between_runs(results: Results, preset: Preset) -> Iterator[Finding]:
+    """Each trial of run B beside that of run A: the few that differ most, then the others; then what they learned."""
+    if not results.baselines:
+        yield Finding(kind=Kind.NO_PAIR, severity="warning", place="trial")
+        return
+    compared = beside_baseline(results)
+    for outcome in ("slower", "faster"):
+        ends = sorted((each for each in compared if each.outcome == outcome), key=_ratio, reverse=outcome == "slower")
+        yield from map(effect_of, ends[:FEW])
+        if others := ends[FEW:]:
+            yield replace(_from_to(sorted(others, key=_ratio)), place=RUN_A)
+    untold: dict[str, list[Effect]] = {}
+    for each in compared:
+        if each.outcome in ("alike", "unclear"):
+            untold.setdefault(_why_untold(each), []).append(each)
+    for doubt, several in untold.items():
+        found = replace(effect_of(several[0]), kind=Kind.UNCLEAR if doubt else Kind.ALIKE, doubt=doubt or None)
+        place = found.place if len(several) == 1 else RUN_A
+        yield replace(found, trials=tuple(each.name for each in several), place=place)
+    yield from losses(results.trials)
+
+
+def _why_untold(effect: Effect) -> str:
+    """What keeps a trial of run B from being told slower or faster; empty: that it took as long as that of run A."""
+    if effect.is_rough:
+        return DISTURBED
+    if effect.repeats < 2:
+        return SINGLE
+    return _too_noisy(effect) if effect.outcome == "unclear" else ""
+
+
+def _from_to(compared: Sequence[Effect]) -> Finding:
+    """Several, the fastest first, by the ratios of the first and the last."""
+    low, high = compared[0], compared[-1]
+    numbers = {"low_times": low.ratio.median, "high_times": high.ratio.median, "repeats": float(low.repeats)}
+    return replace(effect_of(low), trials=(low.name, high.name), numbers=numbers)
 
 
 def _ratio(effect: Effect) -> float:
@@ -495,7 +535,13 @@ def _scales(results: Results, preset: Preset) -> bool:
 
 
 QUESTIONS = (  # the first that applies
-    Question(lambda _, preset: preset.kind == "primitives", of_primitives, compares=False),
+    Question(
+        lambda results, preset: results.of_two_runs and preset.kind == "primitives",
+        primitives.between_runs,
+        compares=False,
+    ),
+    Question(lambda results, _: results.of_two_runs, between_runs, compares=False),
+    Question(lambda _, preset: preset.kind == "primitives", primitives.of_primitives, compares=False),
     Question(lambda _, preset: len(preset.trials) == 1, alone, compares=False),
     Question(lambda _, preset: any(trial.fault for trial in preset.trials), faults, compares=False),
     Question(are_in_doubt, checks),

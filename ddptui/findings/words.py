@@ -16,7 +16,8 @@ from ddptui.text.words import count, in_a_row, listed
 from ddptui.wire.phases import BETWEEN, PARTS
 
 Template = str | Callable[[Finding], str]
-CAPITALS = ("the", "no", "cannot", "with", "on", "under", "what", "a", "do", "of", "averages", "others", "rank")
+CAPITALS = {"the", "no", "nothing", "calls", "cannot", "with", "on", "under", "what", "a", "do", "of", "averages"}
+CAPITALS |= {"others", "rank"}
 
 
 def short(finding: Finding) -> str:
@@ -279,6 +280,15 @@ def _fastest_way(finding: Finding) -> str:
     return f"on {{ranks}} ranks the fastest way to average is {{place}} {where}"
 
 
+def _cells(finding: Finding) -> str:
+    several = finding.numbers["cells"] > 1
+    span = " at the median of {cells:size}: {low_times} to {high_times} times, most apart in {place}" * several
+    took = "calls took {ratio_times} times as long in B as in A" + (span or ": {place}")
+    if finding.numbers["repeats"] < 2:
+        return took + "; one launch shows no difference between runs; take more `--repeats`"
+    return took + "; {slower_cells} slower and {faster_cells} faster by more than the launches differ"
+
+
 def _order(finding: Finding) -> str:
     order = " < ".join(finding.trials).replace("{", "{{").replace("}", "}}")
     return PUBLISHED[finding.kind].replace("ORDER", order)
@@ -384,6 +394,11 @@ FOUND: Mapping[Kind, Template] = {
     Kind.TOO_FEW_STEPS: lambda finding: (
         f"do not rely on these times: {{few:step}}{' in {names}' * bool(finding.trials)} are too few; raise `epochs` "
         "or `steps`"
+    ),
+    Kind.CELLS: _cells,
+    Kind.NO_PAIR: (
+        "nothing to compare: no {place} is in both runs; name two runs of the same preset, or match trials by hand: "
+        "`ddptui compare A B --match x=y`"
     ),
     Kind.NO_BASELINE: "cannot compare with {names}, the baseline: {doubt}",
     Kind.NOTHING_YET: "the run was interrupted before a trial finished; go on with `ddptui --resume {place}`",

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ddptui.analysis.breakdown import breakdown, difference
+from ddptui.analysis.breakdown import breakdown
 from ddptui.analysis.results import Results
 from ddptui.page.charts import percent
 from ddptui.report.differences import Stretch, as_sum, parts, signed, stacked
-from ddptui.report.rows import mark_of, what_became
+from ddptui.report.rows import from_baseline, mark_of, what_became
 from ddptui.text.units import seconds
 
 UNSEEN = 0.0005  # of the longest bar: narrower parts are left out
@@ -60,22 +60,20 @@ def train_times(results: Results) -> Bars:
         time = trial.summary.train_time_s if trial.summary else None
         figure = f"{time.median:.2f} s{mark_of(trial)}" if time else what_became(trial)
         said, pieces = scale.pieces(stretches.get(trial.name, []))
-        bars.append(Bar(trial.name, trial is results.base, pieces, figure, said))
+        bars.append(Bar(trial.name, results.base_of(trial) is trial, pieces, figure, said))
     return Bars(bars, "", scale.kinds)
 
 
 def differences(results: Results) -> Bars | None:
     """A bar for each trial's difference to the baseline, which begins there; None if no trial can be compared."""
-    base = results.base
-    others = [trial for trial in results.trials if trial is not base]
-    found = [(trial, apart) for trial in others if (apart := difference(trial, base))]
+    found = [(trial, apart) for trial in results.trials if (apart := from_baseline(trial, results))]
     stretches = {trial.name: stacked(parts(apart, trial)) for trial, apart in found}
     if not found:
         return None
     scale = _Scale(list(stretches.values()))
     bars = []
     for trial, apart in found:
-        mark = mark_of(trial, base)
+        mark = mark_of(trial, results)
         figure, said, total = f"{signed(apart.total)} s{mark}", as_sum(apart, trial) + mark, scale.place(apart.total)
         bars.append(Bar(trial.name, False, scale.pieces(stretches[trial.name])[1], figure, said, total))
     return Bars(bars, scale.place(0.0), scale.kinds)

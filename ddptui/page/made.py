@@ -36,11 +36,18 @@ def how_it_was_made(preset: Preset, results: Results) -> dict[str, object]:
     return {
         "about": preset.about,
         "preset": preset.name,
-        "toml": as_toml(preset),
+        "toml": "" if results.of_two_runs else as_toml(preset),  # no preset has the trials of both
         "fields": table_view("The trials as they are configured", fields, once=[field.key for field in fields[1:]]),
         "commands": [(trial.name, shell_line(trial.command) or what_became(trial)) for trial in results.trials],
-        "environment": [*_flat(results.environment)],
+        "environment": _environment(results),
     }
+
+
+def _environment(results: Results) -> list[tuple[str, str]]:
+    if not results.of_two_runs:
+        return [*_flat(results.environment)]
+    both = results.environment.items()
+    return [(f"{run}: {name}", value) for run, of_run in both for name, value in _flat(of_run)]
 
 
 def _flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:

@@ -51,23 +51,22 @@ def picture(preset: Preset, results: Results) -> str:
         return rendered("picture.svg", chart=drawn, lines=[], kinds={}, **common)
     bars = train_times(results)
     shown = [*zip(results.trials, bars.bars, strict=True)][:MOST_TRIALS]
-    lines = [Line(shorten(trial.name, NAME_WIDTH), bar, *_figures(trial, results.base, bar)) for trial, bar in shown]
+    lines = [Line(shorten(trial.name, NAME_WIDTH), bar, *_figures(trial, results, bar)) for trial, bar in shown]
     return rendered("picture.svg", chart=None, lines=lines, kinds=bars.kinds, **common)
 
 
-def _figures(trial: TrialResult, base: TrialResult, bar: Bar) -> tuple[str, str]:
+def _figures(trial: TrialResult, results: Results, bar: Bar) -> tuple[str, str]:
     """As in "0.76 ±0.08 s" and "× 1.31"."""
     if trial.summary is None:
         return bar.figure, ""
     time, ratio = trial.summary.train_time_s, trial.summary.ratio
     s = off_by(time.median, time.min, time.max)
-    return f"{s} s{mark_of(trial)}", f"× {ratio.median:.2f}{mark_of(trial, base)}" if ratio else ""
+    return f"{s} s{mark_of(trial)}", f"× {ratio.median:.2f}{mark_of(trial, results)}" if ratio else ""
 
 
 def _caveat(results: Results) -> str:
     """What the mark stands for, if a figure carries it."""
-    base = results.base
-    return f"{ROUGH}. " if any(mark_of(trial, base) for trial in results.trials) else ""
+    return f"{ROUGH}. " if any(mark_of(trial, results) for trial in results.trials) else ""
 
 
 def _wrapped(text: str, width: int) -> list[str]:

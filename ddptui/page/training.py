@@ -20,7 +20,12 @@ from ddptui.text.drawing import linear_ticks
 
 CONFIGURED = ("launch", "ranks", "strategy", "backend", "average", "mistake", "bottleneck", "fault")  # keys of columns
 MOST_STEPS, MOST_LOSSES = 8, 5  # ticks
-TITLES: dict[Kind, str] = {"finding": "Findings", "caution": "Cautions", "published": "Published figures"}
+TITLES: dict[Kind, str] = {
+    "difference": "What differs between the runs",
+    "finding": "Findings",
+    "caution": "Cautions",
+    "published": "Published figures",
+}
 
 
 def training_page(run: Run, preset: Preset, results: Results) -> str:
@@ -28,11 +33,12 @@ def training_page(run: Run, preset: Preset, results: Results) -> str:
     said = answer(results)
     chosen = shown_first(results)
     of_run = notes(results, preset)
+    is_base = {trial.name: results.base_of(trial) is trial for trial in results.trials}
     panels, curves = [], []
     for trial in results.trials:
         steps = recorded(run, trial)
         headline = "; ".join(filter(None, [in_short(trial), ROUGH if is_marked(trial) else ""]))
-        panels.append(panel(trial, steps, headline, prints=trial.name in (chosen, results.baseline)))
+        panels.append(panel(trial, steps, headline, prints=trial.name == chosen or is_base[trial.name]))
         if steps.loss:
             at_end = loss_of(trial)
             curves.append(Series(trial.name, steps.loss, "not finite" if at_end is None else f"{at_end:.3f}"))
@@ -45,7 +51,7 @@ def training_page(run: Run, preset: Preset, results: Results) -> str:
         times=bars.train_times(results),
         differences=bars.differences(results),
         no_difference=why_none(results) if len(results.trials) > 1 else "",
-        baseline=results.baseline,
+        baseline="run A" if results.of_two_runs else results.baseline,
         chosen=chosen,
         panels=panels,
         loss=_loss(curves),
@@ -64,7 +70,7 @@ def _table(results: Results, preset: Preset) -> TableView:
     kinds = {
         row: trial.status if trial.status != "ok" else "baseline"
         for row, trial in enumerate(results.trials)
-        if trial.status != "ok" or trial.name == results.baseline
+        if trial.status != "ok" or results.base_of(trial) is trial
     }
     leading = ("trial", *preset.columns, "train", "ratio")  # then all others in their order
     first = {key: place for place, key in enumerate(leading)}

@@ -70,6 +70,8 @@ def as_sum(difference: Breakdown, trial: TrialResult) -> str:
 
 def why_none(results: Results) -> str:
     """Why no trial can be compared with the baseline; empty: it can."""
+    if results.of_two_runs:
+        return "" if results.baselines else "the runs have no trial in common"
     base = results.base
     if base.summary is None:
         return f"{base.name}, the baseline, has no figures"

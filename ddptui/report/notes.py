@@ -38,8 +38,9 @@ from ddptui.text.units import MS, S, seconds
 from ddptui.text.words import count, in_a_row
 from ddptui.wire.phases import BETWEEN
 
-# How to read the table; what came of a trial; why figures may deceive; what others have measured.
-Kind = Literal["reading", "finding", "caution", "published"]
+# How to read the table; what came of a trial; why figures may deceive; what others have measured; what else differs
+# between two runs.
+Kind = Literal["reading", "finding", "caution", "published", "difference"]
 OF_LOSS = "loss: the mean over the last tenth of the steps"
 MOST_SENTENCES = 3  # of an answer
 
@@ -63,8 +64,8 @@ def answer(results: Results) -> list[str]:
 
 
 def notes(results: Results, preset: Preset) -> list[Note]:
-    """Damaged journals, what was found in each trial, cautions, how to read the table, what was published: in this
-    order."""
+    """Damaged journals, what was found in each trial, what differs between two runs, cautions, how to read the table,
+    what was published: in this order."""
     rows = rows_of(results, preset)
     tried: set[str] = set()
     lines = [(line, row.result.name) for row in rows for line in _of_trial(row, results, tried)]
@@ -75,6 +76,7 @@ def notes(results: Results, preset: Preset) -> list[Note]:
         *(Note("caution", line) for line in damage(results.unread or ())),
         *(_of_trials("finding", names, line) for line, names in grouped(lines).items()),
         *(Note("finding", failure(trial), (trial.name,)) for trial in results.trials if trial.error),
+        *(Note("difference", f"difference: {line}") for line in results.differences or ()),
         *(note for note in about_columns if note.kind == "caution"),
         *cautions(results.trials),
         *(note for note in about_columns if note.kind == "reading"),
@@ -174,11 +176,15 @@ def _of_ratios(results: Results) -> Iterator[Note]:
     if why := why_none(results):
         yield Note("caution", f"caution: no ratio, no speed-up: {why}")
         return
-    own = "; ratio: the median of each repeat's own ratio" if len(counted(base.repeats)) > 1 else ""
-    yield Note("reading", f"ratio, speed-up: against {base.name}{own}")
-    unpaired = [trial.name for trial in results.trials if trial.summary and not trial.summary.ratio]
-    if unpaired and any(map(why_not, base.repeats)):
-        yield _of_trials("caution", unpaired, f"no ratio: no repeat counts both here and in {base.name}")
+    against = base.name + "; ratio: the median of each repeat's own ratio" * (len(counted(base.repeats)) > 1)
+    if results.of_two_runs:
+        against = "run A, each repeat with each, since the runs did not take turns"
+    yield Note("reading", f"ratio, speed-up: against {against}")
+    unpaired = [trial for trial in results.trials if trial.summary and not trial.summary.ratio]
+    bases = ((results.base_of(trial), trial.name) for trial in unpaired)
+    spoilt = grouped((base.name, name) for base, name in bases if base and any(map(why_not, base.repeats)))
+    for name, names in spoilt.items():
+        yield _of_trials("caution", names, f"no ratio: no repeat counts both here and in {name}")
 
 
 def _of_trial(row: Row, results: Results, tried: set[str]) -> list[str]:
@@ -288,7 +294,7 @@ def failure(result: TrialResult) -> str:
 class TrialNotes(NamedTuple):
     """Lines of text."""
 
-    chosen: list[str]  # the verdict first
+    chosen: list[str]  # the verdict first; then what differs between two runs
     others: list[str]  # of the other trials
     published: list[str]  # figures, beside ours
     reading: list[str]  # how to read the table
@@ -301,19 +307,23 @@ def in_words(results: Results, preset: Preset, chosen: str | None) -> TrialNotes
     findings = [note.text for note in of_chosen if note.kind == "finding"]
     trial = next((trial for trial in results.trials if trial.name == chosen), None)
     if trial is not None and not findings:
-        findings = [_no_findings(trial, results.baseline)]
+        findings = [_no_findings(trial, results)]
     return TrialNotes(
-        chosen=findings + [note.text for note in of_chosen if note.kind == "caution"],
+        chosen=[
+            *findings,
+            *(note.text for note in of_run if note.kind == "difference"),
+            *(note.text for note in of_chosen if note.kind == "caution"),
+        ],
         others=[note.text for note in of_run if note.kind in ("finding", "caution") and note not in of_chosen],
         published=[note.text for note in of_run if note.kind == "published"],
         reading=[note.text for note in of_run if note.kind == "reading"],
     )
 
 
-def _no_findings(trial: TrialResult, baseline: str) -> str:
+def _no_findings(trial: TrialResult, results: Results) -> str:
     if trial.summary is None:
         return f"{trial.name} {what_became(trial)}"
-    parts = ["the baseline"] if trial.name == baseline else []
+    parts = ["the baseline"] if results.base_of(trial) is trial else []
     if all(len(repeat.ranks) == 1 for repeat in trial.repeats):
         parts.append("one process, so there is nobody to wait for")
     return f"{trial.name}: {'; '.join(parts) or 'nothing stands out'}"
@@ -333,10 +343,11 @@ def shown_first(results: Results) -> str:
     """The name of the trial to look at first: of those with figures, the first beside the baseline that the answer is
     about; else the one in which a rank cost the others most; else the baseline."""
     measured = {trial.name: trial.summary for trial in results.trials if trial.summary}
-    about = [name for finding in results.findings for name in finding.trials if name in measured]
+    others = {trial.name for trial in results.trials if trial.summary and results.base_of(trial) is not trial}
+    about = [name for finding in results.findings for name in finding.trials if name in others]
     caused = {name: summary.culprit.wait_caused_s for name, summary in measured.items() if summary.culprit}
     costliest = max(caused, key=lambda name: caused[name], default=results.baseline)
-    return next((name for name in about if name != results.baseline), costliest)
+    return next(iter(about), costliest)
 
 
 def _published(results: Results, preset: Preset) -> list[str]:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.counted import Pair, are_rough, counted, is_rough
-from ddptui.analysis.effect import pairs_of
+from ddptui.analysis.effect import ratio_pairs
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.analysis.time_source import HOST_TIME
 from ddptui.config.preset import Preset
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     result: TrialResult
     trial: Trial
     published: float | None
-    pairs: Sequence[Pair] = ()  # of its repeats and the baseline's: its ratio is of these
+    pairs: Sequence[Pair] = ()  # of its repeats and the baseline's that its ratio is of
     difference: Breakdown | None = None  # by how much longer it took than the baseline; None: nothing to compare
 
     @property
@@ -52,9 +52,10 @@ def is_marked(trial: TrialResult) -> bool:
     return is_rough(trial.repeats) or is_held_back(trial)
 
 
-def mark_of(trial: TrialResult, baseline: TrialResult | None = None) -> str:
-    """What stands behind a figure of a trial, or of its difference from the baseline: a mark if it was disturbed."""
-    pairs = pairs_of(trial, baseline) if baseline else []
+def mark_of(trial: TrialResult, results: Results | None = None) -> str:
+    """What stands behind a figure of a trial: a mark if it was disturbed. With results, behind its difference from the
+    baseline."""
+    pairs = ratio_pairs(trial, results) if results else []
     return f" {DISTURBED}" * (is_marked(trial) or are_rough(pairs))
 
 
@@ -68,17 +69,22 @@ def rows_of(results: Results, preset: Preset) -> list[Row]:
     published = {reference.trial: reference.train_time_s for reference in preset.references}
     base = published.get(preset.baseline)
     trials = {trial.name: trial for trial in preset.trials}
-    baseline = results.base
     return [
         Row(
             result,
             trials[result.name],
             published[result.name] / base if base and result.name in published else None,
-            pairs_of(result, baseline),
-            None if result is baseline else difference(result, baseline),
+            ratio_pairs(result, results),
+            from_baseline(result, results),
         )
         for result in results.trials
     ]
+
+
+def from_baseline(trial: TrialResult, results: Results) -> Breakdown | None:
+    """By how much it took longer than its baseline, in parts; None: it is the baseline, or they cannot be compared."""
+    base = results.base_of(trial)
+    return difference(trial, base) if base and base is not trial else None
 
 
 def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:

@@ -11,7 +11,6 @@ from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.host.terminal import is_dumb
 from ddptui.report import table
-from ddptui.report.run_diff import Comparison, render
 from ddptui.text.door import FIRST_STYLE, LAST_STYLE
 
 PIPED_WIDTH = 80  # columns where stdout is no terminal
@@ -29,11 +28,6 @@ def show(text: str) -> None:
 def as_table(results: Results, preset: Preset, usual: Sequence[str]) -> str:
     """The table for stdout: as wide as the terminal, and in color if that shows it. usual: as table.text has them."""
     return wrapped(table.text(results, preset, width(), color=_takes_color(), usual=usual))
-
-
-def comparison(compared: Comparison) -> str:
-    """Two runs side by side, for stdout: as wide as the terminal, and in color if that shows it."""
-    return wrapped(render.text(compared, width(), color=_takes_color()))
 
 
 def wrapped(text: str) -> str:

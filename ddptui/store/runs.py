@@ -210,9 +210,29 @@ class Run:
         repeats = [(trial.name, number) for number in range(1, preset.repeats + 1) for trial in preset.trials]
         return _plain(self.repeat_folder(*repeat) / JOURNAL for repeat in repeats)
 
+    def own(self, trial: str | None) -> tuple["Run", str | None]:
+        """The run that has a trial, and the trial's name there: of two runs in one, one of them."""
+        return self, trial
+
     def repeat_folder(self, trial: str, number: int) -> Path:
         """The folder of a repeat, with its journal, command and logs."""
         return self.folder / f"trial-{trial}" / f"repeat-{number}"
+
+
+class TwoRuns(Run):
+    """Two runs as one, to be read: trial `ddp` of the first is A:ddp, that of the second B:ddp."""
+
+    def __init__(self, a: Run, b: Run) -> None:
+        super().__init__(b.folder)
+        self._both, self.name = {"A": a, "B": b}, f"{a.name}-and-{b.name}"
+
+    def own(self, trial: str | None) -> tuple[Run, str | None]:
+        run, _, name = (trial or "A:").partition(":")
+        return self._both[run], name or None
+
+    def repeat_folder(self, trial: str, number: int) -> Path:
+        run, _, name = trial.partition(":")
+        return self._both[run].repeat_folder(name, number)
 
 
 def all_runs(runs: Path) -> list[Run]:

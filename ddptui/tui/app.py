@@ -296,6 +296,13 @@ class Console(App[int]):
         await self._open(read, "Cannot be opened")
 
     @work(exclusive=True, group="open")
+    async def compare(self, a: Run, b: Run) -> None:
+        """Show the results of two runs on disk as one."""
+        from ddptui.run.compare import compare_on_disk
+
+        await self._open(lambda: EndedRun(*compare_on_disk(a, b)), "Cannot be compared")
+
+    @work(exclusive=True, group="open")
     async def replay(self, run: Run, trial: str | None = None) -> None:
         """Show a run on disk as it went, from the first step of a trial on."""
         from ddptui.run.playback import Playback, in_a_thread

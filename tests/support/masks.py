@@ -31,7 +31,7 @@ MOODS = (
     r".*\bno ratio: ",
     r"\S+: repeat \d+ is in no median ",
     # Where the time went, or who was late: pauses of the scheduler, and that there is nothing else.
-    r"\S+: (?:Nothing to worry about: |In steps? |Late by turns: |Rank \d+ (?:is|grows) late |\d+ steps? took |"
+    r"[^:]+: (?:Nothing to worry about: |In steps? |Late by turns: |Rank \d+ (?:is|grows) late |\d+ steps? took |"
     r"Data limits |Most of the |Work between steps |Mostly |Ranks stood idle |Rank \d+ caused |\d+ of \d+ steps? |"
     r"Rank \d+ holds everyone up, since )",
     r"all right$|wrong: the cells |root: no delay was injected",  # of the selftest

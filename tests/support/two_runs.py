@@ -6,6 +6,9 @@ from typing import Any
 import msgspec
 
 from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.config.trial import Trial
+from ddptui.run.compare import BY_NAME, Matches, compare_results
 from tests.support.builders import journal, preset_of, results_for, two_trials
 
 
@@ -23,3 +26,17 @@ def run_with(trials: Mapping[str, Sequence[float]], **changes: Any) -> Results:
     lengths = [(name, number, ms) for name, several in trials.items() for number, ms in enumerate(several, start=1)]
     journals = [journal(name, number, step_ms=ms) for name, number, ms in lengths]
     return msgspec.structs.replace(results_for(preset, *journals), **changes)
+
+
+def compared(a: Results, b: Results, matches: Matches = BY_NAME) -> tuple[Results, Preset]:
+    """Two runs as one, and their preset."""
+    return compare_results(a, b, (preset_behind(a), preset_behind(b)), matches)
+
+
+def preset_behind(results: Results) -> Preset:
+    """A preset that gives such results."""
+    trials = tuple(msgspec.convert(trial.config, Trial) for trial in results.trials)
+    return Preset(
+        name=results.preset, title="?", group="", about="", baseline=results.baseline, repeats=results.repeats or 1,
+        trials=trials, kind="primitives" if any(trial.primitives for trial in trials) else "training",
+    )  # fmt: skip

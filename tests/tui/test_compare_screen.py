@@ -1,18 +1,20 @@
-"""Two runs side by side on the screen: the answer, the table with all its columns, and what else differs."""
+"""Two runs as one on the screen: that of any result, or of primitives, with the trials of both."""
 
 import asyncio
-import json
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
-from ddptui.report.run_diff.render import NO_DIFFERENCE
-from ddptui.tui.screens.compare import CompareScreen
-from ddptui.tui.screens.match import MatchDialog
-from ddptui.tui.widgets.lists import Chooser
-from ddptui.tui.widgets.tables import LabTable
-from tests.support.builders import journal, preset_of, results_for
-from tests.support.two_runs import run_of, run_with
+from ddptui.report.run_diff import NO_DIFFERENCE
+from ddptui.run.compare import compare_on_disk
+from ddptui.store.runs import Run
+from ddptui.tui.screens.export import pieces
+from ddptui.tui.screens.primitives import PrimitivesScreen
+from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.run import RunScreen
+from tests.support.builders import journal, two_trials, write_run
+from tests.support.two_runs import run_of
 from tests.tui import primitive_recordings
 from tests.tui.opened import opened, seen, until
 from tests.tui.two_runs import compare_screen
@@ -20,184 +22,88 @@ from tests.tui.two_runs import compare_screen
 SMALL, SMALLEST = (80, 24), (60, 16)
 
 
-def compared() -> CompareScreen:
-    return compare_screen(run_of(100, 102), run_of(140, 144, environment={"host": "there"}))
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Run, Run]:
+    """Two runs on disk, of which the second is slower."""
+    runs = []
+    for name, ms in (("20260101-120000-made", 10), ("20260102-120000-made", 30)):
+        run = write_run(tmp_path, two_trials(repeats=1), journal("a", step_ms=ms), journal("b"))
+        runs.append(Run(run.folder.rename(tmp_path / name)))
+    return runs[0], runs[1]
 
 
-def test_the_answer_stands_above_the_table_and_below_it_what_else_differs(tmp_path: Path) -> None:
+def test_the_answer_stands_above_the_table_of_both_and_what_differs_in_the_words(tmp_path: Path) -> None:
     async def scenario() -> None:
         for size in (SMALL, SMALLEST):
-            async with opened(tmp_path, compared(), size) as (app, _):
+            screen = compare_screen(run_of(100, 102), run_of(140, 144, environment={"host": "there"}))
+            async with opened(tmp_path, screen, size) as (app, pilot):
                 shown = seen(app)
-                places = [shown.index(words) for words in ("B was 1.41", "B slower", "host: here in A, there in B")]
-                assert places == sorted(places)
+                rows = [shown.index(f"{name} ") for name in ("A:a ◆", "B:a  ", "A:b ◆", "B:b  ")]
+                assert rows == sorted(rows)
+                assert "1.41 ±0.03" in shown
+                await pilot.press("3")
+                await until(pilot, lambda: "difference: host: here in A, there in B" in seen(app))
 
     asyncio.run(scenario())
 
 
-def test_all_columns_can_be_scrolled_to_and_the_border_says_so(tmp_path: Path) -> None:
+def test_trials_of_a_are_marked_as_baselines_and_bars_turn_to_differences(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with opened(tmp_path, compared(), SMALLEST) as (app, pilot):
-            assert "← → more" in seen(app)
-            assert "0.667 → 0.667" not in seen(app)
-            await pilot.press(*["right"] * 26)
-            await until(pilot, lambda: "0.667 → 0.667" in seen(app))
-            assert "│  a " in seen(app)  # the names stay
-            await pilot.resize_terminal(120, 24)
-            await until(pilot, lambda: "← → more" not in seen(app))
-
-    asyncio.run(scenario())
-
-
-def test_help_explains_the_columns(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, compared()) as (app, pilot):
-            await pilot.press("question_mark", "end")
-            await until(pilot, lambda: "B's train time over A's: above 1, B was slower." in seen(app))
-
-    asyncio.run(scenario())
-
-
-def test_a_pane_takes_the_whole_screen_and_gives_it_back(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, compared()) as (app, pilot):
-            table = app.screen.query_one(LabTable)
-            height = table.size.height
-            await pilot.press("z")
-            assert app.screen.maximized is table
-            await until(pilot, lambda: table.size.height > 2 * height)  # all lines but the title and the keys
-            await pilot.press("2")
-            assert app.screen.maximized is app.screen.focused is app.screen.query_one("#differences")
-            await pilot.press("z", "tab")
-            assert app.screen.maximized is None
-            assert app.screen.focused is table
-            await pilot.press("z")
-            assert app.screen.maximized is table
-
-    asyncio.run(scenario())
-
-
-def test_each_format_says_what_a_file_of_a_comparison_holds(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, compared()) as (app, pilot):
-            await pilot.press("x")
-            await until(pilot, lambda: "both runs' names, the answer, every figure" in seen(app))
-            assert "CSV        one line per trial or primitive" in seen(app)
-            assert "results.json" not in seen(app)
+        screen = compare_screen(run_of(100, 102), run_of(140, 144))
+        async with opened(tmp_path, screen, (120, 40)) as (app, pilot):
+            shown = seen(app)
+            assert ["A:a ◆" in shown, "A:b ◆" in shown, "B:a ◆" in shown] == [True, True, False]
+            assert "B:a took 1.41 ± 0.03 times as long as A:a" in " ".join(shown.split())
+            await pilot.press("f")
+            await until(pilot, lambda: "+0.12 s" in seen(app))
 
     asyncio.run(scenario())
 
 
 def test_two_equal_runs_say_that_nothing_differs(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with opened(tmp_path, compare_screen(run_of(1), run_of(1))) as (app, _):
-            assert NO_DIFFERENCE in seen(app)
-            assert "Cannot tell: one repeat each." in seen(app)
+        async with opened(tmp_path, compare_screen(run_of(1), run_of(1)), (120, 40)) as (app, _):
+            shown = " ".join(seen(app).split())
+            assert NO_DIFFERENCE in shown or NO_DIFFERENCE.split(":")[0] in shown
+            assert "one repeat shows no difference between runs" in shown
 
     asyncio.run(scenario())
 
 
-def test_primitives_are_compared_by_size(tmp_path: Path) -> None:
+def test_a_replay_is_of_the_run_whose_trial_is_chosen(two: tuple[Run, Run], tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path, ResultScreen(*compare_on_disk(*two)), (120, 40)) as (app, pilot):
+            screen = app.screen
+            for trial, name in (("A:b", "20260101-120000-made"), ("B:b", "20260102-120000-made")):
+                assert isinstance(screen, ResultScreen)
+                screen._table.choose(trial)
+                await pilot.pause()
+                await pilot.press("v")
+                await until(pilot, lambda: isinstance(app.screen, RunScreen))
+                assert isinstance(app.screen, RunScreen)
+                assert app.screen.feed.run.name == name
+                await pilot.press("escape")
+                await until(pilot, lambda: app.screen is screen)
+
+    asyncio.run(scenario())
+
+
+def test_two_runs_are_exported_as_one_is(two: tuple[Run, Run]) -> None:
+    both = compare_on_disk(*two)
+    assert both[0].name == "20260101-120000-made-and-20260102-120000-made"
+    for form in ("html", "svg", "markdown", "csv", "json", "trace"):
+        assert "B:a" in "".join(pieces(*both, form))
+
+
+def test_primitives_of_two_runs_have_their_ratios(tmp_path: Path) -> None:
     async def scenario() -> None:
         results = primitive_recordings.results()
-        async with opened(tmp_path, compare_screen(results, replace(results, run="the-same"))) as (app, _):
-            words = ("at the median of 23 cells", "operation            size   A median", "ring by hand         1 KB")
-            assert all(each in seen(app) for each in words)
-
-    asyncio.run(scenario())
-
-
-# Trials matched by hand
-
-
-def renamed() -> CompareScreen:
-    """Nothing has a common name; `x` and `u` have the same settings, as all have."""
-    return compare_screen(run_with({"x": (10, 10), "y": (10, 10)}), run_with({"u": (20, 20), "v": (20, 20)}))
-
-
-def test_runs_without_a_common_name_open_with_the_dialog(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, renamed()) as (app, pilot):
-            await until(pilot, lambda: isinstance(app.screen, MatchDialog))
-            await until(pilot, lambda: "x | u" in seen(app) and "y | v" in seen(app))
-            assert "Their settings are the same." in seen(app)
-            await pilot.press("enter")
-            await until(pilot, lambda: "B was slower than A in x | u (2.00 ± 0.00 times) and y | v" in seen(app))
-            assert "only in" not in seen(app)
-            assert app.screen.focused is app.screen.query_one(LabTable)
-
-    asyncio.run(scenario())
-
-
-def test_without_a_match_it_says_what_to_do(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, renamed()) as (app, pilot):
-            await until(pilot, lambda: isinstance(app.screen, MatchDialog))
-            await pilot.press("escape")
-            assert isinstance(app.screen, CompareScreen)
-            assert "match trials by hand: `m` in the console" in " ".join(seen(app).split())
-
-    asyncio.run(scenario())
-
-
-def test_m_matches_trials_by_keys_and_the_export_speaks_of_the_pair(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        screen = compared()
-        async with opened(tmp_path, screen) as (app, pilot):
-            await pilot.press("m")
-            await until(pilot, lambda: isinstance(app.screen, MatchDialog))
-            assert "a | a" in seen(app)
-            await pilot.press("right")  # the next one, b
-            await until(pilot, lambda: "a | b !" in seen(app) and "b | b !" in seen(app))
-            assert "b: matched more than once." in seen(app)
-            await pilot.press("enter")
-            assert isinstance(app.screen, MatchDialog)  # it does not take that
-            await pilot.press("down", "space")  # after the last one, none
-            await until(pilot, lambda: "b | none" in seen(app) and "Compared with none." in seen(app))
-            await pilot.press("left", "left")
-            await until(pilot, lambda: "b | a" in seen(app))
-            await pilot.press("enter")
-            await until(pilot, lambda: "a | b" in seen(app) and "b | a" in seen(app) and app.screen is screen)
-            await pilot.press("m")
-            await until(pilot, lambda: isinstance(app.screen, MatchDialog) and "a | b" in seen(app))
-            assert "a | a" not in seen(app)  # as it was left
-            [exported] = screen.text_in("json")
-            assert [row["trial"] for row in json.loads(exported)["rows"]] == ["a | b", "b | a"]
-            assert all("a | b" in "".join(screen.text_in(form)) for form in ("csv", "html"))
-
-    asyncio.run(scenario())
-
-
-def test_the_mouse_turns_to_the_next_trial_of_b(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, compared()) as (app, pilot):
-            await pilot.press("m")
-            await until(pilot, lambda: isinstance(app.screen, MatchDialog))
-            await pilot.click(Chooser, offset=(3, 1))
-            await until(pilot, lambda: "b | none" in seen(app))
-
-    asyncio.run(scenario())
-
-
-def test_settings_that_differ_are_said_and_names_are_cut(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        long = "a-name-that-is-much-longer-than-the-dialog-has-room-for"
-        a = results_for(preset_of({"trial": [{"name": long, "epochs": 1}]}), journal(long))
-        b = results_for(preset_of({"trial": [{"name": f"{long}-b"}]}), journal(f"{long}-b"))
-        async with opened(tmp_path, compare_screen(a, b), SMALLEST) as (app, pilot):
-            await until(pilot, lambda: isinstance(app.screen, MatchDialog))
-            await pilot.press("right")
-            await until(pilot, lambda: "Their settings differ in epochs." in seen(app))
-            assert "a-name-that-is-much-lon… | a-name-that-is-much-lo" in seen(app)
-
-    asyncio.run(scenario())
-
-
-def test_many_trials_leave_room_for_the_keys(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        many = run_with({f"t{number}": (1,) for number in range(30)})
-        async with opened(tmp_path, compare_screen(many, many), SMALLEST) as (app, pilot):
-            await pilot.press("m", "end")
-            await until(pilot, lambda: "t29 | t29" in seen(app) and "enter compare  esc cancel" in seen(app))
+        screen = compare_screen(results, replace(results, run="the-same"))
+        async with opened(tmp_path, screen, (120, 40)) as (app, pilot):
+            assert isinstance(screen, PrimitivesScreen)
+            said = ("B: the-same. Calls took 1.00 times", "at the median of 23 sizes", "Difference: none that was")
+            await until(pilot, lambda: all(words in " ".join(seen(app).split()) for words in said))
+            await pilot.press("4")  # of two ranks, in run B
+            await until(pilot, lambda: "ratio" in seen(app))
 
     asyncio.run(scenario())

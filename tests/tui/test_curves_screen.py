@@ -9,22 +9,20 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from ddptui.run.compare import compare_on_disk
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
 from ddptui.tui.screens import curves as curves_screen
 from ddptui.tui.screens.base import EndedRun
-from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.lists import Chooser
 from tests.support.builders import failure, journal, preset_of, two_trials, write_run
-from tests.support.measured_cells import cell, of_primitives, result
 from tests.tui import primitive_recordings
 from tests.tui.opened import opened, seen, toasts, until
-from tests.tui.two_runs import compare_screen
 
 SIZES = [(60, 16), (80, 24), (120, 40), (200, 60)]
 Scenario = Callable[[Console, Pilot[int], CurvesScreen], Awaitable[None]]
@@ -70,7 +68,7 @@ def test_all_trials_show_with_the_figures_of_the_table(run: Run, size: tuple[int
         for words in ("step 0", "40", "Trials: loss at the end", "2 of 2 in", "0.052"):
             assert words in seen(app)
 
-    play(CurvesScreen({"": ended(run)}), scenario, size)
+    play(CurvesScreen(ended(run)), scenario, size)
 
 
 def test_f_turns_to_the_step_time_and_back(run: Run) -> None:
@@ -82,7 +80,7 @@ def test_f_turns_to_the_step_time_and_back(run: Run) -> None:
         await pilot.press("f")
         assert title(screen) == "Loss, the mean over ranks"
 
-    play(CurvesScreen({"": ended(run)}), scenario)
+    play(CurvesScreen(ended(run)), scenario)
 
 
 def test_the_axis_shows_steps_or_seconds(run: Run) -> None:
@@ -96,7 +94,7 @@ def test_the_axis_shows_steps_or_seconds(run: Run) -> None:
         await pilot.press("X")
         await until(pilot, lambda: "step 0" in seen(app))
 
-    play(CurvesScreen({"": ended(run)}), scenario)
+    play(CurvesScreen(ended(run)), scenario)
 
 
 def test_each_figure_has_its_own_scale(run: Run) -> None:
@@ -111,7 +109,7 @@ def test_each_figure_has_its_own_scale(run: Run) -> None:
         await pilot.press("L")
         await until(pilot, lambda: "log scale" not in seen(app))
 
-    play(CurvesScreen({"": ended(run)}), scenario)
+    play(CurvesScreen(ended(run)), scenario)
 
 
 def test_trials_are_put_in_and_out_by_keys(run: Run) -> None:
@@ -127,7 +125,7 @@ def test_trials_are_put_in_and_out_by_keys(run: Run) -> None:
         await pilot.press("enter")
         assert drawn(screen) == ["a", "b"]
 
-    play(CurvesScreen({"": ended(run)}), scenario)
+    play(CurvesScreen(ended(run)), scenario)
 
 
 def test_trials_are_put_in_and_out_by_the_mouse(run: Run) -> None:
@@ -136,7 +134,7 @@ def test_trials_are_put_in_and_out_by_the_mouse(run: Run) -> None:
             await pilot.click(Chooser, offset=(5, 2))  # the border, then a
             await until(pilot, lambda expected=expected: drawn(screen) == expected)
 
-    play(CurvesScreen({"": ended(run)}), scenario)
+    play(CurvesScreen(ended(run)), scenario)
 
 
 def test_the_trial_under_the_cursor_lies_over_the_others(run: Run) -> None:
@@ -148,7 +146,7 @@ def test_the_trial_under_the_cursor_lies_over_the_others(run: Run) -> None:
         await pilot.press("k", "space", "j")  # the only one that is left
         await until(pilot, lambda: chart._top == 0 and drawn(screen) == ["b"])
 
-    play(CurvesScreen({"": ended(run)}), scenario)
+    play(CurvesScreen(ended(run)), scenario)
 
 
 def test_a_chart_on_the_whole_screen_has_the_legend_itself(run: Run) -> None:
@@ -162,7 +160,7 @@ def test_a_chart_on_the_whole_screen_has_the_legend_itself(run: Run) -> None:
         await until(pilot, lambda: "1 of 2 in" in seen(app) and "2━ b 0.052" not in seen(app))
         assert app.screen is screen
 
-    play(CurvesScreen({"": ended(run)}), scenario, (80, 24))
+    play(CurvesScreen(ended(run)), scenario, (80, 24))
 
 
 def test_without_colors_and_in_each_theme_lines_are_told_apart(run: Run) -> None:
@@ -178,7 +176,7 @@ def test_without_colors_and_in_each_theme_lines_are_told_apart(run: Run) -> None
             marked = [text for text in texts if "1━" in text or "2━" in text]
             assert marked == ["✓ 1━ a", "2━"]  # on the row of the cursor, no color of its own
 
-    play(CurvesScreen({"": ended(run)}), scenario)
+    play(CurvesScreen(ended(run)), scenario)
 
 
 # Reading
@@ -195,7 +193,7 @@ def test_the_screen_shows_at_once_and_each_trial_once_it_is_read(run: Run, monke
     monkeypatch.setattr(curves_screen, "curves_of", late)
 
     async def scenario() -> None:
-        async with opened(Path("nowhere"), CurvesScreen({"": ended(run)})) as (app, pilot):
+        async with opened(Path("nowhere"), CurvesScreen(ended(run))) as (app, pilot):
             assert "reading the steps of 2 trials …" in seen(app)
             assert "reading 1 of 2 …" in seen(app)
             released["a"].set()
@@ -222,7 +220,7 @@ def test_what_is_left_is_not_read_to_its_end(run: Run, monkeypatch: pytest.Monke
     monkeypatch.setattr(curves_screen, "curves_of", endless)
 
     async def scenario() -> None:
-        async with opened(Path("nowhere"), CurvesScreen({"": ended(run)})) as (_, pilot):
+        async with opened(Path("nowhere"), CurvesScreen(ended(run))) as (_, pilot):
             await until(pilot, begun.is_set)
             await pilot.press("escape")
             await until(pilot, over.is_set)
@@ -242,7 +240,7 @@ def test_a_journal_that_cannot_be_read_is_said_and_the_others_show(run: Run) -> 
         assert "no step recorded" in next(line for line in seen(app).splitlines() if "1━ a" in line)
         assert [bool(series.points) for series in screen.query_one(LineChart)._series] == [False, True]
 
-    play(CurvesScreen({"": shown}), scenario)
+    play(CurvesScreen(shown), scenario)
 
 
 def test_a_trial_that_failed_says_so(tmp_path: Path) -> None:
@@ -255,7 +253,7 @@ def test_a_trial_that_failed_says_so(tmp_path: Path) -> None:
         assert [len(series.points) for series in screen.query_one(LineChart)._series] == [4, 4]
         assert "repeats" not in seen(app)  # there is one of each
 
-    play(CurvesScreen({"": ended(run)}), scenario)
+    play(CurvesScreen(ended(run)), scenario)
 
 
 def test_a_run_without_instruments_says_that_there_is_no_step(run: Run) -> None:
@@ -267,7 +265,7 @@ def test_a_run_without_instruments_says_that_there_is_no_step(run: Run) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
         assert "no step was recorded" in seen(app)
 
-    play(CurvesScreen({"": shown}), scenario)
+    play(CurvesScreen(shown), scenario)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -282,7 +280,7 @@ def test_many_trials_can_be_scrolled_through(tmp_path: Path, size: tuple[int, in
         assert drawn(screen) == ["trial-39"]
         await until(pilot, lambda: "✓  ━ trial-39" in seen(app))
 
-    play(CurvesScreen({"": ended(run)}), scenario, size)
+    play(CurvesScreen(ended(run)), scenario, size)
 
 
 # Where it opens
@@ -307,31 +305,21 @@ def test_two_runs_are_in_one_chart(run: Run, tmp_path: Path) -> None:
     other = write_run(tmp_path / "others", two_trials(), journal("a"), journal("a", 2))
 
     async def scenario() -> None:
-        first, second = ended(run), ended(other)
-        screen = compare_screen(first.results, second.results)
-        screen._a, screen._b = first, second
+        screen = ResultScreen(*compare_on_disk(run, other))
         async with opened(Path("nowhere"), screen) as (app, pilot):
             await pilot.press("C")
             await until(pilot, lambda: isinstance(app.screen, CurvesScreen))
             await app.workers.wait_for_complete()
             curves = app.screen
             assert isinstance(curves, CurvesScreen)
-            assert drawn(curves) == ["A: a", "A: b", "B: a", "B: b"]
+            assert drawn(curves) == ["A:a", "B:a", "A:b", "B:b"]
             assert "4 of 4 in" in seen(app)
-            assert f"A {run.name}" in seen(app)
 
     asyncio.run(scenario())
 
 
 def test_primitives_have_no_losses_and_so_no_such_key() -> None:
     async def scenario() -> None:
-        results, preset = of_primitives({"ranks-2": [result([cell("all_reduce", 1024, 50)])]})
-        screen = compare_screen(results, results)
-        screen._a = screen._a._replace(preset=preset)
-        async with opened(Path("nowhere"), screen) as (app, pilot):
-            await pilot.press("C")
-            assert isinstance(app.screen, CompareScreen)
-            assert "Curves" not in seen(app)
         async with opened(Path("nowhere"), PrimitivesScreen(primitive_recordings.over())) as (app, pilot):
             await pilot.press("C")
             assert isinstance(app.screen, PrimitivesScreen)

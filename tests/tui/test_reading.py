@@ -12,7 +12,6 @@ import pytest
 from ddptui.store import overview
 from ddptui.store.runs import JOURNAL
 from ddptui.tui.screens import runs as runs_screen
-from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
@@ -60,9 +59,9 @@ def test_no_screen_reads_a_run_itself(runs: Path, reads: list[str]) -> None:
         async with opened(runs, RunsScreen()) as (app, pilot):
             await until(pilot, lambda: "2 runs" in seen(app))
             await pilot.press("space", "down", "=")
-            await until(pilot, lambda: isinstance(app.screen, CompareScreen))
-            await pilot.press("escape", "enter")
             await until(pilot, lambda: isinstance(app.screen, ResultScreen))
+            await pilot.press("escape", "enter")
+            await until(pilot, lambda: isinstance(app.screen, ResultScreen) and not app.screen.results.of_two_runs)
             await pilot.press("v")
             await until(pilot, lambda: isinstance(app.screen, RunScreen))
             screen = app.screen

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 from textual.events import AppBlur, AppFocus
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from ddptui.analysis.outline import ResultsOutline
 from ddptui.store.runs import Run, all_runs
 from ddptui.tui.app import Console
 from ddptui.tui.screens import runs as runs_screen
-from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.runs import RunsScreen
@@ -250,6 +250,10 @@ def test_a_new_reading_leaves_the_list_and_the_cursor_as_they_are(three: Path, m
 # Two runs
 
 
+def is_of_two_runs(screen: Screen[object]) -> bool:
+    return isinstance(screen, ResultScreen) and screen.results.of_two_runs and screen.is_mounted
+
+
 def test_any_number_is_marked_and_two_are_compared(three: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         await pilot.press("space", "down", "space", "down", "space", "=")
@@ -257,7 +261,7 @@ def test_any_number_is_marked_and_two_are_compared(three: Path) -> None:
         assert toasts(app) == ["3 runs are marked: leave two."]
         assert len(marked(screen)) == 3
         await pilot.press("space", "=")
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+        await until(pilot, lambda: is_of_two_runs(app.screen))
 
     play(three, scenario)
 
@@ -283,12 +287,13 @@ def test_the_marked_ones_or_the_chosen_one_are_compared_the_older_first(three: P
 
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         await pilot.press(*keys)
-        await until(pilot, lambda: isinstance(app.screen, CompareScreen) and app.screen.is_mounted)
+        await until(pilot, lambda: is_of_two_runs(app.screen))
         await pilot.pause()
-        assert "A 20260103-120000-made   B 20260104-120000-made" in seen(app)
-        assert "all trials: epochs: 3 in A, 1 in B" in seen(app)
-        assert "No difference was seen in a and b: what the repeats differ by can be chance." in seen(app)
-        assert "no difference seen" in seen(app)
+        shown = " ".join(seen(app).split())
+        assert "A: 20260103-120000-made, B: 20260104-120000-made" in shown
+        assert "No difference from run A was seen in B:a and B:b." in shown
+        assert isinstance(app.screen, ResultScreen)
+        assert app.screen.results.differences == ["all trials: epochs: 3 in A, 1 in B"]
         for width, height in ((1, 1), (200, 3), (80, 24)):
             await pilot.resize_terminal(width, height)
             await pilot.pause()

@@ -10,17 +10,14 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from ddptui.report.run_diff.matching import suggested
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import Filled
 from ddptui.tui.app import Console
-from ddptui.tui.screens.compare import CompareScreen
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, NamePreset
 from ddptui.tui.screens.export import FORMATS, ExportDialog
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.screens.match import MatchDialog
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
@@ -41,17 +38,12 @@ def result() -> ResultScreen:
     return ResultScreen(run, preset, results_of(run, preset))
 
 
-def compare() -> CompareScreen:
+def compare() -> Screen[None]:
     return compare_screen(result().results, result().results)
 
 
 def curves() -> CurvesScreen:
-    return CurvesScreen({"": result().ended})
-
-
-def match() -> MatchDialog:
-    results = result().results
-    return MatchDialog(results, results, suggested(results, results))
+    return CurvesScreen(result().ended)
 
 
 SCREENS: dict[str, Callable[[], Screen[object]]] = {
@@ -66,7 +58,6 @@ SCREENS: dict[str, Callable[[], Screen[object]]] = {
     "columns": lambda: ColumnsDialog([Filled("trial", ["a"], left=True, key="trial")], ["trial"]),
     "save": lambda: NamePreset("Save as your own preset, named", "mine", "Save"),
     "export": lambda: ExportDialog("run", "csv", FORMATS),
-    "match": match,
     "help": lambda: HelpScreen(Screen()),
     "palette": CommandPalette,
 }

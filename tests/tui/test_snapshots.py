@@ -76,7 +76,7 @@ def primitives() -> PrimitivesScreen:
 
 
 def curves() -> CurvesScreen:
-    return CurvesScreen({"": result().ended})
+    return CurvesScreen(result().ended)
 
 
 SCREENS: dict[str, tuple[Callable[[], Screen[None]] | None, list[str]]] = {  # with the keys that lead to what is shown
@@ -95,7 +95,6 @@ SCREENS: dict[str, tuple[Callable[[], Screen[None]] | None, list[str]]] = {  # w
     "runs": (RunsScreen, []),
     "question": (RunsScreen, ["d"]),
     "compare": (compare, []),
-    "match": (compare, ["m"]),
     "export": (compare, ["x"]),
 }
 

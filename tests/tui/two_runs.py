@@ -1,16 +1,18 @@
-"""Two runs side by side on the screen, from results made by hand."""
+"""Two runs as one on the screen, from results made by hand."""
 
 from pathlib import Path
 
+from textual.screen import Screen
+
 from ddptui.analysis.results import Results
-from ddptui.report.run_diff import comparison
-from ddptui.store.runs import Run
+from ddptui.store.runs import Run, TwoRuns
+from ddptui.tui.app import screen_of
 from ddptui.tui.screens.base import EndedRun
-from ddptui.tui.screens.compare import CompareScreen
-from tests.support.builders import two_trials
+from tests.support.two_runs import compared
 
 
-def compare_screen(a: Results, b: Results) -> CompareScreen:
+def compare_screen(a: Results, b: Results) -> Screen[None]:
     """Runs A and B, whose folders are nowhere."""
-    ended = [EndedRun(Run(Path("nowhere") / results.run), two_trials(), results) for results in (a, b)]
-    return CompareScreen(*ended, comparison(a, b))
+    results, preset = compared(a, b)
+    both = TwoRuns(*(Run(Path("nowhere") / run.run) for run in (a, b)))
+    return screen_of(EndedRun(both, preset, results))

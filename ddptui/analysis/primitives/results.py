@@ -44,6 +44,14 @@ class TimeUs(msgspec.Struct, frozen=True, kw_only=True):
     p99: float
 
 
+class Ratio(msgspec.Struct, frozen=True, kw_only=True):
+    """A time over another one: in a run, repeat by repeat; of two runs, low and high are what any two repeats allow."""
+
+    median: float
+    low: float
+    high: float
+
+
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """One operation with one size."""
 
@@ -61,6 +69,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     slowest_us: float | None = None  # this mean
     in_flight: int = 1  # calls at once; more: the figures are over groups of so many, whose time is divided by that
     error: str | None = None
+    ratio: Ratio | msgspec.UnsetType = msgspec.UNSET  # of the medians of two runs' launches; absent in a run of its own
 
 
 class NcclUse(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from ddptui.analysis.primitives.cells import (
     is_uneven,
     rivals,
 )
-from ddptui.analysis.primitives.results import BufferView, PrimitivesResult
+from ddptui.analysis.primitives.results import BufferView, Cell, PrimitivesResult
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.config.primitives import Cadence
@@ -48,7 +48,7 @@ TICK = (
 def blocks(results: Results, preset: Preset) -> Iterator[Block]:
     """The blocks, trial by trial, and at the end what went wrong."""
     trials = {trial.name: trial for trial in preset.trials}
-    yield Notes([gpus.machine(results)])
+    yield Notes([gpus.machine(results), *(f"difference: {line}" for line in results.differences or ())])
     for result in results.trials:
         if result.primitives:
             yield from _of_trial(result.primitives, trials[result.name])
@@ -118,10 +118,15 @@ BUFFER: dict[str, str | Callable[[BufferView], object]] = {
     "after": lambda buffer: _numbers(buffer.after),
     "undefined": "undefined",
 }
-OF_ALL = ("status", "error")  # the last columns
+OF_ALL = ("status", "error")  # after those of one run
+OF_TWO_RUNS: dict[str, str | Callable[[Cell], object]] = {
+    "ratio": lambda cell: cell.ratio.median if cell.ratio else None,
+    "ratio_low": lambda cell: cell.ratio.low if cell.ratio else None,
+    "ratio_high": lambda cell: cell.ratio.high if cell.ratio else None,
+}
 # A column that cells and views share is named once, at its first place.
 CSV = [key for key in dict.fromkeys(["trial", "repeat", *LAUNCH, *CELL, *VIEW, *RANK, *BUFFER]) if key not in OF_ALL]
-CSV += OF_ALL
+CSV += [*OF_ALL, *OF_TWO_RUNS]
 
 
 def as_csv(results: Results) -> str:
@@ -135,7 +140,7 @@ def _lines(trial: TrialResult) -> Iterator[dict[str, object]]:
         yield of_trial | {"error": trial.error}
     for number, launch in enumerate(trial.primitives, start=1):
         of_launch = of_trial | {"repeat": number} | values_of(launch, LAUNCH)
-        yield from (of_launch | values_of(cell, CELL) for cell in launch.cells)
+        yield from (of_launch | values_of(cell, CELL) | values_of(cell, OF_TWO_RUNS) for cell in launch.cells)
         for view in launch.views:
             of_view = of_launch | values_of(view, VIEW) | {"composite": False}
             if view.error:  # a backend that refused has no ranks

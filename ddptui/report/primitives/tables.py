@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from ddptui.analysis.primitives.cells import PrimitiveKey, is_uneven
 from ddptui.analysis.primitives.results import Cell
 from ddptui.config.primitives import OPERATIONS, Cadence, primitive_facts
+from ddptui.report.rows import off_by
 from ddptui.text.tables import RED, Column, Table, cell_at, fill
 from ddptui.text.units import NOTHING, US_IN_S, digits, duration, percent, size
 
@@ -40,6 +41,10 @@ def _marked(row: Cell) -> str:
     return f"{MARK} {_time('median')(row)}" if is_uneven(row) else _time("median")(row)
 
 
+def _ratio(row: Cell) -> str:
+    return off_by(row.ratio.median, row.ratio.low, row.ratio.high) if row.ratio else NOTHING
+
+
 SIZE_COLUMNS: tuple[Column[Cell], ...] = (
     Column(
         "size", _if_bytes(cell_at("bytes", size)), 100, about="Of the tensor, all parts together; 1 KB is 1024 bytes."
@@ -60,5 +65,6 @@ SIZE_COLUMNS: tuple[Column[Cell], ...] = (
         about="algbw × nccl-tests' factor: the bandwidth of a wire.",
     ),
     Column("slowest", cell_at("slowest", "rank {}".format), 60, about="The rank whose calls took longest on average."),
+    Column("ratio", _ratio, 98, about="Of two runs: B's median over A's, with the least and most of their launches."),
     Column("#wrong", _if_bytes(cell_at("wrong")), 98, about="Wrong elements, on all ranks; every element is checked."),
 )

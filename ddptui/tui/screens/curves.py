@@ -1,10 +1,10 @@
-"""The curves of all trials of a run, or of two runs, in one chart: the loss, or the time of a step."""
+"""The curves of all trials of a run, or of two runs as one, in one chart: the loss, or the time of a step."""
 
 from collections.abc import Mapping
 from functools import partial
 from string import ascii_lowercase
 from threading import Event
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -15,11 +15,10 @@ from textual.getters import query_one
 from textual.widget import Widget
 from textual.widgets.option_list import Option
 
-from ddptui.analysis.results import TrialResult
 from ddptui.live.curves import TrialCurves
 from ddptui.report.rows import loss_of, median_of, status_of, step_ms
 from ddptui.run.curves import curves_of
-from ddptui.store.runs import Run, RunError
+from ddptui.store.runs import RunError
 from ddptui.text.drawing import series_kind
 from ddptui.text.words import count
 from ddptui.tui.background import in_background
@@ -34,14 +33,6 @@ Figure = Literal["loss", "step time"]
 MARKS = "123456789" + ascii_lowercase
 FIGURE_OF_TABLE: Mapping[Figure, str] = {"loss": "loss at the end", "step time": "step ms"}
 OF_REPEATS = "the median over the repeats that count"
-
-
-class Entry(NamedTuple):
-    """A trial whose curves show. name: with its run, where there are two."""
-
-    name: str
-    run: Run
-    trial: TrialResult
 
 
 class CurvesScreen(LabScreen):
@@ -66,17 +57,12 @@ class CurvesScreen(LabScreen):
     _chart = query_one(LineChart)
     _trials = query_one(Chooser)
 
-    def __init__(self, runs: Mapping[str, EndedRun]) -> None:
-        """`runs`: by what stands before the names of their trials."""
+    def __init__(self, ended: EndedRun) -> None:
         super().__init__()
-        self._runs = runs
-        self._entries = [
-            Entry(f"{before}{trial.name}", ended.run, trial)
-            for before, ended in runs.items()
-            for trial in ended.results.trials
-        ]
-        self._read: dict[int, TrialCurves] = {}  # by the number of their entry
-        self._out: set[int] = set()  # entries that do not show
+        self._ended = ended
+        self._entries = ended.results.trials
+        self._read: dict[int, TrialCurves] = {}  # by the number of their trial
+        self._out: set[int] = set()  # trials that do not show
         self._figure: Figure = "loss"
         self._across: Across = "steps"
         self._logarithmic: dict[Figure, bool] = {"loss": False, "step time": False}
@@ -88,10 +74,7 @@ class CurvesScreen(LabScreen):
             yield Chooser(*(Option("", str(number)) for number in range(len(self._entries))), id="trials")
 
     def on_mount(self) -> None:
-        names = [ended.run.name for ended in self._runs.values()]
-        of_one = next(iter(self._runs.values())).preset.name
-        pair = "   ".join(f"{which} {name}" for which, name in zip("AB", names, strict=False))
-        self.query_one(TitleBar).show(*((f"{of_one} ▸ curves", names[0]) if len(names) == 1 else ("Two runs", pair)))
+        self.query_one(TitleBar).show(f"{self._ended.preset.name} ▸ curves", self._ended.run.name)
         self.watch(self, "maximized", self._give_legend)
         self._trials.focus()
         self._show()
@@ -102,10 +85,10 @@ class CurvesScreen(LabScreen):
 
     @work
     async def _read_all(self) -> None:
-        for number, (_, run, trial) in enumerate(self._entries):
+        for number, trial in enumerate(self._entries):
             try:
                 self._read[number] = await in_background(
-                    partial(curves_of, run, trial, lambda: not self._left.is_set())
+                    partial(curves_of, self._ended.run, trial, lambda: not self._left.is_set())
                 )
             except RunError as error:
                 self._read[number] = TrialCurves()
@@ -172,7 +155,7 @@ class CurvesScreen(LabScreen):
 
     def _said(self, number: int) -> str:
         """The trial's figure in the table; or why there is no curve."""
-        trial, curves = self._entries[number].trial, self._read.get(number)
+        trial, curves = self._entries[number], self._read.get(number)
         if curves is None:
             return "…"
         if not curves.repeats:

@@ -152,44 +152,11 @@ async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) ->
     return ends is not None
 
 
-class ListDialog(Dialog[Answer]):
-    """The base of dialogs with a list of names, what is said of the one under the cursor, and the keys below it."""
+class ColumnsDialog(Dialog[Collection[str] | None]):
+    """A list of columns, what the one under the cursor shows, and the keys below it. Dismissed with the keys of the
+    chosen columns (none of them: as many as fit)."""
 
-    HEADING: ClassVar[str]
-    AROUND: ClassVar[int]  # lines of the screen that are not for the list
-
-    def __init__(self, names: Iterable[str]) -> None:
-        super().__init__()
-        self._names = names
-
-    def line(self, name: str) -> Content | str:
-        """Return what the list shows of a name."""
-        raise NotImplementedError
-
-    def keys(self) -> Iterable[Content]:
-        """Return the keys."""
-        raise NotImplementedError
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as dialog:
-            dialog.border_title = self.HEADING
-            yield Chooser(*(Option(self.line(name), name) for name in self._names), markup=False)
-            yield Static(id="about", markup=False)
-            yield Static(Content("  ").join(self.keys()), classes="keys")
-
-    def say(self, text: str) -> None:
-        """Say something of the name under the cursor."""
-        self.query_one("#about", Static).update(Content(text))
-
-    def on_resize(self) -> None:
-        # In cells: Textual works out the dialog's own height as if a share of the screen were no limit.
-        self.query_one(Chooser).styles.max_height = max(1, self.size.height - self.AROUND)
-
-
-class ColumnsDialog(ListDialog[Collection[str] | None]):
-    """Dismissed with the keys of the chosen columns (none of them: as many as fit)."""
-
-    HEADING, AROUND = "Columns", 12
+    AROUND = 12  # lines of the screen that are not for the list
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "show_or_hide", "Show or hide", show=False),
         Binding("enter", "done", "Done", show=False, priority=True),  # the list takes enter for itself
@@ -197,22 +164,35 @@ class ColumnsDialog(ListDialog[Collection[str] | None]):
     ]
 
     def __init__(self, offered: Sequence[Filled], shown: Collection[str]) -> None:
-        super().__init__(column.key for column in offered)
+        super().__init__()
         self._offered = {column.key: column for column in offered}
         self._shown = {*shown}
 
-    def keys(self) -> Iterable[Content]:
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = "Columns"
+            yield Chooser(*(Option(self.line(key), key) for key in self._offered), markup=False)
+            yield Static(id="about", markup=False)
+            yield Static(Content("  ").join(self._keys()), classes="keys")
+
+    def _keys(self) -> Iterable[Content]:
         yield clickable("space", "show or hide", "show_or_hide")
         yield clickable("enter", "done", "done")
         yield clickable(name_of("reset", self.app), "as fit", "dismiss(())")
         yield clickable("esc", "cancel", "dismiss(None)")
 
+    def on_resize(self) -> None:
+        # In cells: Textual works out the dialog's own height as if a share of the screen were no limit.
+        self.query_one(Chooser).styles.max_height = max(1, self.size.height - self.AROUND)
+
     @on(Chooser.OptionHighlighted)
     def _explain(self, event: Chooser.OptionHighlighted) -> None:
-        self.say(self._offered[event.option_id].about if event.option_id else "")
+        about = self._offered[event.option_id].about if event.option_id else ""
+        self.query_one("#about", Static).update(Content(about))
 
-    def line(self, name: str) -> str:
-        return f"{'✓' if name in self._shown else ' '} {self._offered[name].header}"
+    def line(self, key: str) -> str:
+        """Return what the list shows of a column."""
+        return f"{'✓' if key in self._shown else ' '} {self._offered[key].header}"
 
     @on(Chooser.OptionSelected)  # by a click: enter is taken
     def action_show_or_hide(self) -> None:

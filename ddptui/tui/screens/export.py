@@ -110,23 +110,27 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
             self.dismiss((self._form, meant(path)))
 
 
-class Exportable(LabScreen):
-    """The base of screens whose content can be exported."""
+class ExportableRun(LabScreen):
+    """The base of the screens that show the results of a run: they can be exported, and the run replayed."""
 
-    forms: Mapping[str, str]  # those that are offered, and what a file of each holds
+    forms: Mapping[str, str] = FORMATS  # those that are offered, and what a file of each holds
 
     @property
-    def exported(self) -> str:
-        """The name of what is exported."""
+    def ended(self) -> EndedRun:
+        """What there is to export."""
         raise NotImplementedError
 
-    def text_in(self, form: str) -> Iterable[str]:
-        """The content in one of its forms, in pieces; called in a thread. Raises ValueError if it cannot have it."""
+    @property
+    def chosen_trial(self) -> str | None:
+        """The trial that the screen speaks of, with which a replay begins."""
         raise NotImplementedError
+
+    def action_replay(self) -> None:
+        self.console_app.replay(*self.ended.run.own(self.chosen_trial))
 
     @work(group="export")
     async def action_export(self, form: str = "html") -> None:
-        target = await self.app.push_screen_wait(ExportDialog(self.exported, form, self.forms))
+        target = await self.app.push_screen_wait(ExportDialog(self.ended.run.name, form, self.forms))
         if target is None:
             return
         form, path = target
@@ -135,34 +139,8 @@ class Exportable(LabScreen):
         if replace and not await self.app.push_screen_wait(Confirm(question, yes="Replace")):
             return
         try:  # the trace or the page of a long run takes its time
-            await in_background(partial(write, partial(self.text_in, form), path, replace=replace))
+            await in_background(partial(write, partial(pieces, *self.ended, form), path, replace=replace))
         except (OSError, ValueError) as error:
             self.console_app.complain("Not exported", why(error))
         else:
             self.notify(str(path), title="Exported", markup=False)
-
-
-class ExportableRun(Exportable):
-    """The base of the screens that show the results of a run: they can be exported, and the run replayed."""
-
-    forms: Mapping[str, str] = FORMATS
-
-    @property
-    def ended(self) -> EndedRun:
-        """What there is to export."""
-        raise NotImplementedError
-
-    @property
-    def exported(self) -> str:
-        return self.ended.run.name
-
-    def text_in(self, form: str) -> Iterable[str]:
-        return pieces(*self.ended, form)
-
-    @property
-    def chosen_trial(self) -> str | None:
-        """The trial that the screen speaks of, with which a replay begins."""
-        raise NotImplementedError
-
-    def action_replay(self) -> None:
-        self.console_app.replay(self.ended.run, self.chosen_trial)

@@ -22,6 +22,7 @@ from ddptui.live.rank_states import STALLED
 from ddptui.report.notes import answer
 from ddptui.report.primitives.plot import What
 from ddptui.report.rows import what_became
+from ddptui.text.words import in_a_row
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.export import ExportableRun
@@ -151,7 +152,8 @@ class PrimitivesScreen(Following, ExportableRun):
         if not self._answer:
             return ""
         if self.has_class("-tall") or self.has_class("-high"):
-            return " ".join([self.feed.preset.title, *self._answer])
+            differences = [f"Difference: {line}." for line in self.feed.results.differences or ()]  # of two runs
+            return in_a_row([self.feed.preset.title, *self._answer, *differences], ".")
         return self._answer[0] if self.trial.primitives == "measure" else ""
 
     def _status(self) -> str:

@@ -116,7 +116,7 @@ class ResultScreen(ExportableRun):
             self._table.choose_columns(chosen or None)
 
     def action_curves(self) -> None:
-        self.app.push_screen(CurvesScreen({"": self.ended}))
+        self.app.push_screen(CurvesScreen(self.ended))
 
     def action_copy_row(self) -> None:
         self.copy("\t".join(self._table.row_as_text()), "The row, a tab between two cells.")

@@ -13,18 +13,14 @@ from textual.events import ScreenResume
 from textual.getters import query_one
 from textual.widgets import DataTable, Input, Static
 
-from ddptui.report.run_diff import Comparison, comparison
-from ddptui.report.run_diff.matching import ComparisonError
 from ddptui.run.resume import begin_resumption
-from ddptui.store.outcomes import results_of
 from ddptui.store.overview import Overview, overview
-from ddptui.store.runs import Run, RunError, all_runs
+from ddptui.store.runs import Run, all_runs
 from ddptui.store.trash import Moved, deleted, discard, restore
 from ddptui.text.words import count
 from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound, name_of
-from ddptui.tui.screens.base import EndedRun, LabScreen
-from ddptui.tui.screens.compare import CompareScreen
+from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import Confirm
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.tables import RunTable
@@ -198,8 +194,7 @@ class RunsScreen(LabScreen):
             self._marked = others if chosen.run.name in self._marked else [*others, chosen.run.name]
             self._show()
 
-    @work(exclusive=True, group="compare")
-    async def action_compare(self) -> None:
+    def action_compare(self) -> None:
         names = self._marked if len(self._marked) > 1 else [*self._marked, self._table.chosen]
         runs = [known for name in dict.fromkeys(names) if (known := self._of(name))]
         if len(runs) != 2:
@@ -207,12 +202,7 @@ class RunsScreen(LabScreen):
             self.notify(f"{len(runs)} runs are marked: leave two." if len(runs) > 2 else how, markup=False)
             return
         older, newer = sorted((known.run for known in runs), key=lambda run: run.name)  # names begin with the time
-        try:
-            compared = await in_background(partial(_compared, older, newer))
-        except (RunError, ComparisonError) as error:
-            self.console_app.complain("Cannot be compared", str(error))
-        else:
-            self.app.push_screen(CompareScreen(*compared))
+        self.console_app.compare(older, newer)
 
     @work
     async def action_delete(self) -> None:
@@ -262,12 +252,6 @@ class RunsScreen(LabScreen):
         for problem in moved.problems:
             self.console_app.complain(failed, problem)
         return moved
-
-
-def _compared(*runs: Run) -> tuple[EndedRun, EndedRun, Comparison]:
-    """Two runs, and their comparison. Raises RunError, ComparisonError."""
-    a, b = (EndedRun(run, preset := run.preset(), results_of(run, preset)) for run in runs)
-    return a, b, comparison(a.results, b.results)
 
 
 def _question(runs: Sequence[Run], undo: str) -> str:

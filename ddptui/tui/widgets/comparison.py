@@ -92,7 +92,7 @@ class Comparison(FittedTable):
 
     def _marked(self, column: Filled, rows: list[Row]) -> Filled:
         if column.key == "trial" and self._of and len(self._of[0].trials) > 1:
-            marks = [f" {BASELINE}" if row.result.name == self._of[0].baseline else "" for row in rows]
+            marks = [f" {BASELINE}" * (self._of[0].base_of(row.result) is row.result) for row in rows]
             column = column._replace(cells=[cell + mark for cell, mark in zip(column.cells, marks, strict=True)])
         arrow = ARROWS[self._reversed] if column.key == self._sorted_by else ""
         return column._replace(header=column.header + arrow)

@@ -6,7 +6,7 @@ from textwrap import wrap as wrapped
 from ddptui.analysis.breakdown import Breakdown, breakdown, difference
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.report.differences import as_sum, parts, signed, why_none
-from ddptui.report.rows import mark_of, status_of
+from ddptui.report.rows import from_baseline, mark_of, status_of
 from ddptui.text.drawing import GLYPHS, Line, bar, shorten, width_of, wrap
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
@@ -24,7 +24,7 @@ class TimeBars(Canvas, can_focus=True):
     """Draws a bar per trial: its median repeat. With more trials than lines, those around the chosen one."""
 
     _trials: Sequence[TrialResult] = ()
-    _baseline: TrialResult | None = None
+    _results: Results | None = None
     _why_none = ""  # no differences are known
     _chosen: str | None = None
     _times: dict[str, Breakdown]  # of the trials that have figures
@@ -37,7 +37,7 @@ class TimeBars(Canvas, can_focus=True):
             self._times = {name: times for name, times in known.items() if times}
         elif chosen == self._chosen:
             return
-        self._trials, self._baseline, self._chosen = results.trials, results.base, chosen
+        self._trials, self._results, self._chosen = results.trials, results, chosen
         self._why_none = why_none(results)
         self.redraw()
 
@@ -78,7 +78,8 @@ class TimeBars(Canvas, can_focus=True):
         chosen = trial.name == self._chosen
         label = (f"{'▸' if chosen else ' '} {shorten(trial.name, names):<{names}} ", "strong" if chosen else "")
         if trial.name in self._times:
-            return [label, *drawn(trial), (f" {BASELINE}" if trial is self._baseline else "", "muted")]
+            is_base = self._results is not None and self._results.base_of(trial) is trial
+            return [label, *drawn(trial), (f" {BASELINE}" * is_base, "muted")]
         first, *_ = (trial.error or "").splitlines() or [""]
         why = f"{trial.status}: {first}" if first else status_of(trial) or "not reached"
         return [label, (why, "culprit" if trial.status == "failed" else "muted")]
@@ -102,23 +103,26 @@ class TimeBars(Canvas, can_focus=True):
         known = {trial.name: times for trial in shown if (times := self._difference(trial))}
         sides = {trial.name: self._sides(trial, known[trial.name]) for trial in shown if trial.name in known}
         saved, added = (max((sum(s for _, s in each[side]) for each in sides.values()), default=0.0) for side in (0, 1))
-        mark = self._longest_mark(self._baseline)
+        mark = self._longest_mark(self._results)
         scale = max(1, width - len(f"   {LINE} +{added:.2f} s{mark} {BASELINE} ")) / (saved + added or 1.0)
         room = round(saved * scale)
 
         def drawn(trial: TrialResult) -> Line:
+            if trial.name not in known:
+                return [(" " * room, ""), (LINE, "muted"), (" compared with none", "muted")]
             left, right = (bar(side, scale) for side in sides[trial.name])
             space = " " * (room - width_of(left))
-            amount = f" {signed(known[trial.name].total)} s{mark_of(trial, self._baseline)}"
+            amount = f" {signed(known[trial.name].total)} s{mark_of(trial, self._results)}"
             return [(space, ""), *reversed(left), (LINE, "muted"), *right, (amount, "")]
 
         return drawn
 
-    def _longest_mark(self, baseline: TrialResult | None) -> str:
-        return max((mark_of(trial, baseline) for trial in self._trials), key=len)
+    def _longest_mark(self, results: Results | None) -> str:
+        return max((mark_of(trial, results) for trial in self._trials), key=len)
 
     def _difference(self, trial: TrialResult) -> Breakdown | None:
-        return difference(trial, self._baseline) if self._baseline else None
+        base = self._results.base_of(trial) if self._results else None
+        return difference(trial, base) if base else None
 
     def _sides(self, trial: TrialResult, times: Breakdown) -> tuple[Lengths, Lengths]:
         """What is saved and what is added."""
@@ -131,11 +135,11 @@ class TimeBars(Canvas, can_focus=True):
     def _in_words(self, width: int) -> list[Line]:
         """The difference of the chosen trial as a sum."""
         trial = next((trial for trial in self._trials if trial.name == self._chosen), None)
-        apart = self._difference(trial) if trial and trial is not self._baseline else None
+        apart = from_baseline(trial, self._results) if trial and self._results else None
         if trial is None or apart is None:
             return []
         told = wrapped(
-            as_sum(apart, trial) + mark_of(trial, self._baseline),
+            as_sum(apart, trial) + mark_of(trial, self._results),
             max(1, width - 2),
             initial_indent="  ",
             subsequent_indent="  ",

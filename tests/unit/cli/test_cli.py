@@ -24,7 +24,6 @@ from ddptui.page import formats
 from ddptui.projection import Scaling
 from ddptui.projection import report as projection_report
 from ddptui.report import table
-from ddptui.report.run_diff import render
 from ddptui.run.resume import Resumption
 from ddptui.store.runs import Run
 from tests.support.builders import failure, journal, preset_of, two_trials, write_preset, write_run
@@ -544,22 +543,29 @@ def two(tmp_path: Path) -> tuple[str, str]:
     return names
 
 
-def test_two_runs_are_compared_and_the_answer_comes_first(two: tuple[str, str]) -> None:
+def test_two_runs_are_compared_in_one_table(two: tuple[str, str]) -> None:
     result = ddptui("compare", *two, "--runs", "runs")
     assert (result.exit_code, result.stderr) == (0, "")
-    answer, _, a, b, *_ = result.stdout.splitlines()
-    assert answer == "B was 3.00 ± 0.60 times slower than A in a; no difference was seen in b."
-    assert (a, b) == (f"A: {two[0]}", f"B: {two[1]}")
+    title, _, answer, *_ = result.stdout.splitlines()
+    assert title == f"A: {two[0]}, B: {two[1]}"
+    assert answer.startswith("B:a took 3.00 ± 0.60 times as long as A:a; 660 ms of the extra 660 ms")
+    rows = re.findall(r"^([AB]:[ab])  ", result.stdout, re.MULTILINE)
+    assert rows == ["A:a", "B:a", "A:b", "B:b"]
     for names in (("20260101", "last"), (f"runs/{two[0]}", f"runs/{two[1]}")):
         assert ddptui("compare", *names, "--runs", "runs").stdout == result.stdout
-    assert ddptui("compare", *reversed(two), "--runs", "runs").stdout.startswith("B was 3.00 ± 0.60 times faster")
+    assert "B:a took 0.33 ± 0.07 times as long as A:a" in ddptui("compare", *reversed(two), "--runs", "runs").stdout
 
 
-def test_two_runs_are_compared_in_other_formats(two: tuple[str, str]) -> None:
-    shown = {name: ddptui("compare", *two, "--runs", "runs", "--format", name).stdout for name in render.FORMATS}
-    assert json.loads(shown["json"])["rows"][0]["ratio"] == pytest.approx(3)
-    assert [row["finding"] for row in csv.DictReader(io.StringIO(shown["csv"]))] == ["slower", "no difference seen"]
-    assert "| trial | A train s |" in shown["markdown"]
+def test_two_runs_are_compared_in_the_formats_of_any_run(two: tuple[str, str]) -> None:
+    shown = {name: ddptui("compare", *two, "--runs", "runs", "--format", name).stdout for name in inspect.FORMATS}
+    second = json.loads(shown["json"])["trials"][1]
+    assert (second["name"], second["summary"]["ratio"]["median"]) == ("B:a", pytest.approx(3))
+    rows = [*csv.DictReader(io.StringIO(shown["csv"]))]
+    assert [row["trial"] for row in rows] == ["A:a", "A:a", "B:a", "B:a", "A:b", "A:b", "B:b", "B:b"]
+    assert "| trial | launch |" in shown["markdown"]
+    assert "B:b, repeat 2" in shown["trace"]
+    assert shown["html"].startswith("<!doctype html>")
+    assert shown["svg"].lstrip().startswith("<")
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Path, two: tuple[str, str]) -> None:
@@ -573,7 +579,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, two: tuple[str, str]
 def test_trials_of_other_names_are_matched_by_hand(two: tuple[str, str]) -> None:
     matched = ddptui("compare", *two, "--match", "a=b", "--match", "b=a", "--runs", "runs")
     assert (matched.exit_code, matched.stderr) == (0, "")
-    assert matched.stdout.startswith("B was 33.00 ± 3.00 times slower than A in b | a; B was 11.00 ± 1.00 times faster")
+    assert "B:a took 33.00 ± 3.00 times as long as A:b" in matched.stdout
     for typed, why in (
         ("a=x", "--match a=x: no trial 'x' in B"),
         ("a", "--match a: expected a trial of A and one of B"),
@@ -590,7 +596,6 @@ def test_the_choices_which_the_command_line_spells_out_are_those_that_there_are(
     assert get_args(Scaling) == inspect.SCALINGS
     assert set(inspect.PAGE_FORMATS) == set(formats.FORMATS)
     assert set(inspect.FORMATS) == {"table", "trace", *table.FORMATS, *formats.FORMATS}
-    assert set(inspect.COMPARISON_FORMATS) == {"table", "html", *render.FORMATS}
     assert set(inspect.PROJECTION_FORMATS) == {"table", "html", *projection_report.FORMATS}
     assert set(machine.SELFTEST_MODES) < set(LAUNCH_MODES)
 

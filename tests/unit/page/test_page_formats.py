@@ -10,12 +10,14 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from ddptui.analysis.results import Results
 from ddptui.cli import main
+from ddptui.config.preset import Preset
 from ddptui.page import formats
-from ddptui.page.comparison import comparison_page
 from ddptui.page.made import READABLE
 from ddptui.page.picture import MOST_TRIALS, PictureError
-from ddptui.report.run_diff import comparison
+from ddptui.report.run_diff import NO_DIFFERENCE
+from ddptui.run.compare import compare_on_disk
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from tests.support.builders import failure, journal, preset_of, results_for, two_trials, write_run
@@ -141,11 +143,36 @@ def test_primitives_have_a_page_with_tables_and_a_chart() -> None:
     assert len(marks) == len(SIZES)
 
 
-def test_two_runs_have_a_page() -> None:
-    _, _, results = a_run()
-    text = Found(comparison_page(comparison(results, results))).text
-    assert "B / A" in text
-    assert "nothing: same trials" in text
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Run, Preset, Results]:
+    """Two runs as one; the second one is slower."""
+    runs = []
+    for name, ms in (("first", 100), ("second", 300)):
+        run = write_run(tmp_path, two_trials(repeats=1), journal("a", step_ms=ms), journal("b"))
+        runs.append(Run(run.folder.rename(tmp_path / name)))
+    return compare_on_disk(*runs)
+
+
+def test_two_runs_have_the_page_of_one(two: tuple[Run, Preset, Results]) -> None:
+    page = formats.page(*two)
+    text = Found(page).text
+    for said in ("A: first, B: second", "The difference to run A", "What differs between the runs", NO_DIFFERENCE):
+        assert said in text
+    assert "The whole preset, as TOML" not in text
+    assert re.findall(r"<option[^>]*>(.*?)</option>", page) == ["A:a", "B:a", "A:b", "B:b"]
+
+
+def test_the_pages_of_two_runs_show_the_machines_of_both(two: tuple[Run, Preset, Results]) -> None:
+    run, preset, results = two
+    results = msgspec.structs.replace(results, environment={"A": {"memory_bytes": 2**31}, "B": {"cores": 4}})
+    text = Found(formats.page(run, preset, results)).text
+    assert "A: memory" in text
+    assert "B: cores" in text
+
+
+def test_two_runs_have_a_picture(two: tuple[Run, Preset, Results]) -> None:
+    texts = [element.text for element in ElementTree.fromstring(formats.FORMATS["svg"](*two)).iter()]
+    assert {"A: first, B: second", "A:a", "B:a", "× 3.00"} <= set(texts)
 
 
 def test_a_picture_is_an_svg_that_stands_alone() -> None:

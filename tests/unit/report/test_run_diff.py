@@ -1,101 +1,121 @@
-"""Two runs side by side: the answer, the table of the trials that both have, and what scripts read of it."""
+"""Two runs as one: the answer, the table of the trials of both, and what scripts read of it."""
 
 import csv
 import io
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.results import Results
-from ddptui.report.run_diff import comparison
-from ddptui.report.run_diff.matching import ComparisonError
-from ddptui.report.run_diff.pairs import RANGE
-from ddptui.report.run_diff.render import NO_DIFFERENCE, as_csv, as_json, markdown, text
-from ddptui.report.run_diff.trials import FIGURES, SPOILT
-from ddptui.text.tables import telling
+from ddptui.analysis.primitives.results import Cell
+from ddptui.analysis.results import Change, Results
+from ddptui.config.preset import Preset
+from ddptui.report.columns import columns_of
+from ddptui.report.notes import answer as answer_of
+from ddptui.report.notes import in_words, note_lines, shown_first
+from ddptui.report.primitives.tables import of_cells
+from ddptui.report.rows import ROUGH, rows_of
+from ddptui.report.run_diff import NO_DIFFERENCE
+from ddptui.report.table import as_csv, as_json, markdown, text
+from ddptui.store.runs import RunError
+from ddptui.text.tables import Filled
 from tests.support.builders import ended, failure, journal, results_for, two_trials
 from tests.support.measured_cells import cell, of_primitives, result
-from tests.support.two_runs import run_of, run_with
+from tests.support.two_runs import compared, preset_behind, run_of, run_with
+
+TOO_FEW = "Do not rely on these times: 3 steps are too few; raise `epochs` or `steps`."
+CANNOT_TELL = "Cannot tell whether B:a differs from A:a:"
+SAME_LOSS = "The loss is the same in all trials: 0.667."
 
 
-def cells(a: Results, b: Results, row: int = 0) -> dict[str, str]:
-    return {column.header: column.cells[row] for column in comparison(a, b).table.columns}
+def cells(a: Results, b: Results, trial: str = "B:a") -> dict[str, str]:
+    """What the table has of a trial, by header."""
+    results, preset = compared(a, b)
+    row = [each.name for each in results.trials].index(trial)
+    return {column.header: column.cells[row] for column in columns_of(rows_of(results, preset))}
 
 
 def answer(a: Results, b: Results) -> str:
-    return comparison(a, b).answer
+    """Without what is said of any run of three steps."""
+    results, _ = compared(a, b)
+    told = [sentence for sentence in answer_of(results) if sentence not in (TOO_FEW, SAME_LOSS)]
+    return " ".join(told)
 
 
-def spoilt(results: Results) -> Results:
-    """The same, with every repeat of `a` disturbed by other programs."""
+def spoilt(results: Results, *, by_hand: bool = False) -> Results:
+    """The same, with every repeat of `a` disturbed by other programs, or changed by hand."""
     first, *others = results.trials
-    disturbed = [msgspec.structs.replace(repeat, warnings=[Caution.OTHER_LOAD]) for repeat in first.repeats]
+    change = Change(s=0.0, step=0, steps=3, bottleneck=[])
+    spoil: dict[str, Any] = {"changes": [change]} if by_hand else {"warnings": [Caution.OTHER_LOAD]}
+    disturbed = [msgspec.structs.replace(repeat, **spoil) for repeat in first.repeats]
     return msgspec.structs.replace(results, trials=[msgspec.structs.replace(first, repeats=disturbed), *others])
 
 
 # The table
 
 
-def test_the_ratio_is_b_over_a_and_its_range_what_the_repeats_allow() -> None:
+def test_a_trial_of_b_stands_below_that_of_a_and_then_what_only_one_has() -> None:
+    a, b = run_with({"x": (1,), "y": (1,), "z": (1,)}), run_with({"new": (1,), "z": (1,), "x": (1,)})
+    results, preset = compared(a, b)
+    names = ["A:x", "B:x", "A:y", "A:z", "B:z", "B:new"]
+    assert [trial.name for trial in results.trials] == [trial.name for trial in preset.trials] == names
+    rows = rows_of(results, preset)
+    assert [row.result.summary.ratio is not None for row in rows if row.result.summary] == [1, 1, 0, 1, 1, 0]
+    assert [row.difference is not None for row in rows] == [0, 1, 0, 0, 1, 0]
+
+
+def test_the_ratio_is_b_over_a_and_its_spread_what_any_two_repeats_allow() -> None:
     shown = cells(run_of(100, 120), run_of(300, 360))
-    assert (shown["A train s"], shown["B train s"]) == ("0.33", "0.99")
-    assert shown["B / A"] == "3.00"
-    assert shown["range"] == "2.50…3.60"
-
-
-@pytest.mark.parametrize(
-    ("b", "said"),
-    [
-        ((300, 360), "B slower"),
-        ((30, 36), "B faster"),
-        ((110, 900), "no difference seen"),
-        ((120, 300), "no difference seen"),
-        ((10, 110), "no difference seen"),
-        ((130, 200), "no difference seen"),  # all of B took longer than all of A, which may well be chance
-    ],
-)
-def test_a_difference_within_the_spread_is_none(b: tuple[float, ...], said: str) -> None:
-    assert cells(run_of(100, 120), run_of(*b))["so B is"] == said
-
-
-def test_one_repeat_has_no_spread() -> None:
-    shown = cells(run_of(100), run_of(500))
-    assert (shown["range"], shown["so B is"]) == ("–", "cannot tell: one repeat each")
+    assert (shown["train s"], shown["ratio"], shown["speed-up"]) == ("0.99 ±0.09", "3.00 ±0.60", "0.33")
+    assert shown["Δ s"] == "+0.66"
+    of_a = cells(run_of(100, 120), run_of(300, 360), "A:a")
+    assert (of_a["train s"], of_a["ratio"], of_a["speed-up"]) == ("0.33 ±0.03", "1.00", "1.00")
 
 
 def test_a_trial_that_failed_in_one_run_says_so_and_has_no_ratio() -> None:
     broken = results_for(two_trials(), failure("a"), journal("b"))
     shown = cells(run_of(100, 200), broken)
-    assert (shown["B train s"], shown["B / A"], shown["so B is"]) == ("failed", "–", "cannot tell: no time in B")
-    assert shown["loss"].endswith("→ –")
+    assert (shown["train s"], shown["ratio"], shown["loss"]) == ("failed", "–", "–")
+    results, preset = compared(run_of(100, 200), broken)
+    assert (results.trials[1].status, preset.repeats) == ("failed", 2)
+    assert "B:a failed: see below." in answer_of(results)
 
 
 def test_a_trial_that_was_stopped_or_not_reached_is_called_so() -> None:
-    cut = [*journal("a")[:-3], ended("skipped")]
-    shown = [cells(run_of(100, 200), results_for(two_trials(), cut), row)["B train s"] for row in (0, 1)]
-    assert shown == ["stopped", "not reached"]
+    cut = results_for(two_trials(), [*journal("a")[:-3], ended("skipped")])
+    assert [cells(run_of(100, 200), cut, trial)["train s"] for trial in ("B:a", "B:b")] == ["stopped", "–"]
+    assert compared(run_of(1), cut)[0].status == "interrupted"
 
 
-def test_figures_of_both_stand_side_by_side() -> None:
-    assert cells(run_of(100), run_of(100))["loss"] == "0.667 → 0.667"
-
-
-def test_columns_with_nothing_to_say_are_left_out() -> None:
-    shown = [column.header for column in telling(comparison(run_of(100), run_of(500)).table.columns)]
-    assert "range" not in shown
-    assert "waits for" not in shown
-    assert shown[:4] == ["trial", "A train s", "B train s", "B / A"]
+def test_runs_without_any_figure_have_no_answer() -> None:
+    nothing = results_for(two_trials())
+    assert answer(nothing, nothing) == ""
 
 
 def test_times_of_a_disturbed_run_are_marked_and_tell_nothing() -> None:
-    compared = comparison(run_of(100, 101), spoilt(run_of(400, 401)))
-    shown = {column.header: column.cells[0] for column in compared.table.columns}
-    assert (shown["A train s"], shown["B train s"], shown["range"]) == ("0.30", "1.20 ⚠", "–")
-    assert shown["so B is"] == "cannot tell: B was disturbed by other programs"
-    assert compared.notes == [RANGE, SPOILT]
+    a, b = run_of(100, 101), spoilt(run_of(400, 401))
+    shown = cells(a, b)
+    assert (cells(a, b, "A:a")["train s"], shown["train s"], shown["ratio"]) == (
+        "0.30 ±0.00",
+        "1.20 ±0.00 ⚠",
+        "3.96…4.01 ⚠",
+    )
+    for first, second in ((a, b), (b, a)):
+        assert answer(first, second) == (
+            "Cannot tell whether B:a differs from A:a: other programs disturbed repeats, or a hand changed them. "
+            "B:b took as long as A:b, as far as 2 repeats can tell."
+        )  # fmt: skip
+        assert any(ROUGH in line for line in note_lines(*compared(first, second)))
+
+
+def test_what_a_hand_changed_in_a_has_no_ratio_and_the_note_says_why() -> None:
+    changed = spoilt(run_of(100, 101), by_hand=True)
+    assert cells(changed, run_of(400, 401))["ratio"] == "–"
+    assert "A:a, B:a: no ratio: no repeat counts both here and in A:a" in note_lines(*compared(changed, run_of(4, 5)))
+    assert answer(run_of(400, 401), changed).startswith("Cannot tell whether B:a differs from A:a: other programs")
 
 
 # The answer
@@ -105,101 +125,137 @@ def test_times_of_a_disturbed_run_are_marked_and_tell_nothing() -> None:
     ("a", "b", "said"),
     [
         (
-            {"all_reduce": (100, 104), "ddp": (10, 12)},
-            {"all_reduce": (130, 134), "ddp": (11, 13)},
-            "B was 1.29 ± 0.05 times slower than A in all_reduce; no difference was seen in ddp.",
-        ),
-        ({"a": (130, 134)}, {"a": (100, 104)}, "B was 1.29 ± 0.05 times faster than A in a."),
-        (
-            {"a": (10, 10), "b": (10, 10), "c": (10, 10)},
-            {"a": (20, 20), "b": (40, 40), "c": (5, 5)},
-            "B was slower than A in b (4.00 ± 0.00 times) and a (2.00 ± 0.00 times);"
-            " B was 2.00 ± 0.00 times faster than A in c.",
+            {"all_reduce": (100, 104), "ddp": (10, 10.4)},
+            {"all_reduce": (130, 134), "ddp": (10.1, 10.5)},
+            "B:all_reduce took 1.29 ± 0.05 times as long as A:all_reduce; 90 ms of the extra 90 ms went into own work. "
+            "B:ddp took as long as A:ddp, as far as 2 repeats can tell.",
         ),
         (
-            dict.fromkeys("abcde", (10, 11)),
-            dict.fromkeys("abcde", (10, 11)),
-            "No difference was seen in a, b, c and 2 more: what the repeats differ by can be chance.",
+            {"a": (130, 134)},
+            {"a": (100, 104)},
+            "B:a took 0.77 ± 0.03 times as long as A:a; 90 ms of the 90 ms saved came from own work.",
         ),
         (
-            {"a": (1000, 1001)},
-            {"a": (1004, 1005)},
-            "No difference was seen in a: what the repeats differ by can be chance.",
+            dict.fromkeys("abcdef", (10, 10)),
+            {"a": (20, 20), "b": (21, 21), "c": (30, 30), "d": (25, 25), "e": (19, 19), "f": (5, 5)},
+            "B:c took 3.00 ± 0.00 times as long as A:c; 60 ms of the extra 60 ms went into own work; "
+            "B:d took 2.50 ± 0.00 times as long as A:d; 45 ms of the extra 45 ms went into own work; "
+            "the others (B:e to B:b) took roughly 1.90 to 2.10 times as long as run A. "
+            "B:f took 0.50 ± 0.00 times as long as A:f; 15 ms of the 15 ms saved came from own work.",
         ),
-        ({"a": (1,)}, {"a": (2,)}, "Cannot tell: one repeat each. Take more `--repeats`."),
-        ({"a": (1, 1)}, {"a": (2,)}, "Cannot tell: one repeat in B. Take more `--repeats`."),
         (
-            {"a": (10, 10), "b": (10,)},
-            {"a": (20, 20), "b": (10, 10)},
-            "B was 2.00 ± 0.00 times slower than A in a. Cannot tell: one repeat in A (b). Take more `--repeats`.",
+            dict.fromkeys("abcde", (100, 101)),
+            dict.fromkeys("abcde", (100, 101)),
+            "No difference from run A was seen in B:a, B:b, B:c, B:d and B:e.",
         ),
+        ({"a": (1000, 1001)}, {"a": (1004, 1005)}, "B:a took as long as A:a, as far as 2 repeats can tell."),
+        (
+            {"a": (1,), "b": (1,)},
+            {"a": (2,), "b": (9,)},
+            "Cannot tell for B:a and B:b: one repeat shows no difference between runs; take more `--repeats`.",
+        ),
+        (
+            {"a": (1, 1)},
+            {"a": (2,)},
+            f"{CANNOT_TELL} one repeat shows no difference between runs; take more `--repeats`.",
+        ),
+        ({"a": (100, 120)}, {"a": (130, 200)}, f"{CANNOT_TELL} 2 repeats of B:a differ by 42%."),
+        ({"a": (100, 120)}, {"a": (10, 110)}, f"{CANNOT_TELL} 2 repeats of B:a differ by 167%."),
     ],
-)
-def test_the_answer_comes_in_one_to_three_sentences(a: Any, b: Any, said: str) -> None:
+)  # fmt: skip
+def test_the_answer_names_what_repeats_and_chance_allow(a: Any, b: Any, said: str) -> None:
     assert answer(run_with(a), run_with(b)) == said
 
 
-def test_what_was_disturbed_or_failed_is_named_in_the_answer() -> None:
-    a, b = run_of(100, 101), run_of(400, 401)
-    told = "Cannot tell: {} (a)."
-    no_difference = "No difference was seen in b: what the repeats differ by can be chance. "
-    assert answer(spoilt(a), b) == no_difference + told.format("A was disturbed by other programs")
-    broken = results_for(two_trials(), failure("a"), journal("b"), journal("b", 2))
-    assert answer(a, broken) == no_difference + told.format("no time in B")
+def test_repeats_of_two_runs_are_not_taken_in_pairs() -> None:
+    """Each repeat of B is slower than that of A with its number by as much; but A alone differs more than that."""
+    a, b = run_with({"a": (100, 104, 108)}), run_with({"a": (101, 105, 109)})
+    assert "B:a took as long as A:a" in answer(a, b)
+
+
+def test_a_faster_trial_is_told_only_if_it_differs_by_more_than_its_spread() -> None:
+    """Chance does not explain these six repeats of each; but some of A's are as fast as some of B's."""
+    a, b = run_with({"a": range(100, 106)}), run_with({"a": range(96, 102)})
+    assert answer(a, b) == "B:a took as long as A:a, as far as 6 repeats can tell."
+
+
+def test_many_trials_make_it_no_more_likely_that_one_seems_to_differ() -> None:
+    """Ten of them have about a tenth of a chance to differ as `a` does."""
+    alone = {"a": (100, 101)}, {"a": (104, 105)}
+    assert answer(*map(run_with, alone)).startswith("B:a took 1.04 ± 0.01 times as long")
+    many = [dict(run) | dict.fromkeys("bcdefghij", (10, 10.3)) for run in alone]
+    assert answer(*map(run_with, many)).startswith("No difference from run A was seen in B:a, B:b")
+
+
+def test_a_loss_that_differs_is_said() -> None:
+    told = answer_of(compared(run_with({"a": (100, 101)}), run_with({"a": (100, 101)}))[0])
+    assert SAME_LOSS in told
 
 
 def test_runs_without_a_common_trial_say_so_and_what_to_do() -> None:
-    compared = comparison(run_of(1), run_with({"x": (1,)}, preset="other"))
-    assert compared.answer == (
-        "Nothing to compare: no trial is in both runs (A is of made, B of other); name two runs of the same preset, or"
-        " match trials by hand: `m` in the console, `--match A=B` in a shell."
+    results, preset = compared(run_of(1), run_with({"x": (1,)}, preset="other"))
+    assert answer(run_of(1), run_with({"x": (1,)})) == (
+        "Nothing to compare: no trial is in both runs; name two runs of the same preset, or match trials by hand: "
+        "`ddptui compare A B --match x=y`."
     )
-    assert "only in B: x" in compared.differences
-    assert as_csv(compared) == ",".join(FIGURES) + "\n"
-    for said in (text(compared, 80), markdown(compared)):
-        assert "B / A" not in said
-        assert "only in B: x" in said
+    for said in (text(results, preset, 80), markdown(results, preset)):
+        assert "difference: preset: made in A, other in B" in said
+        assert "difference: compared with none: A:a, A:b, B:x" in said
+        assert "caution: no ratio, no speed-up: the runs have no trial in common" in said
 
 
-# As text, and for scripts
+# As any result
 
 
-def test_the_text_has_the_answer_first_then_the_table_then_what_else_differs() -> None:
-    a, b = run_of(100, 120), run_of(300, 360, environment={"host": "there"}, run="later")
-    assert text(comparison(a, b), 80).splitlines() == [
-        "B was 3.00 ± 0.60 times slower than A in a; no difference was seen in b.",
-        "",
-        "A: the-run",
-        "B: later",
-        "",
-        "trial  A train s  B train s  B / A      range  so B is                      loss",
-        "────────────────────────────────────────────────────────────────────────────────",
-        "a           0.33       0.99   3.00  2.50…3.60  B slower            0.667 → 0.667",
-        "b           0.03       0.03   1.00  1.00…1.00  no difference seen  0.667 → 0.667",
-        "",
-        RANGE,
-        "",
-        "What else differs:",
-        *comparison(a, b).differences,
+def both() -> tuple[Results, Preset]:
+    return compared(run_of(100, 120), run_of(300, 360, environment={"host": "there"}, run="later"))
+
+
+def test_the_text_says_which_runs_then_the_answer_the_table_and_what_differs() -> None:
+    results, preset = both()
+    lines = text(results, preset, 80).splitlines()
+    assert lines[0] == "A: the-run, B: later"
+    assert lines[2].startswith("B:a took 3.00 ± 0.60 times as long as A:a; 660 ms of the extra 660 ms")
+    rows = [line.split()[0] for line in lines if line.startswith(("A:", "B:"))]
+    assert rows[-4:] == ["A:a", "B:a", "A:b", "B:b"]
+    assert "difference: host: here in A, there in B" in lines
+    assert "ratio, speed-up: against run A, each repeat with each, since the runs did not take turns" in lines
+    same = text(*compared(run_of(1, 1), run_of(1, 1)), 80)
+    assert f"difference: {NO_DIFFERENCE}" in same.splitlines()
+
+
+def test_markdown_json_and_csv_are_those_of_any_run() -> None:
+    results, preset = both()
+    assert "| B:a | spawn | 2 |" in markdown(results, preset)
+    whole = json.loads(as_json(results, preset))
+    assert whole["baselines"] == {"A:a": "A:a", "B:a": "A:a", "A:b": "A:b", "B:b": "A:b"}
+    assert whole["differences"] == ["host: here in A, there in B"]
+    assert whole["environment"] == {"A": {"host": "here"}, "B": {"host": "there"}}
+    assert [trial["summary"]["ratio"] for trial in whole["trials"][:2]] == [
+        {"median": 1.0, "low": 1.0, "high": 1.0},
+        pytest.approx({"median": 3.0, "low": 2.5, "high": 3.6}),
     ]
-    assert text(comparison(a, a), 80).splitlines()[-1] == NO_DIFFERENCE
-    for width in (10, 40, 200):
-        assert all(len(line) <= max(width, 40) for line in text(comparison(a, b), width).splitlines()[5:9])
+    kinds = [(finding["kind"], finding.get("trials")) for finding in whole["findings"]]
+    assert ("slower", ["B:a"]) in kinds
+    rows = [*csv.DictReader(io.StringIO(as_csv(results, preset)))]
+    assert [(row["trial"], row["repeat"]) for row in rows[:4]] == [
+        ("A:a", "1"),
+        ("A:a", "2"),
+        ("B:a", "1"),
+        ("B:a", "2"),
+    ]
 
 
-def test_markdown_has_every_column_and_json_and_csv_every_figure() -> None:
-    compared = comparison(run_of(100, 120), run_of(300, 360))
-    assert "| a | 0.33 | 0.99 | 3.00 | 2.50…3.60 | B slower | 0.667 → 0.667 |" in markdown(compared).splitlines()
-    whole = json.loads(as_json(compared))
-    assert [*whole] == ["a", "b", "answer", "rows", "notes", "differences"]
-    first = whole["rows"][0]
-    assert (first["trial"], first["finding"], first["doubt"], first["a_repeats"]) == ("a", "slower", None, 2)
-    figures = ("ratio", "ratio_low", "ratio_high", "a_train_s", "b_train_s_min", "b_train_s_max", "a_loss")
-    assert [first[key] for key in figures] == pytest.approx([3, 2.5, 3.6, 0.33, 0.9, 1.08, 2 / 3])
-    [row, _] = csv.DictReader(io.StringIO(as_csv(compared)))
-    assert row == {key: "" if value is None else str(value) for key, value in first.items()}
-    [doubtful, _] = json.loads(as_json(comparison(run_of(1), run_of(2))))["rows"]
-    assert [doubtful[key] for key in ("finding", "doubt", "ratio_low")] == [None, "one repeat each", None]
+def test_the_first_trial_to_look_at_is_that_of_the_answer_and_that_of_a_is_a_baseline() -> None:
+    results, preset = both()
+    assert shown_first(results) == "B:a"
+    assert in_words(results, preset, "A:a").chosen[0] == "A:a: the baseline"
+    assert in_words(results, preset, "B:a").chosen[1] == "difference: host: here in A, there in B"
+
+
+def test_a_run_of_its_own_has_no_keys_of_two() -> None:
+    whole = json.loads(as_json(run_of(1), two_trials()))
+    assert not {"baselines", "differences"} & whole.keys()
 
 
 # Primitives
@@ -211,46 +267,63 @@ def measured(*launches: float, **changes: Any) -> Results:
     return of_primitives({"ranks-2": several})[0]
 
 
+def columns_of_cells(measured: Sequence[Cell]) -> Sequence[Filled]:
+    return of_cells(measured).columns
+
+
 def test_primitives_are_compared_cell_by_cell() -> None:
-    compared = comparison(measured(100), measured(150))
-    assert compared.answer == (
-        "B took 1.25 times as long as A at the median of 2 cells: from 1.00 times (all_reduce, 1 KB, 2 ranks)"
-        " to 1.50 times (all_reduce, 4 KB, 2 ranks). One launch is not enough to tell a difference: take more"
-        " `--repeats`."
-    )
-    shown = text(compared, 80).splitlines()
-    assert "ranks-2      2  all_reduce  4 KB    100 µs    150 µs   1.50" in shown
-    row = json.loads(as_json(compared))["rows"][1]
-    assert [row[key] for key in ("operation", "bytes", "ranks", "ratio", "a_median_us", "finding")] == [
-        "all_reduce", 4096, 2, 1.5, 100, None,
-    ]  # fmt: skip
-
-
-def test_several_launches_of_primitives_tell_a_difference() -> None:
-    compared = comparison(measured(100, 110), measured(140, 150))
-    assert compared.answer.endswith("It was slower in 1 cell and faster in 0 cells by more than the launches differ.")
-    assert [cells(measured(100, 110), measured(140, 150), 1)[key] for key in ("range", "so B is")] == [
-        "1.27…1.50",
-        "B slower",
+    results, preset = compared(measured(100), measured(150))
+    assert answer_of(results) == [
+        "Calls took 1.25 times as long in B as in A at the median of 2 sizes: 1.00 to 1.50 times, most apart in "
+        "all_reduce, 4 KB, 2 ranks; one launch shows no difference between runs; take more `--repeats`."
     ]
-    assert compared.notes == [RANGE]
+    lines = text(results, preset, 80).splitlines()
+    assert "A:ranks-2: 2 ranks, gloo" in lines
+    tables = [columns_of_cells(trial.primitives[0].cells) for trial in results.trials]
+    assert [{column.header: column.cells for column in table}["ratio"] for table in tables] == [
+        ["–", "–"],
+        ["1.00", "1.50"],
+    ]
+    rows = [*csv.DictReader(io.StringIO(as_csv(results, preset)))]
+    assert [(row["trial"], row["ratio"]) for row in rows] == [
+        ("A:ranks-2", ""), ("A:ranks-2", ""), ("B:ranks-2", "1.0"), ("B:ranks-2", "1.5"),
+    ]  # fmt: skip
+    assert f"difference: {NO_DIFFERENCE}" in lines
+    assert "ratio" not in text(measured(100), preset_behind(measured(100)), 200)
 
 
-def test_a_cell_whose_median_stands_for_nothing_is_marked_and_not_in_the_answer() -> None:
+def test_several_launches_of_primitives_tell_a_difference_if_it_is_more_than_chance() -> None:
+    [said] = answer_of(compared(measured(100, 101), measured(150, 151))[0])
+    assert said.endswith("; 1 slower and 0 faster by more than the launches differ.")
+    [said] = answer_of(compared(measured(100, 150), measured(151, 220))[0])
+    assert said.endswith("; 0 slower and 0 faster by more than the launches differ.")
+    results, _ = compared(measured(100, 110), measured(140, 150))
+    ratio = results.trials[1].primitives[0].cells[1].ratio
+    assert msgspec.to_builtins(ratio) == pytest.approx({"median": 145 / 105, "low": 140 / 110, "high": 1.5})
+
+
+def test_a_cell_whose_median_stands_for_nothing_is_not_in_the_answer() -> None:
     unsteady = msgspec.structs.replace(cell("all_reduce", 4096, 500).time_us, p90=5000)
     wild = [cell("all_reduce", 1024, 50), cell("all_reduce", 4096, 500, time_us=unsteady)]
     b, _ = of_primitives({"ranks-2": [result(wild)]})
-    assert answer(measured(100), b).startswith("B took 1.00 times as long as A: all_reduce, 1 KB, 2 ranks.")
-    assert cells(measured(100), b, 1)["B median"] == "¹ 500 µs"
+    [said] = answer_of(compared(measured(100), b)[0])
+    assert said.startswith("Calls took 1.00 times as long in B as in A: all_reduce, 1 KB, 2 ranks;")
+
+
+def test_wrong_values_are_said_of_two_runs_too() -> None:
+    b, _ = of_primitives({"ranks-2": [result([cell("all_reduce", 1024, 50, wrong=3)])]})
+    told = answer_of(compared(measured(100), b)[0])
+    assert told[-1].startswith("Do not trust the times of B:ranks-2: 3 elements came out wrong")
 
 
 @pytest.mark.parametrize("other", [measured(1, ranks=4), of_primitives({"x": [result([cell("barrier", 0, 1)])]})[0]])
 def test_cells_of_other_ranks_or_other_trials_are_not_compared(other: Results) -> None:
-    assert answer(measured(1), other).startswith("Nothing to compare: no timed operation with the same size")
+    [said] = answer_of(compared(measured(1), other)[0])
+    assert said.startswith("Nothing to compare: no timed call of one size is in both runs")
 
 
 def test_a_training_is_not_compared_with_primitives() -> None:
     primitives = msgspec.structs.replace(measured(1), run="timed")
     for a, b in ((run_of(1), primitives), (primitives, run_of(1))):
-        with pytest.raises(ComparisonError, match="timed ran primitives, the other run trained: name two runs of one"):
-            comparison(a, b)
+        with pytest.raises(RunError, match="timed ran primitives, the other run trained: name two runs of one"):
+            compared(a, b)

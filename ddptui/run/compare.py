@@ -1,0 +1,65 @@
+"""Two runs on disk as one: which of their trials are compared, and the results."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from msgspec.structs import replace
+
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.findings.compare import compare_runs
+from ddptui.report.run_diff import differences
+from ddptui.store.outcomes import results_of
+from ddptui.store.runs import Run, RunError, TwoRuns
+from ddptui.text.words import did_you_mean
+
+Matches = Mapping[str, str | None]  # by the name of a trial of A, that of B; None: it is compared with none
+BY_NAME: Matches = MappingProxyType({})
+
+
+def matches_of(typed: Sequence[str]) -> dict[str, str | None]:
+    """What `--match A=B` says, once or more; `A=` matches a trial with none. Raises RunError."""
+    matches: dict[str, str | None] = {}
+    for text in typed:
+        a, equals, b = text.partition("=")
+        if not (a and equals):
+            raise RunError(f"--match {text}: expected a trial of A and one of B, e.g. spawn=process")
+        if a in matches:
+            raise RunError(f"--match {text}: {a} is matched twice: leave one")
+        matches[a] = b or None
+    return matches
+
+
+def compare_on_disk(a: Run, b: Run, matches: Matches = BY_NAME) -> tuple[Run, Preset, Results]:
+    """Two runs as one. Raises RunError."""
+    presets = a.preset(), b.preset()
+    mine, its = results_of(a, presets[0]), results_of(b, presets[1])
+    results, preset = compare_results(mine, its, presets, matches)
+    return TwoRuns(a, b), preset, results
+
+
+def compare_results(
+    a: Results, b: Results, presets: tuple[Preset, Preset], matches: Matches = BY_NAME
+) -> tuple[Results, Preset]:
+    """Two runs as one, with what differs between them. Raises RunError."""
+    primitives = [results.run for results, preset in zip((a, b), presets, strict=True) if preset.kind == "primitives"]
+    if len(primitives) == 1:
+        raise RunError(f"{primitives[0]} ran primitives, the other run trained: name two runs of one kind")
+    results, preset = compare_runs(a, b, presets, _partners(a, b, matches))
+    return replace(results, differences=differences(a, b, results)), preset
+
+
+def _partners(a: Results, b: Results, matches: Matches) -> dict[str, str]:
+    """The trial of B by that of A: as they are matched, all others by name."""
+    known = [{trial.name for trial in results.trials} for results in (a, b)]
+    for mine, its in matches.items():
+        for name, names, run in ((mine, known[0], f"A, {a.run}"), (its, known[1], f"B, {b.run}")):
+            if name is not None and name not in names:
+                hint = did_you_mean(name, names, f"it has {', '.join(sorted(names))}")
+                raise RunError(f"--match {mine}={its or ''}: no trial {name!r} in {run}: {hint}")
+    taken = [its for its in matches.values() if its]
+    if twice := next((its for its in taken if taken.count(its) > 1), None):
+        both = " and ".join(mine for mine, its in matches.items() if its == twice)
+        raise RunError(f"--match: {both} cannot both be compared with {twice}: leave one")
+    partners = {name: name for name in known[1] if name not in taken} | {**matches}
+    return {trial.name: its for trial in a.trials if (its := partners.get(trial.name))}
