@@ -57,7 +57,7 @@ def test_a_python_that_is_there_runs_them_with_packages_carried_along_and_withou
     command, *lines, skipped, summary = done.stdout.splitlines()
     assert command == f"{Path(sys.executable).parent}/python3 -m pytest tests/gpu"  # nothing was installed before
     assert any(line.startswith("plugins: ") and "carried-1.0" in line for line in lines)
-    assert skipped.startswith("SKIPPED [39] tests/gpu: needs an NVIDIA GPU, but this machine has none: run it where")
+    assert skipped.startswith("SKIPPED [39] tests/gpu: needs an NVIDIA GPU, but this machine has none: run it on a")
     assert not [line for line in lines if "SKIPPED" in line or "to send back" in line]
     assert "39 skipped in" in summary
 

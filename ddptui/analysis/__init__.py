@@ -1,1 +1,1 @@
-"""What happened: from messages to the figures of a repeat, a trial and a run. Pure."""
+"""Computes the figures of repeats, trials and runs from the ranks' messages. Pure: no I/O, no clock."""

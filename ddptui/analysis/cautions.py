@@ -1,7 +1,7 @@
-"""What may make a figure deceive, and what to do about it: a caution is one entry of this registry. Pure.
+"""The registry of cautions: why a figure may mislead, and what to do about it. Pure.
 
-To add one, add a member to Caution: its key in results.json, the advice that the user reads, and its rule. A rule
-that needs a fact of another kind also adds a field to Evidence.
+To add a caution, add a member to Caution: its key in results.json, the advice for the user, and its rule. If the rule
+needs a new fact, add a field to Evidence.
 """
 
 import enum
@@ -11,43 +11,43 @@ from typing import NamedTuple
 from ddptui.analysis.policy import FEWEST_STEPS
 from ddptui.analysis.time_source import HOST_TIME
 
-WIDE = 0.10  # of the median train time: as much as MATTERS in policy.py
+WIDE = 0.10  # spread of repeats, as a part of the median train time; as large as MATTERS in policy.py
 MOST_OTHER_LOAD = 0.25  # cores
-MOST_HELD_BACK = 0.10  # of the time
-SPARE = 1.0  # idle cores: where there are so many, other programs take none from the ranks
+MOST_HELD_BACK = 0.10  # part of the time
+SPARE = 1.0  # idle cores: with this many, other programs take no core from the ranks
 
 CLOSE_THEM = "close them, and run again"
 
 
 class Evidence(NamedTuple):
-    """What rules look at, of a repeat or of a trial. A fact that does not apply keeps its default."""
+    """The facts about a repeat or a trial that rules look at. A fact that does not apply keeps its default."""
 
     steps: int = FEWEST_STEPS  # measured steps of a repeat
-    other_load: float = 0.0  # mean load of the host during training without ddptui's own, in cores
-    idle: float = 0.0  # cores that were idle meanwhile, mean
+    other_load: float = 0.0  # mean number of cores that other programs kept busy during training
+    idle: float = 0.0  # mean number of idle cores during training
     clocks_known: bool = True  # the clocks of all hosts could be compared with the console's
-    waits_hidden: bool = False  # the clocks may be further apart than the ranks waited
-    spread: float = 0.0  # of the repeats' train times, as a part of their median
-    threads_a_core: float = 0.0  # of all ranks on this host's CPU
-    host_time: bool = False  # phases are the host's times, and a device may be behind
-    held_back: float = 0.0  # the largest part of the time in which heat or the power supply held back a rank's GPU
+    waits_hidden: bool = False  # the clock error exceeds the measured waits
+    spread: float = 0.0  # range of the repeats' train times, as a part of their median
+    threads_a_core: float = 0.0  # threads of all ranks on this host, per core
+    host_time: bool = False  # phases are host times, and a device may lag behind
+    held_back: float = 0.0  # part of the time in which heat or power limits slowed a GPU; the largest of all ranks
 
 
 class Caution(enum.Enum):
-    """Why a figure may deceive. The value is the key in results.json."""
+    """Why a figure may mislead. The value is the key in results.json."""
 
     advice: str
     applies: Callable[[Evidence], bool]
 
     def __new__(cls, key: str, advice: str, applies: Callable[[Evidence], bool]) -> "Caution":
-        """A member whose value is its key."""
+        """Creates a member whose value is its key."""
         caution = object.__new__(cls)
         caution._value_, caution.advice, caution.applies = key, advice, applies
         return caution
 
     TOO_FEW_STEPS = (
         "too_few_steps",
-        f"fewer than {FEWEST_STEPS} steps were measured, too few for a verdict: raise `epochs` or `steps`",
+        f"fewer than {FEWEST_STEPS} measured steps are too few for a verdict: raise `epochs` or `steps`",
         lambda evidence: evidence.steps < FEWEST_STEPS,
     )
     WIDE_SPREAD = (
@@ -57,8 +57,8 @@ class Caution(enum.Enum):
     )
     OVERSUBSCRIBED = (
         "oversubscribed",
-        "there are more threads than cores: ranks compete for cores, and a wait may be a wait for a core; take fewer "
-        "ranks",
+        "more threads than cores: ranks compete for cores, so a rank may be late only because it had no core; use "
+        "fewer ranks",
         lambda evidence: evidence.threads_a_core > 1,
     )
     OTHER_LOAD = (
@@ -68,26 +68,26 @@ class Caution(enum.Enum):
     )
     HELD_BACK = (
         "held_back",
-        f"heat or the power supply held back a GPU's clock for more than {MOST_HELD_BACK:.0%} of the time, so its "
-        "steps may take longer than they could: look at its cooling (`nvidia-smi -q -d PERFORMANCE`)",
+        f"heat or the power limit held back a GPU's clock for more than {MOST_HELD_BACK:.0%} of the time, so its "
+        "steps may take longer than they could: check its cooling (`nvidia-smi -q -d PERFORMANCE`)",
         lambda evidence: evidence.held_back > MOST_HELD_BACK,
     )
     HOST_TIME = (
         "host_time",
-        f"phases and steps ({HOST_TIME}) are host time: when Python came there, while the device may be behind. So "
-        "waits are hidden. train s and samples/s hold; torch.profiler shows the device's own times",
+        f"phases and steps ({HOST_TIME}) are host times, taken when Python got there; the device may lag behind, so "
+        "waits are hidden. train s and samples/s are right. For device times, use torch.profiler",
         lambda evidence: evidence.host_time,
     )
     CLOCKS_APART = (
         "clocks_apart",
         "the clock error exceeds the measured waits, so waits and transfers are hidden: try a larger batch or model; "
-        "if the ranks are on other hosts, start the console on one of those",
+        "if the ranks are on other hosts, start the console on one of these",
         lambda evidence: evidence.clocks_known and evidence.waits_hidden and not evidence.host_time,
     )
     CLOCKS_UNKNOWN = (
         "clocks_unknown",
-        "a host's clock could not be compared with the console's, so waits and transfers are hidden: none of its ranks "
-        "answered a probe; run for at least a few seconds, and see the ranks' logs",
+        "the clock of a host could not be compared with the console's, so waits and transfers are hidden: no rank "
+        "there answered a probe; run for at least a few seconds, and see the ranks' logs",
         lambda evidence: not evidence.clocks_known,
     )
 

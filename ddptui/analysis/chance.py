@@ -1,15 +1,15 @@
-"""Whether chance alone makes differences: Student's t-test, and Holm's correction for many of them. Pure."""
+"""Tests whether chance explains differences: Student's t-test, and Holm's correction for several tests. Pure."""
 
 from collections.abc import Sequence
 from math import atan, cos, fsum, inf, log, pi, sin, sqrt
 from statistics import fmean, variance
 
-LEVEL = 0.05  # of runs whose trials are equal, at most so many claim a difference
+LEVEL = 0.05  # among runs whose trials are equal, at most this part reports a difference
 
 
 def chance_of(t: float, freedom: int) -> float:
-    """How often chance alone makes Student's t at least so large, to either side; freedom: its degrees, at least 1.
-    Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4."""
+    """The two-sided p-value of Student's t. freedom: degrees of freedom, at least 1. From Abramowitz and Stegun,
+    "Handbook of Mathematical Functions", 26.7.3 and 26.7.4."""
     angle, is_odd = atan(abs(t) / sqrt(freedom)), freedom % 2
     terms = [cos(angle) if is_odd else 1.0]
     for k in range(2 + is_odd, freedom, 2):
@@ -19,8 +19,8 @@ def chance_of(t: float, freedom: int) -> float:
 
 
 def chance_of_samples(a: Sequence[float], b: Sequence[float]) -> float:
-    """Student's two-sample test ("The probable error of a mean", 1908) of the logarithms of times, since noise is a
-    part of the time: how often chance alone makes such a difference. Of each there are two at least."""
+    """The p-value of Student's two-sample test ("The probable error of a mean", 1908) on the logarithms of times, since
+    noise grows with the time. Each sample has at least two times."""
     mine, its = (list(map(log, times)) for times in (a, b))
     freedom = len(a) + len(b) - 2
     pooled = (variance(mine) * (len(a) - 1) + variance(its) * (len(b) - 1)) / freedom
@@ -28,13 +28,13 @@ def chance_of_samples(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def over(difference: float, error: float) -> float:
-    """Student's t, also where the error is 0."""
+    """Student's t: difference over error; 0 or infinite if the error is 0."""
     return difference / error if error else inf if difference else 0.0
 
 
 def are_real(chances: Sequence[float]) -> list[bool]:
-    """Which of several differences chance does not explain, so that in all but LEVEL of the cases none of these is
-    wrong. chances: of each alone. Holm, "A simple sequentially rejective multiple test procedure", 1979."""
+    """For each of several p-values, whether the difference is real. The probability that any of them is wrongly called
+    real is at most LEVEL. Holm, "A simple sequentially rejective multiple test procedure", 1979."""
     smallest_first = sorted(range(len(chances)), key=lambda at: chances[at])
     is_real = [False] * len(chances)
     for rank, at in enumerate(smallest_first):

@@ -1,16 +1,16 @@
-"""Converts times of other hosts' clocks to the console's, and says how sure that is. Pure.
+"""Converts times from other hosts' clocks to the console's, with error bounds. Pure.
 
-Each probe says by how much a clock was ahead of the console's, within an error. Before and after, the bounds widen: two
-clocks drift apart by at most DRIFT_PPM. The offset lies within the bounds of all probes (Marzullo and Owicki,
-"Maintaining the time in a distributed system", 1983), which is never less sure than the best probe alone. Taken is the
-middle of these bounds. It moves no faster than the drift, so no two moments of one clock change their order.
+Each probe gives bounds for how far a clock was ahead of the console's. Before and after the probe the bounds widen,
+since two clocks drift apart by up to DRIFT_PPM. The true offset lies within the bounds of all probes (Marzullo and
+Owicki, "Maintaining the time in a distributed system", 1983), which are never wider than those of the best probe. The
+middle of the bounds is used. It moves no faster than the drift, so the order of a clock's moments is kept.
 
 The drift is that of two undisciplined crystals, each off by 50 ppm; NTP expects 15 ppm of disciplined clocks (RFC 5905,
-PHI). If a clock jumps by more (its machine was suspended, say), its probes contradict each other: there the error is as
-large as the contradiction.
+PHI). If a clock jumps by more, e.g. because its machine was suspended, its probes contradict each other; there the
+error is as large as the contradiction.
 
-A GPU has a clock, too. Its rank ties that to its host's clock, and reports how well. Nothing is converted for it, but
-two such ranks are compared no better than this, even on one host.
+A GPU has its own clock. Its rank compares ("ties") it to the host's clock, and reports the error. Times need no
+conversion for this, but two such ranks can be compared only within this error, even on one host.
 """
 
 from bisect import bisect_right, insort
@@ -27,36 +27,36 @@ from ddptui.wire.messages import Hello, Step, Tied
 from ddptui.wire.records import Launched, Message, Offset
 from ddptui.wire.retime import clock_drift, map_times
 
-FAR_NS = 2**62  # further than any two clocks are apart
-SOON_NS = 5_000_000_000  # a Hello within this after the console's last message may be by the same clock
-# Of one clock or device; of a clock some three hours of probes. Of more, every other one goes: the bounds stay true and
-# are wider in between.
+FAR_NS = 2**62  # larger than any offset between two clocks
+SOON_NS = 5_000_000_000  # a Hello stamped within this after the console's last message may share its clock
+# Reports kept per clock or device; for a clock, some three hours of probes. Beyond that every other one is dropped: the
+# bounds stay valid, but are wider in between.
 MOST_REPORTS = 2**15
 AnyMessage = TypeVar("AnyMessage", bound=msgspec.Struct)
 
 
 class Estimate(NamedTuple):
-    """How far a clock is ahead of the console's, within error_ns (inf: not known)."""
+    """How far a clock is ahead of the console's, within error_ns (inf: unknown)."""
 
     offset_ns: int
     error_ns: float
 
 
 class Knot(msgspec.Struct):
-    """Bounds of how far a clock was ahead at a moment by itself, in ns."""
+    """Bounds of a clock's offset at one moment, in ns. The moment is in the clock's own time."""
 
     moment: int
     least: int
     most: int
-    contradicts: bool = False  # the clock jumped before this knot, so the bounds before do not apply any more
+    contradicts: bool = False  # the clock jumped before this moment: earlier bounds no longer apply
 
     @property
     def middle(self) -> int:
-        """Of the bounds."""
+        """The middle of the bounds."""
         return (self.least + self.most) // 2
 
     def narrowed(self, other: "Knot") -> bool:
-        """Narrow the bounds by those of another knot, widened by the drift in between. Returns whether they changed."""
+        """Narrow the bounds by another knot's, widened by the drift in between. Returns whether they changed."""
         drift = clock_drift(self.moment - other.moment)
         least, most = max(self.least, other.least - drift), min(self.most, other.most + drift)
         changed = (least, most) != (self.least, self.most)
@@ -65,23 +65,23 @@ class Knot(msgspec.Struct):
 
 
 class Track(msgspec.Struct):
-    """What is known of one clock."""
+    """The known bounds of one clock's offset."""
 
-    guess: int = 0  # the offset taken before its first probe
+    guess: int = 0  # the offset assumed before the first probe
     knots: list[Knot] = []
 
     def add(self, offset: Offset) -> None:
-        """Take the result of a probe, and narrow the bounds of all. One that is not later than the last is dropped."""
+        """Add a probe's result, and narrow the bounds around it. A result no later than the last one is dropped."""
         moment, last = offset.at_ns + offset.offset_ns, len(self.knots)
         least, most = offset.offset_ns - offset.error_ns, offset.offset_ns + offset.error_ns
-        # A clock only goes forward: an older moment is a late answer, and tells nothing new.
+        # A clock only moves forward: an older moment is a late answer with nothing new.
         if last and moment <= self.knots[-1].moment:
             return
         new = Knot(moment, least, most)
         if last and new.narrowed(self.knots[-1]) and new.least > new.most:
-            new = Knot(moment, least, most, contradicts=True)  # its bounds count alone
+            new = Knot(moment, least, most, contradicts=True)  # keep its own bounds, unnarrowed
         self.knots.append(new)
-        # A sure probe narrows the ones before it, as far back as it tells anything new.
+        # Narrow earlier knots by the new one, back to the first that does not change.
         while last and not self.knots[last].contradicts and self.knots[last - 1].narrowed(self.knots[last]):
             last -= 1
         if len(self.knots) > MOST_REPORTS:
@@ -90,13 +90,13 @@ class Track(msgspec.Struct):
             self.knots = self.knots[::2]
 
     def at(self, moment_ns: int) -> Estimate:
-        """The offset when the clock shows this moment."""
+        """Estimates the offset at the moment when the clock shows this time."""
         after = bisect_right(self.knots, moment_ns, key=lambda knot: knot.moment)
         near = self.knots[max(0, after - 1) : after + 1]
         if not near:
             return Estimate(self.guess, inf)
         if len(near) == 2 and near[1].contradicts:
-            # Where the clock jumped, the offset lies somewhere between; the straight line is taken.
+            # The clock jumped between these two knots: interpolate linearly, with an error as large as the jump.
             before, following = near
             ahead = following.middle - before.middle
             part = (moment_ns - before.moment) / (following.moment - before.moment)
@@ -105,24 +105,24 @@ class Track(msgspec.Struct):
         here = Knot(moment_ns, near[0].least - FAR_NS, near[0].most + FAR_NS)
         for knot in near:
             here.narrowed(knot)
-        return Estimate(here.middle, (here.most - here.least) / 2 + 1)  # one more for rounding
+        return Estimate(here.middle, (here.most - here.least) / 2 + 1)  # + 1 for rounding
 
     def console_ns(self, moment_ns: int) -> int:
-        """The same moment by the console's clock."""
+        """Converts a time of this clock to the console's."""
         return moment_ns - self.at(moment_ns).offset_ns
 
 
 class Clocks(msgspec.Struct):
-    """The clocks of a launch, from its messages."""
+    """The clocks of a launch, as known from its messages."""
 
     console_clock: str = ""
-    of_rank: dict[int, str] = {}  # the clock of each rank that has another one than the console
-    tracks: dict[str, Track] = {}  # what is known of each clock
-    ties: dict[int, list[Tied]] = {}  # by rank whose device has its own clock, reports on that, in the order of time
-    last_console_ns: int = 0  # when the console's last message was sent
+    of_rank: dict[int, str] = {}  # rank -> clock, for ranks that do not share the console's clock
+    tracks: dict[str, Track] = {}  # clock -> its known offsets
+    ties: dict[int, list[Tied]] = {}  # rank -> reports on the clock of its device, in order of time
+    last_console_ns: int = 0  # when the console sent its last message
 
     def add(self, message: Message) -> None:
-        """Take any message; most tell nothing about clocks."""
+        """Take a message of any kind; most say nothing about clocks."""
         match message:
             case Launched():
                 self.console_clock, self.of_rank, self.tracks, self.ties = message.clock, {}, {}, {}
@@ -131,7 +131,7 @@ class Clocks(msgspec.Struct):
             case Hello():
                 self.of_rank[message.rank] = message.clock
                 ahead_ns = message.at_ns - self.last_console_ns
-                # Hosts booted at different times, so a similar reading most likely means a similar clock.
+                # Hosts boot at different times: if this clock shows nearly the console's time, assume offset 0.
                 self.tracks.setdefault(message.clock, Track(0 if 0 <= ahead_ns <= SOON_NS else ahead_ns))
             case Offset() if message.clock in self.tracks:
                 self.tracks[message.clock].add(message)
@@ -141,50 +141,50 @@ class Clocks(msgspec.Struct):
                 if len(ties) > MOST_REPORTS:
                     pairs = zip(ties[::2], [*ties[1::2], ties[-1]], strict=True)
                     ties[:] = [replace(one, error_ns=max(one.error_ns, other.error_ns)) for one, other in pairs]
-        if not hasattr(message, "rank"):  # all others have the time of their rank's clock
+        if not hasattr(message, "rank"):  # messages of a rank are stamped by the rank's clock instead
             self.last_console_ns = message.at_ns
 
     def is_first(self, offset: Offset) -> bool:
-        """Whether this is the first that is known of its clock."""
+        """Whether this offset is the first known one of its clock."""
         return offset.clock in self.tracks and len(self.tracks[offset.clock].knots) == 1
 
     def track(self, rank: int) -> Track | None:
-        """The track of a rank's clock. None: it is the console's own."""
+        """The track of a rank's clock. None: the rank shares the console's clock."""
         clock = self.of_rank.get(rank)
         return None if clock is None else self.tracks[clock]
 
     def console_ns(self, rank: int, moment_ns: int) -> int:
-        """What the console's clock showed when the rank's showed this moment."""
+        """Converts a time of a rank's clock to the console's."""
         track = self.track(rank)
         return moment_ns if track is None else track.console_ns(moment_ns)
 
     def tie_error(self, rank: int, first_ns: int, last_ns: int) -> int:
-        """How far off the times of a rank's device may be between two moments, ns. 0: they are by its host's clock."""
+        """The largest error of a rank's device clock between two times, in ns. 0: the times are by its host's clock."""
         ties = self.ties.get(rank)
         if not ties:
             return 0
         begin, end = (bisect_right(ties, moment_ns, key=attrgetter("at_ns")) for moment_ns in (first_ns, last_ns))
-        return max(tied.error_ns for tied in ties[max(0, begin - 1) : max(1, end)])  # a report holds until the next
+        return max(tied.error_ns for tied in ties[max(0, begin - 1) : max(1, end)])  # a report is valid until the next
 
 
 def in_console_time(message: AnyMessage, clocks: Clocks) -> AnyMessage:
-    """The message with all its times by the console's clock; the same one if they are already."""
-    # An Offset names a rank, but its time is the console's.
+    """The message with all its times converted to the console's clock; the same object if that changes nothing."""
+    # An Offset names a rank, but the console has stamped it.
     rank = None if isinstance(message, Offset) else getattr(message, "rank", None)
     track = None if rank is None else clocks.track(rank)
     return message if track is None else map_times(message, track.console_ns)
 
 
 class ClockSpread(NamedTuple):
-    """How far the converted clocks of ranks may be apart at most, in ns. The console's own clock is ""."""
+    """The error bounds between the converted clocks of ranks, in ns. The console's own clock is ""."""
 
-    clock_of: Mapping[int, str]  # as Clocks.of_rank
-    error_ns: Mapping[str, float]  # by clock; inf: not known
-    tie_ns: Mapping[int, float] = MappingProxyType({})  # by rank, the error of its device's clock against its host's
+    clock_of: Mapping[int, str]  # like Clocks.of_rank
+    error_ns: Mapping[str, float]  # clock -> error; inf: unknown
+    tie_ns: Mapping[int, float] = MappingProxyType({})  # rank -> error of its device's clock against its host's
 
     def errors_ns(self, ranks: Collection[int]) -> dict[int, float]:
-        """By rank, how far its clock may be from that of another of these ranks: both errors together."""
-        ties: dict[str, list[float]] = {}  # by clock, the worst first
+        """For each of these ranks, the largest error between its clock and another one's: both errors added."""
+        ties: dict[str, list[float]] = {}  # clock -> errors of its devices, the worst first
         for rank in ranks:
             ties.setdefault(self.clock_of.get(rank, ""), []).append(self.tie_ns.get(rank, 0.0))
         for of_clock in ties.values():
@@ -193,7 +193,7 @@ class ClockSpread(NamedTuple):
 
     def _error_ns(self, rank: int, ties: Mapping[str, Sequence[float]]) -> float:
         own_clock, tie = self.clock_of.get(rank, ""), self.tie_ns.get(rank, 0.0)
-        same = ties[own_clock][:2]  # the worst tie of this clock, unless it is the rank's own: then the second
+        same = ties[own_clock][:2]  # the worst device of another rank on this clock: the second, if the first is ours
         others = [same[1] if tie == same[0] else same[0]] if len(same) > 1 else []
         own_error = self.error_ns.get(own_clock, 0.0)
         for clock, (worst, *_) in ties.items():
@@ -202,19 +202,19 @@ class ClockSpread(NamedTuple):
         return tie + max(others) if others else 0.0
 
     def largest_ns(self, ranks: Collection[int]) -> float:
-        """Between any two of these ranks."""
+        """The largest clock error between any two of these ranks."""
         return max(self.errors_ns(ranks).values(), default=0.0)
 
 
 def clock_spread(clocks: Clocks, steps: Mapping[int, Sequence[Step]]) -> ClockSpread | None:
-    """The spread of the ranks' clocks over these steps, whose times are not converted yet. None: all have one clock."""
+    """The clock errors between ranks over these steps, whose times are not converted yet. None: all share one clock."""
     are_tied = len(steps) > 1 and not clocks.ties.keys().isdisjoint(steps)
     if len({clocks.of_rank.get(rank, "") for rank in steps}) < 2 and not are_tied:
         return None
     errors: dict[str, float] = {}
     ties: dict[int, float] = {}
     for rank, of_rank in steps.items():
-        compared = [call.enter_ns for step in of_rank for call in step.collectives]  # no other times meet
+        compared = [call.enter_ns for step in of_rank for call in step.collectives]  # only these times are compared
         if compared:
             ties[rank] = clocks.tie_error(rank, min(compared), max(compared))
         track = clocks.track(rank)

@@ -1,4 +1,4 @@
-"""How long ranks waited and for whom; the verdict on these shares; and the culprit over several repeats. Pure."""
+"""The wait analysis of some steps, the verdict on its shares, and the culprit over several repeats. Pure."""
 
 from collections.abc import Sequence
 from math import hypot, sqrt
@@ -11,29 +11,29 @@ from ddptui.analysis.policy import MATTERS
 from ddptui.analysis.results import ConfidenceInterval, Culprit, RepeatResult, Verdict
 from ddptui.analysis.waits import AlignedSteps
 
-MOSTLY = 2 / 3  # of waiting and transfer together: the verdict names one that is twice as much as the other
+MOSTLY = 2 / 3  # the verdict names waiting or transfer if it makes up this part of both together
 
 
 class WaitAnalysis(NamedTuple):
     """How long the ranks waited in some steps, and which rank caused it."""
 
     aligned: AlignedSteps
-    train_ns: int  # from the first step's begin to the last one's end
-    covered_ns: float  # the time that shares are of: that of a rank in these steps, mean over ranks
-    wait_share: float  # of this time that a rank was idle for a late rank; mean over ranks
-    transfer_share: float  # likewise for transfers
-    caused_ns: dict[int, int]  # by rank, how long the others waited for its own work
+    train_ns: int  # from the start of the first step to the end of the last
+    covered_ns: float  # the time that these steps took, mean over ranks; shares are parts of it
+    wait_share: float  # part of the time in which a rank was idle for a late rank, mean over ranks
+    transfer_share: float  # part of the time in which a rank was idle for the network, mean over ranks
+    caused_ns: dict[int, int]  # for each rank, how long the others waited for its own work
     verdict: Verdict
     culprit: Culprit | None
-    rank_without_core: int | None = None  # late since other programs had its core
-    uncertainty: WaitUncertainty | None = None  # of the waits; None: all ranks have one clock
-    withheld: bool = False  # the clocks may be further apart than the ranks waited, so who waited is not known; or so:
-    host_time: bool = False  # devices may be behind the times
-    findings: tuple[Finding, ...] = ()  # all that the rules found, of the late rank first
+    rank_without_core: int | None = None  # the rank that is late because other programs had its core
+    uncertainty: WaitUncertainty | None = None  # error of the waits; None: all ranks share one clock
+    withheld: bool = False  # waits are unknown: the clock error exceeds them, or the times are host times
+    host_time: bool = False  # the times are host times, and devices may lag behind
+    findings: tuple[Finding, ...] = ()  # all findings of the rules; those about a late rank come first
 
 
 def verdict_for(wait_share: float, transfer_share: float) -> Verdict:
-    """The verdict for these shares of the time."""
+    """The verdict for these shares of the time, each from 0 to 1."""
     both = wait_share + transfer_share
     if both < MATTERS:
         return "inconclusive"
@@ -43,7 +43,8 @@ def verdict_for(wait_share: float, transfer_share: float) -> Verdict:
 
 
 def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
-    """The rank that is the culprit in more than half of the repeats. Its figures are means over those."""
+    """The rank that is the culprit in more than half of the repeats, with its means over these; None if there is
+    none."""
     culprits = [repeat.culprit for repeat in repeats if repeat.culprit]
     ranks = [culprit.rank for culprit in culprits]
     rank = max(ranks, key=ranks.count, default=None)
@@ -53,7 +54,7 @@ def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
     intervals = [culprit.excess_s for culprit in same]
     estimates = [interval.estimate for interval in intervals]
     excess_s = fmean(estimates)
-    # What a machine does for no reason is alike in all repeats, and does not shrink with their number.
+    # Systematic differences between cores are the same in all repeats: this part does not shrink with their number.
     half_s = fmean((interval.high - interval.low) / 2 for interval in intervals)
     if len(estimates) > 1:
         half_s = hypot(half_s, 2 * stdev(estimates) / sqrt(len(estimates)))

@@ -1,9 +1,9 @@
-"""Whether trials took longer than others, as far as repeats can tell: all pairs of a run are judged together. Pure.
+"""Decides which trials of a run were slower or faster than others, judging all pairs of trials together. Pure.
 
 A difference counts if it exceeds its own ±, as sentences show it, and if chance does not explain it. Student's t-test
-judges the logarithms of the ratios of each pair of repeats, which leaves out what slows both. How much such ratios
-differ by chance is known from all trials of the run, since three repeats of two trials tell next to nothing of it; and
-from the two trials alone, if these differ more. Holm's correction then keeps runs of equal trials that claim a
+is applied to the logarithms of the ratios of paired repeats, which cancels slowdowns of the whole machine. The variance
+of these ratios is estimated from all trials of the run, since three repeats of two trials say little about it; if the
+two trials vary more, from these alone. Holm's correction keeps the share of runs with equal trials that report a
 difference below 5 %, however many trials they have (benchmarks/equal_trials.py).
 
 Trials of two runs did not take turns. Every repeat of one is held against every repeat of the other, and Student's
@@ -23,18 +23,18 @@ from ddptui.analysis.counted import Pair, all_changed, are_rough, counted, paire
 from ddptui.analysis.primitives.results import Ratio
 from ddptui.analysis.results import Results, TrialResult
 
-Outcome = Literal["slower", "faster", "alike", "unclear"]  # unclear: the repeats differ too much to tell
+Outcome = Literal["slower", "faster", "alike", "unclear"]  # unclear: the repeats vary too much to tell
 
 
-# A single repeat does not show its spread. Single repeats of the presets, on two cores, were off by up to a quarter.
+# The ± assumed for a single repeat. Single repeats of the presets, on two cores, were off by up to a quarter.
 SHOWN_BY_ONE = 0.25
-FEW = 3  # trials: without the noisiest one, the others would tell too little of chance
+FEW = 3  # trials: up to this number, the noisiest one is not left out, since too few would remain
 MUCH_NOISIER = 4  # times the variance
-FEWEST_DEGREES = 2  # of freedom, for a test of pairs: with one, it finds next to nothing
+FEWEST_DEGREES = 2  # degrees of freedom needed to test pairs: with one, the test finds almost nothing
 
 
 class Effect(NamedTuple):
-    """A trial beside another one, which most often is the baseline."""
+    """The comparison of a trial with another one, usually the baseline."""
 
     trial: TrialResult
     baseline: TrialResult
@@ -49,7 +49,7 @@ class Effect(NamedTuple):
 
     @property
     def difference(self) -> Breakdown:
-        """By how much it took longer, in parts."""
+        """By how much the trial took longer than the baseline, in parts."""
         return difference(self.trial, self.baseline) or Breakdown()
 
 
@@ -85,7 +85,7 @@ def effects(results: Results) -> Effects:
 
 
 def beside_baseline(results: Results) -> list[Effect]:
-    """Of the trials beside the baseline, in their order."""
+    """The comparisons of the trials with the baseline, in the order of the trials."""
     found = effects(results)
     both = [(trial.name, base.name) for trial in results.trials if (base := results.base_of(trial))]
     return [found[names] for names in both if names in found]
@@ -130,29 +130,30 @@ def ratio_pairs(trial: TrialResult, results: Results) -> list[Pair]:
 
 
 def pairs_of(trial: TrialResult, other: TrialResult) -> list[Pair]:
-    """The pairs of repeats that count in their ratio. A trial whose repeat failed or was skipped has no later ones."""
+    """The pairs of repeats that count in the ratio of two trials. A trial has no repeats after a failed or skipped
+    one, so positions are repeat numbers."""
     mine, its = (dict(enumerate(each.repeats)) for each in (trial, other))
     return paired(mine, its)
 
 
 def ratio_of(pairs: Iterable[Pair]) -> Ratio:
-    """The ratio of the train times, pair by pair. There is one at least."""
+    """The ratio of the train times over these pairs, at least one."""
     ratios = [mine.train_time_s / its.train_time_s for mine, its in pairs]
     return Ratio(median=median(ratios), low=min(ratios), high=max(ratios))
 
 
 def inverted(ratio: Ratio) -> Ratio:
-    """The ratio of the other one to this one."""
+    """The inverse ratio: the other trial to this one."""
     return Ratio(median=1 / ratio.median, low=1 / ratio.high, high=1 / ratio.low)
 
 
 def off(ratio: Ratio) -> float:
-    """How far the repeats lie from their median at most."""
+    """Largest deviation of any repeat's ratio from the median."""
     return max(ratio.high - ratio.median, ratio.median - ratio.low)
 
 
 def spread(trial: TrialResult) -> float:
-    """How far the repeats' train times lie apart, as a part of their median."""
+    """The range of the repeats' train times, as a part of their median."""
     time = trial.summary.train_time_s if trial.summary else None
     return (time.max - time.min) / time.median if time else 0.0
 
@@ -164,11 +165,11 @@ def stands_out(ratio: Ratio, repeats: int) -> bool:
 
 
 def _chances(compared: Mapping[Names, list[Pair]]) -> list[float]:
-    """How often chance alone makes the differences between trials. compared: their pairs of repeats."""
+    """The p-value of each comparison. compared: its pairs of repeats."""
     names = {name for pair in compared for name in pair}
     known = [found for found in (_common(compared, names), _common(compared, _calmer(compared, names))) if found]
     if len(known) > 1 and known[0].variance < MUCH_NOISIER * known[1].variance:
-        known.pop()  # as where trials are alike: the one that seems to be the noisiest is so by chance
+        known.pop()  # the noisiest trial is hardly noisier than the others: use the variance of all
     if not known:
         single = NormalDist(0, log(1 + SHOWN_BY_ONE) / NormalDist().inv_cdf(1 - LEVEL / 2))
         return [2 * single.cdf(-abs(_mean(pairs))) for pairs in compared.values()]
@@ -183,7 +184,7 @@ def _chances(compared: Mapping[Names, list[Pair]]) -> list[float]:
 
 
 class _Common(NamedTuple):
-    """What trials have in common: the variance of the logarithm of a ratio, with its degrees of freedom."""
+    """The variance of the logarithm of a ratio, pooled over trials, with its degrees of freedom."""
 
     names: set[str]
     variance: float
@@ -191,7 +192,7 @@ class _Common(NamedTuple):
 
 
 def _common(compared: Mapping[Names, list[Pair]], names: set[str]) -> _Common | None:
-    """Of the trials of these names; None: each has a single repeat."""
+    """Pools the variance over the trials of these names; None if each has a single repeat."""
     among = [pairs for pair, pairs in compared.items() if names.issuperset(pair)]
     weights = [len(pairs) - 1 for pairs in among]
     if not sum(weights):
@@ -203,7 +204,8 @@ def _common(compared: Mapping[Names, list[Pair]], names: set[str]) -> _Common | 
 
 
 def _calmer(compared: Mapping[Names, list[Pair]], names: set[str]) -> set[str]:
-    """All trials but the noisiest one, which must not hide what the others show; none if there are few."""
+    """All trials but the noisiest, which must not hide differences between the others; empty if there are few
+    trials."""
     noise = {name: sum(_noise(pairs) for pair, pairs in compared.items() if name in pair) for name in names}
     return names - {max(noise, key=lambda name: noise[name])} if len(names) > FEW else set()
 
@@ -213,7 +215,7 @@ def _mean(pairs: list[Pair]) -> float:
 
 
 def _noise(pairs: list[Pair], *, in_pairs: bool = True) -> float:
-    """The variance of the logarithm of a ratio; 0 if there is one. in_pairs: without what slows both."""
+    """The variance of the logarithm of a ratio; 0 for a single pair. in_pairs: cancel what slows both repeats."""
     if len(pairs) < 2:
         return 0.0
     if in_pairs:

@@ -1,9 +1,9 @@
-"""Estimates how long a preset will take, from earlier runs. Pure.
+"""Estimates from earlier runs how long a preset will take. Pure.
 
-A launch consists of start-up, training including the warm-up, and end. Start-up and training are taken from the newest
-run of this preset with a similar trial; training is scaled by the number of steps. Primitives take as long as before. A
-trial that never started like this, warm or cold, counts with the start-up of others that did, with its launch mode and
-number of ranks. One that never trained like this counts with its start-up alone: then the estimate is a lower bound.
+A launch consists of startup, training with its warm-up, and end. Startup and training come from the newest run of this
+preset with a similar trial; training is scaled by the number of steps. Primitives take as long as before. If the trial
+never started this way (warm or cold), the startup of other trials with the same launch mode and number of ranks is
+used. If it never trained this way, only its startup counts, and the estimate is a lower bound.
 """
 
 import math
@@ -19,15 +19,15 @@ from ddptui.config.fields import FIELDS
 from ddptui.config.preset import Preset, start_of
 from ddptui.config.trial import StartKind, Trial
 
-# Evaluation, comparison of the ranks, exit: medians of launches of two ranks on two cores.
+# Evaluation, comparison of the ranks, and exit: medians of launches with two ranks on two cores.
 END_S: dict[StartKind, float] = {"warm": 0.3, "cold": 1.7}
 
 
 class Estimate(NamedTuple):
-    """A duration in s; infinite: until the user stops it."""
+    """An estimated duration in s; infinite if the run lasts until the user stops it."""
 
     s: float
-    at_least: bool = False  # it is a lower bound, since of some trial only the start-up is known
+    at_least: bool = False  # a lower bound: for some trial only the startup is known
 
     def __str__(self) -> str:
         if self.s == math.inf:
@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
-    """The estimate for a whole run of a preset. past: earlier results, newest first. None: nothing similar was run."""
+    """The estimate for a whole run of a preset; None if nothing similar was run. past: results, newest first."""
     if preset.has_no_end:
         return Estimate(math.inf)
     launches = [_launch(trial, preset, past) for trial in preset.trials]
@@ -71,20 +71,20 @@ def _like(trial: Trial, past: Sequence[Results]) -> list[TrialResult]:
 
 
 def _start_s(results: Sequence[TrialResult], kind: StartKind) -> float | None:
-    """How long launches took to start in this way, in s. None: none did."""
+    """The median startup of launches that started this way, in s; None if there are none."""
     starts = [repeat.startup_s for result in results for repeat in result.repeats if repeat.start == kind]
     return median(starts) if starts else None
 
 
 def _primitives_s(trial: Trial, result: TrialResult) -> float | None:
-    """What a launch of primitives took, in s. None: it was another trial, or none of primitives."""
+    """The median time of a launch of primitives, in s. None: the trial differs, or measured no primitives."""
     took_s = [launch.took_s for launch in result.primitives if launch.took_s is not None]
     return median(took_s) if took_s and _config(result) == trial else None
 
 
 def _training_s(trial: Trial, result: TrialResult) -> float | None:
-    """What the steps of a launch will take, in s, from an earlier result. None: they are others, or their number is not
-    known."""
+    """The predicted time of a launch's steps, in s, from an earlier result. None: the trials differ in what affects the
+    time, or the number of steps is unknown."""
     then = _config(result)
     if then is None or not result.repeats:
         return None
@@ -99,7 +99,7 @@ def _training_s(trial: Trial, result: TrialResult) -> float | None:
 
 
 def _config(result: TrialResult) -> Trial | None:
-    """A result's trial. None: this version does not know all of its fields."""
+    """The trial of a result; None if this version does not know all of its fields."""
     try:
         return msgspec.convert(result.config, Trial)
     except msgspec.ValidationError:
@@ -107,18 +107,18 @@ def _config(result: TrialResult) -> Trial | None:
 
 
 def _steps(trial: Trial, then: Trial, steps_then: float) -> float | None:
-    """How many steps the trial will make. None: not known."""
+    """The number of steps that the trial will make; None: unknown."""
     if trial.steps is not None:
         return trial.steps
     if then.steps is not None or not then.epochs:
-        return None  # that run was cut short: how many steps an epoch has is not known
+        return None  # the earlier run had a limit of steps, so the length of its epochs is unknown
     return steps_then * then.batch_size / then.epochs * trial.epochs / trial.batch_size
 
 
 def _rounded(s: float, whole: Callable[[float], int]) -> str:
     if s < 10:
         return f"{max(1, whole(s))} s"
-    if s < 57.5:  # above, it would be rounded to 60 s
+    if s < 57.5:  # from here on, rounding would give 60 s
         return f"{5 * whole(s / 5)} s"
-    # 3570 s would be rounded to 60 min.
+    # From 3570 s on, rounding would give 60 min.
     return f"{max(1, whole(s / 60))} min" if s < 3570 else f"{whole(s / 360) / 10:.1f} h"

@@ -1,4 +1,4 @@
-"""The figures of a repeat that ended well, from its steps, its waits and what its ranks reported. Pure."""
+"""Computes the figures of a successful repeat from its steps, its waits and its ranks' reports. Pure."""
 
 from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean, median, quantiles
@@ -16,25 +16,25 @@ from ddptui.wire.messages import Done, Step, Trained
 from ddptui.wire.phases import PARTS, PHASES
 from ddptui.wire.records import Load
 
-A_TENTH = 10  # of the steps, at either end, since the loss of a single step is noisy
+A_TENTH = 10  # the first and last loss are means over a tenth of the steps, since single losses are noisy
 
 
 def step_ms(ranks: Iterable[Sequence[Step]]) -> StepMs:
-    """The lengths of all steps of all ranks, at least one."""
-    # "inclusive": these are all steps and no sample, so no decile lies beyond the longest one.
+    """Median and deciles of the times of all ranks' steps, at least one step."""
+    # "inclusive": the steps are the whole population and not a sample, so no decile exceeds the longest step.
     lengths = [(step.end_ns - step.begin_ns) / MS for steps in ranks for step in steps]
     deciles = quantiles(lengths, n=10, method="inclusive") if len(lengths) > 1 else [lengths[0]] * 9
     return StepMs(median=median(lengths), p10=deciles[0], p90=deciles[-1])
 
 
 def phases_ms(ranks: Iterable[Sequence[Step]]) -> PhasesMs:
-    """For each phase, the median over a rank's steps, then the mean over ranks."""
+    """For each phase, the median over a rank's steps, as a mean over ranks, in ms."""
     medians = [[median(step.phases_ns[at] for step in steps) / MS for at in range(len(PHASES))] for steps in ranks]
     return PhasesMs(**{name: fmean(of_rank[at] for of_rank in medians) for at, name in enumerate(PHASES)})
 
 
 def loss_of_steps(ranks: Iterable[Sequence[Step]]) -> Loss:
-    """The loss over the first and the last tenth of all ranks' steps."""
+    """The mean loss over the first and the last tenth of all ranks' steps."""
     first: list[Step] = []
     last: list[Step] = []
     for steps in ranks:
@@ -45,14 +45,14 @@ def loss_of_steps(ranks: Iterable[Sequence[Step]]) -> Loss:
 
 
 def weighted_loss(steps: Sequence[Step]) -> float | None:
-    """Mean loss by sample, as `mean_by_sample` has it. None if a loss is not finite."""
+    """The mean loss of these steps, weighted by samples (see `mean_by_sample`). None if a loss is not finite."""
     return mean_by_sample([(step.samples, step.loss) for step in steps])
 
 
 def mean_by_sample(losses: Sequence[tuple[int, float | None]]) -> float | None:
-    """The mean of losses, each with its number of samples, since ranks may have batches of different sizes; of equal
-    weight where nobody counts samples, as in a training without a loader. None if a loss that counts is None."""
-    # In `dp`, a replica may get no part of a small batch.
+    """The mean of losses, weighted by their numbers of samples, since ranks may have batches of different sizes. Equal
+    weights if no samples are counted, as in a training without a loader. None if a loss with a weight is None."""
+    # In `dp`, a replica may get no samples of a small batch.
     counted = [each for each in losses if each[0]] or [(1, loss) for _, loss in losses]
     if not counted or any(loss is None for _, loss in counted):
         return None
@@ -60,7 +60,7 @@ def mean_by_sample(losses: Sequence[tuple[int, float | None]]) -> float | None:
 
 
 def last_loss(spans: Iterable[Trained]) -> float | None:
-    """The mean of the ranks' last losses, all that is known without instruments. None if one is not finite."""
+    """The mean of the ranks' last losses, which is all that is known without instruments. None if one is not finite."""
     losses = [span.loss for span in spans]
     finite = [loss for loss in losses if loss is not None]
     try:
@@ -70,13 +70,13 @@ def last_loss(spans: Iterable[Trained]) -> float | None:
 
 
 def accuracy(done: Collection[Done]) -> float | None:
-    """The part of the evaluated samples that the ranks got right. None: none were evaluated."""
+    """The accuracy over all evaluated samples, from 0 to 1. None: no samples were evaluated."""
     evaluated = sum(message.evaluated for message in done)
     return sum(message.correct for message in done) / evaluated if evaluated else None
 
 
 def other_load(loads: Iterable[Load], spans: Sequence[Trained]) -> OtherLoad | None:
-    """The mean load by other programs while all ranks trained. None without a reading."""
+    """The mean load of other programs while all ranks trained. None without a reading."""
     begin_ns, end_ns = max(span.begin_ns for span in spans), min(span.end_ns for span in spans)
     readings = [(load, _within(load, begin_ns, end_ns)) for load in loads]
     during_s = sum(s for _, s in readings)
@@ -94,13 +94,13 @@ def other_load(loads: Iterable[Load], spans: Sequence[Trained]) -> OtherLoad | N
 
 
 def _within(load: Load, begin_ns: int, end_ns: int) -> float:
-    """For how many seconds of a reading all ranks trained; 0.0 if that is less than half of it."""
+    """The seconds of a reading during which all ranks trained; 0.0 if less than half of it."""
     s = (min(load.at_ns, end_ns) - max(load.at_ns - load.s * S, begin_ns)) / S
     return s if s >= load.s / 2 else 0.0
 
 
 def injected_delays(log: LaunchLog) -> list[Injected]:
-    """The delays that were injected after the warm-up, by rank and site; one at the start always counts."""
+    """The delays injected after the warm-up, by rank and site. A delay at the start always counts."""
     return [
         Injected(rank=rank, at=at, fired=fired, s=ns / S)
         for rank, totals in sorted(log.thinned.totals.items())
@@ -109,7 +109,7 @@ def injected_delays(log: LaunchLog) -> list[Injected]:
 
 
 def wait_figures(analysis: WaitAnalysis | None) -> dict[str, Any]:
-    """The fields of a RepeatResult about waiting; none without collectives."""
+    """The fields of a RepeatResult about waiting; empty without collectives."""
     if analysis is None:
         return {}
     steps = analysis.aligned.steps
@@ -120,11 +120,11 @@ def wait_figures(analysis: WaitAnalysis | None) -> dict[str, Any]:
     if analysis.uncertainty is not None:
         figures["clock_error_ms"] = analysis.uncertainty.clock_ns / MS
         figures["wait_error_ms"] = median_wait_error(steps, analysis.uncertainty) / MS
-    if analysis.withheld:  # the clocks hide who waited: only what one rank's own clock tells is left
+    if analysis.withheld:  # the clock error hides who waited: keep only figures that need a single clock
         return figures
     wait_ms = fmean(median(step.ranks[rank].wait_ns for step in steps) for rank in ranks) / MS
     transfer_ms = fmean(median(step.ranks[rank].transfer_ns for step in steps) for rank in ranks) / MS
-    # A median may be less sure than the sum that `withheld` is about.
+    # A median may be less certain than the sum that `withheld` judges.
     is_sure = figures.get("wait_error_ms", 0.0) <= wait_ms
     return figures | {
         **({"wait_ms": wait_ms, "transfer_ms": transfer_ms} if is_sure else {}),
@@ -138,9 +138,10 @@ def wait_figures(analysis: WaitAnalysis | None) -> dict[str, Any]:
 
 
 def _what_if(analysis: WaitAnalysis) -> WhatIf | None:
-    """None: the ranks' messages cannot be true (they wait for each other in a circle), or no time passed."""
+    """The estimate. None: the ranks wait for each other in a cycle, which no true record contains, or no time
+    passed."""
     try:
-        return what_if(analysis)  # an estimate that fails must not cost the measured figures
+        return what_if(analysis)  # if the estimate fails, keep the measured figures
     except (AssertionError, ZeroDivisionError):
         return None
 
@@ -155,7 +156,7 @@ def _overlap(steps: Sequence[RankStep]) -> float:
 
 
 def rank_result(log: LaunchLog, rank: int, aligned: AlignedSteps, analysis: WaitAnalysis | None) -> RankResult:
-    """All figures of one rank."""
+    """Returns all figures of one rank."""
     hello, done, totals = log.hellos[rank], _done(log, rank), log.thinned.totals.get(rank)
     return RankResult(
         rank=rank,
@@ -178,7 +179,7 @@ def rank_result(log: LaunchLog, rank: int, aligned: AlignedSteps, analysis: Wait
 
 
 def _done(log: LaunchLog, rank: int) -> Done:
-    """What a rank reported at its end; of one that was killed, in a training that is watched, what its steps tell."""
+    """The rank's final report; for a rank of a watched training that was killed, a report computed from its steps."""
     if rank in log.done:
         return log.done[rank]
     totals = log.thinned.totals[rank]
@@ -196,7 +197,7 @@ def _done(log: LaunchLog, rank: int) -> Done:
 
 
 def _own_work(aligned: AlignedSteps, rank: int) -> dict[str, float]:
-    """Its own work in the steps that could be compared, in s by part."""
+    """A rank's own work in the steps that could be compared, by part, in s."""
     parts_ns = zip(*(step.ranks[rank].work_ns for step in aligned.steps), strict=True)
     return {name: sum(of_steps) / S for name, of_steps in zip(PARTS, parts_ns, strict=False)}
 
@@ -215,7 +216,8 @@ def _collective_figures(analysis: WaitAnalysis | None, rank: int) -> dict[str, A
 
 
 def _rank_wait_figures(analysis: WaitAnalysis, rank: int, steps: Sequence[RankStep]) -> dict[str, Any]:
-    """How long the rank waited is left out if its clock may be off by more than that."""
+    """The fields of a RankResult about waiting. How long the rank itself waited is left out if the clock error exceeds
+    it."""
     last_arrivals = (last for step in analysis.aligned.steps for last in step.last_arrivals.values())
     caused = {
         "wait_caused_s": analysis.caused_ns[rank] / S,
@@ -230,5 +232,5 @@ def _rank_wait_figures(analysis: WaitAnalysis, rank: int, steps: Sequence[RankSt
     return caused | {
         "waited_for_s": dict(sorted(waited_for.items())),
         "wait_s": waited_ns / S,
-        "transfer_s": sum(step.transfer_ns for step in steps) / S,  # what is no wait: as uncertain
+        "transfer_s": sum(step.transfer_ns for step in steps) / S,  # as uncertain as the wait
     }

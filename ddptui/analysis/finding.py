@@ -1,5 +1,5 @@
-"""What a rule finds in a window of steps, or in the trials of a run: a struct, never a sentence (findings/words.py has
-those). results.json holds it.
+"""The struct for what a rule finds in a window of steps, or in the trials of a run. results.json contains it;
+findings/words.py turns it into sentences.
 """
 
 import enum
@@ -11,49 +11,49 @@ Severity = Literal["note", "warning", "critical"]
 
 
 class Kind(enum.Enum):
-    """What was found. The value is the key in results.json."""
+    """The kind of a finding. The value is the key in results.json."""
 
-    LATE_RANK = "late_rank"  # the others wait for this rank, for its work in this phase
-    NO_CORE = "no_core"  # this rank is late since other programs have its core
-    UNCERTAIN = "uncertain"  # most of the waiting is for this rank, but that may be chance
+    LATE_RANK = "late_rank"  # the others wait for this rank's work in this phase
+    NO_CORE = "no_core"  # this rank is late because other programs use its core
+    UNCERTAIN = "uncertain"  # most of the waiting is for this rank, but this may be chance
     BY_TURNS = "by_turns"  # ranks pause by turns: none is later than the others
-    UNEVEN_WORK = "uneven_work"  # ranks are late by turns, since their batches differ
+    UNEVEN_WORK = "uneven_work"  # ranks are late by turns, because their batches differ
     RARE_WAITS = "rare_waits"  # in a few steps, the others wait long for this rank
-    BURSTS = "bursts"  # this rank is late in every so manieth step
-    TREND = "trend"  # this rank grows late over the run, or is late from some step on
-    DATA = "data"  # fetching data takes a large part of the time, on all ranks alike
-    FIRST_BATCH = "first_batch"  # of it, the first batch of each epoch: workers are started anew
-    BETWEEN_STEPS = "between_steps"  # a large part of the time lies between steps
+    BURSTS = "bursts"  # this rank is late in every n-th step
+    TREND = "trend"  # this rank becomes later during the run, or is late from some step on
+    DATA = "data"  # fetching data takes a large part of the time on all ranks
+    FIRST_BATCH = "first_batch"  # most of the data time is the first batch of each epoch: workers are restarted
+    BETWEEN_STEPS = "between_steps"  # a large part of the time passes between steps
     LONG_STEPS = "long_steps"  # a few steps take much longer than the others, on all ranks
-    RESTART = "restart"  # the ranks were started anew meanwhile
+    RESTART = "restart"  # the ranks were restarted during the launch
     NETWORK = "network"  # ranks stand idle for transfers
-    WAITING = "waiting"  # ranks stand idle for late ranks, and none stands out
-    SMALL_CALLS = "small_calls"  # most of the transfers are many calls of few bytes
+    WAITING = "waiting"  # ranks stand idle for late ranks, and no rank stands out
+    SMALL_CALLS = "small_calls"  # most of the transfer time is many calls of few bytes
     NOTHING = "nothing"  # no rule found anything
-    # Of a trial over its repeats.
-    INJECTED = "injected"  # the lab delayed this rank; what was measured of it
+    # About a trial over its repeats.
+    INJECTED = "injected"  # the trial delayed this rank; how much of it was measured
     SLOW_STEPS = "slow_steps"  # some steps took more than twice the median
-    # Of a run: its trials beside each other. place: the trial beside which they are looked at.
+    # About a run: its trials compared. place: the trial that they are compared with.
     SLOWER, FASTER, ALIKE = "slower", "faster", "alike"
-    UNCLEAR = "unclear"  # the repeats differ too much to tell
-    ROUGHLY = "roughly"  # repeats were disturbed or changed by hand
+    UNCLEAR = "unclear"  # the repeats vary too much to tell
+    ROUGHLY = "roughly"  # repeats were disturbed, or the user changed their delays
     FASTEST, SLOWEST = "fastest", "slowest"  # the first trial; the others are too close to it to tell
-    SAME_LOSS, OTHER_LOSS = "same_loss", "other_loss"  # trials: the one with the least, and with the largest
-    LOSSY = "lossy"  # averages are off, since the strategies round
+    SAME_LOSS, OTHER_LOSS = "same_loss", "other_loss"  # trials: the one with the smallest loss, and with the largest
+    LOSSY = "lossy"  # averages are inexact because the strategies round
     TRAINED = "trained"  # how long the only trial trained
-    FOUND_FROM = "found_from"  # from which delay on the delayed rank was named
-    DELAY_FOUND, DELAY_MISSED = "delay_found", "delay_missed"  # the rank that all trials delay
-    CHAIN = "chain"  # a rank waits for a late rank by way of another one
-    MISTAKES = "mistakes"  # how many of those made on purpose the checks found; trials: those with the others
+    FOUND_FROM = "found_from"  # the smallest delay at which the delayed rank was named
+    DELAY_FOUND, DELAY_MISSED = "delay_found", "delay_missed"  # rank: the one that all trials delay
+    CHAIN = "chain"  # a rank waits for a late rank through another rank
+    MISTAKES = "mistakes"  # how many deliberate mistakes the checks found; trials: those that were missed
     CHECK_FAILS = "check_fails"  # place: the check
     FAULTS_NAMED, FAULT_SURVIVED, FAULT_UNNAMED = "faults_named", "fault_survived", "fault_unnamed"
-    SPLIT = "split"  # place: the parts into which DataParallel cut a batch
-    OVERLAP = "overlap"  # the part of its communication that a trial hid; no number: none
-    START = "start"  # how long it took to the first step
+    SPLIT = "split"  # place: the parts into which DataParallel splits a batch
+    OVERLAP = "overlap"  # the part of its communication that a trial overlapped; no number: none
+    START = "start"  # the time until the first step
     SPEEDUP, WEAK_SPEEDUP = "speedup", "weak_speedup"  # weak: the batch grows with the ranks
     PREDICTABLE = "predictable"  # place: the command that predicts more ranks
     SHOWN, WRONG_VALUES, CALLS, CALL_COSTS = "shown", "wrong_values", "calls", "call_costs"  # primitives
-    FASTEST_WAY, WAYS_ALIKE = "fastest_way", "ways_alike"  # to average
+    FASTEST_WAY, WAYS_ALIKE = "fastest_way", "ways_alike"  # the fastest of several ways to average
     PUBLISHED_HOLDS, PUBLISHED_SWAPPED = "published_holds", "published_swapped"
     PUBLISHED_UNCLEAR = "published_unclear"
     DIVERGED, FAILED, INTERRUPTED, TOO_FEW_STEPS = "diverged", "failed", "interrupted", "too_few_steps"
@@ -70,7 +70,7 @@ EXPLAIN_IDLE = (Kind.BY_TURNS, Kind.RARE_WAITS, Kind.BURSTS, Kind.UNEVEN_WORK, K
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One finding. Numbers are by name, which ends in the unit (_s, _ms, _share, _times, _bytes); the others count."""
+    """One finding. The names of numbers end in the unit (_s, _ms, _share, _times, _bytes); the others are counts."""
 
     kind: Kind
     severity: Severity = "note"
@@ -78,7 +78,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rank: int | None = None
     phase: str | None = None  # one of PARTS
     place: str | None = None  # a line of code, an operation's name, or what the kind says
-    steps: tuple[int, ...] = ()  # their numbers, where it is about a few
+    steps: tuple[int, ...] = ()  # numbers of the steps, if it is about a few
     numbers: dict[str, float] = {}
-    doubt: str | None = None  # why it is not certain: the end of a sentence
+    doubt: str | None = None  # why the finding is uncertain: the end of a sentence
     action: str | None = None  # what to try

@@ -1,13 +1,13 @@
-"""The peak of GPUs by name and precision, in 10^12 floating-point operations a second. Pure.
+"""The peak rates of GPUs by name and precision, in 10^12 floating-point operations per second (TFLOPS). Pure.
 
-Dense: datasheets that print figures with 2:4 sparsity are halved. float64 is that of tensor cores where they have it.
-fp16 and bf16 are those with float32 sums, which is how torch multiplies; GeForce cards sum in float16 twice as fast.
+Rates are dense: figures that datasheets print with 2:4 sparsity are halved. float64 rates use tensor cores if the GPU
+has them for float64. fp16 and bf16 rates accumulate in float32, as torch does; GeForce cards accumulate in float16
+twice as fast.
 
 Sources: NVIDIA's datasheets of V100, T4, A100, A10, A40, RTX A6000, L4, L40S, H100, H200, GH200 and HGX B200, and its
-whitepapers on GA102, Ada and Hopper, as vendors' copies of the datasheets have them, and the tables of Lightning
-(fabric/utilities/throughput.py), torchtitan (tools/utils.py) and Stas Bekman's "Machine Learning Engineering". Where
-these disagree, or none has a figure, it is left out: so all but one or two of H100 NVL and RTX 6000 Ada, and float32 on
-B200 (75 or 80).
+whitepapers on GA102, Ada and Hopper, in vendors' copies, and the tables of Lightning (fabric/utilities/throughput.py),
+torchtitan (tools/utils.py) and Stas Bekman's "Machine Learning Engineering". A figure is left out if these disagree or
+none has it: most figures of H100 NVL and RTX 6000 Ada, and float32 on B200 (75 or 80).
 """
 
 import re
@@ -17,8 +17,8 @@ VOLTA_PCIE = {"float64": 7.0, "float32": 14.0, "fp16": 112.0}
 A100 = {"float64": 19.5, "float32": 19.5, "tf32": 156.0, "fp16": 312.0, "bf16": 312.0}
 HOPPER_SXM = {"float64": 66.9, "float32": 66.9, "tf32": 494.7, "fp16": 989.4, "bf16": 989.4}
 
-# By the whole name, without its maker: other cards whose names begin alike are other cards (A10G, RTX 3090 Ti, H200
-# NVL), and a part of a GPU (… MIG 1g.10gb) can do less.
+# Patterns match the whole name without the maker's: longer names are other cards (A10G, RTX 3090 Ti, H200 NVL) or parts
+# of a GPU with a lower peak (… MIG 1g.10gb).
 PEAKS: dict[str, dict[str, float]] = {
     r"V100-SXM2-(16|32)GB": VOLTA_SXM2,
     r"V100-PCIE-(16|32)GB": VOLTA_PCIE,
@@ -37,10 +37,10 @@ PEAKS: dict[str, dict[str, float]] = {
     r"H100 NVL": {"fp16": 835.0, "bf16": 835.0},
     r"B200": {"tf32": 1125.0, "fp16": 2250.0, "bf16": 2250.0},
 }
-MAKERS = re.compile(r"^(NVIDIA |Tesla )+")  # older drivers name some without NVIDIA, or with Tesla
+MAKERS = re.compile(r"^(NVIDIA |Tesla )+")  # older drivers omit NVIDIA, or add Tesla
 
 
 def peak_tflops(name: str, precision: str) -> float | None:
-    """The peak of a GPU, by its name as CUDA has it and a precision of wire.Ready. None: not known."""
+    """The peak rate of a GPU in TFLOPS; None: unknown. name: as CUDA reports it; precision: as in wire.Ready."""
     model = MAKERS.sub("", name)
     return next((peaks.get(precision) for pattern, peaks in PEAKS.items() if re.fullmatch(pattern, model)), None)

@@ -1,4 +1,4 @@
-"""What heartbeats told of the ranks' GPUs while they trained. Pure."""
+"""Collects the GPU readings that ranks send with their heartbeats. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -11,26 +11,26 @@ from ddptui.wire.messages import Gpu, Heartbeat, Trained
 
 Figure = TypeVar("Figure", int, float)
 
-MOST_READINGS = 50_000  # of all ranks together: some 20 MB, and half a day of one rank
+MOST_READINGS = 50_000  # kept for all ranks together: some 20 MB, or half a day of one rank
 
 
 class GpuReading(NamedTuple):
-    """A moment of a GPU."""
+    """One reading of a GPU."""
 
     at_ns: int
     gpu: Gpu
 
 
 class GpuReadings(msgspec.Struct):
-    """The readings of one launch. Once they are too many, every other one of each rank goes."""
+    """The readings of one launch. When there are too many, every other one of each rank is dropped."""
 
     kept: dict[int, list[GpuReading]] = {}  # by rank, in the order received
-    received: dict[int, int] = {}  # by rank: how many
+    received: dict[int, int] = {}  # number received, by rank
     stride: int = 1
-    number: int = 0  # that are kept
+    number: int = 0  # number kept
 
     def add(self, message: Heartbeat) -> None:
-        """Take a heartbeat; one without a GPU is dropped."""
+        """Add the reading of a heartbeat, if it has one."""
         if message.gpu is None:
             return
         before = self.received.get(message.rank, 0)
@@ -47,30 +47,30 @@ class GpuReadings(msgspec.Struct):
         self.number = sum(map(len, self.kept.values()))
 
     def move(self, console_ns: Callable[[int, int], int]) -> None:
-        """Convert all times. console_ns: from a rank and a time by its clock."""
+        """Convert all times to the console's clock. console_ns: converts a rank's time, from (rank, time)."""
         for rank, readings in self.kept.items():
             readings[:] = [reading._replace(at_ns=console_ns(rank, reading.at_ns)) for reading in readings]
 
     def within(self, span: Trained) -> list[GpuReading]:
-        """The readings of a rank in the measured part of its training."""
+        """The readings of a rank during its measured steps."""
         return [reading for reading in self.kept.get(span.rank, ()) if span.begin_ns <= reading.at_ns <= span.end_ns]
 
 
 def of_known(combine: Callable[[list[Figure]], Figure], figures: Iterable[Figure | None]) -> Figure | None:
-    """One figure for those that the readings have, as their median. None: they have none."""
+    """Combines the figures that are not None, e.g. by their median. None if all are None."""
     known = [figure for figure in figures if figure is not None]
     return combine(known) if known else None
 
 
 def part_held_back(readings: Sequence[GpuReading]) -> float | None:
-    """The part of the readings in which heat or the power supply lowered the clock. None: no reading says."""
+    """The part of the readings in which heat or power limits lowered the clock. None: no reading says."""
     known = [reading.gpu.held_back for reading in readings if isinstance(reading.gpu.held_back, bool)]
     return sum(known) / len(known) if known else None
 
 
 def watts(readings: Sequence[GpuReading]) -> float | None:
-    """The mean power from the first reading to the last one, by the counter of energy. None: there are not two, or the
-    counter went back, as when the driver is loaded again."""
+    """The mean power between the first and the last reading, in W, from the energy counter. None: fewer than two
+    readings, or the counter went back, e.g. because the driver was reloaded."""
     counted = [(reading.at_ns, joules) for reading in readings if (joules := reading.gpu.joules) is not None]
     if not counted or any(after < before for (_, before), (_, after) in pairwise(counted)):
         return None

@@ -1,8 +1,8 @@
-"""What the ranks' GPUs did: operations a second, their part of the peak, clocks, energy; and through which NCCL. Pure.
+"""Figures of the ranks' GPUs: operations per second, share of the peak (MFU), clocks, energy, and NCCL version. Pure.
 
 Model FLOPs utilization (MFU) is the observed rate of the model's own operations over the peak of the system: Chowdhery
-et al., "PaLM: Scaling Language Modeling with Pathways", 2022, appendix B. A rank's MFU is its own part of the peak of
-its GPUs. Where ranks share a GPU, the MFU of that GPU is their sum; that of a repeat counts each GPU once.
+et al., "PaLM: Scaling Language Modeling with Pathways", 2022, appendix B. A rank's MFU is its rate over the peak of its
+GPUs. If ranks share a GPU, the MFU of that GPU is their sum; the MFU of a repeat counts each GPU once.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ TERA = 1e12
 
 
 def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
-    """The fields of a RankResult about its GPUs; none for a rank on the CPU."""
+    """The fields of a RankResult about its GPUs; empty for a rank on the CPU."""
     ready, span = log.ready.get(rank), log.span(rank)
     if ready is None or span is None or not ready.gpus:
         return {}
@@ -44,31 +44,31 @@ def rank_gpu_figures(log: LaunchLog, rank: int) -> dict[str, Any]:
 
 
 def rank_tflops(ready: Ready, span: Trained) -> float | None:
-    """What a rank computed in its measured time, in 10^12 operations a second. None: its work was not counted."""
+    """A rank's rate over its measured steps, in 10^12 operations per second. None: operations were not counted."""
     return tflops(ready.flops, samples_per_s(span))
 
 
 def samples_per_s(span: Trained) -> float | None:
-    """How many samples a rank trained on in a second of its measured time. None: that is 0."""
+    """A rank's samples per second over its measured steps. None: the measured time is 0."""
     ns = span.end_ns - span.begin_ns
     return span.samples / (ns / S) if ns > 0 else None
 
 
 def tflops(flops: float | None, samples_per_s: float | None) -> float | None:
-    """10^12 operations a second. flops: of one sample, as in Ready. None: one of the two is not known."""
+    """10^12 operations per second; None if either is unknown. flops: operations per sample, as in Ready."""
     return flops * samples_per_s / TERA if flops is not None and samples_per_s is not None else None
 
 
 def rank_peak(ready: Ready) -> float | None:
-    """The peak of all GPUs of a rank together. None: that of one is not known."""
+    """The combined peak of all GPUs of a rank, in TFLOPS. None: one of them is unknown."""
     peaks = [peak_tflops(gpu.name, ready.precision) for gpu in ready.gpus]
     known = [peak for peak in peaks if peak is not None]
     return sum(known) if known and len(known) == len(peaks) else None
 
 
 def joules_a_step(ready: Ready, span: Trained, made: int, readings: Sequence[GpuReading]) -> float | None:
-    """The energy of a rank's GPU in a step of mean length, other programs' use included. made: how many steps.
-    None: it is not known, or the rank has several GPUs, of which heartbeats tell of the first."""
+    """The mean energy per step of a rank's GPU, in J, other programs included. made: number of steps. None: unknown, or
+    the rank has several GPUs (heartbeats report only the first)."""
     power = watts(readings)
     if power is None or len(ready.gpus) != 1 or made == 0:
         return None
@@ -76,7 +76,7 @@ def joules_a_step(ready: Ready, span: Trained, made: int, readings: Sequence[Gpu
 
 
 def repeat_gpu_figures(log: LaunchLog, ranks: Sequence[RankResult]) -> dict[str, Any]:
-    """The fields of a RepeatResult about GPUs; each None where a rank lacks it."""
+    """The fields of a RepeatResult about GPUs; a field is None if any rank lacks it."""
     all_tflops = [rank.tflops for rank in ranks if rank.tflops is not None]
     is_whole = 0 < len(all_tflops) == len(ranks)
     peak = peak_of_all(log, ranks)
@@ -89,7 +89,8 @@ def repeat_gpu_figures(log: LaunchLog, ranks: Sequence[RankResult]) -> dict[str,
 
 
 def peak_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
-    """The peak of all GPUs, each counted once. None: one is not known, or not which ranks share it."""
+    """The combined peak of all GPUs, each counted once, in TFLOPS. None: a peak is unknown, or which ranks share a
+    GPU."""
     readies = [log.ready[rank.rank] for rank in ranks if rank.rank in log.ready]
     peaks = {gpu.uuid: peak_tflops(gpu.name, ready.precision) for ready in readies for gpu in ready.gpus}
     known = [peak for uuid, peak in peaks.items() if uuid and peak is not None]
@@ -97,7 +98,7 @@ def peak_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
 
 
 def joules_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
-    """The energy of a step on all GPUs, each counted once: ranks that share one read the same counter."""
+    """The energy per step of all GPUs, in J. Each GPU counts once, since ranks that share one read the same counter."""
     by_gpu: dict[str, float] = {}
     for rank in ranks:
         ready = log.ready.get(rank.rank)
@@ -108,7 +109,7 @@ def joules_of_all(log: LaunchLog, ranks: Sequence[RankResult]) -> float | None:
 
 
 def nccl_use(log: LaunchLog) -> NcclUse | None:
-    """The NCCL of the ranks' group, by the first rank that reports one."""
+    """The NCCL that the ranks use, from the first rank that reports one."""
     reported = (ready.nccl for _, ready in sorted(log.ready.items()) if ready.nccl)
     uses = (NcclUse(version=nccl.version, implementation=nccl.implementation) for nccl in reported)
     return next(uses, None)

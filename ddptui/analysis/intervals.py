@@ -1,4 +1,4 @@
-"""Sets of time intervals, in ns. Pure."""
+"""Operations on sets of time intervals, in ns. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ Interval = tuple[int, int]  # ns
 
 
 def subtract(begin: int, end: int, taken: list[Interval]) -> list[Interval]:
-    """What is left of an interval without the time of others, which are sorted and disjoint."""
+    """The parts of an interval that lie outside `taken`, whose intervals are sorted and disjoint."""
     left: list[Interval] = []
     for taken_begin, taken_end in taken:
         if taken_end > begin and taken_begin < end:
@@ -20,10 +20,10 @@ def subtract(begin: int, end: int, taken: list[Interval]) -> list[Interval]:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same time as disjoint intervals, in order."""
+    """The union of intervals, as disjoint intervals in order."""
     merged: list[Interval] = []
     for begin, end in sorted(intervals):
-        if end <= begin:  # empty, as where no rank came later
+        if end <= begin:  # empty, e.g. if no rank arrived later
             continue
         if merged and begin <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
@@ -33,13 +33,13 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def total_ns(intervals: Iterable[Interval]) -> int:
-    """The sum of their lengths."""
+    """The sum of the intervals' lengths."""
     return sum(end - begin for begin, end in intervals)
 
 
 def overlapping(intervals: list[Interval], begin: int, end: int) -> list[Interval]:
-    """The parts of sorted, disjoint intervals that lie between two moments."""
-    first = max(0, bisect_left(intervals, (begin, begin)) - 1)  # the one before may reach into the interval
+    """The parts of sorted, disjoint intervals that lie between begin and end."""
+    first = max(0, bisect_left(intervals, (begin, begin)) - 1)  # the interval before `begin` may reach beyond it
     parts = []
     for other_begin, other_end in intervals[first:]:
         if other_begin >= end:

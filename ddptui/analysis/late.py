@@ -1,15 +1,15 @@
-"""Names the rank whose own work the others wait for, or rejects the name. Pure.
+"""Tests statistically whether one rank makes the others wait, and measures how much time it loses. Pure.
 
-A name is a claim. Were all ranks alike, any of them might have caused the waits of any moment; so the waits are dealt
-out to the ranks anew, at random, block of steps by block of steps (a permutation test: Fisher, "The Design of
-Experiments", 1935), and the claim stands if hardly any deal gives one rank as much. Ranks that pause by turns are not
-named, be they two or eight. What the rank lost is then measured against the median of the others in the same steps,
-part by part of its work, with an interval from the same blocks (batch means: Law, "Simulation Modeling and Analysis",
-9.5.3), widened by what machines differ by for no reason.
+If all ranks were alike, each might have caused any of the waits. So the waits of each block of steps are assigned to
+the ranks at random, many times (a permutation test: Fisher, "The Design of Experiments", 1935). A rank is named if
+hardly any assignment gives one rank as much waiting. Ranks that pause by turns are not named, be they two or eight. The
+loss of the named rank is measured against the median of the others in the same steps, for each part of its work. Its
+interval comes from the same blocks (batch means: Law, "Simulation Modeling and Analysis", 9.5.3), widened by the usual
+differences between cores.
 
-Whether the rank has more work or a slower core shows in its shares, not in its seconds: who works longer also queues
-longer for a core. What its thread did meanwhile is evidence: it was on a core, or in the queue for one; or neither, as
-a thread that sleeps, or waits for a file.
+To tell more work from a slower core, look at shares and not at seconds: a rank that works longer also queues longer for
+a core. Its thread's state is further evidence: on a core, in the queue for one, or neither, e.g. asleep or waiting for
+a file.
 """
 
 from math import hypot, sqrt
@@ -40,14 +40,15 @@ from ddptui.analysis.window import Array, Window
 from ddptui.wire.phases import PARTS
 
 AROUND = 4  # neighboring steps on either side
-# Student's t, 95 %, for one degree of freedom less than there are blocks.
+# Student's t for 95 %, by the number of blocks (degrees of freedom: blocks - 1).
 STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26, 11: 2.23, 12: 2.20}
 BACKWARD = PARTS.index("backward")
 
 
 def chance_of_waits(caused: Array, least_ns: float) -> float:
-    """How often one of the ranks would cause so much of the waiting by chance, were all alike. caused: steps × ranks.
-    least_ns: a step; who causes less in most blocks does so since cores differ a little, and that does not count."""
+    """The p-value of the largest amount of waiting that one rank caused, if all ranks were alike. caused: steps ×
+    ranks, in ns. least_ns: per step; a rank that causes less in most blocks only has a slightly slower core, so that
+    amount is not counted."""
     blocks = np.array([block.mean(axis=0) for block in _blocks(caused)])
     usual = np.median(blocks, axis=0)
     little = np.where(usual >= least_ns, least_ns / 2, np.maximum(least_ns / 2, usual))
@@ -56,18 +57,18 @@ def chance_of_waits(caused: Array, least_ns: float) -> float:
     if len(by_block) < FEWEST_BLOCKS or ranks < 2:
         return 1.0
     shuffles = max(199, min(SHUFFLES, MOST_SHUFFLED // (len(by_block) * ranks)))
-    seen, as_much, random = max(map(sum, zip(*by_block, strict=True))), 0, Random(0)  # a replay finds the same
+    seen, as_much, random = max(map(sum, zip(*by_block, strict=True))), 0, Random(0)  # fixed seed: replays agree
     for _ in range(shuffles):
         for block in by_block:
             random.shuffle(block)
         as_much += max(map(sum, zip(*by_block, strict=True))) >= seen
-        if as_much > shuffles // 10:  # it will not stand (Besag and Clifford, "Sequential Monte Carlo p-values", 1991)
+        if as_much > shuffles // 10:  # not significant (Besag and Clifford, "Sequential Monte Carlo p-values", 1991)
             break
     return (1 + as_much) / (1 + shuffles)
 
 
 def _blocks(steps: Array) -> list[Array]:
-    """Neighboring steps together, about as many each time."""
+    """Splits the steps into blocks of neighboring steps, of nearly equal size."""
     blocks = min(BLOCKS_OF_WAITS, len(steps))
     return np.split(steps, [at * len(steps) // blocks for at in range(1, blocks)])
 
@@ -76,18 +77,18 @@ class Excess(NamedTuple):
     """How much longer than the others a rank worked, in ns over all steps."""
 
     estimate: float
-    half: float  # of the width of its interval (95 %)
-    lost: list[tuple[int, float]]  # the parts of own work in which time was lost, and how much in ns; largest first
-    slower: float | None  # by which factor, if it took longer in all parts alike
-    is_steady: bool  # step by step it took longer in one part of its work
-    worked: float  # how much of the estimate was not in the queue for a core, at least
-    queued: float  # how much longer it queued for a core than it would have with the others' share of queueing
-    cpu: float | None  # by which factor it used more CPU time than the others, if that is most of what it lost
-    blocked: float | None  # the part in which it neither was on a core nor queued for one, if that is most
+    half: float  # half the width of the 95 % interval
+    lost: list[tuple[int, float]]  # parts of own work in which time was lost, with the loss in ns; largest first
+    slower: float | None  # the factor, if the rank took longer in all parts alike
+    is_steady: bool  # the rank took longer throughout the steps, in one part of its work
+    worked: float  # lower bound of the estimate's part outside the queue for a core
+    queued: float  # how much longer the rank queued for a core than with the others' share of queueing
+    cpu: float | None  # factor of its CPU time over the others', if CPU time explains most of the loss
+    blocked: float | None  # part of the loss neither on a core nor in the queue for one, if that is most of it
 
 
 def excess_of_rank(window: Window, rank: int, least_ns: float = 0.0) -> Excess:
-    """The excess of a rank over the others, of which there is one at least. A steady loss exceeds least_ns a step."""
+    """The excess of a rank over the others (at least one). A steady loss must exceed least_ns per step."""
     at, steps = window.ranks.index(rank), len(window.steps)
     others = np.delete(window.work, at, axis=1)
     usual = np.median(others, axis=1)  # steps × parts
@@ -101,7 +102,7 @@ def excess_of_rank(window: Window, rank: int, least_ns: float = 0.0) -> Excess:
     ]
     worst = max(steady or range(len(PARTS)), key=lambda part: losses[part])
     slower = _slower_everywhere(losses, typical)
-    least = PART_OF_LOSS * np.maximum(0.0, losses).sum()  # a part in which it was faster offsets no loss
+    least = PART_OF_LOSS * np.maximum(0.0, losses).sum()  # parts in which the rank was faster do not offset losses
     limits = np.zeros(len(PARTS)) if slower else np.maximum(least, np.maximum(halves, SYSTEMATIC * typical))
     lost = [part for part in range(len(PARTS)) if part == worst or losses[part] > limits[part]]
     estimate, in_lost = float(losses[lost].sum()), longer[:, lost].sum(axis=1)
@@ -139,22 +140,22 @@ def _beyond_others(by_rank: Array, at: int) -> float:
 
 
 def _lost_without_queue(window: Window, at: int, losses: Array) -> float:
-    """The loss over all steps, in ns, by the median of those in which the rank queued no longer than the others; 0 if
-    these are few."""
+    """The loss over all steps, in ns, extrapolated from the median of the steps in which the rank queued no longer than
+    the others; 0 if there are few such steps."""
     queued = window.queued
     unqueued = losses[queued[:, at] <= np.median(np.delete(queued, at, axis=1), axis=1)]
     return float(np.median(unqueued)) * len(losses) if len(unqueued) >= FEWEST_UNQUEUED else 0.0
 
 
 def _is_steady(losses: Array, least: float) -> bool:
-    """Whether a rank took longer by more than the least all the time, by the median of each block but one."""
+    """Whether the rank took longer throughout: the median loss exceeds `least` in all blocks but one."""
     medians = sorted(float(np.median(block)) for block in _blocks(losses))
     return len(medians) == BLOCKS_OF_WAITS and medians[1] > least
 
 
 def _queued_beyond_others(window: Window, at: int) -> float:
-    """How much longer the rank queued for a core than it would have with the others' share of queueing, in ns; 0 if its
-    share is about theirs: who has more work queues longer, too."""
+    """How much longer the rank queued for a core than it would have with the others' share of queueing, in ns. 0 if the
+    shares are similar: a rank with more work also queues longer."""
     slept = [
         [sum(delay.end_ns - delay.begin_ns for delay in step.ranks[rank].step.slept) for rank in window.ranks]
         for step in window.steps
@@ -166,15 +167,15 @@ def _queued_beyond_others(window: Window, at: int) -> float:
 
 
 def _slower_everywhere(losses: Array, typical: Array) -> float | None:
-    """The factor by which it took longer, if that was alike in all parts."""
+    """The factor by which the rank took longer, if it is similar in all large parts of its work; otherwise None."""
     large = typical > A_LARGE_PART * typical.sum()
     slower = float(losses.sum() / max(typical.sum(), 1))
     return 1 + slower if large.sum() > 1 and (losses[large] / typical[large]).min() > IN_ALL_PARTS * slower else None
 
 
 def _half_interval(losses: Array, scatter: Array) -> float:
-    """Half the width of the interval (95 %) of the sum of losses over all steps. scatter: that of another rank."""
-    # A few late steps scatter by their lateness, which is no uncertainty: the other rank's scatter is taken then.
+    """Half the width of the 95 % interval of the losses summed over all steps. scatter: another rank's variation."""
+    # If only a few steps are late, the losses scatter by their lateness itself, so use the other rank's scatter.
     late_in_most = np.median(losses) > losses.mean() / 2
     means = [block.mean() for block in _blocks(losses if late_in_most else scatter)]
     if len(means) < 2:
@@ -184,6 +185,6 @@ def _half_interval(losses: Array, scatter: Array) -> float:
 
 
 def _scatter(works: Array) -> Array:
-    """By how much a rank's work differs from that in the steps around; steps × parts."""
+    """How much a rank's work differs from the median of the steps around; steps × parts."""
     around = [np.median(works[max(0, at - AROUND) : at + AROUND + 1], axis=0) for at in range(len(works))]
     return works - np.array(around)

@@ -17,46 +17,46 @@ from ddptui.text.units import S
 from ddptui.wire.messages import Done, Fingerprint, Heartbeat, Hello, Pause, Ready, Shown, Step, Timed, Trained
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Refused
 
-MOST_PAUSES = 100_000  # kept of one launch, so that no rank can fill the console's memory
+MOST_PAUSES = 100_000  # kept per launch, so that no rank can fill the console's memory
 
 
 class LaunchLog(msgspec.Struct):
-    """The messages of one launch. Once it has ended, all times are by the console's clock."""
+    """The messages of one launch. When the launch has ended, all times are converted to the console's clock."""
 
     launched: Launched | None = None
-    begun_ns: int | None = None  # when a launch that waited in a queue said so last
+    begun_ns: int | None = None  # the last notice of a launch that waited in a queue: about when it left the queue
     ended: Ended | None = None
     hellos: dict[int, Hello] = {}
     ready: dict[int, Ready] = {}
-    thinned: ThinnedSteps = msgspec.field(default_factory=ThinnedSteps)  # of a long launch not all steps are kept
+    thinned: ThinnedSteps = msgspec.field(default_factory=ThinnedSteps)  # in a long launch, not all steps are kept
     trained: dict[int, Trained] = {}
     done: dict[int, Done] = {}
-    fingerprints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank, where some rank's is still missing
-    checks: list[Check] = []  # of the steps for which all ranks sent their fingerprint
+    fingerprints: dict[int, dict[int, Fingerprint]] = {}  # by step and rank, while some rank's is still missing
+    checks: list[Check] = []  # one for each step for which all ranks sent a fingerprint
     pauses: list[Pause] = []
     loads: list[Load] = []
     gpu_readings: GpuReadings = msgspec.field(default_factory=GpuReadings)
     injections: list[Injection] = []
-    first_step_after: dict[int, int] = {}  # by an injection's index, the first step that any rank began after it
-    restarts: frozenset[int] = frozenset()  # the last steps before the ranks of a watched training were started anew
+    first_step_after: dict[int, int] = {}  # index of an injection -> the first step that any rank began after it
+    restarts: frozenset[int] = frozenset()  # the last steps before the ranks of a watched training were restarted
     refused: int = 0
     primitives: PrimitivesLog = msgspec.field(default_factory=PrimitivesLog)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
-    clock_spread: ClockSpread | None = None  # how far the ranks' clocks may be apart; None: they have one clock
+    clock_spread: ClockSpread | None = None  # the clock error between ranks; None: they share one clock
 
     @property
     def steps(self) -> StepsByRank:
-        """The steps that are kept, by rank in the order received."""
+        """The kept steps, by rank, in the order received."""
         return self.thinned.kept
 
     @property
     def measured_steps(self) -> StepsByRank:
-        """The same without warm-up steps; an empty list for a rank that sent none."""
+        """The kept steps without warm-up; an empty list for a rank that sent none."""
         ranks = self.hellos or self.steps
         return {rank: [step for step in self.steps.get(rank, ()) if not step.warmup] for rank in sorted(ranks)}
 
     def add(self, message: Message) -> None:
-        """Take a message; those of kinds that no figure needs are dropped."""
+        """Take a message; kinds that no figure needs are dropped."""
         self.clocks.add(message)
         match message:
             case Step():
@@ -72,7 +72,7 @@ class LaunchLog(msgspec.Struct):
                 self.loads.append(message)
             case Injection():
                 self.injections.append(message)
-                # Steps of ranks with other clocks may arrive before an injection that they began after.
+                # A step of a rank with another clock may arrive before the injection that it began after.
                 for step in (step for steps in self.steps.values() for step in steps):
                     self._note_injections(step)
             case Refused():
@@ -91,7 +91,7 @@ class LaunchLog(msgspec.Struct):
                 self.done[message.rank] = message
             case Launched():
                 self.launched = message
-            # Notices of a queue come before the ranks; later ones do not concern the start.
+            # Notices of a queue arrive before the ranks connect; later notices do not concern the start.
             case Notice() if not self.hellos:
                 self.begun_ns = message.at_ns
             case Ended():
@@ -99,12 +99,12 @@ class LaunchLog(msgspec.Struct):
                 self._bring_to_console_time()
 
     def _bring_to_console_time(self) -> None:
-        """Only at the end are all probes of the other clocks known."""
+        """Convert all times to the console's clock. This is done at the end, when all clock probes are known."""
         measured = {rank: [step for step in steps if not step.warmup] for rank, steps in self.steps.items()}
         self.clock_spread = clock_spread(self.clocks, measured)
         if not self.clocks.of_rank:
             return
-        # All times move, so a step and the pauses within it stay together.
+        # Convert everything with the same state of the clocks, so that a step and its pauses stay together.
         for rank, totals in self.thinned.totals.items():
             totals.begin_ns = self.clocks.console_ns(rank, totals.begin_ns)
             totals.first = in_console_time(totals.first, self.clocks)
@@ -117,13 +117,13 @@ class LaunchLog(msgspec.Struct):
         self.trained = {rank: in_console_time(trained, self.clocks) for rank, trained in self.trained.items()}
 
     def _note_injections(self, step: Step) -> None:
-        """Whether the step began after an injection is judged by what is known of the clocks by then."""
+        """Note for each injection whether this step began after it, with the clocks as known so far."""
         for index, injection in enumerate(self.injections):
             if self.clocks.console_ns(step.rank, step.begin_ns) >= injection.at_ns:
                 self.first_step_after[index] = min(step.step, self.first_step_after.get(index, step.step))
 
     def _check(self, fingerprint: Fingerprint) -> None:
-        """Hashes are many: once all ranks have sent theirs, only the comparison is kept."""
+        """Store a fingerprint. Once all ranks have sent one for a step, keep only the comparison, to save memory."""
         copies = self.fingerprints.setdefault(fingerprint.step, {})
         copies[fingerprint.rank] = fingerprint
         hello = self.hellos.get(fingerprint.rank)
@@ -131,22 +131,23 @@ class LaunchLog(msgspec.Struct):
             self.checks += sync_checks({fingerprint.step: self.fingerprints.pop(fingerprint.step)}, len(copies))
 
     def span(self, rank: int) -> Trained | None:
-        """The measured part of a rank's training, also of a rank with instruments. None: no step was measured."""
+        """The measured part of a rank's training, as reported or from its steps. None: no step was measured."""
         return self.trained.get(rank) or self.thinned.totals[rank].span()
 
     def all_checks(self) -> list[Check]:
-        """The comparisons of the ranks' hashes, in the order of the steps."""
+        """All comparisons of the ranks' hashes, by step."""
         return sorted([*self.checks, *sync_checks(self.fingerprints, len(self.hellos))], key=lambda check: check.step)
 
     @property
     def clocks_known(self) -> bool:
-        """Whether the clocks of all measured ranks were compared: else steps of different ranks cannot be aligned."""
+        """Whether the clocks of all measured ranks were compared. If not, steps of different ranks cannot be
+        aligned."""
         return self.clock_spread is None or self.clock_spread.largest_ns(self.measured_steps) < inf
 
     def align_measured(self) -> AlignedSteps:
-        """The measured steps of all ranks, aligned. Steps that cannot be compared are among the mismatches."""
+        """Aligns the measured steps of all ranks. Steps that cannot be compared are among the mismatches."""
         steps, inconsistent = drop_inconsistent(self.measured_steps)
-        is_whole = self.thinned.stride == 1  # else time between the kept blocks would count as work between steps
+        is_whole = self.thinned.stride == 1  # otherwise the time between kept blocks would count as work between steps
         comparable, pauses = (steps, self.pauses) if is_whole else close_gaps(steps, self.pauses)
         devices = {rank: hello.device for rank, hello in self.hellos.items()}
         aligned = align_steps(comparable, pauses, self.clock_spread, devices)
@@ -154,7 +155,7 @@ class LaunchLog(msgspec.Struct):
 
 
 def launch_logs(messages: Iterable[Message]) -> Iterator[LaunchLog]:
-    """A log for each launch of a run, once that launch has ended."""
+    """Yields a log for each launch of a run when the launch has ended."""
     log = LaunchLog()
     for message in messages:
         log.add(message)
@@ -164,7 +165,7 @@ def launch_logs(messages: Iterable[Message]) -> Iterator[LaunchLog]:
 
 
 def steps_within(steps: Mapping[int, Sequence[Step]], numbers: range) -> dict[int, list[Step]]:
-    """The steps of all ranks whose numbers are in a range."""
+    """The steps of all ranks with numbers in this range."""
     return {rank: [step for step in of_rank if step.step in numbers] for rank, of_rank in steps.items()}
 
 

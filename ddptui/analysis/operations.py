@@ -1,5 +1,5 @@
-"""Matches the operations of all ranks in a step: which are the same one, whom each needs, and which steps do not fit.
-Pure. Nothing here trusts a message: a rank may send what cannot be true.
+"""Matches the operations of all ranks in a step: which belong together, which ranks each needs, and which steps do not
+match. Pure. Messages are not trusted: a rank may send values that cannot be true.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,13 +9,13 @@ from ddptui.analysis.thinning import StepsByRank
 from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Step
 
 POINT_TO_POINT = ("send", "recv")
-# The times of a GPU's operations come from its clock and from callbacks, and are off by up to this.
+# The largest error of the times of a GPU's operations, which come from its clock and from callbacks.
 SLACK_NS = 1_000_000
-OperationKey = tuple[object, ...]  # names an operation of a step alike on every rank
+OperationKey = tuple[object, ...]  # identifies an operation within a step, equal on all ranks
 
 
 def operation_keys(step: Step) -> list[OperationKey]:
-    """The keys of a rank's operations, in their order. Sends and receives are counted by their two partners."""
+    """The keys of a rank's operations, in order. Sends and receives are numbered per pair of partners."""
     keys: list[OperationKey] = []
     passed: dict[tuple[int, int], int] = {}
     for operation in step.collectives:
@@ -29,13 +29,13 @@ def operation_keys(step: Step) -> list[OperationKey]:
 
 
 def sender_and_receiver(operation: Collective, rank: int) -> tuple[int, int]:
-    """The ranks of a send or a receive that this rank made."""
+    """The sender and the receiver of a send or receive that this rank made."""
     assert operation.root is not None
     return (rank, operation.root) if operation.kind == "send" else (operation.root, rank)
 
 
 def needed_ranks(operation: Collective, rank: int, entered_ns: Mapping[int, int]) -> tuple[int, ...]:
-    """The ranks that must have entered an operation before it can be over on this one. entered_ns: by rank, when."""
+    """The ranks that must have entered an operation before it can end on this rank. entered_ns: entry time by rank."""
     ranks, root = tuple(entered_ns), operation.root
     if root is None:
         return ranks
@@ -45,16 +45,16 @@ def needed_ranks(operation: Collective, rank: int, entered_ns: Mapping[int, int]
         return ranks
     if operation.kind in ("broadcast", "scatter") and rank != root:
         return (root, rank)
-    # Here the backend has a choice. gloo reduces around a ring, so all wait for the last; elsewhere a rank may leave
-    # when it has given its part. A root that broadcasts or scatters waits until its data is received, if that is too
-    # long to be sent ahead; so does a rank that gives to a root that gathers. The times tell: an operation cannot have
-    # needed a rank that came when it was over.
+    # The other cases depend on the backend. gloo reduces around a ring, so all ranks wait for the last; with other
+    # backends a rank may leave once it has sent its part. The root of a broadcast or scatter waits until its data is
+    # received, if it is too large to be buffered; so does a rank that sends to the root of a gather. The times decide:
+    # an operation cannot have needed a rank that entered after its end.
     partners = (root, rank) if operation.kind == "gather" else ranks
     return tuple(other for other in partners if entered_ns[other] < operation.exit_ns or other == rank)
 
 
 def mismatch(steps: Mapping[int, Step]) -> str | None:
-    """The first operation of a step on which two ranks disagree, in words. None: they agree. steps: by rank."""
+    """Describes the first operation of a step on which two ranks disagree; None if they agree. steps: by rank."""
     world = tuple(sorted(steps))
     for rank, step in steps.items():
         if defect := _defect(step, world):
@@ -63,7 +63,7 @@ def mismatch(steps: Mapping[int, Step]) -> str | None:
 
 
 def _defect(step: Step, world: tuple[int, ...]) -> str | None:
-    """What in a rank's step cannot be true."""
+    """Says what is impossible in a rank's step; None if nothing is."""
     if step.begin_ns >= step.end_ns or min(step.phases_ns) < 0 or len(set(step.order)) < len(step.order):
         return "impossible phases"
     end_ns, everybody = step.end_ns + SLACK_NS, set(world)
@@ -90,7 +90,7 @@ def _collective_mismatch(steps: Mapping[int, Step], world: tuple[int, ...]) -> s
         for operation in sorted(step.collectives, key=lambda operation: operation.seq):
             if operation.kind not in POINT_TO_POINT:
                 of_group.setdefault(operation.group, {}).setdefault(rank, []).append(operation)
-    # An empty group means the whole world.
+    # An empty group means all ranks.
     for group, by_rank in of_group.items():
         members = [(rank, by_rank.get(rank, [])) for rank in group or world if rank in steps]
         for (one, operations), (other, others) in pairwise(members):
@@ -105,14 +105,14 @@ def _operation_text(operations: Sequence[Collective], number: int) -> str:
     if number >= len(operations):
         return "none"
     operation = operations[number]
-    if operation.kind == GATHER_OUTPUTS:  # of a batch that does not divide evenly, replicas give more or less
+    if operation.kind == GATHER_OUTPUTS:  # bytes differ between replicas if the batch does not divide evenly
         return operation.kind
     root = "" if operation.root is None else f", root {operation.root}"
     return f"{operation.kind} ({operation.bytes} bytes{root})"
 
 
 def _message_mismatch(steps: Mapping[int, Step]) -> str | None:
-    """Sends without a receive, or receives without a send."""
+    """Describes sends without a receive, or receives without a send; None if all match."""
     surplus: dict[tuple[int, int], int] = {}
     for rank, step in steps.items():
         for operation in step.collectives:
@@ -127,7 +127,7 @@ def _message_mismatch(steps: Mapping[int, Step]) -> str | None:
 
 
 def drop_inconsistent(steps: StepsByRank) -> tuple[StepsByRank, dict[int, str]]:
-    """The steps that can be aligned; and for the others, by their number, why not."""
+    """The steps that can be aligned, and for each other step's number the reason why not."""
     reasons = {number: reason for rank, of_rank in steps.items() for number, reason in _out_of_order(rank, of_rank)}
     reasons |= dict.fromkeys(_numbered_differently(steps), "ranks number their operations in different ways")
     if reasons:
@@ -136,7 +136,7 @@ def drop_inconsistent(steps: StepsByRank) -> tuple[StepsByRank, dict[int, str]]:
 
 
 def _out_of_order(rank: int, steps: Iterable[Step]) -> Iterator[tuple[int, str]]:
-    last, end_ns = -1, 0  # ZeroMQ keeps the order of a rank's messages, and its steps do not overlap
+    last, end_ns = -1, 0  # ZeroMQ preserves the order of a rank's messages, and a rank's steps do not overlap
     for step in steps:
         if step.step <= last:
             yield step.step, f"rank {rank} reported it after step {last}"
@@ -147,7 +147,7 @@ def _out_of_order(rank: int, steps: Iterable[Step]) -> Iterator[tuple[int, str]]
 
 
 def _numbered_differently(steps: StepsByRank) -> set[int]:
-    """Steps in which ranks made as many operations on a group, but give them different numbers."""
+    """The steps in which ranks made equally many operations on a group, but numbered them differently."""
     numbers: dict[tuple[int, tuple[int, ...]], dict[int, list[int]]] = {}
     for rank, of_rank in steps.items():
         for step in of_rank:

@@ -1,4 +1,4 @@
-"""The types of the part of results.json that lists of runs and projections read."""
+"""The part of results.json that lists of runs and projections read: its types."""
 
 import msgspec
 
@@ -6,23 +6,23 @@ from ddptui.analysis.primitives.results import PrimitivesResult
 
 
 class MedianOnly(msgspec.Struct, frozen=True):
-    """A spread of which only the median is read."""
+    """A spread, of which only the median is read."""
 
     median: float
 
 
 class TrainTime(msgspec.Struct, frozen=True):
-    """A trial's summary of which only the train time, in s, is read."""
+    """A trial's summary, of which only the train time is read, in s."""
 
     train_time_s: MedianOnly
 
 
 class RepeatOutline(msgspec.Struct, frozen=True):
-    """A repeat that is only counted."""
+    """A repeat; only the number of repeats is read."""
 
 
 class TrialOutline(msgspec.Struct, frozen=True):
-    """What lists of runs and projections need of a trial's result."""
+    """The part of a trial's result that lists of runs and projections read."""
 
     name: str
     status: str
@@ -32,8 +32,8 @@ class TrialOutline(msgspec.Struct, frozen=True):
 
 
 class ResultsOutline(msgspec.Struct, frozen=True):
-    """The part of results.json that lists of runs and projections need; every version of ddptui has written it,
-    but `repeats`."""
+    """The part of results.json that lists of runs and projections read. All versions of ddptui write it, old ones
+    without `repeats`."""
 
     status: str
     trials: list[TrialOutline]

@@ -1,106 +1,102 @@
-"""Every threshold of the rules, and why it is what it is. Shares are parts of the time that the window covers, means
-over ranks.
-"""
+"""All thresholds of the rules, with reasons. Shares are parts of the time that a window covers, means over ranks."""
 
 from ddptui.text.units import MS
 
-# How much of the time a thing must take.
-MATTERS = 0.10  # idle: below it, there is little to gain. TraceML warns from a tenth on
-LARGE = 0.25  # data, and work between steps: each training has some; from a quarter on it pays to look at it first
-MUCH = 0.25  # idle: from here on, a finding is a warning, and what to try is said
-FEW_STEPS_SHARE = 0.02  # for a few steps together: evaluation of 0.25 s every 50 steps of 100 ms takes 4 %
-REST_SHARE = 0.05  # for long steps on all ranks, and what balancing would save: 5 % are noise of a shared machine
+# Minimum shares of the time.
+MATTERS = 0.10  # idle time: with less there is little to gain. TraceML warns from a tenth on, too
+LARGE = 0.25  # data, or work between steps: every training has some; above a quarter it is worth a first look
+MUCH = 0.25  # idle time: from here on, the finding is a warning with advice
+FEW_STEPS_SHARE = 0.02  # a few slow steps together: an evaluation of 0.25 s every 50 steps of 100 ms takes 4 %
+REST_SHARE = 0.05  # long steps on all ranks, and savings by balancing: 5 % is the noise of a shared machine
 
-FEWEST_STEPS = 20  # below it, medians are of too few; TraceML calls no straggler critical before this many steps
+FEWEST_STEPS = 20  # with fewer steps, medians are unreliable; TraceML reports no critical straggler before this many
 
-# Who is late (late.py). The name of a rank is a claim that its waits may reject: how often chance alone would give one
-# rank so much of the waiting, were all ranks alike.
+# Late ranks (late.py). A rank is named only if chance alone, with all ranks alike, would give one rank as much of the
+# waiting at most this often.
 CHANCE = 0.01
-BLOCKS_OF_WAITS = (
-    12  # of neighboring steps, which are alike: a claim of two ranks by chance is then as rare as 1 in 2,048
-)
+BLOCKS_OF_WAITS = 12  # blocks of neighboring steps; of two ranks, chance then names one in 1 of 2,048 cases
 FEWEST_BLOCKS = 5
-SHUFFLES, MOST_SHUFFLED = 999, 400_000  # of the waits; fewer where many ranks would take too long
-# A rank that takes longer in one phase, by so much of the time. In quiet windows of 2 to 4 ranks on two cores, phases
-# differed by less, but for 1 window in 100 (benchmarks/attribution.py).
+SHUFFLES, MOST_SHUFFLED = 999, 400_000  # shuffles of the waits; fewer if many ranks would take too long
+# Minimum excess of a rank that is late in one phase, as a share of the time. In quiet windows of 2 to 4 ranks on two
+# cores, phases differed by less in 99 of 100 windows (benchmarks/attribution.py).
 NAMED = 0.03
-# A rank that takes longer in all phases alike. Cores of one machine differ by up to an eighth, minute by minute.
+# Minimum excess of a rank that is slower in all phases. Cores of one machine differ by up to an eighth.
 SLOWER = 0.20
-# Of all the waiting that ranks cause, where it is not certain that one rank is late: worth a word from here on.
+# If it is uncertain that a rank is late: the share of all waiting that it must cause to be mentioned.
 MOST_OF_WAITING = 0.6
-# Replicas of `dp` are threads of one process, and take turns with Python's lock: which comes last is chance. With a
-# model of microseconds they came 0.2 ms a step apart.
+# Replicas of `dp` are threads of one process and take turns with Python's lock, so which one is last is chance. With a
+# model that computes for microseconds, they arrived 0.2 ms apart in each step.
 LOCK_NS = 500_000
-# A part of its work in which a rank lost so much of all that it lost, and surely something, is among those named.
+# Minimum part of a rank's total loss that a part of its work must have, beyond uncertainty, to be reported.
 PART_OF_LOSS = 0.1
-# Ranks whose loaders are too slow share one limit: the others, too, fetch data for so much of the time.
+# If the other ranks fetch data for this share of the time as well, all loaders meet the same limit.
 SAME_LIMIT = 0.25
-# In all phases alike: every large one took longer by at least this part of the factor by which all took longer.
+# A rank is slower in all parts if each large part (a share of its work) takes longer by this part of the total factor.
 IN_ALL_PARTS, A_LARGE_PART = 0.5, 0.03
-# By so much of their length, phases of two ranks differ for no reason: their caches, their cores, what runs beside
-# them. Where transfers of one rank run beside its work and those of the others do not, by more. It is steady if, block
-# by block, it took longer by STEADILY at least.
+# Usual differences between the same phases of two ranks, as parts of their length: they have other caches, other cores
+# and other neighbors. The difference is larger if only one rank's transfers run beside its work. A loss is steady if it
+# is at least STEADILY in nearly every block of steps.
 SYSTEMATIC, SYSTEMATIC_BESIDE_TRANSFERS, STEADILY = 0.12, 0.30, 0.08
-COLD_NS, COLD = 100_000, 0.003  # a step, and of a delay: after it, caches are cold
-# Without a core: its queueing, as a part of all the time that it wanted a core, exceeds that of the others by so much,
-# and makes up MATTERS of the time.
+COLD_NS, COLD = 100_000, 0.003  # cost of cold caches after a delay: per step, and as a part of the delay
+# A rank lacks a core if its share of queueing (of the time it wanted a core) exceeds the others' by this much, and the
+# queueing makes up MATTERS of the time.
 QUEUES_MORE = 0.10
-FEWEST_UNQUEUED = 8  # steps in which a rank queued no longer than the others, which show its own work
-# Of what a rank lost, the part that was CPU time of its thread: from the first on, its own work took longer; up to the
-# second, with the queue, it did something else.
+FEWEST_UNQUEUED = 8  # steps without extra queueing that are needed to measure a rank's own work
+# CPU time as a part of what a rank lost: from the first value on, the rank had more work; if CPU time and queueing
+# together are below the second, it was blocked.
 MOSTLY_CPU, HARDLY_CPU = 0.5, 0.2
 
-# Data. A loader that is faster than the training has batches ready: fetching one takes no time, even on a rank that
-# then waits for others. So a rank that waited long for some of its own batches has a loader at its limit, too.
-AT_ITS_LIMIT = 0.04  # share of data on the rank that has the least of it
-LONG_FETCHES = 3  # beyond the first batch of an epoch, on each rank; a single one may be a slow file
-FIRST_OF_EPOCH = 0.5  # of the data time, in the first batch of each epoch
+# Data. A loader that is faster than the training has batches ready: fetching takes no time, even on a rank that then
+# waits for others. So a rank that waits long for some of its own batches has a loader at its limit, too.
+AT_ITS_LIMIT = 0.04  # minimum share of data, on the rank with the smallest
+LONG_FETCHES = 3  # long fetches per rank besides the first of an epoch; a single one may be a slow file
+FIRST_OF_EPOCH = 0.5  # part of the data time in the first batch of each epoch
 
-# Between steps: of one step no more than so many times the median counts, since evaluations are long steps.
+# Work between steps: a step counts with at most this many times the median, since evaluations are rare and long.
 STEADY = 3
 
-# Pauses: own work beyond what the rank usually takes in that part of a step, without the time it queued for a core.
-PAUSE_NS = 20 * MS  # beside two busy processes, what was left after the queue was taken off rarely exceeded it
-PAUSE_OF_STEP = 0.5  # of the median step: less is within what batches differ by
-PAUSE_OVER_NOISE = 5  # times what nine of ten steps stay below
-LONE_PAUSE_NS = 250 * MS  # a single one: hardly any pause of the scheduler was seen to be longer
-# Of pauses in the queue that count, since the rank makes them: their length, how many, and by what factor they differ.
-# Beside two busy processes an evaluation of 250 ms took 256 to 259 ms, all but 3 ms of it in the queue. Pauses that the
-# queue alone made were of 120 to 160 ms, in other parts and on other ranks each time.
+# Pauses: a rank's own work beyond the usual in that part of a step, without the time in the queue for a core.
+PAUSE_NS = 20 * MS  # beside two busy processes, lengths without queueing rarely exceeded this
+PAUSE_OF_STEP = 0.5  # part of the median step: smaller differences are common between batches
+PAUSE_OVER_NOISE = 5  # times the length that nine of ten steps stay below
+LONE_PAUSE_NS = 250 * MS  # for a single pause: the scheduler hardly ever causes longer ones
+# Pauses in the queue count if the rank causes them: minimum length, minimum number, and largest ratio of lengths.
+# Beside two busy processes, an evaluation of 250 ms took 256 to 259 ms, all but 3 ms of it in the queue. Pauses caused
+# by the queue alone took 120 to 160 ms, each time in other parts and on other ranks.
 QUEUED_NS, FEWEST_QUEUED, SAME = 150 * MS, 3, 1.25
-ALIKE = 2.0  # a factor: pauses that differ by more have not the same cause
-ARE_ALIKE = 0.7  # of all pauses in that part of the step: below it they are noise
-WAITED_FOR = 0.5  # of the pauses, on average over the other ranks: else they were hidden behind other work
-TURNS = 0.25  # of the longest sum on one rank: a rank with so much pauses as well
-FEWEST_BURSTS = 5  # fewer are listed by their steps
-REGULAR = 0.7  # of the distances between bursts that are a multiple of the same number of steps
-NAMED_STEPS = 8  # of a finding
+ALIKE = 2.0  # a factor: pauses that differ by more have different causes
+ARE_ALIKE = 0.7  # part of the pauses in a part of the step that must be alike: otherwise they are noise
+WAITED_FOR = 0.5  # part of the pauses that the other ranks waited for on average: otherwise other work hid them
+TURNS = 0.25  # part of the largest sum of pauses: a rank with this much pauses by turns with the others
+FEWEST_BURSTS = 5  # fewer pauses are listed by their steps
+REGULAR = 0.7  # part of the distances between bursts that must be multiples of one number of steps
+NAMED_STEPS = 8  # steps listed in a finding
 
-# Uneven work: the ranks' batches differ. Forward and backward of a rank take long in the same steps; noise of a machine
-# hits either. It lasts for several steps, too, where batches are drawn anew in each. Beside two busy processes, noise
-# alone made a correlation of the logarithms of up to 0.6 where backward hardly followed forward (1.7 times, see below),
-# and of up to 0.4 where it seemed to (2.7 times). Lengths of 16 to 512 made 0.6 to 0.75, and 16 to 25 times.
-# Pairs: from such a correlation on, backward must take so many times as long in the quarter of the steps with the
-# longest forward as in that with the shortest.
+# Uneven work: the ranks' batches differ, so forward and backward of a rank are long in the same steps. Noise of the
+# machine hits one or the other, and lasts for several steps, while batches are new in each step. Beside two busy
+# processes, noise alone gave correlations of the logarithms of up to 0.6 with backward 1.7 times as long (see below),
+# and of up to 0.4 with 2.7 times. Sequences of 16 to 512 tokens gave 0.6 to 0.75, and 16 to 25 times.
+# Pairs (correlation, times): with at least this correlation, backward in the quarter of the steps with the longest
+# forward must take this many times as long as in the quarter with the shortest.
 TOGETHER = ((0.5, 2.0), (0.8, 1.3))
-FOLLOWS = 0.4  # correlation of a step with the one before: above, it is the machine
+FOLLOWS = 0.4  # autocorrelation of successive steps: above this, the machine is the cause
 
-# Trends: by how much a rank is later than the others, as medians of so many blocks of steps.
+# Trends: how much later a rank is than the others, as medians over blocks of steps.
 BLOCKS = 8
 FEWEST_IN_BLOCK = 7
-GROWS = 0.15  # of the median step, from the first block to the last
-EXPLAINED = 0.9  # of the variance of the blocks, by a line or by one jump
+GROWS = 0.15  # growth from the first block to the last, as a part of the median step
+EXPLAINED = 0.9  # part of the blocks' variance that a line or a single jump must explain
 
 # Transfers.
-SMALL_BYTES = 16_384  # a call of so few takes as long as one of none: what it costs is the call
-SMALL_CALLS = 3  # a step
-MOST_OF_TRANSFER = 0.5  # of the exposed transfers
+SMALL_BYTES = 16_384  # calls with up to this many bytes cost the same as empty calls: latency only
+SMALL_CALLS = 3  # calls per step
+MOST_OF_TRANSFER = 0.5  # part of the exposed transfers
 
-# A trial over its repeats, and trials beside each other.
-SLEPT_ALIKE = 0.9  # of the longest injected delay: ranks that slept at least so long slept as long
-NAMED_PART = 0.2  # of a late rank's loss: phases with less of it are not named
-MOST_OF_DIFFERENCE = 0.5  # of a difference of train times: such a part is its reason
+# A trial over its repeats, and trials compared.
+SLEPT_ALIKE = 0.9  # part of the longest injected delay: ranks with at least this much were delayed alike
+NAMED_PART = 0.2  # part of a late rank's loss: phases with less are not named
+MOST_OF_DIFFERENCE = 0.5  # a part of this size explains a difference of train times
 NEARLY = 0.10  # losses that differ by less are nearly the same
-EXACT_AVERAGE = 1e-5  # an average that misses the mean by less is exact, as float32 goes
-HIDES = 0.01  # less overlap than this is none
-WAITS_ALONG_A_CHAIN = 0.5  # of a rank's waiting is for a rank that is not the late one
+EXACT_AVERAGE = 1e-5  # an average with a smaller error is exact within float32
+HIDES = 0.01  # less overlap than this counts as none
+WAITS_ALONG_A_CHAIN = 0.5  # part of a rank's waiting that must be for a rank other than the late one

@@ -1,4 +1,4 @@
-"""The types of results.json. Its keys are a promise, and name the unit of times. None: a figure could not be taken."""
+"""Types of results.json. Its keys are a public format and end in the unit. None: the figure is not available."""
 
 from typing import Any, Literal
 
@@ -10,12 +10,12 @@ from ddptui.analysis.primitives.results import NcclUse, PrimitivesResult, Ratio
 from ddptui.config.trial import StartKind, TrialKind
 from ddptui.wire.messages import Audit
 
-SCHEMA = 1  # its version
+SCHEMA = 1  # version of the format
 Verdict = Literal["transfer", "skew", "mixed", "inconclusive"]
 
 
 class StepMs(msgspec.Struct, frozen=True, kw_only=True):
-    """The lengths of all measured steps of all ranks, in ms."""
+    """The times of all measured steps of all ranks, in ms."""
 
     median: float
     p10: float
@@ -23,26 +23,26 @@ class StepMs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LongStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that took more than twice the median."""
+    """A step that took more than twice the median time."""
 
     step: int
     ms: float
 
 
 class TimeParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of the train time in s, means over ranks. All together make this time."""
+    """The parts of the train time, in s, means over ranks. They add up to the train time."""
 
-    median_s: float  # all steps, had each taken the median
-    long_s: float  # by how much the long steps exceeded it
-    between_steps_s: float  # within an epoch
+    median_s: float  # the median step time, times the number of steps
+    long_s: float  # how much the long steps exceed the median
+    between_steps_s: float  # time between steps within an epoch
     between_epochs_s: float
-    others_s: float  # what is left: by how much the other steps exceeded the median, or stayed below
-    long_steps: int
-    longest: list[LongStep]  # at most three, the longest first, each on the rank where it took longest
+    others_s: float  # the rest: how much the other steps exceed the median, or fall below it
+    long_steps: int  # number of long steps
+    longest: list[LongStep]  # at most three, longest first, each with its time on the slowest rank
 
 
 class PhasesMs(msgspec.Struct, frozen=True, kw_only=True):
-    """The median of each phase over a rank's steps, mean over ranks, in ms."""
+    """The median time of each phase over a rank's steps, as a mean over ranks, in ms."""
 
     data: float
     forward: float
@@ -52,15 +52,15 @@ class PhasesMs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean loss over the first and the last tenth of the measured steps, by sample. None: not finite; or, in a
-    training of the user's own, perhaps none that can be read."""
+    """The mean loss per sample over the first and the last tenth of the measured steps. None: not finite, or not
+    readable in a watched training."""
 
     first: float | None
     last: float | None
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether all ranks had the same bits after a step, checked if `hash_every` is set."""
+    """Whether all ranks had bitwise equal models after a step; checked if `hash_every` is set."""
 
     step: int
     parameters: bool
@@ -69,7 +69,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InSync(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether all ranks ended with the same bits. None: there is one copy of the model."""
+    """Whether all ranks ended with bitwise equal models. None: there is only one copy of the model."""
 
     parameters: bool | None
     buffers: bool | None
@@ -77,14 +77,14 @@ class InSync(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Averaging(Audit, frozen=True, kw_only=True):
-    """The audits of all ranks as one, each error as on the rank where it is largest, with the verdict."""
+    """The audits of all ranks combined, with a verdict. Each error is that of the rank where it is largest."""
 
-    right: bool | None = None  # None: no bound is known, or a value was not finite
-    why: str | None = None  # it is not right
+    right: bool | None = None  # None: no error bound is known, or a value was not finite
+    why: str | None = None  # why the averaging is wrong
 
 
 class ConfidenceInterval(msgspec.Struct, frozen=True, kw_only=True):
-    """An estimate with its interval of 95 % confidence."""
+    """An estimate with its 95 % confidence interval."""
 
     estimate: float
     low: float
@@ -95,140 +95,138 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     """The rank that the others waited for."""
 
     rank: int
-    phase: str  # in which it lost most
-    phases: dict[str, float] = {}  # parts of its loss by phase, summing to 1, largest first
+    phase: str  # the phase in which it lost most time
+    phases: dict[str, float] = {}  # phase -> part of its loss, summing to 1, largest first
     share: float  # the part of all waiting that its own work caused
-    wait_caused_s: float  # this waiting, summed over ranks
-    excess_s: ConfidenceInterval  # how much longer than the others it worked, over all measured steps
-    slower: float | None = None  # by what factor, if it was slower in every phase
-    steps: tuple[int, int] | None = None  # first and last of those that it was judged on, if not on all measured ones
+    wait_caused_s: float  # the waiting that it caused, summed over ranks
+    excess_s: ConfidenceInterval  # how much longer it worked than the others, over all measured steps
+    slower: float | None = None  # the factor by which it was slower, if in every phase
+    steps: tuple[int, int] | None = None  # first and last judged step, if not all measured steps were judged
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """The estimated train time in s, had ranks worked in another way: a rough estimate."""
+    """Rough estimates of the train time under other conditions, in s."""
 
-    without_culprit: float | None  # had the culprit worked as the others; None: no culprit
-    without_skew: float  # and had besides all ranks worked alike
+    without_culprit: float | None  # if the culprit had worked like the others; None: no culprit
+    without_skew: float  # if, in addition, all ranks had worked equally long
 
 
 class Injected(msgspec.Struct, frozen=True, kw_only=True):
-    """The delays injected at one site of one rank: how often they fired, and how long they took."""
+    """The delays injected at one site of one rank."""
 
     rank: int
     at: str
-    fired: int
-    s: float
+    fired: int  # number of delays
+    s: float  # their total
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Delays that the user injected or removed while the repeat ran."""
 
-    s: float  # since the first step began
-    step: int | None  # the first with the new delays, if there was one
-    steps: int | None = None  # measured ones from then on until the next change; None: without instruments
-    bottleneck: list[dict[str, Any]]  # all delays from then on
+    s: float  # when, in s since the first step began
+    step: int | None  # the first step with the new delays, if any
+    steps: int | None = None  # number of measured steps until the next change; None: without instruments
+    bottleneck: list[dict[str, Any]]  # all delays in effect after the change
     culprit: Culprit | None = None  # judged on these steps alone
 
 
 class OtherLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What else this host did while all ranks trained."""
+    """The load of other programs on this host while all ranks trained; means."""
 
-    cores: float  # that were busy with it, mean
-    stolen: float  # of these, those that a hypervisor gave to other machines
-    by: str = ""  # the process that was the busiest for longest; empty: none was found
-    idle: float = 0.0  # cores that no program used
+    cores: float  # cores that other programs kept busy
+    stolen: float  # of these, cores that the hypervisor gave to other virtual machines (steal time)
+    by: str = ""  # the process that was most often the busiest; empty: unknown
+    idle: float = 0.0  # idle cores
 
 
 class RankResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank. From wait_s to bytes, None: no collectives; for waits also that the clock error exceeds them."""
+    """The figures of one rank. From wait_s to bytes, None: no collectives, or (waits only) too large a clock error."""
 
     rank: int
     host: str
     pid: int
     device: str
-    wait_s: float | None = None  # idle, while a rank that it needed had not come
-    transfer_s: float | None = None  # operations were under way, and no needed rank was missing
-    exposed_s: float | None = None  # idle, while operations were under way
-    work_s: dict[
-        str, float
-    ] = {}  # own work by phase and "between steps"; what was injected is in it; {}: no step known
-    overlap: float | None = None  # the part of the time with operations under way in which it did something else
-    waited_for_s: dict[int, float] = {}  # how much of wait_s was for which rank
-    wait_caused_s: float | None = None  # how long the others waited for its own work, summed over ranks
-    last_arrivals: int | None = None  # number of operations to which it came last
+    wait_s: float | None = None  # idle, while a needed rank had not entered the operation
+    transfer_s: float | None = None  # operations were running, and no needed rank was missing
+    exposed_s: float | None = None  # idle, while operations were running (exposed communication)
+    work_s: dict[str, float] = {}  # own work by phase and "between steps", injected delays included; {}: no step known
+    overlap: float | None = None  # part of the time of running operations in which the rank did something else
+    waited_for_s: dict[int, float] = {}  # late rank -> part of wait_s
+    wait_caused_s: float | None = None  # how long the others waited for this rank's own work, summed over ranks
+    last_arrivals: int | None = None  # number of operations that this rank entered last
     collectives: int | None = None
     bytes: int | None = None
     bottleneck_fired: int
     bottleneck_s: float
-    queued_s: float = 0.0  # its training was ready to go on, but had no core; 0.0 where the system does not count it
-    start_s: float = 0.0  # from its first message until it joined the others
-    device_why: str = ""  # why this device, if the trial did not choose one
-    peak_gpu_bytes: int | None = None  # the most GPU memory that its tensors took
-    peak_gpu_reserved_bytes: int | None = None  # the most that torch held for them, used or not
-    # Down to joules_a_step: of a rank on a GPU. What its GPU did includes other programs' use.
-    samples_per_s: float | None = None  # over all measured steps; None: nobody counted them
-    tflops: float | None = None  # 10^12 floating-point operations a second, over all measured steps; None: not counted
-    mfu: float | None = None  # the part of what its GPUs can do in that precision; None: their peak is not known
-    gpu_busy: float | None = None  # the part of the time in which some kernel ran on its GPU
-    peak_gpu_used_bytes: int | None = None  # the most that was in use of its GPU's memory
-    gpu_total_bytes: int | None = None  # all that its GPU has
-    watts: float | None = None  # the mean power of its GPU
-    sm_mhz: float | None = None  # the median clock of its GPU's processors
-    held_back_part: float | None = None  # the part of the time in which heat or the power supply lowered that
-    joules_a_step: float | None = None  # of its GPU
-    sub_batch: int | None = None  # dp: the most samples that this replica got in a step
-    dropped: int = 0  # messages lost because the rank's queue was full; figures lack what they reported
+    queued_s: float = 0.0  # the training was runnable, but had no core; 0.0 if the system does not report it
+    start_s: float = 0.0  # from the rank's first message until it joined the process group
+    device_why: str = ""  # why this device was chosen, if not by the trial
+    peak_gpu_bytes: int | None = None  # peak GPU memory allocated for tensors
+    peak_gpu_reserved_bytes: int | None = None  # peak GPU memory reserved by torch, allocated or not
+    # From here to joules_a_step: for ranks on a GPU. Readings of the GPU include other programs.
+    samples_per_s: float | None = None  # over all measured steps; None: samples were not counted
+    tflops: float | None = None  # 10^12 floating-point operations per second over all measured steps; None: not counted
+    mfu: float | None = None  # part of the GPUs' peak in this precision; None: the peak is unknown
+    gpu_busy: float | None = None  # part of the time in which a kernel ran on the GPU
+    peak_gpu_used_bytes: int | None = None  # peak memory in use on the GPU
+    gpu_total_bytes: int | None = None  # total memory of the GPU
+    watts: float | None = None  # mean power of the GPU
+    sm_mhz: float | None = None  # median SM clock of the GPU
+    held_back_part: float | None = None  # part of the time in which heat or power limits lowered the clock
+    joules_a_step: float | None = None  # energy of the GPU per step
+    sub_batch: int | None = None  # dp: the largest number of samples that this replica got in a step
+    dropped: int = 0  # messages lost because the rank's queue was full; the figures lack their content
 
 
 class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One launch."""
+    """The results of one launch."""
 
-    backend: str | None = None  # of the process group, if there is one
-    backend_why: str = ""  # why this one
+    backend: str | None = None  # backend of the process group, if there is one
+    backend_why: str = ""  # why this backend was chosen
     nccl: NcclUse | None = None  # None: another backend
     train_time_s: float  # from the first measured step to the last optimizer step, of the slowest rank
     startup_s: float  # from the launch to the first step, of the slowest rank
     start: StartKind = "cold"  # warm: ranks were forked from a process that had imported torch
-    start_why: str = ""  # why it was cold, where the trial did not ask for it
-    steps: int  # made and measured: warm-up steps are in no figure, but a delay at `start` is
-    # Of a long launch, or where not all were reported: phases, waits and loss are of so many; sums are scaled to all.
+    start_why: str = ""  # why the start was cold, if the trial did not ask for it
+    steps: int  # measured steps: no figure includes warm-up steps, except delays at `start`
+    # Number of steps behind phases, waits and loss, if not all steps were kept or reported; sums are scaled to all.
     looked_at: int | None = None
-    samples_per_s: float | None  # None: how many samples a watched training has is not known
-    step_ms: StepMs | None  # None without instruments, as phases_ms
-    phases_ms: PhasesMs | None
+    samples_per_s: float | None  # None: a watched training's samples are unknown
+    step_ms: StepMs | None  # None without instruments
+    phases_ms: PhasesMs | None  # None without instruments
     time_parts: TimeParts | None = None  # None without instruments
-    wait_ms: float | None = None  # as transfer_ms: median per step, mean over ranks; None where less than its error
-    transfer_ms: float | None = None
-    clock_error_ms: float | None = None  # how far clocks of two hosts, or GPUs, may be apart; None: there is one clock
-    wait_error_ms: float | None = None  # by how much this may put off wait_ms and transfer_ms
+    wait_ms: float | None = None  # median per step, mean over ranks; None if less than its error
+    transfer_ms: float | None = None  # likewise
+    clock_error_ms: float | None = None  # error between the clocks of two hosts or GPUs; None: there is one clock
+    wait_error_ms: float | None = None  # the resulting error of wait_ms and transfer_ms
     overlap: float | None = None  # mean over ranks
-    wait_share: float | None = None  # of the train time, mean over ranks
+    wait_share: float | None = None  # part of the train time, mean over ranks
     transfer_share: float | None = None  # likewise, for exposed transfers
     verdict: Verdict = "inconclusive"
     findings: list[Finding] = []  # where the time went, the most costly first
     culprit: Culprit | None = None
-    rank_without_core: int | None = None  # late since other programs had its core
+    rank_without_core: int | None = None  # the rank that is late because other programs had its core
     what_if_s: WhatIf | None = None
-    mismatches: list[str] = []  # steps in which ranks made different operations; no figure of waiting contains them
+    mismatches: list[str] = []  # steps in which ranks called different operations; waits leave these out
     injected: list[Injected] = []
-    changes: list[Change] = []  # of delays, made by hand while it ran
-    other_load: OtherLoad | None = None  # None: it was not read, as of a short training, or of ranks on other hosts
-    refused: int = 0  # frames and messages from senders that are no rank of this launch
+    changes: list[Change] = []  # changes of delays by the user during the repeat
+    other_load: OtherLoad | None = None  # None: not measured, e.g. in a short training or with ranks on other hosts
+    refused: int = 0  # rejected frames and messages from senders that are no rank of this launch
     warnings: list[Caution] = []
     loss: Loss
     accuracy: float | None
     in_sync: InSync
     sync_checks: list[Check] = []
     averaging: Averaging | None = None  # None: there is no process group
-    tflops: float | None = None  # as of a rank, their mean
-    mfu: float | None = None  # of all GPUs together, each once
+    tflops: float | None = None  # mean over ranks
+    mfu: float | None = None  # of all GPUs together, each counted once
     joules_a_step: float | None = None  # likewise
-    reshuffled: bool | None = None  # every epoch had an order of its own; None: there was one epoch
+    reshuffled: bool | None = None  # every epoch had a new order of samples; None: there was only one epoch
     ranks: list[RankResult]
 
     @property
     def compared(self) -> int:
-        """On how many steps the ranks were compared."""
+        """The number of steps on which the ranks were compared."""
         return self.looked_at or self.steps
 
 
@@ -254,7 +252,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial."""
+    """The results of one trial."""
 
     name: str
     kind: TrialKind = "training"  # command: a training of the user's own; primitives: collectives alone
@@ -264,8 +262,8 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     command: list[str]
     repeats: list[RepeatResult]
     summary: Summary | None  # None: no repeat has figures
-    findings: list[Finding] = []  # those of most repeats: the late rank first, then the most costly
-    primitives: list[PrimitivesResult] = []  # one a launch, if the ranks run primitives instead of training
+    findings: list[Finding] = []  # findings of most repeats: the late rank first, then the most costly
+    primitives: list[PrimitivesResult] = []  # one per launch, if the ranks run primitives instead of training
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,9 +275,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     environment: dict[str, Any]
     status: Literal["ok", "failed", "interrupted"]
-    repeats: int | None = None  # of each trial, as its preset asks for; a trial has fewer if one was skipped or failed
+    repeats: int | None = None  # per trial, as the preset asks; a trial has fewer if a repeat failed or was skipped
     trials: list[TrialResult]
-    findings: list[Finding] = []  # the answer to the preset's question: its trials beside each other
+    findings: list[Finding] = []  # the answer to the preset's question: its trials compared
     unread: list[str] | msgspec.UnsetType = msgspec.UNSET  # notes on damaged journals; absent if none is damaged
     # Two runs in one (`ddptui compare`) have these two, a run of its own neither.
     baselines: dict[str, str] | msgspec.UnsetType = msgspec.UNSET  # by trial: that of run A with which it is compared
@@ -287,7 +285,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def base(self) -> TrialResult:
-        """The baseline's result."""
+        """The baseline trial's result."""
         return next(trial for trial in self.trials if trial.name == self.baseline)
 
     @property

@@ -1,7 +1,7 @@
-"""Keeps evenly spaced blocks of a long launch's steps, sums over all of them, and scales figures back up. Pure.
+"""Thins the steps of a long launch: keeps evenly spaced blocks, sums over all steps, and scales figures up. Pure.
 
-Blocks have the same step numbers on all ranks, so that steps can be aligned. A block is kept as a whole, since a rank
-may be late because of the step before.
+Blocks have the same step numbers on all ranks, so that steps can be aligned. Blocks are kept or dropped as a whole,
+since a rank may be late because of the step before.
 """
 
 from bisect import bisect_right
@@ -16,27 +16,27 @@ from ddptui.text.units import S
 from ddptui.wire.messages import Pause, Step, Trained
 from ddptui.wire.retime import shift_times
 
-BLOCK = 32  # steps
-MOST_EVENTS = 400_000  # steps and collectives of all ranks together: some 200 MB, and half a minute to analyze
+BLOCK = 32  # steps per block
+MOST_EVENTS = 400_000  # steps and collectives kept for all ranks: some 200 MB, and half a minute to analyze
 StepsByRank = dict[int, list[Step]]
 
 
 class RankTotals(msgspec.Struct):
-    """Sums over all steps of one rank, kept or not."""
+    """Sums over all steps of one rank, kept or dropped."""
 
-    first: Step  # as received, which need not be in order
-    begin_ns: int  # of the earliest
+    first: Step  # the step received first, not necessarily the earliest
+    begin_ns: int  # when the earliest step began
     begin: Step | None = None  # the first measured step
-    end: Step | None = None  # the last one
-    steps: int = 0  # measured
-    passed: int = 0  # numbers between measured steps of no such step: those lost at a restart, and the warm-up after it
-    warms_up: bool = True  # at the step that came last
-    samples: int = 0  # in these
-    queued_ns: int = 0  # in these, without a core
-    slept: dict[str, tuple[int, int]] = {}  # in these, injected delays by site: how often, and how long in ns
+    end: Step | None = None  # the last measured step
+    steps: int = 0  # number of measured steps received
+    passed: int = 0  # step numbers in between that were not measured: lost at a restart, or warm-up after it
+    warms_up: bool = True  # whether the step received last was a warm-up step
+    samples: int = 0  # in measured steps
+    queued_ns: int = 0  # in measured steps: time in the queue for a core
+    slept: dict[str, tuple[int, int]] = {}  # in measured steps: site -> number of injected delays, and their sum in ns
 
     def add(self, step: Step) -> None:
-        """Count a step. Delays count after the warm-up, and at the start always: this is before any step."""
+        """Count a step. Delays in warm-up steps do not count, but a delay at the start does: it precedes all steps."""
         self.begin_ns = min(self.begin_ns, step.begin_ns)
         for slept in step.slept:
             if not step.warmup or slept.at == "start":
@@ -54,22 +54,22 @@ class RankTotals(msgspec.Struct):
 
     @property
     def made(self) -> int:
-        """The measured steps that the rank made, also those that it did not report, as under `watch --every N`."""
+        """The number of measured steps that the rank made, unreported ones (`watch --every N`) included."""
         return max(self.steps, self.end.step - self.begin.step + 1 - self.passed) if self.begin and self.end else 0
 
     @property
     def factor(self) -> float:
-        """By which sums over the steps that it reported are scaled to all that it made."""
+        """The factor that scales sums over reported steps to all measured steps."""
         return self.made / self.steps if self.steps else 1.0
 
     @property
     def delays(self) -> dict[str, tuple[int, float]]:
-        """The delays injected into all steps that it made, by site: how often, and how long in ns."""
+        """The delays injected into all measured steps, by site: their number, and their sum in ns."""
         factors = {at: 1.0 if at == "start" else self.factor for at in self.slept}
         return {at: (round(fired * factors[at]), ns * factors[at]) for at, (fired, ns) in self.slept.items()}
 
     def span(self) -> Trained | None:
-        """The message that the rank would have sent without instruments. None: no step was measured."""
+        """The measured part of the training, as a rank without instruments would report it. None: no measured step."""
         if self.begin is None or self.end is None:
             return None
         return Trained(
@@ -84,13 +84,13 @@ class RankTotals(msgspec.Struct):
 
 
 class ThinnedSteps(msgspec.Struct):
-    """The steps of a launch, thinned once they are too many."""
+    """The steps of a launch, thinned when there are too many."""
 
-    kept: StepsByRank = {}  # by rank in the order received: of every `stride`-th block of steps
-    totals: dict[int, RankTotals] = {}
+    kept: StepsByRank = {}  # the steps of every `stride`-th block, by rank, in the order received
+    totals: dict[int, RankTotals] = {}  # by rank
     stride: int = 1
-    events: int = 0  # steps and collectives that are kept
-    most: int = 0  # events that may be kept where a single block exceeds MOST_EVENTS, else 0
+    events: int = 0  # number of kept steps and collectives
+    most: int = 0  # the limit of events, if a single block exceeds MOST_EVENTS; otherwise 0
 
     def add(self, step: Step) -> None:
         """Count a step, and keep it if its block is kept."""
@@ -105,16 +105,17 @@ class ThinnedSteps(msgspec.Struct):
                 self._thin()
 
     def _thin(self) -> None:
-        # Doubling keeps a subset of the blocks that are kept already.
+        # With a doubled stride, the remaining blocks are a subset of those already kept.
         self.stride *= 2
         for steps in self.kept.values():
             steps[:] = [step for step in steps if step.step // BLOCK % self.stride == 0]
         self.events = sum(1 + len(step.collectives) for steps in self.kept.values() for step in steps)
-        self.most = 2 * self.events if self.events > MOST_EVENTS else 0  # one block always stays
+        self.most = 2 * self.events if self.events > MOST_EVENTS else 0  # one block is always kept
 
 
 def close_gaps(steps: StepsByRank, pauses: Iterable[Pause]) -> tuple[StepsByRank, list[Pause]]:
-    """The same steps as if no time lay between the blocks; and the pauses within them."""
+    """Shifts the kept blocks so that no time lies between them. Returns the shifted steps, and the pauses within
+    them."""
     numbers = sorted({step.step for of_rank in steps.values() for step in of_rank})
     first_of_block = [*numbers[:1], *(number for before, number in pairwise(numbers) if number > before + 1)]
     blocks: list[StepsByRank] = [{rank: [] for rank in steps} for _ in first_of_block]
@@ -131,13 +132,13 @@ def close_gaps(steps: StepsByRank, pauses: Iterable[Pause]) -> tuple[StepsByRank
     within = []
     for pause in pauses:
         at = bisect_right(begins, pause.begin_ns) - 1
-        if at >= 0 and pause.begin_ns < ends[at]:  # else it was in steps that are not kept
+        if at >= 0 and pause.begin_ns < ends[at]:  # otherwise the pause was in dropped steps
             within.append(shift_times(pause, -cuts_ns[at]))
     return closed, within
 
 
 def _cuts_ns(blocks: list[StepsByRank]) -> list[int]:
-    """By how much each block moves: until for some rank no time is left between it and the block before."""
+    """The shift of each block, in ns: until some rank has no time left between it and the block before."""
     cuts_ns, ends_ns = [0] * len(blocks), dict[int, int]()
     for index, block in enumerate(blocks):
         known = [(rank, steps) for rank, steps in block.items() if steps and rank in ends_ns]
@@ -148,21 +149,21 @@ def _cuts_ns(blocks: list[StepsByRank]) -> list[int]:
 
 
 def extrapolate(result: RepeatResult, kept: int, train_ns: int | None) -> RepeatResult:
-    """The result with sums over the kept steps scaled to all that were made. kept: how many; train_ns: their time, None
-    where waits were not analyzed."""
-    factor = result.steps / kept  # sums over steps grow with their number; shares and medians stay
+    """Scales the sums of a result from the kept steps to all measured steps. kept: their number; train_ns: their time,
+    None if waits were not analyzed."""
+    factor = result.steps / kept  # sums grow with the number of steps; shares and medians do not
     result = replace(result, looked_at=kept, ranks=[_scaled_rank(rank, factor) for rank in result.ranks])
     if train_ns is None:
         return result
     culprit, what_if = result.culprit and scaled_culprit(result.culprit, factor), result.what_if_s
-    if what_if:  # its times are train times, of the kept steps alone
+    if what_if:  # estimated train times, so far of the kept steps alone
         longer = result.train_time_s / (train_ns / S)
         what_if = WhatIf(**{name: s and s * longer for name, s in asdict(what_if).items()})
     return replace(result, culprit=culprit, what_if_s=what_if)
 
 
 def scaled_culprit(culprit: Culprit, factor: float) -> Culprit:
-    """The culprit with its sums over steps scaled."""
+    """The culprit with its times summed over steps multiplied by `factor`, where only some steps were kept."""
     excess = ConfidenceInterval(**{name: s * factor for name, s in asdict(culprit.excess_s).items()})
     return replace(culprit, wait_caused_s=culprit.wait_caused_s * factor, excess_s=excess)
 

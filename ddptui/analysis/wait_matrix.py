@@ -1,4 +1,4 @@
-"""Which rank waited for which, as a matrix of seconds; of many ranks, by blocks of them. Pure."""
+"""The matrix of which rank waited for which, in seconds; many ranks are grouped into blocks. Pure."""
 
 from typing import NamedTuple
 
@@ -8,9 +8,9 @@ from ddptui.analysis.results import RepeatResult, TrialResult
 
 
 class WaitMatrix(NamedTuple):
-    """Row by column: how long the ranks of a row waited for those of a column, in s, summed over the row's ranks."""
+    """How long the ranks of each row waited for those of each column, in s, summed over the row's ranks."""
 
-    ranks: tuple[range, ...]  # of each row, and of each column
+    ranks: tuple[range, ...]  # the ranks of each row and column
     waited_s: tuple[tuple[float, ...], ...]
 
     @property
@@ -20,7 +20,7 @@ class WaitMatrix(NamedTuple):
 
     @property
     def per_pair_s(self) -> tuple[tuple[float, ...], ...]:
-        """The same as means over the pairs of a waiting and a late rank: the last block may have fewer ranks."""
+        """The means over pairs of a waiting and a late rank, since the last block may have fewer ranks."""
         return tuple(
             tuple(s / max(1, _pairs(waiting, late)) for late, s in zip(self.ranks, row, strict=True))
             for waiting, row in zip(self.ranks, self.waited_s, strict=True)
@@ -33,13 +33,13 @@ class WaitMatrix(NamedTuple):
 
 
 def _pairs(waiting: range, late: range) -> int:
-    """No rank waits for itself."""
+    """The number of pairs of different ranks: no rank waits for itself."""
     return len(waiting) * len(late) - (len(waiting) if waiting == late else 0)
 
 
 def wait_matrix(trial: TrialResult, most: int | None = None) -> WaitMatrix | None:
-    """The matrix of the repeat with the median train time, with at most so many rows. None: the trial has one rank, or
-    its waits are not known."""
+    """The matrix of the repeat with the median train time, with at most `most` rows. None: the trial has one rank, or
+    its waits are unknown."""
     repeats = middle(counted(trial.repeats))
     if not repeats or len(repeats[0].ranks) < 2 or all(rank.wait_s is None for rank in repeats[0].ranks):
         return None
@@ -48,7 +48,7 @@ def wait_matrix(trial: TrialResult, most: int | None = None) -> WaitMatrix | Non
 
 def _of_repeat(repeat: RepeatResult, most: int | None) -> WaitMatrix:
     size = max(rank.rank for rank in repeat.ranks) + 1
-    block = -(-size // most) if most else 1  # ranks in a row, rounded up
+    block = -(-size // most) if most else 1  # ranks per row, rounded up
     blocks = [range(first, min(first + block, size)) for first in range(0, size, block)]
     waited = [[0.0] * len(blocks) for _ in blocks]
     for rank in repeat.ranks:

@@ -1,19 +1,19 @@
-"""Aligns the steps of all ranks and works out who waited for whom. Pure.
+"""Aligns the steps of all ranks and computes which rank waited for which. Pure.
 
-An operation is identified by its step, its group and its number there, never by its place in a list. Which ranks it
-waits for depends on its kind (operations.py). For one rank in one step:
+An operation is identified by its step, its group and its number within the group, never by its place in a list. Which
+ranks it waits for depends on its kind (operations.py). For one rank in one step:
 
-    under way   an operation was entered and is not over yet
-    idle        the rank did nothing else meanwhile ("exposed" communication)
+    under way   an operation was entered and has not ended yet
+    idle        the rank did nothing else meanwhile (exposed communication)
     wait        idle, while an operation under way lacked a rank that this one needs
     transfer    under way, and no needed rank was missing
     own work    neither idle nor stopped within an operation (own_work.py)
 
-Intervals that overlap are counted once. A step in which ranks disagree on what ran is left out, with the reason.
-All times are by one clock; where they were converted to it, each step knows how far the clocks may still be apart.
+Overlapping intervals count once. A step in which ranks called different operations is left out, with the reason.
+All times are in one clock; if they were converted to it, each step has the remaining clock error.
 
-A GPU goes on while its host has no core or stands still, and a stream that runs dry lengthens its phases by itself. So
-neither is taken off a GPU's work, nor is it the reason why an operation took long.
+A GPU continues while its host has no core or stands still; if its stream runs empty, the phases get longer by
+themselves. So such time is not subtracted from a GPU's work, and does not explain a long operation.
 """
 
 from bisect import bisect_left
@@ -30,11 +30,11 @@ from ddptui.analysis.own_work import Event, work_program
 from ddptui.analysis.time_source import is_host_time, is_timed_by_device
 from ddptui.wire.messages import Pause, Step
 
-Standstills = dict[int, list[Interval]]  # by rank, when its process stood still; most never do
+Standstills = dict[int, list[Interval]]  # rank -> intervals in which its process was stopped; usually empty
 
 
 class Wait(NamedTuple):
-    """A rank was idle from begin to end, in ns, because `late_rank` had not come yet."""
+    """An interval in which a rank was idle because `late_rank` had not entered an operation yet, in ns."""
 
     begin: int
     end: int
@@ -42,13 +42,13 @@ class Wait(NamedTuple):
 
 
 class RankStep(NamedTuple):
-    """One rank in one step; lengths in ns."""
+    """One rank in one step; times in ns."""
 
-    step: Step  # on a GPU without queued_ns and cpu_ns
-    program: list[Event]  # its events, with the own work between them
-    transfers: dict[OperationKey, int]  # from when all needed ranks had come until it was over
+    step: Step  # for a GPU, with queued_ns and cpu_ns set to 0
+    program: list[Event]  # the rank's events, with the own work between them
+    transfers: dict[OperationKey, int]  # operation -> time from the last needed rank's arrival to the end
     waits: list[Wait]  # disjoint, in order
-    idle: list[Interval]  # likewise
+    idle: list[Interval]  # disjoint, in order
     wait_ns: int
     transfer_ns: int
     exposed_ns: int
@@ -61,20 +61,20 @@ class AlignedStep(NamedTuple):
 
     number: int
     ranks: dict[int, RankStep]
-    entered_ns: dict[OperationKey, dict[int, int]]  # by operation and rank, when the rank came to it
-    needs: dict[OperationKey, dict[int, tuple[int, ...]]]  # likewise, which ranks must come before it is over
-    clock_spread: ClockSpread | None = None  # how far the ranks' clocks may be apart; None: they have one clock
-    host_time: bool = False  # some rank's device may be behind the times: they do not tell who waited
+    entered_ns: dict[OperationKey, dict[int, int]]  # by operation and rank: when the rank entered
+    needs: dict[OperationKey, dict[int, tuple[int, ...]]]  # by operation and rank: which ranks it needs to end
+    clock_spread: ClockSpread | None = None  # the clock error between ranks; None: they share one clock
+    host_time: bool = False  # times are host times and a device may lag behind, so waits are unknown
 
     @property
     def last_arrivals(self) -> dict[OperationKey, int]:
-        """The rank that came last, for each operation of several ranks."""
+        """The rank that arrived last, for each operation of several ranks."""
         several = {key: moments for key, moments in self.entered_ns.items() if len(moments) > 1}
         return {key: max(moments, key=lambda rank: moments[rank]) for key, moments in several.items()}
 
 
 class AlignedSteps(NamedTuple):
-    """The steps that could be aligned; and for the others, by their number, why not."""
+    """The steps that could be aligned, and for each other step's number the reason why not."""
 
     steps: list[AlignedStep]
     mismatches: dict[int, str]
@@ -86,8 +86,8 @@ def align_steps(
     clock_spread: ClockSpread | None = None,
     devices: Mapping[int, str] = MappingProxyType({}),
 ) -> AlignedSteps:
-    """The steps of all ranks, side by side; steps that some rank lacks are left out. devices: of the ranks, as in
-    Hello; a rank without an entry is on the CPU."""
+    """Aligns the steps of all ranks. Steps that any rank lacks are left out. devices: the ranks' devices, as in Hello;
+    a rank without an entry is on the CPU."""
     on_gpu = {rank for rank, device in devices.items() if is_timed_by_device(device)}
     by_number = {
         rank: {step.step: replace(step, queued_ns=0, cpu_ns=0) if rank in on_gpu else step for step in of_rank}
@@ -102,7 +102,7 @@ def align_steps(
             still.setdefault(pause.rank, []).append((pause.begin_ns, pause.end_ns))
     aligned, mismatches = [], {}
     for number in common:
-        # A step's own work may begin before it: the time since the step before counts as "between steps".
+        # A step's own work includes the time since the step before, as "between steps".
         by_rank = {rank: of_rank[number] for rank, of_rank in by_number.items()}
         before = {rank: of_rank.get(number - 1) for rank, of_rank in by_number.items()}
         if difference := mismatch(by_rank):
@@ -136,8 +136,8 @@ def _align_step(
 
 
 def _during(steps: Iterable[Step], still: Standstills) -> Standstills:
-    """The standstills while any of these steps was in an operation."""
-    if not still:  # as nearly always
+    """The standstills during the operations of these steps."""
+    if not still:  # the usual case
         return still
     operations = [operation for step in steps for operation in step.collectives]
     begin = min((operation.enter_ns for operation in operations), default=0)
@@ -160,12 +160,12 @@ def _rank_step(
     for key, operation in zip(keys, step.collectives, strict=True):
         moments = entered_ns[key]
         last = max(needs[key][step.rank], key=lambda rank: moments[rank])
-        # Clocks may disagree: the last needed rank cannot have come later than the operation was over.
+        # Clocks have errors: the last needed rank cannot have arrived after the end of the operation.
         complete = min(max(moments[last], operation.enter_ns), operation.exit_ns)
         if last != step.rank:
             incomplete.append((operation.enter_ns, complete))
             waits.append(Wait(operation.awaited_ns, complete, last))
-        # A process that stands still in an operation that all have entered keeps the others waiting for it.
+        # A process that is stopped within an operation, after all ranks have entered, makes the others wait.
         stops = [
             (rank, *stop)
             for rank, standstills in still.items()
@@ -182,11 +182,11 @@ def _rank_step(
         if stops:
             transfers[key] -= total_ns(union((begin, end) for _, begin, end in stops))
     awaited = union((operation.awaited_ns, operation.exit_ns) for operation in step.collectives)
-    if stopped:  # a rank that is stopped itself waits for no other, even if that one is stopped, too
+    if stopped:  # a rank that is stopped itself does not wait for another stopped rank
         waits = [Wait(*rest, wait.late_rank) for wait in waits for rest in subtract(wait.begin, wait.end, stopped)]
         awaited = [rest for begin, end in awaited for rest in subtract(begin, end, stopped)]
     waits = _disjoint(waits)
-    # Idle time is worked out before own work, which is the rest of the step.
+    # Compute idle time first: own work is the rest of the step.
     under_way_ns = total_ns(union((operation.enter_ns, operation.exit_ns) for operation in step.collectives))
     program, work_ns = work_program(step, before, keys, awaited)
     return RankStep(
@@ -204,7 +204,7 @@ def _rank_step(
 
 
 def _disjoint(waits: list[Wait]) -> list[Wait]:
-    """The same waits without overlaps: where two overlap, the one that began first keeps the time."""
+    """Makes waits disjoint: if two overlap, the earlier one keeps the time."""
     disjoint: list[Wait] = []
     moment = 0
     for begin, end, late_rank in sorted(waits):
@@ -224,8 +224,8 @@ class WaitAttribution:
         self._idle = {rank: [interval for step in steps for interval in step.ranks[rank].idle] for rank in ranks}
 
     def by_step(self) -> list[dict[int, int]]:
-        """For each step, by rank, how long all others together waited for its own work, in ns."""
-        # Waits for transfers among other ranks are in none of these: no rank's work caused them.
+        """For each step and rank, how long all others together waited for this rank's own work, in ns."""
+        # Waits for transfers among other ranks are not included: no rank's work caused them.
         caused = []
         for step in self._steps:
             of_step = dict.fromkeys(self._waits, 0)
@@ -237,16 +237,17 @@ class WaitAttribution:
         return caused
 
     def caused_ns(self) -> dict[int, int]:
-        """The same over all steps."""
+        """For each rank, how long all others together waited for its own work, over all steps, in ns."""
         by_step = self.by_step()
         return {rank: sum(of_step[rank] for of_step in by_step) for rank in self._waits}
 
     def _causes(self, wait: Wait, seen: frozenset[int]) -> list[tuple[int, int]]:
-        """Ranks and ns. While the late rank waits itself, the cause is the rank that it waits for."""
+        """Splits a wait into (rank, ns) by cause. While the late rank itself waits, the cause is the rank that it waits
+        for."""
         late = wait.late_rank
         idle = overlapping(self._idle[late], wait.begin, wait.end)
-        causes = [(late, wait.end - wait.begin - total_ns(idle))]  # what it worked meanwhile
-        # Ranks may wait for each other at once, in different operations: each is followed only once.
+        causes = [(late, wait.end - wait.begin - total_ns(idle))]  # the late rank's own work meanwhile
+        # Ranks may wait for each other at the same time, in different operations: follow each rank only once.
         if late not in seen:
             for inner in _overlapping_waits(self._waits[late], wait.begin, wait.end):
                 causes += self._causes(inner, seen | {late})
@@ -254,7 +255,7 @@ class WaitAttribution:
 
 
 def _overlapping_waits(waits: list[Wait], begin: int, end: int) -> list[Wait]:
-    first = max(0, bisect_left(waits, (begin, begin, -1)) - 1)  # the wait before may reach into the interval
+    first = max(0, bisect_left(waits, (begin, begin, -1)) - 1)  # the wait before `begin` may reach beyond it
     parts = []
     for wait in waits[first:]:
         if wait.begin >= end:

@@ -1,8 +1,8 @@
-"""Estimates how long a trial would have taken with other work: replays its steps through their dependencies. Pure.
+"""Estimates how long a trial would have taken with other work, by replaying its steps with their dependencies. Pure.
 
-A rank's own work takes a given time. An operation is over on a rank once all needed ranks have entered it and the
-measured transfer has passed. With the measured work, the measured time comes out again, except for ranks that stood
-still within an operation: here, the others meet that time at their next operation.
+In the replay, a rank's own work takes a given time. An operation ends on a rank when all needed ranks have entered it
+and the measured transfer time has passed. With the measured work, this reproduces the measured time, except if a rank
+was stopped within an operation: then the others wait for it at their next operation instead.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +18,17 @@ from ddptui.wire.phases import PHASES
 
 DATA = PHASES.index("data")
 
-Entered = dict[tuple[int, OperationKey], dict[int, float]]  # by step and operation: when each rank entered it, ns
-Work = Callable[[AlignedStep, int], Sequence[float]]  # a rank's own work in a step, ns by part
+Entered = dict[tuple[int, OperationKey], dict[int, float]]  # by step and operation: entry time of each rank, in ns
+Work = Callable[[AlignedStep, int], Sequence[float]]  # a rank's own work in a step, by part, in ns
 
 
 def measured_work(step: AlignedStep, rank: int) -> Sequence[float]:
-    """The work as it was."""
+    """The work as measured."""
     return step.ranks[rank].work_ns
 
 
 def equal_work(work: Work) -> Work:
-    """Work by which every rank takes the mean over all ranks, for each step and part."""
+    """Returns work in which each rank takes the mean over all ranks, for each step and part."""
 
     def mean_work(step: AlignedStep, _: int) -> Sequence[float]:
         return [fmean(parts) for parts in zip(*(work(step, rank) for rank in step.ranks), strict=True)]
@@ -37,9 +37,10 @@ def equal_work(work: Work) -> Work:
 
 
 def replayed_ns(steps: Sequence[AlignedStep], work: Work = measured_work) -> float:
-    """The time from the first step's begin to the end of the slowest rank, in ns.
+    """Replays the steps with the given work. Returns the time from the start of the first step to the end of the
+    slowest rank, in ns.
 
-    Raises AssertionError if ranks wait for each other in a circle, which no true record contains.
+    Raises AssertionError if ranks wait for each other in a cycle, which no true record contains.
     """
     if not steps:
         return 0.0
@@ -47,9 +48,9 @@ def replayed_ns(steps: Sequence[AlignedStep], work: Work = measured_work) -> flo
     ends_ns: list[float] = []
     running = [_replay(rank, steps, work, entered, ends_ns) for rank in sorted(steps[0].ranks)]
     while running:
-        went_on = [next(replay, None) for replay in running]  # None: the rank has done all its steps
+        went_on = [next(replay, None) for replay in running]  # None: the rank has finished its steps
         if all(moved is False for moved in went_on):
-            raise AssertionError("ranks wait for each other in a circle")
+            raise AssertionError("ranks wait for each other in a cycle")
         running = [replay for replay, moved in zip(running, went_on, strict=True) if moved is not None]
     return max(ends_ns) - min(step.step.begin_ns for step in steps[0].ranks.values())
 
@@ -57,14 +58,14 @@ def replayed_ns(steps: Sequence[AlignedStep], work: Work = measured_work) -> flo
 def _replay(
     rank: int, steps: Sequence[AlignedStep], work: Work, entered: Entered, ends_ns: list[float]
 ) -> Iterator[bool]:
-    """Do a rank's steps, and note when it enters operations and when it ends. Where an operation lacks a rank, yields
-    whether this one has come any further since it last did."""
+    """Replays a rank's steps, and records when it enters operations and when it ends. While an operation lacks another
+    rank, yields whether this rank has made progress since the last yield."""
     moment = float(steps[0].ranks[rank].step.begin_ns)
     for step in steps:
         rank_step = step.ranks[rank]
         measured, wanted = rank_step.work_ns, work(step, rank)
         factors = [want / was if was else 0.0 for was, want in zip(measured, wanted, strict=True)]
-        # A part without measured work has no event to be scaled at: what it is to take passes at the beginning.
+        # A part without measured work has no event to scale: its wanted time passes at the start of the step.
         moment += sum(want for was, want in zip(measured, wanted, strict=True) if not was)
         for event in rank_step.program:
             moment += sum(part * factor for part, factor in zip(event.work, factors, strict=True))
@@ -83,17 +84,17 @@ def _replay(
 
 
 def what_if(analysis: WaitAnalysis) -> WhatIf:
-    """The train time if the culprit had worked as the others, and if besides all ranks had worked alike.
+    """The train time if the culprit had worked like the others, and if all ranks had worked alike.
 
-    It is rather too short: while the culprit sleeps, the others have the machine's caches and memory to themselves, and
-    work faster than they would beside it. With short steps it is too long: ranks that have waited start each step with
-    cold caches. `benchmarks/what_if.py` measures by how much. Where all ranks meet the same limit, as with loaders that
-    are too slow for all, nothing would be gained without the culprit, and no such time is given.
+    The estimate tends to be too short: while the culprit sleeps, the others have caches and memory bandwidth to
+    themselves. With short steps it tends to be too long: ranks that waited start each step with cold caches.
+    `benchmarks/what_if.py` measures both. If all ranks meet the same limit, e.g. slow loaders, nothing would be gained
+    without the culprit, and no such time is given.
     """
     steps, measured_s = analysis.aligned.steps, analysis.train_ns / S
     culprit = analysis.culprit.rank if analysis.culprit and not _meet_same_limit(analysis) else None
     work = measured_work if culprit is None else _without_culprit(culprit)
-    # The replay of the measured work may miss the measured time a little: only ratios of replays are used.
+    # The replay of the measured work may miss the measured time slightly, so use only ratios of replays.
     scale = measured_s / replayed_ns(steps)
     without = measured_s if culprit is None else min(measured_s, replayed_ns(steps, work) * scale)
     alike = min(without, replayed_ns(steps, equal_work(work)) * scale)
@@ -104,7 +105,7 @@ def what_if(analysis: WaitAnalysis) -> WhatIf:
 
 
 def _meet_same_limit(analysis: WaitAnalysis) -> bool:
-    """Whether the culprit is late with its data, and the others fetch theirs as good as all the time."""
+    """Whether the culprit is late with its data, and the others fetch data for much of the time as well."""
     culprit, steps = analysis.culprit, analysis.aligned.steps
     if culprit is None or culprit.phase != PHASES[DATA]:
         return False
@@ -114,7 +115,7 @@ def _meet_same_limit(analysis: WaitAnalysis) -> bool:
 
 
 def _without_culprit(culprit: int) -> Work:
-    """Work by which the culprit takes the median of the others, for each step and part."""
+    """Returns work in which the culprit takes the median of the others, for each step and part."""
 
     def work(step: AlignedStep, rank: int) -> Sequence[float]:
         if rank != culprit:

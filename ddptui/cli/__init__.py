@@ -1,7 +1,7 @@
-"""The command line: `start` is the program's entry; `main` opens the console, and holds the commands of the files
-beside it.
+"""The command line. `start` is the program's entry point; `main` is the click group: without a command it opens the
+console.
 
-Every command imports what it needs when it is called: `ddptui --help` and a refusal load no zmq, msgspec or rich.
+Each command imports what it needs when it is called, so `ddptui --help` and usage errors load no zmq, msgspec or rich.
 """
 
 import os
@@ -27,9 +27,9 @@ from ddptui.cli.trash import delete, restore
 from ddptui.cli.watch import attach, watch
 from ddptui.text.words import did_you_mean
 
-# color: else click would drop sequences, where the door spells them out
+# color=True: click would otherwise strip escape sequences, which ddptui.cli.door makes visible instead
 SETTINGS = {"help_option_names": ["-h", "--help"], "color": True}
-NEEDED = {  # by module, the packages without which no command works; torch is looked for where it is needed
+NEEDED = {  # module name -> package, for packages that every command needs; commands that need torch check for it
     "jinja2": "jinja2",
     "markdown_it": "markdown-it-py",
     "msgspec": "msgspec",
@@ -42,7 +42,7 @@ NEEDED = {  # by module, the packages without which no command works; torch is l
     "tomlkit": "tomlkit",
     "zmq": "pyzmq",
 }
-GROUPS = {  # as `ddptui --help` lists them
+GROUPS = {  # the sections of `ddptui --help`, in order
     "Every day": (run, watch, runs, show, compare),
     "Presets": (presets, init, columns),
     "Runs": (attach, project, verify, delete, restore),
@@ -52,18 +52,18 @@ GROUPS = {  # as `ddptui --help` lists them
 
 
 def start() -> None:
-    """Run the command line as a program. From the first moment on, an interrupt ends it with exit code 130."""
+    """Run the command line as a program. An interrupt at any moment ends it with exit code 130."""
     handle(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # the shell closed it (`ddptui >&-`); print and click need an object there
+        if getattr(sys, name) is None:  # the shell closed the stream (`ddptui >&-`); print and click need an object
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     if instruction := os.environ.get(VARIABLE):
         sys.exit(complete(main, instruction))
     door.install()
     if missing := [package for module, package in NEEDED.items() if find_spec(module) is None]:
-        # before anything is made: some are imported only once a run has its folder
+        # Check before any run folder is created: some packages are imported only after that.
         lacks = f"ddptui's environment, {sys.prefix}, lacks {', '.join(missing)}"
-        Refusal(f"{lacks}: `{sys.executable} -m pip install {' '.join(missing)}`").show()
+        Refusal(f"{lacks}; install with `{sys.executable} -m pip install {' '.join(missing)}`").show()
         sys.exit(USAGE_ERROR)
     try:
         main()
@@ -74,21 +74,21 @@ def start() -> None:
 
 
 class Commands(InSections, click.Group):
-    """The commands, in groups; a word that is none may be a preset."""
+    """The commands, listed in sections. For an unknown command it suggests a command or a preset."""
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Raises Refusal for a word that is no command."""
+        """Returns the command of this name. Raises Refusal if there is none."""
         found = super().get_command(context, name)
         if found is None and not name.startswith("-") and not context.resilient_parsing:
             raise Refusal(f"no command {name!r}; {self._instead_of(name)}")
         return found
 
     def _instead_of(self, name: str) -> str:
-        """What to type instead of a word that is no command."""
+        """Returns a hint: what to type instead of this unknown command."""
         from ddptui.store.presets import preset_paths
 
         known: list[str] = []
-        with suppress(OSError):  # there is no home to look for presets in
+        with suppress(OSError):  # without a home folder there are no user presets to look for
             known = [*preset_paths()]
         if name in known or name.endswith(".toml"):
             return f"to run this preset: `ddptui run {name}`"
@@ -121,14 +121,14 @@ class Commands(InSections, click.Group):
 def main(context: click.Context, /, preset: str | None, resume: str | None, **options: Any) -> None:
     """A lab console for distributed data-parallel training.
 
-    Without a command, opens the console, on the list of presets.
+    Without a command, opens the console with the list of presets.
     """
     typed = taken(options)
     if command := context.invoked_subcommand:
         if preset or resume:
-            raise Refusal(f"--preset and --resume take no command: leave out `{command}`")
+            raise Refusal(f"--preset and --resume cannot be combined with a command: leave out `{command}`")
         if typed != NOTHING_TYPED:
-            raise Refusal(f"options come after the command: `ddptui {command} --help` lists those that it has")
+            raise Refusal(f"options come after the command: `ddptui {command} --help` lists its options")
         return
     if resume and (preset or typed.assignments or typed.repeats or typed.engine):
         raise Refusal("--resume keeps the run's own settings: leave out --preset, --set, --repeats and --engine")

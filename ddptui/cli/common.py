@@ -1,4 +1,4 @@
-"""What several commands share: the request for a preset, refusals, and work that an interrupt may end."""
+"""Helpers shared by the commands: loading a preset, reporting bad input, and ending cleanly on an interrupt."""
 
 import errno
 import os
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ddptui.config.settings import Settings
 
 USAGE_ERROR = 2
-INTERRUPTED = 130  # as a shell reports SIGINT: 128 + 2
+INTERRUPTED = 130  # the exit code that shells report for SIGINT: 128 + 2
 
 
 class Refusal(click.ClickException):
-    """Bad input: one line on stderr, exit code 2. Nothing was started."""
+    """A usage error: prints one line on stderr and exits with code 2. Nothing has been started."""
 
     exit_code = USAGE_ERROR
 
@@ -32,7 +32,7 @@ class Refusal(click.ClickException):
 
 @contextmanager
 def refusing(*errors: type[Exception]) -> Iterator[None]:
-    """Turn these errors into a Refusal with the same text."""
+    """Context manager that turns these errors into a Refusal with the same text."""
     try:
         yield
     except errors as error:
@@ -40,29 +40,29 @@ def refusing(*errors: type[Exception]) -> Iterator[None]:
 
 
 def os_error_line(error: OSError) -> str:
-    """What failed, why, and what to do: a name that is too long and a full disk need different remedies."""
+    """Returns one line for the user: which file or stream failed, why, and what to do."""
     from ddptui.text.words import remedy_of
 
     unnamed = "the current folder" if error.errno == errno.ENOENT else "stdout"
     what = str(error.filename or unnamed)
-    remedy = remedy_of(str(error)) or "name another one, or go to another folder"
+    remedy = remedy_of(str(error)) or "choose another path, or run ddptui in another folder"
     return f"{what}: {error.strerror or error}; {remedy}"
 
 
 def overrides_of(assignments: tuple[str, ...]) -> dict[str, Any]:
-    """The fields that --set overrides. Raises TrialError."""
+    """Returns the trial fields that --set overrides, with their values. Raises TrialError."""
     from ddptui.config.trial import TrialError
     from ddptui.config.trial_text import parse_assignment
 
     overrides = [parse_assignment(text) for text in assignments]
     for key, times in Counter(key for key, _ in overrides).items():
         if times > 1:
-            raise TrialError(key, f"is given {times} times: leave one")
+            raise TrialError(key, f"is given {times} times: give it once")
     return dict(overrides)
 
 
 def load_settings() -> "Settings":
-    """The user's settings. Raises Refusal."""
+    """Returns the user's settings. Raises Refusal if config.toml is invalid."""
     from ddptui.config.settings import SettingsError
     from ddptui.store.settings import load
 
@@ -78,8 +78,8 @@ def load_preset(
     *,
     to_be_started: bool = True,
 ) -> "Preset":
-    """The preset of this name or file, with what `--set` and the options of its engine (by key of [engine]) override,
-    checked for the place where its ranks will run. Raises Refusal."""
+    """Returns the preset of this name or file, with the overrides of `--set` and of the engine options (`engine`, by
+    key of [engine]) applied. Checks that its ranks can run where it sends them. Raises Refusal."""
     import msgspec
 
     from ddptui.config.parser import BOTTLENECK, PresetError, left_as_it_is
@@ -93,7 +93,7 @@ def load_preset(
         preset = load(name, overrides, engine)
         if BOTTLENECK in overrides:
             for trial, why in left_as_it_is(preset.trials, overrides[BOTTLENECK]).items():
-                click.echo(printable(f"trial {trial} is left without that bottleneck: {why}"), err=True)
+                click.echo(printable(f"trial {trial} does not get this bottleneck: {why}"), err=True)
         preset = msgspec.structs.replace(preset, repeats=repeats or preset.repeats)
         return prepare(preset, to_be_started=to_be_started)
     except TrialError as error:
@@ -103,31 +103,31 @@ def load_preset(
 
 
 def check_terminal() -> None:
-    """Raises Refusal if the console's screens cannot be drawn on this terminal, or no key can reach them."""
+    """Raises Refusal if the console cannot draw its screens on this terminal or cannot read keys from it."""
     from ddptui.host.terminal import is_dumb
 
     if not sys.stdin.isatty():
-        raise Refusal("the console wants a terminal to read keys from; without one, run headless: --no-ui")
+        raise Refusal("the console needs a terminal to read keys from; without one, run headless with --no-ui")
     if is_dumb():
-        terminal = f"a terminal that can show screens, which TERM={os.environ['TERM']} is not"
-        raise Refusal(f"the console wants {terminal}; without one, run headless: --no-ui")
+        terminal = f"a terminal that can show screens, and TERM={os.environ['TERM']} cannot"
+        raise Refusal(f"the console needs {terminal}; without one, run headless with --no-ui")
 
 
 def handle(number: signal.Signals, handler: Callable[..., object]) -> None:
-    """Sets a handler, unless the signal is ignored: by nohup, or by a shell for what it starts in the background."""
+    """Set a signal handler, unless the signal is ignored, as under nohup or for a shell's background jobs."""
     if signal.getsignal(number) != signal.SIG_IGN:
         signal.signal(number, handler)
 
 
 def interruptible(work: Callable[[], int]) -> int:
-    """Call `work`; returns its exit code, or 130 after a signal to end. Raises Refusal."""
+    """Call `work` and return its exit code, or 130 after SIGINT, SIGTERM or SIGHUP. Raises Refusal."""
     from ddptui.store.journal import RunLost
     from ddptui.store.runs import RunError
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    # SIGTERM and SIGHUP, too: ranks and checks are stopped and results written on the way out
+    # SIGTERM and SIGHUP too, so that ranks are stopped and results written before the program ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         handle(number, interrupt)
     try:

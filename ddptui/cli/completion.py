@@ -1,6 +1,6 @@
-"""Completion of the command line in a shell, by click: the script for the shell, and the words that it is offered.
+"""Shell completion, built on click: the script for each shell, and the words offered for each argument.
 
-Nothing is printed where a list cannot be made: the shell shows a line that is being typed.
+If a list of words cannot be built, nothing is printed: an error would garble the line that the user is typing.
 """
 
 import re
@@ -20,13 +20,13 @@ from click.shell_completion import (
 PROGRAM, VARIABLE = "ddptui", "_DDPTUI_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 RUN_NAME = re.compile(r"\d{8}-\d{6}-(?P<preset>.+?)(?:\.\d+)?")
-UNSAFE = re.compile(r"[^\w.+,:=/@%^-]")  # a shell might do more with it than insert it
+UNSAFE = re.compile(r"[^\w.+,:=/@%^-]")  # characters that a shell might interpret
 
 Items = list[CompletionItem[str]]
 
 
 def complete(program: click.Command, instruction: str) -> int:
-    """Print what a shell asks for in the variable `_DDPTUI_COMPLETE`; returns the exit code."""
+    """Answer the request that a shell makes in the variable `_DDPTUI_COMPLETE`. Returns the exit code."""
     try:
         return shell_complete(program, {}, PROGRAM, VARIABLE, instruction)
     except Exception:
@@ -37,7 +37,7 @@ def complete(program: click.Command, instruction: str) -> int:
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a shell's script that completes commands.
+    """Print the script that completes ddptui's commands in a shell.
 
     \b
     bash: add to ~/.bashrc   eval "$(ddptui completion bash)"
@@ -51,8 +51,8 @@ def completion(context: click.Context, shell: str) -> None:
 
 @add_completion_class
 class Bash(BashComplete):
-    """Bash breaks a word at each `=`: `--set launch=sp` reaches a program as four words, and only the last of them is
-    replaced."""
+    """Completion in bash, which splits words at each `=`: `--set launch=sp` arrives as four words, and bash replaces
+    only the last of them."""
 
     source_template = """\
 %(complete_func)s() {
@@ -71,10 +71,10 @@ class Bash(BashComplete):
 
 complete -o nosort -F %(complete_func)s %(prog_name)s
 """
-    _before = ""  # what bash has split off the value
+    _before = ""  # the part of the word that bash has split off before the value
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the one at the cursor, and that one, each as it was typed."""
+        """Returns the words before the cursor's word, and the word at the cursor, each as the user typed it."""
         args, last = super().get_completion_args()
         words: list[str] = []
         for word in [*args, last]:
@@ -86,13 +86,13 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
         return args, whole
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """The part of the word that bash replaces."""
+        """Returns the item's type and the part of its value that bash replaces."""
         return f"{item.type},{item.value.removeprefix(self._before)}"
 
 
 @add_completion_class
 class Zsh(ZshComplete):
-    """Zsh puts a space after a word, unless the script says otherwise: after `world_size=` comes the value."""
+    """Completion in zsh, without the space that zsh puts after a word: the value follows `world_size=` directly."""
 
     source_template = ZshComplete.source_template.replace(
         "compadd -U -V unsorted -a completions",
@@ -109,7 +109,7 @@ def _plain(values: Iterable[str], incomplete: str) -> Items:
 
 
 def presets_and_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Names of presets, and files of presets in this folder; files alone once a path is typed."""
+    """Offers preset names and the TOML files in this folder; only files once the user has typed a path."""
     from ddptui.store.presets import preset_paths
 
     if "/" in incomplete:
@@ -119,7 +119,7 @@ def presets_and_files(context: click.Context, parameter: click.Parameter, incomp
 
 
 def run_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """`last`, presets that have been run, and names of runs, newest first."""
+    """Offers `last`, the presets that have been run, and the names of runs, newest first."""
     from ddptui.store.runs import all_runs, runs_folder
 
     if "/" in incomplete:
@@ -143,31 +143,31 @@ def assignments(context: click.Context, parameter: click.Parameter, incomplete: 
 
 
 def themes(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """The console's themes."""
+    """Offers the console's themes."""
     from ddptui.config.settings import THEMES
 
     return _plain(THEMES, incomplete)
 
 
 def strategies(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Strategies that average."""
+    """Offers the strategies that average (all but `none`)."""
     from ddptui.config.strategies import STRATEGIES
 
     return _plain((name for name in STRATEGIES if name != "none"), incomplete)
 
 
 def column_keys(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """Keys of the columns that compare trials."""
+    """Offers the keys of the columns that compare trials."""
     from ddptui.config.columns import MEANINGS
 
     return _plain(MEANINGS, incomplete)
 
 
 def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """The shell's own completion of files."""
+    """Leaves the completion of files to the shell."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def folders(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
-    """The shell's own completion of folders."""
+    """Leaves the completion of folders to the shell."""
     return [CompletionItem(incomplete, type="dir")]

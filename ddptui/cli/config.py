@@ -10,7 +10,7 @@ from ddptui.cli.common import load_settings
 def config(keys: bool) -> None:
     """Show your settings, and where each comes from.
 
-    They stand in one file, config.toml; this command says where. Options of the command line come before it.
+    They are kept in one file, config.toml; this command prints its path. Command-line options override it.
     """
     from ddptui.config.settings import KEYS
     from ddptui.store import settings
@@ -22,7 +22,7 @@ def config(keys: bool) -> None:
         return
     path = settings.path()
     found = settings.in_force(load_settings())
-    click.echo(f"{path}{'' if path.exists() else ' (not there: write it to change a setting)'}\n")
+    click.echo(f"{path}{'' if path.exists() else ' (does not exist: create it to change a setting)'}\n")
     names = max(map(len, found))
     values = max(len(each.value) for each in found.values())
     for name, (value, source) in found.items():

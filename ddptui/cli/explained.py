@@ -1,4 +1,4 @@
-"""What the columns of the tables show, in words."""
+"""Explains the columns of all tables; printed by `ddptui columns`."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,12 +21,13 @@ TABLES: dict[str, tuple[Column[Any], ...]] = {
 
 
 def listing() -> str:
-    """Every column with its key, its header and its meaning, as `ddptui columns` prints it."""
+    """Returns the text of `ddptui columns`: each column's key, header and meaning."""
     return "\n".join(_sections(TABLES))
 
 
 def entries(name: str) -> str:
-    """The columns of this key or header. Raises LookupError, with the nearest spelling, if there is none."""
+    """Returns the text about the columns with this key or header. Raises LookupError, with the nearest spelling, if
+    there are none."""
     found = {title: [*(one for one in columns if name.lower() in _names(one))] for title, columns in TABLES.items()}
     found = {title: columns for title, columns in found.items() if columns}
     if not found:

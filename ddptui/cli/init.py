@@ -1,4 +1,4 @@
-"""`ddptui init`: a preset for a training of the user's own."""
+"""`ddptui init`: writes a preset that launches the user's own training."""
 
 import os
 import shlex
@@ -16,7 +16,7 @@ from ddptui.cli.watch import OF_COMMAND
 if TYPE_CHECKING:
     from ddptui.config.command_presets import Launched, Launchers
 
-MOST_BYTES = 2**24  # of a script
+MOST_BYTES = 2**24  # largest script that is read
 EXAMPLES = "`ddptui init train.py`, or a whole command: `ddptui init -- torchrun --nproc_per_node=2 train.py`"
 
 
@@ -32,8 +32,8 @@ EXAMPLES = "`ddptui init train.py`, or a whole command: `ddptui init -- torchrun
 def init(words: tuple[str, ...], name: str | None) -> None:
     """Write a preset for a training of your own.
 
-    The file is written into the current folder, from which the preset launches TRAIN.PY with torchrun, or COMMAND as it
-    is, three times. In it, examples show how to try other arguments, another environment, and delays.
+    The preset launches TRAIN.PY with torchrun, or COMMAND as given, three times, from the current folder. Its file,
+    written there, shows by examples how to try other arguments, another environment, and delays.
     """
     from ddptui.config.command_presets import REPEATS, file_name, name_of, preset_text
     from ddptui.config.parser import PresetError
@@ -44,9 +44,9 @@ def init(words: tuple[str, ...], name: str | None) -> None:
     with refusing(TrialError, PresetError):
         file = file_name(name_of(launched.command) if name is None else name)
         write_new(Path(file), preset_text(file, launched))
-    click.echo(f"{file} is written. It launches the training {REPEATS} times, each to its end:")
+    click.echo(f"Wrote {file}. It launches the training {REPEATS} times, one after the other. To run it:")
     click.echo(f"  ddptui run {file}")
-    click.echo("To watch one launch, without the preset:")
+    click.echo("To watch a single launch without the preset:")
     click.echo(f"  ddptui watch -- {shlex.join(launched.command)}")
 
 
@@ -55,21 +55,21 @@ def _launched(words: tuple[str, ...]) -> "Launched":
     from ddptui.config.command_presets import Launched, launched
 
     if not words:
-        raise Refusal(f"which script? as in {EXAMPLES}")
+        raise Refusal(f"name the script, e.g. {EXAMPLES}")
     first, *others = words
     if first.startswith("-"):
-        raise Refusal(f"{first}: no option of ddptui init; the script comes first, then its arguments")
+        raise Refusal(f"{first}: not an option of ddptui init; the script comes first, then its arguments")
     if first.endswith(".py"):
         return launched(first, tuple(others), _text_of(first), _launchers())
     if shutil.which(first) is not None:
         return Launched(words)
     if os.path.exists(first):
-        raise Refusal(f"{first}: is no Python file (.py), and no program; as in {EXAMPLES}")
-    raise Refusal(f"{first}: no such file, and no such program; as in {EXAMPLES}")
+        raise Refusal(f"{first}: neither a Python file (.py) nor a program; e.g. {EXAMPLES}")
+    raise Refusal(f"{first}: no such file or program; e.g. {EXAMPLES}")
 
 
 def _text_of(script: str) -> str:
-    """The text of a Python file. Raises Refusal."""
+    """Returns the text of a Python file. Raises Refusal."""
     from ddptui.host.files import read_plain
     from ddptui.text.words import did_you_mean
 
@@ -77,7 +77,7 @@ def _text_of(script: str) -> str:
         return read_plain(Path(script), MOST_BYTES).decode("utf-8", "replace")
     except FileNotFoundError:
         here = [path.name for path in Path().glob("*.py")]
-        hint = did_you_mean(script, here, "name it by its path from this folder")
+        hint = did_you_mean(script, here, "give its path relative to this folder")
         raise Refusal(f"{script}: no such file; {hint}") from None
     except OSError as error:
         raise Refusal(f"{script}: {error.strerror}; name a Python file that you can read") from None

@@ -1,4 +1,4 @@
-"""Commands that start nothing: presets, columns, runs, show, compare, project, verify. They read presets and runs."""
+"""Commands that only read presets and runs: presets, columns, runs, show, compare, project, verify."""
 
 import os
 import shlex
@@ -33,11 +33,11 @@ SCALING_HELP = "weak: each rank keeps its batch; strong: all ranks share it."
 def presets(name: str | None, fields: bool, assignments: tuple[str, ...], **options: Any) -> None:
     """List the presets; with a NAME, its trials and commands.
 
-    Nothing is started. With --nodes, prints the lines to type on each node; with --engine slurm, the scripts.
+    Nothing is started. With --nodes, prints the commands to type on each node; with --engine slurm, the job scripts.
     """
     if fields:
         if name:
-            raise Refusal(f"--fields lists all fields, of no preset: leave out {name}")
+            raise Refusal(f"--fields lists the fields that all presets have: leave out {name}")
         from ddptui.config.fields import listing as list_fields
 
         return click.echo(list_fields(), nl=False)
@@ -46,7 +46,7 @@ def presets(name: str | None, fields: bool, assignments: tuple[str, ...], **opti
         from ddptui.run.listing import every_preset
 
         if engine:
-            raise Refusal("--engine and its options say how one preset is started: name it")
+            raise Refusal("--engine and its options need the name of a preset: `ddptui presets NAME --engine …`")
         return click.echo(every_preset(), nl=False)
     from ddptui.config.parser import PresetError
     from ddptui.engines.slurm.keeper import SlurmError
@@ -64,16 +64,16 @@ def presets(name: str | None, fields: bool, assignments: tuple[str, ...], **opti
 def columns(name: str | None) -> None:
     """Explain the columns of the tables, or one of them.
 
-    A preset lists the keys of those that it wants seen: columns = ["startup"].
+    A preset chooses the columns of its table by their keys: columns = ["startup"].
     """
-    from ddptui.cli import explained  # late: only this command needs the columns
+    from ddptui.cli import explained  # imported here: only this command needs it
 
     with refusing(LookupError):
         click.echo(explained.entries(name) if name else explained.listing(), nl=False)
 
 
 @click.command()
-@click.option("--trash", is_flag=True, help="List the deleted runs instead, those deleted last first.")
+@click.option("--trash", is_flag=True, help="List the deleted runs instead, last deleted first.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @RUNS_OPTION
 def runs(trash: bool, as_json: bool, runs: str | None) -> None:
@@ -84,7 +84,7 @@ def runs(trash: bool, as_json: bool, runs: str | None) -> None:
 
     folder = runs_folder(runs)
     if folder.exists() and not folder.is_dir():
-        raise Refusal(f"{folder}: is no folder; name the folder of runs with --runs")
+        raise Refusal(f"{folder}: not a folder; give the folder of runs with --runs DIR")
     if trash:
         listed = (listing.every_deleted_as_json if as_json else listing.every_deleted)(deleted(folder))
     else:
@@ -162,12 +162,12 @@ def compare(a: str, b: str, match: tuple[str, ...], format: str, runs: str | Non
 @click.command()
 @click.argument("run", shell_complete=run_names)
 @click.option("--trial", metavar="NAME", help="The measured trial (default: the baseline).")
-@click.option("--ranks", default="2..4096", show_default=True, help="2..4096 doubles; 2,4,8 is a list.")
+@click.option("--ranks", default="2..4096", show_default=True, help="2..4096: each power of two; 2,4,8: a list.")
 @click.option(
     "--network", metavar="RUN", help="A run of primitives that measured the network.", shell_complete=run_names
 )
-@click.option("--alpha", type=float, metavar="US", help="State the network: µs a message.")
-@click.option("--gbps", type=float, help="State the network: 1e9 bits a second.")
+@click.option("--alpha", type=float, metavar="US", help="Network latency per message, in µs.")
+@click.option("--gbps", type=float, help="Network bandwidth, in Gbit/s.")
 @click.option("--scaling", type=click.Choice(SCALINGS), default="weak", show_default=True, help=SCALING_HELP)
 @click.option("--cores", type=click.IntRange(min=1), metavar="N", help="All ranks share one host of N cores.")
 @click.option(
@@ -181,9 +181,9 @@ def compare(a: str, b: str, match: tuple[str, ...], format: str, runs: str | Non
 @click.option("--format", "format", type=click.Choice(PROJECTION_FORMATS), default="table", show_default=True)
 @RUNS_OPTION
 def project(run: str, format: str, runs: str | None, **options: Any) -> None:
-    """Predict a measured trial on other numbers of ranks.
+    """Predict a measured trial's step time on other numbers of ranks.
 
-    Prints its step time under each strategy, from its measured steps and a model of the network.
+    Prints the step time under each strategy, computed from the measured steps and a model of the network.
     """
     from ddptui.projection import ProjectionError, command
     from ddptui.store.runs import runs_folder
@@ -205,8 +205,8 @@ def project(run: str, format: str, runs: str | None, **options: Any) -> None:
 def verify(a: str, b: str | None, runs: str | None) -> None:
     """Compare two checkpoints, or the ranks of a run.
 
-    Prints which parameters and which buffers differ, in checkpoints A and B or in every trial of RUN. Exit code 1 if
-    any does.
+    Prints which parameters and which buffers differ, between checkpoints A and B or between the ranks of each trial of
+    RUN. Exit code 1 if any do.
     """
     from ddptui.run import verify
     from ddptui.store.runs import RunError, find_run, runs_folder
@@ -215,7 +215,7 @@ def verify(a: str, b: str | None, runs: str | None) -> None:
         try:
             sys.exit(verify.ranks_of(find_run(runs_folder(runs), a)))
         except RunError as error:
-            hint = "; to compare two checkpoints, name both" if os.path.isfile(a) else ""
+            hint = "; to compare two checkpoints, give both files" if os.path.isfile(a) else ""
             raise Refusal(f"{error}{hint}") from None
     for path in (a, b):
         if not os.path.isfile(path):

@@ -1,4 +1,4 @@
-"""Commands on machines: doctor, selftest on this one; join, manifest, place for the nodes of a run."""
+"""Commands about machines: doctor and selftest check this one; join, manifest and place serve the nodes of a run."""
 
 import os
 import sys
@@ -16,13 +16,13 @@ SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 @click.command()
 @RUNS_OPTION
 def doctor(runs: str | None) -> None:
-    """Check what this machine can run, and how to mend the rest.
+    """Check what this machine can run, and how to fix the rest.
 
-    Exit code 1 if something keeps every run from starting.
+    Exit code 1 if a problem keeps every run from starting.
     """
     from ddptui.doctor import examine
 
-    # a signal must not leave the checks' processes and folders behind
+    # interruptible: a signal must not leave processes and folders of the checks behind
     sys.exit(interruptible(lambda: examine(runs)))
 
 
@@ -40,7 +40,8 @@ def doctor(runs: str | None) -> None:
 def selftest(modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | None) -> None:
     """Check that ddptui finds delays of known length.
 
-    Injects them at every site, under every strategy and launch mode. Takes some minutes. Exit code 1 if any is wrong.
+    Injects delays at every site, under every strategy and launch mode, and checks what is measured. Takes some minutes.
+    Exit code 1 if any result is wrong.
     """
     from ddptui.run import selftest
     from ddptui.store.runs import runs_folder
@@ -54,13 +55,13 @@ def selftest(modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | No
 
 @click.command()
 @click.argument("ticket", envvar="DDPTUI_TICKET")
-@click.option("--node", type=click.IntRange(0, 1023), help="This node's number (default: its platform's, or any).")
-@click.option("--as", "kind", metavar="KIND", help="Read the environment as env, torchrun, slurm, dlc, …")
+@click.option("--node", type=click.IntRange(0, 1023), help="This node's number (default: the platform's, or any).")
+@click.option("--as", "kind", metavar="KIND", help="Platform to read: env, torchrun, slurm, dlc, …")
 def join(ticket: str, node: int | None, kind: str | None) -> None:
     """Let this host take part in another console's run.
 
-    TICKET is the line that a console printed for --engine join. Better name the file that holds it, or set
-    DDPTUI_TICKET: other users of this host can read what you type here.
+    TICKET is the line that a console printed for --engine join. Other users of this host can read command lines: better
+    give the file that holds the ticket, or set DDPTUI_TICKET.
     """
     from ddptui.engines.join.agent import join as join_run
     from ddptui.engines.join.agent import node_here
@@ -76,7 +77,7 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
     with refusing(JoinError, NetworkError, PlaceError, TicketError):
         read = read_ticket(ticket)
         if read.watching is not None:
-            raise Refusal("this ticket is for a training that is watched: `ddptui watch --join TICKET -- COMMAND`")
+            raise Refusal("this ticket is for watching a training: use `ddptui watch --join TICKET -- COMMAND`")
         sys.exit(interruptible(lambda: join_run(read, node_here(node, kind, report), report)))
 
 
@@ -96,7 +97,7 @@ def join(ticket: str, node: int | None, kind: str | None) -> None:
 def manifest(name: str, assignments: tuple[str, ...], ticket: str | None, **options: Any) -> None:
     """Print the job that joins a platform's nodes to a run.
 
-    It starts `ddptui join` for a run of the preset NAME: Kubeflow's TrainJob or PyTorchJob, or PAI-DLC's.
+    The job (a Kubeflow TrainJob or PyTorchJob, or a PAI-DLC job) starts `ddptui join` for a run of the preset NAME.
     """
     from ddptui.engines.join.ticket import TicketError, read_ticket
     from ddptui.engines.manifest import ManifestError, Options, render
@@ -109,9 +110,9 @@ def manifest(name: str, assignments: tuple[str, ...], ticket: str | None, **opti
 
 
 @click.command()
-@click.option("--as", "kind", metavar="KIND", help="Read it as env, torchrun, slurm, slurm_array, dlc, …")
+@click.option("--as", "kind", metavar="KIND", help="Platform to read: env, torchrun, slurm, slurm_array, dlc, …")
 def place(kind: str | None) -> None:
-    """Print this process's rank as its environment gives it."""
+    """Print this process's rank, as read from its environment."""
     from ddptui.host.place import explanation
     from ddptui.host.place.place import PlaceError
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, in the order in which help lists them."""
+"""Options shared by several commands, in the order in which help lists them."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,13 +8,13 @@ import click
 from ddptui.cli.common import Refusal
 from ddptui.cli.completion import assignments, folders, themes
 
-ENGINES = ("local", "join", "slurm")  # EngineName in config/engine.py, whose import would slow down every command
+ENGINES = ("local", "join", "slurm")  # EngineName in config/engine.py: importing it would slow down every command
 
 
 def _named(context: click.Context, parameter: click.Parameter, folder: str | None) -> str | None:
-    """The folder, which has a name. Raises Refusal."""
+    """Returns the folder as typed. Raises Refusal if it is empty."""
     if folder == "":
-        raise Refusal("--runs names no folder: leave it out for the default one")
+        raise Refusal("--runs is empty: give a folder, or leave the option out for the default folder")
     return folder
 
 
@@ -36,14 +36,14 @@ SET_OPTION = click.option(
 
 
 class EngineOption(click.Option):
-    """An option that says where ranks run: help lists it apart from the others."""
+    """An option about where ranks run; help lists these in a section of their own."""
 
 
 class InSections(click.Command):
-    """A command whose help lists the options that say where ranks run below the others."""
+    """A command whose help lists the engine options in a second section, below the others."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, in their order."""
+        """Write both sections of options."""
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
         engine = [option for option in options if isinstance(option, EngineOption)]
         others = [option for option in options if option not in engine]
@@ -54,18 +54,18 @@ class InSections(click.Command):
 
 
 def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say where ranks run; their keys are the fields of config.engine.EngineOptions."""
+    """Decorator that adds the options about where ranks run. Their keys are fields of config.engine.EngineOptions."""
 
     def option(*names: str, **facts: Any) -> Callable[..., Any]:
         return click.option(*names, cls=EngineOption, **facts)
 
     for add in reversed(
         (
-            option("--engine", type=click.Choice(ENGINES), help="Here, on nodes that join, or under Slurm."),
+            option("--engine", type=click.Choice(ENGINES), help="Run here, on nodes that join, or under Slurm."),
             option("--nodes", type=int, help="Number of nodes."),
-            option("--interface", metavar="NAME", help="Network interface by which nodes reach the console."),
+            option("--interface", metavar="NAME", help="Network interface through which nodes reach the console."),
             option("--port", type=int, help="Port on which the console listens for nodes."),
-            option("--shared", metavar="DIR", help="A folder that all nodes share, for init_method=file."),
+            option("--shared", metavar="DIR", help="Folder that all nodes share, for init_method=file."),
             option("--partition", help="Slurm: partition to submit to."),
             option("--account", help="Slurm: account to charge."),
             option("--gres", help="Slurm: generic resources per node, e.g. gpu:2."),
@@ -78,10 +78,10 @@ def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Whole(click.IntRange):
-    """A whole number between two bounds."""
+    """An option value that is an integer between two bounds."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """Raises BadParameter."""
+        """Returns the integer. Raises BadParameter if it is none, or out of bounds."""
         try:
             return super().convert(value, parameter, context)
         except click.BadParameter:
@@ -89,7 +89,7 @@ class Whole(click.IntRange):
 
 
 class RunOptions(NamedTuple):
-    """The options of a run that have been typed. engine: by key of [engine]; runs: the folder of runs."""
+    """The options of a run as typed. engine: the engine options, by key of [engine]; runs: the folder of runs."""
 
     no_ui: bool
     as_json: bool
@@ -103,7 +103,7 @@ class RunOptions(NamedTuple):
 
     @property
     def asks_for_headless(self) -> bool:
-        """Whether the run is to go without the console's screens, as --no-ui and --json say."""
+        """Whether --no-ui or --json asks for a run without the console's screens."""
         return self.no_ui or self.as_json
 
 
@@ -111,7 +111,7 @@ NOTHING_TYPED = RunOptions(False, False, (), None, None, None, None, None, {})
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a run, which `taken` gathers."""
+    """Decorator that adds the options of a run; `taken` gathers their values."""
     for option in reversed(
         (
             click.option("--no-ui", is_flag=True, help="Run headless: progress on stderr, the comparison on stdout."),
@@ -122,12 +122,10 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--wait-quiet",
                 metavar="S",
                 type=click.FloatRange(0, 86_400),
-                help="Headless: on a busy machine, wait up to S seconds before the start. 0: start at once, unasked.",
+                help="Headless: on a busy machine, wait up to S seconds before the start. Console: 0 starts at once.",
             ),
             RUNS_OPTION,
-            click.option(
-                "--theme", metavar="NAME", help="Console: its theme, for this session.", shell_complete=themes
-            ),
+            click.option("--theme", metavar="NAME", help="Console: theme for this session.", shell_complete=themes),
             click.option(
                 "--refresh", metavar="HZ", type=click.FloatRange(0.2, 30), help="Console: screen refreshes per second."
             ),
@@ -139,13 +137,13 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def taken(options: dict[str, Any]) -> RunOptions:
-    """The values of the options that `run_options` added."""
+    """Gathers the values of the options that `run_options` added."""
     own = {name: options[name] for name in RunOptions._fields if name != "engine"}
     engine = given({name: value for name, value in options.items() if name not in own})
     return RunOptions(**own, engine=engine)
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """The engine options that were typed, by their key in a preset's [engine]."""
+    """Returns the engine options that the user typed, by their key in a preset's [engine]."""
     typed = {key: value for key, value in options.items() if value not in (None, ())}
     return {"name" if key == "engine" else key: value for key, value in typed.items()}

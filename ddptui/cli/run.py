@@ -1,4 +1,4 @@
-"""`ddptui run`: a preset in the console or headless; `begin` also finishes an interrupted run."""
+"""`ddptui run`: runs a preset in the console or headless. `begin` also resumes an interrupted run."""
 
 import gc
 import sys
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ddptui.config.settings import Settings
     from ddptui.run.resume import Resumption
 
-WHICH = "which preset? `ddptui presets` lists them; then `ddptui run NAME`"
+WHICH = "name a preset: `ddptui run NAME`; `ddptui presets` lists them"
 NO_SCREEN = (
-    "the console wants a terminal to show its screens on, and stdout is none; `ddptui run NAME --no-ui` runs a preset "
-    "without it, `ddptui presets` lists them"
+    "the console needs a terminal, and stdout is not one; `ddptui run NAME --no-ui` runs a preset without the console, "
+    "`ddptui presets` lists them"
 )
 
 
@@ -35,7 +35,7 @@ NO_SCREEN = (
 def run(name: str | None, **options: Any) -> None:
     """Run a preset, in the console or headless.
 
-    On a terminal the console opens with it; with --no-ui or --json, or in a pipe, it runs headless.
+    On a terminal, the console opens and shows the run. With --no-ui or --json, or in a pipe, the preset runs headless.
     """
     if not name:
         raise Refusal(WHICH)
@@ -43,19 +43,21 @@ def run(name: str | None, **options: Any) -> None:
 
 
 def begin(preset: str | None, resume: str | None, typed: RunOptions) -> int:
-    """Run a preset or resume a run; without either, open the console. Returns the exit code. Raises Refusal."""
+    """Run a preset or resume a run; without either, open the console's start screen. Returns the exit code. Raises
+    Refusal."""
     settings = load_settings()
     if not typed.asks_for_headless and sys.stdout.isatty():
         return open_console(preset, resume, typed, settings)
     if not resume and preset is None:
         raise Refusal(WHICH if typed.asks_for_headless else NO_SCREEN)
     if typed.theme or typed.refresh:
-        raise Refusal("--theme and --refresh are for the console's screens: leave them out when running headless")
+        raise Refusal("--theme and --refresh have no effect without the console's screens: leave them out")
     return run_headless(preset or "", resume, typed, settings)
 
 
 def run_headless(name: str, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
-    """Run a preset, or launch what is missing in a run; progress goes to stderr, the comparison to stdout."""
+    """Run a preset, or launch the missing repeats of a run. Progress goes to stderr, the comparison to stdout. Returns
+    the exit code."""
     from ddptui.config.parser import PresetError
     from ddptui.run import headless
     from ddptui.store.runs import runs_folder
@@ -78,8 +80,9 @@ def run_headless(name: str, resume: str | None, typed: RunOptions, settings: "Se
 
 
 def open_console(name: str | None, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
-    """Open the console's screens: on a preset, on a run to resume, or on the start screen. Raises Refusal."""
-    gc.disable()  # until the first screen is drawn: collecting while all is being built takes a tenth of the start
+    """Open the console with a preset running, with a run to resume, or on the start screen. Returns the exit code.
+    Raises Refusal."""
+    gc.disable()  # until the first screen is drawn: garbage collection takes a tenth of the startup time
     from ddptui.config.settings import THEMES
     from ddptui.host.folders import user_config
     from ddptui.run.quiet import Calm
@@ -87,14 +90,14 @@ def open_console(name: str | None, resume: str | None, typed: RunOptions, settin
 
     check_terminal()
     if typed.wait_quiet:
-        raise Refusal("--wait-quiet: the console asks whether to wait; with 0 it starts at once")
-    # It reads how busy this machine is while the screens are imported.
+        raise Refusal("--wait-quiet S is for headless runs: the console asks whether to wait; 0 starts without asking")
+    # Calm measures how busy this machine is while the screens are imported.
     calm = Calm() if typed.wait_quiet is None else None
     if typed.theme is not None and typed.theme not in THEMES:
         raise Refusal(f"--theme {typed.theme}: not one of {', '.join(THEMES)}")
     if name is None and (typed.assignments or typed.repeats or typed.engine):
-        raise Refusal("--set, --repeats and --engine change a preset: name it, as in `ddptui run NAME --set KEY=VALUE`")
-    user_config("presets")  # raises where there is no home, before a screen would
+        raise Refusal("--set, --repeats and --engine need a preset: `ddptui run NAME --set KEY=VALUE`")
+    user_config("presets")  # without a home folder this raises now, and not while a screen is drawn
     folder = runs_folder(typed.runs)
     preset = None if name is None else load_preset(name, typed.assignments, typed.engine, typed.repeats)
     with refusing(RunError):
@@ -107,7 +110,7 @@ def open_console(name: str | None, resume: str | None, typed: RunOptions, settin
 
 
 def _resumption(name: str, runs: Path) -> "Resumption":
-    """A run, locked, if what is missing in it can be started here. Raises RunError, Refusal."""
+    """Locks a run and checks that its missing repeats can be launched here. Raises RunError, Refusal."""
     from ddptui.config.parser import PresetError
     from ddptui.run.resume import begin_resumption
     from ddptui.store.runs import find_run

@@ -1,4 +1,4 @@
-"""Commands that delete runs and bring them back: delete, restore."""
+"""Commands that delete runs and restore them: delete, restore."""
 
 import click
 
@@ -9,13 +9,13 @@ from ddptui.cli.options import RUNS_OPTION
 
 @click.command()
 @click.argument("names", metavar="RUN…", nargs=-1, shell_complete=run_names)
-@click.option("--empty-trash", is_flag=True, help="Delete for good what is in the trash.")
+@click.option("--empty-trash", is_flag=True, help="Delete all runs in the trash permanently.")
 @RUNS_OPTION
 def delete(names: tuple[str, ...], empty_trash: bool, runs: str | None) -> None:
     """Move runs to the trash.
 
-    `ddptui restore` brings back what was deleted last. The trash is in the folder of runs: it keeps its room on the
-    disk until --empty-trash deletes it for good.
+    `ddptui restore` brings back the runs that were deleted last. The trash is in the folder of runs and occupies disk
+    space until --empty-trash deletes it permanently.
     """
     from ddptui.store.runs import RunError, find_run, runs_folder
     from ddptui.store.trash import discard, empty
@@ -26,13 +26,13 @@ def delete(names: tuple[str, ...], empty_trash: bool, runs: str | None) -> None:
         raise Refusal("name the runs to delete (`ddptui runs` lists them), or give --empty-trash alone")
     with refusing(RunError):
         if empty_trash:
-            return click.echo(f"deleted for good: {count(empty(folder), 'run')}", err=True)
-        found = {run.folder: run for run in (find_run(folder, name) for name in names)}  # each once
+            return click.echo(f"deleted permanently: {count(empty(folder), 'run')}", err=True)
+        found = {run.folder: run for run in (find_run(folder, name) for name in names)}  # a run named twice counts once
     moved = discard(folder, [*found.values()])
     for run in moved.runs:
-        click.echo(f"in the trash: {run.name}", err=True)
+        click.echo(f"moved to the trash: {run.name}", err=True)
     if moved.runs:
-        click.echo("`ddptui restore` brings back what was deleted last", err=True)
+        click.echo("`ddptui restore` brings back the runs that were deleted last", err=True)
     if moved.problems:
         raise Refusal("; ".join(moved.problems))
 
@@ -41,15 +41,15 @@ def delete(names: tuple[str, ...], empty_trash: bool, runs: str | None) -> None:
 @click.argument("run", required=False)
 @RUNS_OPTION
 def restore(run: str | None, runs: str | None) -> None:
-    """Bring runs back from the trash.
+    """Restore runs from the trash.
 
-    RUN is the name of one; without it, all that were deleted last come back together. `ddptui runs --trash` lists them.
+    RUN is a run's name; without it, the runs of the last deletion are restored. `ddptui runs --trash` lists the trash.
     """
     from ddptui.store.runs import runs_folder
     from ddptui.store.trash import restore
 
     moved = restore(runs_folder(runs), run)
     for back in moved.runs:
-        click.echo(f"brought back: {back.name}", err=True)
+        click.echo(f"restored: {back.name}", err=True)
     if moved.problems:
         raise Refusal("; ".join(moved.problems))

@@ -1,4 +1,4 @@
-"""`ddptui watch`: a training of the user's own, as it is."""
+"""`ddptui watch`: launches and watches the user's own training, unmodified. `ddptui attach` watches it again."""
 
 import shlex
 import shutil
@@ -18,37 +18,35 @@ if TYPE_CHECKING:
     from ddptui.config.preset import Preset
     from ddptui.engines.local.foreign import Terms
 
-LISTENING = ("ddptui", "watch", "--join", "TICKET", "--", "COMMAND")  # what is typed on each host
+LISTENING = ("ddptui", "watch", "--join", "TICKET", "--", "COMMAND")  # the command to type on each host
 OF_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 STEPS_OPTION = click.option(
-    "--steps", type=click.IntRange(1), metavar="N", help="Watch so many steps, then let go of the training."
+    "--steps", type=click.IntRange(1), metavar="N", help="Watch N steps, then leave the training alone."
 )
 SKIP_OPTION = click.option(
     "--skip", type=click.IntRange(0), default=3, metavar="N", help="Steps to leave out first (default: 3)."
 )
-EVERY_OPTION = click.option(
-    "--every", type=click.IntRange(1), default=1, metavar="N", help="Report one step in so many."
-)
+EVERY_OPTION = click.option("--every", type=click.IntRange(1), default=1, metavar="N", help="Report one step in N.")
 
 
 @click.command(context_settings=OF_COMMAND)
 @STEPS_OPTION
 @SKIP_OPTION
 @EVERY_OPTION
-@click.option("--name", help="Its name in the list of runs (default: the script's).")
-@click.option("--no-ui", is_flag=True, help="The training keeps this terminal; the report follows on stderr.")
+@click.option("--name", help="Name in the list of runs (default: the script's).")
+@click.option("--no-ui", is_flag=True, help="Leave this terminal to the training; the report follows on stderr.")
 @click.option("--kill-on-exit", is_flag=True, help="End the training when the console ends.")
-@click.option("--listen", is_flag=True, help="Wait for a training on other hosts, where --join names this console.")
-@click.option("--interface", metavar="NAME", help="With --listen: the network interface that other hosts reach.")
-@click.option("--port", type=click.IntRange(1024, 65000), help="With --listen (default: by the run's name).")
+@click.option("--listen", is_flag=True, help="Wait for a training on other hosts, started there with --join.")
+@click.option("--interface", metavar="NAME", help="With --listen: network interface that other hosts reach.")
+@click.option("--port", type=click.IntRange(1024, 65000), help="With --listen (default: from the run's name).")
 @click.option(
-    "--join", "ticket", metavar="TICKET", help="Watch from the console that listens: its ticket, or the file."
+    "--join", "ticket", metavar="TICKET", help="Report to the listening console: its ticket, or a file with it."
 )
 @SET_OPTION
 @RUNS_OPTION
-@click.option("--json", "as_json", is_flag=True, help="With --no-ui: results.json on stderr, instead of the report.")
+@click.option("--json", "as_json", is_flag=True, help="With --no-ui: print results.json on stderr, not the report.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
 @click.pass_context
 def watch(
@@ -69,9 +67,9 @@ def watch(
     runs: str | None,
     as_json: bool,
 ) -> None:
-    """Watch a training of your own, without a change to it.
+    """Watch your own training, without a change to it.
 
-    COMMAND is what starts it: ddptui watch -- torchrun --nproc_per_node=2 train.py
+    COMMAND starts the training: ddptui watch -- torchrun --nproc_per_node=2 train.py
     """
     from ddptui.engines.local.foreign import Terms
     from ddptui.store.runs import runs_folder
@@ -95,9 +93,9 @@ def watch(
 @STEPS_OPTION
 @SKIP_OPTION
 @EVERY_OPTION
-@click.option("--no-ui", is_flag=True, help="Without a screen: print the report when it is over, or at Ctrl-C.")
+@click.option("--no-ui", is_flag=True, help="No screens: print the report when the training ends, or at Ctrl-C.")
 @RUNS_OPTION
-@click.option("--json", "as_json", is_flag=True, help="results.json on stderr, instead of the report.")
+@click.option("--json", "as_json", is_flag=True, help="Print results.json on stderr, not the report.")
 def attach(
     name: str,
     steps: int | None,
@@ -109,8 +107,8 @@ def attach(
 ) -> None:
     """Watch a training again that was left running.
 
-    RUN is the run in which it was watched before, also by a console that has ended. What is seen from now on becomes a
-    run of its own.
+    RUN is the run that recorded the training before; its console may have ended since. The steps from now on are
+    recorded as a new run.
     """
     from ddptui.config.command_presets import preset_of
     from ddptui.engines.local.foreign import Terms
@@ -129,7 +127,7 @@ def attach(
 
 
 def _open(preset: "Preset", runs: "Path", terms: "Terms", *, headless: bool, as_json: bool) -> int:
-    """Watch, on a screen or without one. Returns the exit code."""
+    """Watch the training in the console or headless. Returns the exit code."""
     settings = load_settings()
     if not headless:
         check_terminal()
@@ -162,8 +160,8 @@ def _check_command(command: tuple[str, ...]) -> None:
     from ddptui.engines.local.foreign import NOT_FOUND
 
     if not command:
-        raise Refusal("which command? as in `ddptui watch -- torchrun --nproc_per_node=2 train.py`")
-    if command[0].startswith("-"):  # click leaves options that it does not know to the command
+        raise Refusal("name the command, e.g. `ddptui watch -- torchrun --nproc_per_node=2 train.py`")
+    if command[0].startswith("-"):  # click passes unknown options on as part of the command
         raise Refusal(
             f"watch has no option {command[0]} (`ddptui watch --help` lists them); the command comes after `--`"
         )
@@ -176,15 +174,15 @@ def _check_listening(
 ) -> None:
     if listen and command:
         typed = shlex.join(["ddptui", "watch", "--join", "TICKET", "--", *command])
-        raise Refusal(f"--listen starts no command: leave it out, and type on each host, this one too: `{typed}`")
+        raise Refusal(f"--listen starts no command: leave it out, and type on each host, also this one: `{typed}`")
     if listen and kills:
-        raise Refusal("--kill-on-exit: a console that listens has started nothing that it could end")
+        raise Refusal("--kill-on-exit has no effect with --listen: this console does not start the training")
     if not listen and any(option is not None for option in only_then):
-        raise Refusal("--interface and --port are for a console that other hosts reach: add --listen")
+        raise Refusal("--interface and --port need --listen: they say how other hosts reach this console")
 
 
 def _listening(preset: "Preset", interface: str | None, port: int | None) -> "Preset":
-    """The preset of a console that listens. Raises Refusal."""
+    """Returns the preset with the engine of a console that listens for other hosts. Raises Refusal."""
     import msgspec
 
     from ddptui.config.engine import EngineOptions
@@ -196,7 +194,7 @@ def _listening(preset: "Preset", interface: str | None, port: int | None) -> "Pr
 
 
 def _join(context: click.Context, command: tuple[str, ...], spelled: str) -> NoReturn:
-    """Run a command whose ranks are watched elsewhere. Raises Refusal."""
+    """Run a command whose ranks report to another console; exits with the command's code. Raises Refusal."""
     from ddptui.engines.base import LaunchRefused
     from ddptui.engines.join.ticket import TicketError, read_ticket
     from ddptui.run import watch as headless
@@ -204,10 +202,10 @@ def _join(context: click.Context, command: tuple[str, ...], spelled: str) -> NoR
     for option in context.command.params:
         is_given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
         if is_given and option.name not in ("command", "ticket", "no_ui"):
-            raise Refusal(f"{option.opts[0]} is for the console that listens: give it there")
+            raise Refusal(f"{option.opts[0]} cannot be combined with --join: give it to the console that listens")
     _check_command(command)
     with refusing(TicketError, LaunchRefused):
         ticket = read_ticket(spelled)
         if ticket.watching is None:
-            raise Refusal("this ticket is for `ddptui join`: to watch a training, `ddptui watch --listen` has another")
+            raise Refusal("this ticket is for `ddptui join`: to watch a training, use one from `ddptui watch --listen`")
         sys.exit(interruptible(lambda: headless.join(ticket, command)))

@@ -1,4 +1,4 @@
-"""Refuses what cannot go together in a trial: the rules that no single field can keep. Each raises TrialError."""
+"""Checks the rules that involve several fields of a trial. A broken rule raises TrialError."""
 
 import math
 from collections.abc import Iterable
@@ -21,24 +21,24 @@ from ddptui.config.trial import (
 )
 
 MOST_RANKS_ON_LINKS = 250  # they share a /24 network with their switch (engines/local/links.py)
-NO_IMAGES = ("mlp", "linears")  # models that convolve nothing
-# With tensors on GPUs; gloo copies those of collectives to the host, also of a reduce_scatter, which it makes of
-# all_reduces from torch 2.8 on. (Before, it has none, on the CPU neither.)
+NO_IMAGES = ("mlp", "linears")  # models without convolutions
+# The primitives that gloo cannot carry out with tensors on GPUs. For collectives it copies such tensors to the host.
+# It builds reduce_scatter from all_reduces, from torch 2.8 on; older versions lack it, on the CPU too.
 NOT_BY_GLOO = ("send_recv", "isend_irecv")
-NO_SENDING = "gloo sends and receives nothing that lies on a GPU"
+NO_SENDING = "gloo cannot send or receive tensors on a GPU"
 
-Rule = tuple[object, str, str]  # whether it is broken, the field, and why: made for each rule, broken or not
+Rule = tuple[object, str, str]  # whether the rule is broken, the field, and the error message
 
 
 def _keep(rules: Iterable[Rule], before: str = "") -> None:
-    """Raise TrialError for the first rule that is broken. before: the start of each field's path."""
+    """Raise TrialError for the first broken rule. before: the start of each field's path."""
     for is_broken, key, why in rules:
         if is_broken:
             raise TrialError(f"{before}{key}", why)
 
 
 def check_trial(trial: Trial) -> None:
-    """Refuse what no single field can refuse. Raises TrialError: the first problem."""
+    """Check the rules that involve several fields. Raises TrialError for the first problem."""
     for key, value in msgspec.structs.asdict(trial).items():
         if isinstance(value, float) and not math.isfinite(value):  # TOML has inf and nan; nan passes every bound
             raise TrialError(key, "must be a finite number")
@@ -62,11 +62,11 @@ def check_trial(trial: Trial) -> None:
 # fmt: off
 def _check_command(trial: Trial) -> None:
     wrong = next((variable for variable in trial.env if variable.find("=") < 1), None)
-    here = "a command starts its own ranks, in the host's network: delay data, forward, backward or aggregate"
+    here = "a command starts its own ranks, in the host's network; use data, forward, backward or aggregate"
     _keep([
         (not trial.command or not trial.command[0], "command",
-         'names no program, as in ["torchrun", "--nproc_per_node=2", "train.py"]'),
-        *((any("\0" in text for text in texts), key, "holds a NUL, which no program can be given")
+         'names no program; write it as ["torchrun", "--nproc_per_node=2", "train.py"]'),
+        *((any("\0" in text for text in texts), key, "contains a NUL character, which no program accepts; remove it")
           for key, texts in (("command", trial.command), ("env", trial.env))),
         (wrong is not None, "env", f"expected NAME=VALUE, got {wrong!r}"),
         *((delay.at in ("link", "start"), f"bottleneck[{index}].at", here)
@@ -78,108 +78,108 @@ def _check_primitives(trial: Trial) -> None:
     is_shown, in_flight = trial.primitives == "see", (trial.primitives, trial.cadence) == ("measure", "pipelined")
     least, most = trial.min_bytes, trial.max_bytes
     done = next((name for name in trial.operations if not OPERATIONS[name].pipelines), "")
-    other = "isend_irecv can be in flight" if done == "send_recv" else "time it with 'back_to_back'"
+    other = "use isend_irecv instead" if done == "send_recv" else "use cadence = 'back_to_back'"
     _keep([
-        (trial.launch in ONE_PROCESS, "launch", f"{trial.launch!r} has no process group for primitives: take 'spawn'"),
-        (len({*trial.operations}) < len(trial.operations), "operations", "names one twice"),
-        (len({*trial.composites}) < len(trial.composites), "composites", "names one twice"),
-        (is_shown and "local_sum" in trial.operations, "operations", "local_sum sends nothing that could be seen"),
+        (trial.launch in ONE_PROCESS, "launch", f"{trial.launch!r} has no process group for primitives; use 'spawn'"),
+        (len({*trial.operations}) < len(trial.operations), "operations", "lists an operation twice"),
+        (len({*trial.composites}) < len(trial.composites), "composites", "lists a composite twice"),
+        (is_shown and "local_sum" in trial.operations, "operations", "local_sum sends nothing to show; leave it out"),
         (in_flight and trial.composites, "composites",
-         "with cadence = 'pipelined': a composite waits for each of its primitives; use 'back_to_back'"),
-        (in_flight and done, "operations", f"{done} with cadence = 'pipelined': it is over when it returns; {other}"),
-        (trial.world_size < 2, "world_size", "primitives are between ranks: two at least"),
+         "cannot be pipelined: a composite waits for each of its primitives; use cadence = 'back_to_back'"),
+        (in_flight and done, "operations", f"{done} cannot be pipelined: it is complete when it returns; {other}"),
+        (trial.world_size < 2, "world_size", "primitives need at least two ranks"),
         (trial.root >= trial.world_size, "root", _no_rank(trial.root, trial, trial.world_size)),
         (least > most, "min_bytes", f"{least} is more than max_bytes = {most}"),
     ])
 
 
 def _check_averaging(trial: Trial) -> None:
-    """What is averaged, when, and with which mistake."""
+    """Check what is averaged, how often, and with which mistake."""
     of_parameters, mistake = trial.average == "parameters", trial.mistake
     needs_strategy = trial.kind == "training" and trial.launch not in ONE_PROCESS
     possible = MISTAKES[mistake] if mistake else ()
     _keep([
         (needs_strategy and trial.strategy is None, "strategy",
-         f"launch = {trial.launch!r} needs one; `none` aggregates nothing"),
-        (of_parameters and trial.strategy == "none", "average", "strategy = 'none' averages nothing"),
+         f"launch = {trial.launch!r} needs a strategy; 'none' averages nothing"),
+        (of_parameters and trial.strategy == "none", "average", "strategy = 'none' averages no parameters"),
         (of_parameters and STRATEGIES[trial.strategy or "none"].overlaps, "average",
-         f"strategy = {trial.strategy!r} averages gradients as backward brings them; parameters change only after it"),
+         f"strategy = {trial.strategy!r} averages gradients during backward, but parameters change only after it"),
         (trial.static_graph and trial.every > 1, "static_graph",
-         "with every > 1: torch DDP fails with it in no_sync, where gradients add up"),
+         "cannot be combined with every > 1: torch DDP fails with static_graph in no_sync"),
         (possible and trial.strategy not in possible, "mistake",
-         f"{mistake!r} is made with strategy = {' or '.join(map(repr, possible))}"),
-        (possible and trial.world_size == 1, "mistake", f"{mistake!r} shows with two ranks or more"),
+         f"{mistake!r} needs strategy = {' or '.join(map(repr, possible))}"),
+        (possible and trial.world_size == 1, "mistake", f"{mistake!r} needs at least two ranks to have an effect"),
         (mistake == "no_first_broadcast" and of_parameters, "mistake",
-         "'no_first_broadcast' is healed by the first average of the parameters"),
+         "'no_first_broadcast' has no effect: the first average of the parameters makes the ranks equal"),
         (mistake in ("group_of_one", "no_division") and trial.reduction == "avg", "mistake",
-         f"{mistake!r} sums: it does not ask for a reduction"),
+         f"{mistake!r} always sums; use reduction = 'sum'"),
         (mistake == "no_set_epoch" and trial.steps is None and trial.epochs == 1, "mistake",
-         "'no_set_epoch' shows in the second epoch, and there is only one"),
+         "'no_set_epoch' shows only from the second epoch on; set epochs to 2 or more"),
     ])
 
 
 def _check_length_and_samples(trial: Trial) -> None:
     steps, shape, model = trial.steps or math.inf, trial.shape, trial.model
     module, _, attribute = model.partition(":")
-    any_shape = model == "mlp" or is_own_model(model)  # for a user's own model only the rank can tell
+    any_shape = model == "mlp" or is_own_model(model)  # only the rank can check the shape for a user's own model
     fits = any_shape or shape is None or (
-        shape == SHAPES[model] if model in SHAPES else len(shape) == 3 and shape[0] == 3)  # torchvision's take images
+        shape == SHAPES[model] if model in SHAPES else len(shape) == 3 and shape[0] == 3)  # torchvision: RGB images
     _keep([
         (trial.launch == "single" and trial.world_size != 1, "world_size",
          "launch = 'single' is one rank; choose another launch mode for more"),
-        (steps <= trial.warmup_steps, "steps", f"{steps} steps leave none after {trial.warmup_steps} warm-up steps"),
+        (steps <= trial.warmup_steps, "steps", f"all {steps} are warm-up; set more than {trial.warmup_steps}"),
         (trial.trains_until_stopped and trial.instruments == "off", "epochs",
-         "0 trains until you stop it, but without instruments no rank reports before its end"),
-        ((trial.hash_every or 0) > steps, "hash_every", f"every {trial.hash_every} of {steps} steps never comes"),
+         "0 trains until you stop it, but without instruments ranks report only at their end; use instruments = 'on'"),
+        ((trial.hash_every or 0) > steps, "hash_every", f"{trial.hash_every} is more than the {steps} steps"),
         (trial.batch_size < trial.world_size and trial.kind == "training", "batch_size",
-         f"a global batch of {trial.batch_size} cannot feed {trial.world_size} ranks"),
-        (shape is not None and trial.dataset != "random", "shape", "only dataset = 'random' can take any shape"),
+         f"a global batch of {trial.batch_size} is too small for {trial.world_size} ranks"),
+        (shape is not None and trial.dataset != "random", "shape", "only dataset = 'random' takes a shape; remove it"),
         (is_own_model(model) and not all(map(str.isidentifier, [*module.split("."), attribute])), "model",
-         f"{model!r} is not of the form 'module:attribute', as 'mymodels:Net' is"),
+         f"{model!r} is not of the form 'module:attribute', e.g. 'mymodels:Net'"),
         (model == "linears" and (trial.dataset, trial.classes) != ("random", 3), "model",
-         "linears has 3 inputs and 3 outputs: it goes with dataset = 'random', classes = 3"),
-        (not fits, "shape", f"the model {model} cannot take samples of shape {[*(shape or ())]}"),
+         "linears has 3 inputs and 3 outputs; use dataset = 'random' and classes = 3"),
+        (not fits, "shape", f"the model {model} does not accept samples of shape {[*(shape or ())]}"),
     ])
 
 
 def _check_devices(trial: Trial) -> None:
-    """Refuse devices, backends and precisions that can never run, on any machine."""
+    """Check for devices, backends and precisions that cannot work together on any machine."""
     on_cpu, several, facts = trial.device == "cpu", trial.gpus_per_rank > 1, STRATEGIES[trial.strategy or "none"]
     shares, by_nccl = trial.share_gpu, trial.backend == "nccl"
     by_gloo = trial.backend == "gloo" and trial.device == "cuda" and needs_point_to_point(trial)
     _keep([
-        (by_nccl and on_cpu, "backend", "nccl needs GPUs: with device = 'cpu' it is gloo"),
+        (by_nccl and on_cpu, "backend", "nccl needs GPUs; use 'gloo' with device = 'cpu'"),
         (trial.backend == "mpi" and trial.launch != "task", "backend",
-         "mpi wants ranks that MPI knows: start them by hand, `mpirun … python -m workers.task …`, with RANK, "
-         "WORLD_SIZE and so on for each; gloo and nccl do without"),
+         "mpi needs ranks that mpirun starts: run `mpirun … python -m workers.task …`, with RANK, WORLD_SIZE and so "
+         "on set for each rank; or use gloo or nccl"),
         *([(True, *by_gloo)] if by_gloo else []),
-        (shares and on_cpu, "share_gpu", "with device = 'cpu' there is no GPU to share: `--set share_gpu=false`"),
-        (shares and several, "share_gpu", "with gpus_per_rank > 1: a rank that has several GPUs cannot share one"),
-        (shares and by_nccl, "share_gpu", "NCCL refuses two ranks on one GPU: leave backend = 'auto', or take 'gloo'"),
+        (shares and on_cpu, "share_gpu", "with device = 'cpu' there is no GPU to share; use `--set share_gpu=false`"),
+        (shares and several, "share_gpu", "cannot be combined with gpus_per_rank > 1; set one of them only"),
+        (shares and by_nccl, "share_gpu", "NCCL refuses two ranks on one GPU; use backend = 'auto' or 'gloo'"),
         (trial.sync_batchnorm and several, "sync_batchnorm",
-         "with gpus_per_rank > 1: each of a rank's replicas would call a collective"),
+         "cannot be combined with gpus_per_rank > 1: each replica of a rank would call a collective"),
         (trial.sync_batchnorm and on_cpu, "sync_batchnorm", "torch's SyncBatchNorm runs on GPUs only"),
-        (trial.amp and trial.dtype == "float64", "amp", "autocast leaves float64 as it is: take dtype = 'float32'"),
-        (trial.amp == "fp16" and facts.low_rank, "amp", "fp16 overflows now and then, and PowerSGD keeps what it "
-         "could not send: infinite from then on. Take bf16"),
+        (trial.amp and trial.dtype == "float64", "amp", "autocast does not convert float64; use dtype = 'float32'"),
+        (trial.amp == "fp16" and facts.low_rank, "amp", "fp16 overflows at times, and PowerSGD would carry the "
+         "infinite error into all later steps; use bf16"),
         (trial.channels_last and trial.model in NO_IMAGES, "channels_last",
-         f"the model {trial.model} has no convolutions: it would change nothing"),
-        (trial.pin_memory and on_cpu, "pin_memory", "is for the way to a GPU: it has no effect with device = 'cpu'"),
+         f"has no effect: the model {trial.model} has no convolutions; remove it"),
+        (trial.pin_memory and on_cpu, "pin_memory", "speeds up copies to a GPU: it has no effect with device = 'cpu'"),
         (trial.compile and facts.is_ddp and (trial.bucket_mb or 1) < 1, "bucket_mb",
-         f"{trial.bucket_mb} MB is too small for torch to compile a DDP with, whose first bucket has 1 MB: take 1 or "
-         "more, or compile = false"),
+         f"torch cannot compile DDP with buckets of {trial.bucket_mb} MB, as the first bucket has 1 MB; use 1 or more, "
+         "or compile = false"),
         (trial.compile and several, "compile",
-         "with gpus_per_rank > 1: nn.DataParallel copies the model anew in every step"),
+         "cannot be combined with gpus_per_rank > 1: nn.DataParallel copies the model again in every step"),
     ])
 
 
 def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
-    """Refuse a delay that could never happen in this trial, or a link that it cannot have. Raises TrialError."""
+    """Check that this delay can happen in the trial, or that the trial can have this link. Raises TrialError."""
     ranks = bottleneck.ranks
-    missing = next((rank for rank in ranks if 0 < trial.ranks <= rank), 0)  # how many a command has, it decides itself
+    missing = next((rank for rank in ranks if 0 < trial.ranks <= rank), 0)  # trial.ranks is 0, unknown, for a command
     _keep([
-        (not ranks, "ranks", "names no rank"),
-        (len({*ranks}) < len(ranks), "ranks", "names a rank twice"),
+        (not ranks, "ranks", "lists no rank"),
+        (len({*ranks}) < len(ranks), "ranks", "lists a rank twice"),
         (missing, "ranks", _no_rank(missing, trial, trial.world_size)),
         *(_link_rules if bottleneck.at == "link" else _delay_rules)(trial, bottleneck),
     ], f"{path}.")
@@ -188,13 +188,13 @@ def check_bottleneck(trial: Trial, bottleneck: Bottleneck, path: str) -> None:
 def _link_rules(trial: Trial, link: Bottleneck) -> list[Rule]:
     ranks, others = trial.world_size, [other for other in trial.bottleneck if other.at == "link" and other is not link]
     return [
-        (not 0 < (link.mbit or 0) < math.inf, "mbit", "a link needs it: what it lets through, in 1e6 bits a second"),
-        *((getattr(link, key) != BOTTLENECK_FIELDS[key].default, key, "has no effect with at = 'link': it is no delay")
+        (not 0 < (link.mbit or 0) < math.inf, "mbit", "at = 'link' needs its rate, in Mbit/s"),
+        *((getattr(link, key) != BOTTLENECK_FIELDS[key].default, key, "has no effect with at = 'link'; remove it")
           for key in ("sleep_ms", "per", "every", "from_step", "to_step", "jitter")),
         (trial.launch in ONE_PROCESS, "at", f"launch = {trial.launch!r} is one process, which has no links"),
-        (ranks > MOST_RANKS_ON_LINKS, "at", f"{ranks} ranks: at most {MOST_RANKS_ON_LINKS} get links of their own"),
-        (trial.download, "at", "with download = true: ranks on links of their own have no way to the internet"),
-        (any({*other.ranks} & {*link.ranks} for other in others), "ranks", "names a rank whose link is limited twice"),
+        (ranks > MOST_RANKS_ON_LINKS, "at", f"links are possible for at most {MOST_RANKS_ON_LINKS} ranks, not {ranks}"),
+        (trial.download, "at", "ranks on slow links cannot reach the internet; use download = false"),
+        (any({*other.ranks} & {*link.ranks} for other in others), "ranks", "limits the link of a rank twice"),
     ]
 
 
@@ -203,35 +203,35 @@ def _delay_rules(trial: Trial, delay: Bottleneck) -> list[Rule]:
     in_dp = trial.launch == "dp"
     no_average = not in_dp and trial.launch != COMMAND and trial.strategy in (None, "none")
     return [
-        (trial.primitives, "at", f"with primitives = {trial.primitives!r} no rank trains; a link can be slow"),
-        (not 0 < delay.sleep_ms < math.inf, "sleep_ms", "a delay needs it: how long, in ms, more than 0"),
-        (delay.mbit is not None, "mbit", f"goes with at = 'link'; a delay at {at!r} has sleep_ms"),
+        (trial.primitives, "at", f"with primitives = {trial.primitives!r} no rank trains; only 'link' is possible"),
+        (not 0 < delay.sleep_ms < math.inf, "sleep_ms", "a delay needs its length in ms, more than 0"),
+        (delay.mbit is not None, "mbit", f"is only for at = 'link'; a delay at {at!r} has sleep_ms"),
         (at == "start" and (delay.every, first, last) != (1, 0, None), "at",
          "a rank starts once, before its steps: every, from_step and to_step have no effect"),
-        (first >= steps, "from_step", f"step {first} of {steps}: it would never happen"),
-        (last is not None and last < first, "to_step", f"ends at {last}, before from_step = {first}"),
+        (first >= steps, "from_step", f"the delay would never happen: step {first} of {steps}"),
+        (last is not None and last < first, "to_step", f"{last} is before from_step = {first}"),
         (delay.per == "call" and (at != "aggregate" or in_dp), "per",  # dp calls no collective
-         "'call' goes with at = 'aggregate' and a process group"),
+         "'call' needs at = 'aggregate' and a process group"),
         (at == "aggregate" and no_average, "at", "this trial aggregates nothing, so the delay would never happen"),
-        (at == "backward" and in_dp, "at", "dp has one backward for all replicas: use 'forward' or 'aggregate'"),
+        (at == "backward" and in_dp, "at", "dp has one backward for all replicas; use 'forward' or 'aggregate'"),
     ]
 
 
 def _check_fault(trial: Trial, fault: Fault, path: str) -> None:
-    """Refuse a fault that could never happen in this trial."""
+    """Check that this fault can happen in the trial."""
     steps = trial.steps or math.inf
-    processes = trial.world_size if trial.launch != "dp" else 1  # a fault strikes a process, and dp has one
+    processes = trial.world_size if trial.launch != "dp" else 1  # a fault affects a process, and dp has only one
     _keep([
         (fault.rank >= processes, "rank", _no_rank(fault.rank, trial, processes)),
-        (fault.step >= steps, "step", f"step {fault.step} of {steps}: it would never happen"),
+        (fault.step >= steps, "step", f"the fault would never happen: step {fault.step} of {steps}"),
         (fault.kind in ("skip", "mismatch") and trial.strategy in (None, "none"), "kind",
-         f"this trial aggregates nothing: there is nothing to {fault.kind}"),
+         f"this trial has no collective to {fault.kind}; choose another strategy or kind"),
     ], f"{path}.")
 # fmt: on
 
 
 def _no_rank(rank: int, trial: Trial, ranks: int) -> str:
-    """Why the trial has no such rank. In dp all replicas are one process, rank 0."""
+    """Return the error message for a rank that the trial does not have. In dp all replicas are one process, rank 0."""
     name = f"trial {trial.name}" if trial.name else "the trial"
     if trial.launch == "dp" and ranks == 1:
         return f"no rank {rank}: dp is one process, rank 0"
@@ -239,16 +239,16 @@ def _no_rank(rank: int, trial: Trial, ranks: int) -> str:
 
 
 def needs_point_to_point(trial: Trial) -> tuple[str, str] | None:
-    """The field that asks for point-to-point messages, and why they fail where gloo has tensors on GPUs."""
+    """The field that causes point-to-point messages, and the error message if gloo carries tensors on GPUs; or None."""
     if trial.primitives is None:
         if trial.world_size == 1 or not STRATEGIES[trial.strategy or "none"].point_to_point:
             return None
-        return "strategy", f"{trial.strategy!r} sends to its neighbor, and {NO_SENDING}: take another strategy"
+        return "strategy", f"{trial.strategy!r} sends from rank to rank, but {NO_SENDING}; choose another strategy"
     for name in trial.composites:
         if STRATEGIES[name].point_to_point:
-            return "composites", f"{name!r} sends to its neighbor, and {NO_SENDING}: leave it out"
+            return "composites", f"{name!r} sends from rank to rank, but {NO_SENDING}; leave it out"
     if not trial.operations or set(trial.operations) & set(NOT_BY_GLOO):
-        return "operations", f"{NO_SENDING}: name the others, without {' and '.join(NOT_BY_GLOO)}"
+        return "operations", f"{NO_SENDING}; list the others, without {' and '.join(NOT_BY_GLOO)}"
     return None
 
 

@@ -1,5 +1,5 @@
-"""Presets of a training of the user's own: the command that is typed after `ddptui watch`; and the file that `ddptui
-init` writes, TOML with examples to uncomment. Pure."""
+"""Presets that launch the user's own training: for `ddptui watch COMMAND`, and the TOML file with examples to uncomment
+that `ddptui init` writes. Pure."""
 
 import re
 from itertools import pairwise
@@ -15,7 +15,7 @@ from ddptui.text.words import printable
 REPEATS = 3
 FEWEST_RANKS = 2
 AS_IT_IS = "as-it-is"  # the trial that the examples are compared with
-# What a cheap look at a script finds. Names that are imported alone say nothing: many scripts never use them.
+# Patterns that show how a script starts its ranks. An unused import of multiprocessing alone does not match.
 STARTS_RANKS = re.compile(
     r"\b(?:mp|multiprocessing)\.(?:spawn|start_processes|Process)\s*\("
     r"|^[ \t]*from[ \t]+(?:torch\.)?multiprocessing[ \t]+import\b.*\b(?:spawn|start_processes|Process)\b",
@@ -29,34 +29,34 @@ HAS_RANKS = re.compile(
 COMMENT = re.compile(r"#.*")
 
 TEXT = """\
-# Written by `ddptui init`. Each trial launches a training of yours, watched as it is: the script does not change.
+# Written by `ddptui init`. Each trial launches your training and watches it; your script does not change.
 # To run it, in this folder:  ddptui run {file}
 # To see what it launches:    ddptui presets {file}
-# A line that begins with # and no space is an example: remove the #, and put in values of your own.
+# A line that begins with # and no space is an example: remove the # and fill in your own values.
 
 kind = "command"
 title = {title}
 baseline = "{as_it_is}"  # the trial that the others are compared with
-repeats = {repeats}  # launches of each trial, each to its end: make the training short, or give it `steps`
+repeats = {repeats}  # launches of each trial, each to its end: make the training short, or set `steps`
 
-[defaults]  # of every trial
+[defaults]  # for every trial
 {why}command = {command}
-#steps = 200  # end each launch after so many steps
-#warmup_steps = 10  # leave so many of them out of every figure, instead of 3
+#steps = 200  # end each launch after this many steps
+#warmup_steps = 10  # leave the first 10 steps out of all figures; the default is 3
 
 [[trial]]
 name = "{as_it_is}"
 
-# Other variables of the environment, one trial for each list. The script reads them: os.environ["BUCKET_MB"].
+# Environment variables, one trial for each list. The script reads them: os.environ["BUCKET_MB"].
 #[matrix]
 #env = [["BUCKET_MB=25"], ["BUCKET_MB=100"], ["BUCKET_MB=100", "NUM_WORKERS=4"]]
 
-# Other arguments: write one that the script takes.
+# Other arguments: use one that your script takes.
 #[[trial]]
 #name = "4-workers"
 #command = {longer}
 
-# A delay: rank 1 sleeps for 20 ms in every backward. It can also be at data, forward or aggregate.
+# A delay: rank 1 sleeps for 20 ms in every backward. Other places are data, forward and aggregate.
 #[[trial]]
 #name = "late-backward"
 #bottleneck = [{{ at = "backward", ranks = [1], sleep_ms = 20 }}]
@@ -66,8 +66,8 @@ name = "{as_it_is}"
 def preset_of(
     command: tuple[str, ...], *, name: str | None, skip: int, steps: int | None, overrides: dict[str, Any]
 ) -> Preset:
-    """The preset. name: of the trial; None: that of the script. skip: steps of the warm-up. steps: that are watched
-    after it; None: all. Raises TrialError."""
+    """The preset for a command. name: the trial's; None: the script's. skip: the number of warm-up steps. steps: the
+    number of steps to watch after them; None: all. Raises TrialError."""
     called = name or name_of(command)
     text = [*map(as_text, command)]
     trial = {"name": called, "command": text, "warmup_steps": skip}
@@ -76,7 +76,7 @@ def preset_of(
 
 
 def name_of(command: tuple[str, ...]) -> str:
-    """The name of the script that a command runs, or of its module or program, as a folder can have it."""
+    """The name of the script, module or program that a command runs, made valid as a folder's name."""
     scripts = [word for word in command if word.endswith(".py")]
     modules = [module for flag, module in pairwise(command) if flag == "-m"]
     chosen = next(iter([*scripts, *modules[-1:], *command[:1]]), "")
@@ -85,7 +85,7 @@ def name_of(command: tuple[str, ...]) -> str:
 
 
 class Launchers(NamedTuple):
-    """What can launch a script on this machine. gpus: how many it has; None: that is not known."""
+    """The programs that can launch a script on this machine. gpus: the number of GPUs; None if it is not known."""
 
     torchrun: tuple[str, ...]
     python: str
@@ -93,38 +93,38 @@ class Launchers(NamedTuple):
 
 
 class Launched(NamedTuple):
-    """A command for a preset. why: what the preset says about it, in lines."""
+    """A command for a preset. why: the lines of comment that explain it in the preset."""
 
     command: tuple[str, ...]
     why: tuple[str, ...] = ()
 
 
 def launched(script: str, arguments: tuple[str, ...], text: str, launchers: Launchers) -> Launched:
-    """The command that launches a script, from a look at its text; the preset says what was seen."""
+    """The command that launches a script, chosen from its text, and the comment that says why."""
     ranks = max(launchers.gpus or 0, FEWEST_RANKS)
     why_so_many = {
-        None: f"{ranks} ranks: make it one for each GPU.",
+        None: f"{ranks} ranks: change this to the number of your GPUs.",
         0: f"{ranks} ranks on the CPU: there is no GPU here.",
-        1: f"{ranks} ranks, but there is one GPU here. If each rank needs its own: --nproc_per_node=1.",
+        1: f"{ranks} ranks, but there is only one GPU here. If each rank needs its own, use --nproc_per_node=1.",
     }.get(launchers.gpus, f"{ranks} ranks, one for each GPU here.")
     run = (script, *arguments)
     by_torchrun = (*launchers.torchrun, "--standalone", f"--nproc_per_node={ranks}", *run)
     by_itself = (launchers.python, *run)
     code = COMMENT.sub("", text)
     if STARTS_RANKS.search(code):
-        seems = f"{script} seems to start its ranks itself, by multiprocessing. If it does not:"
+        seems = f"{script} seems to start its ranks itself, with multiprocessing. If it does not, use:"
         return Launched(by_itself, (seems, f"command = {literal(by_torchrun)}"))
     if LIGHTNING.search(code):
-        imports = f"{script} imports Lightning, which starts the ranks itself: devices of its Trainer says how many."
+        imports = f"{script} imports Lightning, which starts the ranks itself: its Trainer's `devices` sets how many."
         return Launched(by_itself, (imports,))
     if HAS_RANKS.search(code):
         return Launched(by_torchrun, (why_so_many,))
-    lacks = f"{script} does not mention torch.distributed. If it trains in one process:"
+    lacks = f"{script} does not mention torch.distributed. If it trains in one process, use:"
     return Launched(by_torchrun, (why_so_many, lacks, f"command = {literal(by_itself)}"))
 
 
 def file_name(name: str) -> str:
-    """The file of a preset of this name. Raises TrialError if it cannot have it."""
+    """The file name of a preset with this name. Raises TrialError if no file can have it."""
     stem = name.removesuffix(".toml")
     if not TRIAL_NAME.fullmatch(stem):
         raise TrialError(f"--name {name}", NAME_RULE)
@@ -132,9 +132,9 @@ def file_name(name: str) -> str:
 
 
 def preset_text(file: str, launched: Launched) -> str:
-    """The preset as text. file: its name. Raises TrialError if it cannot be written so that it reads back."""
+    """The text of the preset file called `file`. Raises TrialError if TOML cannot represent the command."""
     table: dict[str, Any] = {"kind": "command", "trial": [{"command": [*launched.command]}]}
-    parse(file, table, {})  # refuses what no TOML can hold, such as a name that is not UTF-8
+    parse(file, table, {})  # raises for what TOML cannot represent, such as a file name that is not UTF-8
     return TEXT.format(
         file=file,
         title=literal(f"Who waits for whom in {name_of(launched.command)}?"),

@@ -1,4 +1,4 @@
-"""Delays by hand, while a trial runs: each is of one rank, at one site. Pure."""
+"""Delays that the user injects while a trial runs: each delays one rank at one site. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,15 @@ from ddptui.config.fields import choices
 from ddptui.config.trial import Bottleneck, Site, Trial, TrialError
 
 TOO_LATE = "start"  # a running rank has already started
-LINK = "link"  # no delay, and made before the ranks start
-LENGTHS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)  # a rank that sleeps cannot be woken
+LINK = "link"  # a slow link is set up before the ranks start
+LENGTHS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)  # at most 5 s: a sleep cannot be interrupted
 USUAL_MS = 20
 
 Delays = tuple[Bottleneck, ...]
 
 
 def sites(trial: Trial) -> list[Site]:
-    """Where the running ranks of a trial can be delayed."""
+    """The sites at which the running ranks of a trial can be delayed."""
     return [at for at in choices("at") if at not in (TOO_LATE, LINK) and _is_possible(trial, at)]  # type: ignore[misc]
 
 
@@ -30,27 +30,27 @@ def _is_possible(trial: Trial, at: str) -> bool:
 
 
 def still_to_come(bottlenecks: Sequence[Bottleneck]) -> Delays:
-    """The delays that a running rank has yet to meet. Slow links are no delays: they stay as they are."""
+    """The delays that can still affect a running rank: all but those at its start, and without slow links."""
     return tuple(delay for delay in bottlenecks if delay.at not in (TOO_LATE, LINK))
 
 
 def delay_of(delays: Sequence[Bottleneck], rank: int, at: str) -> Bottleneck | None:
-    """The delay that a rank has at a site."""
+    """The delay of a rank at a site, or None."""
     return next((delay for delay in delays if delay.at == at and rank in delay.ranks), None)
 
 
 def without(delays: Sequence[Bottleneck], rank: int, at: str) -> Delays:
-    """These delays, but none of this rank at this site. Other ranks keep theirs."""
+    """The delays without any of this rank at this site. Other ranks keep their delays."""
     left = [(delay, tuple(each for each in delay.ranks if (delay.at, each) != (at, rank))) for delay in delays]
     return tuple(msgspec.structs.replace(delay, ranks=ranks) for delay, ranks in left if ranks)
 
 
 def with_delay(delays: Sequence[Bottleneck], rank: int, at: Site, sleep_ms: float) -> Delays:
-    """These delays, and one of this rank at this site, in place of the one that it has there."""
+    """The delays with this one added. It replaces the rank's delay at the same site."""
     return (*without(delays, rank, at), Bottleneck(at=at, ranks=(rank,), sleep_ms=sleep_ms))
 
 
 def next_length(sleep_ms: float, by: int) -> float:
-    """The next longer (by = 1) or shorter (-1) of LENGTHS_MS; the same where there is none."""
+    """The next longer (by = 1) or shorter (-1) of LENGTHS_MS; the same length if there is none."""
     others = [ms for ms in LENGTHS_MS if (ms > sleep_ms if by > 0 else ms < sleep_ms)]
     return min(others, key=lambda ms: abs(ms - sleep_ms), default=sleep_ms)

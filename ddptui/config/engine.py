@@ -1,4 +1,4 @@
-"""Where the ranks of a run are started, on this host, on nodes that join, or by Slurm; and over which links."""
+"""The engine of a run: whether its ranks start on this host, on nodes that join, or by Slurm. Also the slow links."""
 
 from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple
@@ -9,28 +9,28 @@ from msgspec import Meta
 from ddptui.config.trial import Trial
 
 EngineName = Literal["local", "join", "slurm"]
-# Printable, since an option goes into a script of Slurm.
+# Printable characters only, since options are written into a Slurm script.
 Option = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 
 
 class EngineOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The options of an engine, from `[engine]` in a preset or the command line."""
 
-    name: EngineName = "local"  # join: nodes on which a user runs `ddptui join TICKET`; slurm: those of a job
-    nodes: Annotated[int, Meta(ge=1, le=1024)] = 1  # over which the ranks of a trial are spread in blocks
+    name: EngineName = "local"  # join: nodes on which a user runs `ddptui join TICKET`; slurm: the nodes of a job
+    nodes: Annotated[int, Meta(ge=1, le=1024)] = 1  # the ranks of a trial are spread over them in blocks
     interface: Option | None = None  # of this host, by which nodes reach the console; None: that of the default route
-    # Of the console; None: one derived from the run's name, below the ephemeral range.
+    # The console's port. None: derived from the run's name, below the ephemeral range.
     port: Annotated[int, Meta(ge=1024, le=65000)] | None = None
     shared: Option | None = None  # a folder that all nodes see, for init_method = "file"; None (slurm): the run's
-    partition: Option | None = None  # slurm, from here on: as in sbatch
+    partition: Option | None = None  # this and the fields below are options of sbatch
     account: Option | None = None
     gres: Option | None = None
     time: Option | None = None
-    options: tuple[Option, ...] = ()  # further ones of sbatch, as a user types them: "--exclusive"
+    options: tuple[Option, ...] = ()  # more options of sbatch, e.g. "--exclusive"
 
 
 LOCAL = EngineOptions()
-OF_SBATCH = ("partition", "account", "gres", "time")  # options that sbatch takes as they are
+OF_SBATCH = ("partition", "account", "gres", "time")  # passed on to sbatch under the same names
 
 
 class Part(NamedTuple):
@@ -43,7 +43,7 @@ class Part(NamedTuple):
     port: int
 
     def environment(self) -> dict[str, str]:
-        """The variables that the node's entry point reads (workers/rank/node.py)."""
+        """The environment variables that the node's entry point reads (workers/rank/node.py)."""
         return {
             "NNODES": str(self.nodes),
             "NODE_RANK": str(self.node),
@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
 
 def spread(world_size: int, nodes: int) -> list[range]:
-    """The ranks of each node, in blocks as even as possible, larger ones first. A small world takes fewer nodes."""
+    """The ranks of each node, in blocks as even as possible, larger blocks first; at most as many nodes as ranks."""
     nodes = min(nodes, world_size)
     small, larger = divmod(world_size, nodes)
     starts = [node * small + min(node, larger) for node in range(nodes + 1)]
@@ -61,13 +61,13 @@ def spread(world_size: int, nodes: int) -> list[range]:
 
 
 class Links(msgspec.Struct, frozen=True):
-    """The slow links of a trial. mbit: by rank, in 1e6 bits a second each way; other ranks' links have no limit."""
+    """The slow links of a trial. mbit: Mbit/s (1e6 bits per second) each way, by rank; other links have no limit."""
 
     world_size: int
     mbit: dict[int, float]
 
 
 def links_of(trial: Trial) -> Links | None:
-    """The slow links of a trial; None if it has none, so that its ranks need no networks of their own."""
+    """The slow links of a trial; None if it has none and its ranks can use the host's network."""
     slow = {rank: link.mbit for link in trial.bottleneck for rank in link.ranks if link.mbit is not None}
     return Links(trial.world_size, slow) if slow else None

@@ -1,4 +1,4 @@
-"""What a trial's fields say of themselves: their documentation, their types, and where each of them has an effect."""
+"""Descriptions and types of a trial's fields, and the launch modes, strategies and kinds of work that use each."""
 
 import textwrap
 from typing import Literal, get_args, get_origin, get_type_hints
@@ -18,29 +18,29 @@ FIELDS = {
 
 
 def misnamed(word: str) -> str:
-    """What to write instead of a word that heads a column, but is no field; empty for any other word."""
+    """The error message for a word that is a column's header but not a field's name; empty for any other word."""
     fields = [name for name, facts in FIELDS.items() if word and facts.column == word]
     return f"no such field; write {' or '.join(fields)}" if fields else ""
 
 
 def choices(key: str, *structs: type) -> tuple[str, ...]:
-    """The values that a field of these structs may have, by default of a trial, a delay or a fault; empty for any other
-    type."""
+    """The values that a Literal field of these structs allows; empty for other types. Default: the structs of a
+    trial, a delay and a fault."""
     for struct in structs or (Trial, Bottleneck, Fault):
         if annotation := get_type_hints(struct).get(key):
-            options = [annotation, *get_args(annotation)]  # by itself, in a union, or in a tuple
+            options = [annotation, *get_args(annotation)]  # the Literal stands alone, in a union, or in a tuple
             return tuple(name for option in options if get_origin(option) is Literal for name in get_args(option))
     return ()
 
 
 def work_of(launch: str, primitives: str | None) -> str:
-    """The kind of work that a trial is."""
+    """The kind of work that a trial does: train, see, measure or watch."""
     return "watch" if launch == COMMAND else primitives or "train"
 
 
 def meaningless(launch: str, strategy: str | None, primitives: str | None) -> dict[str, str]:
-    """The fields that have no effect with a launch mode, a strategy or a kind of work, and why."""
-    # Such a field is refused in a [[trial]] or [matrix], but ignored in [defaults] and --set: those are for all trials.
+    """The fields that have no effect with this launch mode, strategy and kind of work, with the reason for each."""
+    # In a [[trial]] or [matrix] such a field is an error. [defaults] and --set are for all trials: it is ignored there.
     work = work_of(launch, primitives)
     useless = meaningless_at_work(work)
     if work != "train":
@@ -55,25 +55,25 @@ def meaningless(launch: str, strategy: str | None, primitives: str | None) -> di
 
 
 def meaningless_at_work(work: str) -> dict[str, str]:
-    """The fields that have no effect in a kind of work, and why."""
+    """The fields that have no effect in this kind of work, with the reason for each."""
     why = {
         "train": "training: it is for primitives",
-        "see": "primitives = 'see': each one is called once, with a small tensor",
-        "measure": "primitives = 'measure': the ranks train nothing",
-        "watch": "a command: what it trains is its own",
+        "see": "primitives = 'see': each primitive is called once, with a small tensor",
+        "measure": "primitives = 'measure': the ranks do not train",
+        "watch": "a command: the command itself decides what it trains",
     }
 
     def reason(facts: About) -> str:
         if facts.work == WATCH:
-            return "the lab's own ranks: kind = 'command' has a command"
+            return "ddptui's own ranks: it is for kind = 'command'"
         trains_nothing = facts.work == TRAIN and work in PRIMITIVES
-        return f"primitives = {work!r}: the ranks train nothing" if trains_nothing else why[work]
+        return f"primitives = {work!r}: the ranks do not train" if trains_nothing else why[work]
 
     return {name: reason(facts) for name, facts in FIELDS.items() if work not in facts.work}
 
 
 def listing() -> str:
-    """Every field of a trial with its default, its type and its description, as `ddptui presets --fields` prints it."""
+    """The text of `ddptui presets --fields`: every field of a trial with its default, type and description."""
     lines = [f"A [[trial]] of a preset, its [defaults] and --set KEY=VALUE take {count(len(FIELDS), 'field')}:", ""]
     for name, facts in FIELDS.items():
         default = msgspec.to_builtins(TRIAL_FIELDS[name].default)
@@ -84,7 +84,7 @@ def listing() -> str:
 
 
 def kind(name: str) -> str:
-    """The type of a field with its bounds: `integer, 1 to 1024`."""
+    """The type of a field with its bounds, e.g. `integer, 1 to 1,024`."""
     return _kind(msgspec.inspect.type_info(_ANNOTATIONS[name]), choices(name))
 
 

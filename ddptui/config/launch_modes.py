@@ -1,19 +1,19 @@
-"""The launch modes, one entry each: what starts the ranks. The entry point of a mode is `workers/MODE.py`."""
+"""The launch modes, one entry each. A mode says what starts the ranks; its entry point is `workers/MODE.py`."""
 
 from typing import NamedTuple
 
 
 class LaunchModeFacts(NamedTuple):
-    """What the console knows of a launch mode."""
+    """The properties of a launch mode."""
 
-    label: str  # what screens and tables call it
-    one_process: bool = False  # there is no process group: fields that need one have no effect
-    by_torch: bool = False  # torch's launcher starts the ranks; else the entry point does
-    by_console: bool = True  # the console can start it; else a user does, by hand
-    passes_ranks: bool = False  # the launcher states the number of ranks, so it is no argument of the entry point
+    label: str  # its name on screens and in tables
+    one_process: bool = False  # no process group, so fields that need one have no effect
+    by_torch: bool = False  # torch's launcher starts the ranks; otherwise the entry point starts them
+    by_console: bool = True  # the console can start it; otherwise the user starts the ranks by hand
+    passes_ranks: bool = False  # the launcher sets the world size, so the entry point takes no argument for it
 
 
-COMMAND = "command"  # the launch mode of a training that is watched
+COMMAND = "command"  # the launch mode of a watched training
 LAUNCH_MODES = {
     "single": LaunchModeFacts("one process, no group", one_process=True),
     "dp": LaunchModeFacts("nn.DataParallel; without GPUs: threads, CPU stand-in", one_process=True),

@@ -1,4 +1,4 @@
-"""From the tables of a TOML file to a Preset: expands the matrix, and says precisely what is wrong."""
+"""Builds a Preset from the tables of a TOML file: expands the matrix, and checks every key and value."""
 
 import itertools
 import math
@@ -19,25 +19,25 @@ from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError, TrialKind
 from ddptui.config.values import convert, make_trial
 from ddptui.text.words import did_you_mean, listed, printable
 
-# Fields whose bare values would be unclear in a trial's name. Others keep theirs: runs and baselines depend on them.
+# Fields whose values need the field's name in a trial's name. Other names must not change: runs and baselines use them.
 NAMED = ("share_gpu", "channels_last", "compile", "clip_norm", "num_workers", "pin_memory")
 BOTTLENECK = "bottleneck"
 MOST_TRIALS = 1000
 MOST_REPEATS = 1000
 MOST_IN_NAME = 64  # characters
-CORES = "cores"  # as a world_size: a rank for each core of the host that reads the preset
-FEWEST_RANKS = 2  # for fewer cores, too: one rank has nobody to wait for
+CORES = "cores"  # world_size = "cores": one rank for each core of the host that reads the preset
+FEWEST_RANKS = 2  # also on a host with one core: a single rank has no other to wait for
 NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_.+-]+")
 TRIAL_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.+-]{{0,{MOST_IN_NAME - 1}}}")  # it names a folder
 NAME_RULE = f"use letters, digits and . _ + -, {MOST_IN_NAME} at most, and begin with a letter or a digit"
 
 
 class PresetError(ValueError):
-    """A preset cannot be used. One line: the file, the key's path, what is wrong, and the nearest valid spelling."""
+    """A preset that cannot be used. The message is one line: file, key, what is wrong, the nearest valid spelling."""
 
 
 class PresetFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file of a preset may hold. The fields of its trials are read one trial at a time."""
+    """The keys of a preset's file. The fields of its trials are checked one trial at a time."""
 
     title: str = ""
     kind: TrialKind = "training"
@@ -54,7 +54,7 @@ class PresetFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: int = FEWEST_RANKS) -> Preset:
-    """Build a preset from the tables of its file. cores: of the host. Raises TrialError."""
+    """Build a preset from the tables of its file. cores: the number of the host's cores. Raises TrialError."""
     file = convert(table, PresetFile)
     _check_tables(file, overrides)
     trials = _make_trials(file, overrides, max(cores, FEWEST_RANKS))
@@ -67,7 +67,7 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
             raise TrialError(f"reference[{index}].trial", _no_trial(reference.trial, names))
     return Preset(
         name=name,
-        title=printable(file.title or name),  # a line, as the group
+        title=printable(file.title or name),  # one line, as for the group
         group=printable(file.group),
         about=file.about,
         baseline=file.baseline if file.baseline in names else names[0],  # an override may have renamed it
@@ -81,7 +81,7 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
 
 
 def left_as_it_is(trials: Iterable[Trial], bottleneck: Any) -> dict[str, str]:
-    """Why a trial cannot have a bottleneck of `--set`, and is left as it is: by name, of those that cannot."""
+    """By name, the trials that `--set bottleneck=…` leaves as they are, with the reason why they cannot have it."""
     reasons = {}
     for trial in trials:
         try:
@@ -92,44 +92,44 @@ def left_as_it_is(trials: Iterable[Trial], bottleneck: Any) -> dict[str, str]:
 
 
 def _check_tables(file: PresetFile, overrides: dict[str, Any]) -> None:
-    """Refuse what makes no trials, whatever their fields are."""
+    """Check the tables themselves, before any trial is built from them."""
     for where, fields in (("defaults.", file.defaults), ("--set ", overrides)):
         if "name" in fields:
-            raise TrialError(f"{where}name", "every trial has a name of its own")
+            raise TrialError(f"{where}name", "trials cannot share a name; set it in each [[trial]]")
     if "repeats" in overrides:
-        raise TrialError("--set repeats", "is no field of a trial: --repeats N")
+        raise TrialError("--set repeats", "is not a field of a trial; use --repeats N")
     for key, tried in file.matrix.items():
         if not isinstance(tried, list) or not tried:
             raise TrialError(f"matrix.{key}", "expected a list of values to try")
     if (size := math.prod(map(len, file.matrix.values()))) > MOST_TRIALS:
-        raise TrialError("matrix", f"makes {size} trials; {MOST_TRIALS} are the most")
+        raise TrialError("matrix", f"makes {size} trials; at most {MOST_TRIALS} are allowed")
     if len(file.trial) > MOST_TRIALS:
-        raise TrialError("trial", f"there are {len(file.trial)} of them; {MOST_TRIALS} are the most")
+        raise TrialError("trial", f"there are {len(file.trial)} trials; at most {MOST_TRIALS} are allowed")
     if not file.matrix and not file.trial:
-        raise TrialError("", "has no trial: give it a [matrix] or a [[trial]]")
+        raise TrialError("", "has no trial; add a [matrix] or a [[trial]]")
     if file.columns and file.kind == "primitives":
         raise TrialError("columns", "has no effect with kind = 'primitives', whose tables have other columns")
     check_columns(file.columns)
 
 
 def _check_trials(kind: TrialKind, trials: Sequence[Trial], overrides: Iterable[str]) -> None:
-    """Refuse trials of another kind than the preset's, fields without an effect, and a name that is given twice."""
+    """Check that trials are of the preset's kind, that each override has an effect, and that names are unique."""
     for trial in trials:
         if trial.kind != kind:
             of_primitives = f"primitives = 'see' or 'measure' in every trial, or kind = {trial.kind!r}"
             wants = of_primitives if kind == "primitives" else f"kind = {trial.kind!r}"
-            raise TrialError("kind", f"{kind!r}, but trial {trial.name} is of kind {trial.kind!r}: that wants {wants}")
+            raise TrialError("kind", f"{kind!r}, but trial {trial.name} is of kind {trial.kind!r}; set {wants}")
     useless = [meaningless_at_work(work_of(trial.launch, trial.primitives)) for trial in trials]
     for key in overrides:
         if all(key in fields for fields in useless):
             raise TrialError(key, f"has no effect with {useless[0][key]}")
     for name, times in Counter(trial.name.lower() for trial in trials).items():
         if times > 1:  # they name folders, and some file systems ignore case
-            raise TrialError("trial", f"{times} trials are called {name!r}: rename all but one")
+            raise TrialError("trial", f"{times} trials are named {name!r}; rename all but one")
 
 
 def _make_trials(file: PresetFile, overrides: dict[str, Any], ranks: int) -> tuple[Trial, ...]:
-    """The trials. An overriding bottleneck goes to those that can have it; the others are left as they are."""
+    """The trials. A bottleneck of --set applies to the trials that can have it, and leaves the others as they are."""
     defaults = ({"launch": COMMAND} if file.kind == "command" else {}) | file.defaults
     others = {key: value for key, value in overrides.items() if key != BOTTLENECK}
     made, refused = [], []
@@ -138,7 +138,7 @@ def _make_trials(file: PresetFile, overrides: dict[str, Any], ranks: int) -> tup
             made.append(_make(fields, path, defaults, overrides, ranks))
         except TrialError as error:
             if not error.key.startswith(f"--set {BOTTLENECK}") or BOTTLENECK in file.matrix:
-                raise  # a matrix of bottlenecks has become one of this bottleneck: there is nothing to go back to
+                raise  # --set has replaced the matrix's list of bottlenecks, so there is no other to fall back to
             refused.append(error)
             made.append(_make(fields, path, defaults, others, ranks))
     if len(refused) == len(made):
@@ -147,7 +147,7 @@ def _make_trials(file: PresetFile, overrides: dict[str, Any], ranks: int) -> tup
 
 
 def _list_points(file: PresetFile, overrides: dict[str, Any], ranks: int) -> Iterable[tuple[dict[str, Any], str]]:
-    """The fields that each trial has of its own, and their path in the file: of the matrix, then of those listed."""
+    """Each trial's own fields and their path in the file: first the trials of [matrix], then every [[trial]]."""
     matrix = {key: [overrides[key]] if key in overrides else tried for key, tried in file.matrix.items()}
     if CORES in (sizes := matrix.get("world_size", [])):
         counted = [size for size in sizes if size != CORES or ranks not in sizes]
@@ -160,7 +160,7 @@ def _list_points(file: PresetFile, overrides: dict[str, Any], ranks: int) -> Ite
 
 
 def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overrides: dict[str, Any], ranks: int) -> Trial:
-    """A trial from its fields, over the defaults that have an effect in its launch mode and with its strategy."""
+    """A trial from its own fields, the overrides, and the defaults that have an effect with its launch and strategy."""
     merged = defaults | fields | overrides
     launch, strategy = (str(merged.get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
     useless = meaningless(launch, strategy, merged.get("primitives"))
@@ -177,19 +177,19 @@ def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overrides
         where = "--set " if key in overrides else "defaults." if key in defaults and key not in fields else f"{path}."
         raise TrialError(where + error.key, error.why) from None
     if not TRIAL_NAME.fullmatch(trial.name):
-        raise TrialError(f"{path}.name", f"{trial.name!r} cannot name a folder: {NAME_RULE}")
+        raise TrialError(f"{path}.name", f"{trial.name!r} cannot be the name of a folder; {NAME_RULE}")
     return trial
 
 
 def _name_of(point: dict[str, Any]) -> str:
-    """The name of a trial of the matrix: all_reduce-4; of numbers alone, with their fields: seed-2."""
-    named = point if all(isinstance(value, int | float) for value in point.values()) else NAMED  # or bools
+    """The name of a trial of [matrix], e.g. all_reduce-4; with field names if all values are numbers, e.g. seed-2."""
+    named = point if all(isinstance(value, int | float) for value in point.values()) else NAMED  # bools are ints
     name = "-".join(f"{key}-{_short(value)}" if key in named else _short(value) for key, value in point.items())
-    return NOT_IN_NAME.sub("-", name) if "env" in point else name  # a variable has a = in it
+    return NOT_IN_NAME.sub("-", name) if "env" in point else name  # env values contain =
 
 
 def _short(value: Any) -> str:
-    """A value of the matrix as a part of its trial's name."""
+    """A value of [matrix] as a part of its trial's name."""
     if isinstance(value, list):
         return "+".join(_short(item) for item in value) or "none"
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A preset: one question, answered by a few trials; how it fits the engine that starts it, and how its ranks start."""
+"""A preset: one question, answered by a few trials. Checks it against its engine; says how its ranks start."""
 
 from typing import Annotated
 
@@ -11,11 +11,11 @@ from ddptui.config.trial import StartKind, Trial, TrialError, TrialKind
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A published figure for one of the trials, with its source."""
+    """Published figures for one of the trials, with their source."""
 
     trial: str
     train_time_s: Annotated[float, Meta(gt=0, lt=1e9)]
-    step_ms: Annotated[float, Meta(gt=0, lt=1e9)] | None = None  # of a step, if that was published, too
+    step_ms: Annotated[float, Meta(gt=0, lt=1e9)] | None = None  # the length of a step; None: not published
     source: str = ""
 
 
@@ -31,12 +31,12 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[Trial, ...]
     kind: TrialKind = "training"
     references: tuple[Reference, ...] = ()
-    columns: tuple[str, ...] = ()  # of the comparison: those that its question is about, so that they show first
+    columns: tuple[str, ...] = ()  # keys of the columns that the question is about; tables show them first
     engine: EngineOptions = LOCAL
 
     @property
     def base(self) -> Trial:
-        """The baseline."""
+        """The trial that the others are compared with."""
         return next(trial for trial in self.trials if trial.name == self.baseline)
 
     @property
@@ -50,22 +50,22 @@ OF_SEVERAL_HOSTS = ("nodes", "interface", "port", "shared")
 
 
 def fit_to_engine(preset: Preset) -> Preset:
-    """The preset, if its engine can start it. Raises TrialError for options that do not go together."""
+    """The preset, if its engine can start it. Raises TrialError if options or trials do not fit the engine."""
     engine, elsewhere = preset.engine, preset.engine.name != "local"
     for key in (*OF_SEVERAL_HOSTS, *OF_SLURM):
         engines = ("slurm",) if key in OF_SLURM else ("join", "slurm")
         if engine.name not in engines and getattr(engine, key) != getattr(LOCAL, key):
             remedy = f"--engine {' or '.join(engines)}"
-            raise TrialError(f"engine.{key}", f"has no effect with the engine {engine.name!r}: {remedy}")
+            raise TrialError(f"engine.{key}", f"has no effect with the engine {engine.name!r}; use {remedy}")
     for trial in preset.trials:
         # fmt: off
         for is_refused, key, why in (
             (elsewhere and trial.launch == COMMAND, "engine.name",
-             "a command runs here: let it start what runs elsewhere, as srun and torchrun do"),
+             "a command runs on this host only; use a command that starts the other nodes itself, e.g. srun"),
             (not LAUNCH_MODES[trial.launch].by_console, "launch",
-             "'task' is a rank that is started by hand: `srun python -m workers.task …`, in a checkout of ddptui"),
-            (elsewhere and links_of(trial), "bottleneck", "a slow link is made on this host alone: --engine local"),
-            (elsewhere and trial.save, "save", "checkpoints would stay on the nodes: leave it out"),
+             "ranks of 'task' are started by hand: `srun python -m workers.task …`, in a checkout of ddptui"),
+            (elsewhere and links_of(trial), "bottleneck", "slow links work on this host only; use --engine local"),
+            (elsewhere and trial.save, "save", "checkpoints would stay on the nodes; leave it out"),
         ):
             if is_refused:
                 raise TrialError(key, f"trial {trial.name}: {why}")
@@ -74,19 +74,19 @@ def fit_to_engine(preset: Preset) -> Preset:
 
 
 def start_of(trial: Trial, nodes: int = 1) -> tuple[StartKind, str]:
-    """How ranks of this trial start: warm, forked from a process that has imported torch, or cold, as new processes;
-    and why cold, if the trial does not ask for it."""
-    method = f"start_method = {trial.start_method!r} asks how a new process starts its ranks"
-    reasons = (  # the first one is named
+    """How ranks of this trial start: warm (forked from a process that has imported torch) or cold (as new processes);
+    and the reason for a cold start that the trial does not ask for, else an empty text."""
+    method = f"start_method = {trial.start_method!r} applies only to new processes"
+    reasons = (  # the first one that applies is given
         (trial.start == "cold", ""),
         (trial.start_method != "spawn", method),
         (trial.compile, "torch.compile starts compilers that need a new process"),
-        (links_of(trial) is not None, "on slow links each rank has a network of its own"),
+        (links_of(trial) is not None, "on slow links each rank has its own network namespace"),
         (trial.launch == "launch" and nodes > 1, "torch.distributed.launch meets other nodes before it starts ranks"),
     )
     return next((("cold", why) for is_so, why in reasons if is_so), ("warm", ""))
 
 
 def needs_warm_parent(preset: Preset) -> bool:
-    """Whether this host forks ranks of any of its trials."""
+    """Whether this host forks the ranks of any of the preset's trials."""
     return preset.engine.name == "local" and any(start_of(trial)[0] == "warm" for trial in preset.trials)

@@ -1,4 +1,4 @@
-"""A trial as text: as command-line arguments, which start a rank, and in a few words, which screens show."""
+"""Converts trials to text: command-line arguments that start a rank, and short descriptions for screens and tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from ddptui.text.units import NOTHING
 
 
 def to_arguments(trial: Trial) -> list[str]:
-    """The trial as `key=value`, an argument per field off its default, as the entry point of a rank reads it."""
+    """The trial as `key=value` arguments for the entry point of a rank, one for each field that is not its default."""
     return [f"{name}={literal(value, bare=True)}" for name, value in off_default(trial).items() if name != "name"]
 
 
 def off_default(trial: Trial) -> dict[str, Any]:
-    """The fields off their defaults, as plain values."""
+    """The fields that are not at their defaults, as plain values."""
     values = msgspec.to_builtins(trial)
     return {
         name: values[name]
@@ -27,12 +27,12 @@ def off_default(trial: Trial) -> dict[str, Any]:
 
 
 def from_arguments(arguments: list[str]) -> Trial:
-    """The trial of such arguments. Raises TrialError."""
+    """The trial that `to_arguments` has written as arguments. Raises TrialError."""
     return make_trial(dict(parse_assignment(argument) for argument in arguments))
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """The key and value of `key=value`: a TOML value, or else a bare string. Raises TrialError without a `=`."""
+    """The key and value of `key=value`. The value is TOML or else a bare string. Raises TrialError without a `=`."""
     key, equals, value = text.partition("=")
     if not equals:
         raise TrialError(text, "expected KEY=VALUE")
@@ -40,14 +40,14 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         table = read_toml(f"value = {value}")
     except (ValueError, RecursionError):  # RecursionError: many nested brackets
         return key.strip(), value.strip()
-    return key.strip(), table["value"] if len(table) == 1 else value.strip()  # more keys: the value had a line end
+    return key.strip(), table["value"] if len(table) == 1 else value.strip()  # a line end in the value added a key
 
 
 def literal(value: Any, *, bare: bool = False) -> str:
-    """A plain value as inline TOML; a string at the top level may stay bare."""
+    """A plain value as inline TOML. bare: a string is written without quotes if it reads back as the same string."""
     match value:
         case str():
-            spelled = msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")  # which TOML wants escaped
+            spelled = msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")  # TOML requires this escape
             return value if bare and parse_assignment(f"_={value}")[1] == value else spelled
         case bool():
             return str(value).lower()
@@ -59,19 +59,19 @@ def literal(value: Any, *, bare: bool = False) -> str:
 
 
 def describe_average(trial: Trial) -> str:
-    """What is averaged, and every how many steps; empty for the gradients of every step."""
+    """What is averaged and how often, e.g. `parameters every 4`; empty for the gradients of every step."""
     if trial.every > 1:
         return f"{trial.average} every {trial.every}"
     return trial.average if trial.average == "parameters" else ""
 
 
 def describe_bottleneck(bottlenecks: Sequence[Bottleneck]) -> str:
-    """Delays and slow links in a few words: `backward 20 ms on 1`."""
+    """Delays and slow links in a few words, e.g. `backward 20 ms on 1` (rank 1)."""
     return ", ".join(_describe(bottleneck) for bottleneck in bottlenecks) or NOTHING
 
 
 def describe_fault(faults: Sequence[Fault]) -> str:
-    """Faults in a few words: `kill on 1, step 5`."""
+    """Faults in a few words, e.g. `kill on 1, step 5` (rank 1)."""
     return ", ".join(f"{fault.kind} on {fault.rank}, step {fault.step}" for fault in faults) or NOTHING
 
 

@@ -1,1 +1,1 @@
-"""Diagnosis of a launch that failed or hangs. Pure."""
+"""Explains why a launch failed or hangs. Pure: no I/O, no clock."""

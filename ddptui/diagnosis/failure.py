@@ -10,27 +10,27 @@ from ddptui.diagnosis.memory import RAN_OUT, memory_remedy
 from ddptui.text.words import ending, printable
 from ddptui.wire.messages import Failed
 
-LAST_LINES = 8  # of a log, below the headline: a traceback's end
-LINES_SEARCHED = 60  # of the log of a rank that sent no error: a C++ trace is printed below the error itself
+LAST_LINES = 8  # lines of a log shown below the headline: the end of a traceback
+LINES_SEARCHED = 60  # lines at the end of a log searched for a known error, which a C++ stack trace may follow
 WIDEST_LINE = 300
-# Errors of a rank whose peer is gone: it is a victim, not the cause.
+# Errors of a rank whose peer has died: this rank is a victim, not the cause.
 PEER_IS_GONE = re.compile(
     r"(closed|reset) by (remote )?peer|peer closed|Broken pipe|Socket closed|Timed out waiting \d+ms for|"
     r"ncclRemoteError|remote process exited|communicator was aborted|"
     r"Watchdog caught collective operation timeout|NCCL operation timed out",
     re.IGNORECASE,
 )
-# How launchers report the first rank to fail: ours, then torchrun.
+# How launchers report the first rank that failed: ddptui's own launchers, then torchrun.
 OUR_LAUNCHERS = re.compile(r"^rank (\d+) ended with exit code (-?\d+)", re.MULTILINE)
 TORCHRUN = re.compile(r"Root Cause.*?rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
-# Host memory ran out: as Python and torch on the CPU report it.
+# How Python and torch report that host memory ran out.
 OUT_OF_MEMORY = re.compile(r"MemoryError|can't allocate memory|out of memory\b(?!-)", re.IGNORECASE)
-# Causes that only the log names: the error itself says no more than that NCCL or a DataLoader worker failed.
+# Causes that only the log names: the error itself just says that NCCL or a DataLoader worker failed.
 IN_THE_LOG = re.compile(r"^.*(?:NCCL WARN|Unexpected bus error|is killed by signal).*$", re.MULTILINE)
-# Warnings do not end a rank.
+# Warnings are ignored, because they do not end a rank.
 WARNING = re.compile(r"^.*Warning:.*$", re.MULTILINE)
 INJECTED_FAULT = re.compile(r"^fault, step \d+: (?:kill|exit|abort)$", re.MULTILINE)
-# Output of Python's helper processes after a rank was killed: the resource tracker, and the resource sharer.
+# Output of Python's helper processes (resource tracker and resource sharer) after a rank was killed.
 AFTERWARDS = re.compile(
     r"^.*UserWarning: resource_tracker: .*\n?(?:^ +warnings\.warn\(.*\n?)?|"
     r"^Traceback .*\n(?:^ .*\n)*^ .*resource_sharer\.py\S+ line \d+, in _serve\n(?:^ .*\n)*^\S.*\n?",
@@ -40,17 +40,17 @@ AFTERWARDS = re.compile(
 
 def explain_failure(
     *,
-    trial: Trial,  # what was launched: remedies fit it
-    exit_code: int | None,  # the launcher's; None: it had to be stopped
+    trial: Trial,  # the launched trial: remedies depend on it
+    exit_code: int | None,  # exit code of the launcher; None: ddptui had to stop it
     launcher_log: str,
-    rank_logs: Mapping[int, str],  # of other hosts, logs may be out of reach
+    rank_logs: Mapping[int, str],  # keyed by rank; logs on other hosts may be missing
     failed: Sequence[Failed],  # errors that ranks sent
-    silent: Sequence[int],  # ranks that died without sending one
+    silent: Sequence[int],  # ranks that died without sending an error
     missing: Sequence[int],  # ranks that never connected
-    memory_was_short: bool = False,  # the kernel killed a process meanwhile, since memory ran out
+    memory_was_short: bool = False,  # during the launch, the kernel killed a process because memory ran out
     one_process: bool = False,  # there is no launcher: the started process is rank 0, and contains all other ranks
 ) -> str:
-    """The headline of a failure, and below it the last lines of the log that tells most."""
+    """The headline of a failure, followed by the last lines of the most informative log."""
     if one_process and not failed:
         log = rank_logs.get(0, "") or launcher_log
         return with_log(f"rank 0 {_unreported_end(trial, exit_code, log, memory_was_short)}", log)
@@ -68,17 +68,18 @@ def explain_failure(
 
 
 def explain_end(why: str, trial: Trial, launcher_log: str, memory_was_short: bool) -> str:
-    """As `explain_failure`, where the engine knows why the launch ended: a node was lost, or a process of its own."""
+    """Like `explain_failure`, for a launch whose end the engine can explain itself, e.g. because a node was lost. why:
+    the engine's explanation."""
     is_killed = memory_was_short and ending(-signal.SIGKILL) in why
     return with_log(f"{why}: {_killed_for_memory(trial)}" if is_killed else why, launcher_log)
 
 
 def _killed_for_memory(trial: Trial) -> str:
-    return f"the kernel killed it, since memory ran out; {memory_remedy(trial)}"
+    return f"the kernel killed it because memory ran out; {memory_remedy(trial)}"
 
 
 def _reported_error(trial: Trial, error: str, log: str) -> str:
-    """What follows a rank's name: the error that it sent, or what this means where that is known."""
+    """The text to put after a rank's name: the error that the rank sent, or its explanation if the error is known."""
     causes = IN_THE_LOG.findall(log) if "NCCL" in error or "DataLoader worker" in error else []
     if known := known_error("\n".join([error, *causes]), trial):
         return f" {known}" if known.startswith(RAN_OUT) else f": {known}"  # "rank 1 ran out …", "rank 1: NCCL failed"
@@ -86,9 +87,9 @@ def _reported_error(trial: Trial, error: str, log: str) -> str:
 
 
 def _unreported_end(trial: Trial, exit_code: int | None, log: str, memory_was_short: bool) -> str:
-    """How a rank ended that sent no error, and why, as far as its log or the kernel tells."""
+    """How a rank ended that sent no error, and why, as far as its log or the kernel shows."""
     how = ending(exit_code)
-    # An injected fault explains its own end, whatever else the kernel did.
+    # An injected fault is the cause even if the kernel also killed a process.
     if exit_code == 0 or INJECTED_FAULT.search(log):
         return how
     if memory_was_short and exit_code in (None, -signal.SIGKILL):
@@ -98,11 +99,12 @@ def _unreported_end(trial: Trial, exit_code: int | None, log: str, memory_was_sh
 
 
 def _first_failure(launcher_log: str, failed: Sequence[Failed], silent: Sequence[int]) -> tuple[int | None, int | None]:
-    """The rank that failed first, and its exit code: from the launcher's report if it has one, else from the errors."""
+    """The rank that failed first, and its exit code (None: not known): from the launcher's report if there is one, else
+    from the errors."""
     causes = [message for message in failed if not PEER_IS_GONE.search(message.error)]
     victims = {message.rank for message in failed} - {message.rank for message in causes}
     report = OUR_LAUNCHERS.search(launcher_log) or TORCHRUN.search(launcher_log)
-    # A victim may end before the cause, which tidies up NCCL first.
+    # A victim may exit before the rank that caused the failure, which shuts down NCCL first.
     if report and not (causes and int(report[1]) in victims):
         return int(report[1]), int(report[2])
     if causes:
@@ -113,8 +115,8 @@ def _first_failure(launcher_log: str, failed: Sequence[Failed], silent: Sequence
 
 
 def with_log(headline: str, log: str, *, name: str = "") -> str:
-    """The headline, and below it the last lines of a log, made safe for a terminal. Helpers' output is left out.
-    name: the log's, where the headline does not tell whose it is."""
+    """The headline, followed by the last lines of a log, both made safe for a terminal. Output of Python's helper
+    processes is left out. name: the name of the log, if the headline does not make it clear."""
     lines = [printable(line)[:WIDEST_LINE].rstrip() for line in AFTERWARDS.sub("", log).splitlines()]
     last = [line for line in lines if line][-LAST_LINES:]
     named = [f"the end of {name}:"] if name and last else []

@@ -1,4 +1,4 @@
-"""Explains a rank that ran out of memory: what it asked for, what was free, and which settings need less. Pure."""
+"""Explains why a rank ran out of memory: what it requested, what was free, and which settings need less. Pure."""
 
 import re
 
@@ -7,28 +7,28 @@ from ddptui.config.trial import Trial
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 GIB = UNITS["GiB"]
 RAN_OUT = "ran out of memory"
-# By `primitives` of a trial: the setting that its memory grows with. "show" is missing: its buffers are small.
+# How to need less memory, keyed by a trial's `primitives`. "see" is missing, because its buffers are small.
 SMALLER = {None: "a smaller batch_size or model", "measure": "a smaller max_bytes"}
 
 
 def memory_remedy(trial: Trial) -> str:
-    """What to change in a trial so that it takes less memory of the host."""
+    """The advice how to make a trial use less host memory."""
     return _take([*_smaller(trial), *(["fewer ranks"] if trial.world_size > 1 else [])])
 
 
 def gpu_memory_remedy(trial: Trial) -> str:
-    """What to change in a trial so that it takes less memory of a GPU."""
+    """The advice how to make a trial use less GPU memory."""
     ways = _smaller(trial)
-    ways += ["fewer ranks"] if trial.share_gpu else []  # where each has its own, fewer ranks would each get more to do
+    ways += ["fewer ranks"] if trial.share_gpu else []  # on GPUs of their own, fewer ranks would each need more memory
     ways += ["amp = 'bf16'"] if trial.primitives is None and trial.amp is None and trial.dtype == "float32" else []
     return _take(ways)
 
 
 def gpu_out_of_memory(match: "re.Match[str]", trial: Trial) -> str:
-    """The explanation of an error like: 'CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of
-    79.11 GiB of which 3.50 GiB is free. Process 7 has 25.97 MiB memory in use. Including non-PyTorch memory, this
+    """The explanation of an error such as 'CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity
+    of 79.11 GiB of which 3.50 GiB is free. Process 7 has 25.97 MiB memory in use. Including non-PyTorch memory, this
     process has 5.13 GiB memory in …'"""
-    text = match.string[match.start() :]  # what stands before may name memory, too
+    text = match.string[match.start() :]  # text before the match may mention other memory
     wanted = re.search(r"Tried to allocate ([\d.]+ \w+)", text)
     room = re.search(r"GPU (\d+) has a total capaci?ty of ([\d.]+ \w+) of which ([\d.]+ \w+) is free", text)
     where = f" on cuda:{room[1]}" if room else " on the GPU"
@@ -43,14 +43,14 @@ def _smaller(trial: Trial) -> list[str]:
 
 
 def _take(ways: list[str]) -> str:
-    return f"take {', or '.join(ways)}" if ways else "end other programs that hold it"
+    return f"take {', or '.join(ways)}" if ways else "end other programs that use it"
 
 
 def _held_by_others(text: str, trial: Trial) -> str:
-    """What other processes hold of the same GPU, if it is more than their CUDA contexts would take."""
+    """A note on the memory that other processes use on the same GPU, if it is more than their CUDA contexts need."""
     others = re.findall(r"Process \d+ has ([\d.]+) (\w+) memory in use", text)
     held = sum(float(size) * UNITS.get(unit, 0) for size, unit in others)
     if held < GIB:
         return ""
     who = "ranks that share it, or other programs" if trial.share_gpu else "other programs (`nvidia-smi` lists them)"
-    return f"; other processes hold {held / GIB:.2f} GiB of it: {who}"
+    return f"; other processes use {held / GIB:.2f} GiB of it: {who}"

@@ -1,10 +1,11 @@
 """Detects a launch that makes no progress. Pure: the caller passes the time.
 
-Each rank sends a heartbeat with its position once a second. It stands still while the position stays the same or
-heartbeats are missing, unless it sleeps in an injected delay. A launch has stalled when no rank has made progress for
-the trial's `stall_s`, or when one rank has been silent for so long. A rank outside collectives that works may just be
-slow, and is given PATIENCE times as long. It works if it uses half a core, or waits for a disk or for a busy process
-that it started. Without instruments there are no heartbeats: then only a stopped process is detected.
+Each rank sends a heartbeat with its position once a second. A rank makes no progress while its position stays the same
+or its heartbeats are missing, unless it sleeps in an injected delay. A launch has stalled when no rank has made
+progress for the trial's `stall_s`, or when one rank has sent nothing for that long. A rank that works outside
+collectives may just be slow, and gets PATIENCE times as long. It counts as working if it uses half a core, or waits for
+a disk or for a busy process that it started. An uninstrumented rank sends no heartbeats: then only a stopped process
+is detected.
 """
 
 from collections.abc import Mapping
@@ -17,42 +18,43 @@ from ddptui.diagnosis.positions import STOPPED, CallCountMismatch, RankProgress,
 from ddptui.text.units import S
 from ddptui.wire.messages import Done, Failed, Heartbeat, Position, RankMessage, Ready, Shown, Step, Timed
 
-IN_TIME_S = 2.0  # for a heartbeat, its way here and the next check: a stall is detected this much before `stall_s`
+IN_TIME_S = 2.0  # subtracted from `stall_s`, to allow for the heartbeat interval, the delivery and the next check
 SILENT_S = 3.0  # three missing heartbeats
 COMPUTES_PERCENT = 50.0  # of a core: a rank that only polls uses less
-MOST_STEPS_APART = 10_000  # between the fastest rank and the slowest: further apart, steps are not compared
+MOST_STEPS_APART = 10_000  # between the fastest and the slowest rank: beyond that, steps are not compared
 WORKING = ("running", "disk-sleep")  # states of a process, as psutil names them
 
 
 class _Rank(msgspec.Struct):
-    """What is known of a rank; times in ns of the console's clock."""
+    """The known state of a rank. Times are in ns of the console's clock."""
 
-    moved_ns: int
-    received_ns: int
+    moved_ns: int  # last progress
+    received_ns: int  # last message
     position: Position = Position()
-    steps: int = 0  # that it has made
-    worked_ns: int = 0  # when it was seen working last
-    trains: bool = False  # it is ready
-    stopped_ns: int | None = None  # since when its process is stopped
+    steps: int = 0  # number of finished steps
+    worked_ns: int = 0  # when the rank was last seen working
+    trains: bool = False  # it has sent Ready
+    stopped_ns: int | None = None  # when its process was first seen stopped; None: it is not
 
 
 class StallDetector:
     """Follows the ranks of one launch by their messages, and detects when they make no progress."""
 
     def __init__(self, world_size: int, stall_s: float, *, start_s: float = inf, beats: bool = True) -> None:
-        """start_s: for how long a rank that does no work may take to get ready; beats: ranks send heartbeats."""
+        """stall_s: the time without progress that counts as a stall. start_s: the same for ranks that are starting.
+        beats: whether ranks send heartbeats."""
         self._world_size = world_size
         self._stall_s = stall_s
         self._start_s = start_s
         self._beats = beats
         self._ranks: dict[int, _Rank] = {}
         self._ended: set[int] = set()
-        # How many collectives each rank made, by step and rank, of steps that not all ranks have reported.
+        # Numbers of collectives, keyed by step and rank, for steps that not all ranks have reported.
         self._calls: dict[int, dict[int, int]] = {}
-        self._mismatch: CallCountMismatch | None = None  # the first: later ones follow from it
+        self._mismatch: CallCountMismatch | None = None  # the first one, which causes the later ones
 
     def add(self, message: RankMessage, now_ns: int) -> None:
-        """Take a rank's message, received at now_ns."""
+        """Process a rank's message, received at now_ns."""
         rank = self._ranks.setdefault(message.rank, _Rank(now_ns, now_ns))
         rank.received_ns = now_ns
         match message:
@@ -73,12 +75,13 @@ class StallDetector:
                 self._ended.add(message.rank)
 
     def restart_timers(self, now_ns: int) -> None:
-        """Start all waiting times anew. The console itself stood still, so that missing messages prove nothing."""
+        """Restart all timers: the console itself stood still, so missing messages prove nothing."""
         for rank in self._ranks.values():
             rank.received_ns = rank.moved_ns = now_ns
 
     def check(self, now_ns: int, states: Mapping[int, str]) -> Stall | None:
-        """The stall, if there is one. states: by rank, the state of its process, as psutil names it."""
+        """The stall, if there is one. states: the states of the ranks' processes, as psutil names them, keyed by
+        rank."""
         running = {number: rank for number, rank in self._ranks.items() if number not in self._ended}
         for number, rank in running.items():
             stopped = states.get(number) in STOPPED
@@ -88,7 +91,7 @@ class StallDetector:
         still = [number for number, rank in running.items() if self._stands_still(rank, now_ns)]
         silent = [number for number in still if self._silent_s(running[number], now_ns)]
         all_still = len(self._ranks) == self._world_size and bool(running) and len(still) == len(running)
-        if not silent and not all_still:  # while one rank goes on, the others may only be waiting for it
+        if not silent and not all_still:  # while one rank makes progress, the others may just wait for it
             return None
         progress = {
             number: _progress(rank, states.get(number), silent=number in silent) for number, rank in running.items()
@@ -99,9 +102,9 @@ class StallDetector:
 
     def _compare(self, step: Step) -> None:
         """Compare the ranks' numbers of collectives in a step."""
-        # A rank that leaves one out is out of step from there on, though operations may go on for long, each with a
-        # wrong partner.
-        if not step.samples:  # a replica that got no part of the batch makes no collectives
+        # If a rank leaves out a collective, all its later ones are paired with the wrong calls of the other ranks,
+        # possibly for a long time before anything stalls.
+        if not step.samples:  # a replica without a part of the batch calls no collectives
             return
         calls = self._calls.setdefault(step.step, {})
         calls[step.rank] = len(step.collectives)
@@ -113,14 +116,15 @@ class StallDetector:
             del self._calls[step.step]
 
     def _stands_still(self, rank: _Rank, now_ns: int) -> bool:
-        """Whether it has made no progress for long; for very long if it works."""
+        """Whether the rank has made no progress for too long. A rank that works has PATIENCE times as long."""
         enough_s = self._stall_s - IN_TIME_S if rank.trains or self._silent_s(rank, now_ns) else self._start_s
         since_s = self._silent_s(rank, now_ns) or ((now_ns - rank.moved_ns) / S if self._beats else 0.0)
         idle_s = min(since_s, (now_ns - rank.worked_ns) / S)
         return idle_s >= enough_s or since_s >= PATIENCE * enough_s
 
     def _silent_s(self, rank: _Rank, now_ns: int) -> float:
-        """For how long it has sent no message, else 0; without heartbeats, for how long its process is stopped."""
+        """For how long the rank has sent nothing, in s; 0 if its heartbeats are not overdue. Without heartbeats, for
+        how long its process has been stopped."""
         if rank.stopped_ns is not None and not self._beats:
             return (now_ns - rank.stopped_ns) / S
         silent_s = (now_ns - rank.received_ns) / S if self._beats else 0.0
@@ -128,7 +132,7 @@ class StallDetector:
 
 
 def is_free(position: Position) -> bool:
-    """Whether the rank waits for no other: it is in no collective, or one runs in the background."""
+    """Whether the rank waits for no other rank: it is in no collective, or only has one running in the background."""
     return position.number is None or position.ahead
 
 

@@ -1,4 +1,4 @@
-"""`ddptui doctor`: checks every precondition of a run by doing it, and names a remedy for what is missing."""
+"""`ddptui doctor`: checks each precondition of a run by trying it, and names a remedy for what is missing."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -10,12 +10,12 @@ from ddptui.text.words import first_line
 Look = Callable[[], Iterable[Finding]]
 Groups = dict[str, tuple[tuple[str, Look], ...]]
 
-LINKS_WORK = 'ranks can have slow links of their own: at = "link"'
+LINKS_WORK = 'ranks can have simulated slow links: at = "link"'
 REPORT = "this is a bug in the check: please report this line"
 
 
 def groups(runs: str | None) -> Groups:
-    """All checks under their headings. runs: the value of --runs."""
+    """All checks, keyed by heading. runs: the value of --runs."""
     return {
         "This machine": (
             ("python", machine.machine),
@@ -47,7 +47,7 @@ def groups(runs: str | None) -> Groups:
 
 
 def examine(runs: str | None = None) -> int:
-    """Print all findings as they come; returns the exit code, 1 if a finding is fatal."""
+    """Run all checks and print each finding at once. Returns the exit code: 1 if a finding is fatal."""
     fatal = False
     for heading, checks in groups(runs).items():
         print(heading, flush=True)
@@ -58,7 +58,7 @@ def examine(runs: str | None = None) -> int:
 
 
 def findings(checks: Iterable[tuple[str, Look]]) -> Iterator[Finding]:
-    """What the checks find. A check that raises is a finding, too."""
+    """Yields the findings of the checks. A check that raises an exception yields a finding, too."""
     for name, look in checks:
         try:
             yield from map(with_known_cause, look())

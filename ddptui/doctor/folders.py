@@ -1,4 +1,4 @@
-"""Folders that a run writes to, checked by writing to them."""
+"""Checks the folders that a run writes to, by writing to them."""
 
 import os
 import shutil
@@ -26,19 +26,19 @@ FREE_SOME = (
     f"or set {RUNS_VARIABLE} to another disk"
 )
 SHARED = Path("/dev/shm")
-ENOUGH_SHARED_GB = 1  # what NVIDIA recommends for a container with NCCL
-TEMPORARY = ("TMPDIR", "TEMP", "TMP")  # variables in the order in which Python reads them
+ENOUGH_SHARED_GB = 1  # NVIDIA's recommendation for containers with NCCL
+TEMPORARY = ("TMPDIR", "TEMP", "TMP")  # in the order in which Python reads these variables
 HELLO_MS = 5_000
 
 
 def runs(option: str | None = None) -> Iterator[Finding]:
-    """The folder of runs, or the nearest existing one above it. option: the value of --runs."""
+    """Checks the folder of runs, or its nearest existing parent. option: the value of --runs."""
     try:
         folder = runs_folder(option)
-    except OSError as error:  # no home
+    except OSError as error:  # the user has no home
         yield Finding("runs", first_line(error), f"set HOME, or {RUNS_VARIABLE}", fatal=True)
         return
-    nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))  # also a dangling link
+    nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))  # also a broken link
     try:
         write_and_remove(nearest)
         free = shutil.disk_usage(nearest).free / GB
@@ -47,25 +47,25 @@ def runs(option: str | None = None) -> Iterator[Finding]:
         yield Finding("runs", f"{folder}: cannot be written: {first_line(error)}", remedy, fatal=True)
         return
     yield Finding("runs", str(folder))
-    yield Finding("disk", f"{free:.1f} GB free in it", "" if free >= ENOUGH_DISK_GB else FREE_SOME)
+    yield Finding("disk", f"{free:.1f} GB free", "" if free >= ENOUGH_DISK_GB else FREE_SOME)
 
 
 def write_and_remove(folder: Path) -> None:
-    """Write as a run does, and leave nothing behind. Raises OSError."""
+    """Write files as a run does, and remove them. Raises OSError."""
     scratch = Path(tempfile.mkdtemp(prefix=".ddptui-doctor-", dir=folder))
     try:
         new = scratch / "results.json.new"
         with new.open("wb") as file:
             file.write(b"{}\n" * 1000)
             file.flush()
-            os.fsync(file.fileno())  # a full or remote disk may report its error only here
+            os.fsync(file.fileno())  # a full or remote disk may report an error only here
         new.replace(scratch / "results.json")
     finally:
         shutil.rmtree(scratch)
 
 
 def sockets() -> Iterator[Finding]:
-    """ZeroMQ as in a run: a socket in a folder for temporary files, and a process that sends Hello to it."""
+    """Checks ZeroMQ as a run uses it: with a socket in a temporary folder, and a process that sends a message to it."""
     remedy = "name a writable folder on a local disk: `export TMPDIR=FOLDER`"
     try:
         with Hub(1) as hub:
@@ -90,17 +90,18 @@ def _hello(hub: Hub) -> bool:
 
 
 def socket_folder_finding(folder: Path, wanted: str | None, writable: str) -> Finding:
-    """The folder of the sockets. wanted: the one that the environment names; writable: the one that Python chose."""
+    """The finding about the folder of sockets. folder: the one that is used. wanted: the one that the environment
+    names. writable: Python's choice of a temporary folder."""
     text = f"ZeroMQ (ipc) works in {folder}"
     if wanted is None or os.path.abspath(wanted) == str(folder):
         return Finding("sockets", text)
     if os.path.abspath(wanted) == writable:
-        return Finding("sockets", f"{text}: a socket's path in TMPDIR would be too long")
+        return Finding("sockets", f"{text}: the path of a socket in TMPDIR would be too long")
     return Finding("sockets", f"{text}: TMPDIR ({wanted}) cannot be written", f"`export TMPDIR={folder}`")
 
 
 def shared_memory() -> Iterator[Finding]:
-    """/dev/shm, which NCCL and DataLoader workers need. Linux only."""
+    """Checks /dev/shm, which NCCL and DataLoader workers need. Linux only."""
     if not sys.platform.startswith("linux"):
         return
     try:
@@ -111,13 +112,13 @@ def shared_memory() -> Iterator[Finding]:
         yield Finding("/dev/shm", why, "`mount -t tmpfs tmpfs /dev/shm` (docker: --shm-size=1g)")
         return
     remedy = "NCCL needs 1 GB: `mount -o remount,size=1g /dev/shm` (docker: --shm-size=1g)"
-    is_enough = size >= ENOUGH_SHARED_GB or gpus.surely_none()  # only NCCL needs so much
+    is_enough = size >= ENOUGH_SHARED_GB or gpus.surely_none()  # only NCCL needs that much
     yield Finding("/dev/shm", f"{size * 1024:.0f} MB, for NCCL and DataLoader workers", "" if is_enough else remedy)
 
 
 def data() -> Iterator[Finding]:
-    """The data sets that are installed."""
+    """Lists the installed datasets."""
     folder = data_folder(Trial())
     installed = [name for name, files in FILES.items() if all((folder / file).is_file() for file in files)]
-    listed = ", ".join(installed) or "no others"
+    listed = ", ".join(installed) or "no other dataset"
     yield Finding("data", f"digits and random are built in; {listed} in {folder} ({DATA_VARIABLE})")

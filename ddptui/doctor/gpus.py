@@ -1,4 +1,4 @@
-"""NVIDIA's driver, its GPUs, and what connects them, without torch."""
+"""Checks NVIDIA's driver, its GPUs, and what connects them, without torch."""
 
 import os
 from collections.abc import Iterator
@@ -9,16 +9,17 @@ from ddptui.host.gpus import VISIBLE, Build, Driver, Gpu
 from ddptui.text.units import GB
 from ddptui.text.words import OLDER
 
-BUSY_PERCENT, BUSY_GB = 10, 2  # more than an idle GPU shows: the driver itself takes up to one GB
+BUSY_PERCENT, BUSY_GB = 10, 2  # above what an idle GPU shows: the driver itself uses up to 1 GB
 
 
 def driver_and_gpus() -> Iterator[Finding]:
-    """NVIDIA's driver, its GPUs and what connects them. Nothing where there is none: `torch` reports that."""
+    """Checks NVIDIA's driver, its GPUs and what connects them. Yields nothing if there is no GPU: torch.py reports
+    that."""
     if gpus.surely_none():
         return
     driver = gpus.ask(with_links=True)
     if driver is None:
-        yield Finding("driver", "NVIDIA's NVML does not answer (no driver, or a GPU of another maker)", tried=False)
+        yield Finding("driver", "NVIDIA's NVML does not answer (no driver, or another vendor's GPU)", tried=False)
         return
     visible = os.environ.get(VISIBLE)
     yield driver_finding(driver, gpus.built_for())
@@ -30,14 +31,14 @@ def driver_and_gpus() -> Iterator[Finding]:
 
 
 def driver_finding(driver: Driver, build: Build | None) -> Finding:
-    """NVIDIA's driver, and whether this torch needs a newer one."""
+    """The finding about NVIDIA's driver: its version, and whether this torch needs a newer one."""
     knows = f", up to CUDA {driver.cuda[0]}.{driver.cuda[1]}" if driver.cuda else ""
     built = f"; this torch is built for CUDA {build.cuda}" if build and build.cuda else ""
     return Finding("driver", f"{driver.version}{knows}{built}", OLDER if gpus.is_too_old(driver, build) else "")
 
 
 def gpu_finding(index: int, gpu: Gpu, hidden_by: str | None) -> Finding:
-    """One GPU as NVML sees it. hidden_by: the value of CUDA_VISIBLE_DEVICES, where it hides this GPU."""
+    """The finding about one GPU. hidden_by: the value of CUDA_VISIBLE_DEVICES if it hides this GPU, else None."""
     memory = f"{gpu.total_bytes / GB:.0f} GB" if gpu.total_bytes else ""
     used = f"{gpu.used_bytes / GB:.1f} GB used" if gpu.used_bytes is not None else ""
     parts = (
@@ -47,14 +48,14 @@ def gpu_finding(index: int, gpu: Gpu, hidden_by: str | None) -> Finding:
         f"{gpu.busy_percent}% busy" if gpu.busy_percent is not None else "",
         _power_limit(gpu),
         f"at most {gpu.most_sm_mhz} MHz" if gpu.most_sm_mhz else "",
-        "cut into instances (MIG)" if gpu.is_cut else "",
+        "partitioned into instances (MIG)" if gpu.is_cut else "",
     )
     hidden = f"; hidden: {VISIBLE} is {hidden_by!r}" if hidden_by is not None else ""
     return Finding(f"GPU {index}", ", ".join(filter(None, parts)) + hidden, "; ".join(_remedies(gpu)))
 
 
 def _power_limit(gpu: Gpu) -> str:
-    """As in "at most 700 W"; with the default limit where it is another one."""
+    """The power limit in words: "at most 700 W"; with the default limit if they differ. Empty: not known."""
     limit, default = gpu.power_limit_w, gpu.default_power_limit_w
     if limit and default and round(limit) != round(default):
         return f"power limit {limit:.0f} W of {default:.0f} W by default"
@@ -63,9 +64,9 @@ def _power_limit(gpu: Gpu) -> str:
 
 def _remedies(gpu: Gpu) -> Iterator[str]:
     if (gpu.busy_percent or 0) > BUSY_PERCENT or (gpu.used_bytes or 0) > BUSY_GB * GB:
-        yield f"other programs use it, which distorts times: `nvidia-smi` lists them; {VISIBLE} can leave it out"
+        yield f"other programs use it, which distorts times: `nvidia-smi` lists them; {VISIBLE} can exclude the GPU"
     if gpu.is_held_back:
         yield (
-            "heat or the power supply lowers its clocks, which distorts times: check both;"
+            "heat or the power limit lowers its clocks, which distorts times: check both;"
             " `nvidia-smi -q -d PERFORMANCE,TEMPERATURE`"
         )

@@ -1,4 +1,4 @@
-"""What the console sees by itself: Python, cores, memory, a compiler, limits, the time of day, and the network."""
+"""Checks without another process: Python, cores, memory, a compiler, limits, the time of day, and the network."""
 
 import os
 import resource
@@ -24,31 +24,33 @@ from ddptui.text.units import GB
 from ddptui.text.words import first_line
 
 ENOUGH_MEMORY_GB = 2  # for two ranks
-FEW, MANY = 2, 64  # ranks that limits are compared with
-PIDS_FILES = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup/pids/pids")  # .max and .current, in cgroups of version 2 and 1
-EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)  # ddptui did not exist before
+FEW, MANY = 2, 64  # numbers of ranks for which limits are checked
+PIDS_FILES = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup/pids/pids")  # plus .max or .current: cgroups version 2 and 1
+EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)  # before ddptui existed
 LATEST = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def machine() -> Iterator[Finding]:
-    """Python, the cores and the memory."""
+    """Checks Python, the cores and the memory."""
     yield Finding("python", f"{sys.version.split()[0]}, {sys.executable}")
     cores = available_cores()
-    remedy = "ranks will share it, so their times mean little" if cores < FEW else ""
+    remedy = "ranks will share this core, so their times mean little" if cores < FEW else ""
     yield Finding("cores", f"{cores}, {cpu_model()}", remedy)
     free = psutil.virtual_memory().available / GB
-    remedy = "two ranks need 2 GB: end other programs" if free < ENOUGH_MEMORY_GB else ""
+    remedy = "two ranks need 2 GB: close other programs" if free < ENOUGH_MEMORY_GB else ""
     yield Finding("memory", f"{free:.1f} GB free", remedy)
 
 
 def need(name: str, met: str) -> Iterator[Finding]:
-    """Whether this machine meets a need that some trials have. name: in CHECKS; met: what to say if it does."""
+    """Checks a requirement that only some trials have. name: its key in CHECKS. met: the finding's text if it is
+    met."""
     problem = CHECKS[name].probe(Trial())
     yield Finding(name, problem or met, tried=not problem)
 
 
 def open_files() -> Iterator[Finding]:
-    """The limit of open files, which a launcher reaches first. A run raises it as far as it can, and so does this."""
+    """Checks the limit of open files, which a launcher reaches first. Like a run, the check raises the limit as far as
+    it can."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few, many = Trial(world_size=FEW), Trial(world_size=MANY)
     text = f"{_limit(soft)} per process, can be raised to {_limit(hard)}; {MANY} ranks need {files_needed(many)}"
@@ -56,9 +58,9 @@ def open_files() -> Iterator[Finding]:
 
 
 def processes() -> Iterator[Finding]:
-    """The room for more processes and threads, under the user's limit and the container's."""
+    """Checks how many more processes and threads the limits of the user and of the container allow."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    # Linux does not hold root to this limit
+    # Linux does not apply this limit to root
     by_user = None if soft == resource.RLIM_INFINITY or os.geteuid() == 0 else soft - _threads_of_user()
     by_group = _room_in_cgroup()
     rooms = [room for room in (by_user, by_group) if room is not None]
@@ -67,13 +69,13 @@ def processes() -> Iterator[Finding]:
 
 
 def threads_for(ranks: int) -> int:
-    """The processes and threads of so many ranks."""
-    return 16 + 10 * ranks  # 71 were counted with 8
+    """The number of processes and threads that a launch of this many ranks needs."""
+    return 16 + 10 * ranks  # measured: 71 for 8 ranks
 
 
 def processes_remedy(by_user: int | None, by_group: int | None) -> str:
-    """What to do where there is too little room for more processes, by the user's limit and the container's (None: no
-    limit)."""
+    """The remedy if too few processes can be started; empty if there is room. by_user, by_group: how many more the
+    limits of the user and of the container allow (None: no limit)."""
     room = min([room for room in (by_user, by_group) if room is not None], default=threads_for(MANY))
     if room >= threads_for(MANY):
         return ""
@@ -93,19 +95,19 @@ def _room_in_cgroup() -> int | None:
         try:
             most, now = (Path(path + end).read_text(encoding="utf-8").strip() for end in (".max", ".current"))
             return int(most) - int(now)
-        except (OSError, ValueError):  # no such file; or its content is `max`, which means no limit
+        except (OSError, ValueError):  # no such file, or it contains `max`, which means no limit
             continue
     return None
 
 
 def wall_clock() -> Iterator[Finding]:
-    """The time of day, by which runs are named."""
+    """Checks the time of day, by which runs are named."""
     now = datetime.now(UTC)
     yield Finding("time of day", f"{now.astimezone():%Y-%m-%d %H:%M:%S %z}", time_remedy(now))
 
 
 def time_remedy(now: datetime) -> str:
-    """What to do about an impossible time."""
+    """The remedy for an implausible time of day; empty if it is plausible."""
     return "" if EARLIEST <= now < LATEST else "runs are named by it; set the clock: `timedatectl set-ntp true`"
 
 
@@ -114,20 +116,20 @@ def _limit(limit: int) -> str:
 
 
 def finest_tick_ns(readings: int = 1000) -> int:
-    """The smallest step of `time.monotonic_ns()` in so many readings; 0: it never advanced."""
+    """The smallest step of `time.monotonic_ns()` over this many readings, in ns; 0: the clock never advanced."""
     times = [time.monotonic_ns() for _ in range(readings)]
     return min((after - before for before, after in pairwise(times) if after > before), default=0)
 
 
 def interfaces() -> Iterator[Finding]:
-    """The interfaces of this host, and a connection over 127.0.0.1, as its ranks make it."""
+    """Lists the network interfaces, and checks a connection over 127.0.0.1, which ranks need."""
     addresses = {
         name: [entry.address for entry in entries if entry.family == socket.AF_INET]
         for name, entries in psutil.net_if_addrs().items()
     }
     listed = ", ".join(f"{name} {' '.join(ipv4)}" for name, ipv4 in addresses.items() if ipv4) or "none"
     try:
-        # a firewall may drop packets without a word
+        # with a timeout, because a firewall may drop packets silently
         with (
             socket.create_server(("127.0.0.1", 0)) as server,
             socket.create_connection(server.getsockname(), timeout=5),
@@ -135,13 +137,13 @@ def interfaces() -> Iterator[Finding]:
             pass
     except OSError as error:
         why = f"{listed}; no connection over 127.0.0.1: {first_line(error)}"
-        yield Finding("interfaces", why, "ranks connect there: `ip link set lo up`, or allow it in the firewall", True)
+        yield Finding("interfaces", why, "ranks need it: `ip link set lo up`, or allow it in the firewall", True)
     else:
         yield Finding("interfaces", listed)
 
 
 def join() -> Iterator[Finding]:
-    """The address that the console would give to nodes."""
+    """Checks whether nodes can join, and at which address of this host."""
     try:
         interface = choose_interface()
     except NetworkError as error:
@@ -151,7 +153,7 @@ def join() -> Iterator[Finding]:
 
 
 def slurm() -> Iterator[Finding]:
-    """Whether jobs can be submitted from here. A machine without Slurm lacks nothing."""
+    """Checks whether Slurm jobs can be submitted from here. A machine without Slurm is fine."""
     if shutil.which("sbatch") is None:
         yield Finding("slurm", "no sbatch here, so no jobs can be submitted", tried=False)
         return

@@ -1,4 +1,4 @@
-"""Another process of this host, started to check its clock, its scheduling, and whether it dies with its parents."""
+"""Checks with the help of another process: its clock, its scheduling, and whether it dies with its parents."""
 
 import os
 import sys
@@ -12,20 +12,20 @@ from ddptui.doctor.machine import finest_tick_ns
 from ddptui.host.rank_side import Child, NoAnswer
 
 MODULE = "workers.doctor.host"
-COARSEST_NS = 100_000  # phases of a small model take a millisecond
-DEATH_S = 5.0  # within which a dependent process must be gone
+COARSEST_NS = 100_000  # allowed clock resolution: phases of a small model take about 1 ms
+DEATH_S = 5.0  # time within which a dependent process must have ended
 LOOK_S = 0.01
 CLOCK_REMEDY = (
     "waits are measured across processes: run all ranks on one host, in one container; `ddptui selftest` checks them"
 )
-ORPHANS_REMEDY = "after a crash, look for ranks left behind: `pgrep -af workers`"
+ORPHANS_REMEDY = "after a crash, look for leftover ranks: `pgrep -af workers`"
 
 
 def clock() -> Iterator[Finding]:
-    """Whether processes share a clock: waits and transfers compare the times of several."""
+    """Checks whether processes share a clock: waits and transfers are computed from the times of several processes."""
     with Child(MODULE) as child:
         try:
-            child.ask("clock")  # the first answer includes the process's start
+            child.ask("clock")  # the first answer also includes the start of the process
             before = time.monotonic_ns()
             reading: int = child.ask("clock")["ns"]
             yield clock_finding(before, reading, time.monotonic_ns(), finest_tick_ns())
@@ -34,19 +34,20 @@ def clock() -> Iterator[Finding]:
 
 
 def clock_finding(before_ns: int, reading_ns: int, after_ns: int, tick_ns: int) -> Finding:
-    """Another process's reading must lie between two of this one. tick_ns: the clock's smallest step."""
+    """The finding about the clock: another process's reading must lie between two readings of this one. tick_ns: the
+    clock's smallest step."""
     if not before_ns <= reading_ns <= after_ns:
         apart_ms = min(abs(reading_ns - before_ns), abs(reading_ns - after_ns)) / 1e6
         return Finding("clock", f"the clocks of two processes differ by {apart_ms:.3g} ms", CLOCK_REMEDY)
     coarse = not 0 < tick_ns <= COARSEST_NS
-    remedy = "phases shorter than that read as 0: use a newer kernel or another clock source" if coarse else ""
+    remedy = "shorter phases are measured as 0: use a newer kernel or another clock source" if coarse else ""
     return Finding("clock", f"the same in another process, in steps of {tick_ns / 1000:.3g} µs", remedy)
 
 
 def scheduler() -> Iterator[Finding]:
-    """Whether ranks can run under SCHED_BATCH."""
+    """Checks whether ranks can run under SCHED_BATCH."""
     if not sys.platform.startswith("linux"):
-        yield Finding("scheduler", "sched_batch means nothing here: only Linux has SCHED_BATCH")
+        yield Finding("scheduler", "sched_batch has no effect here: only Linux has SCHED_BATCH")
         return
     with Child(MODULE) as child:
         try:
@@ -58,7 +59,7 @@ def scheduler() -> Iterator[Finding]:
 
 
 def orphans() -> Iterator[Finding]:
-    """Whether ranks die when their parent is killed, or the console. Both are tried."""
+    """Checks whether ranks end when their parent or the console is killed, by trying both."""
     with Child(MODULE) as child:
         try:
             pids = child.ask("dependants")
@@ -72,8 +73,8 @@ def orphans() -> Iterator[Finding]:
 
 
 def orphans_finding(gone: dict[str, bool], *, linux: bool, pidfd: bool) -> Finding:
-    """Whether ranks outlive what they depend on. gone: by that, its parent or the console, whether a rank died in
-    time."""
+    """The finding about orphans. gone: for "parent" and "console", whether a rank ended in time after that process was
+    killed."""
     means = "pidfd" if pidfd else "checked four times a second, without pidfd"
     text = f"ranks die with their launcher (prctl) and the console ({means})"
     if not linux:
@@ -85,7 +86,7 @@ def orphans_finding(gone: dict[str, bool], *, linux: bool, pidfd: bool) -> Findi
 
 
 def _is_gone(process: psutil.Process) -> bool:
-    """Whether a process ends in time. A zombie counts: no parent may be left to reap it."""
+    """Whether a process ends within DEATH_S. A zombie counts as ended: it may have no parent to reap it."""
     until = time.monotonic() + DEATH_S
     while time.monotonic() < until:
         try:

@@ -1,4 +1,4 @@
-"""torch and the GPUs that it sees, and ranks that it starts. What needs torch is tried in a separate process."""
+"""Checks torch, the GPUs that it sees, and ranks that it starts. Whatever needs torch runs in a separate process."""
 
 import os
 import sys
@@ -16,10 +16,10 @@ from ddptui.host.gpus import VISIBLE, surely_none
 from ddptui.host.machine import installed
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.text.units import GB
-from ddptui.text.words import AGAIN, OLDER
+from ddptui.text.words import AGAIN, OLDER, count
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
-OF_TORCH = {  # part of torch's error, where it sees no GPU, and what mends it
+OF_TORCH = {  # part of torch's error when it sees no GPU, and the remedy
     "too old": OLDER,
     "no NVIDIA driver": "install NVIDIA's driver; `nvidia-smi` must list the GPUs",
 }
@@ -27,12 +27,12 @@ ON_THE_CPU = "ranks run on the CPU, and dp simulates replicas with threads"
 
 
 def torch() -> Iterator[Finding]:
-    """Everything that needs torch; one finding if it is not installed."""
+    """Checks everything that needs torch; yields a single finding if torch is not installed."""
     if problem := torch_problem():
         yield Finding("torch", *problem, fatal=True)
         return
     try:
-        hub = Hub(1)  # only for its folder, where torch's launchers leave files: it is removed afterwards
+        hub = Hub(1)  # only for its temporary folder, in which torch's launchers leave files
     except (OSError, zmq.ZMQError):
         yield Finding("torch", "not tried: it needs a folder for sockets (see sockets)", tried=False)
         return
@@ -41,7 +41,7 @@ def torch() -> Iterator[Finding]:
 
 
 def torch_findings(child: Child) -> Iterator[Finding]:
-    """What a process that imports torch finds: versions, GPUs, backends, and ranks that connect."""
+    """The findings of a process that imports torch: versions, GPUs, backends, and ranks that connect."""
     try:
         facts = child.ask("versions")
     except NoAnswer as why:
@@ -62,20 +62,19 @@ def torch_findings(child: Child) -> Iterator[Finding]:
 
 
 def no_gpu(platform: str) -> str:
-    """That a machine with this sys.platform has no GPU that CUDA could use, and how that is known; empty: it may have
-    one."""
+    """Why this machine certainly has no GPU that CUDA could use; empty: it may have one. platform: sys.platform."""
     if surely_none():
         return f"none found (no /dev/nvidia*): {ON_THE_CPU}; in a container: `docker run --gpus all`"
     return "" if platform.startswith("linux") else f"none: torch has no CUDA on this system: {ON_THE_CPU}"
 
 
 def gpus_finding(seen: dict[str, Any], machine: GpuInfo, none: str) -> Finding:
-    """The GPUs that torch can use. seen: those it sees, and why it sees none; none: as `no_gpu` says it."""
-    names: Sequence[tuple[str, int]] = seen["gpus"]  # each with its bytes of memory
+    """The finding about the GPUs that torch can use. seen: the GPUs that torch sees, or why it sees none. none: the
+    result of `no_gpu`."""
+    names: Sequence[tuple[str, int]] = seen["gpus"]  # names with bytes of memory
     if names:
         listed = ", ".join(f"{name} ({memory / GB:.0f} GB)" for name, memory in names)
-        ranks = "one rank, or more that share it" if len(names) == 1 else f"{len(names)} ranks, or more that share them"
-        return Finding("GPUs", f"{listed}: for {ranks} (share_gpu = true)")
+        return Finding("GPUs", f"{listed}: for {count(len(names), 'rank')}, or more that share GPUs (share_gpu = true)")
     if none:
         return Finding("GPUs", none)
     if problem := lacking(machine):
@@ -88,16 +87,16 @@ def gpus_finding(seen: dict[str, Any], machine: GpuInfo, none: str) -> Finding:
 
 
 def backends_finding(backends: Sequence[str], gpu: bool) -> Finding:
-    """The backends of this torch; without gloo nothing runs."""
+    """The finding about the backends of this torch; without gloo nothing runs."""
     unused = " (nccl needs a GPU)" if "nccl" in backends and not gpu else ""
-    unused += "" if "mpi" in backends else "; mpi: only in a torch built from source beside an MPI library"
+    unused += "" if "mpi" in backends else "; mpi: only in a torch built from source with an MPI library"
     has_gloo = "gloo" in backends
     remedy = "" if has_gloo else f"no gloo: `{AGAIN}`"
     return Finding("backends", (", ".join(backends) or "none") + unused, remedy, fatal=not has_gloo)
 
 
 def _meetings(child: Child, backends: Sequence[str], gpu: bool) -> Iterator[Finding]:
-    """Ranks that connect and all-reduce, started as in a run."""
+    """Checks whether ranks, started as in a run, connect and all-reduce."""
     if "gloo" in backends:
         spawn = _meeting(child, "spawn", gloo_remedy(os.environ.get(INTERFACE)), fatal=True)
         yield spawn
@@ -113,7 +112,7 @@ def _meetings(child: Child, backends: Sequence[str], gpu: bool) -> Iterator[Find
         try:
             answer = child.ask("nccl")
         except NoAnswer as why:
-            remedy = "`NCCL_DEBUG=INFO` makes NCCL say more during a run; until then `--set device=cpu`"
+            remedy = "set `NCCL_DEBUG=INFO` in a run for details; until it works, use `--set device=cpu`"
             yield Finding("nccl", f"a sum on the first GPU failed: {why}", remedy)
         else:
             summed = f"summed on the first GPU in {answer['sum_s'] * 1000:.1f} ms"
@@ -121,7 +120,7 @@ def _meetings(child: Child, backends: Sequence[str], gpu: bool) -> Iterator[Find
 
 
 def gloo_remedy(interface: str | None) -> str:
-    """What to do where ranks cannot connect. interface: the value of GLOO_SOCKET_IFNAME."""
+    """The remedy if ranks cannot connect. interface: the value of GLOO_SOCKET_IFNAME."""
     if interface:
         return f"`unset {INTERFACE}` (it is {interface!r}), or name an interface that `ip addr` lists"
     return f"allow 127.0.0.1 in the firewall; or try `{INTERFACE}=lo ddptui doctor`"

@@ -1,1 +1,1 @@
-"""Where ranks run, and what starts, watches and ends them there."""
+"""Engines: they start, watch and end ranks on this host, on joined nodes, or as Slurm jobs."""

@@ -1,4 +1,4 @@
-"""The interface of an engine, which starts launches, and of a launch, wherever its processes run."""
+"""The interfaces of engines, which start launches, and of launches, whose processes may run on any host."""
 
 from typing import Protocol
 
@@ -9,27 +9,27 @@ from ddptui.engines.hub import Hub
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Hello
 
-LAUNCHER_LOG = "launcher.log"  # in the folder of a repeat: what its launcher, or a watched command, printed
+LAUNCHER_LOG = "launcher.log"  # in the folder of a repeat: the output of its launcher, or of a watched command
 ELSEWHERE = "elsewhere"  # the status of a process on another host
-REMOTE_SILENCE_S = "30"  # ranks on other hosts end when the console has sent nothing for so long
+REMOTE_SILENCE_S = "30"  # ranks on other hosts end if they receive nothing from the console for this long
 
 
 class LaunchRefused(OSError):
-    """The engine cannot start this launch. One line that says why."""
+    """The engine cannot start this launch. The message is one line that says why."""
 
 
 class Launch(Protocol):
-    """One launch. Its processes may start later and on other hosts: a job waits in a queue, a node has yet to join."""
+    """One launch. Its processes may start later and on other hosts: a job may be queued, a node may not have joined."""
 
     start: StartKind = "cold"  # warm: its ranks were forked from a process that has imported torch
-    start_why: str = ""  # why it is cold, where the trial does not ask for it
-    ends_with_ranks: bool = False  # there is no process of it whose end could be waited for
+    start_why: str = ""  # why the start is cold although the trial does not ask for a cold start
+    ends_with_ranks: bool = False  # whether the launch has no process whose end the console could wait for
 
-    # The answers given here are those of a launch on other hosts, where the console cannot look at processes.
+    # The defaults below suit a launch on other hosts, where the console cannot check processes.
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the number of the signal that ended it."""
+        """The exit code; minus the signal number if a signal ended the launch; None while it runs."""
 
     @property
     def is_waiting(self) -> bool:
@@ -37,11 +37,12 @@ class Launch(Protocol):
         return False
 
     def take_notices(self) -> list[str]:
-        """What the launch waits for, or has become, since the last call. Called often: it has to be fast."""
+        """New notices since the last call, such as what the launch waits for. It is called often, so it must be
+        fast."""
         return []
 
     def end_reason(self) -> str | None:
-        """Why it ended, where the engine knows more than the ranks: its time was up, a node was lost."""
+        """Why the launch ended, if the engine knows more than the ranks: a time limit, a lost node."""
         return None
 
     def add_rank(self, hello: Hello) -> None:
@@ -49,27 +50,27 @@ class Launch(Protocol):
         return None
 
     def end_relay(self) -> None:
-        """Has what stands between the ranks of a watched training and the console send what has come, and end."""
+        """Makes the relay of a watched training send what it has received, and ends it."""
         return None
 
     def processes(self) -> list[psutil.Process]:
-        """Its processes on this host."""
+        """The processes of the launch on this host."""
         return []
 
     def stopped_processes(self) -> list[int]:
-        """The ids of those that are stopped, as by SIGSTOP."""
+        """The ids of processes of the launch that are stopped, e.g. by SIGSTOP."""
         return []
 
     def process_status(self, hello: Hello) -> str | None:
-        """The status of a rank's process, as psutil names it, or ELSEWHERE; None: the process is gone."""
+        """The status of a rank's process, as psutil names it, or ELSEWHERE; None: the process has ended."""
         return ELSEWHERE
 
     def helpers_work(self, hello: Hello) -> bool:
-        """Whether a process below the rank is busy, such as a compiler. Expensive: it walks the process tree."""
+        """Whether a process that the rank started is busy, such as a compiler. Slow: it walks the process tree."""
         return False
 
     def stop(self) -> None:
-        """Ends every process of the launch, wherever it runs, and waits until none is left."""
+        """Ends every process of the launch, on all hosts, and waits until all have ended."""
 
 
 class Engine(Protocol):
@@ -81,19 +82,19 @@ class Engine(Protocol):
         """The command that starts the launch, as it is recorded and shown."""
 
     def environment(self, trial: Trial) -> dict[str, str]:
-        """The variables that the command needs to be typed again without a console."""
+        """The environment variables that the command needs to run without a console."""
 
     def open_hub(self, world_size: int) -> Hub:
         """The hub to which the ranks of the next launch connect. Raises OSError."""
 
     def is_ready(self, trial: Trial, timeout_s: float) -> bool:
-        """Whether `start` could start it without a wait. May wait for that, at most so long."""
+        """Whether `start` would not have to wait. Waits until it does not, at most timeout_s."""
         return True
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> Launch:
-        """Raises OSError, and LaunchRefused."""
+        """Starts a launch. Raises OSError, and LaunchRefused."""
 
     def close(self) -> str | None:
-        """Releases what the engine holds for the run. Called once the last launch has ended. Returns why a job may be
-        left, and what ends it; None: none is."""
+        """Releases the engine's resources after the last launch. If a job may still be running, returns a sentence that
+        says why, and how to cancel it; else None."""
         return None

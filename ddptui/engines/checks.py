@@ -1,5 +1,5 @@
-"""What a run may need of this machine, besides GPUs. Preflight probes what the trials that are to start need, `ddptui
-doctor` all of it."""
+"""Checks of what a run may require of this machine, except GPUs. Preflight makes those that its trials need, `ddptui
+doctor` all of them."""
 
 import os
 import re
@@ -28,37 +28,38 @@ from ddptui.host.machine import allow_open_files, installed, too_old_torch
 from ddptui.text.units import MB
 from ddptui.text.words import NEWER_TORCH, did_you_mean
 
-# What a rank takes of its own: 390 to 600 MB were measured with torch 2.15 for the CPU. Forked from a parent with all
-# imports, 64 ranks took 28 MB each (PSS, torch 2.14). This is to refuse only what is hopeless.
+# Lower bounds for the memory of a rank, to reject only hopeless trials. Measured: 390 to 600 MB with torch 2.15 for the
+# CPU; 28 MB each for 64 ranks forked from a parent with all imports (PSS, torch 2.14).
 RANK_MB, FORKED_MB = 300, 25
 DATA_VARIABLE = "DDPTUI_DATA"
 IDX = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
-FILES = {  # below the data folder, in torchvision's layout
+FILES = {  # files of each dataset within the data folder, in torchvision's layout
     "mnist": [f"MNIST/raw/{name}" for name in IDX],
     "fashion_mnist": [f"FashionMNIST/raw/{name}" for name in IDX],
     "cifar10": [f"cifar-10-batches-py/{name}" for name in ("data_batch_1", "test_batch", "batches.meta")],
 }
-FEWEST_FILES = 4096  # to ask for, where a limit has to be raised anyway
+FEWEST_FILES = 4096  # smallest limit to suggest, if the limit has to be raised anyway
 
 
 class Check(NamedTuple):
-    """A need that trials may have, and whether this machine can meet it."""
+    """A requirement that trials may have, and how to check it."""
 
-    field: str  # of the trial, because of which it has the need, as in "compile: "; may be empty
-    applies: Callable[[Trial], object]  # something true, if it has
-    probe: Callable[[Trial], str | None]  # why the need is not met, and what to do; None or empty: it is met
-    remedy: str = ""  # what else to do: change the trial
+    field: str  # the field of the trial that causes the requirement, as a prefix: "compile: "; may be empty
+    applies: Callable[[Trial], object]  # returns a true value if the trial has the requirement
+    probe: Callable[[Trial], str | None]  # why the requirement is not met, and what to do; None or empty: it is met
+    remedy: str = ""  # an alternative remedy: how to change the trial
 
 
 def check_trial(preset: str, trial: Trial, names: Iterable[str]) -> None:
-    """Raises PresetError if this machine cannot run a trial, by these of CHECKS. All ranks are local."""
+    """Raises PresetError if this machine cannot run a trial, whose ranks are all local. names: the keys of CHECKS to
+    use."""
     for check in map(CHECKS.__getitem__, names):
         if check.applies(trial) and (why := check.probe(trial)):
             raise PresetError(f"{preset}, trial {trial.name}: {check.field}{why}{check.remedy}")
 
 
 def torch_problem() -> tuple[str, str] | None:
-    """Why no rank can run with this Python's torch, and the remedy; None: nothing is known against it."""
+    """Why no rank can run with this Python's torch, and the remedy; None if there is no known problem."""
     if missing := [package for package in ("torch", "torchvision") if find_spec(package) is None]:
         are = "is" if len(missing) == 1 else "are"
         return f"{' and '.join(missing)} {are} not installed", f"`pip install {' '.join(missing)}`"
@@ -68,7 +69,7 @@ def torch_problem() -> tuple[str, str] | None:
 
 
 def check_temporary_folder() -> None:
-    """Raises PresetError if temporary files cannot be written: the console's socket is one."""
+    """Raises PresetError if temporary files cannot be written. The console's socket is one."""
     try:
         with tempfile.TemporaryDirectory(prefix="ddptui-"):
             return
@@ -78,7 +79,7 @@ def check_temporary_folder() -> None:
 
 
 def no_compiler(trial: Trial) -> str | None:
-    """Why torch.compile cannot compile what it generates: C++, and on GPUs Triton; None: it can."""
+    """Why torch.compile cannot compile the code that it generates (C++, on GPUs Triton); None: it can."""
     usual = "clang++" if sys.platform == "darwin" else "g++"
     try:
         words = shlex.split(os.environ.get("CXX", usual)) or [""]  # CXX may hold options, or a wrapper such as ccache
@@ -93,9 +94,9 @@ def no_compiler(trial: Trial) -> str | None:
 
 
 def too_little_memory(trial: Trial) -> str | None:
-    """That this machine certainly has too little memory."""
+    """An error if this machine certainly has too little memory for a trial; else None."""
     mb = _memory_mb(trial)
-    available = (psutil.virtual_memory().total + psutil.swap_memory().total) // MB  # total: what is in use may be freed
+    available = (psutil.virtual_memory().total + psutil.swap_memory().total) // MB  # total: used memory may be freed
     if mb <= available:
         return None
     fields = "world_size" + " or max_bytes" * bool(trial.primitives) + " or num_workers" * bool(trial.num_workers)
@@ -103,21 +104,21 @@ def too_little_memory(trial: Trial) -> str | None:
 
 
 def _memory_mb(trial: Trial) -> int:
-    """The least memory that the ranks of a trial need, in MB."""
-    processes = 1 if trial.launch in ONE_PROCESS else trial.world_size  # the replicas of `dp` are threads of one
+    """A lower bound for the memory of a trial's ranks, in MB."""
+    processes = 1 if trial.launch in ONE_PROCESS else trial.world_size  # the replicas of `dp` are threads
     is_forked = start_of(trial)[0] == "warm" or (trial.launch != "launch" and trial.start_method != "spawn")
     mb = processes * ((FORKED_MB if is_forked else RANK_MB) + trial.num_workers * RANK_MB)
     if trial.primitives != "measure":
         return mb
-    # Measured primitives: a rank has two tensors of each size, up to four of the largest in all. Where each rank, or
-    # the root, gathers the tensors of all ranks, it has as many more.
+    # Measured primitives: a rank has two tensors of each size, which together are at most four of the largest. A rank
+    # that gathers the tensors of all ranks needs one more for each rank.
     gathers = trial.world_size if "all_gather" in trial.composites else "gather_scatter" in trial.composites
     return mb + trial.world_size * (4 + gathers) * trial.max_bytes // MB
 
 
 def too_few_files(trial: Trial) -> str | None:
-    """That this machine allows a process too few open files. Raises the limit of this process, which ranks inherit, as
-    far as it is needed and can be raised."""
+    """An error if this machine allows a process too few open files for a trial; else None. Raises the limit of this
+    process, which ranks inherit, as far as needed and possible."""
     wanted = files_needed(trial)
     if (allowed := allow_open_files(wanted)) >= wanted:
         return None
@@ -126,16 +127,16 @@ def too_few_files(trial: Trial) -> str | None:
 
 
 def files_needed(trial: Trial) -> int:
-    """How many file descriptors the busiest process of a trial needs, with a margin."""
-    # measured with 2 to 16 ranks: a launcher has 16, and 3 a rank; a forked rank 28, and 3 a rank; `dp` 4, and 7 a
+    """The number of file descriptors that the busiest process of a trial needs, with a margin."""
+    # measured with 2 to 16 ranks: a launcher needs 16 + 3 per rank, a forked rank 28 + 3 per rank, `dp` 4 + 7 per
     # replica
     return 16 + 8 * trial.world_size if trial.launch == "dp" else 32 + 4 * trial.world_size
 
 
 def no_model(trial: Trial) -> str | None:
-    """That there is no such model."""
+    """An error if the model of a trial does not exist; else None."""
     model = trial.model
-    if is_own_model(model):  # looked for, but never imported here: it would import torch
+    if is_own_model(model):  # only located, not imported: that would import torch
         module = model.partition(":")[0].partition(".")[0]
         where = "put its folder on PYTHONPATH (`export PYTHONPATH=FOLDER`)"
         return None if _can_be_imported(module) else f"no module {module!r} for {model!r}: {where}"
@@ -147,8 +148,8 @@ def no_model(trial: Trial) -> str | None:
 
 
 def _can_be_imported(module: str) -> bool:
-    """Whether a rank will find this module."""
-    here = ("", os.getcwd())  # a rank starts in another folder
+    """Whether a rank can import this module."""
+    here = ("", os.getcwd())  # excluded, because a rank starts in another folder
     folders = [*module_folders(), *(folder for folder in sys.path if folder not in here)]
     if PathFinder.find_spec(module, folders) is not None:
         return True
@@ -158,7 +159,7 @@ def _can_be_imported(module: str) -> bool:
 
 @cache
 def torchvision_models() -> tuple[str, ...]:
-    """torchvision's classification models, read from its source, because importing torchvision imports torch."""
+    """The names of torchvision's classification models, read from its source: importing it would import torch."""
     torchvision = find_spec("torchvision")
     if torchvision is None or torchvision.origin is None:
         return ()
@@ -168,7 +169,7 @@ def torchvision_models() -> tuple[str, ...]:
 
 
 def no_data(trial: Trial) -> str | None:
-    """That a file of the dataset is missing."""
+    """An error if a file of the trial's dataset is missing; else None."""
     folder = data_folder(trial)
     missing = next((name for name in FILES[trial.dataset] if not (folder / name).is_file()), None)
     return missing and (

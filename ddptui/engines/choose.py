@@ -1,4 +1,4 @@
-"""The table of engines: from the options of a run to the engine that starts its launches."""
+"""Chooses the engine of a run by its options."""
 
 from ddptui.config.preset import Preset
 from ddptui.engines.base import Engine, LaunchRefused
@@ -10,7 +10,7 @@ from ddptui.store.runs import Run
 
 
 def engine_for(preset: Preset, run: Run, warm: WarmParent, terms: Terms | None = None) -> Engine:
-    """The engine that the preset names. terms: on which commands are watched. Raises OSError, and LaunchRefused."""
+    """The engine that the preset names. terms: how commands are watched. Raises OSError, and LaunchRefused."""
     options = preset.engine
     try:
         match options.name:
@@ -21,7 +21,7 @@ def engine_for(preset: Preset, run: Run, warm: WarmParent, terms: Terms | None =
 
                 return ListeningEngine(options, run, terms.every)
             case "join":
-                from ddptui.engines.join.engine import JoinEngine  # here, as below: most runs are local
+                from ddptui.engines.join.engine import JoinEngine  # imported late, as below: most runs are local
 
                 return JoinEngine(options, run)
             case "slurm":

@@ -16,24 +16,24 @@ from ddptui.host.machine import steadying
 
 
 def command(trial: Trial, python: str = sys.executable, part: Part | None = None) -> list[str]:
-    """The exact command line that starts a trial, or one node's part of it. `environment` has its variables."""
+    """The exact command line that starts a trial, or one node's part of it. `environment` returns its variables."""
     part = part or links.part(trial)
     rendered = [python, *_launcher(trial, part), "-m", f"workers.{trial.launch}", *arguments(trial)]
     return links.wrapped(rendered, links_of(trial))
 
 
 def arguments(trial: Trial) -> list[str]:
-    """`key=value` for each field with another value than its default, except those that the command itself implies."""
+    """The trial as `key=value` arguments, without fields that have their defaults or that the command implies."""
     left_out = {"launch", "start"} | ({"world_size"} if LAUNCH_MODES[trial.launch].passes_ranks else set())
     return [argument for argument in to_arguments(trial) if argument.partition("=")[0] not in left_out]
 
 
 def _launcher(trial: Trial, part: Part | None) -> Iterable[str]:
-    """torch's launcher and its options; empty where the entry point starts the ranks itself."""
+    """torch's launcher and its options; empty if the entry point starts the ranks itself."""
     if not LAUNCH_MODES[trial.launch].by_torch:
         return []
     launcher = ["-m", torch_launcher()]
-    if part is None:  # --standalone: one host, at any free port
+    if part is None:  # --standalone: one host, any free port
         return [*launcher, "--standalone", f"--nproc_per_node={trial.world_size}"]
     return [  # unlike the other entry points, torch's launcher ignores the variables of Part.environment
         *launcher,
@@ -46,13 +46,14 @@ def _launcher(trial: Trial, part: Part | None) -> Iterable[str]:
 
 
 def torch_launcher() -> str:
-    """torch.distributed.launch, or torch.distributed.run where this torch no longer has it. Imports neither."""
+    """The module of torch's launcher: torch.distributed.launch, or torch.distributed.run if this torch no longer has
+    the former. Imports neither."""
     torch = find_spec("torch")
     gone = torch is not None and torch.origin and not (Path(torch.origin).parent / "distributed/launch.py").exists()
     return "torch.distributed.run" if gone else "torch.distributed.launch"
 
 
 def environment(trial: Trial, cores: int, ranks_here: int | None = None) -> dict[str, str]:
-    """The variables with which a rank finds the lab's modules, and uses its share of the cores."""
+    """The environment variables by which a rank finds ddptui's modules and uses its share of the cores."""
     threads = threads_per_rank(trial, cores, ranks_here)
     return {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": str(threads), **steadying(os.environ)}

@@ -1,4 +1,4 @@
-"""The console's sockets. Only peers with the launch's keys may connect, and only while file descriptors are left."""
+"""The console's sockets. Only peers with the launch's keys may connect, and only while file descriptors are free."""
 
 import ctypes
 import errno
@@ -20,29 +20,30 @@ from ddptui.host.machine import allow_open_files
 from ddptui.wire.connection import Keys
 from ddptui.wire.records import Alive
 
-ENOUGH_FILES = 65_536  # many times what 1,024 ranks need
-TRIES = 200  # ports, one after another
+ENOUGH_FILES = 65_536  # far more than 1,024 ranks need
+TRIES = 200  # number of consecutive ports to try
 LAST_PORT = 65_535
-HANDSHAKE_MS = 5_000  # a peer that has shown no key by then is disconnected
+HANDSHAKE_MS = 5_000  # a peer that has not shown its key by then is disconnected
 MOST_FRAMES_AT_ONCE = 256  # so that a flood of frames does not keep the caller from its other work
-MOST_BYTES_AT_ONCE = 8 * 2**20  # likewise; decoded, messages take up to ten times as much memory
+MOST_BYTES_AT_ONCE = 8 * 2**20  # the same for bytes; decoded messages take up to ten times as much memory
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
 DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF, one instruction: keep 0 bytes of each packet
 
 
 class ConsoleSocket:
-    """A ROUTER socket of the console behind a gate. On the network it is encrypted, and peers need `keys`."""
+    """A ROUTER socket of the console that can stop accepting connections. On the network it is encrypted, and peers
+    need `keys`."""
 
     def __init__(self, at: tuple[str, int] | str, options: Mapping[zmq.SocketOption, int]) -> None:
-        """`at`: an address of this host and the first port to try, or the endpoint of a Unix socket. Raises OSError."""
-        self.token = secrets.token_hex(16)  # the first message of each peer has to show it
+        """at: an address of this host and the first port to try, or the endpoint of a Unix socket. Raises OSError."""
+        self.token = secrets.token_hex(16)  # the first message of each peer must contain it
         self.keys: Keys | None = None
-        self._most = allow_open_files(ENOUGH_FILES) // 2  # at the limit of open files libzmq aborts the process
+        self._most = allow_open_files(ENOUGH_FILES) // 2  # at the limit of open files, libzmq aborts the process
         self._is_shut = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         for option, value in {zmq.HANDSHAKE_IVL: HANDSHAKE_MS, **options}.items():
-            self._socket.setsockopt(option, value)  # before bind: only connections made later have it
+            self._socket.setsockopt(option, value)  # before bind: options only apply to later connections
         try:
             if isinstance(at, str):
                 self.endpoint = at
@@ -60,8 +61,8 @@ class ConsoleSocket:
             self._poller.register(socket, zmq.POLLIN)
 
     def _encrypt(self) -> Keys:
-        """Encrypts the socket with CURVE, before it is bound. Returns the keys, of which all peers share one pair."""
-        from zmq.auth.thread import ThreadAuthenticator  # here: it imports asyncio, and most launches are local
+        """Sets up CURVE encryption, before the socket is bound. Returns the keys; all peers share one key pair."""
+        from zmq.auth.thread import ThreadAuthenticator  # imported late: it imports asyncio
 
         server, self._socket.curve_secretkey = zmq.curve_keypair()
         self._socket.curve_publickey = server
@@ -69,34 +70,35 @@ class ConsoleSocket:
         self._public_key, secret = zmq.curve_keypair()
         self._authenticator = ThreadAuthenticator(self._context)
         self._authenticator.start()
-        self._authenticator.configure_curve_callback("*", self)  # without it, knowing `server` would suffice
+        self._authenticator.configure_curve_callback("*", self)  # otherwise any peer that knows `server` could connect
         return Keys(server.decode(), self._public_key.decode(), secret.decode())
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """Whether a peer with this public key, as Z85, may connect. The authenticator calls it from its thread."""
+        """Whether a peer with this public key (Z85) may connect. The authenticator calls this from its thread."""
         return hmac.compare_digest(key, self._public_key)
 
     def has_token(self, token: str) -> bool:
-        """Whether a peer's token is the right one. The time that this takes does not reveal how much of it is right."""
+        """Whether a peer's token is right. The comparison takes the same time for any wrong token."""
         return hmac.compare_digest(token.encode(), self.token.encode())
 
     def send(self, identity: bytes, message: msgspec.Struct) -> None:
-        """Sends to one peer. ZeroMQ drops what is for a peer that has gone, or that does not read."""
+        """Sends a message to one peer. ZeroMQ drops it if the peer has disconnected or does not read."""
         self._socket.send_multipart([identity, msgspec.msgpack.encode(message)])
 
     def is_connected(self, identity: bytes) -> bool:
-        """Whether a peer's connection is open, as far as this host can know. It is sent an Alive."""
+        """Whether a peer's connection is open, as far as this host can know. Sends it an Alive."""
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         try:
             self._socket.send_multipart([identity, msgspec.msgpack.encode(Alive())], zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            return error.errno == zmq.EAGAIN  # it does not read
+            return error.errno == zmq.EAGAIN  # connected, but not reading
         finally:
             self._socket.setsockopt(zmq.ROUTER_MANDATORY, 0)
         return True
 
     def receive(self, timeout_ms: int = 0) -> Iterator[tuple[bytes, list[bytes]]]:
-        """The identity of a peer and its frames, for what has arrived. Waits at most `timeout_ms` for the first."""
+        """Yields (identity of the peer, frames) for each message that has arrived. Waits at most timeout_ms for the
+        first."""
         if not self._wait(timeout_ms):
             return
         count = size = 0
@@ -109,7 +111,7 @@ class ConsoleSocket:
             count, size = count + 1, size + sum(map(len, frames))
 
     def _wait(self, timeout_ms: int) -> bool:
-        """Waits for a message, and updates the gate meanwhile. False: none came in time."""
+        """Waits for a message, and calls `update_gate` meanwhile. Returns False if none arrived in time."""
         deadline = time.monotonic() + timeout_ms / 1000
         while True:
             self.update_gate()
@@ -120,8 +122,8 @@ class ConsoleSocket:
                 return False
 
     def update_gate(self) -> None:
-        """Accepts new connections only while half of this process's file descriptors are free. Cheap unless a peer has
-        connected."""
+        """Stops or resumes accepting connections: they are accepted only while half of this process's file descriptors
+        are free. Fast unless a peer has connected."""
         if not self._has_new_connection() and not self._is_shut:
             return
         crowded = len(os.listdir("/dev/fd")) > self._most
@@ -132,13 +134,13 @@ class ConsoleSocket:
 
     def _has_new_connection(self) -> bool:
         connected = False
-        while self._connections.poll(0):  # empties the queue: what is left would make each poll return at once
+        while self._connections.poll(0):  # empty the queue, or the next poll would return at once
             self._connections.recv_multipart()
             connected = True
         return connected
 
     def _shut_file(self, is_shut: bool) -> None:
-        """Shuts or reopens a Unix socket by renaming its file. Open connections stay."""
+        """Closes or reopens a Unix socket for new connections by renaming its file. Open connections stay."""
         path = Path(self.endpoint.removeprefix("ipc://"))
         hidden = path.with_name("shut")
         source, target = (path, hidden) if is_shut else (hidden, path)
@@ -146,35 +148,35 @@ class ConsoleSocket:
             source.rename(target)
 
     def _shut_port(self, is_shut: bool) -> None:
-        """Shuts or reopens a port by a filter with which the kernel drops all packets. On the listening socket alone:
-        connections go on. libzmq's own way, unbind, would end them, too."""
+        """Closes or reopens a port for new connections by a filter that makes the kernel drop all packets to the
+        listening socket. Open connections stay; libzmq's unbind would close them, too."""
         listener = self._socket.getsockopt(zmq.USE_FD)
         assert isinstance(listener, int)
-        if sys.platform != "linux":  # elsewhere it stays open
+        if sys.platform != "linux":  # on other systems the port stays open
             return
         instructions = ctypes.create_string_buffer(DROP_ALL, len(DROP_ALL))
         program = struct.pack("HP", 1, ctypes.addressof(instructions))  # struct sock_fprog
         option, value = (SO_ATTACH_FILTER, program) if is_shut else (SO_DETACH_FILTER, bytes(4))
-        with fromfd(listener, AF_INET, SOCK_STREAM) as listener_socket, suppress(OSError):  # no filters in this kernel
+        with fromfd(listener, AF_INET, SOCK_STREAM) as listener_socket, suppress(OSError):  # this kernel has no filters
             listener_socket.setsockopt(SOL_SOCKET, option, value)
 
     def close(self) -> None:
-        """Closes the socket and what belongs to it. Waits for unsent messages as long as its LINGER says."""
+        """Closes the socket and its helpers. Waits for unsent messages, at most its LINGER."""
         if self._socket.closed:
             return
-        self._socket.disable_monitor()  # first: it needs the open socket
+        self._socket.disable_monitor()  # first, because it needs the open socket
         self._connections.close()
         self._close()
 
     def _close(self) -> None:
         self._socket.close()
         if self.keys:
-            self._authenticator.stop()  # before the context: term() waits until all of its sockets are closed
+            self._authenticator.stop()  # before the context: term() waits until all sockets are closed
         self._context.term()
 
 
 def bind_near(socket: "zmq.Socket[bytes]", address: str, port: int) -> str:
-    """Binds to the first free port from `port` on. Returns the endpoint. Raises OSError."""
+    """Binds a socket to the first free port from `port` on. Returns the endpoint. Raises OSError."""
     last = min(port + TRIES - 1, LAST_PORT)
     for number in range(port, last + 1):
         try:
@@ -186,15 +188,15 @@ def bind_near(socket: "zmq.Socket[bytes]", address: str, port: int) -> str:
 
 
 def _listen(socket: "zmq.Socket[bytes]", address: str, port: int) -> str:
-    """Binds to a listening socket that is made here, so that the gate knows its descriptor."""
+    """Creates a listening socket and binds to it, so that its file descriptor is known to ConsoleSocket."""
     endpoint = f"tcp://{address}:{port}"
     try:
-        listener = create_server((address, port), backlog=100)  # as libzmq has it
+        listener = create_server((address, port), backlog=100)  # libzmq's default
     except OSError as error:
         raise OSError(error.errno, os.strerror(error.errno or 0), endpoint) from None
     with listener:
-        listener.setblocking(False)  # libzmq accepts in its event loop, which must not wait
-        endpoint = f"tcp://{address}:{listener.getsockname()[1]}"  # port 0 is any that is free
+        listener.setblocking(False)  # libzmq accepts in its event loop, which must not block
+        endpoint = f"tcp://{address}:{listener.getsockname()[1]}"  # port 0 means any free port
         socket.setsockopt(zmq.USE_FD, listener.fileno())
         _bind(socket, endpoint)
         listener.detach()  # from here on libzmq closes the descriptor

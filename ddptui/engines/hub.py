@@ -1,8 +1,9 @@
-"""The console's end of the connections to the ranks: one socket a launch, in a folder that only this user can enter; or
-on the network, where CURVE accepts only peers with this launch's keys.
+"""The console's end of the connections to the ranks. Each launch has one socket: a Unix socket in a folder that only
+this user can enter, or a TCP socket that accepts only peers with this launch's keys (CURVE).
 
-Messages are untrusted. A frame counts only if it decodes strictly, and if its peer's first message was a Hello with the
-token of this launch. All other frames are refused and counted. A peer with the token that does not fit is sent a Stop.
+Messages are untrusted. A frame is accepted only if it decodes strictly, and if the first message of its peer was a
+Hello with the token of this launch. All other frames are rejected and counted. A peer with the right token but a wrong
+rank, world size or version is sent a Stop.
 """
 
 import os
@@ -23,42 +24,42 @@ from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.messages import VERSION, Heartbeat, Hello, HelloOfAnyVersion, Position, RankMessage, Step
 from ddptui.wire.records import ConsoleMessage, SetBottleneck, Stop
 
-LONGEST_FOLDER_PATH = 45  # bytes: the path of a socket has at most 107, those of a rank's forkserver below it, too
-MOST_BYTES_OF_A_STRANGER = 64 * 2**10  # a peer's first frame: a Hello is short
+LONGEST_FOLDER_PATH = 45  # bytes: the path of a socket has at most 107, also in the subfolders of a rank's forkserver
+MOST_BYTES_OF_A_STRANGER = 64 * 2**10  # limit for a peer's first frame: a Hello is short
 OPTIONS = {
-    zmq.MAXMSGSIZE: MOST_BYTES_A_FRAME,  # libzmq disconnects a peer that sends more, before it is in memory
-    zmq.RCVHWM: 64,  # frames received but not read, per peer: what a rank sends in 13 s
-    zmq.SNDHWM: 100,  # frames sent but not read, per peer; further messages to it are dropped
-    zmq.LINGER: 200,  # ms for the last messages to leave when the hub closes
+    zmq.MAXMSGSIZE: MOST_BYTES_A_FRAME,  # libzmq disconnects a peer that sends a larger frame, before reading it
+    zmq.RCVHWM: 64,  # queue of received frames per peer: what a rank sends in 13 s
+    zmq.SNDHWM: 100,  # queue of sent frames per peer; further messages to the peer are dropped
+    zmq.LINGER: 200,  # ms for sending the last messages when the hub closes
 }
 
-# Why a frame or message is refused; the text follows "3 messages refused: ".
+# Why a frame or message is rejected; the text follows "3 messages refused: ".
 UNDECODABLE = "a message that could not be decoded"
 NO_TOKEN = "a connection without this launch's token"
 LONG_FRAME = "a first message that is too long"
 
 
 class Hub(AbstractContextManager["Hub"]):
-    """Receives the messages of the ranks of one launch, and sends them the console's."""
+    """Receives messages from the ranks of one launch, and sends them messages."""
 
     def __init__(self, world_size: int, at: tuple[str, int] | None = None) -> None:
-        """world_size: 0: a training of the user's own, of as many ranks as the first of them says. `at`: an address of
-        this host, and the first port to try; None: a Unix socket here. Raises OSError."""
+        """world_size: number of ranks; 0 for the user's own training, whose first rank reports it. at: an address of
+        this host and the first port to try; None: a Unix socket. Raises OSError."""
         self.world_size = world_size
-        self._may_start_again = world_size == 0  # of the lab's own launches, no rank does
-        self.hellos: dict[int, Hello] = {}  # of each connected rank
-        self.refused = 0  # frames and messages
-        self.first_refusal = ""  # why
-        self.other_version = ""  # that a rank speaks another version of the protocol, and what to do
-        self._temporary = _new_folder()  # belongs to the launch: it is deleted when the hub is closed
+        self._may_start_again = world_size == 0  # ranks of ddptui's own launches are never restarted
+        self.hellos: dict[int, Hello] = {}  # the Hello of each connected rank
+        self.refused = 0  # number of rejected frames and messages
+        self.first_refusal = ""  # why the first one was rejected
+        self.other_version = ""  # an error, if a rank uses another version of the protocol
+        self._temporary = _new_folder()  # temporary folder of the launch, deleted when the hub is closed
         self.folder = self._temporary.path
         self._rank_of: dict[bytes, int] = {}
-        self._next_step = 0  # one more than the highest number of a step so far
-        self.restarts = 0  # how often ranks were started again
-        self._first_of_restart = 0  # the last time
-        self._first_step: dict[bytes, int] = {}  # of ranks that were started again
-        self._gone: set[bytes] = set()  # the processes before
-        self._bottleneck: SetBottleneck | None = None  # that was sent last
+        self._next_step = 0  # one more than the highest step number so far
+        self.restarts = 0  # how many times ranks were restarted
+        self._first_of_restart = 0  # number of the first step after the last restart
+        self._first_step: dict[bytes, int] = {}  # number of the first step of each restarted rank
+        self._gone: set[bytes] = set()  # identities of processes that were replaced by a restart
+        self._bottleneck: SetBottleneck | None = None  # the last one that was sent
         self._decoder = msgspec.msgpack.Decoder(list[RankMessage])
         try:
             self.socket = ConsoleSocket(at or f"ipc://{self.folder}/hub", OPTIONS)
@@ -69,7 +70,7 @@ class Hub(AbstractContextManager["Hub"]):
 
     @property
     def rank_environment(self) -> dict[str, str]:
-        """The variables with which a rank connects to this hub."""
+        """The environment variables by which a rank connects to this hub."""
         keys = {KEYS: self.socket.keys.spell()} if self.socket.keys else {}
         return {HUB: self.endpoint, TOKEN: self.token} | keys
 
@@ -77,19 +78,19 @@ class Hub(AbstractContextManager["Hub"]):
         self.close()
 
     def close(self) -> None:
-        """Closes the socket, and deletes the folder."""
+        """Closes the socket and deletes the folder."""
         self.socket.close()
         self._temporary.remove()
 
     def receive(self, timeout_ms: int) -> list[RankMessage]:
-        """The messages that have arrived, waiting at most `timeout_ms` for the first."""
+        """The accepted messages that have arrived. Waits at most timeout_ms for the first."""
         messages: list[RankMessage] = []
         for identity, frames in self.socket.receive(timeout_ms):
             messages += self._accept(identity, frames)
         return messages
 
     def send(self, message: ConsoleMessage, ranks: Iterable[int] | None = None) -> None:
-        """Sends to these ranks; None: to all that are connected."""
+        """Sends a message to these ranks; None: to all connected ranks."""
         if isinstance(message, SetBottleneck):
             self._bottleneck = message
         receivers = self.hellos if ranks is None else set(ranks)
@@ -112,7 +113,7 @@ class Hub(AbstractContextManager["Hub"]):
             return []
         rank = self._rank_of[identity]
         accepted: list[RankMessage] = messages[:1] if newcomer else []
-        # a rank speaks only for itself, and says Hello only once
+        # a rank may only send messages with its own number, and only one Hello
         accepted += [m for m in messages[len(accepted) :] if m.rank == rank and not isinstance(m, Hello)]
         if refused := len(messages) - len(accepted):
             self._refuse(f"rank {rank} sent messages of another rank, or a second Hello", refused)
@@ -123,10 +124,10 @@ class Hub(AbstractContextManager["Hub"]):
         return accepted
 
     def _refuse_undecodable(self, identity: bytes, frames: list[bytes]) -> list[RankMessage]:
-        """Refuses a peer's first message. The peer is stopped if it was a Hello of another protocol version."""
+        """Rejects a peer's first message. The peer is sent a Stop if this was a Hello of another protocol version."""
         try:
             [frame] = frames
-            first = msgspec.msgpack.decode(frame, type=list[msgspec.Raw])[0]  # the rest may have fields of that version
+            first = msgspec.msgpack.decode(frame, type=list[msgspec.Raw])[0]  # the rest may have unknown fields
             hello = msgspec.msgpack.decode(first, type=HelloOfAnyVersion)
         except (ValueError, RecursionError, IndexError):
             return self._refuse(UNDECODABLE)
@@ -142,7 +143,8 @@ class Hub(AbstractContextManager["Hub"]):
         return []
 
     def _welcome(self, identity: bytes, messages: list[RankMessage]) -> bool:
-        """Accepts a new peer if its first message is a Hello that fits."""
+        """Accepts a new peer if its first message is a Hello with the right token, version, rank and world size.
+        Returns whether it was accepted."""
         hello = messages[0] if messages else None
         if not isinstance(hello, Hello) or not self.socket.has_token(hello.token):
             self._refuse(NO_TOKEN)
@@ -165,7 +167,7 @@ class Hub(AbstractContextManager["Hub"]):
         return True
 
     def _is_here(self, rank: int) -> bool:
-        """Whether a process is connected as this rank; or was, where none may take its place."""
+        """Whether a process is connected as this rank; if ranks cannot be restarted, whether one ever was."""
         if rank not in self.hellos:
             return False
         return not self._may_start_again or self.socket.is_connected(self._identity_of(rank))
@@ -174,14 +176,14 @@ class Hub(AbstractContextManager["Hub"]):
         return next(identity for identity, known in self._rank_of.items() if known == rank)
 
     def _take_place(self, identity: bytes, rank: int) -> None:
-        """A new process takes the place of a rank that has gone. Its step numbers go on: from the same one for all
-        ranks that were started again together."""
+        """Replaces the process of a rank that was restarted. Its step numbers continue after those before, from the
+        same number for all ranks that were restarted together."""
         gone = self._identity_of(rank)
         del self._rank_of[gone]
         self._gone.add(gone)
         if self._first_step.pop(gone, 0) == self._first_of_restart:
             self.restarts += 1
-            # A number is left out: the time until the first of these steps is not work between two steps.
+            # One number is left out, so that the restart does not count as time between two steps.
             self._first_of_restart = self._next_step + 1
         self._first_step[identity] = self._first_of_restart
         if self._bottleneck is not None:
@@ -200,7 +202,7 @@ class Hub(AbstractContextManager["Hub"]):
 
 
 def _numbered_from(first: int, message: RankMessage) -> RankMessage:
-    """The message of a rank whose first step has this number."""
+    """The message, with its step number shifted for a rank whose first step has the number `first`."""
     match message:
         case Step(step=step):
             return replace(message, step=first + step)
@@ -210,7 +212,7 @@ def _numbered_from(first: int, message: RankMessage) -> RankMessage:
 
 
 def _new_folder() -> folders.TemporaryFolder:
-    """A folder of mode 0700 with a path short enough for a socket. Deletes those that killed consoles have left."""
+    """Creates a folder of mode 0700 whose path is short enough for a socket. Deletes those left by killed consoles."""
     parent = Path(tempfile.gettempdir())
     if len(os.fsencode(parent)) > LONGEST_FOLDER_PATH:
         parent = Path("/tmp")

@@ -1,4 +1,4 @@
-"""Checks before anything starts: torch is installed, the model and the data are there, the machine is large enough."""
+"""Checks before a run starts: torch, the model and the data are installed, and the machine is large enough."""
 
 import os
 
@@ -11,13 +11,14 @@ from ddptui.engines.checks import CHECKS, FILES, check_temporary_folder, check_t
 from ddptui.engines.preflight_gpus import ABOUT_GPUS, check_gpus
 from ddptui.host.network import NetworkError, choose_interface
 
-# Only this host can be looked at. But Slurm's nodes see the same folders, and the console's Python knows the models.
+# Checks for engines whose ranks run elsewhere. Slurm's nodes see the same folders; models are known to the console.
 ELSEWHERE = {"slurm": ("model", "data"), "join": ("model",)}
-ONLY_TO_START = "slow links"  # makes one
+ONLY_TO_START = "slow links"  # this check creates a link, so it is made only before a start
 
 
 def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
-    """The preset, checked, with the absolute data folder of each trial. Raises PresetError for what cannot run here."""
+    """Check a preset. Returns it with the absolute data folder of each trial. to_be_started: False: the preset is only
+    shown, so engine and devices need not be available. Raises PresetError if it cannot run here."""
     if problem := torch_problem():
         raise PresetError(": ".join(problem))
     check_temporary_folder()
@@ -25,7 +26,7 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
         preset = fit_to_engine(preset)
     except TrialError as error:
         raise PresetError(f"{preset.name}: {error}") from None
-    if to_be_started:  # else it is only shown, so that engine and devices need not be there
+    if to_be_started:
         _check_engine(preset)
         if preset.engine.name == "local":
             check_gpus(preset.name, preset.trials, or_cpu=preset.group != ABOUT_GPUS)
@@ -37,17 +38,18 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
 
 
 def prepare_trial(trial: Trial, local_ranks: int) -> Trial:
-    """A trial from a console on another host, checked on a node with `local_ranks` ranks of it. Raises PresetError."""
-    if trial.data_dir is not None and not os.path.isdir(trial.data_dir):  # the console's folder: then this host's own
+    """Check a trial from a console on another host, of which this node runs local_ranks ranks. Returns the trial with
+    this host's data folder. Raises PresetError."""
+    if trial.data_dir is not None and not os.path.isdir(trial.data_dir):  # a folder of the console's host
         trial = msgspec.structs.replace(trial, data_dir=None)
     local_part = msgspec.structs.replace(trial, world_size=local_ranks)
-    check_gpus("here", [local_part], or_cpu=False)  # only the console knows the question, and the other ranks
+    check_gpus("here", [local_part], or_cpu=False)  # only the console knows the other trials and ranks
     check_trial("here", local_part, CHECKS)
     return _with_data(trial)
 
 
 def _with_data(trial: Trial) -> Trial:
-    """The trial with the absolute folder of its data, if they are files."""
+    """The trial with the absolute folder of its dataset, if that consists of files."""
     return msgspec.structs.replace(trial, data_dir=str(data_folder(trial))) if trial.dataset in FILES else trial
 
 
@@ -57,11 +59,11 @@ def _check_engine(preset: Preset) -> None:
     if engine.name == "local":
         return
     try:
-        choose_interface(engine.interface)  # by which the ranks reach the console
+        choose_interface(engine.interface)  # the interface by which the ranks reach the console
     except NetworkError as error:
         raise PresetError(f"--engine {engine.name}: {error}") from None
     if engine.name == "slurm":
-        from ddptui.engines.slurm.job import refusal  # here: most runs are local
+        from ddptui.engines.slurm.job import refusal  # imported late: most runs are local
 
         if why := refusal(engine):
             raise PresetError(f"--engine slurm: {why}")

@@ -1,4 +1,4 @@
-"""Checks before anything starts whether this machine's GPUs can run a trial."""
+"""Checks before a run starts whether this machine's GPUs can run its trials."""
 
 import os
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ from ddptui.host.gpus import VISIBLE, Build, Driver
 from ddptui.text.words import OLDER, WITH_CUDA
 
 ELSEWHERE = (
-    "run it where there is one (a container sees them after `docker run --gpus all`; `ddptui doctor` says what a "
-    "machine has)"
+    "run it on a machine that has one (a container sees them after `docker run --gpus all`; `ddptui doctor` shows what "
+    "a machine has)"
 )
 OUR_MODELS = ("net", "mlp", "linears")
-ABOUT_GPUS = "GPUs"  # the group of presets whose question only GPUs answer
+ABOUT_GPUS = "GPUs"  # the group of presets that make sense only on GPUs
 
 
 class GpuInfo(NamedTuple):
-    """What is known of this machine's GPUs without CUDA. None: not known."""
+    """The facts about this machine's GPUs that are known without CUDA. None: not known."""
 
-    surely_none: bool  # there is no GPU of any make
+    surely_none: bool  # whether there is certainly no GPU of any vendor
     driver: Driver | None
-    build: Build | None  # what torch is built for
-    visible: str | None  # the variable that hides GPUs; None: it is not set
+    build: Build | None  # the CUDA or HIP version that torch is built for
+    visible: str | None  # the value of CUDA_VISIBLE_DEVICES; None: it is not set
 
 
 def look_at_gpus() -> GpuInfo:
@@ -36,8 +36,8 @@ def look_at_gpus() -> GpuInfo:
 
 
 def check_gpus(preset: str, trials: Sequence[Trial], *, or_cpu: bool) -> None:
-    """Raises PresetError for the first of these trials that this machine's GPUs cannot run. All ranks are local.
-    or_cpu: the preset's question makes sense without GPUs, too."""
+    """Raises PresetError for the first of these trials that this machine's GPUs cannot run. Assumes that all
+    ranks run on this machine. or_cpu: whether the error also says how to run the preset on the CPU."""
     if not any(map(wants_to_know, trials)):
         return
     machine, otherwise = look_at_gpus(), without_gpus(trials) if or_cpu else ""
@@ -47,12 +47,12 @@ def check_gpus(preset: str, trials: Sequence[Trial], *, or_cpu: bool) -> None:
 
 
 def wants_to_know(trial: Trial) -> bool:
-    """Whether GPUs matter for this trial; if not, they need not be looked at."""
+    """Whether this trial depends on GPUs, so that they must be checked."""
     return needs(trial) is not None or _may_send_over_gloo(trial)
 
 
 def needs(trial: Trial) -> str | None:
-    """That a field of this trial needs a GPU: `field: reason`; None: it runs without."""
+    """Which field of this trial requires a GPU, as `field: reason`; None: none does."""
     if trial.device == "cuda":
         return "device: 'cuda' needs an NVIDIA GPU"
     if trial.backend == "nccl":
@@ -61,9 +61,9 @@ def needs(trial: Trial) -> str | None:
 
 
 def without_gpus(trials: Sequence[Trial]) -> str:
-    """The options with which these trials run without a GPU, as in ", or `--set device=cpu`".
+    """The options by which these trials run without a GPU, as a remedy to append: ", or `--set device=cpu`".
 
-    Empty if some trials would be alike from then on: they no longer answer the preset's question."""
+    Empty if these options would make some trials equal, which would defeat the purpose of the preset."""
     on_gpus = any(trial.device == "cuda" for trial in trials)
     instead: dict[str, tuple[bool, Any]] = {
         "device": (on_gpus, "cpu"),
@@ -79,19 +79,19 @@ def without_gpus(trials: Sequence[Trial]) -> str:
 
 
 def _different(trials: Sequence[Trial], fields: dict[str, Any]) -> int:
-    """How many of these trials differ in more than their names once these fields are set."""
+    """How many different trials remain after these fields are set, ignoring names."""
     return len({msgspec.json.encode(msgspec.structs.replace(trial, name="", **fields)) for trial in trials})
 
 
 def problem(trial: Trial, machine: GpuInfo, otherwise: str) -> str | None:
-    """Why this machine's GPUs cannot run this trial, and what to do, in one sentence; None: they can.
-    otherwise: as `without_gpus` says it."""
+    """Why this machine's GPUs cannot run this trial, and what to do, as one sentence; None: they can. otherwise: the
+    result of `without_gpus`."""
     needed = needs(trial)
     if needed and (lacks := lacking(machine)):
         why, remedy = lacks
         return f"{needed}, but {why}: {remedy}{otherwise}"
     available = gpus.count(machine.driver, {} if machine.visible is None else {VISIBLE: machine.visible})
-    if available is None or (available == 0 and not needed):  # None: the ranks will say; 0: they run on the CPU
+    if available is None or (available == 0 and not needed):  # None: only the ranks can tell; 0: they run on the CPU
         return None
     total = len(machine.driver.gpus) if machine.driver else available
     if not available:
@@ -121,7 +121,7 @@ def lacking(machine: GpuInfo) -> tuple[str, str] | None:
 
 
 def _too_few(trial: Trial, available: int, but: str) -> str | None:
-    """Why so many GPUs are not enough; None: they are. `but`: that there are only so many."""
+    """Why this number of GPUs is not enough; None: it is. but: a clause that says how many there are."""
     needed = trial.world_size * trial.gpus_per_rank
     if needed <= available:
         return None
@@ -131,7 +131,7 @@ def _too_few(trial: Trial, available: int, but: str) -> str | None:
         several = f"{trial.world_size} ranks with {trial.gpus_per_rank} GPUs each need {needed}"
         what = f"1 rank needs {needed} GPUs" if trial.world_size == 1 else several
         return f"gpus_per_rank: {what}, {but}: lower gpus_per_rank{' or world_size' * (trial.world_size > 1)}"
-    if trial.share_gpu:  # then ranks share what there is
+    if trial.share_gpu:  # ranks share the available GPUs
         return None
     also = " --set backend=auto" if trial.backend == "nccl" else ""
     share = f"`--set share_gpu=true{also}` lets them share it over gloo, or " if can_share_gpu(trial) else ""
@@ -140,13 +140,14 @@ def _too_few(trial: Trial, available: int, but: str) -> str | None:
 
 
 def _may_send_over_gloo(trial: Trial) -> bool:
-    """Whether the trial may send tensors between GPUs over gloo, which cannot do that."""
+    """Whether the trial may send tensors between GPUs over gloo, which gloo does not support."""
     over_gloo = trial.share_gpu or trial.backend == "gloo"
     return trial.device != "cpu" and over_gloo and needs_point_to_point(trial) is not None
 
 
 def _cannot_send(trial: Trial, available: int) -> str | None:
-    """Why, with so many GPUs (at least one), the trial would send between GPUs over gloo; None: it would not."""
+    """Why the trial cannot run: it would have to send tensors between GPUs over gloo, which gloo cannot. None: it need
+    not. available: the number of GPUs, at least 1."""
     sending, is_enough = needs_point_to_point(trial), trial.world_size * trial.gpus_per_rank <= available
     if sending is None or not _may_send_over_gloo(trial):
         return None

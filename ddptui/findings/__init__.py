@@ -1,1 +1,1 @@
-"""What it means: from the figures of steps to findings, verdicts and comparisons. Pure."""
+"""Derives findings, verdicts and comparisons from the figures of steps, trials and runs. Pure."""

@@ -1,4 +1,5 @@
-"""What delays put in by hand did to a repeat: each change is judged on the measured steps in which it held. Pure."""
+"""Judges the delays that the user injected during a repeat: each change on the measured steps in which it was in
+effect. Pure."""
 
 from typing import NamedTuple
 
@@ -15,17 +16,17 @@ from ddptui.text.units import S
 
 
 class Stretch(NamedTuple):
-    """The measured steps from one change to the next, and the rank that was late in them."""
+    """The measured steps from one change of delays to the next, and the rank that was late in them."""
 
     numbers: range
-    delayed: bool  # by hand
+    delayed: bool  # whether the user's delays were in effect
     culprit: Culprit | None
-    findings: tuple[Finding, ...]  # about that rank
+    findings: tuple[Finding, ...]  # about the late rank
 
 
 def stretches_of(log: LaunchLog, aligned: AlignedSteps, *, disturbed: bool) -> list[Stretch]:
-    """The steps before any change, then those of each change, of which a late one has none. disturbed: by other
-    programs."""
+    """The stretch before any change, then one for each change; a change after the last step has no steps. disturbed:
+    whether other programs disturbed the repeat."""
     totals = log.thinned.totals.values()
     first = min((rank.begin.step for rank in totals if rank.begin), default=0)
     end = max((rank.end.step + 1 for rank in totals if rank.end), default=0)
@@ -41,7 +42,7 @@ def _stretch(numbers: range, delayed: bool, aligned: AlignedSteps, disturbed: bo
     steps = [step for step in aligned.steps if step.number in numbers] if numbers else []
     analysis = analyze_aligned(aligned._replace(steps=steps), disturbed=disturbed)
     culprit = analysis.culprit if analysis else None
-    if culprit:  # of a long launch, not all steps were kept
+    if culprit:  # in a long launch, not all steps were kept
         scaled = scaled_culprit(culprit, len(numbers) / len(steps))
         culprit = replace(scaled, steps=(numbers[0], numbers[-1]))
     return Stretch(
@@ -53,9 +54,9 @@ def _stretch(numbers: range, delayed: bool, aligned: AlignedSteps, disturbed: bo
 
 
 def judged_stretch(stretches: list[Stretch]) -> Stretch | None:
-    """The stretch whose culprit is that of the repeat: of those with delays put in by hand, the one whose culprit the
-    others waited for longest, as a matrix of all waits shows it; else the longest. If delays were only removed, the
-    steps before that count, in which the trial's own still held. None: no measured step was changed."""
+    """The stretch whose culprit becomes that of the repeat. Among stretches with delays injected by the user, the one
+    whose culprit caused the most waiting, or else the longest. If delays were only removed, the stretch before the
+    first change, with the trial's own delays. None: no measured step was changed."""
     before, *changed = stretches
     if not any(stretch.numbers for stretch in changed):
         return None
@@ -68,9 +69,9 @@ def _weight(stretch: Stretch) -> tuple[float, int]:
 
 
 def change_of_delays(log: LaunchLog, index: int, stretch: Stretch) -> Change:
-    """When the delays of an injection by hand came into force: at the first step that a rank began after it."""
+    """The change that an injection caused: its time, the first step with the new delays, and the culprit since."""
     injection = log.injections[index]
-    # Ranks without instruments report no steps, but when they began.
+    # Ranks without instruments report no steps, only when their first one began.
     begins_ns = [totals.begin_ns for totals in log.thinned.totals.values()]
     begin_ns = min(begins_ns or [trained.first_ns for trained in log.trained.values()])
     return Change(

@@ -1,4 +1,4 @@
-"""The results of a run: each trial over its repeats, and the trials compared with the baseline. Pure."""
+"""Computes the results of a run: summarizes each trial over its repeats, and compares it with the baseline. Pure."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -28,10 +28,10 @@ from ddptui.wire.records import Ended, Message
 
 
 class RunningResults:
-    """The results so far of a run, kept up to date as its messages come in. `results` may be read at any time."""
+    """The results of a run so far, updated with each message. `results` may be read at any time."""
 
     def __init__(self, preset: Preset, run: str, environment: dict[str, Any], done: Outcomes = NO_OUTCOMES) -> None:
-        """`done`: the repeats that an earlier sitting of the run has finished."""
+        """`done`: the repeats that a resumed run already has."""
         self._preset = preset
         self._run = run
         self._environment = environment
@@ -41,11 +41,11 @@ class RunningResults:
 
     @property
     def outcomes(self) -> Outcomes:
-        """Of the launches that have ended, the last one of each repeat."""
+        """The outcome of the last launch of each repeat, by trial and repeat."""
         return self._outcomes
 
     def add(self, message: Message) -> bool:
-        """Take a message. Returns whether it ended a repeat, so that `results` are new."""
+        """Take a message. Returns whether it ended a repeat, which renews `results`."""
         self._log.add(message)
         if not isinstance(message, Ended):
             return False
@@ -57,22 +57,22 @@ class RunningResults:
 
 
 def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Outcomes) -> Results:
-    """The results of a run. Outcomes may be missing: the run goes on, or was interrupted."""
+    """The results of a run. Outcomes may be missing if the run is going on, or was interrupted."""
     numbers = range(1, preset.repeats + 1)
     of_trial = {
         trial.name: [outcome for number in numbers if (outcome := outcomes.get((trial.name, number)))]
         for trial in preset.trials
     }
     baseline = _results(of_trial[preset.baseline])
-    cores = environment.get("cores") if preset.engine.name == "local" else None  # those of other hosts are not known
+    cores = environment.get("cores") if preset.engine.name == "local" else None  # other hosts' cores are unknown
     trials = [_trial_result(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
-    # After a repeat that failed or was skipped, the run does not launch the trial's other repeats.
+    # After a failed or skipped repeat, a run does not launch the trial's remaining repeats.
     complete = all(
         len(repeats) == preset.repeats or any(outcome.status in ("failed", "skipped") for outcome in repeats)
         for repeats in of_trial.values()
     )
-    # A run that was stopped before its first launch has skipped all trials.
+    # If a run was stopped before its first launch, all trials are skipped.
     interrupted = any(outcome.status == "interrupted" for outcome in outcomes.values()) or statuses == {"skipped"}
     results = Results(
         run=run,
@@ -137,7 +137,7 @@ def _beside(trial: TrialResult, results: Results, ratios: Mapping[str, Ratio]) -
 
 
 def _results(outcomes: Sequence[RepeatOutcome]) -> dict[int, RepeatResult]:
-    """The results of the repeats that ended well, by number."""
+    """The results of the successful repeats, by number."""
     return {outcome.repeat: outcome.result for outcome in outcomes if outcome.result}
 
 
@@ -167,7 +167,7 @@ def _trial_result(
 
 
 def _config(trial: Trial) -> dict[str, Any]:
-    """The trial's fields; of a command only those that mean something, since of the others nothing is known."""
+    """The trial's fields; for a command, only the fields that apply to it."""
     fields: dict[str, Any] = msgspec.to_builtins(trial)
     useless = meaningless(trial.launch, trial.strategy, trial.primitives) if trial.launch == COMMAND else {}
     return {name: value for name, value in fields.items() if name not in useless}
@@ -185,7 +185,7 @@ def _summary(
     times = [repeat.train_time_s for repeat in repeats]
     rate = _samples_per_s(repeats)
     pairs = paired(by_number, baseline)
-    # Against a baseline that a hand has changed in all its repeats, there is neither a ratio nor a speed-up.
+    # If the user changed the delays in every repeat of the baseline, there is neither a ratio nor a speedup.
     of_base = counted(list(baseline.values()))
     base_rate = None if all_changed(of_base) else _samples_per_s(of_base)
     train_time_s = Spread(median=median(times), min=min(times), max=max(times))
@@ -205,7 +205,7 @@ def _summary(
 def cautions_of_trial(
     trial: Trial, repeats: Sequence[RepeatResult], train_time_s: Spread, cores: int | None
 ) -> list[Caution]:
-    """The cautions of any repeat, and those of all together. cores: this host's; None where they do not matter."""
+    """The cautions of any repeat, and of all repeats together. cores: number on this host; None for other engines."""
     on_cpu = any(rank.device.startswith("cpu") for repeat in repeats for rank in repeat.ranks)
     lab_on_cpu = on_cpu and trial.launch != COMMAND  # a command chooses its own number of threads
     threads = trial.world_size * threads_per_rank(trial, cores) if cores and lab_on_cpu else 0
@@ -219,7 +219,7 @@ def cautions_of_trial(
 
 
 def verdict_of_repeats(repeats: Sequence[RepeatResult]) -> Verdict:
-    """The verdict on the medians of the repeats' shares."""
+    """The verdict for the medians of the repeats' shares."""
     shares = [
         (repeat.wait_share, repeat.transfer_share)
         for repeat in repeats
@@ -227,13 +227,13 @@ def verdict_of_repeats(repeats: Sequence[RepeatResult]) -> Verdict:
     ]
     if not shares:
         return "inconclusive"
-    waits, transfers = zip(*shares, strict=True)  # a median outlasts one repeat that something else disturbed
+    waits, transfers = zip(*shares, strict=True)  # medians are robust against a single disturbed repeat
     return verdict_for(median(waits), median(transfers))
 
 
 def what_if_of_repeats(repeats: Sequence[RepeatResult], culprit: Culprit | None) -> WhatIf | None:
-    """Medians over the repeats; without the culprit over those with the same culprit. None: no repeat has an
-    estimate."""
+    """The medians of the repeats' estimates. Estimates without the culprit use only repeats with the same culprit.
+    None: no repeat has an estimate."""
     estimates = [repeat.what_if_s for repeat in repeats if repeat.what_if_s]
     if not estimates:
         return None

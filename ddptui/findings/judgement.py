@@ -1,4 +1,4 @@
-"""The judgement of one window of steps: headline, table of ranks and arrivals are all drawn from it. Pure."""
+"""Judges one window of a running launch; headline, rank table and arrivals all show this judgement. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,24 +10,24 @@ from ddptui.analysis.waits import AlignedStep, AlignedSteps
 
 
 class Judgement(NamedTuple):
-    """What is known of a window of steps, and what follows from it."""
+    """The wait analysis of a window of steps, and the rank that the others wait for."""
 
     analysis: WaitAnalysis
     disturbed: bool  # other programs kept cores busy
-    waits_for: dict[int, int]  # by rank that waits for a tenth of its time: the rank that it waits for most
-    rank: int | None  # that the others wait for: measured beyond doubt, or known, since a delay was put into it
-    doubted: Finding | None  # the rank that caused most of the waiting, if none is sure; and why it is not
+    waits_for: dict[int, int]  # waiting rank -> late rank, for ranks that wait for it at least a tenth of the time
+    rank: int | None  # the rank that the others wait for: certain by measurement, or because it has a delay
+    doubted: Finding | None  # otherwise, the rank that caused most of the waiting, with the doubt
 
     @property
     def steps(self) -> list[AlignedStep]:
-        """Those of the window."""
+        """The steps of the window."""
         return self.analysis.aligned.steps
 
 
 def judge(steps: list[AlignedStep], *, disturbed: bool, is_young: bool) -> Judgement | None:
-    """The judgement of these steps; None if there is no operation in them. is_young: delays were changed so shortly
-    before that only what is known is said, and medians."""
-    from ddptui.findings.verdict import analyze_aligned  # numpy, which no screen waits for
+    """Judges these steps; None if they have no operation. is_young: delays were changed recently, so no rank is named
+    by measurement alone."""
+    from ddptui.findings.verdict import analyze_aligned  # imports numpy: not before the first judgement
 
     analysis = analyze_aligned(AlignedSteps(steps, {}), disturbed=disturbed)
     if analysis is None:
@@ -45,12 +45,12 @@ def judge(steps: list[AlignedStep], *, disturbed: bool, is_young: bool) -> Judge
         doubted = None
     late = doubted.rank if doubted else rank
     if late is not None:
-        waits_for.pop(late, None)  # it may wait now and then, but is waited for more
+        waits_for.pop(late, None)  # the late rank may wait now and then, but the others wait for it more
     return Judgement(analysis, disturbed, waits_for, rank, doubted)
 
 
 def sleeps(step: AlignedStep, rank: int) -> set[str]:
-    """The sites at which a delay was put into a rank's step."""
+    """The sites at which a delay was injected into a rank's step."""
     own = step.ranks[rank].step
     return {slept.at for slept in own.slept if slept.begin_ns >= own.begin_ns}
 
@@ -68,7 +68,7 @@ def _waits_for(steps: Sequence[AlignedStep]) -> dict[int, int]:
 
 
 def _delayed(steps: Sequence[AlignedStep], caused_ns: dict[int, int]) -> int | None:
-    """The rank that most of the waiting was for, if a delay was put into most of its steps."""
+    """The rank that caused most of the waiting, if most of its steps have an injected delay; otherwise None."""
     rank = max(caused_ns, key=lambda rank: caused_ns[rank])
     is_delayed = 2 * sum(bool(sleeps(step, rank)) for step in steps) > len(steps)
     return rank if is_delayed and 2 * caused_ns[rank] > sum(caused_ns.values()) else None

@@ -1,6 +1,6 @@
-"""Time that ranks stand idle: for transfers or for late ranks, and what was sent. Pure.
+"""Rules about idle time, spent on transfers or waiting for late ranks, and about the calls that were sent. Pure.
 
-First the sum of both, then the larger part: where ranks hardly stand idle, it does not matter for what.
+The sum of both is judged first, then the larger part: if ranks are hardly idle, the reason does not matter.
 """
 
 from collections import defaultdict
@@ -19,8 +19,8 @@ from ddptui.wire.phases import PARTS
 
 AVERAGING = ("aggregate", "backward")  # phases in which gradients are sent
 BARRIER = "barrier"
-SHARDED = ("all_gather", "reduce_scatter")  # FSDP's
-CALLS = "To try: fewer calls, as one buffer (flat) or buckets (ddp) make"
+SHARDED = ("all_gather", "reduce_scatter")  # the collectives of FSDP
+CALLS = "To try: a strategy with fewer calls: flat (one buffer) or ddp (buckets)"
 BYTES = "To try: a larger batch, fewer bytes (ddp_bf16), or averaging less often (`every`)"
 OF_COMMAND = "To try: a larger batch, gradients in fewer bytes (DDP's bf16_compress_hook), or fewer averages (no_sync)"
 OF_FSDP = (
@@ -28,29 +28,29 @@ OF_FSDP = (
     "(`set_modules_to_forward_prefetch`)"
 )
 RARER = "To try: gather metrics less often, or in one call"
-NO_BARRIERS = "To try: fewer barriers: a collective waits for all ranks by itself"
+NO_BARRIERS = "To try: fewer barriers, since every collective waits for all ranks anyway"
 CORES = "To try: a core for each rank, or larger batches"
 
 
 class Sent(NamedTuple):
     """Calls of one kind."""
 
-    kind: str  # its name in torch.distributed
-    has_bucket: bool  # of gradients
+    kind: str  # name in torch.distributed
+    has_bucket: bool  # the call carries a bucket of gradients
     is_small: bool
 
 
 class Cost(NamedTuple):
-    """What such calls cost, per step and rank."""
+    """The cost of calls of one kind, per step and rank."""
 
     calls: float
-    bytes: float  # of each, the median
-    phase: str  # one of PARTS, in which most of them are
-    exposed_ns: float  # ranks stood idle, though all had come
+    bytes: float  # median size of a call
+    phase: str  # the phase of most calls, one of PARTS
+    exposed_ns: float  # idle time after all ranks had arrived
 
 
 def idle_shares(window: Window) -> tuple[float, float]:
-    """The shares of the time that a rank stood idle for late ranks, and for transfers."""
+    """The shares of the time that ranks stood idle: (for late ranks, for transfers)."""
     whole_ns = window.covered_ns * len(window.ranks)
     own = [of_rank for step in window.steps for of_rank in step.ranks.values()]
     wait = sum(of_rank.wait_ns for of_rank in own) / whole_ns
@@ -58,14 +58,14 @@ def idle_shares(window: Window) -> tuple[float, float]:
 
 
 def nothing(window: Window) -> Iterator[Finding]:
-    """That there is nothing to worry about; asked only where no other rule found anything."""
+    """Finds that there is nothing to worry about. Only used if no other rule found anything."""
     own = [of_rank for step in window.steps for of_rank in step.ranks.values()]
     if len(window.steps) >= FEWEST_STEPS and not window.withheld and any(of_rank.step.collectives for of_rank in own):
         yield Finding(kind=Kind.NOTHING, numbers={"share": sum(idle_shares(window))})
 
 
 def idle_time(window: Window) -> Iterator[Finding]:
-    """How long ranks stood idle: for transfers, or for late ranks."""
+    """Finds idle time, mostly for transfers or mostly for late ranks."""
     if not window.waits_are_known:
         return
     wait, transfer = idle_shares(window)
@@ -94,12 +94,12 @@ def _action(window: Window, kind: Kind) -> str | None:
     if not window.watched:
         return CALLS if sum(costs[sent].calls for sent in costs if not sent.has_bucket) >= SMALL_CALLS else BYTES
     if costs[most].phase not in AVERAGING and most.is_small:
-        return None  # what small_calls finds has its own
+        return None  # the rule small_calls gives its own advice
     return OF_FSDP if most.kind.startswith(SHARDED) else OF_COMMAND
 
 
 def small_calls(window: Window) -> Iterator[Finding]:
-    """Most of the transfers are many calls of few bytes that carry no gradients, or barriers."""
+    """Finds that most of the transfer time is many small calls without gradients, or barriers."""
     if len(window.steps) < FEWEST_STEPS or not window.waits_are_known:
         return
     costs = _costs(window)
@@ -125,7 +125,7 @@ def small_calls(window: Window) -> Iterator[Finding]:
 
 
 def _costs(window: Window) -> dict[Sent, Cost]:
-    made: dict[Sent, list[tuple[int, int, str]]] = defaultdict(list)  # bytes, ns exposed, phase
+    made: dict[Sent, list[tuple[int, int, str]]] = defaultdict(list)  # (bytes, exposed ns, phase)
     for of_rank in (of_rank for step in window.steps for of_rank in step.ranks.values()):
         spans = phase_spans(of_rank.step)
         for key, call in zip(operation_keys(of_rank.step), of_rank.step.collectives, strict=True):

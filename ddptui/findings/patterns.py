@@ -1,7 +1,8 @@
-"""Which patterns lateness has over the steps: pauses in a few steps, by turns or in bursts; uneven work; trends. Pure.
+"""Rules about patterns of lateness over the steps: pauses in a few steps, by turns or in bursts; uneven work; trends.
+Pure.
 
-Pauses are facts about steps and no statistic: a step is one if a rank worked far longer than it usually does in that
-part, without the time that it queued for a core. On a busy machine the queue takes most of what is no pause.
+A pause is a step in which a rank worked far longer in some part than it usually does, not counting the time in the
+queue for a core. On a busy machine, most long steps that are no pauses are due to that queue.
 """
 
 from collections import Counter
@@ -44,25 +45,25 @@ from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 
 FORWARD, BACKWARD = PHASES.index("forward"), PHASES.index("backward")
 CALMER = "Look at what the loop does between steps: logging, evaluation, checkpoints"
-COLLECTIONS = "Look at what pauses a rank now and then: garbage collections (`gc.freeze()`), logging, checkpoints"
+COLLECTIONS = "Look at what pauses a rank now and then: garbage collection (`gc.freeze()`), logging, checkpoints"
 BATCHES_ALIKE = (
-    "Give all ranks as much work in a step: sort samples by length, or fill batches up to a number of tokens"
+    "Give all ranks equal work in each step: sort samples by length, or fill batches up to a number of tokens"
 )
 
 
 class Pause(NamedTuple):
     """A step in which a rank worked far longer than usual."""
 
-    at: int  # the index of the step
+    at: int  # index of the step in the window
     rank: int
-    part: int
-    ns: float  # beyond the usual
-    unqueued_ns: float  # of this, without the time in the queue for a core
+    part: int  # index in PARTS
+    ns: float  # excess over the usual time
+    unqueued_ns: float  # the excess without time in the queue for a core
 
 
 def every_so_many(numbers: Sequence[int]) -> int | None:
-    """The number of steps from one to the next, if most of these step numbers are so many apart, or a multiple; None
-    if they are irregular, too few, or one after another."""
+    """The period of these step numbers, if most of them are one period or a multiple apart. None if they are irregular,
+    too few, or consecutive."""
     gaps = [after - before for before, after in pairwise(numbers)]
     if len(gaps) < FEWEST_BURSTS - 1:
         return None
@@ -72,7 +73,7 @@ def every_so_many(numbers: Sequence[int]) -> int | None:
 
 
 def pauses(window: Window) -> Iterator[Finding]:
-    """Pauses of all ranks at once, of ranks by turns, of one rank in every so manieth step, or in a few."""
+    """Finds pauses: of all ranks at once, of several ranks by turns, or of one rank, regularly or in a few steps."""
     if len(window.steps) < FEWEST_STEPS:
         return
     by_part: dict[int, list[Pause]] = {}
@@ -87,7 +88,7 @@ def pauses(window: Window) -> Iterator[Finding]:
         everywhere += alone
         findings += _pauses_alone(window, PARTS[part], alone)
     by_turns = sum(finding.kind is Kind.BY_TURNS for finding in findings)
-    if len(by_part) > 1 and (by_turns > 1 or not findings):  # a garbage collection may fall into any part
+    if len(by_part) > 1 and (by_turns > 1 or not findings):  # garbage collection may happen in any part of a step
         findings = [*_pauses_alone(window, None, everywhere)] or findings
     yield from findings
 
@@ -113,8 +114,9 @@ def _pauses(window: Window) -> list[Pause]:
 
 
 def _queued_alike(found: Sequence[Pause], sure: Container[Pause]) -> set[Pause]:
-    """Long pauses of a rank in one part that it spent in the queue, too, as an evaluation does beside busy programs:
-    those in other steps were none of the queue; or they are as long each time, which pauses of the queue are not."""
+    """Long pauses of a rank in one part of the step that include time in the queue, e.g. an evaluation beside busy
+    programs. They count if several of them are pauses without the queue as well, or if they are nearly equally long,
+    unlike pauses that the queue alone causes."""
     lengths = [pause.ns for pause in found]
     as_long = len(found) >= FEWEST_QUEUED and max(lengths) <= SAME * min(lengths)
     return {*found} if as_long or sum(pause in sure for pause in found) > 1 else set()
@@ -136,7 +138,7 @@ def _named(window: Window, at: Sequence[int]) -> tuple[int, ...]:
 
 
 def _pauses_alone(window: Window, part: str | None, found: Sequence[Pause]) -> Iterator[Finding]:
-    """Pauses of ranks that others waited for. part: where they are; None: in several."""
+    """Finds pauses of single ranks that other ranks waited for. part: the part of the step; None: several."""
     if not found or not window.waits_are_known:
         return
     typical_ns = _typical([pause.ns for pause in found])
@@ -179,7 +181,8 @@ def _of_one_rank(window: Window, part: str | None, found: Sequence[Pause], numbe
 
 
 def _typical(lengths: Sequence[float]) -> float:
-    """The length for which half of the time is in longer ones: short noise does not hide a few long pauses."""
+    """The length such that longer ones make up half of the total time, so that short noise does not hide a few long
+    pauses."""
     passed, half = 0.0, sum(lengths) / 2
     for length in sorted(lengths):
         passed += length
@@ -189,15 +192,15 @@ def _typical(lengths: Sequence[float]) -> float:
 
 
 def uneven_work(window: Window) -> Iterator[Finding]:
-    """The ranks' work in forward and backward differs from step to step, each rank is last by turns, and what makes
-    one of the two long makes the other long, too: batches differ, not the machine."""
+    """Finds uneven batches: forward and backward of each rank are long in the same steps, and each rank is last by
+    turns. This tells differing batches from a noisy machine."""
     if len(window.steps) < FEWEST_STEPS or not window.waits_are_known:
         return
     steps, ranks = len(window.steps), len(window.ranks)
     if not all(_differs_by_batch(window.work[:, at]) for at in range(ranks)):
         return
     covered = np.maximum(1, window.covered.sum(axis=0))
-    queued = np.minimum(1.0, window.queued.sum(axis=0) / covered)  # of its time, a rank had no core for so much
+    queued = np.minimum(1.0, window.queued.sum(axis=0) / covered)  # part of the time in which a rank had no core
     both = (window.work[:, :, FORWARD] + window.work[:, :, BACKWARD]) * (1 - queued)
     saved_ns = float((both.max(axis=1) - both.mean(axis=1)).sum())
     last = np.bincount(both.argmax(axis=1), minlength=ranks)
@@ -210,8 +213,8 @@ def uneven_work(window: Window) -> Iterator[Finding]:
 
 
 def _differs_by_batch(work: Array) -> bool:
-    """Whether backward is long in the steps whose forward is long, and steps do not resemble those before. work: of a
-    rank, steps × parts."""
+    """Whether backward is long in the steps with a long forward, and steps do not resemble the previous ones. work: a
+    rank's, steps × parts."""
     forward, backward = np.log1p(work[:, FORWARD]), np.log1p(work[:, BACKWARD])
     if min(np.ptp(forward[:-1]), np.ptp(forward[1:]), np.ptp(backward)) == 0:
         return False
@@ -224,7 +227,7 @@ def _differs_by_batch(work: Array) -> bool:
 
 
 def trends(window: Window) -> Iterator[Finding]:
-    """A rank grows late over the run, or is late from some step on."""
+    """Finds a rank that becomes later during the run, or is late from some step on."""
     if len(window.steps) < BLOCKS * FEWEST_IN_BLOCK or not window.waits_are_known:
         return
     work = window.work.sum(axis=2) - window.queued  # steps × ranks
@@ -255,12 +258,12 @@ def _trend(window: Window, rank: int, late: Sequence[float]) -> Iterator[Finding
 
 
 def _jump(blocks: Sequence[float], at: int) -> float:
-    """The variance that is left around two levels."""
+    """The variance that remains around two levels, before and from block `at` on."""
     return (pvariance(blocks[:at]) * at + pvariance(blocks[at:]) * (len(blocks) - at)) / len(blocks)
 
 
 def _begin_of_jump(late: Sequence[float], first: int, last: int) -> int:
-    """The step between these from which on most are nearer to the level after than to that before."""
+    """The index, between these two, of the step at which lateness jumps from the level before to the level after."""
     middle = (median(late[:first] or late[:1]) + median(late[last:])) / 2
     return max(
         range(first, last),

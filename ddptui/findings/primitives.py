@@ -1,4 +1,4 @@
-"""What primitives were shown or measured: how long they take, and which way to average is fastest. Pure."""
+"""Rules about runs of primitives: which were shown, how long they take, and which way to average is fastest. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import log
@@ -27,7 +27,7 @@ NO_MESSAGES = ("barrier", "local_sum")  # send no bytes
 
 
 def of_primitives(results: Results, preset: Preset) -> Iterator[Finding]:
-    """Which primitives were shown; wrong elements; then how long they take with each number of ranks."""
+    """Finds which primitives were shown, wrong elements, and how long they take with each number of ranks."""
     for trial in (trial for trial in results.trials if trial.primitives):
         result = combined(trial.primitives)
         if result.views:
@@ -45,8 +45,8 @@ def of_primitives(results: Results, preset: Preset) -> Iterator[Finding]:
 
 
 def how_long(launches: Sequence[PrimitivesResult]) -> Iterator[Finding]:
-    """Which of several ways to average is fastest at which size; else how long the primitives take for the smallest
-    tensor, and for the largest."""
+    """Finds the fastest of several ways to average at each size; with a single way, how long the primitives take for
+    the smallest and for the largest tensor."""
     ranks, measured = float(launches[0].ranks), times_of(launches, steady=False)
     if len(ways := rivals(measured)) > 1:
         yield from _fastest({way: measured[way] for way in ways}, ranks)
@@ -54,16 +54,18 @@ def how_long(launches: Sequence[PrimitivesResult]) -> Iterator[Finding]:
     times = times_of(launches, steady=True)
     sending = {key: of_key for key, of_key in times.items() if key.operation not in NO_MESSAGES}
     common = sorted(set.intersection(*map(set, sending.values()))) if sending else []
-    for size in dict.fromkeys((*common[:1], *common[-1:])):  # which may be the same
-        taken = [median(of_key[size]) for of_key in sending.values()]
-        numbers = {"ranks": ranks, "bytes": float(size), "low_s": min(taken), "high_s": max(taken)}
-        yield Finding(kind=Kind.CALLS, place=str(*sending) if len(sending) == 1 else None, numbers=numbers)
+    for size in dict.fromkeys((*common[:1], *common[-1:])):  # smallest and largest may be the same
+        taken = sorted((median(of_key[size]), str(key)) for key, of_key in sending.items())
+        numbers = {"ranks": ranks, "bytes": float(size), "low_s": taken[0][0], "high_s": taken[-1][0]}
+        place = taken[0][1] if len(taken) == 1 else f"fastest: {taken[0][1]}, slowest: {taken[-1][1]}"
+        yield Finding(kind=Kind.CALLS, place=place, numbers=numbers)
 
 
 def cost_of_call(launches: Sequence[PrimitivesResult]) -> Iterator[Finding]:
-    """Up to which size an all_reduce costs the call rather than its bytes; nothing if that was not measured."""
+    """Finds up to which size the time of an all_reduce is that of the call, not of its bytes; nothing if it was not
+    measured."""
     for key, of_key in times_of(launches, steady=True).items():
-        if key.operation == "all_reduce":  # one operator stands for all
+        if key.operation == "all_reduce":  # the first reduce operator represents all of them
             times = {size: median(of_key[size]) for size in sorted(of_key)}
             least = min(times)
             most = max(size for size, s in times.items() if s <= 2 * times[least])
@@ -130,8 +132,8 @@ def with_ratios(results: Results) -> list[TrialResult]:
 
 
 def _cells_beside(results: Results) -> dict[Which, tuple[Compared, bool]]:
-    """Of the cells that a trial of run B and that of run A have, in A's order: their times, and whether the medians
-    stand for the calls."""
+    """By cell that a trial of run B and its partner in run A have in common, in A's order: B's time over A's, and
+    whether the medians are typical of the single calls."""
     both: dict[Which, tuple[list[Cell], list[Cell]]] = {}
     for trial in results.trials:
         base = results.base_of(trial)

@@ -1,7 +1,7 @@
-"""What a run answers: rules that look at its trials beside each other. Pure.
+"""Answers the question of a preset: rules that compare the trials of a run. Pure.
 
-What the trials of a preset differ in says what it asks, so presets of your own get an answer, too. To answer another
-kind of question, add a rule and an entry in QUESTIONS.
+The question is derived from the fields in which the trials differ, so users' own presets are answered, too. To answer
+another kind of question, add a rule and an entry in QUESTIONS.
 """
 
 import re
@@ -42,7 +42,8 @@ CHECKS: dict[str, Callable[[RepeatResult], bool]] = {
 
 
 class Question(NamedTuple):
-    """asks: whether a preset asks it. rule: answers it. compares: whether that takes a baseline with figures."""
+    """A kind of question. asks: whether a preset asks it; rule: finds the answer; compares: whether the rule needs a
+    baseline with figures."""
 
     asks: Callable[[Results, Preset], bool]
     rule: Callable[[Results, Preset], Iterator[Finding]]
@@ -55,7 +56,7 @@ def question_of(results: Results, preset: Preset) -> Question:
 
 
 def answer_of(results: Results, preset: Preset) -> list[Finding]:
-    """The findings that answer the preset's question, and what keeps them from being an answer."""
+    """The findings that answer the preset's question, with those that limit or prevent an answer."""
     if not any(trial.summary or trial.primitives or trial.error for trial in results.trials):
         is_one = results.status == "interrupted" and not results.of_two_runs
         return [Finding(kind=Kind.NOTHING_YET, place=results.run)] if is_one else []
@@ -77,21 +78,21 @@ def _without_baseline(results: Results) -> str:
     base = results.base
     if base.summary is None:
         return f"it failed ({base.error.splitlines()[0]})" if base.error else "it has no figures yet"
-    return "every repeat of it was changed by hand" if all_changed(base.repeats) else ""
+    return "its delays were changed by hand in every repeat" if all_changed(base.repeats) else ""
 
 
 # Times
 
 
 def ranking(results: Results, preset: Preset) -> Iterator[Finding]:
-    """The fastest and the slowest trial beside the baseline, or each of a few; then what they learned."""
+    """Finds the fastest and the slowest trial beside the baseline, or compares each of a few; then the losses."""
     yield from _ranked(beside_baseline(results), effects(results))
     yield from [*_averages(results), *losses(results.trials)]
 
 
 def twins(results: Results, preset: Preset) -> Iterator[Finding]:
-    """Where trials combine the values of two fields: each beside its twin, which has the baseline's value of the first
-    field, and the same of the second."""
+    """For trials that combine the values of two fields: compares each trial with its twin, which has the baseline's
+    value of the first field and the trial's value of the second."""
     kind, amount = axes_of(preset) or ("", "")
     known = effects(results)
     base = {getattr(trial, amount): trial for trial in preset.trials if _same(trial, preset.base, kind)}
@@ -172,7 +173,7 @@ def _ratio(effect: Effect) -> float:
 
 
 def effect_of(effect: Effect) -> Finding:
-    """How many times as long a trial took as another one, and what most of the difference is."""
+    """The finding of a comparison: how many times as long the trial took, and the main part of the difference."""
     ratio, is_told = effect.ratio, effect.outcome in ("slower", "faster")
     numbers = {
         "ratio_times": ratio.median,
@@ -206,7 +207,7 @@ def _too_noisy(effect: Effect) -> str:
 
 
 def losses(trials: Sequence[TrialResult]) -> Iterator[Finding]:
-    """Whether trials learned the same."""
+    """Finds whether the trials ended with nearly the same loss."""
     known = {trial.name: loss for trial in trials if (loss := _loss(trial)) is not None}
     if len(known) > 1:
         least, most = (choose(known, key=lambda name: known[name]) for choose in (min, max))
@@ -219,13 +220,13 @@ def losses(trials: Sequence[TrialResult]) -> Iterator[Finding]:
 
 
 def _loss(trial: TrialResult) -> float | None:
-    """None also without instruments, or if it diverged, which is a finding of its own."""
+    """A trial's median last loss; None without instruments, or if the trial diverged (a finding of its own)."""
     found = [repeat.loss.last for repeat in counted(trial.repeats) if repeat.step_ms and repeat.loss.last is not None]
     return median(found) if found and not diverged(trial) else None
 
 
 def _averages(results: Results) -> Iterator[Finding]:
-    """By how much lossy strategies miss the average."""
+    """Finds the errors of averages by lossy strategies."""
     audits = {trial.name: repeat.averaging for trial in results.trials for repeat in trial.repeats[-1:]}
     errors = {name: audit.error for name, audit in audits.items() if audit and (audit.error or 0.0) > EXACT_AVERAGE}
     if errors:
@@ -238,7 +239,8 @@ def _averages(results: Results) -> Iterator[Finding]:
 
 
 def alone(results: Results, preset: Preset) -> Iterator[Finding]:
-    """How long it trained; whether ddptui found the rank that the preset delays; else what its own findings say."""
+    """Finds how long the only trial trained and, if the preset delays a rank, whether ddptui named it; otherwise adds
+    the trial's own findings."""
     for trial in results.trials:
         if trial.summary:
             repeat = trial.repeats[-1]
@@ -254,8 +256,8 @@ def alone(results: Results, preset: Preset) -> Iterator[Finding]:
 
 
 def delays(results: Results, preset: Preset) -> Iterator[Finding]:
-    """What injected delays cost, the costliest first; where they differ in length alone, also from which length on
-    their rank was found."""
+    """Finds what injected delays cost, the costliest first. If they differ only in length, also from which length on
+    the delayed rank was named."""
     trials = {trial.name: trial for trial in preset.trials}
     compared = [effect for effect in beside_baseline(results) if trials[effect.name].bottleneck]
     compared.sort(key=lambda effect: -effect.ratio.median)
@@ -266,7 +268,7 @@ def delays(results: Results, preset: Preset) -> Iterator[Finding]:
 
 
 def delays_some(trial: Trial) -> bool:
-    """Whether it injects delays into some of its ranks, but not into all; a slow link is none."""
+    """Whether a trial delays some of its ranks, but not all. A slow link does not count as a delay."""
     late = {rank for delay in trial.bottleneck for rank in delay.ranks}
     return any(delay.at != "link" for delay in trial.bottleneck) and len(late) < trial.world_size
 
@@ -279,13 +281,13 @@ def _cost(effect: Effect) -> Finding:
 
 
 def slept(trial: TrialResult) -> float:
-    """The delays in the train time of the rank that slept longest, in s."""
+    """The delays within the train time, of the rank with the most, in s; mean over the middle repeats."""
     totals = [max(slept_in_steps(repeat).values(), default=0.0) for repeat in middle(counted(trial.repeats))]
     return fmean(totals) if totals else 0.0
 
 
 def _are_a_sweep(trials: Sequence[Trial]) -> bool:
-    """Whether they have one delay each, which differs in its length alone."""
+    """Whether each trial has one delay, and the delays differ only in length."""
     places = {(delay.at, delay.ranks, delay.per, delay.every) for trial in trials for delay in trial.bottleneck}
     return len(trials) > 2 and len(places) == 1 and all(len(trial.bottleneck) == 1 for trial in trials)
 
@@ -303,7 +305,7 @@ def _found_from(trials: Sequence[tuple[Trial, TrialResult]]) -> Finding:
 
 
 def blame(results: Results, preset: Preset) -> Iterator[Finding]:
-    """Whether the rank that all trials delay was found in each; then where ranks waited for it by way of others."""
+    """Finds in which trials the rank that all of them delay was named, and where ranks waited for it through others."""
     late = {rank for delay in preset.trials[0].bottleneck for rank in delay.ranks}
     culprits = {trial.name: trial.summary.culprit for trial in results.trials if trial.summary}
     right = {name: culprit for name, culprit in culprits.items() if culprit and culprit.rank in late}
@@ -321,7 +323,7 @@ def blame(results: Results, preset: Preset) -> Iterator[Finding]:
 
 
 def _chain(trial: TrialResult, culprit: int) -> Iterator[Finding]:
-    """Where a rank waits for one that is not the culprit, which waits itself."""
+    """Finds a rank that waits mostly for a rank other than the culprit, which itself waits."""
     matrix = wait_matrix(trial)
     rows = matrix.waited_s if matrix else ()
     most = max(map(sum, rows), default=0.0)
@@ -339,7 +341,7 @@ def _chain(trial: TrialResult, culprit: int) -> Iterator[Finding]:
 
 
 def are_in_doubt(results: Results, preset: Preset) -> bool:
-    """Whether a mistake is made on purpose, or a trial fails a check."""
+    """Whether any trial makes a deliberate mistake, or fails a check."""
     last = [trial.repeats[-1] for trial in results.trials if trial.repeats]
     return any(trial.mistake for trial in preset.trials) or any(
         failed(repeat) for failed in CHECKS.values() for repeat in last
@@ -347,7 +349,7 @@ def are_in_doubt(results: Results, preset: Preset) -> bool:
 
 
 def checks(results: Results, preset: Preset) -> Iterator[Finding]:
-    """Which checks fail in which trials; of mistakes made on purpose, how many they found."""
+    """Finds which checks fail in which trials, and how many deliberate mistakes the checks found."""
     last = {trial.name: trial.repeats[-1] for trial in results.trials if trial.repeats}
     failing = {check: [name for name, repeat in last.items() if failed(repeat)] for check, failed in CHECKS.items()}
     found = {name for names in failing.values() for name in names}
@@ -362,7 +364,7 @@ def checks(results: Results, preset: Preset) -> Iterator[Finding]:
 
 
 def faults(results: Results, preset: Preset) -> Iterator[Finding]:
-    """How many faults ended their trial with a reason that names the right rank; and those that did not."""
+    """Finds how many injected faults ended their trial with an error that names the right rank, and which did not."""
     planned = {trial.name: trial.fault[0].rank for trial in preset.trials if trial.fault}
     failed = {trial.name: (trial.error or "").splitlines()[0] for trial in results.trials if trial.error}
     reached = [trial.name for trial in results.trials if trial.name in planned and trial.status != "skipped"]
@@ -379,7 +381,7 @@ def faults(results: Results, preset: Preset) -> Iterator[Finding]:
 
 
 def _names(reason: str, rank: int) -> bool:
-    """Whether the first rank that the reason names is this one."""
+    """Whether the first rank named in the reason is this one."""
     first = re.search(r"\brank (\d+)\b", reason)
     return first is not None and int(first[1]) == rank
 
@@ -388,7 +390,7 @@ def _names(reason: str, rank: int) -> bool:
 
 
 def split(results: Results, preset: Preset) -> Iterator[Finding]:
-    """How DataParallel cut each batch."""
+    """Finds how DataParallel split each batch."""
     trials = {trial.name: trial for trial in preset.trials}
     for result in results.trials:
         parts = [
@@ -400,8 +402,8 @@ def split(results: Results, preset: Preset) -> Iterator[Finding]:
 
 
 def overlap(results: Results, preset: Preset) -> Iterator[Finding]:
-    """How much of its communication each trial hid behind backward, on the same link as the baseline; then their
-    times."""
+    """Finds how much of its communication each trial overlapped with backward, for trials with the baseline's link;
+    then compares their times."""
     links = {trial.name: trial.bottleneck for trial in preset.trials}
     beside = [trial for trial in results.trials if links[trial.name] == links[preset.baseline]]
     hidden = {trial.name: share for trial in beside if (share := _overlap(trial)) is not None}
@@ -420,7 +422,7 @@ def _overlap(trial: TrialResult) -> float | None:
 
 
 def launching(results: Results, preset: Preset) -> Iterator[Finding]:
-    """Whether ranks train alike however they were started; then what starting cost."""
+    """Compares trials that differ in how ranks are started: their train times, then their startup times."""
     yield from _ranked(beside_baseline(results), effects(results))
     measured = [trial for trial in results.trials if trial.summary]
     starts = {trial.name: median(repeat.startup_s for repeat in counted(trial.repeats)) for trial in measured}
@@ -429,8 +431,8 @@ def launching(results: Results, preset: Preset) -> Iterator[Finding]:
 
 
 def scaling(results: Results, preset: Preset) -> Iterator[Finding]:
-    """The speed-ups of trials that share the baseline's batch, then of those whose batch grows with the ranks; and what
-    holds back the most ranks."""
+    """Finds the speedups of trials with the baseline's batch, then of trials whose batch grows with the ranks, and what
+    slows down the trial with the most ranks."""
     trials, base = {trial.name: trial for trial in preset.trials}, preset.base
     scaled = {trial.name for trial in scaled_trials(preset) if trial.world_size != base.world_size}
     found = []
@@ -447,25 +449,25 @@ def scaling(results: Results, preset: Preset) -> Iterator[Finding]:
     slower = [effect for effect in beside_baseline(results) if effect.outcome == "slower" and effect.name in scaled]
     if slower:
         yield effect_of(max(slower, key=lambda effect: trials[effect.name].world_size))
-    if base.world_size > 1 and found:  # a single rank sends nothing from which a network could be known
+    if base.world_size > 1 and found:  # a single rank sends nothing, so its network is unknown
         sizes = sorted({base.world_size, *(int(each.numbers["ranks"]) for each in found)})
         command = f"ddptui project {results.run} --trial {base.name} --ranks {','.join(map(str, sizes))}"
         yield Finding(kind=Kind.PREDICTABLE, trials=(base.name,), place=command)
 
 
 def scaled_trials(preset: Preset) -> list[Trial]:
-    """The trials that scale the baseline: by the number of ranks alone, or with a batch that grows with it."""
+    """The trials that scale the baseline: only the number of ranks grows, or the batch grows with it."""
     base = preset.base
     same = [trial for trial in preset.trials if (trial.launch, trial.strategy) == (base.launch, base.strategy)]
     of_rank = base.batch_size / base.world_size
     return [trial for trial in same if trial.batch_size in (base.batch_size, of_rank * trial.world_size)]
 
 
-# What is said of any run
+# Rules for any run
 
 
 def published_order(results: Results, preset: Preset) -> Iterator[Finding]:
-    """Whether the order of published figures came out here, too."""
+    """Finds whether published train times have the same order here."""
     trials = {trial.name: trial for trial in results.trials}
     known = sorted(
         (each for each in preset.references if trials[each.trial].summary), key=lambda each: each.train_time_s
@@ -484,7 +486,7 @@ def published_order(results: Results, preset: Preset) -> Iterator[Finding]:
 
 
 def too_few_steps(results: Results) -> Iterator[Finding]:
-    """Which trials are too short to tell anything of."""
+    """Finds trials with too few steps for a verdict."""
     measured = [(trial, trial.summary.warnings) for trial in results.trials if trial.summary]
     short = [trial for trial, why in measured if Caution.TOO_FEW_STEPS in why]
     steps = [repeat.compared for trial in short for repeat in counted(trial.repeats)]
@@ -494,21 +496,21 @@ def too_few_steps(results: Results) -> Iterator[Finding]:
 
 
 def interrupted(results: Results) -> Iterator[Finding]:
-    """How many trials of an interrupted run have figures."""
+    """Finds how many trials of an interrupted run have figures."""
     if results.status == "interrupted":
         done = sum(bool(trial.summary or trial.primitives) for trial in results.trials)
         yield Finding(kind=Kind.INTERRUPTED, numbers={"done": float(done), "of_trials": float(len(results.trials))})
 
 
 def differing(preset: Preset, trials: Sequence[Trial] = ()) -> list[str]:
-    """The fields, besides the name, that do not have the same value in all trials."""
+    """The fields in which the trials differ, without the name."""
     fields = [name for name in TRIAL_FIELDS if name != "name"]
     return [name for name in fields if len({repr(getattr(trial, name)) for trial in trials or preset.trials}) > 1]
 
 
 def axes_of(preset: Preset) -> tuple[str, str] | None:
-    """The two fields in which trials differ, if they are all the combinations of a few values of these; the one that is
-    no number first. Else None."""
+    """The two fields in which the trials differ, if the trials are all combinations of their values. A field that is
+    not a number comes first. Otherwise None."""
     fields = differing(preset)
     if len(fields) != 2:
         return None

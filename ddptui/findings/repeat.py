@@ -1,4 +1,4 @@
-"""The outcome of one repeat of a trial: its messages in, its figures out. Pure."""
+"""Computes the outcome of one repeat of a trial from its messages. Pure."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -36,7 +36,8 @@ from ddptui.wire.records import Launched, Message
 
 
 class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How one repeat of a trial ended. `result`: only if it ended well; `primitives`: in any case, as far as it got."""
+    """How one repeat of a trial ended. result: its figures, if it succeeded; primitives: what was measured, in any
+    case."""
 
     trial: str
     repeat: int
@@ -52,7 +53,7 @@ NO_OUTCOMES: Outcomes = MappingProxyType({})
 
 
 def outcome_of_messages(messages: Iterable[Message]) -> RepeatOutcome | None:
-    """The outcome of one repeat from its messages; None if it was never launched."""
+    """The outcome of a repeat from its messages; None if it was never launched."""
     log = LaunchLog()
     for message in messages:
         log.add(message)
@@ -60,19 +61,19 @@ def outcome_of_messages(messages: Iterable[Message]) -> RepeatOutcome | None:
 
 
 def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
-    """The outcome of one repeat from its log; None if it was never launched."""
+    """The outcome of a repeat from its log; None if it was never launched."""
     if log.launched is None:
         return None
     status = log.ended.status if log.ended else "interrupted"
     error = log.ended.error if log.ended else None
     result = None
     took_s = None
-    if log.launched.watched:  # what a training that failed, or goes on, has shown is of use as well
+    if log.launched.watched:  # figures of a watched training are useful even if it failed or goes on
         if status != "skipped" and not (missing := _why_no_steps(log)):
             result = _result(log, log.launched)
         elif status == "ok":
             status, error = "failed", missing
-    elif log.ended and log.ended.status == "ok":  # of the launcher, which knows nothing of what ranks report
+    elif log.ended and log.ended.status == "ok":  # the launcher succeeded; it does not see what ranks report
         error = _why_no_figures(log)
         if error:
             status = "failed"
@@ -93,7 +94,7 @@ def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
 
 
 def _why_no_figures(log: LaunchLog) -> str | None:
-    """Why a repeat has no figures although its launcher ended well; None: it has some."""
+    """Why a repeat has no figures although its launcher succeeded; None: it has figures."""
     if not log.hellos:
         return "no rank sent a message"
     for rank in sorted(log.hellos):
@@ -103,7 +104,7 @@ def _why_no_figures(log: LaunchLog) -> str | None:
 
 
 def _why_no_steps(log: LaunchLog) -> str | None:
-    """Why there is no measured step of some rank; None: there is one of each."""
+    """Why some rank has no measured step; None: every rank has one."""
     if not log.hellos:
         return "no rank sent a message"
     for rank in sorted(log.hellos):
@@ -118,14 +119,14 @@ def _why_no_steps(log: LaunchLog) -> str | None:
 
 
 def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
-    from ddptui.analysis.window import Window  # these take numpy, which nothing but a judgement needs
+    from ddptui.analysis.window import Window  # these modules import numpy, which only judgements need
     from ddptui.findings.changes import change_of_delays, judged_stretch, stretches_of
     from ddptui.findings.time import all_findings
     from ddptui.findings.verdict import analyze_aligned
 
     measured = log.measured_steps
     spans = [span for rank in measured if (span := log.span(rank))]
-    instrumented = all(measured.values())  # without instruments, ranks send no steps, only their span
+    instrumented = all(measured.values())  # without instruments, ranks send no steps, only one Trained message
     aligned = log.align_measured() if instrumented and log.clocks_known else AlignedSteps([], {})
     other = other_load(log.loads, spans)
     disturbed = takes_cores(other)
@@ -135,7 +136,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     stretches = stretches_of(log, aligned, disturbed=disturbed) if log.injections else []
     judged = judged_stretch(stretches) if stretches else None
     if analysis and judged:
-        analysis = analysis._replace(culprit=judged.culprit)  # also for the what-if
+        analysis = analysis._replace(culprit=judged.culprit)  # so that the what-if uses it, too
         found = [*judged.findings, *(finding for finding in found if finding.kind not in ABOUT_LATE_RANK)]
     hello = log.hellos[min(log.hellos)]
     done = log.done.values()
@@ -143,13 +144,13 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     lengths = step_ms(measured.values()) if instrumented else None
     steps = max(span.steps for span in spans)
     numbers = {step.step for of_rank in measured.values() for step in of_rank}
-    kept = 0 if log.trained else len(numbers)  # 0: ranks without instruments told of all their steps at once
+    kept = 0 if log.trained else len(numbers)  # 0: ranks without instruments report all their steps in one message
     evidence = Evidence(
         host_time=instrumented and any(is_host_time(hello.device) for hello in log.hellos.values()),
         steps=kept or steps,
         other_load=other.cores if other else 0.0,
         idle=other.idle if other else 0.0,
-        clocks_known=log.clocks_known or not instrumented,  # without steps, no times of two hosts are compared
+        clocks_known=log.clocks_known or not instrumented,  # without steps, no times of two hosts need comparing
         waits_hidden=analysis is not None and analysis.withheld,
     )
     ranks = [rank_result(log, rank, aligned, analysis) for rank in measured]
@@ -157,7 +158,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         backend=hello.backend,
         backend_why=hello.backend_why,
         train_time_s=train_time_s,
-        # What a launch waited in a queue is no part of its start.
+        # Time in a queue does not count as startup.
         startup_s=(max(span.first_ns for span in spans) - (log.begun_ns or launched.at_ns)) / S,
         start=launched.start,
         start_why=launched.start_why,
@@ -183,8 +184,8 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         **repeat_gpu_figures(log, ranks),
         ranks=ranks,
     )
-    if 0 < kept < steps:  # of a long launch not all are kept, and under `watch --every N` not all are reported
+    if 0 < kept < steps:  # a long launch keeps only some steps, and `watch --every N` reports only some
         result = extrapolate(result, kept, analysis.train_ns if analysis else None)
         result = replace(result, findings=[scaled(finding, steps / kept) for finding in found])
-    # Judged on other steps than the rest, it has a scale of its own, and may be known where other waits are hidden.
+    # This culprit was judged on its own steps: it is scaled already, and may be known even if other waits are hidden.
     return replace(result, culprit=judged.culprit) if judged else result

@@ -1,5 +1,5 @@
-"""Where the time of all ranks goes: data, the first batch of each epoch, work between steps, restarts; and all findings
-that are not about which rank is late. Pure.
+"""Rules about where the time of all ranks goes: data, the first batch of each epoch, work between steps, restarts. Also
+collects the findings of all rules about a window. Pure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,31 +28,31 @@ from ddptui.text.units import MS, S
 from ddptui.wire.phases import PARTS, PHASES
 
 DATA = PHASES.index("data")
-MORE_WORKERS = "To try: more workers in its DataLoader (`num_workers`), or less work for each sample"
+MORE_WORKERS = "To try: more workers in its DataLoader (`num_workers`), or less work per sample"
 PERSISTENT = "To try: `persistent_workers=True` in its DataLoader, so that workers are started only once"
 
 
 def all_findings(window: Window, late: Sequence[Finding]) -> list[Finding]:
-    """All findings about a window: of the late rank first, then where else its time goes. late: those
-    about the rank that most of the waiting was for."""
+    """All findings about a window: first those about a late rank, then where else the time goes. late: findings about
+    the rank that caused most of the waiting."""
     others = of_time(window)
     kinds = {finding.kind for finding in others}
-    if kinds & {*EXPLAIN_IDLE, Kind.DATA, Kind.FIRST_BATCH}:  # it is known why ranks waited
+    if kinds & {*EXPLAIN_IDLE, Kind.DATA, Kind.FIRST_BATCH}:  # these explain the waiting
         late = [finding for finding in late if finding.kind is not Kind.UNCERTAIN]
-    if kinds & {Kind.BY_TURNS, Kind.UNEVEN_WORK, Kind.DATA, Kind.FIRST_BATCH}:  # and it was no lack of a core
+    if kinds & {Kind.BY_TURNS, Kind.UNEVEN_WORK, Kind.DATA, Kind.FIRST_BATCH}:  # and the reason is not a lack of cores
         late = [finding for finding in late if finding.kind is not Kind.NO_CORE]
-    if kinds & {Kind.DATA, Kind.FIRST_BATCH}:  # all ranks meet this limit, whichever fetches last
+    if kinds & {Kind.DATA, Kind.FIRST_BATCH}:  # all ranks meet this limit, no matter which one fetches last
         late = [finding for finding in late if finding.phase != PHASES[DATA]]
     return [*late, *others] or [*nothing(window)]
 
 
 def of_time(window: Window) -> list[Finding]:
-    """All findings but which rank is late, the most costly first. Kind.NOTHING is not among them: whether there is
-    nothing else depends on the late rank, too."""
+    """All findings except those about a late rank, the most costly first. Kind.NOTHING is not among them, since it
+    depends on the late rank, too."""
     rules = (restarts, data, between_steps, pauses, uneven_work, trends, small_calls, idle_time)
     found = [finding for rule in rules for finding in rule(window)] if window.steps else []
     kinds = {finding.kind for finding in found}
-    if kinds & {Kind.DATA, Kind.FIRST_BATCH}:  # one cause is said once
+    if kinds & {Kind.DATA, Kind.FIRST_BATCH}:  # report each cause only once
         found = [finding for finding in found if finding.phase != "data" or finding.kind not in PAUSES]
         found = [finding for finding in found if finding.kind is not Kind.TREND]
     if Kind.UNEVEN_WORK in kinds:
@@ -65,7 +65,7 @@ def of_time(window: Window) -> list[Finding]:
 
 
 def restarts(window: Window) -> Iterator[Finding]:
-    """How long it took until all ranks trained again, warm-up included: no statistic, so few steps are enough."""
+    """Finds restarts, and the time until all ranks trained again, warm-up included. Needs no minimum of steps."""
     for before, after in pairwise(window.steps):
         if any(before.number <= last < after.number for last in window.restarts):
             ends = [of_rank.step.end_ns for of_rank in before.ranks.values()]
@@ -76,8 +76,8 @@ def restarts(window: Window) -> Iterator[Finding]:
 
 
 def data(window: Window) -> Iterator[Finding]:
-    """Data takes a large part of the time on all ranks, or would if they did not wait for each other's: a rank whose
-    loader is at its limit, too, would take as long if the others were faster."""
+    """Finds that data takes a large part of the time on all ranks. Waiting for another rank's data counts as well: with
+    a loader at its limit, a rank would take just as long if the others were faster."""
     if len(window.steps) < FEWEST_STEPS:
         return
     fetches, whole_ns = window.work[:, :, DATA], window.covered_ns  # steps × ranks
@@ -97,7 +97,7 @@ def data(window: Window) -> Iterator[Finding]:
         return
     later = fetches[~is_first]
     slowest = np.sort(later[:, own.argmax()])
-    long_ns = float(np.median(slowest[len(slowest) // 2 :])) / 2  # half of what its slower batches take
+    long_ns = float(np.median(slowest[len(slowest) // 2 :])) / 2  # half the median of the slower half of its batches
     if (later >= long_ns).sum(axis=0).min() < LONG_FETCHES:
         return
     numbers["step_ms"] = share * whole_ns / len(window.steps) / MS
@@ -107,7 +107,7 @@ def data(window: Window) -> Iterator[Finding]:
 
 
 def _waited_for_data(window: Window, rank: int) -> int:
-    """How long a rank waited while the rank that it waited for fetched data, ns."""
+    """How long a rank waited for a rank that was fetching data, in ns."""
     waited = 0
     for aligned in window.steps:
         for wait in aligned.ranks[rank].waits:
@@ -118,7 +118,7 @@ def _waited_for_data(window: Window, rank: int) -> int:
 
 
 def between_steps(window: Window) -> Iterator[Finding]:
-    """Work between steps takes a large part of the time on all ranks, step by step."""
+    """Finds that work between steps takes a large part of the time on all ranks, in most steps."""
     if len(window.steps) < FEWEST_STEPS:
         return
     between = window.work[:, :, BETWEEN]

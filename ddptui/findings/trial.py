@@ -1,6 +1,4 @@
-"""What was found of one trial, over its repeats: the findings of most of them, beside what the lab itself injected.
-Pure.
-"""
+"""Combines the findings of a trial's repeats, and compares them with the delays that the trial injected. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,20 +14,20 @@ from ddptui.analysis.results import Culprit, RepeatResult, Summary
 from ddptui.text.units import MS, S
 from ddptui.text.words import count, listed
 
-SUMS = ("waited_s", "saved_s", "times", "longer_s")  # of numbers that grow with the steps
-# Findings that say where time went besides steps of the median length.
+SUMS = ("waited_s", "saved_s", "times", "longer_s")  # name endings of numbers that grow with the number of steps
+# Findings that explain where time went besides steps of median length.
 WHERE = (*PAUSES, Kind.DATA, Kind.FIRST_BATCH, Kind.RESTART, Kind.UNEVEN_WORK, Kind.BETWEEN_STEPS)
 
 
 def of_trial(all_repeats: Sequence[RepeatResult], summary: Summary) -> list[Finding]:
-    """The findings of a trial that has figures: injected delays and the late rank first, then where else its time went,
-    the most costly first."""
+    """The findings of a trial with figures: injected delays and the late rank first, then where else its time went, the
+    most costly first."""
     repeats, culprit = counted(all_repeats), summary.culprit
     others = [finding for finding in of_repeats(repeats) if finding.kind is not Kind.LATE_RANK]
     late = [late_rank(repeats, summary, culprit)] if culprit else []
     ours = [repeat for repeat in repeats if repeat.injected and not is_changed(repeat)]
     injected = [*_injected(ours, summary, others)] if ours else []
-    if injected:  # nothing is to be mended in what the lab itself put in, nor said twice
+    if injected:  # injected delays need no advice, and must not be reported twice
         others = [replace(finding, action=None) for finding in others]
         if culprit:
             others = [finding for finding in others if finding.kind not in EXPLAIN_IDLE]
@@ -46,7 +44,8 @@ def _says_little(finding: Finding) -> bool:
 
 
 def most_costly_first(found: Sequence[Finding]) -> list[Finding]:
-    """What is about the late rank comes first. Idle time counts as far as no other finding explains it."""
+    """Sorts findings: those about a late rank first, then by cost. Idle time counts only as far as no other finding
+    explains it."""
     explained = sum(finding.numbers["share"] for finding in found if finding.kind in EXPLAIN_IDLE)
 
     def cost(finding: Finding) -> float:
@@ -56,8 +55,7 @@ def most_costly_first(found: Sequence[Finding]) -> list[Finding]:
 
 
 def of_repeats(repeats: Sequence[RepeatResult]) -> list[Finding]:
-    """The findings of more than half of the repeats, with the medians of their numbers; and the steps that are in more
-    than half of them."""
+    """The findings that more than half of the repeats share, each combined by `middle_of`; the most costly first."""
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for finding in (finding for repeat in repeats for finding in repeat.findings):
         kind = Kind.NETWORK if finding.kind in IDLE else finding.kind
@@ -67,26 +65,26 @@ def of_repeats(repeats: Sequence[RepeatResult]) -> list[Finding]:
 
 
 def middle_of(found: Sequence[Finding]) -> Finding:
-    """One finding of several that are about the same: medians of their numbers, steps that most of them name."""
+    """Combines findings about the same thing: medians of their numbers, and the steps that most of them name."""
     names = set.intersection(*({*finding.numbers} for finding in found))
     numbers = {name: median(finding.numbers[name] for finding in found) for name in sorted(names)}
     times = Counter(step for finding in found for step in finding.steps)
     steps = tuple(step for step in sorted(times) if times[step] > len(found) / 2)
     first = found[0]
-    if first.kind in IDLE:  # in some repeats more for the network, in others for late ranks
+    if first.kind in IDLE:  # in some repeats the network may dominate, in others late ranks
         kind = Kind.NETWORK if numbers["transfer_share"] > numbers["wait_share"] else Kind.WAITING
         first = next((finding for finding in found if finding.kind is kind), replace(first, kind=kind, action=None))
     return replace(first, steps=steps, numbers=numbers)
 
 
 def scaled(finding: Finding, factor: float) -> Finding:
-    """The finding with its sums as of so many times as many steps, where not all steps were looked at."""
+    """Scales the sums of a finding to all steps, if not all steps were analyzed."""
     sums = {name: finding.numbers[name] * factor for name in finding.numbers if name.endswith(SUMS)}
     return replace(finding, numbers=finding.numbers | sums)
 
 
 def late_rank(repeats: Sequence[RepeatResult], summary: Summary, culprit: Culprit) -> Finding:
-    """The finding of the rank that is the culprit over all repeats, with its interval, and what would have been."""
+    """The finding about the culprit over all repeats, with its interval, and the estimated time without it."""
     same = [
         finding
         for repeat in repeats
@@ -108,14 +106,15 @@ def late_rank(repeats: Sequence[RepeatResult], summary: Summary, culprit: Culpri
 
 
 def _without(summary: Summary) -> dict[str, float]:
-    """What training would have taken without the culprit, if that is known."""
+    """The estimated train time without the culprit, if known."""
     if summary.what_if_s is None or summary.what_if_s.without_culprit is None:
         return {}
     return {"without_s": summary.what_if_s.without_culprit, "train_s": summary.train_time_s.median}
 
 
 def _injected(repeats: Sequence[RepeatResult], summary: Summary, others: Sequence[Finding]) -> Iterator[Finding]:
-    """For each rank and site the delays, as means over repeats; what was measured of them, or why nothing was."""
+    """For each rank and site, the injected delays as means over repeats, with what was measured of them or why nothing
+    was."""
     totals: dict[tuple[int, str], float] = {}
     for delay in (delay for repeat in repeats for delay in repeat.injected):
         totals[delay.rank, delay.at] = totals.get((delay.rank, delay.at), 0.0) + delay.s / len(repeats)
@@ -137,14 +136,14 @@ def _injected(repeats: Sequence[RepeatResult], summary: Summary, others: Sequenc
 
 
 def slept_by_rank(repeats: Sequence[RepeatResult]) -> dict[int, float]:
-    """By rank, the delays injected into its steps, in s, the mean over repeats."""
+    """For each rank, the delays injected into its steps, in s, mean over repeats."""
     by_rank = [slept_in_steps(repeat) for repeat in repeats]
     ranks = dict.fromkeys(rank for slept_s in by_rank for rank in slept_s)
     return {rank: fmean(slept_s.get(rank, 0.0) for slept_s in by_rank) for rank in ranks}
 
 
 def _at_start(repeats: Sequence[RepeatResult]) -> dict[str, float]:
-    """By how much the last rank was later than the others before the first step, which is in no train time."""
+    """How much later than the others the last rank reached the first step, which no train time includes."""
     ranks = range(len(repeats[0].ranks))
     starts = sorted(median(repeat.ranks[at].start_s for repeat in repeats) for at in ranks)
     return {"at_start_s": starts[-1] - median(starts[:-1])} if len(starts) > 1 else {}
@@ -162,7 +161,7 @@ def _why_unseen(repeats: Sequence[RepeatResult], slept_s: dict[int, float]) -> s
 
 
 def _slow_steps(repeats: Sequence[RepeatResult]) -> Iterator[Finding]:
-    """Of the repeat where long steps took most: how many they are, and the longest."""
+    """Finds slow steps: their number, and the worst, in the repeat in which they took the largest part of the time."""
     known = [(repeat.time_parts.long_s / repeat.train_time_s, repeat) for repeat in repeats if repeat.time_parts]
     share, repeat = max(known, key=lambda each: each[0], default=(0.0, None))
     if repeat and repeat.time_parts and repeat.time_parts.longest and share >= MATTERS:

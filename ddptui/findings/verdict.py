@@ -1,8 +1,7 @@
-"""Judges a window: how long ranks waited, for whom, and which rank is late, if one is. Pure. One judgement; headline,
-marks, tables, matrix, result and page are drawn from it.
+"""Judges a window: how long ranks waited, for which ranks, and whether one rank is late. Pure. All surfaces (headline,
+tables, matrix, result, page) show this one judgement.
 
-No rank is named on thin evidence, nor where the ranks' clocks may be further apart than the ranks waited, nor where
-their devices may be behind the times.
+No rank is named if the evidence is thin, if the clock error exceeds the waits, or if times are host times.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from ddptui.text.words import count
 from ddptui.wire.messages import GATHER_OUTPUTS, Step
 from ddptui.wire.phases import PARTS
 
-LOOK_AT = {  # the part of its own work in which a rank is late, and what to look at
+LOOK_AT = {  # advice, by the part of its work in which a rank is late
     "data": "Look at how it loads data: its disk, and `num_workers`",
     "forward": "Look at its device: is it slower, hotter or shared, and is its batch larger?",
     "backward": "Look at its device: is it slower, hotter or shared, and is its batch larger?",
@@ -44,14 +43,14 @@ OWN_CORE = "To try: end these programs, or give each rank cores of its own (task
 
 
 def analyze_waits(steps: Mapping[int, Sequence[Step]]) -> WaitAnalysis | None:
-    """The analysis of steps by rank. None: there is no operation, or no step that all ranks have."""
+    """Analyzes the waits in steps, given by rank. None: no operation, or no step that all ranks have."""
     return analyze_aligned(align_steps(steps))
 
 
 def analyze_aligned(
     aligned: AlignedSteps, *, disturbed: bool = False, restarts: frozenset[int] = frozenset(), watched: bool = False
 ) -> WaitAnalysis | None:
-    """The analysis of steps that are aligned already. The rest is as of a Window."""
+    """Analyzes the waits in aligned steps; None if they have no operation. The options are those of a Window."""
     window = Window(aligned.steps, disturbed, restarts, watched)
     steps, ranks = window.steps, window.ranks
     if not any(of_rank.step.collectives for step in steps for of_rank in step.ranks.values()):
@@ -61,7 +60,7 @@ def analyze_aligned(
     exposed_ns = fmean(sum(step.ranks[rank].exposed_ns for step in steps) for rank in ranks)
     wait, transfer = waited_ns / whole_ns, (exposed_ns - waited_ns) / whole_ns
     caused_ns = dict(zip(ranks, map(int, window.caused.sum(axis=0)), strict=True))
-    # A group of one rank has collectives, too, but no others who wait.
+    # A group of a single rank has collectives, too, but no rank waits.
     claim = _claim(window, caused_ns) if window.waits_are_known else None
     findings = all_findings(window, [*_told(claim, caused_ns, len(steps), whole_ns)] if claim else [])
     found = {finding.kind for finding in findings}
@@ -85,17 +84,17 @@ def analyze_aligned(
 
 
 class Claim(NamedTuple):
-    """That the others wait for this rank."""
+    """The claim that the others wait for this rank."""
 
     rank: int
     excess: Excess
-    doubt: str  # why it does not stand, the end of a sentence; empty: it stands
-    without_core: bool  # it lost much time since other programs had its core
+    doubt: str  # why the claim is rejected, the end of a sentence; empty: the claim holds
+    without_core: bool  # the rank lost much time because other programs had its core
 
 
 def _claim(window: Window, caused_ns: Mapping[int, int]) -> Claim | None:
-    """Of the rank that the others waited for most, of those of which it is certain; else of all. None: they hardly wait
-    for any."""
+    """The claim about the rank that the others waited for most, among certain claims; without any, among all. None: the
+    ranks hardly wait."""
     claims = []
     by_waiting = sorted(caused_ns, key=lambda rank: -caused_ns[rank])
     least_ns = NAMED / 2 * window.covered_ns * (len(caused_ns) - 1)
@@ -108,13 +107,13 @@ def _claim(window: Window, caused_ns: Mapping[int, int]) -> Claim | None:
 
 
 def _claim_of(window: Window, rank: int, chance: float, caused_ns: Mapping[int, int]) -> Claim:
-    """chance: how often any rank would cause so much waiting by chance."""
+    """The claim about one rank. chance: how often any rank would cause so much waiting by chance."""
     steps, whole_ns = window.steps, window.covered_ns
     excess = excess_of_rank(window, rank, NAMED * whole_ns / len(steps))
     doubt = _doubt(steps, chance, excess, whole_ns)
     late_ns = min(excess.estimate, caused_ns[rank] / (len(caused_ns) - 1)) / len(steps)
     if window.uncertainty and is_within_clock_error(late_ns, rank, window.uncertainty):
-        doubt = doubt or "it was late by less than the clocks may be apart"
+        doubt = doubt or "it was late by less than the clock error"
     without_core = window.disturbed and excess.queued >= MATTERS * whole_ns and chance <= CHANCE
     return Claim(rank, excess, doubt, without_core)
 
@@ -127,7 +126,7 @@ def _doubt(steps: Sequence[AlignedStep], chance: float, excess: Excess, whole_ns
     if _are_replicas(steps) and excess.estimate < LOCK_NS * len(steps):
         return "replicas take turns with Python's lock"
     if chance > CHANCE and not excess.is_steady:
-        return "its lateness comes and goes: by chance, any rank might have caused as much"
+        return "its lateness comes and goes, and may be chance"
     return ""
 
 
@@ -136,7 +135,7 @@ def _are_replicas(steps: Sequence[AlignedStep]) -> bool:
 
 
 def is_within_clock_error(late_ns: float, late_rank: int, uncertainty: WaitUncertainty) -> bool:
-    """Whether the rank was late by less, per step, than the clocks may put off the others' waits."""
+    """Whether the rank's lateness per step is below the clock error of the others' waits."""
     return late_ns < fmean(ns for rank, errors in uncertainty.by_rank.items() if rank != late_rank for ns in errors)
 
 
@@ -156,9 +155,9 @@ def _culprit(claim: Claim, caused_ns: Mapping[int, int], waited_ns: float) -> Cu
 
 
 def _told(claim: Claim, caused_ns: Mapping[int, int], steps: int, whole_ns: float) -> Iterator[Finding]:
-    """The findings about the rank that most of the waiting is for."""
+    """The findings about the rank that caused most of the waiting."""
     rank, excess = claim.rank, claim.excess
-    caused_share = caused_ns[rank] / (len(caused_ns) - 1) / whole_ns  # of the others' time
+    caused_share = caused_ns[rank] / (len(caused_ns) - 1) / whole_ns  # share of the others' time
     of_waiting = caused_ns[rank] / (sum(caused_ns.values()) or 1)
     numbers = {
         "late_ms": excess.estimate / MS / steps,

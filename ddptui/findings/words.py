@@ -17,7 +17,7 @@ from ddptui.wire.phases import BETWEEN, PARTS
 
 Template = str | Callable[[Finding], str]
 CAPITALS = {"the", "no", "nothing", "calls", "cannot", "with", "on", "under", "what", "a", "do", "of", "averages"}
-CAPITALS |= {"others", "rank"}
+CAPITALS |= {"others", "rank", "in"}
 
 
 def short(finding: Finding) -> str:
@@ -127,13 +127,14 @@ def _in_parts(finding: Finding) -> str:
 
 
 def _caused(finding: Finding) -> str:
-    numbers, parts = finding.numbers, ["It caused {of_waiting_share} of the waiting"]
+    numbers, subject = finding.numbers, "It" if finding.kind is Kind.LATE_RANK else "Rank {rank}"
+    parts = [f"{subject} caused {{of_waiting_share}} of the waiting"]
     if "share" in numbers:
         parts[0] += ": the others waited for it {share} of the time"
     if "without_s" in numbers:
         parts.append("Without its delay: about {without_s:.2f} s instead of {train_s:.2f} s")
     if "cpu_times" in numbers:
-        why = "more work, or a slower core" if "slower" in numbers else "more work, not less of a core"
+        why = "more work, or a slower core" if "slower" in numbers else "more work, and did not lack a core"
         parts.append(f"It used {{cpu_times:.1f}} × the CPU time of the others: it has {why}")
     elif "blocked_share" in numbers:
         parts.append("It did not compute meanwhile: it slept, or waited for a file, a lock or another process")
@@ -183,7 +184,9 @@ def _idle(finding: Finding) -> str:
         return f"Mostly waiting: ranks stood idle {{wait_share}} of the time for a late rank, {{transfer_share}} {what}"
     if finding.place:
         return f"Ranks stood idle {{transfer_share}} of the time {what}, {{wait_share}} for a late rank"
-    return "Mostly the network: ranks stood idle {transfer_share} of the time for it, {wait_share} for a late rank"
+    return (
+        "Mostly the network: ranks stood idle {transfer_share} of the time for transfers, {wait_share} for a late rank"
+    )
 
 
 # A run: its trials beside each other
@@ -209,7 +212,9 @@ def _times(finding: Finding) -> str:
 
 
 def _took(finding: Finding) -> str:
-    return ("{first} took " if len(finding.trials) == 1 else "the others ({first} to {last}) took ") + _times(finding)
+    if len(finding.trials) > 1:
+        return "the others took roughly {low_times} ({first}) to {high_times} ({last}) times as long as {place}"
+    return "{first} took " + _times(finding)
 
 
 def _reason(finding: Finding) -> str:
@@ -298,7 +303,7 @@ PUBLISHED = {
     Kind.PUBLISHED_HOLDS: "the published order is reproduced: ORDER",
     Kind.PUBLISHED_SWAPPED: "of the published order (ORDER), this run swaps {doubt}",
     Kind.PUBLISHED_UNCLEAR: (
-        "of the published order (ORDER), this run cannot tell {unclear_pairs} of {pairs:pair} apart"
+        "of the published order (ORDER), {unclear_pairs} of {pairs:pair} are too close here to say which is faster"
     ),
 }
 FOUND: Mapping[Kind, Template] = {
@@ -362,7 +367,7 @@ FOUND: Mapping[Kind, Template] = {
         + ("rank {rank}" if finding.rank is not None else "the rank that had it")
     ),
     Kind.FAULT_SURVIVED: "{names} trained to the end in spite of its fault",
-    Kind.FAULT_UNNAMED: "the reason does not name the rank in {names}",
+    Kind.FAULT_UNNAMED: "in {names}, the reason does not name the faulty rank",
     Kind.SPLIT: "{names} cut each batch of {samples} into {place}",
     Kind.OVERLAP: lambda finding: (
         "{names} hid {share} of its communication behind backward" if finding.numbers else "{names} hid nothing"
@@ -377,8 +382,7 @@ FOUND: Mapping[Kind, Template] = {
     ),
     Kind.WRONG_VALUES: "do not trust the times of {names}: {elements:element} came out wrong",
     Kind.CALLS: lambda finding: (
-        f"on {{ranks}} ranks {'{place}' if finding.place else 'a call'} takes {_span(finding, 'low_s', 'high_s')} "
-        "for {bytes}"
+        f"on {{ranks}} ranks a call takes {_span(finding, 'low_s', 'high_s')} for {{bytes}} ({{place}})"
     ),
     Kind.CALL_COSTS: lambda finding: (
         "a small tensor costs the call, a large one its bytes: an all_reduce"
@@ -390,7 +394,7 @@ FOUND: Mapping[Kind, Template] = {
     **dict.fromkeys(PUBLISHED, _order),
     Kind.DIVERGED: "the loss of {names} is not finite: training diverged",
     Kind.FAILED: "{names} failed: see below",
-    Kind.INTERRUPTED: "the run was interrupted: {done} of {of_trials:trial} with figures",
+    Kind.INTERRUPTED: "the run was interrupted: {done} of {of_trials:trial} have figures",
     Kind.TOO_FEW_STEPS: lambda finding: (
         f"do not rely on these times: {{few:step}}{' in {names}' * bool(finding.trials)} are too few; raise `epochs` "
         "or `steps`"
@@ -408,7 +412,8 @@ EVIDENCE: Mapping[Kind, Template] = {
     Kind.INJECTED: lambda finding: _caused(finding) if "of_waiting_share" in finding.numbers else "",
     Kind.NO_CORE: "It queued for a core {queued_ms} a step longer than the others",
     Kind.DATA: lambda finding: (
-        "A rank fetches batches for {low_share} to {high_share} of its time; the others wait meanwhile"
+        "Each rank spends {low_share} to {high_share} of its time fetching batches; the rest is waiting for those "
+        "of the others"
         + ". One batch in {every_steps} is slow: {every_steps} workers at their limit look like this"
         * ("every_steps" in finding.numbers)
     ),

@@ -1,1 +1,1 @@
-"""This machine: cores, memory, GPUs, network, folders, and what its environment says of a process."""
+"""This machine: cores, memory, GPUs, network, folders, and the variables that place a process among ranks."""

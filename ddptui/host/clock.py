@@ -1,4 +1,4 @@
-"""Which clock this process has."""
+"""Identifies the clock of this process."""
 
 import os
 import platform
@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-TIME_NAMESPACE = Path("/proc/self/ns/time")  # a container may have a namespace in which the clock is shifted
+TIME_NAMESPACE = Path("/proc/self/ns/time")  # the clock may be shifted in a container's own time namespace
 
 
 def own_clock() -> str:
@@ -14,7 +14,7 @@ def own_clock() -> str:
     try:
         boot = BOOT.read_text("ascii").strip()
     except OSError:
-        return platform.node()  # the kernel reveals no boot id: only processes of one host can be told to share a clock
+        return platform.node()  # without a boot id, the host's name has to do
     namespace = 0  # on kernels without time namespaces
     with suppress(OSError):
         namespace = os.stat(TIME_NAMESPACE).st_ino

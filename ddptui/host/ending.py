@@ -1,4 +1,4 @@
-"""Ends a training of the user's own, where the user wants it ended."""
+"""Ends the user's own training under `ddptui watch`, at the user's request."""
 
 import os
 import signal
@@ -10,15 +10,18 @@ from ddptui.host.keeper import send
 from ddptui.wire.connection import WATCHED
 
 END_WITHIN_S = 10.0  # from SIGTERM to SIGKILL
-LOOKS = 3  # for processes that started while the others ended
+LOOKS = 3  # number of searches: new processes may start while others end
 
 
 def end_watched(console: str, command: psutil.Process | None = None) -> None:
-    """End the processes that were started with this file to find their console in, and those below them: by SIGTERM,
-    and those that are left then by SIGKILL. command: it, too, also where it has cleared its environment."""
+    """End all watched processes, and their descendants: first by SIGTERM, later by SIGKILL.
+
+    Watched processes are those whose environment names the file `console`. command: end this process, too, even if it
+    has cleared its environment.
+    """
     for _ in range(LOOKS):
         roots = _watched_by(console)
-        if command is not None and command.is_running():  # not another process that has its number by now
+        if command is not None and command.is_running():  # False if another process has the same id by now
             roots.append(command)
         if not roots:
             return
@@ -35,7 +38,7 @@ def end_watched(console: str, command: psutil.Process | None = None) -> None:
 def _watched_by(console: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
-        with suppress(psutil.Error):  # it has ended, or is another user's
+        with suppress(psutil.Error):  # it has ended, or belongs to another user
             if process.environ().get(WATCHED) == console and process.pid != os.getpid():
                 found.append(process)
     return found

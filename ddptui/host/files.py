@@ -1,6 +1,6 @@
-"""Opens files that others may have put in place: only plain ones, up to a size.
+"""Opens files that other users may have put in place: only regular files, up to a maximum size.
 
-A pipe, a device or a socket could block the reader for ever; a sparse file of many GB takes no room on a disk.
+A pipe, a device or a socket could block the reader forever. A sparse file may be huge without using disk space.
 """
 
 import errno
@@ -9,26 +9,27 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-NOT_PLAIN = "it is a pipe, a socket or a device, not a plain file"
+NOT_PLAIN = "it is a pipe, a socket or a device, not a regular file"
 
 
 def open_plain(path: Path, most_bytes: int) -> BinaryIO:
-    """Open a plain file of at most so many bytes for reading; never blocks. Raises OSError, which says what it is."""
-    check_plain(path, most_bytes)  # first: to open a device may already have an effect
-    return open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # some of /proc wait for news
+    """Open a regular file of at most most_bytes for reading, without blocking. Raises OSError, which says what is
+    wrong."""
+    check_plain(path, most_bytes)  # before opening: opening a device may already have an effect
+    return open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # some files in /proc block
 
 
 def read_plain(path: Path, most_bytes: int) -> bytes:
-    """The content of a plain file. Raises OSError, also if it grows beyond the limit meanwhile."""
+    """The content of a regular file. Raises OSError, also if the file grows beyond the limit meanwhile."""
     with open_plain(path, most_bytes) as file:
-        content = file.read(most_bytes + 1) or b""  # None: a file of /proc that waits for news
+        content = file.read(most_bytes + 1) or b""  # None: a file in /proc that would block
     if len(content) > most_bytes:
         raise _too_large(path, most_bytes)
     return content
 
 
 def check_plain(path: Path, most_bytes: int) -> None:
-    """Raises OSError if there is no plain file of at most so many bytes."""
+    """Raises OSError unless the path is a regular file of at most most_bytes."""
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder, not a file", str(path))

@@ -1,5 +1,4 @@
-"""The lab's own folder, those of this user, files for this user alone, and temporary folders that do not outlive their
-process for long."""
+"""The lab's folder, the user's folders, private files, and temporary folders that are removed even after a crash."""
 
 import errno
 import fcntl
@@ -30,7 +29,7 @@ def expanded(path: str) -> Path:
 
 
 def _of_user(kind: Literal["data", "config"], name: str) -> Path:
-    import platformdirs  # here: most who import this module only want lab_root
+    import platformdirs  # imported late: most users of this module only need lab_root
 
     try:
         return (platformdirs.user_data_path if kind == "data" else platformdirs.user_config_path)("ddptui") / name
@@ -39,7 +38,7 @@ def _of_user(kind: Literal["data", "config"], name: str) -> Path:
 
 
 def _no_home() -> OSError:
-    """Neither HOME nor an entry in /etc/passwd, as in some containers."""
+    """The error for a user with neither HOME nor an entry in /etc/passwd, as in some containers."""
     return FileNotFoundError(errno.ENOENT, "no home folder", "~")
 
 
@@ -54,49 +53,49 @@ def lab_root() -> Path:
 
 
 def module_folders() -> list[str]:
-    """The folders where a rank looks for modules first: the lab's own, then the user's PYTHONPATH."""
+    """The folders in which a rank looks for modules first: ddptui's own, then those of the user's PYTHONPATH."""
     variable = os.environ.get("PYTHONPATH", "")
-    # absolute, because a rank starts in another folder; an empty entry means the current one, no variable means none
+    # absolute, because a rank starts in another folder; an empty entry means the current folder
     users = [os.path.abspath(folder) for folder in variable.split(os.pathsep)] if variable else []
     return list(dict.fromkeys([str(lab_root()), *users]))
 
 
 def python_path() -> str:
-    """The PYTHONPATH of every process that runs the lab's modules."""
+    """The PYTHONPATH for every process that runs ddptui's modules."""
     return os.pathsep.join(module_folders())
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file that only this user can read, in place of one that exists. Raises OSError."""
-    path.unlink(missing_ok=True)  # it would keep its mode
-    # the file is created with its mode: a chmod afterwards would leave a moment to read it
+    """Writes a file that only this user can read, replacing an existing one. Raises OSError."""
+    path.unlink(missing_ok=True)  # an existing file would keep its mode
+    # created with its final mode: before a later chmod, others could read it
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
 
 
 class TemporaryFolder:
-    """A new folder of mode 0700 in `parent`. It is this process's as long as that holds the lock of a file in it."""
+    """A new folder of mode 0700 in `parent`. A lock on a file in it shows that this process still uses it."""
 
     def __init__(self, kind: str, parent: Path) -> None:
-        """Also removes the folders of this kind that killed processes have left. Raises OSError."""
+        """Creates the folder, and removes folders of this kind that killed processes have left. Raises OSError."""
         for leftover in parent.glob(f"{kind}-*"):
             _remove_unless_locked(leftover)
         self.path = Path(tempfile.mkdtemp(prefix=f"{kind}-{os.getpid()}-", dir=parent))
         self._file = os.open(self.path / "new", os.O_RDWR | os.O_CREAT, 0o600)
-        with suppress(OSError):  # files cannot be locked here; then no process can lock it, nor remove the folder
+        with suppress(OSError):  # files cannot be locked here: then no other process can lock or remove it either
             fcntl.flock(self._file, fcntl.LOCK_EX)
-        (self.path / "new").rename(self.path / LOCK)  # with the lock: another process finds none that is free
+        (self.path / "new").rename(self.path / LOCK)  # already locked: no other process can find it unlocked
 
     def remove(self) -> None:
-        """Removes it, with what is in it."""
+        """Removes the folder and its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._file)
 
 
 def _remove_unless_locked(folder: Path) -> None:
-    # not by a process id: in another container, with the same /tmp, the owner's is unknown or another process's
+    # a process id would not tell: containers that share /tmp have process ids of their own
     with suppress(OSError):  # another program's folder, or its owner holds the lock
-        if folder.lstat().st_uid == os.getuid():  # others could have put there what blocks
+        if folder.lstat().st_uid == os.getuid():  # another user could have put a pipe there, which blocks
             with (folder / LOCK).open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,12 @@
-"""The variables by which launchers place a process among ranks. A console starts ranks of its own, and none of what a
-platform or a launcher around it says may reach them: torch's launcher would wait for PET_NNODES nodes, say."""
+"""The environment variables by which launchers place a process among ranks.
+
+The ranks that a console starts must not inherit them from a platform or launcher around it: torch's launcher, for
+example, would wait for PET_NNODES nodes.
+"""
 
 from collections.abc import Mapping
 
-# Read by torch's launchers, or set by them for ranks; torchrun takes the default of every option from PET_OPTION.
+# Torch's launchers read these variables or set them for ranks; torchrun reads the default of each option from PET_….
 PREFIXES = ("PET_", "TORCHELASTIC_", "TORCH_ELASTIC_")
 NAMES = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK",
@@ -14,5 +17,5 @@ NAMES = (
 
 
 def without_launchers(variables: Mapping[str, str]) -> dict[str, str]:
-    """An environment without them. What a user sets for torch or its backends stays."""
+    """The environment without the variables of launchers. Those that a user sets for torch or its backends stay."""
     return {name: value for name, value in variables.items() if name not in NAMES and not name.startswith(PREFIXES)}

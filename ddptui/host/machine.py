@@ -1,4 +1,4 @@
-"""This machine: its cores, clock, limits, GPUs and installed packages, found out without importing torch."""
+"""Describes this machine without importing torch: cores, limits, GPUs, installed packages."""
 
 import os
 import platform
@@ -18,48 +18,49 @@ from ddptui.text.units import GB
 from ddptui.text.words import count
 
 PACKAGES = ("torch", "torchvision", "numpy", "pyzmq", "msgspec", "psutil")
-NCCL_PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")  # of which torch's wheels require one
-OLDEST_TORCH = (2, 8)  # as in pyproject.toml; of an older one, ranks wait for each other in vain
+NCCL_PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")  # torch's wheels require one of them
+OLDEST_TORCH = (2, 8)  # as in pyproject.toml; with an older version, ranks wait for each other forever
 OWN_CGROUPS, CGROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 VMSTAT = Path("/proc/vmstat")
-WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables that say how OpenMP's threads wait
-# How often a thread looks before it sleeps. GCC's OpenMP looks 300,000 times, for some ms: where another process wants
-# the core that the awaited thread is to run on, both threads then stand still. `benchmarks/spinning.py` compares.
+WAITING = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables that determine how OpenMP threads wait
+# How many times a waiting OpenMP thread checks before it sleeps. GCC's default is 300,000, which takes some ms. While a
+# thread spins, it can occupy the core that the awaited thread needs. `benchmarks/spinning.py` compares.
 SPINS = "2000"
-# How much free memory glibc keeps at the end of the heap, and from which size on a block is outside the heap, in bytes.
-# By default glibc gives back what a step has freed, if it lies at the end; then the kernel clears new pages in the next
-# step. Where it lies is chance, for a whole launch: some take half as long again. `benchmarks/trimming.py` compares.
+# How much free memory glibc keeps at the end of the heap, and the size from which a block is mapped outside the heap,
+# in bytes. By default glibc returns memory that a step has freed at the end of the heap, and in the next step the
+# kernel has to clear new pages. Chance decides for a whole launch whether that happens, and some launches take 1.5
+# times as long. `benchmarks/trimming.py` compares.
 HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 TUNABLES = "GLIBC_TUNABLES"
-KILLS = "oom_kill "  # begins the line of the kernel's counter, in the files of cgroups and of the machine alike
+KILLS = "oom_kill "  # prefix of the counter's line, both in the files of cgroups and in /proc/vmstat
 
 
 def available_cores() -> int:
-    """How many cores this process, and so its ranks, may use."""
-    # containers and Slurm leave a process some of the cores: os.cpu_count() would count all of them
+    """How many cores this process and its ranks may use."""
+    # containers and Slurm restrict a process to some of the cores: os.cpu_count() would count all of them
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def openmp_waits(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that say how OpenMP's threads wait in ranks: the user's own, or ours."""
+    """The environment variables that determine how OpenMP threads wait in ranks: the user's, or else ours."""
     return {name: environ[name] for name in WAITING if name in environ} or {"GOMP_SPINCOUNT": SPINS}
 
 
 def heap_limits(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that say what memory glibc keeps in ranks: the user's own, or ours."""
+    """The environment variables that determine what memory glibc keeps in ranks: the user's, or else ours."""
     own = {name: value for name, value in environ.items() if name in HEAP or (name == TUNABLES and "malloc" in value)}
     return own or HEAP
 
 
 def steadying(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables with which ranks do alike in each launch."""
+    """The environment variables that make the launches of a trial comparable: `openmp_waits` and `heap_limits`."""
     return openmp_waits(environ) | heap_limits(environ)
 
 
 def allow_open_files(wanted: int) -> int:
-    """Raises this process's limit of open files, which its ranks inherit. Returns how many of `wanted` may be open."""
+    """Raises this process's limit of open files, which its ranks inherit. Returns the limit, at most `wanted`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:  # RLIM_INFINITY is -1 in Python: no comparison covers it
+    if soft == resource.RLIM_INFINITY or soft >= wanted:  # RLIM_INFINITY is -1 in Python
         return wanted
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     try:
@@ -70,8 +71,9 @@ def allow_open_files(wanted: int) -> int:
 
 
 def oom_kills(own_cgroups: Path = OWN_CGROUPS, cgroups: Path = CGROUPS, machine: Path = VMSTAT) -> int:
-    """How many processes the kernel has killed for lack of memory in this process's cgroup, which its ranks share."""
-    # of the whole machine, where the cgroup does not count them; 0 where nothing counts them
+    """How many processes the kernel has killed for lack of memory in this process's cgroup, which its ranks share; in
+    the whole machine if the cgroup does not count them."""
+    # 0 if the machine does not count them either
     for path in (*_memory_files(own_cgroups, cgroups), machine):
         with suppress(OSError):
             for line in path.read_text().splitlines():
@@ -91,7 +93,8 @@ def _memory_files(own_cgroups: Path, cgroups: Path) -> Iterator[Path]:
 
 
 def in_short() -> str:
-    """As in "2 cores · no GPU · torch 2.15.0". Where only torch could count the GPUs, they are left out."""
+    """One line about this machine: "2 cores · no GPU · torch 2.15.0". GPUs are left out if only torch could count
+    them."""
     devices = sum(len(glob(pattern)) for pattern in gpus.DEVICES)
     gpu_count = gpus_in_short(devices, os.environ) if sys.platform == "linux" else ""
     torch = installed("torch")
@@ -100,8 +103,8 @@ def in_short() -> str:
 
 
 def gpus_in_short(devices: int, variables: Mapping[str, str]) -> str:
-    """As in "2 GPUs", "1 of 2 GPUs", "no GPU": by the device files and the variable that hides GPUs."""
-    # NVML knows more, but waking a sleeping driver may take seconds
+    """The GPUs that ranks can use: "2 GPUs", "1 of 2 GPUs", "no GPU". devices: the number of device files."""
+    # NVML would be more exact, but waking a sleeping driver may take seconds
     if not devices:
         return "no GPU"
     visible = variables.get(VISIBLE)
@@ -111,9 +114,9 @@ def gpus_in_short(devices: int, variables: Mapping[str, str]) -> str:
 
 
 def describe(*, in_console: bool = False) -> dict[str, Any]:
-    """The contents of a run's environment.json: this host, this Python, and the packages that affect figures.
+    """The contents of a run's environment.json: this host, this Python, and the packages that affect measurements.
     in_console: whether the console's screens show the run."""
-    import psutil  # here: the ranks that want their cores do not need it
+    import psutil  # imported late: ranks import this module, too, and do not need psutil
 
     driver = gpus.ask(with_links=True)
     has_gpus, nccl = bool(driver and driver.gpus), next(filter(None, map(installed, NCCL_PACKAGES)), None)
@@ -122,7 +125,7 @@ def describe(*, in_console: bool = False) -> dict[str, Any]:
         "python": platform.python_version(),
         "executable": sys.executable,
         "packages": {name: installed(name) for name in PACKAGES} | ({"nccl": nccl} if has_gpus and nccl else {}),
-        # no more of platform's functions: they start a process, `uname`
+        # no other functions of `platform`: they start a process, `uname`
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "host": platform.node(),
         "cpu": cpu_model(),
@@ -130,15 +133,15 @@ def describe(*, in_console: bool = False) -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "openmp": " ".join(f"{name}={value}" for name, value in openmp_waits(os.environ).items()),
         "malloc": " ".join(f"{name}={value}" for name, value in heap_limits(os.environ).items()),
-        "load_before": os.getloadavg()[0],  # of the last minute: what else the machine does distorts figures
-        "watched": "in the console" if in_console else "headless",  # drawing takes time from the ranks
+        "load_before": os.getloadavg()[0],  # over the last minute: other load distorts measurements
+        "watched": "in the console" if in_console else "headless",  # drawing takes CPU time from the ranks
         **gpus_of(driver),
     }
 
 
 def gpus_of(driver: Driver | None) -> dict[str, Any]:
-    """The entries on this host's GPUs, by name and memory, their driver, the variable that hides some of them, their
-    power limits, and what connects them."""
+    """The entries of environment.json about this host's GPUs: names and memory, driver, CUDA_VISIBLE_DEVICES, power
+    limits, and what connects the GPUs."""
     if driver is None or not driver.gpus:
         return {}
     where_known: dict[str, list[Any]] = {
@@ -156,8 +159,8 @@ def gpus_of(driver: Driver | None) -> dict[str, Any]:
 
 
 def installed(package: str) -> str | None:
-    """The version of an installed package; None where it is missing."""
-    from importlib.metadata import PackageNotFoundError, version  # here: it takes a tenth of the console's start
+    """The version of an installed package; None if it is missing."""
+    from importlib.metadata import PackageNotFoundError, version  # imported late: it takes a tenth of the startup time
 
     try:
         return version(package)
@@ -166,7 +169,7 @@ def installed(package: str) -> str | None:
 
 
 def too_old_torch(version: str | None) -> str:
-    """What is wrong with this version of torch; empty: nothing, or it cannot be told."""
+    """An error if this version of torch is too old; empty if it is not, or if the version is not known."""
     release = re.match(r"(\d+)\.(\d+)", version or "")
     if release is None or tuple(map(int, release.groups())) >= OLDEST_TORCH:
         return ""
@@ -174,8 +177,8 @@ def too_old_torch(version: str | None) -> str:
 
 
 def cpu_model() -> str:
-    """The processor's name, as /proc/cpuinfo gives it; elsewhere as Python does."""
+    """The processor's name from /proc/cpuinfo, or else from Python's platform module."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()  # Arm's cpuinfo has no such line
+    return names[0] if names else platform.processor()  # on Arm, cpuinfo has no such line

@@ -1,4 +1,4 @@
-"""Network interfaces, addresses and ports of this host, chosen and checked before anything starts."""
+"""Chooses and checks network interfaces, addresses and ports of this host before anything starts."""
 
 import ipaddress
 import socket
@@ -9,11 +9,11 @@ import psutil
 
 FIRST_PORT, PORTS = 15_000, 15_000  # below 32768, the first of the ephemeral ports on Linux
 ANYWHERE = "192.0.2.1"  # TEST-NET-1 (RFC 5737): only its route is looked up; nothing is sent
-DISCARD = 9  # the port of a service that ignores what it gets (RFC 863); UDP needs some port
+DISCARD = 9  # any port would do, since nothing is sent; this is the discard service's (RFC 863)
 
 
 class Interface(NamedTuple):
-    """An interface of this host: its name, as `ip address` lists it, and its IPv4 address."""
+    """An interface of this host: its name, as `ip address` shows it, and its IPv4 address."""
 
     name: str
     address: str
@@ -24,7 +24,7 @@ class Interface(NamedTuple):
 
 
 class NetworkError(ValueError):
-    """One host cannot reach another. One line that says why, and what to do."""
+    """One host cannot reach another. The message is one line that says why, and what to do."""
 
 
 def interfaces() -> list[Interface]:
@@ -39,7 +39,8 @@ def interfaces() -> list[Interface]:
 
 
 def choose_interface(name: str | None = None) -> Interface:
-    """The named interface, or that of the default route, or the only one to other hosts. Raises NetworkError."""
+    """The named interface; without a name, that of the default route, or the only one that is not loopback. Raises
+    NetworkError."""
     available = interfaces()
     others = [interface for interface in available if not interface.is_loopback]
     if name is not None:
@@ -58,7 +59,7 @@ def choose_interface(name: str | None = None) -> Interface:
         return others[0]
     if others:
         raise NetworkError(f"this host has no default route: choose an interface with --interface: {_list(others)}")
-    raise NetworkError("this host has only loopback, where no other host can reach it: bring up a network interface")
+    raise NetworkError("this host has only loopback, so no other host can reach it: bring up a network interface")
 
 
 def interface_towards(address: str) -> Interface:
@@ -70,25 +71,25 @@ def interface_towards(address: str) -> Interface:
         has = _list(available)
         raise NetworkError(f"{address} cannot be reached: no interface has a route to it; this host has {has}")
     if matching[0].is_loopback and not ipaddress.ip_address(address).is_loopback:
-        raise NetworkError(f"the route to {address} leads over loopback: correct /etc/hosts, or the routes")
+        raise NetworkError(f"the route to {address} goes through loopback: correct /etc/hosts, or the routes")
     return matching[0]
 
 
 def resolve(host: str) -> str:
-    """The IPv4 address of a host's name, as this host resolves it. Raises NetworkError, also if it is loopback."""
+    """The IPv4 address to which this host resolves a host name. Raises NetworkError, also if it is loopback."""
     try:
         address = socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0]
     except OSError as error:
         why = f"the name {host!r} cannot be resolved here ({error.strerror})"
-        raise NetworkError(f"{why}: add it to /etc/hosts, or to the DNS") from None
-    if ipaddress.ip_address(address).is_loopback:  # as Debian's /etc/hosts has it for the host's own name
-        why = f"the name {host!r} stands for {address} here, which is loopback: each host would wait for itself"
-        raise NetworkError(f"{why}. Correct /etc/hosts: the name belongs to the address that the others reach it by")
+        raise NetworkError(f"{why}: add it to /etc/hosts or to the DNS") from None
+    if ipaddress.ip_address(address).is_loopback:  # Debian's /etc/hosts maps the host's own name to loopback
+        why = f"the name {host!r} resolves to {address} here, which is loopback: each host would wait for itself"
+        raise NetworkError(f"{why}. Correct /etc/hosts: map the name to the address by which other hosts reach it")
     return str(address)
 
 
 def source_address(destination: str) -> str | None:
-    """The address of this host from which a packet to the destination would leave; None: there is no route."""
+    """The address of this host from which a packet to the destination would be sent; None if there is no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((destination, DISCARD))  # for UDP this only looks up the route; nothing is sent
@@ -98,14 +99,14 @@ def source_address(destination: str) -> str | None:
 
 
 def port_of(name: str, number: int = 0) -> int:
-    """A port derived from a run's name, another for each number, so that two runs rarely collide."""
+    """A port derived from a run's name and a number, so that two runs rarely collide."""
     return FIRST_PORT + (crc32(name.encode()) + number) % PORTS
 
 
 def is_free(address: str, port: int) -> bool:
     """Whether a server could listen at this address and port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that are closing do not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignores connections that are closing
         try:
             probe.bind((address, port))
         except OSError:

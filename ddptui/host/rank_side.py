@@ -1,4 +1,4 @@
-"""Asks torch, in child processes, what only it can answer: the console never imports it."""
+"""Asks torch, in child processes, questions that only torch can answer: the console never imports torch."""
 
 import json
 import os
@@ -16,17 +16,18 @@ from ddptui.text.words import ending, first_line
 from ddptui.wire.connection import CONSOLE_PID
 
 ANSWER_S = 60.0
-EXIT_S = 5.0  # for a child to exit once its standard input is closed
-LONGEST_ERRORS = 16_384  # bytes kept of its standard error, whose last line says why it died
+EXIT_S = 5.0  # time for a child to exit after its standard input was closed
+LONGEST_ERRORS = 16_384  # bytes kept of a child's standard error, whose last line says why it died
 CHUNK = 65_536
 
 
 class NoAnswer(Exception):
-    """A question without an answer. One line that says why."""
+    """A question could not be answered. The message is one line that says why."""
 
 
 class Child:
-    """`python -m module`, which answers questions, a line of JSON each. `variables` are added to its environment."""
+    """A child process `python -m module` that answers each question with a line of JSON. `variables` are added to its
+    environment."""
 
     def __init__(self, module: str, **variables: str) -> None:
         self._command = [sys.executable, "-P", "-m", module]  # -P: no modules from the working folder
@@ -42,13 +43,13 @@ class Child:
         self._end(exit_s=EXIT_S if kind is None else 0)
 
     def ask(self, question: str, within_s: float = ANSWER_S) -> dict[str, Any]:
-        """The answer. Raises NoAnswer: the question failed, the process died, or the time was up."""
+        """The answer to a question. Raises NoAnswer if the question failed, the process died, or the timeout passed."""
         try:
-            process = self._process or self._start()  # with the first question, and again if it has died
+            process = self._process or self._start()  # started by the first question, and again after it has died
             answer: dict[str, Any] = json.loads(self._exchange(process, question, within_s))
         except (OSError, ValueError) as error:
             self._end()
-            raise NoAnswer(f"the process could not be started, or its answer not read: {first_line(error)}") from None
+            raise NoAnswer(f"the process could not be started, or its answer not parsed: {first_line(error)}") from None
         if "error" in answer:
             raise NoAnswer(answer["error"])
         return answer
@@ -61,9 +62,9 @@ class Child:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._answers = self._errors = b""
-        self._selector = selectors.PollSelector()  # poll takes no descriptor: doctor asks where they run out, too
+        self._selector = selectors.PollSelector()  # uses no file descriptor: `doctor` must work if they run out
         pipe, environment = subprocess.PIPE, {**without_launchers(os.environ), **self._variables}
-        # a session of its own: it and its children can be killed as one
+        # a session of its own, so that the child and its children can be killed together
         self._process = process = subprocess.Popen(
             self._command, cwd="/", env=environment, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
         )
@@ -72,8 +73,8 @@ class Child:
         return process
 
     def _exchange(self, process: subprocess.Popen[bytes], question: str, limit_s: float) -> bytes:
-        """Sends a line, and waits for one."""
-        with suppress(BrokenPipeError):  # it has died: reading finds out how
+        """Sends a question, and waits for a line."""
+        with suppress(BrokenPipeError):  # the child has died: reading its output finds out how
             os.write(process.stdin.fileno(), question.encode() + b"\n")  # type: ignore[union-attr]
         until = time.monotonic() + limit_s
         while b"\n" not in self._answers:
@@ -86,7 +87,7 @@ class Child:
         return line
 
     def _read(self, process: subprocess.Popen[bytes], wait_s: float) -> bool:
-        """Reads what has arrived, waiting for the first of it. False: standard output is at its end."""
+        """Waits up to wait_s for output, and reads what has arrived. False: standard output was closed."""
         for key, _ in self._selector.select(max(0.0, wait_s)):
             data = os.read(key.fd, CHUNK)
             if key.fileobj is process.stdout:
@@ -100,10 +101,10 @@ class Child:
         return True
 
     def _ending(self, process: subprocess.Popen[bytes]) -> str:
-        """The last line of its standard error; without one, its exit code or signal."""
+        """Why the child died: the last line of its standard error, or else its exit code or signal."""
         self._selector.unregister(process.stdout)  # type: ignore[arg-type]
-        until = time.monotonic() + EXIT_S  # a child of its own may hold stderr open
-        while self._selector.get_map() and time.monotonic() < until:  # until stderr is at its end
+        until = time.monotonic() + EXIT_S  # a process that the child started may hold stderr open
+        while self._selector.get_map() and time.monotonic() < until:  # until stderr is closed
             self._read(process, until - time.monotonic())
         with suppress(subprocess.TimeoutExpired):
             process.wait(EXIT_S)
@@ -112,7 +113,7 @@ class Child:
         return lines[-1].strip() if lines and code is not None and code > 0 else ending(code)
 
     def _end(self, exit_s: float = 0.0) -> None:
-        """Closes its standard input, gives it so long to exit, then kills what is left of its session."""
+        """Closes the child's standard input, waits exit_s for it to exit, then kills what is left of its session."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,7 +1,7 @@
-"""When each rank arrives at the collectives, over some steps: what the arrivals pane shows.
+"""When each rank arrives at the collectives, over some steps. The arrivals pane shows it.
 
-A step is compared if it has a collective of several ranks. How late each rank was is measured at the collective to
-which the last rank came last by most, usually the step's first.
+A step counts if it has a collective of several ranks. Lateness is measured at one collective of the step: the one at
+which the step's last rank was latest, usually the first.
 """
 
 from collections.abc import Sequence
@@ -13,47 +13,47 @@ from ddptui.analysis.operations import OperationKey
 from ddptui.analysis.waits import AlignedStep, WaitAttribution
 from ddptui.text.units import MS
 
-KINDS = ("work", "delay", "wait", "transfer", "rest")  # of parts of a step, in the order of time
+KINDS = ("work", "delay", "wait", "transfer", "rest")  # the parts of a step, in order of time
 
 
 class RankArrivals(NamedTuple):
-    """One rank; medians over the steps, in ms."""
+    """One rank's arrivals; medians over the steps, in ms."""
 
     rank: int
-    lead: float  # from the first rank's begin of the step until this one stood idle in a collective
-    wait: float  # idle, for a rank that had not come
-    transfer: float  # idle, for the network
-    rest: float  # of the step
-    last_in: int  # number of steps in which it came last
-    lateness: list[float]  # how long after the first rank it came, step by step
+    lead: float  # from the moment the first rank began the step until this rank stood idle in a collective
+    wait: float  # idle, waiting for a late rank
+    transfer: float  # idle, waiting for the network
+    rest: float  # the remainder of the step
+    last_in: int  # number of steps in which this rank arrived last
+    lateness: list[float]  # how long after the first rank it arrived, for each step
     delay: float = 0.0  # the part of the lead that was an injected delay
 
     @property
     def parts(self) -> list[tuple[str, float]]:
-        """The parts of its step by kind, in ms. It arrives when its delay is over."""
+        """The parts of the rank's step, in ms, each with its kind. The rank arrives at the end of the delay."""
         lengths = (self.lead - self.delay, self.delay, self.wait, self.transfer, self.rest)
         return [*zip(KINDS, lengths, strict=True)]
 
 
 class ArrivalsSummary(NamedTuple):
-    """The ranks' arrivals in some steps."""
+    """The arrivals of all ranks over some steps."""
 
-    steps: int  # that could be compared
+    steps: int  # number of steps that could be compared
     ranks: list[RankArrivals]
-    apart: float | None = None  # how far apart the ranks' clocks may be, in ms; None if they share one
-    withheld: bool = False  # the ranks waited less than that; or, if it is None, their devices may be behind the times
+    apart: float | None = None  # clock error between ranks, in ms; None: all ranks share one clock
+    withheld: bool = False  # hide the arrivals: the clock error exceeds the waits, or the times are host times
 
 
 class _Compared(NamedTuple):
-    """One step."""
+    """The arrivals in one step."""
 
     step: AlignedStep
-    last: int | None  # None: no rank waited
-    lateness: dict[int, float]
+    last: int | None  # the last rank; None: no rank waited
+    lateness: dict[int, float]  # ms, by rank
 
 
 def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
-    """The arrivals in these steps; None if there are none."""
+    """Summarizes the arrivals in these steps; None if there are no steps."""
     if not joined:
         return None
     compared = [_compare(step) for step in joined if step.last_arrivals]
@@ -65,7 +65,7 @@ def summary(joined: Sequence[AlignedStep]) -> ArrivalsSummary | None:
 
 
 def _compare(step: AlignedStep) -> _Compared:
-    # Last is the rank whose own work the others waited for most: a root that is itself kept waiting is not late.
+    # The last rank is the one whose own work the others waited for most: a root that itself has to wait is not late.
     caused = WaitAttribution([step]).caused_ns()
     last = max(caused, key=lambda rank: caused[rank])
     moments = step.entered_ns[_where(step, last)]
@@ -75,8 +75,8 @@ def _compare(step: AlignedStep) -> _Compared:
 
 
 def _where(step: AlignedStep, last: int) -> OperationKey:
-    """The collective to which the rank came last by most, or else the first one of several ranks."""
-    last_arrivals = step.last_arrivals  # computed anew each time
+    """The collective at which this rank was latest; if it never arrived last, the step's first with several ranks."""
+    last_arrivals = step.last_arrivals  # a property that computes its value at each access
     moments = {key: step.entered_ns[key].values() for key in last_arrivals}
     came_last = [key for key, rank in last_arrivals.items() if rank == last]
     if not came_last:
@@ -95,7 +95,7 @@ def _of_rank(rank: int, compared: Sequence[_Compared]) -> RankArrivals:
 
 
 def _parts(step: AlignedStep, rank: int) -> tuple[int, int, int, int, int]:
-    """Lead, wait, transfer, rest and injected delay, ns."""
+    """Lead, wait, transfer, rest and injected delay of a rank in a step, in ns."""
     rank_step = step.ranks[rank]
     began = min(other.step.begin_ns for other in step.ranks.values())
     lead = (rank_step.idle[0][0] if rank_step.idle else rank_step.step.end_ns) - began
@@ -106,7 +106,7 @@ def _parts(step: AlignedStep, rank: int) -> tuple[int, int, int, int, int]:
 
 
 def most_telling(arrivals: ArrivalsSummary, most: int, culprit: int | None) -> list[RankArrivals]:
-    """As many ranks as there is room for: the one that the others waited for, then those that came last most often."""
+    """At most `most` ranks, in rank order: first choice is the culprit, then the ranks that most often came last."""
     telling = sorted(arrivals.ranks, key=lambda rank: (rank.rank != culprit, -rank.last_in, -typical_lateness(rank)))
     return sorted(telling[:most], key=lambda rank: rank.rank)
 

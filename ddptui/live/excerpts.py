@@ -1,4 +1,4 @@
-"""The few steps of a training that a reader looks at: a typical one, and the one in which a rank waited longest."""
+"""Picks the steps of a training worth a closer look: a typical one, and the one with the longest wait."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,20 +6,21 @@ from typing import NamedTuple
 from ddptui.analysis.waits import AlignedStep
 from ddptui.live.timeline import MOST_LONGER, window
 
-AROUND = 1  # steps before and after the one that it is about
+AROUND = 1  # neighboring steps shown on either side
 TYPICAL, LONGEST_WAIT = "a step of median length", "the longest wait"
 
 
 class Excerpt(NamedTuple):
-    """A step and its neighbors."""
+    """A step with its neighbors."""
 
-    why: str  # as in "a step of median length"
-    number: int  # of the step
+    why: str  # why this step was picked, e.g. "a step of median length"
+    number: int  # number of the picked step
     steps: Sequence[AlignedStep]
 
 
 def excerpts(joined: Sequence[AlignedStep]) -> list[Excerpt]:
-    """The step of median length and, if any rank waited, that of the longest wait; one excerpt if it is the same."""
+    """Returns an excerpt around the step of median length and, if any rank waited, one around the longest wait. If
+    both are the same step, there is one excerpt."""
     if not joined:
         return []
     by_length = sorted(range(len(joined)), key=lambda at: _length_ns(joined[at]))
@@ -33,17 +34,17 @@ def excerpts(joined: Sequence[AlignedStep]) -> list[Excerpt]:
 
 
 def spread_over(joined: Sequence[AlignedStep], most: int) -> list[AlignedStep]:
-    """At most so many of the steps, evenly spread over all of them."""
+    """At most `most` of the steps, evenly spread."""
     every = -(-len(joined) // most) or 1  # rounded up
     return list(joined[::every])
 
 
 def _around(joined: Sequence[AlignedStep], at: int, why: str) -> Excerpt:
     near = range(max(0, at - AROUND), min(len(joined), at + AROUND + 1))
-    # Other numbers: steps between them were left out.
+    # Leave out a neighbor whose number does not follow: the steps between were not kept.
     steps = [joined[other] for other in near if joined[other].number - joined[at].number == other - at]
     begin, end = window(steps)
-    # A pause between steps, as between two epochs, would leave them no room.
+    # A long pause between steps, e.g. between two epochs, would leave the steps themselves too little room.
     has_room = end - begin <= MOST_LONGER * sum(map(_length_ns, steps))
     return Excerpt(why, joined[at].number, steps if has_room else [joined[at]])
 

@@ -1,4 +1,4 @@
-"""Applies a run's messages to its state. A replay of the journal gives the same state."""
+"""Applies a run's messages to its live state. Replaying the journal gives the same state."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from ddptui.wire.messages import Done, Failed, Gpu, Heartbeat, Hello, Pause, Rea
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset, Refused
 
 OfRank = Step | Shown | Timed | Heartbeat | Ready | Trained | Done | Failed
-RATE_OVER = 20  # steps that the pace of a rank is measured over
-FEWEST_RECENT = 25  # steps that are kept in any case
-MOST_COLLECTIVES = 5_000  # kept of a rank: where a step has many of them, fewer steps are kept
+RATE_OVER = 20  # a rank's pace is measured over this many steps
+FEWEST_RECENT = 25  # steps that are always kept
+MOST_COLLECTIVES = 5_000  # kept per rank: if steps have many collectives, fewer steps are kept
 
 
 def fold(live: Live, messages: Iterable[Message]) -> Live:
@@ -24,7 +24,7 @@ def fold(live: Live, messages: Iterable[Message]) -> Live:
 
 
 def _apply(live: Live, message: Message) -> None:
-    """Messages that have no case change nothing here."""
+    """Apply one message. Messages without a case here change nothing."""
     match message:
         case Step() | Shown() | Timed() | Heartbeat() | Ready() | Trained() | Done() | Failed():
             _apply_to_rank(live, live.ranks[message.rank], message)
@@ -36,7 +36,7 @@ def _apply(live: Live, message: Message) -> None:
         case Pause():
             live.pauses.append(message)
         case Offset() if live.clocks.is_first(message):
-            for rank in live.ranks.values():  # before its first offset, the times of a clock were a guess
+            for rank in live.ranks.values():  # before a clock's first offset, its times were only a guess
                 if live.clocks.of_rank.get(rank.rank) == message.clock:
                     rank.ends.clear()
         case Load():
@@ -112,7 +112,7 @@ def _end(live: Live, message: Ended) -> None:
 
 def _active(live: Live, rank: RankState, at_ns: int) -> None:
     """The rank was alive at this moment of its own clock."""
-    # The maximum: on a GPU a step is sent once its events are over, and heartbeats may overtake it.
+    # Take the maximum: a GPU's step is sent after its CUDA events have completed, and heartbeats may overtake it.
     rank.heard_ns = max(rank.heard_ns, live.clocks.console_ns(rank.rank, at_ns))
 
 

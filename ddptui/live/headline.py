@@ -1,4 +1,4 @@
-"""How a run goes: in one sentence, how far it has come, and how long it may still take."""
+"""Summarizes a running run: one sentence on who waits for whom, its progress, and the time left."""
 
 from statistics import median
 
@@ -31,7 +31,7 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
         before = _of_trial(watched.before, preset) if watched.before else ""
         return " · ".join(filter(None, [_starting(live, world_size), before]))
     if still := _standing_still(live, states, world_size, now_ns):
-        finding = ""  # it would be about steps that are over
+        finding = ""  # no finding: it would describe steps before the standstill
     elif watched.mismatch:
         finding = f"ranks call different operations: {watched.mismatch}"
     else:
@@ -41,7 +41,7 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
 
 
 def _starting(live: Live, world_size: int) -> str:
-    if live.notice and not live.ranks:  # it waits for nodes, or in a queue
+    if live.notice and not live.ranks:  # the launch waits for nodes, or in a queue
         return live.notice
     if live.step:
         return "warming up"
@@ -55,20 +55,20 @@ def _starting(live: Live, world_size: int) -> str:
 
 
 def _of_trial(ended: RunMonitor, preset: Preset) -> str:
-    """The verdict on the last two seconds of a launch that has ended well; else empty."""
+    """The verdict on the last two seconds of a launch that has succeeded; otherwise empty."""
     if ended.live.status != "ok" or not ended.judgement or not ended.are_clocks_known:
         return ""
     return f"{ended.live.trial}: {_verdict(ended, preset)}"
 
 
 def refusal(refused: Refused) -> str:
-    """How many messages were rejected, and why."""
+    """Says how many messages were rejected, and why."""
     return f"{count(refused.count, 'message')} rejected and not recorded: {refused.why}"
 
 
 def _ended(live: Live, preset: Preset) -> str:
-    """The outcome of the last launch, or after the last one, of all."""
-    if live.finished == launches(preset, live) and live.failures:  # all is over: say what failed on the way
+    """The outcome of the launch that ended last; after the whole run, also every trial that failed."""
+    if live.finished == launches(preset, live) and live.failures:
         return "failed: " + "; ".join(f"{trial} ({why})" for trial, why in live.failures.items())
     if live.error:
         return f"{live.status}: {live.error.splitlines()[0]}"
@@ -84,22 +84,22 @@ def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns:
     for rank in live.ranks.values():
         if rank.state != "done":
             steps, silent = rank.step, silent_s(rank, now_ns) > 0
-            positions[rank.rank] = RankProgress(  # state: of its process, which messages do not tell
+            positions[rank.rank] = RankProgress(  # the state of the process is unknown: messages do not carry it
                 position=rank.position, steps=steps, trains=steps > 0, silent=silent, state=None
             )
     return describe_positions(positions, world_size)[0] if positions else ""
 
 
 def _by_hand(watched: RunMonitor, *, with_waits: bool) -> str:
-    """Which delays the user has put in, and how long the others wait since then."""
+    """Which delays the user has injected, and how long the other ranks have waited since."""
     delays = watched.live.injected
     if not delays:
-        return "" if delays is None else "You have taken all delays out"
+        return "" if delays is None else "You have removed all delays"
     return _delays("You delay", delays) + (_waits(delays, watched.judgement) if with_waits else "")
 
 
 def _delays(subject: str, delays: Delays) -> str:
-    """As in: You delay rank 1 by 20 ms in backward, in 1 step of 5."""
+    """For example: You delay rank 1 by 20 ms in backward, in 1 step of 5."""
     return f"{subject} {listed([_delay(each) for each in delays], 2)}"
 
 
@@ -110,7 +110,7 @@ def _delay(delay: Bottleneck) -> str:
 
 
 def _waits(delays: Delays, judgement: Judgement | None) -> str:
-    """As in: ; rank 0 waits 25.7 ms a step for it. Nothing if several ranks are delayed, or waits are not known."""
+    """For example: ; rank 0 waits 25.7 ms a step for it. Empty if several ranks are delayed, or waits are unknown."""
     late = {rank for each in delays for rank in each.ranks}
     if judgement is None:
         return "; no step has shown it yet"
@@ -123,7 +123,7 @@ def _waits(delays: Delays, judgement: Judgement | None) -> str:
 
 
 def _verdict(watched: RunMonitor, preset: Preset) -> str:
-    """What the judgement says of the last two seconds, or of those since the delays were changed."""
+    """The judgement in words: of the last two seconds, or of the shorter time since the delays were changed."""
     judgement, world_size = watched.judgement, watched.world_size(preset)
     if behind := [rank.device for rank in watched.live.ranks.values() if is_host_time(rank.device)]:
         unknown = "; who waits is unknown" * (world_size > 1)
@@ -142,7 +142,7 @@ def _verdict(watched: RunMonitor, preset: Preset) -> str:
 
 
 def _late(watched: RunMonitor, judgement: Judgement, preset: Preset) -> str:
-    """Which rank the others wait for; if none is sure, the one that most of the waiting was for, with the doubt."""
+    """Which rank the others wait for. If that is uncertain, the most likely rank, with the reason for the doubt."""
     analysis, by_hand = judgement.analysis, watched.live.injected
     if culprit := analysis.culprit:
         if by_hand and culprit.rank in {rank for each in by_hand for rank in each.ranks}:
@@ -151,7 +151,7 @@ def _late(watched: RunMonitor, judgement: Judgement, preset: Preset) -> str:
         return next(short(finding) for finding in analysis.findings if finding.kind is Kind.LATE_RANK)
     if analysis.rank_without_core is not None:
         return next(short(finding) for finding in analysis.findings if finding.kind is Kind.NO_CORE)
-    if judgement.rank is not None:  # a delay was put into it: by hand, as was said, or by the trial
+    if judgement.rank is not None:  # the rank is delayed, by the trial or by the user (which `_by_hand` has said)
         trial = watched.trial(preset)
         own = still_to_come(trial.bottleneck) if trial and by_hand is None else ()
         return _delays("The trial delays", own) + _waits(own, judgement) if own else ""
@@ -164,7 +164,7 @@ def _late(watched: RunMonitor, judgement: Judgement, preset: Preset) -> str:
 
 
 def steps(live: Live) -> str:
-    """How many steps the launch has made, and of how many; where that is not known, how far this epoch is."""
+    """The launch's progress: steps made and their total or, if that is unknown, the share of the current epoch."""
     if live.steps:
         return f"step {live.step} of {live.steps}"
     if not live.step:
@@ -176,25 +176,25 @@ def steps(live: Live) -> str:
 
 
 def part_done(preset: Preset, live: Live) -> float:
-    """The part of a run's launches that is over, with the steps of the running one."""
+    """The part of the run that is done, from 0 to 1: launches that ended, and the running launch by its steps."""
     of_launch = min(1.0, live.step / live.steps) if live.status == "running" and live.steps else 0.0
     return min(1.0, (live.finished + of_launch) / max(1, launches(preset, live)))
 
 
 def launches(preset: Preset, live: Live) -> int:
-    """The number of launches of the run; a trial that failed or was skipped has no further repeats."""
+    """The number of launches in the run. A trial that failed or was skipped has no further repeats."""
     return sum(live.over.get(trial.name, preset.repeats) for trial in preset.trials)
 
 
 def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
-    """Seconds until the run ends; None if that is not known yet."""
+    """Seconds until the run ends; None if unknown."""
     if live.began_ns is None or live.status == "interrupted" or preset.has_no_end:
         return None
     to_come = launches(preset, live) - live.finished
-    finished = live.finished - live.resumed  # of this session, as began_ns is
+    finished = live.finished - live.resumed  # launches of this session only, like began_ns
     if live.status != "running":
         return to_come * (now_ns - live.began_ns) / S / finished if to_come and finished else None
-    # The running launch goes on at the pace of its steps, and each further one takes as long as those so far.
+    # Assume that the running launch keeps its pace, and that each further launch takes as long as those so far.
     running_s = (now_ns - live.launched_ns) / S
     usual_s = (live.launched_ns - live.began_ns) / S / finished if finished else None
     rest_s = _rest_s(live)
@@ -206,7 +206,7 @@ def left_s(preset: Preset, live: Live, now_ns: int) -> float | None:
 
 
 def _rest_s(live: Live) -> float | None:
-    """Seconds until the running launch ends, once enough steps have given a pace."""
+    """Seconds until the running launch ends; None until enough steps have been made to measure the pace."""
     rates = [rank.steps_per_s for rank in live.ranks.values()]
     slowest = min((rate for rate in rates if rate), default=None)
     if live.steps is None or slowest is None or live.step < RATE_OVER:
@@ -215,5 +215,5 @@ def _rest_s(live: Live) -> float | None:
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, as on a stopwatch."""
+    """Formats seconds as minutes and seconds: 1:05."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"

@@ -1,4 +1,4 @@
-"""What the console shows of a running launch: its state, and what is computed from it. The caller supplies the time."""
+"""Follows a running run for the console: its state, and the judgement of its last steps. The caller passes the time."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -22,16 +22,16 @@ from ddptui.live.state import MOST_RECENT, Live, recent
 from ddptui.wire.records import Launched, Message
 
 JUDGE_EVERY_NS = 1e9  # an analysis costs some milliseconds
-YOUNG_NS = 3e9  # after delays are changed: before that, no rank is blamed for what was only measured
-TAKEN_UP_NS = 1e9  # after delays are changed: a rank that sleeps as before has not received them
-MOST_AT_ONCE = 400  # ranks times steps that one look aligns: where steps are short, some are left out
+YOUNG_NS = 3e9  # within this time after a change of delays, measurements alone do not name a culprit
+TAKEN_UP_NS = 1e9  # within this time after a change of delays, a rank may not have received them yet
+MOST_AT_ONCE = 400  # ranks times steps aligned per call of `look`: with short steps, some are left out
 
 
 class RunMonitor:
-    """Follows one run: its state, and the judgement of its last steps, which is at most a second old."""
+    """Follows one run: its state, and the judgement of its last steps, renewed about once a second."""
 
     def __init__(self, outcomes: Outcomes = NO_OUTCOMES) -> None:
-        """`outcomes`: the launches that a resumed run has already."""
+        """`outcomes`: the launches that a resumed run already has."""
         failed = [outcome for outcome in outcomes.values() if outcome.status == "failed"]
         self.live = Live(
             finished=len(outcomes),
@@ -40,31 +40,31 @@ class RunMonitor:
             failures={outcome.trial: (outcome.error or "").partition("\n")[0] for outcome in failed},
         )
         self.finished = outcomes
-        # The last steps that all ranks have, without warm-up, all with the delays that the ranks have now.
+        # The last measured steps that all ranks have made under the current delays.
         self.joined: deque[AlignedStep] = deque(maxlen=MOST_RECENT)
         self.mismatch: str | None = None  # how the ranks' operations differ, if they do
-        self.judgement: Judgement | None = None  # of the last two seconds, or of some long steps
-        self.apart: ClockSpread | None = None  # how far apart the ranks' clocks may be, if they have several
-        self.before: RunMonitor | None = None  # as it was when the launch before had ended, if that had steps to show
-        self._next = 0  # step to be joined
-        self._judged: AlignedStep | None = None  # the last one
+        self.judgement: Judgement | None = None  # on the last two seconds or, if steps are long, on a few steps
+        self.apart: ClockSpread | None = None  # the clock error between ranks; None: they share one clock
+        self.before: RunMonitor | None = None  # the monitor at the end of the previous launch, if that had steps
+        self._next = 0  # the next step to join
+        self._judged: AlignedStep | None = None  # the last step that was judged
         self._judged_ns = -inf
-        self._changed_ns = 0  # when the delays were changed with which the joined steps begin
+        self._changed_ns = 0  # the change of delays after which the joined steps begin
 
     @property
     def culprit(self) -> int | None:
-        """The rank that the others wait for right now; None if none is sure."""
+        """The rank that the others wait for right now; None if that is uncertain."""
         return self.judgement.rank if self.judgement else None
 
     @property
     def shown(self) -> "RunMonitor":
-        """What panes draw steps and losses of: while a launch starts, of the one before."""
+        """The monitor whose steps and losses the panes draw: while a launch starts, that of the previous launch."""
         is_starting = self.live.status == "running" and not self.joined and not self.live.changed_ns
         return self.before if self.before is not None and is_starting else self
 
     @property
     def judged(self) -> list[AlignedStep]:
-        """The steps of the judgement."""
+        """The steps that the judgement is based on."""
         return self.judgement.steps if self.judgement else []
 
     @property
@@ -73,12 +73,12 @@ class RunMonitor:
         return self.apart is None or self.apart.largest_ns(self.live.ranks) < inf
 
     def world_size(self, preset: Preset) -> int:
-        """How many ranks the launch has, or will have."""
+        """The number of ranks that the launch has or will have."""
         trial = self.trial(preset)
         return max(len(self.live.ranks), trial.ranks if trial else 0)
 
     def trial(self, preset: Preset) -> Trial | None:
-        """The trial of the current launch; before there is one, that of the first launch to come."""
+        """The trial of the current launch; before the first launch, the trial that will be launched first."""
         if self.live.trial is not None:
             return next((trial for trial in preset.trials if trial.name == self.live.trial), None)
         over = {outcome.trial for outcome in self.finished.values() if outcome.status != "ok"}
@@ -93,7 +93,7 @@ class RunMonitor:
             fold(self.live, [message])
 
     def look(self, now_ns: int, *, at_once: bool = False) -> None:
-        """Bring up to date what the screen shows. at_once: judge new steps now, though the last judgement is young."""
+        """Align new steps, and renew the judgement if the last one is a second old. at_once: renew it now."""
         self._join()
         if not self.joined or self.joined[-1] is self._judged:
             return
@@ -102,7 +102,7 @@ class RunMonitor:
             self._judged, self._judged_ns, self.judgement = self.joined[-1], now_ns, self.judge()
 
     def judge(self) -> Judgement | None:
-        """Judge the last two seconds since the delays were changed; None if there is nothing to judge."""
+        """Judge the last two seconds, if the delays did not change meanwhile; None without a step to judge."""
         self._join()
         if not self.joined:
             return None
@@ -114,7 +114,7 @@ class RunMonitor:
         )
 
     def _begin(self) -> None:
-        """Forget the launch before, but for how it looked at its end."""
+        """Start a launch: keep the final state of the previous one in `before`, and reset the rest."""
         self.look(0, at_once=True)
         if self.joined:
             self.before = RunMonitor()
@@ -125,7 +125,7 @@ class RunMonitor:
         self._next, self._judged_ns, self._changed_ns = 0, -inf, 0
 
     def _join(self) -> None:
-        """Align the steps that have come since the last look; begin anew where delays were changed."""
+        """Align the steps that have arrived since the last call; start over if the delays were changed."""
         if self._changed_ns != self.live.changed_ns:
             self._changed_ns = self.live.changed_ns
             self.joined.clear()
@@ -135,8 +135,8 @@ class RunMonitor:
         if first >= end:
             return
         ranks = self.live.ranks.values()
-        clocks = self.live.clocks  # as known now: steps converted before and after a probe would not fit each other
-        # The step before goes along: what a rank did between two steps belongs to the second.
+        clocks = self.live.clocks  # convert all steps with the same state of the clocks: a later probe would shift some
+        # Include the step before: the work between two steps belongs to the second.
         new_steps = {rank.rank: [step for step in rank.recent if first - 1 <= step.step < end] for rank in ranks}
         self.apart = clock_spread(clocks, new_steps)
         if not self.are_clocks_known:
@@ -146,7 +146,7 @@ class RunMonitor:
         fitting, wrong = drop_inconsistent(steps)
         pauses = [in_console_time(pause, clocks) for pause in self.live.pauses]
         aligned_steps = align_steps(fitting, pauses, self.apart, {rank.rank: rank.device for rank in ranks})
-        if self.joined and self.joined[-1].ranks.keys() != steps.keys():  # a rank has come meanwhile
+        if self.joined and self.joined[-1].ranks.keys() != steps.keys():  # a rank has connected meanwhile
             self.joined.clear()
         ended_ns = _ended(self.joined[-1]) if self.joined else 0
         new = [step for step in aligned_steps.steps if step.number >= first and _ended(step) > ended_ns]
@@ -154,7 +154,7 @@ class RunMonitor:
         self.mismatch = next(reversed([*wrong.values(), *aligned_steps.mismatches.values()]), None)
 
     def _is_before_change(self, step: AlignedStep) -> bool:
-        """Whether some rank had other delays in this step than it has now."""
+        """Whether any rank made this step with other delays than the current ones."""
         begun_ns = min(own.step.begin_ns for own in step.ranks.values())
         if not self._changed_ns or begun_ns > self._changed_ns + TAKEN_UP_NS:
             return False

@@ -1,4 +1,4 @@
-"""What a run of primitives has measured so far, trial by trial, and which primitive is under way."""
+"""What a run of primitives has measured so far, by trial, and which primitive is running."""
 
 from collections.abc import Iterable
 
@@ -18,13 +18,13 @@ from ddptui.wire.records import Launched, Message
 
 
 class PrimitivesProgress:
-    """The results of finished launches, and of the running one as much as all its ranks have sent."""
+    """The results of the finished launches, and of the running launch, as far as all ranks have sent messages."""
 
     def __init__(self, outcomes: Outcomes = NO_OUTCOMES) -> None:
-        """`outcomes`: the launches that a resumed run has already."""
-        self.trial: str | None = None  # the one that was launched last
+        """`outcomes`: the launches that a resumed run already has."""
+        self.trial: str | None = None  # the trial that was launched last
         self._launches: dict[str, list[PrimitivesResult]] = {}  # by trial
-        self._together: dict[str, PrimitivesResult] = {}  # all launches of a trial as one, once asked for
+        self._together: dict[str, PrimitivesResult] = {}  # cache by trial: its launches combined
         self._hello: Hello | None = None
         self._messages = PrimitivesLog()
         for outcome in outcomes.values():
@@ -33,13 +33,13 @@ class PrimitivesProgress:
 
     @staticmethod
     def of(results: Results) -> "PrimitivesProgress":
-        """The results of a run that has ended."""
+        """Returns the results of a finished run."""
         progress = PrimitivesProgress()
         progress._launches = {trial.name: list(trial.primitives) for trial in results.trials if trial.primitives}
         return progress
 
     def result(self, trial: str) -> PrimitivesResult | None:
-        """All launches of a trial as one; the same object until there is more."""
+        """The combined result of a trial's launches; the same object until more is measured."""
         if trial not in self._together and trial in self._launches:
             self._together[trial] = combined(self._launches[trial])
         return self._together.get(trial)
@@ -58,7 +58,7 @@ class PrimitivesProgress:
                     self._add(message.place, self._hello)
 
     def _add(self, place: int, hello: Hello) -> None:
-        """Once all ranks have sent their part of a place, keep the result instead of the messages."""
+        """Once all ranks have sent their message for a place, replace the messages with the result."""
         messages = self._messages.places.get(place, {})
         if len(messages) < hello.world_size or self.trial is None:
             return
@@ -71,13 +71,13 @@ class PrimitivesProgress:
 
 
 def current_primitive(live: Live, trial: Trial | None) -> str:
-    """The primitive that the ranks call now: all_reduce, 64 KB; empty between two launches."""
+    """The primitive that the ranks call now, e.g. "all_reduce, 64 KB"; empty between launches."""
     calls = plan(trial) if trial and live.status == "running" and live.steps else []
     return calls[live.step] if live.step < len(calls) else ""
 
 
 def plan(trial: Trial) -> list[str]:
-    """The primitives that the ranks call, in their order."""
+    """The primitives that the ranks of a trial call, in order."""
     is_shown = trial.primitives == "see"
     operators = trial.reduce_ops or (REDUCE_OPS if is_shown else ("sum",))
     sizes = message_sizes(trial.min_bytes, trial.max_bytes, trial.step_factor)

@@ -1,7 +1,7 @@
-"""The state of a run right now, as its messages give it (see fold.py).
+"""The live state of a run, which fold.py builds from its messages.
 
-Times are by the console's clock; those of ranks on other hosts are as exact as the clocks are known by then. Steps and
-pauses keep the times of their rank: RunMonitor brings them to one clock together.
+Times are in the console's clock. For ranks on other hosts they are only as exact as their clocks are known so far.
+Steps and pauses keep their rank's own times: RunMonitor converts them together.
 """
 
 from collections import deque
@@ -19,23 +19,23 @@ from ddptui.wire.records import Load, Refused
 
 Item = TypeVar("Item")
 
-MOST_RECENT = 200  # steps that are kept of a rank
-RECENT_NS = 2e9  # the judgement is of the last two seconds
+MOST_RECENT = 200  # steps kept per rank
+RECENT_NS = 2e9  # the judgement covers the last two seconds
 MOST_PAUSES = 100
-MOST_POINTS = 512  # of a curve: more than a terminal has columns of dots
+MOST_POINTS = 512  # points of a curve: more than a terminal has columns of dots
 
-Point = tuple[int, float | None]  # None: it was not finite
+Point = tuple[int, float | None]  # step and value; None: the value was not finite
 
 
 class Curve(msgspec.Struct):
-    """A figure over the steps of a training that may be long: a bounded number of points."""
+    """A figure over the steps of a training of any length, in a bounded number of points."""
 
     points: list[Point] = []
     most: int = MOST_POINTS
-    stride: int = 1  # doubled when it is full: every other point goes, and only every other one is added
+    stride: int = 1  # every how many steps a point is kept; doubled when the curve is full
 
     def add(self, step: int, value: float | None) -> None:
-        """Add the value of a step; it is kept if the step is a multiple of the stride."""
+        """Add the value of a step, if the step is a multiple of the stride."""
         if step % self.stride:
             return
         self.points.append((step, value))
@@ -45,12 +45,12 @@ class Curve(msgspec.Struct):
 
 
 def mean_of(curves: Sequence[Curve]) -> list[Point]:
-    """The mean of several curves at the steps that all have; None where one of them is not finite."""
+    """The mean of several curves, at the steps that all of them have; None where any value is not finite."""
     return across([curve.points for curve in curves], fmean)
 
 
 def across(several: Sequence[Sequence[Point]], middle: Callable[[Sequence[float]], float]) -> list[Point]:
-    """The middle of several curves at the steps that all have; None where one of them is not finite."""
+    """Several curves combined by `middle`, at the steps that all of them have; None where any value is not finite."""
     tables = [dict(points) for points in several]
     steps = sorted(set.intersection(*map(set, tables))) if tables else []
     finite = [(step, [value for table in tables if (value := table[step]) is not None]) for step in steps]
@@ -58,7 +58,7 @@ def across(several: Sequence[Sequence[Point]], middle: Callable[[Sequence[float]
 
 
 class StepEnd(NamedTuple):
-    """When a rank finished a step, and how many samples it had."""
+    """The end of a rank's step, and the number of its samples."""
 
     at_ns: int
     step: int
@@ -66,41 +66,41 @@ class StepEnd(NamedTuple):
 
 
 class RankState(msgspec.Struct):
-    """What is known of one rank of the current launch."""
+    """The state of one rank of the current launch."""
 
     rank: int
     pid: int
     device: str
     state: str = "starting"  # starting, running, done, failed
-    step: int = 0  # finished steps
-    steps: int | None = None
+    step: int = 0  # number of finished steps
+    steps: int | None = None  # number of steps to make
     loss: float | None = None
-    samples: int = 0  # of the last step
-    phases_ns: tuple[int, ...] = ()
-    ends: list[StepEnd] = msgspec.field(default_factory=list)  # of the last steps that it reported
-    flops: float | None = None  # operations of one sample; None: not counted
+    samples: int = 0  # in the last step
+    phases_ns: tuple[int, ...] = ()  # of the last step
+    ends: list[StepEnd] = msgspec.field(default_factory=list)  # ends of the last reported steps
+    flops: float | None = None  # floating-point operations per sample; None: not counted
     losses: Curve = msgspec.field(default_factory=Curve)
-    heard_ns: int = 0  # when it last beat, or finished a step
-    recent: deque[Step] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_RECENT))  # warm-up left out
+    heard_ns: int = 0  # time of the last heartbeat or end of a step
+    recent: deque[Step] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_RECENT))  # without warm-up
     cpu_percent: float | None = None
     rss_bytes: int | None = None
-    gpu_bytes: int | None = None  # of its own tensors
-    gpu_reserved_bytes: int | None = None  # held by torch for them, used or not
-    gpu: Gpu = Gpu()  # load, memory, power and clock of its GPU, by all processes
-    dropped: int = 0
-    position: Position = Position()  # at its last beat
+    gpu_bytes: int | None = None  # allocated for the rank's tensors
+    gpu_reserved_bytes: int | None = None  # reserved by torch, allocated or not
+    gpu: Gpu = Gpu()  # load, memory, power and clock of the rank's GPU, all processes included
+    dropped: int = 0  # messages lost because the rank's queue was full
+    position: Position = Position()  # at the last heartbeat
     error: str | None = None
 
     @property
     def steps_per_s(self) -> float | None:
-        """How many steps it reports a second: `watch --every N` has one in N reported."""
+        """Reported steps per second. Under `watch --every N`, a rank reports one step in N."""
         if len(self.ends) < 2 or self.ends[-1].at_ns == self.ends[0].at_ns:
             return None
         return (len(self.ends) - 1) / (self.ends[-1].at_ns - self.ends[0].at_ns) * 1e9
 
     @property
     def samples_per_s(self) -> float | None:
-        """Over its last steps; steps that it did not report count like the others. None: not known, or not counted."""
+        """Samples per second over the last steps, unreported steps included. None: unknown, or samples not counted."""
         if (reports_per_s := self.steps_per_s) is None:
             return None
         steps_a_report = (self.ends[-1].step - self.ends[0].step) / (len(self.ends) - 1)
@@ -108,37 +108,37 @@ class RankState(msgspec.Struct):
 
     @property
     def of_epoch(self) -> float | None:
-        """The part of a pass over its data that it has fetched, where that is watched; None: not known."""
+        """The part of the current epoch whose data the rank has fetched, from 0 to 1; None: unknown."""
         position = self.position
         return min(1.0, position.batch / position.batches) if position.batches else None
 
 
 class Live(msgspec.Struct):
-    """The state of a run."""
+    """The live state of a run."""
 
     trial: str | None = None
     repeat: int = 0
     status: str = "idle"  # idle, running, ok, failed, interrupted, skipped
     error: str | None = None
-    finished: int = 0  # launches that have ended
-    resumed: int = 0  # those of them that the run had when it was resumed
-    began_ns: int | None = None  # the first launch
-    launched_ns: int = 0  # the current one
-    over: dict[str, int] = msgspec.field(default_factory=dict)  # trials that ended early: after how many launches
-    failures: dict[str, str] = msgspec.field(default_factory=dict)  # by trial, in a line
-    injected: tuple[Bottleneck, ...] | None = None  # by hand, in place of the trial's own
-    changed_ns: int = 0  # when delays were changed by hand last; 0: in this launch they were not
+    finished: int = 0  # number of launches that have ended
+    resumed: int = 0  # how many of these the run already had when it was resumed
+    began_ns: int | None = None  # start of the first launch
+    launched_ns: int = 0  # start of the current launch
+    over: dict[str, int] = msgspec.field(default_factory=dict)  # trials that ended early -> number of their launches
+    failures: dict[str, str] = msgspec.field(default_factory=dict)  # trial -> reason, one line
+    injected: tuple[Bottleneck, ...] | None = None  # the user's delays, which replace the trial's; None: unchanged
+    changed_ns: int = 0  # when the user last changed the delays of this launch; 0: never
     ranks: dict[int, RankState] = msgspec.field(default_factory=dict)
     load: Load | None = None
-    refused: Refused | None = None  # of the current launch
-    notice: str = ""  # what it waits for, while no rank is here
-    called: str | None = None  # the primitive that was called last, and its size
+    refused: Refused | None = None  # rejected messages of the current launch
+    notice: str = ""  # what the launch waits for before its ranks connect
+    called: str | None = None  # the primitive that was called last, with its size
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
     clocks: Clocks = msgspec.field(default_factory=Clocks)
 
     @property
     def step(self) -> int:
-        """Steps that all ranks have finished."""
+        """The number of steps that all ranks have finished."""
         return min((rank.step for rank in self.ranks.values()), default=0)
 
     @property
@@ -147,14 +147,14 @@ class Live(msgspec.Struct):
 
     @property
     def epoch(self) -> tuple[int, float] | None:
-        """The pass over the data that all ranks of a watched training have come to, and how much of it is over. None:
-        not known."""
+        """The epoch that all ranks of a watched training have reached, and the part of it that is done. None:
+        unknown."""
         places = [(rank.position.epoch, share) for rank in self.ranks.values() if (share := rank.of_epoch) is not None]
         return min(places, default=None)
 
     @property
     def loss(self) -> float | None:
-        """Of the last steps, the mean over ranks by sample."""
+        """The loss of the last steps: the mean over ranks, weighted by samples."""
         return mean_by_sample([(rank.samples, rank.loss) for rank in self.ranks.values() if rank.loss is not None])
 
     @property
@@ -163,6 +163,6 @@ class Live(msgspec.Struct):
 
 
 def recent(items: Sequence[Item], ended_ns: Callable[[Item], int], fewest: int) -> list[Item]:
-    """The items of the last two seconds, oldest first; at least so many, however long they are."""
+    """The items of the last two seconds, oldest first, and at least the last `fewest` items."""
     after_ns = ended_ns(items[-1]) - RECENT_NS if items else 0
     return [item for item in items[:-fewest] if ended_ns(item) > after_ns] + list(items[-fewest:])

@@ -1,6 +1,6 @@
-"""What every rank did when, on one axis of real time: aligned steps become segments, and segments become cells.
+"""What each rank did when, on one time axis: turns aligned steps into segments, and segments into terminal cells.
 
-Where several things are true of a moment, the one that explains most is shown: an injected delay, then a wait, then an
+If several things happen at once, the one that explains most is shown: first an injected delay, then a wait, then an
 exposed transfer, then the phase.
 """
 
@@ -15,28 +15,29 @@ from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.wire.phases import BETWEEN, PARTS
 
 LAYERS = 4  # phase, transfer, wait, delay: the last one present is shown
-MOST_LONGER = 3  # earlier steps are shown while the window is at most so many times as long as its steps
+MOST_LONGER = 3  # earlier steps are added while the window is at most this many times as long as its steps
 
 
 class Segment(NamedTuple):
-    """A stretch of time."""
+    """A time span in which a rank did one thing."""
 
     begin_ns: int
     end_ns: int
-    what: str  # one of PHASES, wait, transfer, delay, or BETWEEN
+    what: str  # one of PHASES, or wait, transfer, delay, or BETWEEN
 
 
 class Run(NamedTuple):
-    """Cells that show the same."""
+    """Neighboring cells that show the same thing."""
 
     first: int
-    last: int  # the first cell after them
+    last: int  # the first cell after the run
     what: str
-    ns: int  # how long it took: a cell may be longer or shorter
+    ns: int  # the exact time it took, which need not fill the cells exactly
 
 
 def last_steps(joined: Sequence[AlignedStep], most: int) -> Sequence[AlignedStep]:
-    """As many of the last steps as fit on one axis; a long pause between steps would leave them no room."""
+    """As many of the last steps as fit on one axis, at most `most`. Steps before a long pause are left out: the pause
+    would leave the steps too little room."""
     for steps in range(min(most, len(joined)), 1, -1):
         chosen = joined[-steps:]
         begin, end = window(chosen)
@@ -48,20 +49,20 @@ def last_steps(joined: Sequence[AlignedStep], most: int) -> Sequence[AlignedStep
 
 
 def window(joined: Sequence[AlignedStep]) -> Interval:
-    """From the first rank's begin of these steps to the last rank's end, in ns."""
-    # No step in between begins before the first or ends after the last.
+    """The time span of these steps over all ranks, in ns."""
+    # The first and last steps suffice: no step in between begins earlier or ends later.
     all_steps = [rank_step.step for step in (joined[0], joined[-1]) for rank_step in step.ranks.values()]
     return min(step.begin_ns for step in all_steps), max(step.end_ns for step in all_steps)
 
 
 def telling_ranks(joined: Sequence[AlignedStep], most: int) -> list[int]:
-    """All ranks or, if they are more, those that waited least: the others waited for one of them."""
+    """All ranks or, if there are more than `most`, those that waited least: the others waited for one of them."""
     waited = {rank: sum(step.ranks[rank].wait_ns for step in joined) for rank in sorted(joined[0].ranks)}
     return sorted(sorted(waited, key=lambda rank: waited[rank])[:most])
 
 
 def row(joined: Sequence[AlignedStep], rank: int) -> list[Segment]:
-    """What a rank did, in order and without gaps, from its first step's begin to its last one's end."""
+    """What a rank did from the start of its first step to the end of its last, in order and without gaps."""
     edges = sorted(edge for step in joined for edge in _edges(step.ranks[rank]))
     open_at: list[list[str]] = [[] for _ in range(LAYERS)]
     segments: list[Segment] = []
@@ -78,7 +79,7 @@ def row(joined: Sequence[AlignedStep], rank: int) -> list[Segment]:
 
 
 def _edges(rank_step: RankStep) -> Iterator[tuple[int, bool, int, str]]:
-    """Where something begins or ends: the moment, whether it begins, its layer, and what it is."""
+    """The moments at which something begins or ends: (moment, begins, layer, what)."""
     step = rank_step.step
     layers = [
         [(begin, min(end, step.end_ns), PARTS[place]) for place, begin, end in phase_spans(step)],
@@ -95,7 +96,7 @@ def _edges(rank_step: RankStep) -> Iterator[tuple[int, bool, int, str]]:
 
 
 def runs(segments: Sequence[Segment], within: Interval, width: int, cuts: Collection[int] = ()) -> list[Run]:
-    """Segments drawn in `width` cells; each cell shows what took most of it. A new run begins at each of the cuts."""
+    """Draws segments in `width` cells. Each cell shows what took most of its time; each cut starts a new run."""
     shown = _cells(segments, within, width)
     edges = [cell for cell in range(1, width) if cell in cuts or shown[cell] != shown[cell - 1]]
     drawn = []

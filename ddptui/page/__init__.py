@@ -1,1 +1,1 @@
-"""A run, a projection or a comparison as one file for a browser: nothing in it is fetched from anywhere."""
+"""Renders a run, a projection or a comparison as one HTML file, which needs no other files and no network."""

@@ -1,4 +1,4 @@
-"""Stacked bars: the train time of each trial, and its difference to the baseline's, from the sums of their parts."""
+"""Stacked bars of each trial's train time, and of its difference to the baseline's, split into parts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,9 +10,9 @@ from ddptui.report.differences import Stretch, as_sum, parts, signed, stacked
 from ddptui.report.rows import from_baseline, mark_of, what_became
 from ddptui.text.units import seconds
 
-UNSEEN = 0.0005  # of the longest bar: narrower parts are left out
+UNSEEN = 0.0005  # part of the longest bar: narrower pieces are left out
 
-# What each kind of part is, in the order of the legend.
+# The kinds of parts and their names, in the order of the legend.
 KINDS = {
     "work": "own work",
     "delay": "injected delays",
@@ -23,35 +23,35 @@ KINDS = {
 
 
 class Piece(NamedTuple):
-    """A part of a bar: its color, place and width, and what it is."""
+    """A piece of a bar."""
 
-    kind: str
-    x: str
-    width: str
-    said: str
+    kind: str  # gives the color
+    x: str  # left edge, in percent
+    width: str  # in percent
+    said: str  # name and time, for the tooltip
 
 
 class Bar(NamedTuple):
-    """One trial, or one rank. total: where its tick stands, as where a difference ends; empty without one."""
+    """The bar of one trial or one rank."""
 
     name: str
     is_baseline: bool
     pieces: list[Piece]
-    figure: str
-    said: str
-    total: str = ""
+    figure: str  # the number beside the bar
+    said: str  # the pieces in words
+    total: str = ""  # position of the tick, e.g. at the end of a difference; empty: no tick
 
 
 class Bars(NamedTuple):
-    """Bars on one scale. zero: the place at which they begin, if it is not the left edge."""
+    """Bars on one scale."""
 
     bars: list[Bar]
-    zero: str
-    kinds: dict[str, str]
+    zero: str  # where bars begin, if not at the left edge; otherwise empty
+    kinds: dict[str, str]  # legend: kind -> name
 
 
 def train_times(results: Results) -> Bars:
-    """A bar for each trial's train time; a trial without figures says what became of it."""
+    """A bar for each trial's train time. For a trial without figures, its outcome stands instead of the time."""
     found = [(trial, times) for trial in results.trials if (times := breakdown(trial))]
     stretches = {trial.name: stacked(parts(times, trial)) for trial, times in found}
     scale = _Scale(list(stretches.values()))
@@ -80,7 +80,7 @@ def differences(results: Results) -> Bars | None:
 
 
 class _Scale:
-    """From seconds to percent, such that all bars have room."""
+    """Converts seconds to percent of the width that all bars share."""
 
     def __init__(self, bars: Sequence[Sequence[Stretch]]) -> None:
         ends = [end for bar in bars for each in bar for end in (each.begin_s, each.end_s)]
@@ -93,7 +93,7 @@ class _Scale:
         return percent(100 * (s - self._low) / self._length)
 
     def pieces(self, stretches: Sequence[Stretch]) -> tuple[str, list[Piece]]:
-        """The parts that can be seen, in words and as pieces."""
+        """The visible stretches, in words and as pieces."""
         pieces = [
             Piece(
                 part.kind,

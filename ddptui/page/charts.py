@@ -1,4 +1,4 @@
-"""Charts for a page: lines and points in a square of 1,000 units, which the browser stretches to its width."""
+"""Charts for a page: lines and points in a square of 1,000 units, which the browser scales to the chart's size."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -7,46 +7,45 @@ from typing import NamedTuple
 from ddptui.text.braille import Frame, Point, frame, is_finite
 
 UNITS = 1000
-FROM_THE_END = 95  # percent: labels beyond end at their tick
-ROOM = 0.02  # at each side of a chart, so that no mark is cut
-COLORS, DASHES = 6, 4  # of lines: then they look like an earlier one
+FROM_THE_END = 95  # percent: labels of ticks beyond this are right-aligned
+ROOM = 0.02  # margin on each side of a chart, so that no mark is cut off
+COLORS, DASHES = 6, 4  # number of line colors and dash patterns; after all combinations, looks repeat
 
 
 class Series(NamedTuple):
-    """One line of a chart, as it comes: on logarithmic axes, logarithms. said: its last value, or what else is said
-    of it in the legend."""
+    """The data of one line of a chart; logarithms if the axis is logarithmic."""
 
     name: str
     points: Sequence[Point]
-    said: str = ""
+    said: str = ""  # text in the legend, e.g. the last value
     marks: Sequence[Point] = ()
 
 
 class Drawn(NamedTuple):
-    """One line: path in units, marks in percent."""
+    """One line as it is drawn."""
 
     name: str
     said: str
-    look: str  # the classes that give it color and dashes
-    path: str
-    marks: list[tuple[str, str]]
+    look: str  # CSS classes for color and dashes
+    path: str  # SVG path, in units
+    marks: list[tuple[str, str]]  # x and y in percent
 
 
 class Tick(NamedTuple):
-    """A tick: its place in percent from the left or the top, and its label."""
+    """A tick with its position, in percent from the left or the top, and its label."""
 
     at: str
     label: str
 
     @property
     def anchor(self) -> str:
-        """The class of a label below a horizontal axis that would be cut at an end of it; empty for the others."""
+        """The CSS class of a label that would be cut off at an end of a horizontal axis; empty for other labels."""
         place = float(self.at.removesuffix("%"))
         return "first" if place == 0 else "last" if place > FROM_THE_END else ""
 
 
 class Chart(NamedTuple):
-    """A chart. about: what it shows, for those who do not see it."""
+    """A chart. about: its description for screen readers."""
 
     name: str
     about: str
@@ -58,19 +57,19 @@ class Chart(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What stands beside an axis, and its ticks with their labels; those beyond the chart's frame are left out."""
+    """The label of an axis, and its ticks with labels; ticks outside the frame are left out."""
 
     label: str
     ticks: Iterable[tuple[float, str]]
 
 
 def frame_of(series: Sequence[Series]) -> Frame | None:
-    """The frame that holds all that is drawn; None if that is nothing."""
+    """The frame around all points and marks; None if there are none."""
     return frame(points for each in series for points in (each.points, each.marks))
 
 
 def chart(name: str, about: str, series: Sequence[Series], within: Frame, x: Axis, y: Axis) -> Chart:
-    """The chart of these series, with some room around the frame."""
+    """Draws a chart of these series, with a margin around the frame."""
     room_x, room_y = ROOM * (within.right - within.left), ROOM * (within.high - within.low)
     within = Frame(within.left - room_x, within.right + room_x, within.low - room_y, within.high + room_y)
     across, up = within.right - within.left, within.high - within.low
@@ -85,8 +84,8 @@ def _ticks(places: Iterable[tuple[float, str]]) -> list[Tick]:
 
 
 def percent(part: float) -> str:
-    """A coordinate or a length in percent."""
-    return f"{round(part, 2) + 0.0:.2f}".rstrip("0").rstrip(".") + "%"  # never -0%
+    """Formats a coordinate or a length in percent."""
+    return f"{round(part, 2) + 0.0:.2f}".rstrip("0").rstrip(".") + "%"  # + 0.0: never -0%
 
 
 def _drawn(number: int, series: Series, within: Frame) -> Drawn:
@@ -98,7 +97,7 @@ def _drawn(number: int, series: Series, within: Frame) -> Drawn:
 
 
 def _pieces(points: Iterable[Point], within: Frame) -> list[list[tuple[int, int]]]:
-    """The stretches of points between gaps, in units from the top left."""
+    """Splits the points at gaps, and converts them to units from the top left."""
     across, up = UNITS / (within.right - within.left), UNITS / (within.high - within.low)
     return [
         [(round((x - within.left) * across), round((within.high - y) * up)) for x, y in piece if y is not None]
@@ -108,7 +107,7 @@ def _pieces(points: Iterable[Point], within: Frame) -> list[list[tuple[int, int]
 
 
 def _path(points: Sequence[tuple[int, int]]) -> str:
-    """An SVG path in relative moves, which takes the fewest characters. A single point becomes a dash."""
+    """An SVG path with relative moves, which need the fewest characters. A single point becomes a dash."""
     (x, y), *others = points
     path = f"M{x} {y}" + ("" if others else "h1")
     for next_x, next_y in others:

@@ -1,4 +1,4 @@
-"""The formats in which a run leaves for a browser, a paper or a README."""
+"""The formats for a browser, a paper or a README: HTML and SVG."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from ddptui.store.runs import Run
 
 
 def page(run: Run, preset: Preset, results: Results) -> str:
-    """The page of a run. Raises RunError if a journal cannot be read."""
+    """Renders a run as an HTML page. Raises RunError if a journal cannot be read."""
     return primitives_page(preset, results) if preset.kind == "primitives" else training_page(run, preset, results)
 
 

@@ -1,4 +1,4 @@
-"""How a run was made: its preset, the commands of its trials, and the environment. All pages of runs end with it."""
+"""The last sections of a run's page: its preset, the commands of its trials, and the environment."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -13,8 +13,8 @@ from ddptui.text.argv import shell_line
 from ddptui.text.units import size
 from ddptui.text.words import count
 
-# Entries of the environment that would not explain themselves: their names, and how their values read. {} is the key
-# within such an entry.
+# Environment entries whose keys need a better name: entry -> (name, format of values). {} stands for the key within
+# such an entry.
 READABLE: dict[str, tuple[str, Callable[[float], str]]] = {
     "memory_bytes": ("memory", size),
     "load_before": ("load average before the run", lambda load: f"{load:.2f}"),
@@ -24,14 +24,14 @@ READABLE: dict[str, tuple[str, Callable[[float], str]]] = {
 
 
 def kicker(results: Results) -> str:
-    """What a page is of, in a line."""
+    """The line above a page's title: the run, its start, status and extent."""
     started = str(results.environment.get("started", ""))[:16].replace("T", " ")
     repeats = f", {count(results.repeats, 'repeat')}{' each' * (len(results.trials) > 1)}" if results.repeats else ""
     return " · ".join(filter(None, [f"Run {results.run}", started, f"{results.status}: {extent(results)}{repeats}"]))
 
 
 def how_it_was_made(preset: Preset, results: Results) -> dict[str, object]:
-    """What the template's last sections show."""
+    """The variables of the template's last sections."""
     fields = facts(preset)
     return {
         "about": preset.about,
@@ -51,7 +51,7 @@ def _environment(results: Results) -> list[tuple[str, str]]:
 
 
 def _flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
-    """The entries of nested tables and lists: their paths in words, and their values."""
+    """Flattens nested tables and lists into (path in words, value)."""
     children: Mapping[object, object]
     match value:
         case dict():

@@ -1,4 +1,4 @@
-"""A run as one picture for a paper or a README: its question, the finding, and a bar for each trial."""
+"""Renders a run as one SVG picture for a paper or a README: its question, the finding, and a bar for each trial."""
 
 from textwrap import wrap
 from typing import NamedTuple
@@ -16,17 +16,17 @@ from ddptui.report.rows import ROUGH, mark_of, off_by
 from ddptui.text.drawing import shorten
 from ddptui.text.words import count
 
-TITLE_WIDTH, ANSWER_WIDTH, NAME_WIDTH = 66, 104, 28  # characters of a line, and of a trial's name
-MOST_LINES = 3  # of a title, or of an answer
+TITLE_WIDTH, ANSWER_WIDTH, NAME_WIDTH = 66, 104, 28  # characters per line, and of a trial's name
+MOST_LINES = 3  # lines of a title, or of an answer
 MOST_TRIALS = 40
 
 
 class PictureError(ValueError):
-    """A run that has nothing to draw; its text is one line."""
+    """Raised for a run that has nothing to draw; the text is one line."""
 
 
 class Line(NamedTuple):
-    """A trial's line: its bar, train time and ratio."""
+    """A trial's line in the picture: bar, train time and ratio."""
 
     name: str
     bar: Bar
@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 def picture(preset: Preset, results: Results) -> str:
-    """The picture as SVG, 900 wide. Raises PictureError."""
+    """Returns the picture as SVG, 900 units wide. Raises PictureError."""
     more = len(results.trials) - MOST_TRIALS
     left_out = f"{count(more, 'more trial')} {'is' if more == 1 else 'are'} not shown. " if more > 0 else ""
     common = {
@@ -47,7 +47,7 @@ def picture(preset: Preset, results: Results) -> str:
         plots = (block for block in blocks(results, preset) if isinstance(block, Plot))
         drawn = next((chart for plot in plots if (chart := times_chart(plot))), None)
         if drawn is None:
-            raise PictureError(f"{results.run}: no primitive was timed at several sizes: --format html shows the run")
+            raise PictureError(f"{results.run}: no primitive was timed at several sizes; use --format html instead")
         return rendered("picture.svg", chart=drawn, lines=[], kinds={}, **common)
     bars = train_times(results)
     shown = [*zip(results.trials, bars.bars, strict=True)][:MOST_TRIALS]

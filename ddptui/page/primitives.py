@@ -1,4 +1,4 @@
-"""The page of a run of primitives: the blocks that text and Markdown have, with tables to sort and plots to zoom."""
+"""The page of a run of primitives: the same blocks as in text and Markdown, with sortable tables and zoomable plots."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -17,13 +17,13 @@ from ddptui.text.drawing import Line, log_ticks
 from ddptui.text.tables import Table
 from ddptui.text.units import seconds, size
 
-GRID_WIDTH = 100  # columns of a grid of buffers
-MOST_SIZES, MOST_TIMES = 8, 6  # ticks
+GRID_WIDTH = 100  # columns of text in a grid of buffers
+MOST_SIZES, MOST_TIMES = 8, 6  # ticks on each axis
 DRAWN = "Time over size: measured medians as points, joined by lines. Both axes are logarithmic."
 
 
 class Part(NamedTuple):
-    """A block of the page; one of its fields is set."""
+    """A block of the page; one of the fields is set."""
 
     heading: str = ""
     level: int = 0
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 def primitives_page(preset: Preset, results: Results) -> str:
-    """The page."""
+    """Renders a run of primitives as HTML."""
     return rendered(
         "primitives.html",
         title=preset.title,
@@ -46,7 +46,7 @@ def primitives_page(preset: Preset, results: Results) -> str:
 
 
 def times_chart(plot: Plot) -> Chart | None:
-    """The chart of a plot; None if nothing of it was measured."""
+    """Draws a plot as a chart; None if none of its operations was measured."""
     drawn = series_of(plot.result, plot.operations)
     series = [Series(str(each.which), each.points, marks=each.points) for each in drawn]
     within = frame_of(series)
@@ -69,7 +69,7 @@ def _parts(results: Results, preset: Preset) -> Iterator[Part]:
 def _part(block: Block, heading: str) -> Part:
     match block:
         case Heading(words, level):
-            return Part(words, level - 1)  # the page's title is above all of them
+            return Part(words, level - 1)  # headings are one level below the page's title
         case Notes(lines):
             return Part(notes=[line for line in lines if line])
         case Drawing(draw):

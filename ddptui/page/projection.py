@@ -1,4 +1,4 @@
-"""The page of a projection: its findings, a curve and a table for each strategy, and what it assumes."""
+"""The page of a projection: its findings, a curve and a table for each strategy, and the assumptions."""
 
 from itertools import groupby
 from math import log2, log10
@@ -13,11 +13,11 @@ from ddptui.text.units import digits
 from ddptui.text.words import sentence
 
 MOST_TICKS = 6
-WIDE = 20.0  # ratio of the largest to the least value from which on the axis is logarithmic
+WIDE = 20.0  # ratio of the largest to the smallest value above which the axis is logarithmic
 
 
 def projection_page(projection: Projection) -> str:
-    """The page."""
+    """Renders a projection as HTML."""
     by_strategy = groupby(projection.points, key=lambda point: point.strategy)
     return rendered(
         "projection.html",
@@ -30,7 +30,7 @@ def projection_page(projection: Projection) -> str:
 
 
 def _strategy(name: str, points: list[Point]) -> tuple[str, Chart | None, TableView]:
-    """Its name, its curve, if there are several numbers of ranks, and its figures."""
+    """A strategy's name, its curve (None with a single number of ranks), and its table."""
     return name, _curve(name, points), table_view(f"{name} by ranks", in_full(points).columns)
 
 

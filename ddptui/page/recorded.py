@@ -1,4 +1,4 @@
-"""What a page shows of a trial's recorded steps: of the repeat with the median train time, as its breakdown is."""
+"""Loads a trial's recorded steps for a page, from the repeat with the median train time."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -13,22 +13,22 @@ from ddptui.live.curves import LaunchCurves
 from ddptui.live.state import Point
 from ddptui.store.runs import Run
 
-MOST_POINTS = 300  # of a loss curve
+MOST_POINTS = 300  # points of a loss curve
 
 
 class Recorded(NamedTuple):
-    """A repeat's steps of all ranks, and the loss after each step, mean over ranks."""
+    """The aligned steps of a repeat, and the loss after each step as a mean over ranks."""
 
     joined: Sequence[AlignedStep] = ()
     loss: Sequence[Point] = ()
 
 
 def recorded(run: Run, trial: TrialResult) -> Recorded:
-    """The steps of a trial; none if it has no figures, or ran without instruments. Raises RunError."""
+    """Loads the steps of a trial; empty if it has no figures, or ran without instruments. Raises RunError."""
     repeats = middle(counted(trial.repeats))
     if not repeats:
         return Recorded()
-    # No repeat is launched after one that ended badly, so that their numbers have no gaps.
+    # After a failed repeat no further one is launched, so the position in the list gives the repeat's number.
     log = next(launch_logs(run.messages(trial.name, trial.repeats.index(repeats[0]) + 1)), None)
     if log is None or not log.steps:
         return Recorded()

@@ -1,4 +1,4 @@
-"""Fills in the templates. Whatever comes from a run or a preset is spelled out, then escaped, and never trusted."""
+"""Renders the templates. Text from runs and presets is not trusted: it is sanitized, then escaped."""
 
 import base64
 import hashlib
@@ -13,17 +13,17 @@ from markupsafe import Markup, escape
 from ddptui.text.door import at_the_door
 
 TEMPLATES = Path(__file__).parent / "templates"
-# What a preset's text may use: neither HTML nor images, which would be fetched, nor links, which lead elsewhere.
+# The Markdown that a preset's text may use: no HTML, no images (they would be fetched), and no links.
 MARKDOWN = ["backticks", "emphasis", "list", "escape", "newline"]
 
 
 def rendered(template: str, **parts: object) -> str:
-    """The page in printable ASCII, so that every encoding leaves it as it is."""
+    """Renders a template to printable ASCII, which is the same in every encoding."""
     return _environment().get_template(template).render(parts).encode("ascii", "xmlcharrefreplace").decode()
 
 
 def prose(text: str) -> Markup:
-    """A preset's Markdown as HTML."""
+    """Converts a preset's Markdown to HTML."""
     return Markup(_markdown().render(at_the_door(text, is_terminal=False)))
 
 
@@ -52,15 +52,15 @@ def _markdown() -> MarkdownIt:
 
 
 def _printable(value: object) -> object:
-    """What an expression of a template shows: control characters and those that change the direction are spelled."""
+    """Makes control characters and direction marks in a template's values visible."""
     return at_the_door(value, is_terminal=False) if type(value) is str else value
 
 
 def _with_code(text: str) -> Markup:
-    """A sentence in which what stands between backticks is code."""
+    """Converts text between backticks in a sentence to code elements."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(_printable(text)))))
 
 
 def _hash(text: str) -> str:
-    """As the page's security policy names the one style and the one script that may apply."""
+    """The hash by which the page's content security policy allows its style and its script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""Steps as pictures: what every rank did when, and how late each one arrives at the collectives."""
+"""Pictures of steps: a timeline of what each rank did, and how late each rank arrives at the collectives."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -16,11 +16,11 @@ from ddptui.text.units import MS
 from ddptui.text.words import count
 from ddptui.wire.phases import BETWEEN, PHASES
 
-CELLS = 1500  # of a timeline: what is shorter is not seen, however far one zooms
+CELLS = 1500  # horizontal resolution of a timeline, at any zoom
 MOST_RANKS = 16
-MOST_STEPS = 200  # that arrivals are medians over
+MOST_STEPS = 200  # arrivals are medians over at most this many steps
 MOST_TICKS = 8
-LAYERS = (*PHASES, "transfer", "wait", "delay")  # in the order in which they are drawn
+LAYERS = (*PHASES, "transfer", "wait", "delay")  # in drawing order
 ARRIVAL_PARTS = {
     "work": "work until it stands idle",
     "delay": "injected delay",
@@ -31,7 +31,7 @@ ARRIVAL_PARTS = {
 
 
 class Track(NamedTuple):
-    """One rank of a timeline: an SVG path for each kind of what it did, and the same in words."""
+    """One rank of a timeline: an SVG path for each kind of activity, and the same in words."""
 
     rank: int
     paths: list[tuple[str, str]]
@@ -39,37 +39,37 @@ class Track(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Where a step begins."""
+    """The start of a step."""
 
-    at: str
+    at: str  # position in percent
     number: int
-    is_it: bool  # the step that the excerpt is about
+    is_it: bool  # whether the excerpt is about this step
 
 
 class Timeline(NamedTuple):
-    """A few steps of the ranks of most interest, on one axis."""
+    """A few steps of the most interesting ranks, on one time axis."""
 
-    why: str
-    number: int
+    why: str  # why this step was picked
+    number: int  # number of the step
     tracks: list[Track]
     marks: list[Mark]
     ticks: list[Tick]
     kinds: list[str]
     unit: str
-    left_out: str  # which ranks are not shown
+    left_out: str  # says which ranks are not shown
 
 
 class Arrivals(NamedTuple):
-    """Medians over some steps. bars: of each rank how often it came last, with a tick where it arrives."""
+    """The ranks' arrivals, as medians over some steps."""
 
-    bars: Bars
-    steps: str
+    bars: Bars  # one per rank, with a tick where it arrives, and how often it arrived last
+    steps: str  # number of steps, in words
     longest_ms: float
     left_out: str
 
 
 def timeline(excerpt: Excerpt) -> Timeline:
-    """The picture of an excerpt."""
+    """Draws an excerpt as a timeline."""
     begin, end = window(excerpt.steps)
     ranks = telling_ranks(excerpt.steps, MOST_RANKS)
     tracks = [_track(excerpt.steps, rank) for rank in ranks]
@@ -93,8 +93,8 @@ def timeline(excerpt: Excerpt) -> Timeline:
 
 
 def arrivals(joined: Sequence[AlignedStep], culprit: Culprit | None) -> Arrivals | None:
-    """How the ranks arrive, in steps spread over all of them, or over those that the culprit was judged on; None: no
-    rank waits for another, or nobody can tell."""
+    """Summarizes how the ranks arrive, over steps spread evenly over the repeat or over the steps that the culprit was
+    judged on. None: no rank waits for another, or waits are unknown."""
     judged = culprit.steps if culprit else None
     if judged:
         joined = [step for step in joined if judged[0] <= step.number <= judged[1]]
@@ -129,7 +129,7 @@ def _track(steps: Sequence[AlignedStep], rank: int) -> Track:
 
 
 def _path(cells: Sequence[tuple[int, int]]) -> str:
-    """Dashes on a line at height 0, from cell to cell."""
+    """An SVG path of horizontal dashes at height 0, each from its first cell to its last."""
     path, at = "", 0
     for first, last in cells:
         path += f"m{first - at} 0h{last - first}"

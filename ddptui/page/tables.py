@@ -1,4 +1,4 @@
-"""Tables for a page: cells, and the order of the rows by each column, so that the script needs no rules of its own."""
+"""Tables for a page. The order of rows by each column is computed here, so the page's script only applies it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -9,24 +9,24 @@ NO_CLASSES: Mapping[int, str] = {}
 
 
 class Header(NamedTuple):
-    """A column's header, and the numbers of the rows as sorting by it puts them."""
+    """A column's header, with the row order when sorted by this column."""
 
     text: str
     is_left: bool
-    ascending: str
+    ascending: str  # row numbers, separated by spaces
     descending: str
-    about: str  # what the column says; empty if that is not explained
+    about: str  # explanation of the column; empty: none
 
 
 class Row(NamedTuple):
-    """A row's cells, and what it is: failed, skipped, baseline, or nothing of these."""
+    """A row's cells, and its kind: failed, skipped, baseline, or empty."""
 
     cells: Sequence[str]
     kind: str
 
 
 class TableView(NamedTuple):
-    """A table. shared: by header, what all rows have. can_be_sorted: there are several rows."""
+    """A table. shared: header -> the value that all rows have; can_be_sorted: whether there are several rows."""
 
     caption: str
     headers: list[Header]
@@ -41,8 +41,10 @@ def table_view(
     kinds: Mapping[int, str] = NO_CLASSES,
     once: Collection[str] = (),
 ) -> TableView:
-    """The columns that have a value and do not repeat the first one. kinds: of rows, by number. once: keys of columns
-    that are no column, but said once, if all rows have the same there."""
+    """Builds a table; leaves out columns without any value, and those that repeat the first column.
+
+    kinds: row number -> its style. once: keys of columns that are shown once above the table if all rows have the same
+    value."""
     first, *others = telling(columns)
     shown = [first, *(column for column in others if list(column.cells) != list(first.cells))]
     shared = [column for column in shown if column.key in once and len(set(column.cells)) == 1]

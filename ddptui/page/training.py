@@ -1,4 +1,4 @@
-"""The page of a training run: the answer, the table, where the time went, who waited, the loss, and how it was made."""
+"""The page of a training run: the answer, the table, where the time went, waits, losses, and how it was made."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ TITLES: dict[Kind, str] = {
 
 
 def training_page(run: Run, preset: Preset, results: Results) -> str:
-    """The page. Raises RunError if a journal cannot be read."""
+    """Renders a training run as HTML. Raises RunError if a journal cannot be read."""
     said = answer(results)
     chosen = shown_first(results)
     of_run = notes(results, preset)
@@ -62,7 +62,7 @@ def training_page(run: Run, preset: Preset, results: Results) -> str:
 
 
 def _texts(of_run: Sequence[Note], kind: Kind) -> list[str]:
-    """The notes of one kind, without the word for it, which is in the title."""
+    """The notes of one kind, without the kind's name at the start, since the section's title has it."""
     return [note.text.removeprefix(kind).lstrip(":, ") for note in of_run if note.kind == kind]
 
 
@@ -72,20 +72,20 @@ def _table(results: Results, preset: Preset) -> TableView:
         for row, trial in enumerate(results.trials)
         if trial.status != "ok" or results.base_of(trial) is trial
     }
-    leading = ("trial", *preset.columns, "train", "ratio")  # then all others in their order
+    leading = ("trial", *preset.columns, "train", "ratio")  # the other columns follow in their usual order
     first = {key: place for place, key in enumerate(leading)}
     columns = sorted(
         columns_of(rows_of(results, preset), preset.columns), key=lambda column: first.get(column.key, len(first))
     )
-    return table_view("The trials, each a row", columns, kinds, CONFIGURED)
+    return table_view("The trials, one per row", columns, kinds, CONFIGURED)
 
 
 def _loss(curves: list[Series]) -> Chart | None:
-    """The losses of all trials over each other; None if no loss is known."""
+    """The chart of all trials' losses; None if no loss is known."""
     within = frame_of(curves)
     if within is None:
         return None
     x = Axis("step", linear_ticks(within.left, within.right, MOST_STEPS))
     y = Axis("loss", linear_ticks(within.low, within.high, MOST_LOSSES))
     about = "; ".join(f"{curve.name}: {curve.said}" for curve in curves)
-    return chart("Loss over steps; the figures are means of the last tenth of the steps", about, curves, within, x, y)
+    return chart("Loss over steps; the numbers are means over the last tenth of the steps", about, curves, within, x, y)

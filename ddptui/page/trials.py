@@ -1,4 +1,4 @@
-"""What a page shows of one trial at a time: who waited for whom, how the ranks arrive, what they did in a few steps."""
+"""The panel of one trial on a page: which rank waited for which, how the ranks arrive, and timelines of a few steps."""
 
 from typing import NamedTuple
 
@@ -13,40 +13,40 @@ from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.text.tables import fill
 from ddptui.text.units import NOTHING, seconds
 
-SHADES = 8  # of a matrix
-MOST_ROWS = 16  # of a matrix: more ranks are put together
-MOST_RANKS = 64  # in a table of ranks
-CAPTION = "How long the rank of a row waited for the rank of a column"
+SHADES = 8  # shades in a matrix
+MOST_ROWS = 16  # rows of a matrix: more ranks are grouped into blocks
+MOST_RANKS = 64  # rows of a table of ranks
+CAPTION = "How long the rank of each row waited for the rank of each column"
 CAPTION_OF_BLOCKS = (
-    "How long the ranks of a row waited for those of a column, summed over the ranks of both; shades are means over "
-    "their pairs"
+    "How long the ranks of each row waited for those of each column, summed over the ranks of both; shades show means "
+    "over pairs"
 )
 
 
 class MatrixCell(NamedTuple):
-    """How long the ranks of a row waited for those of a column; shade: 0 to SHADES."""
+    """How long the ranks of a row waited for those of a column; shade: from 0 to SHADES."""
 
     text: str
     shade: int
 
 
 class MatrixRow(NamedTuple):
-    """The ranks of a row, as rows and columns name them, and their cells."""
+    """One row of a matrix."""
 
-    name: str
-    ranks: str
+    name: str  # header of the row
+    ranks: str  # the same ranks as header of a column
     cells: list[MatrixCell]
 
 
 class Matrix(NamedTuple):
-    """Who waited for whom: a row, and a column, for each rank, or for each block of ranks."""
+    """Which rank waited for which: a row and a column for each rank, or for each block of ranks."""
 
     caption: str
     rows: list[MatrixRow]
 
 
 class Panel(NamedTuple):
-    """One trial. prints: it is on paper, too. why_empty: why there are no pictures, if there are none."""
+    """The panel of one trial. prints: whether it appears in print; why_empty: why there are no pictures, if so."""
 
     name: str
     prints: bool
@@ -59,7 +59,7 @@ class Panel(NamedTuple):
 
 
 def panel(trial: TrialResult, recorded: Recorded, headline: str, *, prints: bool) -> Panel:
-    """The panel of a trial."""
+    """Builds the panel of a trial."""
     matrix = wait_matrix(trial, MOST_ROWS)
     return Panel(
         trial.name,
@@ -86,14 +86,14 @@ def _matrix(matrix: WaitMatrix) -> Matrix:
 
 
 def _cell(s: float, part: float, *, is_own: bool) -> MatrixCell:
-    """part: of the longest mean over pairs."""
+    """One cell. part: its mean over pairs, as a part of the largest one."""
     if not s:
         return MatrixCell("" if is_own else NOTHING, 0)
     return MatrixCell(seconds(s), max(1, round(SHADES * part)))
 
 
 def _ranks(trial: TrialResult) -> TableView | None:
-    """The ranks of the last repeat, as the console lists them."""
+    """The table of the last repeat's ranks, with the console's columns."""
     ranks = trial.repeats[-1].ranks[:MOST_RANKS] if trial.repeats else []
     caption = f"Ranks of {trial.name}, in its last repeat"
     return table_view(caption, fill(RANK_COLUMNS, ranks)) if ranks else None
@@ -101,5 +101,5 @@ def _ranks(trial: TrialResult) -> TableView | None:
 
 def _why_empty(trial: TrialResult) -> str:
     if trial.summary is None:
-        return "It has no figures, and so no pictures."
-    return "No step of all ranks can be drawn: it ran without instruments, or the ranks' clocks were not compared."
+        return "This trial has no figures, so there is nothing to draw."
+    return "No steps to draw: the trial ran without instruments, or the ranks' clocks could not be compared."

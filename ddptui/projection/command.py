@@ -1,4 +1,5 @@
-"""`ddptui project`: checks its options, reads a run, predicts one of its trials on other ranks, and prints that."""
+"""`ddptui project`: checks its options, reads a run, predicts a trial on other numbers of ranks, and prints the
+result."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,33 +20,33 @@ from ddptui.text.units import US_IN_S
 from ddptui.text.words import count, did_you_mean
 
 GIGABIT = 1e9 / 8  # bytes
-MOST_RANKS = 2**20  # more than any cluster has: a typing error
+MOST_RANKS = 2**20  # more than any cluster has: a larger number is a typing error
 PROJECTED = tuple(name for name, facts in STRATEGIES.items() if facts.sends)
 
 
 class ProjectOptions(NamedTuple):
-    """The options as they are typed."""
+    """The options of `ddptui project`, as typed."""
 
     trial: str | None = None
     ranks: str = "2..4096"
     network: str | None = None  # a run of primitives
-    alpha: float | None = None  # µs a message
-    gbps: float | None = None  # 1e9 bit/s, as networks are sold
+    alpha: float | None = None  # latency, µs per message
+    gbps: float | None = None  # bandwidth, 1e9 bit/s
     scaling: Scaling = "weak"
     cores: int | None = None
-    strategies: tuple[str, ...] = ()  # empty: all that can be projected
+    strategies: tuple[str, ...] = ()  # empty: all strategies that can be projected
 
 
 def run(runs: Path, name: str, options: ProjectOptions, form: str = "table") -> int:
-    """Print the projection of a run in one of the formats; returns the exit code. Raises ProjectionError."""
+    """Print the projection of a run in the given format. Returns the exit code. Raises ProjectionError."""
     result = projection(runs, name, options)
     output.show(report.text(result, output.width()) if form == "table" else report.FORMATS[form](result))
     return 0
 
 
 def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
-    """The projection of a run in the folder `runs`; `name` as find_run takes it. Raises ProjectionError."""
-    check(options)  # all options, before a journal is read: that may take seconds
+    """The projection of a run in the folder `runs`. name: see find_run. Raises ProjectionError."""
+    check(options)  # before journals are read, which may take seconds
     stated, numbers = stated_network(options.alpha, options.gbps), rank_counts(options.ranks)
     strong = options.scaling == "strong"
     try:
@@ -56,12 +57,12 @@ def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
         own = measured.measured_trial(trial, logs)
         related = measured.predicted_trials(trial, preset.trials, strong=strong)
         costs = (costs or measured.own_network(run, preset, trial, own, related))._replace(cores=options.cores)
-        # What another network did is no test of a stated one.
+        # Measurements on this network cannot validate a stated one.
         launches = {other: measured.completed_launches(run, preset, other) for other in related if not stated}
     except RunError as error:
         raise ProjectionError(str(error)) from None
     beside = {(str(t.strategy), t.world_size): logs for t, logs in launches.items() if logs}
-    ranks = sorted({*numbers, own.ranks})  # the measured number, too: it shows how well the model fits
+    ranks = sorted({*numbers, own.ranks})  # with the measured number, which shows how well the model fits
     strategies = list(dict.fromkeys((str(trial.strategy), *(options.strategies or PROJECTED))))
     by_ranks = [model.points(own, costs, strategies, number, strong) for number in ranks]
     points = [_beside(point, beside) for by_strategy in zip(*by_ranks, strict=True) for point in by_strategy]
@@ -81,7 +82,8 @@ def projection(runs: Path, name: str, options: ProjectOptions) -> Projection:
 
 
 def _beside(point: Point, launches: Mapping[tuple[str, int], Sequence[LaunchLog]]) -> Point:
-    """The point with what was measured. launches: by strategy and ranks."""
+    """The point with the measured step added, if there is one. launches: logs of measured launches, keyed by strategy
+    and number of ranks."""
     if not (logs := launches.get((point.strategy, point.ranks))):
         return point
     ms, disturbed = measured.step_ms(logs), any(map(measured.is_disturbed, logs))
@@ -89,7 +91,7 @@ def _beside(point: Point, launches: Mapping[tuple[str, int], Sequence[LaunchLog]
 
 
 def _reservations(run: Run, trial: Trial, logs: Sequence[LaunchLog], repeats: int) -> list[str]:
-    """What to know before the figures: that they rest on less than the run was to measure, or on disturbed launches."""
+    """Warnings to show before the results: launches are missing in the run, or were disturbed."""
     sentences = []
     part = f"{len(logs)} of {count(repeats, 'repeat')} of {trial.name}"
     status = UNDER_WAY if run.is_held() else run.status()
@@ -105,7 +107,7 @@ def _reservations(run: Run, trial: Trial, logs: Sequence[LaunchLog], repeats: in
 
 
 def check(options: ProjectOptions) -> None:
-    """Raises ProjectionError for an option that no run can satisfy."""
+    """Raises ProjectionError for options that are invalid for any run."""
     for name in options.strategies:
         if name not in STRATEGIES:
             hint = did_you_mean(name, PROJECTED, f"it is one of {', '.join(PROJECTED)}")
@@ -113,22 +115,23 @@ def check(options: ProjectOptions) -> None:
         if name not in PROJECTED:
             raise ProjectionError(f"--strategy {name}: {STRATEGIES[name].unprojected}")
     if options.network and (options.alpha is not None or options.gbps is not None):
-        raise ProjectionError("--network measures what --alpha and --gbps state: leave the one or the others out")
+        raise ProjectionError("--network RUN cannot be combined with --alpha and --gbps: leave one or the others out")
 
 
 def stated_network(alpha: float | None, gbps: float | None) -> Costs | None:
-    """The network that --alpha and --gbps state, if they are given. Raises ProjectionError."""
+    """The network that --alpha and --gbps describe; None if neither is given. Raises ProjectionError."""
     if alpha is None and gbps is None:
         return None
     if alpha is None or gbps is None:
-        raise ProjectionError("--alpha (µs a message) and --gbps (1e9 bit/s) go together: one of them is missing")
+        raise ProjectionError("--alpha (µs per message) and --gbps (1e9 bit/s) go together: one of them is missing")
     if not (0 < alpha < math.inf and 0 < gbps < math.inf):
         raise ProjectionError(f"--alpha {alpha:g} --gbps {gbps:g}: expected finite numbers above 0")
     return Costs(alpha * US_IN_S, 1 / (gbps * GIGABIT), f"stated: α {alpha:g} µs, {gbps:g} Gbit/s")
 
 
 def rank_counts(text: str) -> list[int]:
-    """Numbers of ranks, ascending: `2..4096` doubles, `2,4,8` is a list, `64` is one. Raises ProjectionError."""
+    """Parse numbers of ranks, in ascending order: `2..4096` doubles, `2,4,8` is a list, `64` a single number. Raises
+    ProjectionError."""
     is_range = ".." in text
     try:
         numbers = [int(number) for number in (text.split("..", 1) if is_range else text.split(","))]
@@ -139,6 +142,6 @@ def rank_counts(text: str) -> list[int]:
         raise ProjectionError(f"--ranks {text}: expected numbers from 1 to {MOST_RANKS:,}")
     if is_range and numbers[0] > numbers[1]:
         raise ProjectionError(f"--ranks {text}: a range begins with its smaller number: {numbers[1]}..{numbers[0]}")
-    if is_range:  # whatever doubling gives, the end that was typed is the last
+    if is_range:  # doubling, but the range always ends with the number that was typed
         numbers += [numbers[0] << power for power in range(MOST_RANKS.bit_length()) if numbers[0] << power < numbers[1]]
     return sorted(set(numbers))

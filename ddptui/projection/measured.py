@@ -1,7 +1,7 @@
-"""What a projection reads from a run's folder: the trial to project, those to compare it with, and a network.
+"""Reads from a run's folder what a projection needs: the trial to project, trials to compare it with, and a network.
 
-Own work is the step without waiting and without exposed transfers, as in analysis/waits.py. An injected delay stands
-for compute and is part of the work.
+A rank's own work is the step without waits and exposed transfers, as in analysis/waits.py. An injected delay stands for
+computation, so it is part of the work.
 """
 
 from collections import Counter, defaultdict
@@ -29,20 +29,20 @@ from ddptui.text.units import MB, MS, US_IN_S, S
 from ddptui.wire.messages import Collective, Trained
 from ddptui.wire.phases import PHASES
 
-BATCH_PHASES = ("data", "forward", "backward")  # their work grows with a rank's batch
+BATCH_PHASES = ("data", "forward", "backward")  # phases whose work grows with a rank's batch
 BACKWARD = PHASES.index("backward")
-BUCKET_MB = 25.0  # torch DDP's default
+BUCKET_MB = 25.0  # default of torch's DDP
 ITEMSIZES = {"float32": 4, "float64": 8}
-PARTS = ("gather", "all_gather", "scatter")  # a rank records its part of these; the formulas count all parts together
-CLEAN = ("all_reduce", "reduce", "broadcast")  # gloo makes no copies for these, so their formulas are complete
+PARTS = ("gather", "all_gather", "scatter")  # for these, a rank records its part; the formulas count all parts together
+CLEAN = ("all_reduce", "reduce", "broadcast")  # gloo makes no copies for these, so the formulas are complete
 MEASURE, STATE = "measure the network (--network RUN)", "state the network (--alpha, --gbps)"  # remedies
 
 
 def choose_trial(run: Run, preset: Preset, name: str | None) -> tuple[Trial, list[LaunchLog]]:
-    """The named trial, else the baseline, else the first that can be projected; and its completed launches. Raises
-    ProjectionError."""
+    """The trial to project, with its completed launches: the named trial, or else the baseline, or else the first that
+    can be projected. Raises ProjectionError."""
     if preset.kind == "primitives":
-        raise ProjectionError(f"{run.name}: its ranks trained nothing: name another run (primitives go with --network)")
+        raise ProjectionError(f"{run.name}: it has no training: name another run (use this one with --network)")
     baseline_first = sorted(preset.trials, key=lambda trial: trial.name != preset.baseline)
     candidates = [trial for trial in baseline_first if name in (None, trial.name)]
     if not candidates:
@@ -58,22 +58,22 @@ def choose_trial(run: Run, preset: Preset, name: str | None) -> tuple[Trial, lis
 
 
 def obstacle(trial: Trial, logs: Sequence[LaunchLog]) -> str:
-    """Why a trial with these completed launches cannot be projected; empty if it can."""
+    """Why a trial cannot be projected; empty if it can. logs: its completed launches."""
     facts = STRATEGIES[trial.strategy or "none"]
     obstacles = {
         "its replicas are threads of one process, so it has no network to project": trial.launch == "dp",
-        "one rank sends nothing and waits for no other: measure two at least": trial.world_size == 1,
+        "a single rank does not communicate: measure at least two ranks": trial.world_size == 1,
         f"strategy {trial.strategy}: {facts.unprojected}": facts.sends is None,
-        f"it was made with a mistake ({trial.mistake}), so it does not do what its strategy would": trial.mistake,
+        f"it has a deliberate mistake ({trial.mistake}), so it does not do what its strategy should": trial.mistake,
         "without instruments only its times are known: measure it with instruments = 'on'": trial.instruments == "off",
-        "it averages in some steps only, and ranks wait in these alone: measure it with every = 1": trial.every > 1,
-        "none of its launches ended well with the delays that it began with": not logs,
+        "it averages in some steps only, and ranks wait only there: measure it with every = 1": trial.every > 1,
+        "no launch ended well with unchanged delays": not logs,
     }
     return next((why for why, applies in obstacles.items() if applies), "")
 
 
 def completed_launches(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog]:
-    """The log of each launch of the trial that ended well and whose delays were never changed by hand."""
+    """The logs of the trial's launches that ended well and whose delays the user did not change."""
     numbers = range(1, preset.repeats + 1)
     logs = [log for number in numbers for log in launch_logs(run.messages(trial.name, number)) if log.ended]
     ended = [log for log in logs if log.ended and log.ended.status == "ok" and log.hellos]
@@ -81,16 +81,16 @@ def completed_launches(run: Run, preset: Preset, trial: Trial) -> list[LaunchLog
 
 
 def predicted_trials(trial: Trial, others: Iterable[Trial], *, strong: bool) -> list[Trial]:
-    """The trials that a projection of this one predicts: they differ in the number of ranks and the strategy only, with
-    the same batch a rank (or, with strong scaling, the same global batch)."""
+    """The trials that a projection of this one predicts. They differ only in the number of ranks and the strategy, and
+    have the same batch per rank (with strong scaling, the same global batch)."""
     return [other for other in others if _without_scale(other, strong) == _without_scale(trial, strong)]
 
 
 def _without_scale(trial: Trial, strong: bool) -> tuple[Trial, Fraction]:
-    """The trial without what may differ, and the batch that may not."""
+    """The trial with all fields that may differ set to the same value, and the batch size that must not differ."""
     batch = Fraction(trial.batch_size, 1 if strong else trial.world_size)
     all_ranks = tuple(range(trial.world_size))
-    delays = tuple(  # a delay on all ranks is the same on any number of them
+    delays = tuple(  # a delay on all ranks is the same for any number of ranks
         replace(delay, ranks=()) if tuple(sorted(delay.ranks)) == all_ranks else delay for delay in trial.bottleneck
     )
     same = {"name": "", "world_size": 1, "batch_size": 1, "strategy": None, "seed": 0}
@@ -99,7 +99,7 @@ def _without_scale(trial: Trial, strong: bool) -> tuple[Trial, Fraction]:
 
 
 def step_ms(logs: Iterable[LaunchLog]) -> float:
-    """The train time over its steps, mean over the launches; with or without instruments."""
+    """The train time per step in ms, mean over the launches, with or without instruments."""
     return fmean(max((span.end_ns - span.begin_ns) / span.steps for span in _train_spans(log)) for log in logs) / MS
 
 
@@ -113,10 +113,10 @@ def _train_spans(log: LaunchLog) -> list[Trained]:
 
 
 def measured_trial(trial: Trial, logs: Sequence[LaunchLog]) -> MeasuredTrial:
-    """What a trial's launches, which all ended well, measured. Raises ProjectionError."""
+    """The measurements of a trial's launches, all of which must have ended well. Raises ProjectionError."""
     launches = [steps for log in logs if (steps := log.align_measured().steps)]
     if not launches:
-        raise ProjectionError(f"{trial.name}: its ranks recorded no step in which all made the same operations")
+        raise ProjectionError(f"{trial.name}: there is no step in which all ranks made the same operations")
     if any((error := wait_uncertainty(steps)) and exceeds_waits(steps, error) for steps in launches):
         raise ProjectionError(f"{trial.name}: its transfers are unknown: the clock error exceeds the measured waits")
     steps = [step for launch in launches for step in launch]
@@ -144,7 +144,7 @@ def measured_trial(trial: Trial, logs: Sequence[LaunchLog]) -> MeasuredTrial:
         threads=max(hello.threads for hello in logs[0].hellos.values()),
         buckets=max(1, round(reduced / len(steps)) if overlaps else ceil(size / MB / (trial.bucket_mb or BUCKET_MB))),
         hidden=hidden,
-        backward=max(backward_ns / S, hidden or 0.0),  # more may be hidden: while a delay sleeps
+        backward=max(backward_ns / S, hidden or 0.0),  # an injected delay may hide more than backward computes
         batch_size=trial.batch_size,
     )
 
@@ -153,7 +153,7 @@ def _work(rank: RankStep) -> Work:
     worked, slept = dict(zip((*PHASES, "between"), rank.work_ns, strict=True)), _slept_ns(rank)
     batch = sum(worked[phase] for phase in BATCH_PHASES)
     rest = sum(rank.work_ns) - batch
-    # the work is without waits and exposed transfers, so it may hold less than was slept
+    # waits and exposed transfers are subtracted from the work, so it may be shorter than the delays in it
     batch_slept = min(batch, sum(slept[phase] for phase in BATCH_PHASES))
     rest_slept = min(rest, slept["aggregate"])
     return Work((batch - batch_slept) / S, (rest - rest_slept) / S, batch_slept / S, rest_slept / S)
@@ -167,7 +167,8 @@ def _slept_ns(rank: RankStep) -> Counter[str]:
 
 
 def _calls(step: AlignedStep) -> Iterator[tuple[str, int, float]]:
-    """Kind, bytes and s of a step's operations. Each begins when all its ranks have come and the one before is over."""
+    """Yields kind, bytes and duration in s of a step's operations. An operation begins when all its ranks have arrived
+    and the previous operation has finished."""
     by_key: defaultdict[OperationKey, list[Collective]] = defaultdict(list)
     for rank in step.ranks.values():
         for key, operation in zip(operation_keys(rank.step), rank.step.collectives, strict=True):
@@ -176,9 +177,10 @@ def _calls(step: AlignedStep) -> Iterator[tuple[str, int, float]]:
     for key in ordered:
         kind, all_came = by_key[key][0].kind, max(step.entered_ns[key].values())
         exits = [max(all_came, operation.exit_ns) for operation in by_key[key]]
-        # The next operation must wait for the last rank; after a step's last one, each rank goes on by itself.
+        # An operation lasts until the last rank has finished it, since the next one waits for that. After the last
+        # operation of a step each rank continues alone, so the mean counts.
         begin, end = float(all_came), fmean(exits) if key == ordered[-1] else max(exits)
-        if kind in POINT_TO_POINT:  # these do not queue: other pairs exchange theirs at the same time
+        if kind in POINT_TO_POINT:  # these do not queue: other pairs exchange at the same time
             kind = "isend_irecv"
         else:
             begin, over = max(begin, over), max(over, end)
@@ -186,8 +188,8 @@ def _calls(step: AlignedStep) -> Iterator[tuple[str, int, float]]:
 
 
 def own_network(run: Run, preset: Preset, trial: Trial, own: MeasuredTrial, others: Iterable[Trial]) -> Costs:
-    """The network fitted to the trial's own transfers; where these are of one size, also to those of other trials on as
-    many ranks."""
+    """The network, fitted to the trial's own transfers. If these have only one size, transfers of other trials on the
+    same number of ranks are used, too."""
     calls = list(own.calls)
     for other in others if len({call.bytes for call in calls}) < 2 else ():
         logs = completed_launches(run, preset, other)
@@ -197,12 +199,13 @@ def own_network(run: Run, preset: Preset, trial: Trial, own: MeasuredTrial, othe
 
 
 def network_of_primitives(run: Run) -> Costs:
-    """The network of a run, fitted to its primitives on the fewest ranks. Raises ProjectionError."""
+    """The network, fitted to the primitives that a run measured on its smallest number of ranks. Raises
+    ProjectionError."""
     try:
         trials = run.results(ResultsOutline).trials
     except (FileNotFoundError, RunError) as error:
         raise ProjectionError(f"--network {run.name}: its results cannot be read: {error}") from None
-    # The latencies of pipelined calls overlap.
+    # Pipelined calls are excluded, because their latencies overlap.
     alone = [each for trial in trials for each in trial.primitives if each.cadence != "pipelined"]
     by_ranks: defaultdict[int, list[MeasuredCall]] = defaultdict(list)
     for ranks, cell in ((each.ranks, cell) for each in alone for cell in each.cells):

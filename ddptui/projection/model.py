@@ -1,13 +1,13 @@
-"""What a network costs, and what a step takes on other numbers of ranks. Pure; times in s.
+"""Models the costs of a network, and the duration of a step on other numbers of ranks. Pure. Times are in s.
 
-A call on n ranks pays messages(n) · α + copies(n) · bytes · β, for the rank that has most to do: a message takes α, a
-byte β (Hockney, "The communication challenge for MPP", 1994). How many follows from gloo's algorithms (Thakur,
-Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005).
+A call on n ranks takes messages(n) · α + copies(n) · bytes · β, for the rank that has most to do. α is the latency of a
+message, β the time per byte (Hockney, "The communication challenge for MPP", 1994). The counts follow from gloo's
+algorithms (Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005).
 
-A step is the mean of a rank's own work, the wait until the slowest rank has done its own, and the transfers that
-backward does not hide. The slowest of N ranks is the longest of N steps that are drawn from the measured ones. Ranks
-are taken to be slow independently of each other, and each to be like one of the measured ranks: with one slow rank of
-four, a quarter of the ranks is slow.
+A step is the sum of a rank's mean own work, the wait for the slowest rank, and the exposed transfers. The own work of
+the slowest of N ranks is the longest of N steps drawn from the measured ones. The model assumes that ranks are slow
+independently of each other, and that each resembles one of the measured ranks: if one of four measured ranks is slow, a
+quarter of all ranks is slow.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +20,10 @@ from ddptui.config.strategies import STRATEGIES
 from ddptui.projection import Point, ProjectionError
 from ddptui.text.units import MS_PER_S
 
-AT_A_TIME = 2  # threads of a group in torch's gloo: asynchronous calls overlap by pairs
-DRAWS, SEED = 4000, 0  # steps that are drawn; the same run always gives the same figures
+AT_A_TIME = 2  # threads of a process group in torch's gloo: asynchronous calls overlap in pairs
+DRAWS, SEED = 4000, 0  # number of drawn steps; fixed seed, so that the same run always gives the same result
 
-Counts = Callable[[int], tuple[float, float]]  # by ranks: messages one after another, copies of the bytes sent
+Counts = Callable[[int], tuple[float, float]]  # ranks -> (number of sequential messages, copies of the bytes sent)
 
 
 def _ring(ranks: int) -> tuple[float, float]:
@@ -38,14 +38,14 @@ def _parts(ranks: int) -> tuple[float, float]:
     return ranks - 1, (ranks - 1) / ranks
 
 
-OPERATIONS: dict[str, Counts] = {  # bytes: of all parts together
+OPERATIONS: dict[str, Counts] = {  # counts of an operation; bytes: all parts together
     **dict.fromkeys(("all_reduce", "reduce"), _ring),
     **dict.fromkeys(("gather", "all_gather", "scatter", "all_to_all"), _parts),
     **dict.fromkeys(("send_recv", "isend_irecv"), lambda ranks: (1, 1)),
     "broadcast": _tree,
     "reduce_scatter": lambda ranks: (2 * ranks * (ranks - 1), 2 * (ranks - 1) / ranks),  # an all_reduce of each part
 }
-AVERAGES: dict[str, Counts] = {  # of one tensor, by Sends.cost; bytes: of the tensor
+AVERAGES: dict[str, Counts] = {  # counts for averaging one tensor, keyed by Sends.cost; bytes: of the tensor
     **dict.fromkeys(("all_reduce", "ring"), _ring),
     "reduce_broadcast": lambda ranks: (_ring(ranks)[0] + _tree(ranks)[0], _ring(ranks)[1] + _tree(ranks)[1]),
     "gather_scatter": lambda ranks: (2 * (ranks - 1), 2 * (ranks - 1)),
@@ -55,56 +55,57 @@ AVERAGES: dict[str, Counts] = {  # of one tensor, by Sends.cost; bytes: of the t
 
 
 class Costs(NamedTuple):
-    """What a network costs."""
+    """The costs of a network."""
 
-    alpha: float  # a message
-    beta: float  # a byte
-    source: str  # where the figures come from, in words
-    ranks: int = 0  # on which they were measured; 0: they were stated
+    alpha: float  # s per message
+    beta: float  # s per byte
+    source: str  # where the costs come from, in words
+    ranks: int = 0  # number of ranks on which they were measured; 0: the user stated them
     worst: float | None = None  # largest error of the fit, relative to the measured time; None: no fit
-    unknown: str = ""  # "latency" or "bandwidth", if the transfers do not tell it: then that cost is 0
-    remedy: str = ""  # what to do where the fit is poor, or one of the costs is unknown
-    cores: int | None = None  # of the host that all ranks share, if they do
+    unknown: str = ""  # "latency" or "bandwidth", if the transfers do not determine it: then that cost is 0
+    remedy: str = ""  # what to do if the fit is poor or a cost is unknown
+    cores: int | None = None  # cores of the host, if all ranks share one host
 
 
 class MeasuredCall(NamedTuple):
-    """An operation of one size, as measured."""
+    """The measured duration of an operation of one size."""
 
     operation: str
-    bytes: float  # as OPERATIONS counts them
+    bytes: float  # counted as in OPERATIONS
     s: float
-    weight: float = 1.0  # of its relative error
+    weight: float = 1.0  # weight of its relative error in the fit
 
 
 class Work(NamedTuple):
-    """A rank's own work in a step: the four add up to it."""
+    """A rank's own work in a step, which is the sum of the four fields."""
 
-    batch: float  # computed; grows with the rank's batch
-    rest: float  # computed; does not: the optimizer, local sums, the time between steps
-    batch_slept: float  # in injected delays, which need no core
-    rest_slept: float
+    batch: float  # computation that grows with the rank's batch
+    rest: float  # other computation: the optimizer, local sums, the time between steps
+    batch_slept: float  # injected delays within the former, which need no core
+    rest_slept: float  # injected delays within the latter
 
 
 class MeasuredTrial(NamedTuple):
-    """All completed launches of a trial."""
+    """The measurements of all completed launches of a trial."""
 
     strategy: str
     ranks: int
     work: Sequence[Sequence[Sequence[Work]]]  # by launch, rank and step
     calls: Sequence[MeasuredCall]
-    tensors: int  # that hold the gradients
-    bytes: float  # of the gradients
-    itemsize: int  # bytes of a number
-    threads: int = 1  # of a rank
-    buckets: int = 1  # that the gradients fill
-    hidden: float | None = None  # of a step's transfers; None: the trial sends nothing while backward runs
-    backward: float = 0.0  # how long backward computes; never less than `hidden`
-    batch_size: int = 1  # of all ranks together
+    tensors: int  # number of gradient tensors
+    bytes: float  # size of all gradients
+    itemsize: int  # bytes per number
+    threads: int = 1  # threads per rank
+    buckets: int = 1  # number of gradient buckets
+    hidden: float | None = None  # hidden transfer time per step; None: nothing is sent while backward runs
+    backward: float = 0.0  # computation time of backward, at least `hidden`
+    batch_size: int = 1  # global batch size
 
 
 def fit_costs(calls: Sequence[MeasuredCall], ranks: int, source: str, remedy: str) -> Costs:
-    """Least squares of the relative errors; a cost that would be below 0 is unknown. Raises ProjectionError."""
-    rows = []  # weight, and how much of the measured time 1 s of α and 1 s of β would make
+    """Fit α and β by least squares of the relative errors. A cost that would be negative is unknown. source, remedy: as
+    in Costs. Raises ProjectionError."""
+    rows = []  # weight, and the coefficients of α and β, relative to the measured time
     for call in calls:
         if call.operation in OPERATIONS and call.s > 0:
             messages, copies = OPERATIONS[call.operation](ranks)
@@ -121,7 +122,8 @@ def fit_costs(calls: Sequence[MeasuredCall], ranks: int, source: str, remedy: st
 
 
 def points(trial: MeasuredTrial, costs: Costs, strategies: Sequence[str], ranks: int, strong: bool) -> Iterator[Point]:
-    """The prediction for each strategy on so many ranks. strong: they share the measured global batch."""
+    """Yields the prediction for each strategy on a number of ranks. strong: strong scaling, with the measured global
+    batch."""
     share = trial.ranks / ranks if strong else 1.0
     slowdown = _slowdown(trial, ranks, costs.cores)
     measured_work, own = mean_work(own_work(trial)), own_work(trial, share, slowdown)
@@ -137,14 +139,15 @@ def points(trial: MeasuredTrial, costs: Costs, strategies: Sequence[str], ranks:
             wait_ms=wait * MS_PER_S,
             transfer_ms=transfer * MS_PER_S,
             exposed_ms=exposed * MS_PER_S,
-            # With strong scaling the measured ranks did all the work. What sharing cores adds to it is no gain.
+            # The useful work is the measured work, without the slowdown by shared cores. Under strong scaling, each
+            # rank does only its share of it.
             efficiency=share * measured_work / step,
         )
 
 
 def own_work(trial: MeasuredTrial, batch: float = 1.0, slowdown: float = 1.0) -> list[list[list[float]]]:
-    """Own work by launch, rank and step. batch, slowdown: a rank's batch and how long it computes, relative to the
-    measured ones."""
+    """Own work in s by launch, rank and step. batch: a rank's batch relative to the measured batch. slowdown: factor
+    for the duration of computations."""
 
     def seconds(work: Work) -> float:
         return (work.batch * batch + work.rest) * slowdown + work.batch_slept * batch + work.rest_slept
@@ -153,22 +156,23 @@ def own_work(trial: MeasuredTrial, batch: float = 1.0, slowdown: float = 1.0) ->
 
 
 def mean_work(own: Sequence[Sequence[Sequence[float]]]) -> float:
-    """The mean over launches, ranks and steps."""
+    """The mean own work in s over launches, ranks and steps."""
     return fmean(s for launch in own for steps in launch for s in steps)
 
 
 def waits(own: Sequence[Sequence[Sequence[float]]], ranks: int) -> list[float]:
-    """How much longer the slowest of so many ranks works than their mean, in each of DRAWS steps. Each draw is from one
-    launch, since no rank waits for what launches differ by. own: work by launch, rank and step."""
+    """How much longer the slowest rank works than the mean, in s, in each of DRAWS simulated steps on this many ranks.
+    Each simulated step is drawn from one launch, so that differences between launches do not count as waits. own: work
+    by launch, rank and step."""
     draw, drawn = Random(SEED), []
     launches = [(mean_work([launch]), [sorted(steps) for steps in launch]) for launch in own]
     for number in range(DRAWS):
         turn, longest = number // len(launches), 0.0
         mean, measured = launches[number % len(launches)]
         for at, steps in enumerate(measured):
-            # As many ranks are like this one as like any other; those left over are like each in turn.
+            # Equally many ranks resemble each measured rank; the remainder goes to different ones in turn.
             if alike := (ranks + (at + turn) % len(measured)) // len(measured):
-                # The longest of n steps, each drawn from the sorted ones, is where the n-th root of a random number is.
+                # The quantile of the longest of n independent draws is the n-th root of a uniform random number.
                 place = int(len(steps) * draw.random() ** (1 / alike))
                 longest = max(longest, steps[min(place, len(steps) - 1)])
         drawn.append(longest - mean)
@@ -176,10 +180,10 @@ def waits(own: Sequence[Sequence[Sequence[float]]], ranks: int) -> list[float]:
 
 
 def transfers(strategy: str, trial: MeasuredTrial, ranks: int, costs: Costs, room: float = 1.0) -> tuple[float, float]:
-    """A step's transfers on so many ranks, and the part of them that backward does not hide. room: how long backward
-    computes, relative to the measured one."""
+    """A step's transfer time in s on this many ranks, and its exposed part. room: the computation time of backward,
+    relative to the measured time."""
     sent, hidden = _sent(strategy, trial, ranks, costs), 0.0
-    if STRATEGIES[strategy].overlaps:  # as large a part as was measured, else all but the last bucket
+    if STRATEGIES[strategy].overlaps:  # hides the same fraction as measured, or else all but the last bucket
         part = 1 - 1 / trial.buckets
         if trial.hidden is not None:
             part = trial.hidden / _sent(trial.strategy, trial, trial.ranks, costs)
@@ -188,10 +192,10 @@ def transfers(strategy: str, trial: MeasuredTrial, ranks: int, costs: Costs, roo
 
 
 def _sent(strategy: str, trial: MeasuredTrial, ranks: int, costs: Costs) -> float:
-    """How long a step's transfers take."""
+    """The duration of a step's transfers, in s."""
     sends, beta = STRATEGIES[strategy].sends, costs.beta
     assert sends is not None
-    if costs.cores:  # all ranks copy at once; so did the measured ones
+    if costs.cores:  # all ranks copy at the same time on shared cores, as the measured ranks did
         beta *= max(1.0, ranks / costs.cores) / max(1.0, costs.ranks / costs.cores)
     messages, copies = AVERAGES[sends.cost](ranks)
     calls = {"each": trial.tensors, "pairs": ceil(trial.tensors / AT_A_TIME), "all": 1, "buckets": trial.buckets}
@@ -200,8 +204,8 @@ def _sent(strategy: str, trial: MeasuredTrial, ranks: int, costs: Costs) -> floa
 
 
 def _slowdown(trial: MeasuredTrial, ranks: int, cores: int | None) -> float:
-    """How many times as long computing takes on shared cores: a rank needs as many of them, on average, as the part of
-    its work that it computes, times its threads."""
+    """How many times as long computations take on shared cores, relative to the measured ones. On average, a rank needs
+    as many cores as it has threads, times the computing fraction of its work."""
     computed = sum(work.batch + work.rest for launch in trial.work for steps in launch for work in steps)
     all_work = sum(sum(work) for launch in trial.work for steps in launch for work in steps)
     needs = trial.threads * computed / all_work / cores if cores and all_work else 0.0

@@ -1,4 +1,4 @@
-"""The blocks of a report, and their rendering as text and Markdown. A page for a browser renders them, too."""
+"""The blocks of a report, and their rendering as text and Markdown. The HTML report renders the same blocks."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -15,41 +15,41 @@ from ddptui.text.drawing import Line, Span, width_of
 from ddptui.text.tables import BOLD, DIM, RED, Table, styled
 from ddptui.text.words import paragraph
 
-WIDE = 100  # columns of drawings in Markdown, where no terminal gives the width
+WIDE = 100  # width of drawings in Markdown, which has no terminal width
 PLOT_HEIGHT = 16  # lines
 COLORS = (36, 33, 32, 35, 31, 34)  # ANSI
 STYLES = {f"series-{number}": style(color) for number, color in enumerate(COLORS)}
 STYLES |= {"muted": DIM, "undefined": DIM, "wrong": RED, "strong": BOLD, "reduced": BOLD}
-STYLES |= {f"rank-{number}": style(COLORS[number % 4]) for number in range(8)}  # as many as the console tells apart
+STYLES |= {f"rank-{number}": style(COLORS[number % 4]) for number in range(8)}  # as many as in the console
 
 
 class Heading(NamedTuple):
-    """level: as in Markdown. Those below 4 have a rule below them."""
+    """A heading. level: as in Markdown; in text, headings of levels 1 to 3 are underlined."""
 
     words: str
     level: int = 4
 
 
 class Notes(NamedTuple):
-    """Sentences, one a line; an empty one is none."""
+    """Sentences, one per line. Empty ones are left out."""
 
     lines: Sequence[str]
 
 
 class Drawing(NamedTuple):
-    """Lines of spans; `draw` returns them for a width."""
+    """A drawing. `draw` returns its lines for a width in terminal cells."""
 
     draw: Callable[[int], Sequence[Line]]
 
 
 class Plot(NamedTuple):
-    """The times of some operations over sizes."""
+    """A plot of the times of some operations over message sizes."""
 
     result: PrimitivesResult
     operations: Sequence[PrimitiveKey]
 
     def draw(self, width: int) -> Sequence[Line]:
-        """The lines of the plot for a width."""
+        """The lines of the plot for a width in terminal cells."""
         return draw(self.result, self.operations, width, PLOT_HEIGHT)
 
 
@@ -57,14 +57,14 @@ Block = Heading | Notes | Drawing | Plot | Table
 
 
 def as_text(results: Results, preset: Preset, blocks: Iterable[Block], width: int, *, color: bool = False) -> str:
-    """The question, its answer and the blocks as text for a terminal. Tables and drawings are no wider than `width`."""
+    """The question, its answer and the blocks as text for a terminal. Tables and drawings fit into `width` columns."""
     title = [styled(line, BOLD if color else "") for line in paragraph(preset.title, width)]
     words = paragraph(" ".join(answer(results)), width)
     return _joined([title, words, *(_in_text(block, width, color) for block in blocks)])
 
 
 def as_markdown(results: Results, preset: Preset, blocks: Iterable[Block]) -> str:
-    """The same as Markdown. Tables have every column that has a value."""
+    """The question, its answer and the blocks as Markdown. Tables show every column that has a value."""
     words = " ".join(answer(results))
     return _joined([[f"## {preset.title}"], [words], *map(_in_markdown, blocks)])
 
@@ -104,5 +104,5 @@ def _drawn(line: Line, width: int, color: bool) -> str:
 
 
 def _joined(blocks: Iterable[Sequence[str]]) -> str:
-    """The blocks that have text, with an empty line between two."""
+    """The blocks that have text, separated by empty lines."""
     return "\n\n".join("\n".join(lines) for lines in blocks if any(lines)) + "\n"

@@ -1,6 +1,6 @@
-"""The columns of the comparison: what each shows of a trial.
+"""The columns of the table that compares trials: the text of each cell.
 
-Adding one is one entry in COLUMNS, and what it shows in words in ddptui/config/columns.py.
+A new column needs an entry in _COLUMNS, and its description in ddptui/config/columns.py.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,7 @@ RIGHT = "right"
 
 
 def _median(figure: str, form: str = "", factor: float = 1.0) -> Callable[[Row], str]:
-    """The median over the repeats that count of a figure, by its path in results.json."""
+    """A cell with the median of a figure over the valid repeats. figure: its path within a repeat in results.json."""
 
     def of_repeat(repeat: RepeatResult) -> float | None:
         value: Any = value_at(repeat, figure)
@@ -47,7 +47,7 @@ def _median(figure: str, form: str = "", factor: float = 1.0) -> Callable[[Row],
 
 
 def _of_ranks(figure: str, text: Callable[[Sequence[Any]], str]) -> Callable[[Row], str]:
-    """A figure of each rank of the last repeat."""
+    """A cell with a figure of each rank of the last repeat."""
     return lambda row: text(known(row.last.ranks if row.last else (), figure)) or NOTHING
 
 
@@ -63,7 +63,7 @@ def _spread(row: Row) -> str:
 
 
 def _ratio(row: Row) -> str:
-    """The median of the repeats' ratios; of disturbed ones the range."""
+    """The median of the repeats' ratios; the range of the ratios if repeats were disturbed."""
     ratio = row.result.summary.ratio if row.result.summary else None
     if ratio and row.is_rough and ratio.low < ratio.high:
         return f"{ratio.low:.2f}…{ratio.high:.2f}"
@@ -71,19 +71,19 @@ def _ratio(row: Row) -> str:
 
 
 def _start(row: Row) -> str:
-    """How long it took to the first step, and how the ranks were started."""
+    """The seconds from the launch to the first step, and how the ranks were started, e.g. `1.9 warm`."""
     kinds = [kind for kind in ("warm", "cold") if any(repeat.start == kind for repeat in row.result.repeats)]
     return " ".join([_median("startup_s", ".1f")(row), ", ".join(kinds)]).rstrip()
 
 
 def _loss(row: Row) -> str:
-    """The loss at the end, or nan: steps were measured, and the last loss was not finite."""
-    # results.json has null for it, as JSON knows no NaN
+    """The loss at the end, or nan if steps were measured and the last loss was not finite."""
+    # results.json has null for it, since JSON has no NaN
     return "nan" if diverged(row.result) else _median("loss.last", ".3f")(row)
 
 
 def _slept(row: Row) -> str:
-    """How often the delays of a repeat fired, and how long they took in all."""
+    """How often the delays of a repeat fired, and their total length, e.g. `60× 1.21 s`."""
     # A slow link delays packets in the kernel, so ranks cannot count its delays.
     if all(delay.at == "link" for delay in row.trial.bottleneck) or not row.result.repeats:
         return NOTHING
@@ -94,7 +94,7 @@ def _slept(row: Row) -> str:
 
 
 def aggregation(row: Row) -> str:
-    """The time of the aggregation, or the mark of a note if the median step has none."""
+    """The time of the aggregation in ms, or the mark of a note if the median step has no aggregation."""
     if row.trial.strategy == "none" or row.trial.launch == "single" or not row.result.repeats:
         return NOTHING
     if not strategies.averages_after_backward(row.trial.strategy or "none", row.trial.mistake):
@@ -105,27 +105,27 @@ def aggregation(row: Row) -> str:
 
 
 def _wait(row: Row) -> str:
-    """The waiting a step, with its error where ranks have clocks of their own."""
+    """The waiting per step in ms, with the clock error if ranks have different clocks."""
     wait, error = _median("wait_ms", ".2f")(row), _median("wait_error_ms", ".2f")(row)
     return wait if NOTHING in (wait, error) else f"{wait} {OFF_BY}{error}"
 
 
 def _overlap(row: Row) -> str:
-    """The overlap of strategies that compute while they send."""
+    """The overlap in percent, for strategies that send while backward runs."""
     if row.trial.launch in ONE_PROCESS or not strategies.STRATEGIES[row.trial.strategy or "none"].overlaps:
         return NOTHING
     return _median("overlap", ".0%")(row)
 
 
 def _in_sync(row: Row) -> str:
-    """Of the last repeat: yes, no, or buffers differ (the parameters agree, the running statistics do not)."""
+    """Whether the ranks were in sync after the last repeat: yes, no, or `buffers differ` (the parameters agree)."""
     if row.last is None or row.last.in_sync.parameters is None:
         return NOTHING
     return "no" if not row.last.in_sync.parameters else "yes" if row.last.in_sync.buffers else "buffers differ"
 
 
 def _average(row: Row) -> str:
-    """What the strategy left of the gradients in the last repeat, against their true mean."""
+    """How the averaged gradients of the last repeat compare with their true mean."""
     averaging = row.last.averaging if row.last else None
     if averaging is None:
         return NOTHING
@@ -145,7 +145,7 @@ def _average(row: Row) -> str:
 
 
 def _order(row: Row) -> str:
-    # Only what is wrong is said: every epoch had the order of the one before.
+    # A cell has text only if there is a mistake: every epoch had the same order.
     return "same" if row.last and row.last.reshuffled is False else NOTHING
 
 
@@ -193,19 +193,19 @@ _COLUMNS: tuple[Column[Row], ...] = (
     Column("Δ rest", cell_at("difference", lambda all: signed(all.hidden + all.unexplained)), 9, key="delta_rest"),
 )
 COLUMNS = tuple(column._replace(about=MEANINGS[column.key]) for column in _COLUMNS)
-AT_LEAST = 2  # columns that are shown however narrow it gets: the trial and its time
-UNEQUAL_WORK = {"speedup": 97, "samples": 96}  # worth more than times, where trials do different work in a step
-ALL_RIGHT = {"mean": 75}  # as the accuracy, which stands before it; a wrong average comes first
-ASKED_FOR = 98  # worth of the columns that a preset wants seen: only the trial and its time come before
-USUAL = 97  # of those that the user wants seen of every preset
-# Keys of the columns that carry a mark if their measurement was disturbed, or, in the second, the baseline's.
+AT_LEAST = 2  # columns that are shown at any width: the trial and its time
+UNEQUAL_WORK = {"speedup": 97, "samples": 96}  # worth more than times if trials do different work in a step
+ALL_RIGHT = {"mean": 75}  # worth if all averages are right: that of the accuracy, which stands before it
+ASKED_FOR = 98  # worth of the columns that a preset names: only the trial and its time are worth more
+USUAL = 97  # worth of the columns in the user's settings
+# Keys of the columns whose cells get a mark if the trial was disturbed; for COMPARED, also if the baseline was.
 ROUGH = ("train", "samples", "tflops", "mfu", "energy", "step", "wait", "transfer")
 COMPARED = ("ratio", "speedup", *(column.key for column in COLUMNS if column.key.startswith("delta")))
 
 
 def columns_of(rows: Sequence[Row], asked_for: Iterable[str] = (), usual: Iterable[str] = ()) -> list[Filled]:
-    """Every column with the cells of these trials. asked_for: keys of columns that are dropped last; usual: of those
-    that are dropped just before."""
+    """Every column with the cells of these trials. Narrow tables drop the columns of `asked_for` last (these are the
+    preset's), and those of `usual` just before (these are from the user's settings)."""
     worth = UNEQUAL_WORK if len({row.trial.batch_size for row in rows}) > 1 else {}
     worth = worth | (ALL_RIGHT if {_average(row) for row in rows} <= {NOTHING, RIGHT} else {})
     wanted = {**dict.fromkeys(usual, USUAL), **dict.fromkeys(asked_for, ASKED_FOR)}

@@ -1,4 +1,4 @@
-"""What the exports share: JSON, and the values of a line of CSV."""
+"""Functions that the exports share: JSON text, and the values of a CSV line."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -17,5 +17,5 @@ def json_text(value: object) -> str:
 
 
 def values_of(item: Item, paths: Mapping[str, str | Callable[[Item], object]]) -> dict[str, object]:
-    """By key, what an item has at a path, or what is computed from it."""
+    """The values of an item by key. paths: for each key the path of its value, or a function that computes it."""
     return {key: value_at(item, how) if isinstance(how, str) else how(item) for key, how in paths.items()}

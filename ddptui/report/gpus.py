@@ -1,4 +1,4 @@
-"""The GPUs that a run had at hand, in a line."""
+"""Describes the GPUs of a run's host in one line."""
 
 from collections import Counter
 from typing import Any
@@ -8,13 +8,13 @@ from ddptui.analysis.time_source import is_timed_by_device
 from ddptui.text.drawing import shorten
 from ddptui.text.words import listed
 
-LONGEST = 60  # characters of a name
-MOST_NAMED = 3  # kinds of GPUs, or of connections
+LONGEST = 60  # characters of a GPU's name
+MOST_NAMED = 3  # kinds of GPUs or of connections that are listed
 
 
 def machine(results: Results) -> str:
-    """As in "GPUs of the console's host: 2 × NVIDIA H100 80GB HBM3, 80 GB; NV18: 0-1; driver 580.65.06"; empty if no
-    rank was on a GPU, or the environment names none. The environment may hold anything."""
+    """The GPUs in one line, e.g. "GPUs of the console's host: 2 × NVIDIA H100 80GB HBM3, 80 GB; NV18: 0-1; driver
+    580.65.06". Empty if no rank was on a GPU, or results.environment, which is not validated, names no GPU."""
     names = Counter(_texts(results.environment.get("gpus")))
     if not names or not _on_gpus(results):
         return ""
@@ -26,7 +26,7 @@ def machine(results: Results) -> str:
 
 
 def _texts(entries: Any) -> list[str]:
-    """Those of a list that are texts, safe to print; of anything else none."""
+    """The strings in a list, made safe to print; empty if `entries` is not a list."""
     texts = [entry for entry in entries if isinstance(entry, str) and entry] if isinstance(entries, list) else []
     return [shorten(text[:LONGEST], LONGEST) for text in texts]
 

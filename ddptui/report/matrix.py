@@ -1,4 +1,4 @@
-"""Who waited for whom as text: numbers beside shades for a few ranks, shades for many."""
+"""Draws wait matrices as text: how long each rank waited for each other rank, as numbers or shades."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
@@ -14,41 +14,41 @@ from ddptui.text.units import MS_PER_S, NOTHING, percent, seconds
 
 SHADES = " ░▒▓█"
 ITSELF = "·"
-MOST_ROWS = 32  # in which a matrix fits on any screen; more ranks go into blocks
+MOST_ROWS = 32  # rows that fit on any screen; more ranks are grouped in blocks
 IN_MS_BELOW_S = 0.1
-LEAST = 0.05  # of the longest wait, from which on one has a shade
-FEWEST_RANKS = 3  # of two ranks it is clear which waited for which
-GAP = 2  # cells between two columns of numbers
-BETWEEN = 4  # cells between two matrices
-SHADE_CELLS = 2  # of a cell without a number: about as wide as it is high
+LEAST = 0.05  # waits up to this share of the longest wait have no shade
+FEWEST_RANKS = 3  # with two ranks a matrix would show nothing new
+GAP = 2  # terminal cells between two columns of numbers
+BETWEEN = 4  # terminal cells between two matrices
+SHADE_CELLS = 2  # width of a shade without a number, so that it looks square
 SUMMED = "sums over the ranks of a block"
-MEANS = "means over the pairs of ranks"  # what shades are of blocks
+MEANS = "means over the pairs of ranks"
 
 
 class Grid(NamedTuple):
-    """A matrix as text. All labels are as long, and all cells."""
+    """A matrix as text. All labels have the same length, as have all cells."""
 
-    heads: list[str]  # the last one names the columns
-    labels: list[str]  # of the rows
+    heads: list[str]  # lines above the rows; the last one has the columns' names
+    labels: list[str]  # the rows' names
     cells: list[list[str]]
-    gap: int = 0  # spaces at the start of each cell
+    gap: int = 0  # number of spaces at the start of each cell
 
     @property
     def lines(self) -> list[str]:
-        """The heads, and a line a row."""
+        """The heads, then one line for each row."""
         rows = ("".join([label, *row]) for label, row in zip(self.labels, self.cells, strict=True))
         return [line.rstrip() for line in (*self.heads, *rows)]
 
 
 def grid(matrix: WaitMatrix, width: int) -> Grid:
-    """The matrix with numbers if they fit into `width`, else with shades alone: no wider than a `width` of at least 60,
-    if it has at most MOST_ROWS rows."""
+    """The matrix with numbers if they fit into `width` cells, else with shades alone. With at most MOST_ROWS rows, it
+    fits into any width of at least 60."""
     numbers = _with_numbers(matrix)
     return numbers if max(map(len, numbers.lines)) <= width else _with_shades(matrix, width)
 
 
 def describe(matrix: WaitMatrix, row: int, column: int) -> str:
-    """A cell in words: rank 1 waited 1.26 s for rank 0 (95% of its waiting)."""
+    """A cell in words, e.g. "rank 1 waited 1.26 s for rank 0 (95% of its waiting)"."""
     waiting, late = matrix.ranks[row], matrix.ranks[column]
     s, in_all = matrix.waited_s[row][column], sum(matrix.waited_s[row])
     who, whose = name(waiting), "its" if len(waiting) == 1 else "their"
@@ -67,17 +67,17 @@ def largest(matrix: WaitMatrix) -> tuple[int, int]:
 
 
 def shade(s: float, most_s: float) -> str:
-    """How much a wait is of the longest one, in quarters; a space for next to nothing."""
+    """The shade of a wait: four levels up to the longest wait, most_s, and a space for less than 5 % of it."""
     return SHADES[1 + min(3, int(4 * s / most_s))] if s > LEAST * most_s else SHADES[0]
 
 
 def name(ranks: range) -> str:
-    """As in `rank 1`, or `ranks 4–7`."""
+    """The name of a rank or block, e.g. `rank 1` or `ranks 4–7`."""
     return f"rank {ranks.start}" if len(ranks) == 1 else f"ranks {span(ranks)}"
 
 
 def span(ranks: range) -> str:
-    """As in `1`, or `4–7`."""
+    """The number of a rank, or the first and last of a block, e.g. `1` or `4–7`."""
     return str(ranks.start) if len(ranks) == 1 else f"{ranks.start}–{ranks[-1]}"
 
 
@@ -102,7 +102,7 @@ def _with_shades(matrix: WaitMatrix, width: int) -> Grid:
 
 
 def _cells(matrix: WaitMatrix, text: Callable[[str, float], str]) -> list[list[str]]:
-    """The texts of the cells, each from its shade, by the mean over its pairs of ranks, and its seconds."""
+    """The texts of the cells. `text` makes each from its shade (of the mean over pairs of ranks) and its seconds."""
     most_s = matrix.most_per_pair_s
     cells = []
     for place, row in enumerate(zip(matrix.waited_s, matrix.per_pair_s, strict=True)):
@@ -113,7 +113,7 @@ def _cells(matrix: WaitMatrix, text: Callable[[str, float], str]) -> list[list[s
 
 
 def _marked(names: Sequence[str], cell: int) -> str:
-    """As many names above their columns as have room: all, every second, every fourth and so on."""
+    """A line of names above their columns: all, every second, every fourth and so on, as there is room."""
     every = 1
     while every * cell <= max(map(len, names)):
         every *= 2
@@ -131,7 +131,7 @@ def _aligned(texts: Sequence[str]) -> list[str]:
 
 
 def matrices(results: Results) -> dict[str, WaitMatrix]:
-    """By trial, the matrices of those whose ranks, at least three, waited for a tenth of the time."""
+    """The wait matrices by trial, of trials with at least three ranks that waited for at least a tenth of the time."""
     shares = {trial.name: median_figure(trial, lambda repeat: repeat.wait_share) for trial in results.trials}
     waited = [trial for trial in results.trials if (shares[trial.name] or 0) >= MATTERS]
     drawn = [trial for trial in waited if len(counted(trial.repeats)[-1].ranks) >= FEWEST_RANKS]
@@ -139,7 +139,7 @@ def matrices(results: Results) -> dict[str, WaitMatrix]:
 
 
 def side_by_side(matrices: Mapping[str, WaitMatrix], width: int) -> list[Line]:
-    """The matrices below the names of their trials, as many beside each other as fit into `width`."""
+    """The matrices with the names of their trials above, as many side by side as fit into `width` cells."""
     rows: list[list[list[str]]] = []
     for trial, matrix in matrices.items():
         lines = _aligned([trial, *grid(matrix, width).lines])

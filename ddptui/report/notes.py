@@ -1,4 +1,4 @@
-"""The notes below a table: what it cannot show in a cell. A finding takes its words from findings/words.py."""
+"""The notes below a table: findings, cautions and explanations. findings/words.py puts findings into words."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -16,7 +16,7 @@ from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.findings.words import in_sentences, long, short
+from ddptui.findings.words import evidence, in_sentences, short
 from ddptui.report import gpus, ranks
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.differences import why_none
@@ -42,20 +42,20 @@ from ddptui.wire.phases import BETWEEN
 # between two runs.
 Kind = Literal["reading", "finding", "caution", "published", "difference"]
 OF_LOSS = "loss: the mean over the last tenth of the steps"
-MOST_SENTENCES = 3  # of an answer
+MOST_SENTENCES = 3  # in an answer
 
 
 class Note(msgspec.Struct, frozen=True):
-    """A line below the table; a failure brings the end of its log, a line each."""
+    """A line below the table. The note of a failure has more lines: the end of the log."""
 
     kind: Kind
     text: str
-    trials: tuple[str, ...] = ()  # the names of those that it is about; none: the table as a whole
+    trials: tuple[str, ...] = ()  # names of the trials that the note is about; empty: the whole table
 
 
 def answer(results: Results) -> list[str]:
-    """The answer to the preset's question, at most three sentences; what keeps it from being one comes last, and is
-    always there."""
+    """The answer to the preset's question in sentences, as a rule at most three. Findings that are more severe than a
+    note are never left out, such as those that put the answer in doubt."""
     told = in_sentences(results.findings)
     always = in_sentences(finding for finding in results.findings if finding.severity != "note")
     room = MOST_SENTENCES - len(always)
@@ -71,7 +71,7 @@ def notes(results: Results, preset: Preset) -> list[Note]:
     lines = [(line, row.result.name) for row in rows for line in _of_trial(row, results, tried)]
     lines += [(why, name) for why, names in ranks.unexpected(results).items() for name in names]
     about_columns = [*_of_columns(rows, results, preset)]
-    # Kinds, not first words, tell notes apart: a trial may be called "published".
+    # Each note has a kind, since its first word does not identify it: a trial may be called "published".
     return [
         *(Note("caution", line) for line in damage(results.unread or ())),
         *(_of_trials("finding", names, line) for line, names in grouped(lines).items()),
@@ -85,7 +85,7 @@ def notes(results: Results, preset: Preset) -> list[Note]:
 
 
 def damage(unread: Sequence[str]) -> list[str]:
-    """A line for each damaged journal. unread: the notes that reading it left."""
+    """A caution for each damaged journal. unread: the messages from reading the journals."""
     return [f"caution: {note}" for note in unread]
 
 
@@ -95,7 +95,7 @@ def note_lines(results: Results, preset: Preset) -> list[str]:
 
 
 def cautions(results: Sequence[TrialResult]) -> list[Note]:
-    """Why figures may deceive, each once, with the trials whose figures those are."""
+    """The reasons why figures may mislead, each once, with the trials concerned."""
     raised = ((caution, trial) for trial in results if trial.summary for caution in trial.summary.warnings)
     return [
         Note(
@@ -131,7 +131,7 @@ def _of_trials(kind: Kind, names: Sequence[str], words: str) -> Note:
 
 
 def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterator[Note]:
-    """What a header or a mark in a cell stands for."""
+    """Notes that explain headers and marks in cells."""
     if len(preset.trials) > 1:
         yield from _of_ratios(results)
     if any(len(counted(row.result.repeats)) > 1 for row in rows):
@@ -157,21 +157,21 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield Note("reading", machine)
     starts = dict.fromkeys((repeat.start_why, row.result.name) for row in rows for repeat in row.result.repeats)
     for why, names in grouped((why, name) for why, name in starts if why).items():
-        yield _of_trials("reading", names, f"started cold: {why}")
+        yield _of_trials("reading", names, f"started cold, so that each rank loads torch anew: {why}")
     aggregations = {aggregation(row) for row in rows}
     if IN_BACKWARD in aggregations:
-        yield Note("reading", f"{IN_BACKWARD} torch DDP aggregates while backward runs: its time is within that phase")
+        yield Note("reading", f"{IN_BACKWARD} torch DDP aggregates during backward, whose time includes it")
     if IN_SOME_STEPS in aggregations:
-        yield Note("reading", f"{IN_SOME_STEPS} averages in some steps only: the median step has no aggregation")
+        yield Note("reading", f"{IN_SOME_STEPS} averages only in some steps: the median step has no aggregation")
     if any(loss_of(row.result) is not None for row in rows):
         yield Note("reading", OF_LOSS)
     repeats = [repeat for row in rows for repeat in row.result.repeats]
     if any(repeat.wait_error_ms is not None and repeat.wait_ms is not None for repeat in repeats):
-        yield Note("reading", f"wait ms {OFF_BY}: the error from the ranks' clocks, which transfer ms has, too")
+        yield Note("reading", f"wait ms {OFF_BY}: the error of the ranks' clocks; transfer ms has the same error")
 
 
 def _of_ratios(results: Results) -> Iterator[Note]:
-    """What ratios are against; and why trials have none, if a repeat that does not count is the reason."""
+    """Notes on the baseline of the ratios, and on trials without a ratio because repeats were excluded."""
     base = results.base
     if why := why_none(results):
         yield Note("caution", f"caution: no ratio, no speed-up: {why}")
@@ -184,25 +184,28 @@ def _of_ratios(results: Results) -> Iterator[Note]:
     bases = ((results.base_of(trial), trial.name) for trial in unpaired)
     spoilt = grouped((base.name, name) for base, name in bases if base and any(map(why_not, base.repeats)))
     for name, names in spoilt.items():
-        yield _of_trials("caution", names, f"no ratio: no repeat counts both here and in {name}")
+        yield _of_trials("caution", names, f"no ratio: no repeat is valid both here and in {name}")
 
 
 def _of_trial(row: Row, results: Results, tried: set[str]) -> list[str]:
-    """What was found in one trial: its findings in one line, then what limits its figures. tried: the advice given so
-    far, which is not repeated."""
+    """The lines on one trial: its findings in one line, then limits of its figures. tried: the advice given so far,
+    which is not repeated."""
     lines = [_in_one_line(row.result, tried), *_facts(row), *missing_repeats(row.result, results)]
     return [line for line in lines if line]
 
 
 def _in_one_line(result: TrialResult, tried: set[str]) -> str:
-    """Its findings, the first with its evidence; then what to try."""
+    """The findings of a trial in one line, the first with its evidence; the first advice follows what it is about."""
     if not result.findings:
         return ""
-    first, *others = result.findings
-    advice = next((finding.action for finding in result.findings if finding.action), "")
-    advice = "" if advice in tried else advice
-    tried.add(advice)
-    return in_a_row([long(msgspec.structs.replace(first, action=None)), *map(short, others), advice], ".")
+    first = result.findings[0]
+    advised = next((finding for finding in result.findings if finding.action), first)
+    action = "" if advised.action in tried else advised.action or ""
+    tried.add(action)
+    parts: list[str] = []
+    for finding in result.findings:
+        parts += [short(finding), evidence(finding) * (finding is first), action * (finding is advised)]
+    return in_a_row(parts, ".")
 
 
 def _facts(row: Row) -> Iterator[str]:
@@ -215,26 +218,26 @@ def _facts(row: Row) -> Iterator[str]:
         if repeat.changes:
             yield _changed_by_hand(number, repeat, repeats)
         elif is_disturbed(repeat) and why_left_out(repeat, repeats):
-            yield f"repeat {number} is in no median: {disturbance_of(repeat)}"
+            yield f"repeat {number} is left out of medians: {disturbance_of(repeat)}"
     if row.trial.launch == "dp":
         yield ranks.output_device(repeats[-1].ranks)
     if row.trial.instruments == "off":
-        yield "without instruments: only its times are known"
+        yield "without instruments: only the trial's times are known"
     yield from problems(row.trial, repeats[-1])
     if dropped := sum(rank.dropped for repeat in repeats for rank in repeat.ranks):
-        yield f"{count(dropped, 'message')} lost to a full queue: its figures lack them"
+        yield f"{count(dropped, 'message')} lost to a full queue; the figures lack them"
     if looked_at := next((repeat.looked_at for repeat in repeats if repeat.looked_at), None):
-        yield f"phases, waiting and loss are of {looked_at:,} steps, spread over all of them"
+        yield f"phases, waiting and loss are from a sample of {looked_at:,} steps, spread over all steps"
     if refused := sum(repeat.refused for repeat in repeats):
         yield f"{count(refused, 'message')} rejected and not recorded"
 
 
 def _hidden_waits(repeats: Sequence[RepeatResult]) -> Iterator[str]:
-    """Why it is not known who waited: times are the host's, or the clocks of ranks or GPUs are too far apart."""
+    """Why waits are not shown: times are from the host's clock, or the clocks of ranks or GPUs differ too much."""
     hidden = [repeat.clock_error_ms for repeat in repeats if repeat.wait_share is None]
     errors = [f"±{seconds(error_ms * MS / S)}" for error_ms in hidden if error_ms is not None]
     if len(repeats[-1].ranks) > 1 and Caution.HOST_TIME in repeats[-1].warnings:
-        yield "who waited is not known: the devices may be behind the times of the host"
+        yield "waits are not known: times are from the host, and its devices may lag behind"
     elif errors:
         yield f"the clock error ({errors[-1]}) exceeds the measured waits, so they are hidden"
 
@@ -242,18 +245,18 @@ def _hidden_waits(repeats: Sequence[RepeatResult]) -> Iterator[str]:
 def _mismatches(repeats: Sequence[RepeatResult]) -> Iterator[str]:
     if steps := [mismatch for repeat in repeats for mismatch in repeat.mismatches]:
         in_all = all(repeat.overlap is None and len(repeat.ranks) > 1 for repeat in repeats)
-        lost = "its waits are unknown" if in_all else f"{count(len(steps), 'step')} left out"
+        lost = "waits are unknown" if in_all else f"{count(len(steps), 'step')} left out"
         yield f"{lost}, since the ranks' reports do not match: {steps[0]}"
 
 
 def _changed_by_hand(number: int, repeat: RepeatResult, repeats: Sequence[RepeatResult]) -> str:
-    """From when on which delays were in force, what was measured then, and what follows for the figures."""
+    """When the user changed which delays of a repeat, what was measured then, and whether the figures include it."""
     who = f"repeat {number} of {len(repeats)} was " if len(repeats) > 1 else ""
     line = f"{who}changed by hand {'; '.join(map(_changed, repeat.changes))}"
     if not is_changed(repeat):
         return line
     is_left_out = why_left_out(repeat, repeats)
-    return line + ("; it is in no median and no ratio" if is_left_out else "; the figures include it")
+    return line + ("; it is left out of medians and ratios" if is_left_out else "; the figures include it")
 
 
 def _changed(change: Change) -> str:
@@ -277,22 +280,22 @@ def _where(phase: str) -> str:
 
 
 def missing_repeats(trial: TrialResult, results: Results) -> list[str]:
-    """How many repeats there are of a trial that did not fail, if some are missing."""
+    """The number of repeats of a trial that did not fail but lacks some, in words; empty if none is missing."""
     done, wanted = finished(trial), results.repeats or 0
     if trial.status != "ok" or not 0 < done < wanted:
         return []
-    # In a run that went to its end, only a skip leaves out repeats.
+    # In a run that was not interrupted, repeats are missing only if they were skipped.
     return [f"{done} of {wanted} repeats{': the others were skipped' * (results.status != 'interrupted')}"]
 
 
 def failure(result: TrialResult) -> str:
-    """Why a trial failed; the end of its log is indented below."""
+    """Why a trial failed, with the end of its log indented below."""
     headline, *log = (result.error or "").splitlines()
     return "\n  ".join([f"{result.name} failed: {headline}", *log])
 
 
 class TrialNotes(NamedTuple):
-    """Lines of text."""
+    """The notes of a run as lines of text, for a view that shows one trial."""
 
     chosen: list[str]  # the verdict first; then what differs between two runs
     others: list[str]  # of the other trials
@@ -301,7 +304,7 @@ class TrialNotes(NamedTuple):
 
 
 def in_words(results: Results, preset: Preset, chosen: str | None) -> TrialNotes:
-    """The notes of a run for a reader who looks at the trial named `chosen`."""
+    """The notes of a run, sorted for a view of the trial named `chosen`."""
     of_run = notes(results, preset)
     of_chosen = [note for note in of_run if chosen in note.trials]
     findings = [note.text for note in of_chosen if note.kind == "finding"]
@@ -330,18 +333,18 @@ def _no_findings(trial: TrialResult, results: Results) -> str:
 
 
 def in_short(trial: TrialResult | None) -> str:
-    """The verdict in a title's few words; empty if no rank is late."""
+    """The verdict in a few words, for a title; empty if no rank is late."""
     culprit = trial.summary.culprit if trial and trial.summary else None
     if culprit is None:
         return ""
-    # A matrix of waits beside it is of all steps.
+    # The steps are named, since the wait matrix beside the title covers all steps.
     steps = f", in steps {culprit.steps[0]} to {culprit.steps[1]}" if culprit.steps else ""
     return f"rank {culprit.rank} is late, {_where(culprit.phase)}{steps}"
 
 
 def shown_first(results: Results) -> str:
-    """The name of the trial to look at first: of those with figures, the first beside the baseline that the answer is
-    about; else the one in which a rank cost the others most; else the baseline."""
+    """The name of the trial to show first: the first trial with figures, except the baseline, that the answer is about;
+    else the trial in which a rank caused the most waiting; else the baseline."""
     measured = {trial.name: trial.summary for trial in results.trials if trial.summary}
     others = {trial.name for trial in results.trials if trial.summary and results.base_of(trial) is not trial}
     about = [name for finding in results.findings for name in finding.trials if name in others]
@@ -351,7 +354,7 @@ def shown_first(results: Results) -> str:
 
 
 def _published(results: Results, preset: Preset) -> list[str]:
-    """The sources of the published figures, then each of these beside ours."""
+    """The sources of the published figures, then each published figure beside the one of this run."""
     trials = {trial.name: trial for trial in results.trials}
     base = next((other.train_time_s for other in preset.references if other.trial == preset.baseline), None)
     sources = dict.fromkeys(reference.source for reference in preset.references if reference.source)

@@ -1,4 +1,4 @@
-"""The trials of a preset side by side, before a run: what sets them apart first, then what they share."""
+"""The table of a preset's trials, before a run: first the fields in which trials differ, then those that they share."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,7 +16,7 @@ from ddptui.text.words import count
 
 
 def facts(preset: Preset) -> list[Filled]:
-    """The columns: the name, then what differs between trials, then what they share, if it says anything."""
+    """The columns: the name, then the fields that differ between trials, then shared fields with a telling value."""
     columns = {"primitives": OF_PRIMITIVES, "command": OF_COMMAND}.get(preset.kind, OF_TRAINING)
     others = {name: partial(_value, name) for name, field in FIELDS.items() if not field.column and name not in columns}
     shown = {"trial": lambda trial: trial.name} | columns | others
@@ -26,19 +26,19 @@ def facts(preset: Preset) -> list[Filled]:
 
 
 def differs(fact: Filled) -> bool:
-    """Whether trials differ in it."""
+    """Whether the column's cells differ between trials."""
     return len(set(fact.cells)) > 1
 
 
 def length(trial: Trial) -> str:
-    """How long a trial trains: 3 epochs, 100 steps, until stopped."""
+    """How long a trial trains: "3 epochs", "100 steps" or "until stopped"."""
     if trial.trains_until_stopped:
         return "until stopped"
     return count(trial.steps, "step") if trial.steps is not None else count(trial.epochs, "epoch")
 
 
 def tried(trial: Trial) -> list[str]:
-    """What a trial does with primitives: measured: all primitives, 1 KB to 64 MB, back to back."""
+    """What a trial does with primitives, in parts, e.g. "measured: all primitives", "1 KB to 64 MB", "back to back"."""
     words = [f"{_done(trial)}: {', '.join(trial.operations) or 'all primitives'}"]
     words += [f"composites: {', '.join(trial.composites)}"] if trial.composites else []
     return words + [cell for column in ("sizes", "cadence") if (cell := OF_PRIMITIVES[column](trial)) != NOTHING]
@@ -51,7 +51,7 @@ def _model(trial: Trial) -> str:
 
 
 def _value(field: str, trial: Trial) -> str:
-    """The cell of a field that has no column of its own, as --set spells its value."""
+    """The cell of a field that has no entry in the tables below: its value as --set takes it."""
     value = msgspec.to_builtins(getattr(trial, field))
     return NOTHING if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -61,12 +61,12 @@ def _done(trial: Trial) -> str:
 
 
 def _measured(cell: Callable[[Trial], str]) -> Callable[[Trial], str]:
-    # Primitives that are only shown are called once each, with a small tensor: they have no sizes to sweep.
+    # With primitives = "see", each primitive is called once, with a small tensor, so there are no sizes.
     return lambda trial: cell(trial) if trial.primitives == "measure" else NOTHING
 
 
 def _some(names: Sequence[str], usual: str) -> str:
-    """The names; the number of them if there are too many."""
+    """The names, or their number if there are more than FEW; `usual` if there are none."""
     return usual if not names else ", ".join(names) if len(names) <= FEW else str(len(names))
 
 

@@ -1,4 +1,4 @@
-"""What the results say of ranks: their columns, their memory, and why a backend or device was chosen."""
+"""Text about ranks: the columns of their tables, their GPU memory, and why a backend or device was chosen."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -14,28 +14,29 @@ from ddptui.text.units import NOTHING, digits, part_of, percent, seconds, size, 
 from ddptui.text.words import count
 from ddptui.wire.phases import BETWEEN, PARTS
 
-SLOWED = "▼"  # beside a clock that is held back
+SLOWED = "▼"  # beside the clock of a GPU that was held back by heat or power
 NCCL2 = "ProcessGroupNCCL2"
-# Its future orders the caller's stream after the collective (torch/csrc/distributed/c10d/nccl2/WorkNCCL.cpp), and the
-# hooks call it in backward (ddp_comm_hooks/default_hooks.py, powerSGD_hook.py).
+# The future of a ProcessGroupNCCL2 collective makes the caller's stream wait for the collective
+# (torch/csrc/distributed/c10d/nccl2/WorkNCCL.cpp). torch's comm hooks ask for it in backward
+# (ddp_comm_hooks/default_hooks.py, powerSGD_hook.py).
 HOOKS_WAIT = (
-    f"by torch's sources, its comm hooks make backward wait for each bucket under {NCCL2}, so they hide no transfer: "
-    "`TORCH_DIST_USE_NCCL2=0` takes the older ProcessGroupNCCL"
+    f"with {NCCL2}, by torch's source code, comm hooks make backward wait for each bucket and hide no transfer; set "
+    "`TORCH_DIST_USE_NCCL2=0` to use the older ProcessGroupNCCL"
 )
-MOST_PEAKS = 4  # that a cell lists one by one
-MOST_RANKS = 8  # of a trial
-GPU_HEADING = f"The ranks' GPUs in each trial's last repeat (at most {MOST_RANKS} ranks a trial)"
-OF_GPUS = ("gpu %", "gpu used", "W", "MHz", "samples/s", "TFLOP/s")  # what one looks at first
+MOST_PEAKS = 4  # more peaks than this are shown as a range
+MOST_RANKS = 8  # ranks per trial in a table
+GPU_HEADING = f"The ranks' GPUs in each trial's last repeat (at most {MOST_RANKS} ranks per trial)"
+OF_GPUS = ("gpu %", "gpu used", "W", "MHz", "samples/s", "TFLOP/s")  # headers of the columns in the table of GPUs
 SHORT = {"aggregate": "aggr.", BETWEEN: "between"}
 
 
 def known(ranks: Sequence[RankResult], figure: str) -> list[Any]:
-    """A figure of each rank, by its key in results.json; ranks for which it is not known have none."""
+    """The values of a figure for the ranks for which it is known. figure: its key in results.json."""
     return [value for rank in ranks if (value := getattr(rank, figure)) is not None]
 
 
 def memory(held: Sequence[int]) -> str:
-    """Peaks in one unit: 1.92+1.21 GB; of many ranks the least and the most; empty without a GPU."""
+    """Memory peaks (bytes) in one unit, e.g. "1.92+1.21 GB"; for many ranks the range; empty without a GPU."""
     if not held:
         return ""
     bytes_in_unit, unit = size_unit(max(held))
@@ -45,19 +46,19 @@ def memory(held: Sequence[int]) -> str:
 
 
 def output_device(ranks: Sequence[RankResult]) -> str:
-    """nn.DataParallel: how much more the first device held than any other; empty if it did not."""
+    """How much more memory the first device of nn.DataParallel used than any other; empty if it did not use more."""
     first, *others = known(ranks, "peak_gpu_bytes") or [0]
-    # A replica without a peak is on the CPU: then there is nothing to compare with.
+    # A replica without a peak is on the CPU, so the peaks cannot be compared.
     if len(others) + 1 < len(ranks) or not others or first <= max(others):
         return ""
     more = size(first - max(others))
-    where = "outputs are gathered there, and gradients added up for the optimizer"
-    return f"{ranks[0].device} held up to {size(first)}, {more} more than any other device: {where}"
+    where = "outputs are gathered there, and gradients summed for the optimizer"
+    return f"{ranks[0].device} used up to {size(first)}, {more} more than any other device: {where}"
 
 
 def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[str]]:
-    """Why a group got its backend, where the trial left that open, and which NCCL it was, with the trials of which both
-    are true; no trials, if it is true of all."""
+    """Notes on backends: why one was chosen for trials with backend = "auto", and the NCCL version. The keys are the
+    notes, the values the trials that they apply to; an empty list means all trials."""
     left_open = {trial.name for trial in preset.trials if trial.backend == "auto"}
     groups = {trial.name: repeat for trial in trials for repeat in trial.repeats[-1:] if repeat.backend}
     whys = {name: repeat.backend_why if name in left_open else "" for name, repeat in groups.items()}
@@ -68,33 +69,33 @@ def backends(trials: Sequence[TrialResult], preset: Preset) -> dict[str, list[st
 
 
 def describe_nccl(use: NcclUse | None) -> str:
-    """As in "NCCL 2.28.9 (ProcessGroupNCCL)"; empty for another backend."""
+    """The NCCL version and implementation, e.g. "NCCL 2.28.9 (ProcessGroupNCCL)"; empty for another backend."""
     return f"NCCL {use.version} ({use.implementation})" if use else ""
 
 
 def waiting_hooks(trials: Sequence[TrialResult], preset: Preset) -> list[str]:
-    """The trials whose comm hook waits in backward."""
+    """The names of the trials whose comm hook waits for each bucket in backward."""
     hooked = {trial.name for trial in preset.trials if STRATEGIES[trial.strategy or "none"].comm_hook}
     uses = {trial.name: trial.repeats[-1].nccl for trial in trials if trial.repeats}
     return [name for name, use in uses.items() if name in hooked and use and use.implementation == NCCL2]
 
 
 def unexpected(results: Results) -> dict[str, list[str]]:
-    """Why ranks were on another device than one might have thought, and the trials of which that is true."""
+    """Why ranks ran on a device that may surprise the user, with the names of the trials concerned."""
     last = [(trial.name, rank) for trial in results.trials for repeat in trial.repeats[-1:] for rank in repeat.ranks]
     kinds = (("CPU" if rank.device.startswith("cpu") else "GPU", rank.device_why, name) for name, rank in last)
     return grouped((f"on the {kind}: {why}", name) for kind, why, name in dict.fromkeys(kinds) if why)
 
 
 def rank_tables(results: Results) -> dict[str, Table]:
-    """By heading, a line a rank of each trial's last repeat: where its time went, if the trial is a command; and what
-    its GPU did. A table of which no figure is known is left out."""
+    """Tables by heading, with one line for each rank in each trial's last repeat: where its time went (for commands),
+    and figures of its GPU. Tables without any known figure are left out."""
     commands = [trial for trial in results.trials if trial.kind == "command"]
     made = sorted({repeat.steps for trial in commands for repeat in trial.repeats[-1:]}) or [0]
     steps = f"{made[0]:,} to {made[-1]:,} steps" if len(made) > 1 else count(made[0], "step")
     of_time = _table(commands, TIME_COLUMNS, lambda rank: bool(rank.work_s))
     of_gpus = _table(results.trials, GPU_COLUMNS, lambda rank: is_timed_by_device(rank.device))
-    tables = {f"Each rank's time in s, {steps}; between: evaluation, saving, all else": of_time, GPU_HEADING: of_gpus}
+    tables = {f"Each rank's time in s, {steps}; between: evaluation, saving, other": of_time, GPU_HEADING: of_gpus}
     return {heading: table for heading, table in tables.items() if table}
 
 
@@ -129,7 +130,7 @@ def _clock(rank: RankResult) -> str:
 
 
 def _peak(figure: str) -> Callable[[RankResult], str]:
-    return cell_at(figure, lambda held: memory([held]))  # with as many digits as the others of its column
+    return cell_at(figure, lambda held: memory([held]))
 
 
 def _percent_of(figure: str, decimals: int = 0) -> Callable[[RankResult], str]:
@@ -146,29 +147,29 @@ def _work(part: str) -> Column[RankResult]:
 
 RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     Column("rank", cell_at("rank"), about="The rank's number; ranks count from 0."),
-    Column("wait", cell_at("wait_s", seconds), about="How long it stood idle for late ranks, over all measured steps."),
-    Column("waits for", _waited_for, left=True, about="The rank that it waited for longest, and how long of its wait."),
-    Column("wait caused", cell_at("wait_caused_s", seconds), about="How long others waited for its own work, summed."),
-    Column("last in", cell_at("last_arrivals"), about="In how many operations it arrived last."),
-    Column("gpu %", _percent_of("gpu_busy"), about="How busy its GPU was, waiting in NCCL included, in percent."),
-    Column("gpu used", _used, about="The most memory of its GPU that all programs took, of all that it has."),
-    Column("W", cell_at("watts", digits), about="The mean power of its GPU."),
-    Column("MHz", _clock, about=f"The median clock of its GPU; {SLOWED}: it was held back at times."),
-    Column("samples/s", cell_at("samples_per_s", digits), about="Samples a second that it trained on, if on a GPU."),
-    Column("TFLOP/s", cell_at("tflops", digits), about="10^12 operations a second, if they are counted."),
-    Column("gpu mem.", _peak("peak_gpu_bytes"), about="The most that its tensors took, 1 GB being 2^30 bytes."),
-    Column("reserved", _peak("peak_gpu_reserved_bytes"), about="The most that torch held for tensors, used or not."),
-    Column("MFU %", _percent_of("mfu", 1), about="TFLOP/s in percent of what its GPU can do in that precision."),
+    Column("wait", cell_at("wait_s", seconds), about="Time that the rank waited for late ranks in all steps."),
+    Column("waits for", _waited_for, left=True, about="The rank that this rank waited for most, and how long."),
+    Column("wait caused", cell_at("wait_caused_s", seconds), about="Time that others waited for its own work, summed."),
+    Column("last in", cell_at("last_arrivals"), about="Number of collectives in which the rank arrived last."),
+    Column("gpu %", _percent_of("gpu_busy"), about="Percent of time its GPU was busy, including waits in NCCL."),
+    Column("gpu used", _used, about="Peak memory of its GPU used by all programs, and the memory that the GPU has."),
+    Column("W", cell_at("watts", digits), about="The mean power of its GPU, in watts."),
+    Column("MHz", _clock, about=f"The median clock of its GPU; {SLOWED}: its clock was held back at times."),
+    Column("samples/s", cell_at("samples_per_s", digits), about="Samples per second of the rank, if it is on a GPU."),
+    Column("TFLOP/s", cell_at("tflops", digits), about="10^12 operations per second, if they are counted."),
+    Column("gpu mem.", _peak("peak_gpu_bytes"), about="Peak memory of its tensors; 1 GB is 2^30 bytes."),
+    Column("reserved", _peak("peak_gpu_reserved_bytes"), about="Peak memory that torch reserved for tensors."),
+    Column("MFU %", _percent_of("mfu", 1), about="TFLOP/s in percent of the peak of its GPU in that precision."),
     Column("J/step", cell_at("joules_a_step", digits), about="Energy of its GPU per step, in joules."),
-    Column("operations", cell_at("collectives"), about="How many collectives it took part in."),
-    Column("transfer", cell_at("transfer_s", seconds), about="Time in collectives after the last needed rank came."),
-    Column("exposed", cell_at("exposed_s", seconds), about="How long it stood idle while collectives were under way."),
-    Column("overlap", cell_at("overlap", percent), about="The part of the time in collectives in which it computed."),
+    Column("operations", cell_at("collectives"), about="Number of collectives in which the rank took part."),
+    Column("transfer", cell_at("transfer_s", seconds), about="Time in collectives after all needed ranks had arrived."),
+    Column("exposed", cell_at("exposed_s", seconds), about="Time that the rank stood idle while collectives ran."),
+    Column("overlap", cell_at("overlap", percent), about="Share of the time in collectives that the rank computed."),
     Column("sent", cell_at("bytes", size), about="The bytes of all its collectives."),
-    Column("delays", _delays, about="How often delays fired on it, and how long they took."),
-    Column("device", cell_at("device"), left=True, about="The device that it trained on."),
-    Column("pid", cell_at("pid"), about="Its process."),
-    Column("host", cell_at("host"), left=True, about="The host that it ran on."),
+    Column("delays", _delays, about="How often delays fired on the rank, and their total length."),
+    Column("device", cell_at("device"), left=True, about="The device that the rank trained on."),
+    Column("pid", cell_at("pid"), about="The process ID of the rank."),
+    Column("host", cell_at("host"), left=True, about="The host that the rank ran on."),
 )
 GPU_COLUMNS = tuple(column for column in RANK_COLUMNS if column.header in ("rank", *OF_GPUS))
 TIME_COLUMNS: tuple[Column[RankResult], ...] = (

@@ -1,4 +1,4 @@
-"""A trial as a row of the comparison, and the cells that several tables and sentences share."""
+"""Rows of the table that compares trials, and cells that several tables and sentences share."""
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
@@ -19,11 +19,11 @@ Key = TypeVar("Key")
 Item = TypeVar("Item")
 OFF_BY = "±"
 DISTURBED = "⚠"
-ROUGH = f"{DISTURBED} disturbed, so rough"
+ROUGH = f"{DISTURBED} disturbed, so inexact"
 
 
 class Row(NamedTuple):
-    """A trial's results and configuration; published: its published train time over the baseline's."""
+    """A trial's results and configuration. published: its published train time divided by the baseline's."""
 
     result: TrialResult
     trial: Trial
@@ -38,17 +38,17 @@ class Row(NamedTuple):
 
     @property
     def is_rough(self) -> bool:
-        """Whether its ratio is: repeats that it is of were disturbed or changed by hand."""
+        """Whether the trial's ratio is inexact: repeats that it uses were disturbed or changed by hand."""
         return are_rough(self.pairs)
 
     @property
     def ranks(self) -> int:
-        """How many ranks it has; 0: a command that has not shown it yet."""
+        """The number of ranks; 0 if it is not known yet, for a command."""
         return self.trial.ranks or (len(self.last.ranks) if self.last else 0)
 
 
 def is_marked(trial: TrialResult) -> bool:
-    """Whether its figures are of repeats that were disturbed or changed by hand, or a GPU was held back."""
+    """Whether repeats of the trial were disturbed or changed by hand, or a GPU's clock was held back."""
     return is_rough(trial.repeats) or is_held_back(trial)
 
 
@@ -60,12 +60,12 @@ def mark_of(trial: TrialResult, results: Results | None = None) -> str:
 
 
 def is_held_back(trial: TrialResult) -> bool:
-    """Whether heat or the power supply held back a rank's GPU for long. Its repeats count: others would be alike."""
+    """Whether heat or power held back a rank's GPU for long. Its repeats stay valid."""
     return trial.summary is not None and Caution.HELD_BACK in trial.summary.warnings
 
 
 def rows_of(results: Results, preset: Preset) -> list[Row]:
-    """A row a trial, in the order of the results."""
+    """One row for each trial, in the order of the results."""
     published = {reference.trial: reference.train_time_s for reference in preset.references}
     base = published.get(preset.baseline)
     trials = {trial.name: trial for trial in preset.trials}
@@ -88,7 +88,7 @@ def from_baseline(trial: TrialResult, results: Results) -> Breakdown | None:
 
 
 def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
-    """The second parts of pairs, by the first."""
+    """Groups pairs by their first part: the keys are the first parts, the values lists of the second parts."""
     groups: dict[Key, list[Item]] = {}
     for key, item in pairs:
         groups.setdefault(key, []).append(item)
@@ -96,67 +96,67 @@ def grouped(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
 
 
 def who(names: Sequence[str], trials: int) -> str:
-    """The trials of these names, in words. trials: how many there are."""
+    """The names of trials as text, or "all trials". trials: the total number of trials."""
     return "all trials" if len(names) == trials > 1 else ", ".join(names)
 
 
 def median_of(result: TrialResult, figure: Figure, form: str = "") -> str:
-    """The median of a figure over the repeats that count; a dash where none of them has it. Without a form, it has
-    three digits, for figures of any size."""
+    """The median of a figure over the valid repeats as text; a dash if no repeat has it. Without a form, it has three
+    digits."""
     value = median_figure(result, figure)
     return digits(value) if value is None or not form else format(value, form)
 
 
 def median_figure(result: TrialResult, figure: Figure) -> float | None:
-    """The median of a figure over the repeats that count; None: none of them has it."""
+    """The median of a figure over the valid repeats; None if no repeat has it."""
     values = [value for repeat in counted(result.repeats) if (value := figure(repeat)) is not None]
     return median(values) if values else None
 
 
 def step_ms(repeat: RepeatResult) -> float | None:
-    """The length of its median step."""
+    """The length of a repeat's median step, in ms; None if it is not known."""
     return repeat.step_ms.median if repeat.step_ms else None
 
 
 def mfu_percent(repeat: RepeatResult) -> float | None:
-    """Its MFU in percent."""
+    """The model FLOPs utilization of a repeat in percent; None if it is not known."""
     return repeat.mfu and 100 * repeat.mfu
 
 
 def loss_of(result: TrialResult) -> float | None:
-    """The loss at the end, the median over the repeats that count. None: there is none that is finite."""
+    """The median of the final loss over the valid repeats; None if no loss is finite."""
     return median_figure(result, lambda repeat: repeat.loss.last)
 
 
 def culprit_of(result: TrialResult) -> str:
-    """The rank that the others wait for, and the phase in which it lost its time: rank 1: backward."""
+    """The rank that the others wait for and the phase in which it is late, e.g. "rank 1: backward"; else a dash."""
     culprit = result.summary.culprit if result.summary else None
     return f"rank {culprit.rank}: {culprit.phase}" if culprit else NOTHING
 
 
 def is_stand_in(row: Row) -> bool:
-    """Whether the trial's replicas were threads on the CPU, in place of nn.DataParallel's on GPUs."""
+    """Whether the trial's replicas were threads on the CPU, as a stand-in for nn.DataParallel on GPUs."""
     return row.trial.launch == "dp" and any("stand-in" in repeat.ranks[0].device for repeat in row.result.repeats)
 
 
 def by_host(row: Row, cell: str) -> str:
-    """The cell of a time within a step, with a mark if it is host time."""
+    """The cell of a time within a step, with a mark if the time is from the host's clock."""
     warnings = row.result.summary.warnings if row.result.summary else ()
     return f"{cell} {HOST_TIME}" if Caution.HOST_TIME in warnings and cell != NOTHING else cell
 
 
 def off_by(middle: float, lowest: float, highest: float) -> str:
-    """As in "1.31 ±0.04": the median, and how far the repeats lie from it at most. A single one has no spread."""
+    """A median and the largest deviation of any repeat from it, e.g. "1.31 ±0.04"; one repeat has no deviation."""
     return f"{middle:.2f}" + (f" {OFF_BY}{max(middle - lowest, highest - middle):.2f}" if lowest < highest else "")
 
 
 def status_of(result: TrialResult) -> str:
-    """ok, failed or stopped; empty if the trial was not reached."""
+    """The status of a trial: ok, failed or stopped; empty if the run did not reach it."""
     return result.status if result.status != "skipped" else "stopped" if result.command else ""
 
 
 def what_became(result: TrialResult) -> str:
-    """The end of a sentence whose subject is the trial: was stopped before its end: no figures."""
+    """What happened to a trial, to follow its name, e.g. "was stopped before its end: no figures"."""
     if result.status != "skipped":
         return result.status
     if not result.command:

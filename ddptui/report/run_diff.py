@@ -53,7 +53,7 @@ def _disturbances(a: dict[str, Any], b: dict[str, Any], both: Both) -> Iterator[
         yield Difference(f"load average before the run: {was:.1f} in A, {now:.1f} in B", _names(both))
     was, now = a.get("watched"), b.get("watched")
     if was and now and was != now:
-        yield Difference(f"watched: {_changed(was, now)}; drawing takes time from the ranks", _names(both))
+        yield Difference(f"watched: {_changed(was, now)}; a console that draws takes time from the ranks", _names(both))
 
 
 def _other_loads(both: Both) -> Iterator[Difference]:
@@ -78,7 +78,7 @@ def _contents(a: Results, b: Results, results: Results) -> Iterator[Difference]:
     if a.preset != b.preset:
         yield Difference(f"preset: {_changed(a.preset, b.preset)}")
     if alone := [trial.name for trial in results.trials if results.base_of(trial) is None]:
-        yield Difference(f"compared with none: {', '.join(alone)}")
+        yield Difference(f"no trial of the other run matches {', '.join(alone)}")
     # The trial that was run most often stands for all: a failed one has fewer repeats.
     repeats = [max(map(finished, results.trials), default=0) for results in (a, b)]
     if repeats[0] != repeats[1]:

@@ -1,4 +1,4 @@
-"""The comparison as terminal text, Markdown, CSV and JSON."""
+"""The result of a run as terminal text, Markdown, CSV and JSON."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,23 +21,23 @@ from ddptui.text import tables
 from ddptui.text.tables import DIM, RED, Table
 from ddptui.wire.phases import PHASES
 
-LOSS = " loss"  # within a header
-STYLES = {"failed": RED, "skipped": DIM}  # of a trial's row, by its status
+LOSS = " loss"  # found in the table's header if the loss is shown
+STYLES = {"failed": RED, "skipped": DIM}  # the style of a trial's row, by its status
 
 
 def text(results: Results, preset: Preset, width: int, *, color: bool = False, usual: Sequence[str] = ()) -> str:
-    """The question, its answer, the tables and the notes. No line of a table is wider than `width`. usual: keys of the
-    columns that the user wants seen of every preset."""
+    """The question, its answer, the tables and the notes. Tables are at most `width` columns wide. usual: keys of the
+    table's columns in the user's settings."""
     return as_text(results, preset, _blocks(results, preset, width, usual), width, color=color)
 
 
 def markdown(results: Results, preset: Preset) -> str:
-    """The same as Markdown, with every column that has a value."""
+    """The question, its answer, the tables and the notes as Markdown, with every column that has a value."""
     return as_markdown(results, preset, _blocks(results, preset))
 
 
 def _blocks(results: Results, preset: Preset, width: int | None = None, usual: Sequence[str] = ()) -> Iterator[Block]:
-    """The blocks of the report. width: of the terminal; None: all columns are shown."""
+    """The blocks of the report. width: the terminal's; None: all columns are shown."""
     if preset.kind == "primitives":
         yield from primitives.blocks(results, preset)
         return
@@ -55,17 +55,17 @@ def _blocks(results: Results, preset: Preset, width: int | None = None, usual: S
 
 
 def _sign(note: str) -> str:
-    """What a table holds if a note on one of its columns has its place; empty: any table does."""
+    """The text that must be in the table for the note to be shown; empty if the note is always shown."""
     return LOSS if note == OF_LOSS else note[:1] if note[:1] in (IN_BACKWARD, IN_SOME_STEPS) else ""
 
 
 def as_json(results: Results, preset: Preset) -> str:
-    """results.json."""
+    """The text of results.json."""
     return json_text(results)
 
 
 class Line(NamedTuple):
-    """A line of the CSV file: one repeat of a trial. Repeats are numbered from 1."""
+    """A line of the CSV file: one repeat of a trial. number: the repeat's, from 1."""
 
     row: Row
     number: int
@@ -76,7 +76,7 @@ def _of_ranks(pick: Callable[..., Any], figure: str) -> Callable[[Line], object]
     return lambda line: pick(known(line.repeat.ranks, figure), default=None)
 
 
-# By column: the path of its value from the line, or what computes it. Scripts read these names: add, never rename.
+# For each column, the path of its value from a Line, or a function. Scripts read these names: add, never rename.
 CSV: dict[str, str | Callable[[Line], object]] = {
     "trial": "row.result.name",
     "repeat": "number",
@@ -111,19 +111,19 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     **{name: f"repeat.{name}" for name in ("clock_error_ms", "wait_error_ms", "backend", "backend_why")},
     "peak_gpu_bytes_least": _of_ranks(min, "peak_gpu_bytes"),
     "peak_gpu_bytes_most": _of_ranks(max, "peak_gpu_bytes"),
-    "left_out": lambda line: why_left_out(line.repeat, line.row.result.repeats),  # of ratios and medians
+    "left_out": lambda line: why_left_out(line.repeat, line.row.result.repeats),  # why, from ratios and medians
     **{name: f"repeat.{name}" for name in ("tflops", "mfu", "joules_a_step")},
     "peak_gpu_reserved_bytes_least": _of_ranks(min, "peak_gpu_reserved_bytes"),
     "peak_gpu_reserved_bytes_most": _of_ranks(max, "peak_gpu_reserved_bytes"),
     **{f"nccl_{name}": f"repeat.nccl.{name}" for name in ("version", "implementation")},
     "sm_mhz_least": _of_ranks(min, "sm_mhz"),
     "held_back_part": lambda line: max((rank.held_back_part or 0.0 for rank in line.repeat.ranks), default=0.0) or None,
-    "host_time": lambda line: Caution.HOST_TIME in line.repeat.warnings,  # phases and steps
+    "host_time": lambda line: Caution.HOST_TIME in line.repeat.warnings,  # for phases and steps
 }
 
 
 def as_csv(results: Results, preset: Preset) -> str:
-    """A line a repeat of each trial, every figure in full; of a trial without repeats, its status and error."""
+    """CSV with one line for each repeat of each trial; a trial without repeats has one line with status and error."""
     if preset.kind == "primitives":
         return primitives.as_csv(results)
     return tables.as_csv([*CSV], (fields for row in rows_of(results, preset) for fields in _lines(row)))

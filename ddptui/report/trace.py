@@ -1,9 +1,9 @@
-"""A run as Trace Event JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Writes a run as Trace Event JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-A process is a repeat of a trial. In it each rank has a track with its steps, their phases and injected delays; below
-it, as many as it takes, tracks with its operations, each with wait and transfer apart. An arrow goes from a wait to the
-operation of the rank that it was for. Times are in µs since the launch, by the console's clock. Ranks whose clocks were
-never compared are roughly where they were, and have no waits.
+Each repeat of a trial is a process of the trace. Each rank has a track with its steps, their phases and injected
+delays, and below it as many tracks as needed for its operations, with wait and transfer shown separately. An arrow goes
+from a wait to the operation of the late rank. Times are in µs since the launch, by the console's clock. If clocks were
+never compared, the ranks' times are only approximate, and no waits are shown.
 """
 
 from collections import defaultdict
@@ -26,14 +26,14 @@ from ddptui.wire.messages import Collective, Hello, Pause, Step
 from ddptui.wire.phases import PARTS
 from ddptui.wire.records import Launched, Message
 
-TRACKS_A_RANK = 100  # numbers of tracks: the steps, the operations that overlap, and as the last one the pauses
+TRACKS_A_RANK = 100  # track numbers per rank: the first for steps, the last for pauses, the others for operations
 
 Event = dict[str, Any]
 
 
 def trace(repeats: Mapping[tuple[str, int], Iterable[Message]]) -> Iterator[str]:
-    """The JSON text, piece by piece. repeats: the messages of each, by trial and number."""
-    yield '{"displayTimeUnit":"ms","traceEvents":['  # event by event: the text of a long run is large
+    """The JSON text, piece by piece. repeats: the messages of each repeat, by trial and number."""
+    yield '{"displayTimeUnit":"ms","traceEvents":['  # one event at a time, since the text of a long run is large
     between = "\n"
     for process, ((trial, number), messages) in enumerate(repeats.items(), start=1):
         for event in _of_repeat(process, f"{trial}, repeat {number}", messages):
@@ -43,7 +43,7 @@ def trace(repeats: Mapping[tuple[str, int], Iterable[Message]]) -> Iterator[str]
 
 
 class Slice(NamedTuple):
-    """A stretch of time on a track; about: what a click on it shows."""
+    """A span of time on a track. about: the details that the viewer shows on a click."""
 
     kind: str
     track: int
@@ -80,12 +80,12 @@ class _Drawing:
     def __init__(self) -> None:
         self.tracks: dict[int, str] = {}
         self.slices: list[Slice] = []
-        self.arrows: list[tuple[Slice, Slice]] = []  # from an operation that waited to the one that came last
+        self.arrows: list[tuple[Slice, Slice]] = []  # from a waiting operation to that of the last rank
         self._busy_until: dict[int, list[int]] = {}  # by rank: its tracks of operations
 
     def add_steps(self, steps: Mapping[int, Sequence[Step]], pauses: Iterable[Pause]) -> None:
-        """Draw steps with their phases and injected delays, and standstills on tracks of their own: these may begin
-        and end within steps."""
+        """Draw steps with their phases and injected delays. Pauses get their own tracks, since they can cross the
+        borders of steps."""
         for step in chain.from_iterable(steps.values()):
             track = step.rank * TRACKS_A_RANK
             about = {"epoch": step.epoch, "loss": step.loss, "samples": step.samples, "warm-up": step.warmup}
@@ -100,7 +100,7 @@ class _Drawing:
             self.slices.append(Slice("pause", track, "stood still", pause.begin_ns, pause.end_ns))
 
     def add_operations(self, steps: Mapping[int, Sequence[Step]], aligned: Sequence[AlignedStep]) -> None:
-        """Draw operations; in aligned steps with their transfers, and with waits for the rank that came last."""
+        """Draw operations. In aligned steps, also draw their transfers and the waits for the last rank to arrive."""
         own_steps = {(rank, own.step.begin_ns): own for step in aligned for rank, own in step.ranks.items()}
         drawn: dict[tuple[int, int, OperationKey], Slice] = {}
         for step in chain.from_iterable(steps.values()):
@@ -123,7 +123,7 @@ class _Drawing:
                         self.arrows.append((waiting, late))
 
     def _operation(self, rank: int, operation: Collective) -> Slice:
-        """Draw an operation on the first track of its rank that is free."""
+        """Draw an operation on the first free track of its rank."""
         tracks = self._busy_until.setdefault(rank, [])
         lane = next((lane for lane, until in enumerate(tracks) if until <= operation.called_ns), len(tracks))
         tracks[lane:] = [operation.exit_ns, *tracks[lane + 1 :]]
@@ -135,7 +135,7 @@ class _Drawing:
         return self.slices[-1]
 
     def events(self, repeat: str, process: int, zero_ns: int) -> Iterator[Event]:
-        """The names of process and tracks, then all slices and arrows. Times are in µs since the launch."""
+        """The events: names of the process and tracks, then all slices and arrows. Times are in µs since the launch."""
         yield {"ph": "M", "name": "process_name", "args": {"name": repeat}}
         for track, name in self.tracks.items():
             yield {"ph": "M", "name": "thread_name", "tid": track, "args": {"name": name}}

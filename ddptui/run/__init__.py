@@ -1,1 +1,1 @@
-"""A run from its preset to its results: started, supervised, recorded, replayed."""
+"""Takes a run from its preset to its results: starts, supervises, records and replays it."""

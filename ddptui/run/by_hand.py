@@ -1,4 +1,4 @@
-"""`ddptui presets NAME`: a preset's trials, and the commands that start each by hand."""
+"""`ddptui presets NAME`: describes a preset's trials, with the shell commands that start each trial."""
 
 import shlex
 
@@ -17,18 +17,19 @@ from ddptui.store.presets import describe_size
 from ddptui.text.argv import shell_line
 from ddptui.text.words import count
 
-EXAMPLE_PORT = 15_432  # for the commands to type; the console chooses free ports
+EXAMPLE_PORT = 15_432  # for the printed commands; the console chooses free ports
 
 
 def one(preset: Preset, typed: str | None = None) -> str:
-    """A preset's description and trials, with the command that starts each. typed: the preset and --set as typed."""
+    """The text of `ddptui presets NAME`: a preset's description and trials, with the command that starts each. typed:
+    the preset and --set as typed on the command line."""
     lines = [preset.title, "", *preset.about.strip().splitlines(), ""]
     for trial in preset.trials:
         mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
         mistake = trial.mistake and f"mistake: {trial.mistake}"
         trained = [trial.strategy, describe_average(trial), mistake, trial.model, trial.dataset]
         facts = [LAUNCH_MODES[trial.launch].label]
-        if trial.launch != COMMAND:  # of which no more is known
+        if trial.launch != COMMAND:  # of the user's own command, nothing else is known
             facts += [count(trial.world_size, "rank")]
             facts += [fact for fact in (tried(trial) if trial.primitives else trained) if fact]
         lines += [f"{trial.name}{mark}", "  " + ", ".join(facts)]
@@ -45,7 +46,7 @@ def one(preset: Preset, typed: str | None = None) -> str:
 
 
 def _how_to_start(trial: Trial, engine: EngineOptions) -> list[str]:
-    """The lines that start a trial by hand: on this host, on each node, or as a job."""
+    """The commands that start a trial in a shell: on this host, on each node, or as a job."""
     if trial.launch == COMMAND:
         return [*(f"  {shlex.quote(variable)} \\" for variable in trial.env), f"  {shell_line(trial.command)}"]
     match engine.name:
@@ -58,10 +59,10 @@ def _how_to_start(trial: Trial, engine: EngineOptions) -> list[str]:
 
 
 def _command_lines(trial: Trial, part: Part | None = None) -> list[str]:
-    """A command, with its environment in front."""
+    """The lines of a shell command, with its environment variables in front."""
     if part is None:
         variables, command = launch.environment(trial, available_cores()), launch.command(trial)
-    else:  # a node may have other cores and another Python, so neither is spelled out
+    else:  # a node may have a different number of cores and another Python, so neither is spelled out
         alone = trial.launch in ONE_PROCESS
         variables = {} if alone or trial.launch == "launch" else part.environment()
         command = launch.command(trial, "python", None if alone else part)
@@ -71,7 +72,7 @@ def _command_lines(trial: Trial, part: Part | None = None) -> list[str]:
 
 
 def _how_to_join(engine: EngineOptions, typed: str) -> list[str]:
-    """How to run the preset on several nodes, with the console and without."""
+    """Instructions to run the preset on several nodes, with and without the console."""
     given = [(key, value) for key in OF_SEVERAL_HOSTS if (value := getattr(engine, key)) is not None]
     options = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in given)
     return [

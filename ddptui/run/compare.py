@@ -13,7 +13,7 @@ from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run, RunError, TwoRuns
 from ddptui.text.words import did_you_mean
 
-Matches = Mapping[str, str | None]  # by the name of a trial of A, that of B; None: it is compared with none
+Matches = Mapping[str, str | None]  # by the name of a trial of A, that of B; None: it is left out
 BY_NAME: Matches = MappingProxyType({})
 
 

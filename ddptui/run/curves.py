@@ -1,4 +1,4 @@
-"""The curves of a trial, read back from the journals of its repeats."""
+"""Reads the curves of a trial from the journals of its repeats."""
 
 from collections.abc import Callable
 from itertools import takewhile
@@ -11,14 +11,14 @@ from ddptui.wire.messages import Step
 
 
 def repeats_shown(trial: TrialResult) -> list[int]:
-    """The numbers of the repeats that count; of a trial without figures the first, which may have come some way."""
-    # No repeat is launched after one that ended badly, so that their numbers have no gaps.
+    """The numbers of the repeats that count. If none does, the first one, which may have made some steps."""
+    # No repeat is launched after one that ended badly, so the numbers have no gaps.
     numbered = enumerate(trial.repeats, start=1)
     return [number for number, repeat in numbered if why_left_out(repeat, trial.repeats) is None] or [1]
 
 
 def curves_of(run: Run, trial: TrialResult, is_wanted: Callable[[], bool] = lambda: True) -> TrialCurves:
-    """The curves of a trial; reading ends once they are no longer wanted. Raises RunError."""
+    """The curves of a trial. is_wanted: reading stops once it returns False. Raises RunError."""
     launches = []
     for number in repeats_shown(trial):
         launch = LaunchCurves()

@@ -1,4 +1,4 @@
-"""--no-ui: runs a preset, prints its progress on stderr and the comparison on stdout."""
+"""`--no-ui`: runs a preset, prints its progress on stderr and the comparison on stdout."""
 
 import shutil
 import sys
@@ -33,14 +33,14 @@ from ddptui.text.door import CLEAR_LINE
 from ddptui.text.words import count, printable
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
 
-REDRAW_EVERY_S = 0.25  # a terminal over ssh keeps up with this
+REDRAW_EVERY_S = 0.25  # slow enough for a terminal over SSH
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
 
 
 def run(preset: Preset, runs: Path, *, as_json: bool, usual: Sequence[str] = (), quiet_within_s: float = 0.0) -> int:
-    """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. usual: as
-    table.text has them. quiet_within_s: how long to wait for a quiet machine before the first launch. Raises
-    PresetError for a trial that would never end."""
+    """Run a preset and return the exit code. Finished launches are recorded and printed even after a failure. usual:
+    see table.text. quiet_within_s: how long to wait for a quiet machine before the first launch. Raises PresetError for
+    a trial that would never end."""
     _check_ends(preset)
     narrator = Narrator(preset, sys.stderr)
     run = Run.create(runs, preset, describe())
@@ -50,7 +50,7 @@ def run(preset: Preset, runs: Path, *, as_json: bool, usual: Sequence[str] = (),
 
 
 def resume(begun: Resumption, *, as_json: bool, usual: Sequence[str] = (), quiet_within_s: float = 0.0) -> int:
-    """Launch what is missing in a run, as `run` would have. Raises RunError, and PresetError as `run` does."""
+    """Resume a run: launch its missing repeats, as `run` would have. Raises RunError, and PresetError as `run` does."""
     run, preset, lock = begun
     with lock:
         _check_ends(preset)
@@ -64,16 +64,16 @@ def resume(begun: Resumption, *, as_json: bool, usual: Sequence[str] = (), quiet
 def _check_ends(preset: Preset) -> None:
     for trial in preset.trials:
         if trial.trains_until_stopped:
-            remedy = "run it in the console, or give it an end, such as --set steps=200"
+            remedy = "run it in the console, or limit it, for example with --set steps=200"
             raise PresetError(f"trial {trial.name} trains until you stop it: {remedy}")
 
 
 def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[str], quiet_within_s: float) -> int:
-    """Launch what the narrator's outcomes lack, to the end or to an interrupt, and print the results. Returns the exit
-    code."""
+    """Launch the repeats that are missing in the narrator's outcomes, until the end or an interrupt, and print the
+    results. Returns the exit code."""
     preset = narrator.preset
     running_results = RunningResults(preset, run.name, run.environment(), narrator.outcomes)
-    stopped = ""  # why the console could not go on
+    stopped = ""  # why the run had to stop
     try:
         if quiet_within_s and can_wait(preset):
             wait_until_quiet(quiet_within_s, narrator.print)
@@ -83,7 +83,7 @@ def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[
                 for message in stream:
                     narrator.add(message)
             except KeyboardInterrupt as interrupt:
-                stream.throw(interrupt)  # it stops the ranks; raises the interrupt again
+                stream.throw(interrupt)  # stops the ranks, and raises the interrupt again
     except KeyboardInterrupt as interrupt:
         for note in getattr(interrupt, "__notes__", ["the ranks are stopped"]):
             narrator.print(f"interrupted; {note}")
@@ -91,12 +91,12 @@ def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[
     except RunLost as error:
         stopped = lab.noted(error, str(error))
         if run.is_there():
-            stopped += f"; once there is room again, `ddptui --resume {run.name}` goes on"
+            stopped += f"; once there is room again, continue with `ddptui --resume {run.name}`"
     except OSError as error:
         stopped = lab.noted(error, lab.not_launched(error))
     if not run.is_there():
         stopped = stopped or f"{run.folder}: it has been moved or deleted"
-        stopped += "; if you have moved it, `ddptui --resume` with its new path goes on"
+        stopped += "; if you moved it, continue with `ddptui --resume` and its new path"
     if stopped:
         narrator.print(f"stopped: {stopped}")
     results = running_results.results
@@ -109,19 +109,19 @@ def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[
 
 
 def resumption(preset: Preset, outcomes: Outcomes, changed: dict[str, Any]) -> list[str]:
-    """The lines printed when a run is resumed: how much of it is finished, and which facts of the environment have
-    changed since it started."""
+    """The lines printed when a run is resumed: how many launches are finished, and what has changed in the environment
+    since the run started. changed: the changed entries with their new values."""
     failed = {outcome.trial for outcome in outcomes.values() if outcome.status == "failed"}
     done = sum(outcome.trial not in failed for outcome in outcomes.values())
     wanted = sum(preset.repeats for trial in preset.trials if trial.name not in failed)
     lines = [f"{preset.title}: {done} of {count(wanted, 'launch', 'launches')} finished"]
-    lines += [f"not launched again, since they failed: {', '.join(sorted(failed))}"] if failed else []
+    lines += [f"not launched again, because they failed: {', '.join(sorted(failed))}"] if failed else []
     now = ", ".join(f"{key} {value}" for key, value in changed.items())
     return lines + ([f"the environment has changed since the run started: {now}"] if now else [])
 
 
 class Narrator:
-    """Prints a run's progress: on a terminal a line that redraws itself, else two lines a launch."""
+    """Prints a run's progress: on a terminal as a line that is redrawn, elsewhere as two lines per launch."""
 
     def __init__(self, preset: Preset, output: TextIO | None, outcomes: Outcomes = NO_OUTCOMES) -> None:
         self.preset, self.outcomes = preset, outcomes
@@ -130,17 +130,17 @@ class Narrator:
         self._monitor = RunMonitor(outcomes)
         self._live = self._monitor.live
         self._drawn_at = time.monotonic()
-        self._cold: set[str] = set()  # why launches were cold, as far as it was printed
-        self._meter: LoadMeter | None = None  # until the first reading
+        self._cold: set[str] = set()  # reasons for cold starts that were already printed
+        self._meter: LoadMeter | None = None  # dropped after the first reading
         self._labels = {trial.name: LAUNCH_MODES[trial.launch].label for trial in preset.trials}
 
     def watch_load(self) -> None:
-        """From now on, measure how busy this host is, to warn once if other programs will disturb the ranks."""
+        """Start measuring how busy this host is, to warn once if other programs disturb the ranks."""
         if self.preset.engine.name == "local":
             self._meter = LoadMeter(descendants, MOST_OTHER_LOAD, looks=True)
 
     def add(self, message: Message) -> None:
-        """Take note of a message, and print what changes with it."""
+        """Process a message, and print what it changes."""
         if self._meter and (readings := self._meter.read()):
             self._meter = None
             if busy := busy_now(readings[0]):
@@ -152,21 +152,21 @@ class Narrator:
         if isinstance(message, Launched) and not self._redraws:
             self.print(f"{self._where()}  {self._labels[message.trial]}")
         if isinstance(message, Refused | Notice):
-            where = f"{self._where()}  " if self._live.status == "running" else ""  # else: all have ended
+            where = f"{self._where()}  " if self._live.status == "running" else ""  # else all launches have ended
             self.print(f"{where}{message.text if isinstance(message, Notice) else refusal(message)}")
         elif isinstance(message, Ended):
             self.print(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
         elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn_at > REDRAW_EVERY_S):
             self._drawn_at = time.monotonic()
-            columns = shutil.get_terminal_size().columns - 1  # a full line would wrap, where \r cannot return
+            columns = shutil.get_terminal_size().columns - 1  # a full line would wrap, and \r could not go back
             self._write(CLEAR_LINE + printable(f"{self._where()}  {self._how_it_goes()}")[:columns])
 
     def print(self, line: str) -> None:
-        """Print a line, in place of the one that redraws itself."""
+        """Print a line, replacing the line that is redrawn."""
         self._write(f"{CLEAR_LINE if self._redraws else ''}{printable(line)}\n")
 
     def _write(self, text: str) -> None:
-        """Write to stderr. The run goes on even if it is closed, or a pipe whose reader has gone."""
+        """Write to stderr. The run continues even if stderr is closed, or a pipe whose reader has exited."""
         if self._output is not None:
             try:
                 self._output.write(text)
@@ -183,7 +183,7 @@ class Narrator:
         live = self._live
         if not live.step:
             here = len(live.ranks)
-            return f"starting, {count(here, 'rank')} here" if here else live.notice or "starting"
+            return f"starting, {count(here, 'rank')} connected" if here else live.notice or "starting"
         if live.called:
             return "  ".join(filter(None, [f"{live.step} of {live.steps}", live.called, self._time_left()]))
         figures = [f"step {live.step} of {live.steps}"]
@@ -200,7 +200,7 @@ class Narrator:
             return f"{live.status}: {(live.error or '').splitlines()[0] if live.error else 'stopped'}"
         if live.called:
             return f"{live.step} of {live.steps} tried  {self._time_left()}".rstrip()
-        loss = f"last loss {live.loss:.3f}  " if live.loss is not None else ""  # the table has a mean of many
+        loss = f"last loss {live.loss:.3f}  " if live.loss is not None else ""  # the table shows a mean over many steps
         return f"{count(live.step, 'step')}  {loss}{self._time_left()}".rstrip()
 
     def _time_left(self) -> str:

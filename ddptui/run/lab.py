@@ -1,8 +1,8 @@
-"""The story of a run: launches every trial, follows its ranks, yields their messages.
+"""Runs a preset: launches every trial, follows its ranks, and yields their messages.
 
-`run_preset` goes through the launches, `_launch` starts one and ends it, `_follow` receives from its ranks, and
-`_inject` sends them new delays while they run; a user asks for these through `Controls`. Repeats of different trials
-are interleaved (A B A B), so that a slow minute of the machine hits all trials alike.
+`run_preset` goes through the launches, `_launch` starts and ends one, `_follow` receives messages from its ranks, and
+`_inject` sends them new delays while they run, which a user requests through `Controls`. Repeats of different trials
+are interleaved (A B A B), so that a slow minute of the machine affects all trials alike.
 """
 
 import threading
@@ -35,31 +35,31 @@ from ddptui.store.runs import Run
 from ddptui.wire.messages import Echo
 from ddptui.wire.records import Alive, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck, Stop
 
-READY_S = 0.1  # longest wait for the warm parent before requests are looked at again
-POLL_MS = 100  # longest wait for a message before processes and requests are looked at again
+READY_S = 0.1  # longest wait for the warm parent before the user's requests are checked again
+POLL_MS = 100  # longest wait for a message before processes and the user's requests are checked again
 ALIVE_EVERY_S = 5.0
 Supervisor = LaunchSupervisor | WatchSupervisor
 
 
 class Controls:
-    """What a user asks of a running run, from any thread. The lab reads it between messages."""
+    """The user's requests to a running run, which may come from any thread. They are read between messages."""
 
     def __init__(self) -> None:
         self._injections: deque[tuple[int, tuple[Bottleneck, ...]]] = deque()
-        self._guard = threading.Lock()  # between a skip and the end of the launch that it is for
-        self._launched_ns: int | None = None  # the launch that can be skipped
-        self._skipped_at: float | None = None  # when the skip of this launch was requested
-        self._stopped_at: float | None = None
-        self.patience_s = inf  # how long ranks may take to end by themselves then, at most
+        self._guard = threading.Lock()  # so that a skip cannot hit the next launch
+        self._launched_ns: int | None = None  # the start of the launch that can be skipped, which identifies it
+        self._skipped_at: float | None = None  # when the user asked to skip this launch
+        self._stopped_at: float | None = None  # when the user asked to stop the run
+        self.patience_s = inf  # how long ranks may take at most to end by themselves after a stop
 
     def inject(self, bottleneck: tuple[Bottleneck, ...], launched_ns: int) -> None:
-        """Give the ranks these delays, in place of those that they have. launched_ns: the launch that is meant. Another
-        one may be under way by the time that the lab reads this."""
+        """Replace the ranks' delays by these. launched_ns: the start of the launch for which they are meant; another
+        one may be running by the time that the request is read."""
         self._injections.append((launched_ns, bottleneck))
 
     def skip(self, launched_ns: int) -> bool:
-        """End this launch, leave out the trial's other repeats, and go on to the next trial. launched_ns: the launch
-        that is meant. Returns whether it is under way: else nothing is skipped."""
+        """End this launch, leave out the trial's other repeats, and continue with the next trial. launched_ns: the
+        start of the launch that is meant. Returns whether that launch is running; otherwise nothing is skipped."""
         with self._guard:
             if launched_ns != self._launched_ns:
                 return False
@@ -67,35 +67,35 @@ class Controls:
             return True
 
     def stop(self, within_s: float = inf) -> None:
-        """End this launch, and the run. within_s: how long that may take, before the ranks are killed."""
+        """End this launch and the run. within_s: time after which the ranks are killed."""
         self.patience_s = min(self.patience_s, within_s)
         self._stopped_at = self._stopped_at or time.monotonic()
 
     def injections(self, launched_ns: int) -> Iterator[tuple[Bottleneck, ...]]:
-        """The injections to send now to this launch; each is yielded once. Those for others are dropped."""
+        """Yields the injections for this launch, each once, and drops those for other launches."""
         while self._injections:
             meant_ns, bottleneck = self._injections.popleft()
             if meant_ns == launched_ns:
                 yield bottleneck
 
     def begin(self, launched_ns: int) -> None:
-        """From now on this launch can be skipped. A stop stays."""
+        """Allow this launch to be skipped from now on. A requested stop remains in force."""
         with self._guard:
             self._launched_ns, self._skipped_at = launched_ns, None
 
     def close(self) -> Literal["skipped", "interrupted"] | None:
-        """From now on the launch can no longer be skipped. Returns the status with which it must end, as `end`."""
+        """Do not allow the launch to be skipped any longer. Returns the same as `end`."""
         with self._guard:
             self._launched_ns = None
         return self.end()
 
     def waited_s(self) -> float:
-        """How long ago an end of this launch was requested."""
+        """For how many seconds the end of this launch has been requested; 0 if it has not."""
         requested = [at for at in (self._skipped_at, self._stopped_at) if at is not None]
         return time.monotonic() - min(requested) if requested else 0.0
 
     def end(self) -> Literal["skipped", "interrupted"] | None:
-        """The status with which this launch must end; None if it may go on."""
+        """The status with which this launch must end; None if it may continue."""
         return "interrupted" if self._stopped_at is not None else "skipped" if self._skipped_at is not None else None
 
 
@@ -108,14 +108,17 @@ def run_preset(
     warm: WarmParent | None = None,
     terms: Terms | None = None,
 ) -> Generator[Message]:
-    """Every message of the run, as it arrives; each is in the run's folder before it is yielded. Closing the iterator,
-    or an interrupt, stops the ranks. results: kept up to date, in results.json, too; those of a run that is resumed
-    have its finished launches, which are not launched again. warm: forks the ranks of this run and of others; None:
-    the run has one of its own. terms: on which commands are watched. Raises RunLost."""
+    """Run a preset, and yield every message of the run as it arrives, after it was written to the run's folder. Closing
+    the iterator, or an interrupt, stops the ranks.
+
+    results: is kept up to date, and with it results.json. For a resumed run, it contains the finished launches, which
+    are not launched again. warm: the warm parent that forks the ranks, shared with other runs; None: this run creates
+    one. terms: whether a watched command shares the terminal, and whether it outlives the console. Raises RunLost.
+    """
     controls = controls or Controls()
     results = results or RunningResults(preset, run.name, run.environment())
     if results.outcomes:
-        run.write_results(results.results)  # a console that was killed may not have written them
+        run.write_results(results.results)  # a console that was killed may not have written results.json
     with nullcontext(warm) if warm else closing(WarmParent()) as parent:
         engine = engine_for(preset, run, parent, terms)
         try:
@@ -131,13 +134,13 @@ def run_preset(
 def _run_trials(
     preset: Preset, run: Run, engine: Engine, controls: Controls, results: RunningResults
 ) -> Generator[Message]:
-    """All messages of the launches that `results` lacks, one after another."""
-    skipped: set[str] = set()  # also those that train until they are skipped, whose launch is a good one
+    """Yields all messages of the launches that are missing in `results`, one launch after another."""
+    skipped: set[str] = set()  # includes trials that train until they are skipped, whose launch ends with status ok
     for number in range(1, preset.repeats + 1):
         for trial in preset.trials:
             if (trial.name, number) in results.outcomes or controls.end() == "interrupted":
                 continue
-            # one of which a launch failed or was skipped is not repeated; the others go on
+            # a trial with a failed or skipped launch is not repeated; other trials are
             bad = {outcome.trial for outcome in results.outcomes.values() if outcome.status != "ok"}
             if trial.name not in skipped | bad:
                 yield from _repeat(trial, number, run, engine, controls, results)
@@ -147,17 +150,17 @@ def _run_trials(
 def _repeat(
     trial: Trial, number: int, run: Run, engine: Engine, controls: Controls, results: RunningResults
 ) -> Iterator[Message]:
-    """All messages of a repeat."""
+    """Yields all messages of a repeat."""
     with run.begin(trial.name, number) as repeat:
         for message in _launch(trial, repeat, engine, controls):
-            repeat.write(message)  # first: no figure may rest on what the record lacks
+            repeat.write(message)  # first: results must not depend on a message that is not recorded
             if results.add(message):
                 run.write_results(results.results)
             yield message
 
 
 def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Controls) -> Iterator[Message]:
-    """One launch, from its command line to its end."""
+    """Yields the messages of one launch, from its command line to its end."""
     while (ended := controls.end()) != "interrupted" and not engine.is_ready(trial, READY_S):
         pass
     command = engine.command(trial, repeat)
@@ -172,7 +175,7 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             clock=own_clock(),
         )
         controls.begin(launched.at_ns)
-        if ended == "interrupted":  # before it could be started
+        if ended == "interrupted":  # the user stopped the run before this launch started
             yield launched
             yield Ended(at_ns=time.monotonic_ns(), status=ended)
             return
@@ -187,26 +190,26 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             supervise = WatchSupervisor if trial.launch == COMMAND else LaunchSupervisor
             supervisor, refusals = supervise(trial, hub, launch, repeat), _RefusalReports(hub)
             supervisor.clocks.add(launched)
-            # the load of other hosts cannot be read from here
+            # the load can only be measured on this host
             meter = LoadMeter(launch.processes, MOST_OTHER_LOAD) if engine.is_local else None
             cut_short = yield from _follow(launched, supervisor, refusals, meter, controls)
-        except BaseException:  # also of a reader that closes this generator: no rank may stay
+        except BaseException:  # also if a caller closes this generator: leave no rank behind
             if trial.launch == COMMAND:
                 hub.send(Stop(why="no longer watched"))
             launch.stop()
             raise
         launch.stop()
-        yield from _notices(supervisor)  # why nodes or a job ended it, say
+        yield from _notices(supervisor)  # for example why nodes or a job ended the launch
         yield from (message for message in supervisor.last_messages() if not isinstance(message, Echo))
         yield from refusals.new()
-        status = controls.close()  # what a user ended is no failure, whatever the ranks' exit codes
+        status = controls.close()  # a launch that the user ended has not failed, whatever the ranks' exit codes are
         yield Ended(at_ns=time.monotonic_ns(), status=status) if cut_short and status else supervisor.ended()
 
 
 def _follow(
     launched: Launched, supervisor: Supervisor, refusals: "_RefusalReports", meter: LoadMeter | None, controls: Controls
 ) -> Generator[Message, None, bool]:
-    """All messages of a launch while it runs. Returns whether a user's skip or stop ended it."""
+    """Yields all messages of a launch while it runs. Returns whether the user ended it by a skip or stop."""
     alive_sent, changed_ns, phase, probes = 0.0, 0, (False, False), Probes(launched.clock)
     while not supervisor.is_over():
         if controls.end():
@@ -216,14 +219,14 @@ def _follow(
         yield from _receive(supervisor, probes)
         yield from _notices(supervisor)
         before, phase = phase, (supervisor.all_ready(), supervisor.has_trained())
-        # a reading ends where the training begins and where it ends, or a short one would have none of its own
+        # take a reading when the training begins and when it ends, so that a short training has one of its own
         yield from meter.read(now=phase != before) if meter else ()
         if time.monotonic() - alive_sent > ALIVE_EVERY_S:
             alive_sent = time.monotonic()
-            supervisor.hub.send(Alive())  # ranks end themselves when the console falls silent
+            supervisor.hub.send(Alive())  # ranks end themselves if they receive nothing from the console
         yield from refusals.new(only_first=True)
-        # An injection waits until then, or it would miss the ranks still to come. After a stop it would come too late:
-        # the ranks' last step goes by the pace before it.
+        # Injections wait until all ranks have connected, so that they reach every rank. After a stop they are dropped:
+        # the ranks' last step was chosen by their pace before.
         if supervisor.all_here() and not controls.end():
             for injection in _inject(supervisor.hub, controls, launched.at_ns):
                 changed_ns = injection.at_ns
@@ -232,7 +235,7 @@ def _follow(
 
 
 def _receive(supervisor: Supervisor, probes: Probes) -> Iterator[Message]:
-    """What ranks sent, with the clock offsets that follow from their echoes; and new probes of their clocks."""
+    """Yields the messages of ranks, and the clock offsets that follow from their echoes; sends new probes."""
     messages = supervisor.hub.receive(POLL_MS)
     received_ns = time.monotonic_ns()
     supervisor.add(messages)
@@ -247,7 +250,7 @@ def _receive(supervisor: Supervisor, probes: Probes) -> Iterator[Message]:
 
 
 def _inject(hub: Hub, controls: Controls, launched_ns: int) -> Iterator[Injection]:
-    """Send all ranks the delays that a user asked for; workers/instruments/delays.py puts them in."""
+    """Send all ranks the delays that the user requested; workers/instruments/delays.py applies them."""
     for bottleneck in controls.injections(launched_ns):
         now_ns = time.monotonic_ns()
         hub.send(SetBottleneck(bottleneck=bottleneck))
@@ -260,14 +263,15 @@ def _notices(supervisor: Supervisor) -> Iterator[Notice]:
 
 
 class _RefusalReports:
-    """Reports connections that the hub rejected: the first at once, a flood of others only as a count at the end."""
+    """Reports connections that the hub rejected: the first one at once, all others as a count at the end."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._reported = 0
 
     def new(self, *, only_first: bool = False) -> Iterator[Refused]:
-        """The count of refusals, if it has grown since the last report."""
+        """Yields a report if more connections were rejected since the last report. only_first: only the first
+        report."""
         count = self._hub.refused
         if count > self._reported and not (only_first and self._reported):
             self._reported = count
@@ -275,11 +279,11 @@ class _RefusalReports:
 
 
 def not_launched(error: OSError) -> str:
-    """Why the next launch could not be started: no more processes, files or memory, or no room for a socket."""
+    """The message for a launch that could not be started, e.g. for lack of processes, files, memory or disk space."""
     where = f" ({error.filename})" if error.filename else ""
     return f"the launch could not be started: {error.strerror or error}{where}; `ddptui doctor` finds out why"
 
 
 def noted(error: Exception, text: str) -> str:
-    """The text, with what was noted of the error: which job may be left."""
+    """The text with the notes that were added to the error, e.g. which job may still be running."""
     return "; ".join([text, *getattr(error, "__notes__", [])])

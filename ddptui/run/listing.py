@@ -1,4 +1,4 @@
-"""The lists of `ddptui presets` and `ddptui runs`. They need no engine: importing those takes longer than all else."""
+"""The lists of `ddptui presets` and `ddptui runs`. This module does not import engines, whose import would be slow."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -12,7 +12,7 @@ from ddptui.text.words import printable
 
 
 def every_preset() -> str:
-    """Name, question and size of each preset, by group; then why others cannot be read."""
+    """The list of presets: name, title and size of each, by group; then errors about presets that cannot be read."""
     presets, broken = all_presets()
     named = [(printable(preset.name), preset) for preset in presets]
     width = max((len(name) for name, _ in named), default=0)
@@ -24,19 +24,19 @@ def every_preset() -> str:
 
 
 def every_run(runs: Sequence[Run]) -> str:
-    """Name and status of each run; of one that cannot be read, why."""
+    """The list of runs: name and status of each, or an error if it cannot be read."""
     if not runs:
-        return "no runs yet: `ddptui run quickstart`\n"
+        return "no runs yet: start one with `ddptui run quickstart`\n"
     return _columns([(run.name, printable(_status(run))) for run in runs])
 
 
 def every_run_as_json(runs: Sequence[Run]) -> str:
-    """The runs as a list of JSON, newest first."""
+    """The runs as a JSON list, newest first."""
     return _json([record(run) for run in runs])
 
 
 def _status(run: Run) -> str:
-    """The status, and what is missing; or why it cannot be read."""
+    """A run's status and what is missing in it, or an error if it cannot be read."""
     line = overview(run)
     if line.status == UNDER_WAY:
         return UNDER_WAY
@@ -44,14 +44,14 @@ def _status(run: Run) -> str:
 
 
 def every_deleted(trash: Sequence[Deleted]) -> str:
-    """Name of each run in the trash, and when it was deleted."""
+    """The list of runs in the trash: name of each, and when it was deleted."""
     if not trash:
         return "the trash is empty\n"
     return _columns([(each.run.name, f"deleted {each.when:%Y-%m-%d %H:%M}") for each in trash])
 
 
 def every_deleted_as_json(trash: Sequence[Deleted]) -> str:
-    """The runs in the trash as a list of JSON, those deleted last first."""
+    """The runs in the trash as a JSON list, most recently deleted first."""
     deleted = [(each, each.when.isoformat(timespec="seconds")) for each in trash]
     return _json([{"name": each.run.name, "folder": str(each.run.folder), "deleted": when} for each, when in deleted])
 
@@ -61,7 +61,7 @@ def _json(listed: object) -> str:
 
 
 def _columns(runs: Sequence[tuple[str, str]]) -> str:
-    """A line a run: its name, and what is said of it."""
+    """One line per run: its name and a text, in two columns."""
     names = [printable(name) for name, _ in runs]
     width = max(map(len, names))
     return "".join(f"{name:{width}}  {said}\n" for name, (_, said) in zip(names, runs, strict=True))

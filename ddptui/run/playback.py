@@ -1,7 +1,8 @@
-"""Replays a recorded run at any speed, from any moment. A Playback is read like a Session, but has no controls.
+"""Replays a recorded run at any speed, from any moment. A Playback has the same interface as a Session for reading, but
+no controls.
 
-A run may be long, so only a window of it is in memory. A state cannot be taken back: to go back, a screen starts over
-from the beginning, or from one of the states that it gave to `keep` on the way.
+A run may be long, so only a window of its messages is in memory. Messages cannot be undone: to go back, a screen starts
+again from the beginning, or from a state that it passed to `keep` earlier.
 """
 
 import pickle
@@ -27,32 +28,32 @@ from ddptui.text.units import S
 from ddptui.wire.records import Ended, Message
 from ddptui.wire.retime import shift_times
 
-SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)  # times real time
-AT_ONCE = 4 * 2**20  # bytes of journals that one `drain` yields at most: keys wait for that
-KEEP_EVERY = 8 * 2**20  # bytes between two states that are kept; doubled when they are too many
+SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)  # relative to real time
+AT_ONCE = 4 * 2**20  # most bytes of journals that one `drain` returns: keys must wait meanwhile
+KEEP_EVERY = 8 * 2**20  # bytes between two saved states; doubled when there are too many
 MOST_KEPT = 64
-SAID_FOR_NS = 2 * S  # how long the replay says that it has left out a time in which nothing was to be seen
+SAID_FOR_NS = 2 * S  # how long the replay reports that it skipped idle time
 
 
 Clock = Callable[[], int]
 
 
 class Start(NamedTuple):
-    """Where the replay can begin: what is known there of all that was before."""
+    """A place where the replay can start, with the state that all earlier messages lead to."""
 
     place: Place
-    over: frozenset[int]  # launches that have ended there
-    encoded: bytes  # the state of all messages before; made here, and never read from a file
-    from_ns: float  # it may be taken up for moments from here on
+    over: frozenset[int]  # indices of the launches that have ended there
+    encoded: bytes  # the state, pickled by this process, never read from a file
+    from_ns: float  # usable for moments from here on
 
     def live(self) -> Live:
-        """This state."""
+        """The state."""
         state: Live = pickle.loads(zlib.decompress(self.encoded))
         return state
 
 
 def encode(live: Live) -> bytes:
-    """A state as a Start has it."""
+    """Encode a state for a Start."""
     return zlib.compress(pickle.dumps(live), 1)
 
 
@@ -60,45 +61,44 @@ BEGINNING = Start(START, frozenset(), encode(Live()), -inf)
 
 
 def in_a_thread(work: Callable[[], None]) -> None:
-    """Do some work beside the caller's, for as long as this process lives."""
+    """Do some work in a thread that does not keep the process alive."""
     threading.Thread(target=work, name="replay", daemon=True).start()
 
 
 class Playback:
-    """The replay of a run: `pause`, `faster`, `seek`, `step` and others drive it, `drain` yields the messages up to its
-    moment, in ns on their clock. It leaves out the time between the end of one launch and the first step of the next,
-    in which nothing is to be seen."""
+    """The replay of a run. `pause`, `faster`, `seek`, `step` and others control it; `drain` returns the messages up to
+    its current moment. The replay skips idle time, from the end of one launch to the first step of the next."""
 
     controls = None
     error = None
-    finished_before = NO_OUTCOMES  # a replay begins with the first launch, also of a run that was resumed
+    finished_before = NO_OUTCOMES  # a replay begins with the first launch, even if the run was resumed
 
     def __init__(
         self, run: Run, preset: Preset, clock: Clock = time.monotonic_ns, work: Work = at_once, read: Work = at_once
     ) -> None:
-        """`work` does what may take many seconds: it works out the results of a long launch, once that has ended.
-        `read` reads on in the journals: on a disk that does not answer, that may take any time."""
+        """work: executes tasks that may take many seconds, namely computing the results of a launch. read: executes the
+        reading of journals, which may take any time on a disk that does not respond."""
         self.run = run
         self.preset = preset
         self.unread: list[str] = []  # notes on damaged journals, whose messages are missing
-        self.restarted = False  # what was drained is void: the next `drain` goes on from `start`
+        self.restarted = False  # whether earlier messages are void, and the next `drain` continues from `start`
         self.start = BEGINNING
         self.paused = False
         self.speed = 1.0
         self._clock = clock
         self._timeline = Timeline(run, preset, self.unread)
         self._reader = self._timeline.reader(work=read)
-        self._is_behind = False  # more messages are due than one `drain` yields, or they are not read yet
+        self._is_behind = False  # whether due messages remain, because they are too many or not read yet
         self._environment = run.environment()
         self._work, self._read = work, read
-        self._over: frozenset[int] = frozenset()  # the launches that have ended by now
-        self._asked: set[int] = set()  # for the outcomes of these
-        self._outcomes: dict[int, Outcomes] = {}  # by launch, as soon as they are known
-        self._kept: dict[int, Start] = {}  # by bytes yielded, in units of `_keep_every`
+        self._over: frozenset[int] = frozenset()  # indices of the launches that have ended by now
+        self._asked: set[int] = set()  # launches whose outcomes were requested
+        self._outcomes: dict[int, Outcomes] = {}  # outcomes by launch, as soon as they are known
+        self._kept: dict[int, Start] = {}  # saved states, keyed by bytes read, in units of `_keep_every`
         self._keep_every = KEEP_EVERY
         self._starts = [BEGINNING, *_starts(self._timeline, preset)]
-        self._near: Start | None = None  # shortly before the moment: to go one step back must not take long
-        self._is_near = False  # the next `drain` probably reaches the moment
+        self._near: Start | None = None  # shortly before the moment, so that going one step back is fast
+        self._is_near = False  # whether the next `drain` probably reaches the moment
         self._sum_up(NO_OUTCOMES)
         self.begin_ns, self.end_ns = self._timeline.begin_ns, self._timeline.end_ns
         self.course = Course(self.begin_ns, self.end_ns, self._timeline.landmarks)
@@ -113,21 +113,22 @@ class Playback:
 
     @property
     def is_working(self) -> bool:
-        """Whether results of launches that have ended are still being worked out."""
+        """Whether results of ended launches are still being computed."""
         return not self._over <= self._outcomes.keys()
 
     @property
     def skipped_s(self) -> float:
-        """How many seconds without anything to see were left out a moment ago."""
+        """How many seconds of idle time were skipped within the last two seconds; 0 if none."""
         return self._skipped_ns / S if self._clock() - self._skipped_at_ns < SAID_FOR_NS else 0.0
 
     def now_ns(self) -> int:
-        """The moment that the replay has reached."""
+        """The moment that the replay has reached, in ns on the messages' clock."""
         self._advance()
         return int(max(self._reader.progress.until_ns, self.begin_ns)) if self._is_behind else self._moment_ns
 
     def drain(self) -> list[Message]:
-        """The messages since the last call, or since the start if the replay restarted; of very many, the first."""
+        """The messages since the last call, or from `start` if the replay has restarted. If there are very many, only
+        the first ones; the next calls return the rest."""
         self._advance()
         self.restarted = False
         reader, messages = self._reader, list[Message]()
@@ -145,7 +146,7 @@ class Playback:
         return messages
 
     def keep(self, live: Live) -> None:
-        """Keep the state to which all drained messages led, if none is kept that is nearly the same."""
+        """Save the state that all messages drained so far lead to, unless a saved state is nearly the same."""
         number = self._reader.progress.bytes // self._keep_every
         is_new = number not in self._kept and number > 0
         if not (is_new or self._is_near) or (place := self._reader.place()) is None:
@@ -160,17 +161,17 @@ class Playback:
             self._kept = {start.place.progress.bytes // self._keep_every: start for start in self._kept.values()}
 
     def pause(self) -> None:
-        """Stand still, or go on."""
+        """Pause the replay, or continue it if it is paused."""
         self._advance()
         self.paused = not self.paused
 
     def faster(self, by: int) -> None:
-        """Change the speed by so many entries of SPEEDS; down if negative."""
-        self._advance()  # the time up to now went by at the old speed
+        """Change the speed by this many entries of SPEEDS; slower if negative."""
+        self._advance()  # up to now the old speed applies
         self.speed = SPEEDS[min(max(SPEEDS.index(self.speed) + by, 0), len(SPEEDS) - 1)]
 
     def seek(self, by_s: float) -> None:
-        """Jump by so many seconds of the run; back if negative. Where nothing is to be seen, it jumps further."""
+        """Jump by this many seconds of the run, back if negative. A jump into idle time goes on to its end."""
         self._advance()
         by_ns = round(by_s * S)
         if by_ns < 0:
@@ -179,19 +180,19 @@ class Playback:
             self._skip_from(self._moment_ns + by_ns)
 
     def seek_share(self, share: float) -> None:
-        """Jump to the moment at which so much of the run is over, 0 to 1."""
+        """Jump to the moment at which this fraction of the run is over, from 0 to 1."""
         jump = self._skip_from if share > 0 else self.go_to
         jump(self.begin_ns + round(share * (self.end_ns - self.begin_ns)))
 
     def step(self, by: int) -> None:
-        """Jump to where all ranks had finished so many steps more, or fewer if negative, and pause there."""
+        """Jump to where all ranks had finished `by` steps more (fewer if negative), and pause there."""
         self._advance()
         self.paused = True
         self.go_to(self.course.step(self._moment_ns, by))
 
     def seek_launch(self, by: int) -> bool:
-        """Jump to the first step so many launches on, or back if negative. Returns whether there is such a launch. Back
-        from the first one, it jumps to the first step of that."""
+        """Jump to the first step of the launch that is `by` launches ahead, back if negative. Before the first launch,
+        jump to its first step. Returns whether there is such a launch."""
         self._advance()
         firsts_ns, number = self.course.firsts_ns, self.course.launch(self._moment_ns) + by
         if firsts_ns and number < len(firsts_ns):
@@ -206,25 +207,25 @@ class Playback:
         return number is not None
 
     def go_to(self, moment_ns: int) -> None:
-        """Jump to a moment, also to one at which nothing is to be seen."""
+        """Jump to a moment, even in idle time."""
         self._advance()
         before = [start for start in (*self._starts, *self._kept.values()) if start.from_ns <= moment_ns]
         if self._near and self._near.from_ns <= moment_ns:
             before.append(self._near)
         start = max(before, key=lambda start: start.place.progress.messages, default=BEGINNING)
-        # A state cannot be taken back, so it is built up again. Where it was further before, this is a short cut.
+        # Messages cannot be undone, so going back starts from a saved state. So does going forward, if that is faster.
         has_passed = moment_ns < max(self._reader.progress.until_ns, self.start.from_ns)
         if has_passed or start.place.progress.messages > self._reader.progress.messages:
-            if not self.restarted or start is not self.start:  # else keys that come in a burst would read again
+            if not self.restarted or start is not self.start:  # otherwise a burst of keys would read again each time
                 self._reader = self._timeline.reader(start.place, self._read)
                 self._over = start.over
                 self._catch_up()
             self.start, self.restarted, self._is_behind = start, True, False
         self._moment_ns = min(max(moment_ns, self.begin_ns), self.end_ns)
-        self._skipped_ns = 0  # what was said of another place
+        self._skipped_ns = 0  # it applied to the previous place
 
     def _skip_from(self, moment_ns: int) -> None:
-        """Jump to a moment, or to the next one at which there is something to see."""
+        """Jump to a moment; if it is in idle time, to the end of that."""
         next_ns, skipped_ns = self.course.advance(moment_ns, 0)
         self.go_to(next_ns)
         self._note_skipped(skipped_ns)
@@ -244,15 +245,15 @@ class Playback:
         self._note_skipped(skipped_ns)
 
     def _is_due(self, reader: Reader) -> bool:
-        # At the end all are, also those whose clock jumped. What is not read yet may be.
+        # At the end all messages are due, even if a clock jumped. Messages that are not read yet may be due.
         if reader.is_over or reader.is_waiting:
             return not reader.is_over
         return reader.next_ns <= self._moment_ns or self._moment_ns >= self.end_ns
 
     def _catch_up(self) -> None:
-        """Bring the results up to the launches that have ended, as far as their outcomes are known."""
+        """Update the results for the launches that have ended, as far as their outcomes are known."""
         new = sorted(self._over - self._asked)
-        if new and self._asked <= self._outcomes.keys():  # else later: two analyses at once would take twice the memory
+        if new and self._asked <= self._outcomes.keys():  # one analysis at a time: two would need twice the memory
             self._asked.update(new)
             self._work(partial(self._work_out, new))
         known = [self._outcomes[launch] for launch in sorted(self._over) if launch in self._outcomes]
@@ -261,7 +262,7 @@ class Playback:
             self._sum_up(outcomes)
 
     def _work_out(self, launches: Sequence[int]) -> None:
-        """Find the outcomes of launches. One whose journal cannot be read any more has none."""
+        """Compute the outcomes of launches. A launch whose journal can no longer be read has none."""
         for launch in launches:
             outcome = None
             with suppress(OSError):
@@ -274,17 +275,17 @@ class Playback:
 
 
 def _starts(timeline: Timeline, preset: Preset) -> Iterator[Start]:
-    """Where launches begin in a long run: a replay that goes to one of them leaves out all before."""
-    if preset.kind == "primitives":  # its screen keeps the results of all launches, which no state has
+    """Yields starts at the launches of a long run, so that a replay can jump to one without reading what is before."""
+    if preset.kind == "primitives":  # its screen needs the results of all launches, which a state does not contain
         return
     live, over = Live(), frozenset[int]()
     for number, launch in enumerate(timeline.launches):
         marks, before = timeline.landmarks[number].marks, timeline.yielded_before[number]
         launched_ns = [launch.moment_ns(mark) for mark in marks if not isinstance(mark, Ended)]
-        # From the beginning, a few messages are read as fast.
+        # After few messages, starting from the beginning is just as fast.
         if launched_ns and before.bytes >= AT_ONCE:
             from_ns = max(before.until_ns, *launched_ns)
             yield Start(Place(number, progress=before), over, encode(live), from_ns)
-        fold(live, [shift_times(mark, launch.by_ns) for mark in marks])  # nothing else outlasts a launch
+        fold(live, [shift_times(mark, launch.by_ns) for mark in marks])  # nothing else matters after a launch
         if any(isinstance(mark, Ended) for mark in marks):
             over |= {number}

@@ -1,4 +1,4 @@
-"""Waits before a run until no other program takes cores that its ranks want."""
+"""Waits before a run until other programs no longer use cores that its ranks need."""
 
 import time
 from collections.abc import Callable
@@ -8,12 +8,13 @@ from ddptui.analysis.disturbance import busy_now
 from ddptui.config.preset import Preset
 from ddptui.host.load import LoadMeter, descendants
 
-CALM_READINGS = 4  # in a row, which takes two seconds: many programs pause
+CALM_READINGS = 4  # quiet readings in a row, which take two seconds: many programs pause for a moment
 LOOK_EVERY_S = 0.1
 
 
 class Calm:
-    """Whether this machine has become quiet. `busy`: what takes its cores, by the last reading."""
+    """Finds out whether this machine has become quiet. `busy`: what used its cores at the last reading; empty: it was
+    quiet."""
 
     def __init__(self, busy: str = "") -> None:
         self.busy = busy
@@ -21,13 +22,13 @@ class Calm:
         self._readings = 0
 
     def busy_so_far(self) -> str:
-        """What has taken its cores since the last reading, however short that is."""
+        """What has used the cores since the last reading, even if that was only a moment ago; empty: nothing."""
         for load in self._meter.read(now=True):
             self.busy = busy_now(load)
         return self.busy
 
     def is_there(self) -> bool:
-        """Read the load if it is time to. Returns whether the last readings were quiet."""
+        """Read the load if a reading is due. Returns whether the last CALM_READINGS readings were quiet."""
         for load in self._meter.read():
             self.busy = busy_now(load)
             self._readings = 0 if self.busy else self._readings + 1
@@ -35,7 +36,8 @@ class Calm:
 
 
 def wait_until_quiet(within_s: float, say: Callable[[str], object]) -> None:
-    """Wait until this machine is quiet, for so long at most. say: gets a line when it is busy, and one at the end."""
+    """Wait until this machine is quiet, at most within_s. say: receives a line if the machine is busy, and one at the
+    end."""
     calm, ends_at, waits = Calm(), time.monotonic() + within_s, False
     while not (is_quiet := calm.is_there()) and time.monotonic() < ends_at:
         if calm.busy and not waits:
@@ -47,5 +49,5 @@ def wait_until_quiet(within_s: float, say: Callable[[str], object]) -> None:
 
 
 def can_wait(preset: Preset) -> bool:
-    """Whether a run may wait for this machine to be quiet: a training of the user's own is never held up."""
+    """Whether a run may wait for this machine to be quiet. The user's own training never waits."""
     return preset.kind != "command" and preset.engine.name == "local"

@@ -1,5 +1,7 @@
-"""How a run is resumed, in the console and headless. The lock comes first: until the run ends, no other console may
-launch what this one is about to read as missing."""
+"""Prepares to resume a run, in the console and headless.
+
+The run is locked first, until it ends: otherwise another console could launch the same missing repeats.
+"""
 
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -13,20 +15,21 @@ from ddptui.store.runs import Run, RunError
 
 
 class Resumption(NamedTuple):
-    """A run that this process holds, to be resumed. lock: releases it when it is closed, or dropped."""
+    """A run that this process has locked in order to resume it. Closing or dropping `lock` releases the run."""
 
     run: Run
-    preset: Preset  # checked for the place where its ranks will run
+    preset: Preset  # checked for the hosts on which its ranks will run
     lock: ExitStack
 
     def finished(self) -> Outcomes:
-        """The launches that need no repetition. Reads all journals, which may take seconds. Raises RunError."""
+        """The outcomes of repeats that need not be launched again. Reads all journals, which may take seconds. Raises
+        RunError."""
         return finished(outcomes_of(self.run, self.preset))
 
 
 def begin_resumption(run: Run) -> Resumption:
-    """Lock a run, and check its preset. Raises RunError if another console holds it or if a training of the user's own
-    that was watched in it still runs, and PresetError."""
+    """Lock a run and check its preset. Raises RunError if another console holds the run, or if the watched training of
+    this run is still running; also raises PresetError."""
     with ExitStack() as lock:
         lock.enter_context(run.held())
         preset = run.preset()

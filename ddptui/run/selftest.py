@@ -1,6 +1,6 @@
 """`ddptui selftest`: injects delays of known length at every site, under every strategy and launch mode, and compares
-them with what ddptui attributes. A window without a delay must show no culprit, except a root that averages for all
-ranks."""
+them with the delays that ddptui attributes. In a window without a delay, ddptui must name no culprit, except a root
+that averages for all ranks."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,20 +24,20 @@ from ddptui.wire.messages import Step
 
 SITES = ("start", "data", "forward", "backward", "aggregate")
 WARMUP = 5  # steps
-STEPS = 40  # of a window, in which one site is delayed, or none
-REST = 5  # steps between two windows, so that a delay's echo does not reach the next
+STEPS = 40  # steps of a window, in which one site is delayed, or none
+REST = 5  # steps between two windows, so that the effects of one delay do not reach the next window
 SLEEP_MS = 25  # well above the jitter of a step on a busy machine
 START_MS = 500
-ROOT = (0, "aggregate")  # the rank and phase that may be named without a delay where rank 0 averages for all
-TOLERANCE = 0.05  # relative error that is right even outside the confidence interval
-TOLERANCE_IN_DP = 0.10  # dp's threads start in turn and share an interpreter, which adds a skew
+ROOT = (0, "aggregate")  # the rank and phase that may be named without a delay if rank 0 averages for all ranks
+TOLERANCE = 0.05  # relative error that is accepted even outside the confidence interval
+TOLERANCE_IN_DP = 0.10  # larger, because dp's threads start one after another and share an interpreter
 COLUMNS = ("launch", "strategy", "nothing", *SITES)
 WIDTHS = (7, 25, 7, *(9 for _ in SITES))
 LEFT = [True] * len(COLUMNS)
 
 
 class Window(NamedTuple):
-    """Some steps of a launch, with a delay at a site on a rank (site None: no delay)."""
+    """A range of steps of a launch, with a delay at a site on a rank (site None: no delay)."""
 
     site: str | None
     rank: int
@@ -46,14 +46,15 @@ class Window(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """How a window was attributed: the text of its cell, and whether that is right."""
+    """The attribution of a window: the text of its cell, and whether it is right."""
 
     text: str
     right: bool
 
 
 def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
-    """Run every launch, a line each on stdout. Returns the exit code: 1 if a delay was attributed wrongly."""
+    """Run every launch and print a line for each on stdout. Returns the exit code: 1 if a delay was attributed
+    wrongly."""
     preset = _preset(modes, strategies)
     kept = Run.create(runs, preset, describe())
     print(f"{count(len(preset.trials), 'launch', 'launches')}; kept in {kept.folder}", file=sys.stderr)
@@ -77,14 +78,14 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
             show(line([trial.launch, trial.strategy or NOTHING, *cells], WIDTHS, LEFT) + "\n")
     show(f"\nattributed/injected, ms, on one of two ranks, {STEPS} steps each (start: once)\n")
     if root:
-        show("root: no delay was injected; rank 0 was named, rightly: it averages for all ranks\n")
+        show("root: no delay was injected; naming rank 0 is right, because it averages for all ranks\n")
     show("all right\n" if right else "wrong: the cells marked with !\n")
     return 0 if right else 1
 
 
 def _preset(modes: Sequence[str], strategies: Sequence[str]) -> Preset:
     trials = [
-        _trial(mode, None if mode == "dp" else strategy)  # dp has one way to average, and so one launch
+        _trial(mode, None if mode == "dp" else strategy)  # dp averages in only one way, so it needs one launch
         for mode in modes
         for strategy in (strategies[:1] if mode == "dp" else strategies)
     ]
@@ -114,7 +115,7 @@ def _trial(mode: str, strategy: str | None) -> Trial:
             "world_size": 2,
             "threads": 1,
             "sched_batch": True,
-            "batch_size": 512 if mode == "dp" else 64,  # so that dp's own skew is a small part of a step
+            "batch_size": 512 if mode == "dp" else 64,  # large, so that dp's own skew is a small part of a step
             "lr": 0.001,
             "warmup_steps": WARMUP,
             "steps": windows[-1].last + 1,
@@ -124,8 +125,8 @@ def _trial(mode: str, strategy: str | None) -> Trial:
 
 
 def windows_of(mode: str) -> list[Window]:
-    """The windows of a launch: no delay first, then one site after another, on both ranks in turn."""
-    sites = [site for site in SITES[1:] if (mode, site) != ("dp", "backward")]  # dp has one backward for all replicas
+    """The windows of a launch: one without a delay, then one per site, alternating between the two ranks."""
+    sites = [site for site in SITES[1:] if (mode, site) != ("dp", "backward")]  # dp runs one backward for all replicas
     windows = []
     for number, site in enumerate([None, *sites]):
         first = WARMUP + number * (STEPS + REST)
@@ -148,7 +149,7 @@ def _findings(trial: Trial, log: LaunchLog) -> Iterator[tuple[str | None, Findin
 def _window_finding(
     window: Window, steps: dict[int, list[Step]], tolerance: float, *, root_averages: bool = False
 ) -> Finding:
-    from ddptui.findings.verdict import analyze_waits  # numpy, which nothing but a judgement needs
+    from ddptui.findings.verdict import analyze_waits  # imported late, because it needs numpy
 
     judgement = analyze_waits(steps)
     culprit = judgement.culprit if judgement else None
@@ -171,5 +172,5 @@ def _finding(injected: float, attributed: float, low: float, high: float, tolera
 
 
 def known_strategies() -> tuple[str, ...]:
-    """The strategies that aggregate; `none` has no wait to attribute."""
+    """The strategies that aggregate. `none` is excluded, because it has no wait to attribute."""
     return tuple(name for name in STRATEGIES if name != "none")

@@ -1,4 +1,4 @@
-"""A run in a thread of its own, so that the screens never wait for it."""
+"""Runs a preset in a thread of its own, so that the screens never wait for it."""
 
 import time
 import traceback
@@ -19,11 +19,11 @@ from ddptui.store.runs import Run, RunError
 from ddptui.wire.records import Message
 
 ERROR_LOG = "internal-error.log"  # in the run's folder
-CLOSING_S = 3.0  # that ranks have to end by themselves, where they train until they are stopped
+CLOSING_S = 3.0  # time for ranks that train until they are stopped to end by themselves
 
 
 class Session:
-    """Runs a preset in a thread of `threads`. `controls` steers it; `error`, once it is over, is why it ended early."""
+    """A run in a thread of `threads`. `controls` controls it. `error` says why it ended early; None: it did not."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class Session:
         terms: Terms | None = None,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
-        """Start the run. finished_before: outcomes that a resumed run has already; only the rest is launched. warm
-        and terms: as lab.run_preset has them. lock: the run's, until the run ends."""
+        """Start the run. finished_before: outcomes of earlier launches, in a resumed run; only the rest is launched.
+        warm, terms: see lab.run_preset. lock: the lock of the run, released when the run ends."""
         self.preset = preset
         self.run = run
         self.finished_before = finished_before
@@ -61,15 +61,15 @@ class Session:
         return self.work.done()
 
     def now_ns(self) -> int:
-        """Now, on the clock of the messages."""
+        """The current time in ns on the clock of the messages."""
         return time.monotonic_ns()
 
     def drain(self) -> list[Message]:
         """The messages since the last call."""
-        return [self._messages.popleft() for _ in range(len(self._messages))]  # not those that arrive meanwhile
+        return [self._messages.popleft() for _ in range(len(self._messages))]  # without those that arrive meanwhile
 
     def close(self) -> None:
-        """Stop the run if it still goes on, and wait until all its ranks have ended."""
+        """Stop the run if it is still running, and wait until all its ranks have ended."""
         self.controls.stop(within_s=CLOSING_S)
         wait([self.work])
 
@@ -81,11 +81,12 @@ class Session:
             self.error = lab.noted(error, str(error))
         except OSError as error:
             self.error = lab.noted(error, lab.not_launched(error))
-        except Exception as error:  # a bug, whose traceback must not be printed into the console's screen
+        except Exception as error:  # a bug: its traceback must not be printed over the console's screen
             self.error = lab.noted(error, f"{type(error).__name__}: {error}; {self._keep_traceback()}")
 
     def _keep_traceback(self) -> str:
-        """Append the traceback of the current exception to ERROR_LOG, and return where it is, or why it is not."""
+        """Append the traceback of the current exception to ERROR_LOG. Returns a sentence that says where it is, or why
+        it could not be written."""
         path = self.run.folder / ERROR_LOG
         try:
             with path.open("a", encoding="utf-8") as log:

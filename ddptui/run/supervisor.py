@@ -1,4 +1,4 @@
-"""Supervises one launch until it ends or has failed: a rank died, hangs, or never connected."""
+"""Supervises one launch until it ends, or fails because a rank died, hangs, or never connected."""
 
 import time
 from collections import deque
@@ -22,41 +22,42 @@ from ddptui.text.units import S
 from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Ready, Shown, Step, Timed
 from ddptui.wire.records import Ended, LastStep, Stop
 
-LOOK_EVERY_S = 0.25  # between two looks at the processes: each reads files in /proc, too slow for every message
-CONSOLE_PAUSE_S = 3.0  # a look this late means that the console itself stood still (suspended, swapped out)
-SURE_NS = 500_000_000  # a stall must last so long before it is reported
-VERDICT_S = 2.0  # after the first sign of failure, for the launcher to report which rank it was
-TRACEBACK_S = 3.0  # after Stop, for a rank that hangs to write to its log where it was, on a busy machine, too
-LAUNCHER_EXIT_S = 20.0  # after the last rank is done, for the launcher to exit
-DRAIN_S = 5.0  # to read the last messages; a second is enough, unless strangers flood the hub
-ON_THEIR_WAY_MS = 200  # for libzmq's thread, on a busy host, to read what ranks had written when they ended
-START_S = 180.0  # for one more rank to connect, or for those connected to be ready
-LAST_WORDS_S = 5.0  # after a stop, how long ranks that have finished training may take to send their results
-AHEAD_S = 1.0  # the last step of a training until it is stopped lies so far ahead: all ranks must know of it in time
-TAKEN_UP_NS = 200_000_000  # after a change of delays, until every rank has received it
-FEWEST_AHEAD = 2  # steps, where they take longer than that
-PACE_OVER = 8  # steps
-SHORTEST_S = 1e-4  # that a step may take: ranks on other hosts say how long theirs took
+LOOK_EVERY_S = 0.25  # interval between two checks of the processes, which read files in /proc: too slow per message
+CONSOLE_PAUSE_S = 3.0  # a check this late means that the console itself stood still (suspended, swapped out)
+SURE_NS = 500_000_000  # how long a stall must last before it is reported
+VERDICT_S = 2.0  # time after the first sign of failure for the launcher to report which rank it was
+TRACEBACK_S = 3.0  # time after Stop for a hanging rank to write its stack to its log, even on a busy machine
+LAUNCHER_EXIT_S = 20.0  # time for the launcher to exit after the last rank is done
+DRAIN_S = 5.0  # time to read the last messages: one second is enough, unless other programs flood the hub
+ON_THEIR_WAY_MS = 200  # time for libzmq's thread, on a busy host, to read what ranks wrote before they ended
+START_S = 180.0  # time for another rank to connect, or for connected ranks to be ready
+LAST_WORDS_S = 5.0  # time after a stop for ranks that have finished training to send their results
+AHEAD_S = 1.0  # how far ahead the last step of a stopped training is chosen, so that all ranks learn of it in time
+TAKEN_UP_NS = 200_000_000  # time after a change of delays until every rank has received it
+FEWEST_AHEAD = 2  # the same in steps, if steps are long
+PACE_OVER = 8  # number of last steps from which the pace is computed
+SHORTEST_S = 1e-4  # lower bound for a step's duration, which ranks report and which may be wrong
 MOST_GRACE_S = 180.0
 
 
 def drained(
     hub: Hub, add: Callable[[Sequence[RankMessage]], None], have_all_reported: Callable[[], bool]
 ) -> Iterator[RankMessage]:
-    """The messages still queued in a hub; each is added before it is yielded."""
+    """Yields the messages still queued in a hub, after passing them to `add`. have_all_reported: whether no more are
+    expected."""
     deadline = time.monotonic() + DRAIN_S
     while time.monotonic() < deadline:
         refused = hub.refused
         messages = hub.receive(0 if have_all_reported() else ON_THEIR_WAY_MS)
         add(messages)
         yield from messages
-        if not messages and hub.refused == refused:  # rejected messages arrived: ranks' may wait behind them
+        if not messages and hub.refused == refused:  # else ranks' messages may still follow
             return
 
 
 class LaunchSupervisor:
-    """The state of a launch, from its ranks' messages and its processes. Call `add` and `is_over` in turn until it is
-    over; then `last_messages`, and `ended` for the verdict."""
+    """Tracks the state of a launch from its ranks' messages and its processes. Call `add` and `is_over` alternately
+    until the launch is over, then `last_messages`, then `ended` for the outcome."""
 
     def __init__(self, trial: Trial, hub: Hub, launch: Launch, repeat: RepeatJournal) -> None:
         self._trial, self.hub, self.launch, self._repeat = trial, hub, launch, repeat
@@ -66,18 +67,18 @@ class LaunchSupervisor:
             trial.world_size, trial.stall_s, start_s=start_s, beats=trial.instruments == "on"
         )
         self._stall: Stall | None = None
-        self._suspected_ns: int | None = None  # since when a stall has been suspected
+        self._suspected_ns: int | None = None  # when the current suspicion of a stall began
         self._killed_before = machine.oom_kills()
         self._ready: set[int] = set()
-        self._steps: dict[int, int] = {}  # by rank, how many it will make, where that is known
-        self._recent: dict[int, deque[Step]] = {}  # by rank, the last steps
-        self._last_step: int | None = None  # of a training that the user has stopped
+        self._steps: dict[int, int] = {}  # number of planned steps of each rank, if it is known
+        self._recent: dict[int, deque[Step]] = {}  # the last steps of each rank
+        self._last_step: int | None = None  # the last step, after the user has stopped the training
         self._grace_s = LAST_WORDS_S
         self._trained: set[int] = set()
         self._done: set[int] = set()
         self._failed: list[Failed] = []
-        self.clocks = Clocks()  # which rank failed first is decided across hosts
-        self._silent: list[int] = []  # ranks that died without sending Failed, in the order noticed
+        self.clocks = Clocks()  # needed to decide across hosts which rank failed first
+        self._silent: list[int] = []  # ranks that died without sending Failed, in the order in which that was noticed
         self._looked_at = 0.0
         self._stopped_since: float | None = None
         self._last_connected = time.monotonic()
@@ -85,7 +86,7 @@ class LaunchSupervisor:
         self._exit_code: int | None = None
 
     def add(self, messages: Sequence[RankMessage]) -> None:
-        """Take note of what ranks sent."""
+        """Process messages of ranks."""
         now_ns = time.monotonic_ns()
         for message in messages:
             self._stall_detector.add(message, now_ns)
@@ -112,11 +113,11 @@ class LaunchSupervisor:
                     self._failed.append(failed)
 
     def last_messages(self) -> Iterator[RankMessage]:
-        """The messages still queued once the ranks have ended."""
+        """Yields the messages that are still queued after the ranks have ended."""
         return drained(self.hub, self.add, lambda: len(self._reported()) == len(self._ranks))
 
     def take_notices(self) -> list[str]:
-        """None: what goes wrong ends the launch, and is said then."""
+        """Always empty: any problem ends the launch, and `ended` reports it."""
         return []
 
     def all_here(self) -> bool:
@@ -124,17 +125,20 @@ class LaunchSupervisor:
         return not self._missing()
 
     def all_ready(self) -> bool:
-        """Whether every rank is about to make its first step, or has made it."""
+        """Whether every rank has loaded its model and data."""
         return len(self._ready) == len(self._ranks)
 
     def has_trained(self) -> bool:
-        """Whether every rank has made its last step."""
+        """Whether every rank has finished its last step."""
         return len(self._trained | self._done) == len(self._ranks)
 
     def grace_s(self, changed_ns: int) -> float:
-        """How long the ranks may take to end by themselves, now that the user wants an end. Ranks that train until they
-        are stopped receive their last step. It lies ahead: a rank that made one more would wait for the others.
-        changed_ns: when their delays were changed last; how far ahead goes by the pace of steps made since then."""
+        """How long the ranks may take to end by themselves after a skip or stop, in s.
+
+        Ranks that train until they are stopped are sent the number of their last step. It is chosen ahead of all ranks:
+        a rank that has already made more steps would wait for the others forever. changed_ns: when the delays were
+        changed last (0: never); only steps since then show the pace that determines how far ahead.
+        """
         if self._last_step is None and self._trial.trains_until_stopped and len(self._recent) == len(self._ranks):
             if not self._shows(changed_ns):
                 return inf
@@ -142,7 +146,7 @@ class LaunchSupervisor:
         return self._grace_s if self._last_step is not None or self.has_trained() else 0.0
 
     def _shows(self, changed_ns: int) -> bool:
-        """Whether every rank has made a step since a change of delays: it may take seconds, the ones before none."""
+        """Whether every rank has made a step since the delays were changed, which may have changed the pace a lot."""
         begun_ns = (self.clocks.console_ns(rank, steps[-1].begin_ns) for rank, steps in self._recent.items())
         return changed_ns == 0 or min(begun_ns) > changed_ns + TAKEN_UP_NS
 
@@ -152,10 +156,11 @@ class LaunchSupervisor:
             self.hub.send(LastStep(step=0))
             return
         steps_s = [[(step.end_ns - step.begin_ns) / S for step in steps] for steps in self._recent.values()]
-        # The slowest rank sets the pace; a delay that was just taken out must not count, or the last step is too near.
+        # The slowest rank sets the pace. The last step alone may be faster, if a delay was just removed: a pace that is
+        # too slow would choose a last step that is too near.
         pace_s = min(max(mean(own) for own in steps_s), max(own[-1] for own in steps_s))
         made = [steps[-1].step for steps in self._recent.values()]
-        alone = self._trial.every - 1  # steps that a rank makes without the others
+        alone = self._trial.every - 1  # steps that a rank makes without waiting for the others
         self._last_step = max(made) + alone + max(FEWEST_AHEAD, ceil(AHEAD_S / max(pace_s, SHORTEST_S)))
         to_go = self._last_step + alone - min(made)
         self._grace_s = min(LAST_WORDS_S + to_go * max(map(max, steps_s)), MOST_GRACE_S)
@@ -169,7 +174,7 @@ class LaunchSupervisor:
         return self._exit_code is not None or (self._deadline is not None and time.monotonic() > self._deadline)
 
     def ended(self) -> Ended:
-        """How the launch ended, and why, if it failed."""
+        """The end of the launch, with the error if it failed."""
         error = self._why_failed()
         return Ended(at_ns=time.monotonic_ns(), status="ok" if error is None else "failed", error=error)
 
@@ -183,7 +188,7 @@ class LaunchSupervisor:
             few = [steps for steps in self._steps.values() if steps <= self._trial.warmup_steps]
             is_too_short = few and self._trial.primitives is None
             return f"all of its {few[-1]} steps are warm-up steps: nothing was measured" if is_too_short else None
-        if self.hub.other_version:  # its ranks were stopped for that, so their logs say no more
+        if self.hub.other_version:  # the ranks were stopped for that reason, so their logs tell nothing more
             return self.hub.other_version
         memory_was_short = machine.oom_kills() > self._killed_before
         if why := self.launch.end_reason():
@@ -201,13 +206,14 @@ class LaunchSupervisor:
         )
 
     def _look(self) -> None:
-        """Look at the ranks' processes, now and then; set a deadline once something is wrong, or all is done."""
+        """Check the ranks' processes if a check is due. Sets a deadline if the launch has failed or all ranks are
+        done."""
         since_s = time.monotonic() - self._looked_at
         if since_s < LOOK_EVERY_S:
             return
         if self.launch.is_waiting:
-            self._last_connected = time.monotonic()  # the time to connect begins once the ranks can
-        if since_s > CONSOLE_PAUSE_S:  # no rank was silent: the console did not listen
+            self._last_connected = time.monotonic()  # the timeout for connecting begins once ranks can start
+        if since_s > CONSOLE_PAUSE_S:  # heartbeats are only overdue because the console stood still
             self._stall_detector.restart_timers(time.monotonic_ns())
         self._looked_at = time.monotonic()
         states = {rank: self.launch.process_status(hello) for rank, hello in self.hub.hellos.items()}
@@ -230,10 +236,11 @@ class LaunchSupervisor:
             self._end_within(TRACEBACK_S)
 
     def _stalled(self, states: dict[int, str]) -> Stall | None:
-        """A stall that has lasted a while, during which no rank's helper processes worked."""
+        """The stall, if one has lasted for SURE_NS, during which no rank's helper processes worked."""
         now_ns = time.monotonic_ns()
         if stall := self._stall_detector.check(now_ns, states):
-            # Helpers are looked at last, since that is slow, and again at each look: a compiler sleeps between files.
+            # Helper processes are checked last, because that is slow, and each time, because a compiler sleeps between
+            # files.
             asleep = [rank for rank, state in states.items() if state == psutil.STATUS_SLEEPING]
             at_work = [rank for rank in asleep if self.launch.helpers_work(self.hub.hellos[rank])]
             stall = self._stall_detector.check(now_ns, states | dict.fromkeys(at_work, psutil.STATUS_RUNNING))
@@ -241,7 +248,8 @@ class LaunchSupervisor:
         return stall if self._suspected_ns and now_ns - self._suspected_ns >= SURE_NS else None
 
     def _stopped_before_hello(self) -> str | None:
-        """Which process has been stopped for long while ranks are missing: it may be one of them."""
+        """A sentence about a process that has been stopped for long while ranks are missing: it may be one of them.
+        None if there is no such process."""
         stopped = self.launch.stopped_processes() if self._missing() else []
         if not stopped:
             self._stopped_since = None
@@ -253,11 +261,11 @@ class LaunchSupervisor:
         return f"{here} of {all_ranks} ranks have connected, and process {stopped[0]} is stopped, as by SIGSTOP"
 
     def _reported(self) -> set[int]:
-        """Ranks that have said how they ended."""
+        """The ranks that have sent Done or Failed."""
         return self._done | {failed.rank for failed in self._failed}
 
     def _missing(self) -> list[int]:
-        """Ranks that have not connected."""
+        """The ranks that have not connected."""
         return [rank for rank in self._ranks if rank not in self.hub.hellos]
 
     def _end_within(self, seconds: float) -> None:

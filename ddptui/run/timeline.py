@@ -1,4 +1,4 @@
-"""The messages of a recorded run in the order of their moments, read back from its journals a window at a time."""
+"""Reads the messages of a recorded run from its journals in the order of their times, with only a window in memory."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,40 +15,40 @@ from ddptui.store.runs import Run, raising_run_error
 from ddptui.wire.records import Message, Offset
 from ddptui.wire.retime import Sittings, shift_times
 
-# Bytes of a journal that are read ahead. Ranks send in batches, five a second, and a rank that was stopped sends late:
-# a message that stands farther from its moment than this comes when it is read.
+# Bytes of a journal that are read ahead in order to sort. Ranks send in batches, five per second, and a rank that was
+# stopped sends late. A message that is out of order by more than this is yielded when it is read.
 AHEAD = 4 * 2**20
-NOTHING = (-inf, 0)  # before the first message of a journal
+NOTHING = (-inf, 0)  # sorts before the first message of a journal
 
 
 Work = Callable[[Callable[[], None]], None]
 
 
 def at_once(work: Callable[[], None]) -> None:
-    """Do some work."""
+    """Do some work immediately."""
     work()
 
 
 class RecordedLaunch(NamedTuple):
-    """The journal of a launch, and what its messages' moments depend on."""
+    """The journal of a launch, with what is needed to convert the times of its messages."""
 
     journal: Path
-    end: int  # bytes that could be read
-    by_ns: int  # its messages come so much later, to follow the launch before as in one sitting
-    clocks: Clocks  # known only after all messages
+    end: int  # number of bytes that could be read
+    by_ns: int  # shift of its messages, so that they follow the previous launch without a long gap
+    clocks: Clocks  # complete only after all messages were read
 
     def moment_ns(self, message: Message) -> int:
-        """The message's moment in console time; 0 if it has none."""
+        """The time of a message in console time, in ns; 0 if it has none."""
         moment_ns = moment_of(message)
         return self.console_ns(_sender(message), moment_ns) if moment_ns else 0
 
     def console_ns(self, sender: int | None, moment_ns: int) -> int:
-        """A moment by the sender's clock in console time."""
+        """A time by the sender's clock, converted to console time. sender: a rank; None: the console."""
         return self.by_ns + (moment_ns if sender is None else self.clocks.console_ns(sender, moment_ns))
 
 
 class Moment(NamedTuple):
-    """A message with its moment in console time, and the bytes of its journal that it lies between. In this order."""
+    """A message with its time in console time and the byte offsets of its line. Messages sort by time, then offset."""
 
     at_ns: int
     begin: int
@@ -57,21 +57,21 @@ class Moment(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What a Reader has yielded."""
+    """How much a Reader has yielded."""
 
     messages: int = 0
-    bytes: int = 0  # of journals
-    until_ns: float = -inf  # the latest of their moments
+    bytes: int = 0  # bytes of journals
+    until_ns: float = -inf  # the latest time of these messages
 
 
 class Place(NamedTuple):
-    """Where a Reader stands, to go on from there later."""
+    """The position of a Reader, from which another Reader can continue."""
 
-    launch: int = 0
-    begin: int = 0  # all lines before were yielded
-    end: int = 0  # of the lines from there to here, those up to `last` were
-    last: tuple[float, int] = NOTHING
-    at_ns: int = 0  # of the first line, if it has no moment of its own
+    launch: int = 0  # index of the launch
+    begin: int = 0  # all lines before this offset were yielded
+    end: int = 0  # of the lines from `begin` to this offset, those that sort up to `last` were yielded
+    last: tuple[float, int] = NOTHING  # time and offset
+    at_ns: int = 0  # time of the line at `begin`, if it has no time of its own
     progress: Progress = Progress()
 
 
@@ -79,14 +79,14 @@ START = Place()
 
 
 class Timeline:
-    """A recorded run, of which only figures of each launch are in memory. A reader yields its messages."""
+    """A recorded run. Only a summary of each launch is in memory; readers yield the messages."""
 
     def __init__(self, run: Run, preset: Preset, unread: list[str]) -> None:
         """Reads all journals once. Notes on damaged ones are added to `unread`. Raises RunError."""
-        self.begin_ns = self.end_ns = 0  # of the first launch, and of the last one
+        self.begin_ns = self.end_ns = 0  # beginning of the first launch, end of the last one
         self.launches: list[RecordedLaunch] = []
-        self.landmarks: list[Landmarks] = []  # of these
-        self.yielded_before: list[Progress] = []  # what a Reader has yielded before each of these
+        self.landmarks: list[Landmarks] = []  # landmarks of each launch
+        self.yielded_before: list[Progress] = []  # how much a Reader has yielded before each launch
         self._read = Progress()
         sittings = Sittings()
         for journal in run.journals(preset):
@@ -94,13 +94,13 @@ class Timeline:
                 self._add(journal, sittings, unread)
 
     def reader(self, place: Place = START, work: Work = at_once) -> "Reader":
-        """A reader that goes on from there. `work` reads the journals."""
+        """A reader that continues from a place. work: executes the reading of journals."""
         return Reader(self.launches, place, work)
 
     def _add(self, journal: Path, sittings: Sittings, unread: list[str]) -> None:
         clocks, end, messages = Clocks(), 0, 0
         survey = Survey(clocks)
-        spans: dict[int | None, tuple[int, int]] = {}  # by sender, its first and its last moment by its own clock
+        spans: dict[int | None, tuple[int, int]] = {}  # the first and last time of each sender by its own clock
         for line in read_lines(journal, unread):
             clocks.add(line.message)
             sittings.add(line.message)
@@ -122,7 +122,7 @@ class Timeline:
 
 
 def _read_ahead(read: list[list[Line]], journal: Path, begin: int, end: int) -> None:
-    """Add the lines between two ends of lines to what was read: up to AHEAD bytes of them."""
+    """Append to `read` the list of lines between two byte offsets, at most about AHEAD bytes of them."""
     lines, at = list[Line](), begin
     while at < min(begin + AHEAD, end) and (more := read_again(journal, at, end)):
         lines += more
@@ -131,18 +131,18 @@ def _read_ahead(read: list[list[Line]], journal: Path, begin: int, end: int) -> 
 
 
 class Reader:
-    """Goes through a timeline once, with a window of it in memory."""
+    """Goes through a timeline once, with only a window of it in memory."""
 
     def __init__(self, launches: Sequence[RecordedLaunch], place: Place, work: Work) -> None:
-        self.launch = place.launch  # of the next message
+        self.launch = place.launch  # index of the launch of the next message
         self.progress = place.progress
         self._launches = launches
         self._work = work
         self._start, self._last = place, place.last
         self._read, self._at_ns = place.begin, place.at_ns
-        self._held: list[Moment] = []  # read, and not yielded; a heap
-        self._bytes = 0  # of these
-        self._ahead: list[list[Line]] | None = None  # lines that `work` reads: empty until it has; None: it reads none
+        self._held: list[Moment] = []  # messages that were read but not yielded; a heap
+        self._bytes = 0  # bytes of these messages
+        self._ahead: list[list[Line]] | None = None  # filled by `work` when it has read lines; None: it is not reading
         self.go_on()
 
     @property
@@ -152,16 +152,16 @@ class Reader:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether more must be read before the next message is known: until then, call `go_on`, and not `take`."""
+        """Whether more must be read before the next message is known. Until then, call `go_on`, but not `take`."""
         return self._ahead is not None and (self._bytes < AHEAD or self._read < self._start.end)
 
     @property
     def next_ns(self) -> int:
-        """The moment of the next message."""
+        """The time of the next message, in console time."""
         return self._held[0].at_ns
 
     def take(self) -> Message:
-        """The next message."""
+        """Return the next message, with shifted times, and move on."""
         at_ns, begin, end, message = heappop(self._held)
         by_ns = self._launches[self.launch].by_ns
         messages, read, until_ns = self.progress
@@ -172,8 +172,8 @@ class Reader:
         return shift_times(message, by_ns) if by_ns else message
 
     def place(self) -> Place | None:
-        """Where it stands. None: the next message is not known yet, or comes late, and could not be told from one that
-        was yielded."""
+        """The position of the reader. None if the next message is not known yet, or if it is late, and so could not be
+        distinguished from messages that were already yielded."""
         if self.is_over:
             return Place(self.launch, progress=self.progress)
         if self.is_waiting or self._held[0][:2] < self._last:
@@ -182,12 +182,12 @@ class Reader:
         return Place(self.launch, first.begin, self._read, self._last, first.at_ns, self.progress)
 
     def go_on(self) -> None:
-        """Hold enough that the first one is next, as far as it has been read."""
+        """Read ahead until the next message is known, as far as `work` has delivered lines."""
         while not self.is_over:
             launch = self._launches[self.launch]
             while self._ahead is not None or self._wants_more(launch):
                 if self._ahead is None:
-                    # first up to where the place is: then it goes on as the reader did that stood there
+                    # first up to the end of the start, to continue exactly like the reader that was there
                     end = self._start.end if self._read < self._start.end else launch.end
                     self._ahead = []
                     self._work(partial(_read_ahead, self._ahead, launch.journal, self._read, end))
@@ -206,19 +206,19 @@ class Reader:
 
     def _hold(self, launch: RecordedLaunch, lines: Sequence[Line]) -> None:
         for begin, line_end, message in lines:
-            self._at_ns = launch.moment_ns(message) or self._at_ns  # without a moment: that of the message before
-            # Those before the place's end were yielded up to its last.
+            self._at_ns = launch.moment_ns(message) or self._at_ns  # without a time, use that of the previous message
+            # Skip messages that were already yielded at the start.
             if begin >= self._start.end or (self._at_ns, begin) > self._start.last:
                 heappush(self._held, Moment(self._at_ns, begin, line_end, message))
                 self._bytes += line_end - begin
-        self._read = lines[-1].end if lines else launch.end  # the rest has changed since it was read first
+        self._read = lines[-1].end if lines else launch.end  # no lines: the journal has changed since it was first read
 
 
 def moment_of(message: Message) -> int:
-    """When what a message reports was over, ns on its sender's clock; 0 if it does not say."""
+    """When the event that a message reports was over, in ns on the sender's clock; 0 if the message has no time."""
     return getattr(message, "at_ns", 0) or getattr(message, "end_ns", 0)
 
 
 def _sender(message: Message) -> int | None:
-    """The rank whose clock gave the message its times; None: the console's did."""
+    """The rank whose clock determined the times of a message; None: the console's clock did."""
     return None if isinstance(message, Offset) else getattr(message, "rank", None)

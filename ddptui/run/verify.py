@@ -1,4 +1,4 @@
-"""`ddptui verify`: compares copies of a model bit by bit: checkpoints, or the hashes in a run's journals."""
+"""`ddptui verify`: compares copies of a model bit by bit, from checkpoints or from the hashes in a run's journals."""
 
 import json
 import os
@@ -15,18 +15,19 @@ from ddptui.text.words import count
 from ddptui.wire.messages import Done
 
 EQUAL, DIFFERENT, UNREADABLE = 0, 1, 2
-MODULE = "workers.verify"  # a process of its own, since that needs torch: one for all pairs of a run
+MODULE = "workers.verify"  # runs in a process of its own, because it needs torch; one process for all pairs of a run
 WITHIN_S = 3600.0  # checkpoints may be large
 
 
 def checkpoints(a: str | Path, b: str | Path) -> int:
-    """Compare two files and print what differs. Returns 0 if they are equal, 1 if not, 2 if one is unreadable."""
+    """Compare two checkpoints and print the differences. Returns 0 if they are equal, 1 if not, 2 if one is
+    unreadable."""
     with Child(MODULE) as child:
         return compare(child, a, b)
 
 
 def compare(child: Child, a: str | Path, b: str | Path) -> int:
-    """Like `checkpoints`, for one pair of several."""
+    """Like `checkpoints`, but with an existing child process."""
     try:
         answer = child.ask(json.dumps([os.path.abspath(a), os.path.abspath(b)]), WITHIN_S)
     except NoAnswer as why:
@@ -40,7 +41,7 @@ def compare(child: Child, a: str | Path, b: str | Path) -> int:
 
 
 def ranks_of(run: Run) -> int:
-    """Compare the ranks of every repeat and print what differs. Returns 0 if all are equal, 1 if some differ. Raises
+    """Compare the ranks of every repeat and print the differences. Returns the worst code of `checkpoints`. Raises
     RunError if no repeat has two copies of a model."""
     preset = run.preset()
     repeats = [(trial, number) for trial in preset.trials for number in range(1, preset.repeats + 1)]
@@ -49,7 +50,7 @@ def ranks_of(run: Run) -> int:
     compared = [code for code in codes if code is not None]
     if not compared:
         raise RunError(f"{run.name}: nothing to compare: no trial ended with two copies of its model")
-    return max(compared)  # a higher one is worse
+    return max(compared)  # a higher code is worse
 
 
 def _repeat(child: Child, run: Run, trial: Trial, number: int) -> int | None:
@@ -69,7 +70,7 @@ def _repeat(child: Child, run: Run, trial: Trial, number: int) -> int | None:
 
 
 def _files(child: Child, paths: Sequence[Path]) -> int:
-    """Compare every rank's checkpoint with rank 0's."""
+    """Compare every rank's checkpoint with that of rank 0."""
     codes = []
     for path in paths[1:]:
         print(f"{path.name} against {paths[0].name}", flush=True)
@@ -78,7 +79,7 @@ def _files(child: Child, paths: Sequence[Path]) -> int:
 
 
 def _hashes(done: Sequence[Done]) -> int:
-    """Compare what every rank sent at its end, hashes of its tensors by name."""
+    """Compare the hashes of tensors that every rank sent at its end."""
     code = EQUAL
     kinds = {"parameters": [rank.parameters for rank in done], "buffers": [rank.buffers for rank in done]}
     for kind, copies in kinds.items():

@@ -1,5 +1,5 @@
-"""`ddptui watch` without a console's screen: the command has the terminal, as if nothing watched it, and the report
-follows on stderr. Or the command runs on other hosts: one process listens, and on each host one joins."""
+"""`ddptui watch` without a screen: the command uses the terminal as if it were not watched, and the report is printed
+on stderr afterwards. The command may also run on other hosts: then one process listens, and one on each host joins."""
 
 import signal
 import sys
@@ -27,17 +27,17 @@ from ddptui.wire.records import Ended, Message, Notice, Refused
 
 
 def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool, usual: Sequence[str] = ()) -> int:
-    """Run a preset's only command in this terminal, and watch it. Returns the command's own exit code; 2 if it could
-    not be started. usual: as table.text has them."""
+    """Run a preset's only command in this terminal and watch it. Returns the command's exit code; 2 if it could not be
+    started. usual: see table.text."""
     _follow(preset, runs, terms, lab.Controls(), as_json=as_json, usual=usual)
     return exit_code_of(terms.launch) if terms.launch is not None else 2
 
 
 def look_on(preset: Preset, runs: Path, terms: Terms, *, as_json: bool, usual: Sequence[str] = ()) -> int:
-    """Watch a training that this process has not started, until it ends, or Ctrl-C. Returns the exit code: 0 if all
-    went well."""
+    """Watch a training that another process has started, until it ends or Ctrl-C. Returns the exit code: 0 if all went
+    well."""
     controls = lab.Controls()
-    before = signal.signal(signal.SIGINT, lambda *_: controls.stop())  # it ends the watching, but not the report
+    before = signal.signal(signal.SIGINT, lambda *_: controls.stop())  # ends the watching, but still prints the report
     try:
         return EXIT_CODES[_follow(preset, runs, terms, controls, as_json=as_json, usual=usual).status]
     finally:
@@ -45,8 +45,8 @@ def look_on(preset: Preset, runs: Path, terms: Terms, *, as_json: bool, usual: S
 
 
 def join(ticket: Ticket, command: Sequence[str]) -> int:
-    """Run a command in this terminal, whose ranks the console of a ticket watches. Returns the command's own exit code.
-    Raises LaunchRefused."""
+    """Run a command in this terminal; the console that issued the ticket watches its ranks. Returns the command's exit
+    code. Raises LaunchRefused."""
     assert ticket.watching is not None
     way = {HUB: ticket.endpoint, TOKEN: ticket.token, KEYS: ticket.keys.spell()}
     with TemporaryDirectory(prefix="ddptui-") as folder:
@@ -54,7 +54,7 @@ def join(ticket: Ticket, command: Sequence[str]) -> int:
 
 
 def exit_code_of(launch: ForeignLaunch) -> int:
-    """Wait for the end of a command, and return its exit code as a shell has it."""
+    """Wait for the end of a command. Returns its exit code as a shell would: 128 + number for a signal."""
     code = launch.wait(tell)
     return code if code >= 0 else 128 - code
 
@@ -62,11 +62,11 @@ def exit_code_of(launch: ForeignLaunch) -> int:
 def _follow(
     preset: Preset, runs: Path, terms: Terms, controls: lab.Controls, *, as_json: bool, usual: Sequence[str]
 ) -> Results:
-    """Watch to the end; then print the report."""
+    """Watch to the end, then print the report. Returns the results."""
     run = Run.create(runs, preset, describe())
     results = RunningResults(preset, run.name, run.environment())
     try:
-        told: set[str] = set()  # a notice may also be why there are no figures
+        told: set[str] = set()  # lines printed so far: the final error may repeat a notice
         with run.held(), closing(lab.run_preset(preset, run, controls, results=results, terms=terms)) as stream:
             for message in stream:
                 for line in said(message):
@@ -81,12 +81,12 @@ def _follow(
         say(f"\n{table.text(results.results, preset, width(), usual=usual)}")
     if terms.saw_nothing:
         run.remove()
-    tell("nothing was watched, so no run is kept" if terms.saw_nothing else f"kept in {run.folder}")
+    tell("nothing was watched, so no run was saved" if terms.saw_nothing else f"kept in {run.folder}")
     return results.results
 
 
 def said(message: Message) -> list[str]:
-    """The lines about a message that the terminal gets: only what hinders the watching."""
+    """The lines to print about a message: only problems with the watching."""
     match message:
         case Notice():
             return [message.text]
@@ -98,11 +98,11 @@ def said(message: Message) -> list[str]:
 
 
 def tell(line: str) -> None:
-    """Print a line that the training's own output may stand around."""
+    """Print a line, marked as ddptui's, amid the training's own output."""
     say(f"ddptui: {printable(line)}")
 
 
 def say(text: str) -> None:
-    """Print on stderr. The training goes on even if nobody reads it."""
+    """Print on stderr. Errors are ignored: the training continues even if stderr is closed."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)

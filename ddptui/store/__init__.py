@@ -1,1 +1,1 @@
-"""Runs and presets on disk."""
+"""Reads and writes runs, presets and settings on disk."""

@@ -1,20 +1,20 @@
-"""What environment.json may hold, and which of it matters to figures."""
+"""The contents of environment.json, and which entries affect measurements."""
 
 from typing import Annotated, Any
 
 import msgspec
 
-# Keys of the environment whose change may change figures; the versions of packages count, too.
+# Keys whose change may change measurements. So may the versions of packages.
 MATTERS_TO_FIGURES = (
     "ddptui", "python", "host", "cpu", "cores", "gpus", "gpu_driver", "gpus_visible", "gpu_power_limit_w", "gpu_links",
     "openmp", "malloc", "watched",
 )  # fmt: skip
-DEEPEST = 16  # tables and lists in one another in environment.json; a console writes 4 at most
+DEEPEST = 16  # allowed nesting of tables and lists in environment.json; a console writes at most 4 levels
 TOO_DEEP = "its tables and lists are nested too deeply"
 
 
 class Environment(msgspec.Struct):
-    """The types of those keys of environment.json that the program relies on; there are others."""
+    """The keys of environment.json that the program relies on, with their types. Other keys are allowed."""
 
     preset: Annotated[str, msgspec.Meta(max_length=255)] = ""
     packages: dict[str, Any] = {}
@@ -23,7 +23,7 @@ class Environment(msgspec.Struct):
 
 
 def problem_of(environment: dict[str, Any]) -> str:
-    """Why this is no environment that the program can use; empty if it is one."""
+    """Why the program cannot use this environment; empty if it can."""
     try:
         msgspec.convert(environment, Environment)
     except msgspec.ValidationError as error:
@@ -32,7 +32,7 @@ def problem_of(environment: dict[str, Any]) -> str:
 
 
 def what_matters(environment: dict[str, Any]) -> dict[str, Any]:
-    """What of it may change figures."""
+    """The entries that may change measurements, including the versions of packages."""
     packages: dict[str, Any] = environment.get("packages", {})
     return {key: environment.get(key) for key in MATTERS_TO_FIGURES} | packages
 

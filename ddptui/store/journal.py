@@ -1,4 +1,4 @@
-"""A repeat on disk: its journal, which has every message in the order received, a line of JSON each; and its logs."""
+"""A repeat on disk: its logs, and its journal, which holds every message as a line of JSON, in the order received."""
 
 import errno
 import itertools
@@ -21,13 +21,13 @@ from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.records import Ended, Message
 
 FLUSH_EVERY_S = 0.5  # ranks send heartbeats every second, so no message waits longer than 1.5 s
-BYTES_AT_ONCE = 2**20  # of a journal that is read again
-MOST_JOURNAL = 16 * 2**30  # bytes; a larger one is refused: to read it would take minutes
-LONGEST_MESSAGE = 8 * MOST_BYTES_A_FRAME  # bytes of a line: JSON takes up to 7 times as many as the wire
-MOST_BYTES = 64 * 1024  # of a log, at a time: of a longer one only the end is shown
-MOST_LOG = 2**62  # bytes of a log: any number
-LONGEST_LINE = 2000  # characters of a log
-LOG_TAIL = 16_384  # bytes, for reasons of failures
+BYTES_AT_ONCE = 2**20  # bytes read at a time by `read_again`
+MOST_JOURNAL = 16 * 2**30  # bytes; a larger journal is rejected, because reading it would take minutes
+LONGEST_MESSAGE = 8 * MOST_BYTES_A_FRAME  # bytes of a line: JSON takes up to 7 times as many as the wire format
+MOST_BYTES = 64 * 1024  # bytes of a log read at a time; of a longer piece only the end is shown
+MOST_LOG = 2**62  # bytes of a log: no limit
+LONGEST_LINE = 2000  # characters shown of a log's line
+LOG_TAIL = 16_384  # bytes at the end of a log that may explain a failure
 
 DECODER = msgspec.json.Decoder(Message)
 
@@ -38,7 +38,7 @@ class RunLost(Exception):
 
 @contextmanager
 def raising_run_lost(folder: Path) -> Iterator[None]:
-    """Turns an OSError into RunLost."""
+    """Turns an OSError within the context into RunLost."""
     try:
         yield
     except OSError as error:
@@ -46,8 +46,8 @@ def raising_run_lost(folder: Path) -> Iterator[None]:
 
 
 def run_lost(folder: Path, error: OSError) -> RunLost:
-    """The RunLost of an OSError, with the run's folder and the system's reason."""
-    return RunLost(f"the run can no longer be kept in {folder}: {error.strerror or error}")
+    """The RunLost for an OSError, with the run's folder and the system's reason."""
+    return RunLost(f"the run can no longer be saved in {folder}: {error.strerror or error}")
 
 
 class RepeatJournal:
@@ -79,7 +79,7 @@ class RepeatJournal:
                 os.fsync(self._journal.fileno())
 
     def _check_in_place(self) -> None:
-        """Raises FileNotFoundError if the journal is no longer where it was: writing to it raises no error."""
+        """Raises FileNotFoundError if the journal was moved or deleted, which writing to it would not notice."""
         written = os.fstat(self._journal.fileno())
         with suppress(FileNotFoundError):
             if os.path.samestat(written, os.stat(self._journal.name)):
@@ -87,28 +87,28 @@ class RepeatJournal:
         raise FileNotFoundError(errno.ENOENT, f"it has been {'moved' if written.st_nlink else 'deleted'}")
 
     def write_command(self, command: list[str], environment: dict[str, str]) -> None:
-        """Write the command as a user can type it to repeat the launch without a console. Raises RunLost."""
+        """Write the shell command that repeats the launch without a console. Raises RunLost."""
         variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
         line = " ".join([*variables, shell_line(command)]) + "\n"
         with raising_run_lost(self.folder):
             (self.folder / "command.txt").write_text(line, encoding="utf-8")
 
     def log(self, name: str) -> str:
-        """The end of one of the repeat's logs; empty if there is none."""
+        """The end of the repeat's log with this file name; empty if there is none."""
         return tail(self.folder / name)
 
     def flight_records(self, ranks: Iterable[int]) -> list[int]:
-        """Which of these ranks have left what torch's flight recorder held."""
+        """Those of the ranks that have left a record of torch's flight recorder."""
         return [rank for rank in ranks if (self.folder / flight_record(rank)).is_file()]
 
     def close(self) -> None:
-        """Write that the repeat was interrupted, unless it has ended. Raises RunLost."""
+        """Record that the repeat was interrupted, unless its end is recorded already. Raises RunLost."""
         if not self._over:
             self.write(Ended(at_ns=time.monotonic_ns(), status="interrupted"))
 
 
 class Line(NamedTuple):
-    """A message in a journal, with the bytes that its line lies between."""
+    """A message in a journal, with the byte offsets of its line."""
 
     begin: int
     end: int
@@ -116,8 +116,8 @@ class Line(NamedTuple):
 
 
 def read_lines(path: Path, unread: list[str] | None = None) -> Iterator[Line]:
-    """The lines of a journal, up to the first one that cannot be read. If lines after it are lost with it, a note
-    that names the file and the line is added to `unread`. Raises OSError if it cannot be opened or read."""
+    """Yields the lines of a journal up to the first damaged one. If lines are lost that way, a note that names the file
+    and the line is added to `unread`. Raises OSError if the journal cannot be opened or read."""
     begin = 0
     with open_plain(path, MOST_JOURNAL) as journal:
         for number in itertools.count(1):
@@ -127,7 +127,7 @@ def read_lines(path: Path, unread: list[str] | None = None) -> Iterator[Line]:
             if message is None:
                 is_whole = line.endswith(b"\n") or len(line) == LONGEST_MESSAGE
                 after = _lines_after(journal, line)
-                # A last line without an end is no damage: the console was killed while it wrote.
+                # An incomplete last line is no damage: the console was killed while writing it.
                 if unread is not None and (is_whole or after):
                     what = count(1 + after, "line is", "lines are") + " missing from these figures"
                     place = Path(*path.parts[-3:])
@@ -137,16 +137,16 @@ def read_lines(path: Path, unread: list[str] | None = None) -> Iterator[Line]:
 
 
 def _message(line: bytes) -> Message | None:
-    """The message of a line; None if there is none in it."""
+    """The message in a line; None if the line is damaged."""
     try:
         message: Message = DECODER.decode(line)
         return message
-    except (ValueError, RecursionError):  # nested without end
+    except (ValueError, RecursionError):  # RecursionError: too deeply nested
         return None
 
 
 def _lines_after(journal: BinaryIO, line: bytes) -> int:
-    """How many lines follow this one, of which only the beginning may have been read."""
+    """How many lines follow this one, even if only its beginning has been read so far."""
     ends, last = 0 if line.endswith(b"\n") else -1, line[-1:]
     while piece := journal.read(BYTES_AT_ONCE):
         ends, last = ends + piece.count(b"\n"), piece[-1:]
@@ -154,12 +154,13 @@ def _lines_after(journal: BinaryIO, line: bytes) -> int:
 
 
 def read_messages(path: Path, unread: list[str] | None = None) -> Iterator[Message]:
-    """The messages of these lines."""
+    """Yields the messages of a journal, as `read_lines` does."""
     return (line.message for line in read_lines(path, unread))
 
 
 def read_again(path: Path, begin: int, end: int) -> list[Line]:
-    """Some of the lines between two ends of lines, from the first one on; none if they have changed meanwhile."""
+    """The first lines between two byte offsets, about BYTES_AT_ONCE of them; empty if the journal has changed
+    meanwhile. begin, end: offsets at which lines end."""
     lines: list[Line] = []
     stop = min(begin + BYTES_AT_ONCE, end)
     with suppress(OSError), open_plain(path, MOST_JOURNAL) as journal:
@@ -170,7 +171,7 @@ def read_again(path: Path, begin: int, end: int) -> list[Line]:
 
 
 class LogTail:
-    """Follows one log."""
+    """Follows a log while it is written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -192,7 +193,7 @@ class LogTail:
         except OSError:
             return []
         self._at += len(new)
-        # A line may still be in the middle, and so may a character: the decoder keeps its first bytes.
+        # The last line may be incomplete, and so may its last character: the decoder keeps the bytes of the latter.
         *lines, rest = (self._rest + self._decoder.decode(new)).split("\n")
         self._rest = rest[:LONGEST_LINE]
         return [printable(line[:LONGEST_LINE].rstrip("\r").expandtabs(4)) for line in lines]

@@ -1,4 +1,4 @@
-"""A run's results again, from its journals alone."""
+"""Recomputes a run's results from its journals alone."""
 
 import msgspec
 
@@ -10,14 +10,14 @@ from ddptui.store.runs import Run
 
 
 def results_of(run: Run, preset: Preset) -> Results:
-    """A run's results, computed from its journals as those in results.json were, with notes on damaged journals."""
+    """A run's results, computed from its journals like those in results.json, with notes on damaged journals."""
     unread: list[str] = []
     results = compare(preset, run.name, run.environment(), outcomes_of(run, preset, unread))
     return msgspec.structs.replace(results, unread=unread) if unread else results
 
 
 def outcomes_of(run: Run, preset: Preset, unread: list[str] | None = None) -> Outcomes:
-    """The outcome of every repeat. Notes on damaged journals are added to `unread`."""
+    """The outcome of every repeat that has one. Notes on damaged journals are added to `unread`."""
     return {
         (trial.name, number): outcome
         for trial in preset.trials
@@ -27,5 +27,6 @@ def outcomes_of(run: Run, preset: Preset, unread: list[str] | None = None) -> Ou
 
 
 def finished(outcomes: Outcomes) -> Outcomes:
-    """The launches that need no repetition: those that were interrupted or skipped are missing, failed ones are not."""
+    """The outcomes of repeats that need not be run again: those that ended well or failed, not interrupted or skipped
+    ones."""
     return {key: outcome for key, outcome in outcomes.items() if outcome.status in ("ok", "failed")}

@@ -1,4 +1,4 @@
-"""Lists earlier runs, a line each, with the results that estimates of run time are made from."""
+"""Summarizes earlier runs: a line for each in lists, a record for scripts, and results for estimates of run time."""
 
 import re
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from ddptui.config.preset import Preset
 from ddptui.store.runs import STAMP_FORMAT, Run, RunError, all_runs
 from ddptui.text.units import NOTHING
 
-UNDER_WAY = "under way"  # the status of a run that a console has open
-SKIPPED = "trials skipped"  # of a run that ended well but for these: not all that its preset asks for is there
+UNDER_WAY = "under way"  # status of a run that a console is running
+SKIPPED = "trials skipped"  # status of a run that ended well, except that the user skipped trials
 
 
 class Overview(NamedTuple):
@@ -28,25 +28,25 @@ class Overview(NamedTuple):
     preset: str
     status: str
     trials: str = NOTHING
-    baseline: str = NOTHING  # its train time in s
-    fastest: str = NOTHING
-    problem: str | None = None  # why it cannot be opened
-    shortfall: str = ""  # what is missing of what its preset asks for
-    damage: str | None = None  # why results.json cannot be read; the journals have all that is in it
+    baseline: str = NOTHING  # train time of the baseline, s
+    fastest: str = NOTHING  # train time of the fastest trial, s, and its name
+    problem: str | None = None  # why the run cannot be opened
+    shortfall: str = ""  # which of the preset's trials and repeats are missing
+    damage: str | None = None  # why results.json cannot be read; the journals hold the same information
 
     @property
     def why(self) -> str | None:
-        """What cannot be read of it, and why; None if all can."""
+        """Which file of the run cannot be read, and why; None if all can."""
         return self.problem or self.damage
 
     def fits(self, wanted: str) -> bool:
-        """Whether the line contains all words of a filter, in any case."""
+        """Whether the line contains all words of a filter, ignoring case."""
         text = f"{self.run.name} {self.when} {self.preset} {self.status}".casefold()
         return all(word in text for word in wanted.casefold().split())
 
 
 def overview(run: Run) -> Overview:
-    """A run's line, from its preset and results.json; of its journals only the sizes are looked at."""
+    """A run's line in lists, from its preset and results.json. Journals are only checked for their size."""
     began = started_at(run.name)
     when = NOTHING if began is None else f"{began:%Y-%m-%d %H:%M}"
     preset, results, status, damage, problem = _contents(run)
@@ -69,9 +69,9 @@ class TrialRecord(msgspec.Struct, frozen=True):
     """A trial in `ddptui runs --json`."""
 
     name: str
-    status: str | None  # None: it has no results yet
-    repeats: int = 0  # that ended well
-    train_time_s: float | None = None  # their median
+    status: str | None  # None: no results yet
+    repeats: int = 0  # number of repeats that ended well
+    train_time_s: float | None = None  # median over these repeats
 
 
 class RunRecord(msgspec.Struct, frozen=True):
@@ -79,11 +79,11 @@ class RunRecord(msgspec.Struct, frozen=True):
 
     name: str
     folder: str
-    started: str | None  # local time, ISO 8601; None: the folder's name does not say it
-    status: str  # as in results.json; "unreadable": problem says why
-    under_way: bool  # a console has it open
+    started: str | None  # local time, ISO 8601; None: the folder's name does not start with a time
+    status: str  # as in results.json; "unreadable": `problem` says why
+    under_way: bool  # a console is running it
     preset: str | None
-    repeats: int | None  # of each trial, as the preset asks for
+    repeats: int | None  # planned repeats of each trial, from the preset
     baseline: str | None
     fastest: str | None  # the trial with the shortest train time
     trials: list[TrialRecord]
@@ -91,7 +91,7 @@ class RunRecord(msgspec.Struct, frozen=True):
 
 
 def record(run: Run) -> RunRecord:
-    """A run for scripts, from the same files as its line."""
+    """A run's record for scripts, from the same files as `overview`."""
     began = started_at(run.name)
     preset, results, status, damage, problem = _contents(run)
     known = {trial.name: trial for trial in results.trials} if results else {}
@@ -118,7 +118,7 @@ def record(run: Run) -> RunRecord:
 
 
 class _Contents(NamedTuple):
-    """What can be read of a run. preset: None if the run cannot be opened. results: None if there are none, or they are
+    """The readable contents of a run. preset: None if the run cannot be opened. results: None if they are missing or
     damaged. damage, problem: as in Overview."""
 
     preset: Preset | None
@@ -138,8 +138,9 @@ def _contents(run: Run) -> _Contents:
 
 
 def started_at(name: str) -> datetime | None:
-    """When a run was started, by the stamp at the start of its name; None if it has none, as a renamed folder."""
-    stamp = re.match(r"\d{8}-\d{6}", name)  # strptime alone would take fewer digits, too
+    """When a run was started, from the time at the start of its name; None if there is none, e.g. in a renamed
+    folder."""
+    stamp = re.match(r"\d{8}-\d{6}", name)  # strptime alone would also accept fewer digits
     try:
         return datetime.strptime(stamp[0], STAMP_FORMAT) if stamp else None
     except ValueError:
@@ -147,7 +148,7 @@ def started_at(name: str) -> datetime | None:
 
 
 def _times(results: ResultsOutline, preset: Preset) -> tuple[str, str]:
-    """The baseline's train time; the fastest trial with its time."""
+    """The baseline's train time in s, and that of the fastest trial with its name, as text."""
     times = _train_times(results)
     fastest = _fastest(times)
     baseline = f"{times[preset.baseline]:.2f}" if preset.baseline in times else NOTHING
@@ -163,13 +164,13 @@ def _fastest(times: dict[str, float]) -> str | None:
     return min(times, key=lambda name: times[name], default=None)
 
 
-MOST_RUNS = 30  # whose figures are read
+MOST_RUNS = 30  # number of newest runs whose results are read
 MOST_LINES = 10
 
 
 class RecentRuns(NamedTuple):
-    """The lines and the results of recent runs, both newest first. A line says when, what and how only: the time of
-    today's runs, the day of others."""
+    """The lines and the results of recent runs, both newest first. A line has only the time (for earlier days the
+    date), the preset and the status."""
 
     lines: list[Overview]
     results: list[Results]

@@ -1,4 +1,4 @@
-"""The user's own presets: saved, renamed, deleted and brought back. A deleted one lies in a trash beside the others."""
+"""Saves, renames, deletes and restores the user's own presets. Deleted presets move to a trash folder beside them."""
 
 import os
 import re
@@ -16,43 +16,44 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def path_of(name: str) -> Path:
-    """Where a user's preset of this name is stored."""
+    """The file of the user's preset with this name."""
     return folders()[1] / f"{name}.toml"
 
 
 def own_names() -> set[str]:
-    """The names of the presets that are the user's own."""
+    """The names of the user's own presets."""
     return {name for name, path in preset_paths().items() if path.parent == folders()[1]}
 
 
 def why_not_own(name: str) -> str:
-    """Why a preset is not the user's to rename or delete; empty if it is."""
+    """Why the user cannot rename or delete a preset; empty if the preset is the user's own."""
     path = preset_paths().get(name)
     if path is None:
-        return f"{name} is gone"
+        return f"{name} no longer exists"
     if path.parent == folders()[1]:
         return ""
     shipped = path.parent.resolve() == (lab_root() / "presets").resolve()
-    return f"{name} is shipped with ddptui" if shipped else f"{name} is the project's: {path}"
+    return f"{name} is shipped with ddptui" if shipped else f"{name} belongs to this project: {path}"
 
 
 def suggested_name(name: str) -> str:
-    """A name for a changed preset: the same for a user's own, which it replaces; `NAME-mine` for a shipped one."""
+    """The suggested name for a changed preset: the same name if it is the user's own (it is then replaced), otherwise
+    `NAME-mine`."""
     return name if path_of(name).is_file() else f"{name}-mine"
 
 
 def name_problem(name: str) -> str:
     """Why a user's preset cannot have this name; empty if it can."""
     if not NAME.fullmatch(name):
-        return "a name has small letters, digits, - and _, and begins with a letter or a digit"
+        return "a name may contain a-z, 0-9, - and _, and must begin with a letter or digit"
     taken = preset_paths().get(name)
     if taken is not None and taken.parent != folders()[1]:
-        return f"{taken} has this name"
+        return f"the name is taken by {taken}"
     return ""
 
 
 def save(preset: Preset, name: str) -> None:
-    """Write a preset to the user's folder, over any earlier one. Raises PresetError."""
+    """Write a preset to the user's folder, replacing any preset of that name. Raises PresetError."""
     path = path_of(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +63,8 @@ def save(preset: Preset, name: str) -> None:
 
 
 def rename(name: str, new: str) -> None:
-    """Give one of the user's presets another name. One that has it already goes to the trash. Raises PresetError."""
+    """Rename one of the user's presets. A preset that already has the new name moves to the trash. Raises
+    PresetError."""
     if path_of(new).exists():
         discard(new)
     _move(path_of(name), path_of(new))
@@ -75,19 +77,17 @@ def discard(name: str) -> None:
 
 
 def bring_back() -> str:
-    """Move the preset that was deleted last back to the others. Returns its name. Raises PresetError.
-
-    It gets another name if there is a preset of its name by now.
-    """
+    """Restore the preset that was deleted last, under a new name if its name is taken by now. Returns the name. Raises
+    PresetError."""
     deleted = sorted((folders()[1] / TRASH).glob("*/*.toml"))  # oldest first
     if not deleted:
-        raise PresetError(f"{folders()[1] / TRASH}: no preset is in the trash")
+        raise PresetError(f"{folders()[1] / TRASH}: the trash is empty")
     path, taken = deleted[-1], preset_paths()
     name, number = path.stem, 2
     while name in taken or path_of(name).exists():
         name, number = f"{path.stem}-{number}", number + 1
     _move(path, path_of(name))
-    with suppress(OSError):  # another file lies there
+    with suppress(OSError):  # the folder contains another file
         path.parent.rmdir()
     return name
 

@@ -1,4 +1,4 @@
-"""Presets on disk: those that are shipped, and the user's."""
+"""Finds and loads presets: those shipped with ddptui, the project's and the user's."""
 
 import os
 import stat
@@ -24,19 +24,19 @@ from ddptui.text.words import count, did_you_mean, in_a_row, remedy_of
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a preset's file where there is none yet. Raises PresetError."""
+    """Write a new preset file; an existing one is not replaced. Raises PresetError."""
     try:
         with path.open("x", encoding="utf-8") as file:
             try:
                 file.write(text)
                 file.flush()
             except OSError:
-                path.unlink()  # half a preset
+                path.unlink()  # do not leave an incomplete preset
                 raise
     except FileExistsError:
-        raise PresetError(f"{path}: is there already; remove it, or write another one: --name NAME") from None
+        raise PresetError(f"{path}: already exists; remove it, or choose another name with --name NAME") from None
     except OSError as error:
-        remedy = remedy_of(str(error)) or "go to a folder where you may write"
+        remedy = remedy_of(str(error)) or "go to a folder in which you may write"
         raise PresetError(f"{path}: cannot be written: {error.strerror}; {remedy}") from None
 
 
@@ -52,7 +52,8 @@ class BrokenPreset(NamedTuple):
 
 
 def all_presets() -> tuple[list[Preset], list[BrokenPreset]]:
-    """The presets in the order of the list, a user's last in their group; and those that cannot be read."""
+    """All presets in the order of the list (within a group, the user's own come last), and those that cannot be
+    read."""
     presets: list[Preset] = []
     broken: list[BrokenPreset] = []
     paths = preset_paths()
@@ -72,12 +73,12 @@ def _order(preset: Preset, is_own: bool) -> tuple[int, str, bool, bool, str]:
 
 
 def describe_size(preset: Preset) -> str:
-    """How many trials and repeats a preset has: `3 trials, 2 repeats`."""
+    """The size of a preset in words: `3 trials, 2 repeats`."""
     return f"{count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}"
 
 
 def folders() -> list[Path]:
-    """The folders that are searched for presets, in this order: the project's, the user's, the lab's own.
+    """The folders in which presets are searched, in order: the project's, the user's, ddptui's own.
 
     Raises OSError if the user has no home.
     """
@@ -85,7 +86,7 @@ def folders() -> list[Path]:
 
 
 def preset_paths() -> dict[str, Path]:
-    """The file of every preset, by name; the first folder wins."""
+    """The file of every preset, keyed by name. If several folders have a name, the first one wins."""
     paths: dict[str, Path] = {}
     for folder in folders():
         for path in sorted(folder.glob("*.toml")):
@@ -93,22 +94,22 @@ def preset_paths() -> dict[str, Path]:
     return paths
 
 
-FileState = tuple[Path, int, int, int]  # where it is, and which version of it: inode, written_ns, bytes
+FileState = tuple[Path, int, int, int]  # path, inode, time of the last change in ns, size in bytes
 
 
 def file_states() -> dict[str, FileState]:
-    """The state of every preset's file, by name; it changes when the file is written again."""
+    """The state of every preset's file, keyed by name. It changes when the file is rewritten."""
     states: dict[str, FileState] = {}
     for name, path in preset_paths().items():
         states[name] = (path, 0, 0, 0)
-        with suppress(OSError):  # a link that leads nowhere
+        with suppress(OSError):  # a broken link
             found = path.stat()
             states[name] = (path, found.st_ino, found.st_mtime_ns, found.st_size)
     return states
 
 
 def find(name_or_file: str) -> Path:
-    """The file of a preset. Raises PresetError."""
+    """The file of a preset, given by its name or path. Raises PresetError."""
     path = Path(name_or_file)
     if path.suffix == ".toml" or os.sep in name_or_file:
         try:
@@ -117,7 +118,7 @@ def find(name_or_file: str) -> Path:
             why = (error.strerror or "cannot be found").lower()
             raise PresetError(f"{name_or_file}: {why}") from None
         if kind != stat.S_IFREG:  # reading a pipe might never end
-            what = "folder, not a preset" if kind == stat.S_IFDIR else "pipe or a device: a preset is a plain file"
+            what = "folder, not a preset" if kind == stat.S_IFDIR else "pipe or a device: a preset is a regular file"
             raise PresetError(f"{path}: is a {what}")
         return path
     known = preset_paths()
@@ -128,7 +129,8 @@ def find(name_or_file: str) -> Path:
 
 
 def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dict[str, Any] | None = None) -> Preset:
-    """Read a preset. overrides (--set) replace fields of every trial, engine those of [engine]. Raises PresetError."""
+    """Read a preset. overrides: fields of every trial to replace (--set). engine: fields of [engine] to replace. Raises
+    PresetError."""
     path = find(name_or_file)
     try:
         preset = parse(path.stem, read_table(path, "a preset"), overrides or {}, machine.available_cores())
@@ -144,17 +146,17 @@ def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dic
 
 
 def as_toml(preset: Preset) -> str:
-    """A preset as TOML that loads as an equal preset. Every trial is in full, so it depends on no override or file."""
+    """A preset as TOML that loads as an equal preset. Every trial is spelled out, so that it depends on no override."""
     plain: dict[str, Any] = msgspec.to_builtins(preset)
     table = {key: plain[key] for key in ("title", "group", "kind", "about", "baseline", "repeats", "columns")}
     table |= {"trial": [_fields(trial) for trial in preset.trials], "engine": plain["engine"]}
-    table["reference"] = [  # TOML has no word for what was not published
+    table["reference"] = [  # TOML has no null: leave out values that were not published
         {key: value for key, value in fields.items() if value is not None} for fields in plain["references"]
     ]
     return tomli_w.dumps({key: value for key, value in table.items() if value or value == ""}, multiline_strings=True)
 
 
 def _fields(trial: Trial) -> dict[str, Any]:
-    """What a [[trial]] says: the fields off their defaults that mean something in its launch mode."""
+    """The fields of a [[trial]] table: those that differ from their defaults and have an effect in its launch mode."""
     useless = meaningless(trial.launch, trial.strategy, trial.primitives)
     return {name: value for name, value in off_default(trial).items() if name not in useless}

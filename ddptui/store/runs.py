@@ -1,4 +1,4 @@
-"""A run's folder: written while the run goes on, opened again later. Nothing about a run is stored anywhere else."""
+"""A run's folder: written during the run, read again later. Nothing about a run is stored elsewhere."""
 
 import errno
 import itertools
@@ -27,19 +27,20 @@ from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
 JOURNAL = "messages.jsonl"  # in a repeat's folder
-STAMP_FORMAT = "%Y%m%d-%H%M%S"  # what a run's name begins with: the local time of its start
+STAMP_FORMAT = "%Y%m%d-%H%M%S"  # a run's name begins with the local time of its start in this format
 LISTS = "`ddptui runs` lists them"
-MOST_BYTES = 64 * 2**20  # of results.json or environment.json: the results of 90,000 ranks
+MOST_BYTES = 64 * 2**20  # limit for results.json and environment.json: enough for 90,000 ranks
 
 Read = TypeVar("Read")
 
 
 class RunError(ValueError):
-    """A run's folder cannot be made, found or read; the message has one line."""
+    """A run's folder cannot be created, found or read. The message is one line."""
 
 
 def runs_folder(given: str | None) -> Path:
-    """The folder of runs: as given, or DDPTUI_RUNS, or in the user's data folder. Raises OSError: there is no home."""
+    """The folder of runs: the given one, else DDPTUI_RUNS, else one in the user's data folder. Raises OSError if the
+    user has no home."""
     chosen = given or os.environ.get(RUNS_VARIABLE)
     return expanded(chosen) if chosen else user_data("runs")
 
@@ -53,7 +54,7 @@ class Run:
 
     @staticmethod
     def create(runs: Path, preset: Preset, environment: dict[str, Any]) -> "Run":
-        """Make the folder of a new run. Raises RunError."""
+        """Create the folder of a new run. Raises RunError."""
         now = datetime.now().astimezone()
         about = {"preset": preset.name, "started": now.isoformat("T", "seconds")}
         try:
@@ -61,28 +62,28 @@ class Run:
             folder = _new_folder(runs, f"{now.strftime(STAMP_FORMAT)}-{preset.name}")
             try:
                 (folder / "environment.json").write_bytes(_pretty(about | environment))
-                (folder / "preset.toml").write_text(as_toml(preset), encoding="utf-8")  # last: now it is a run
+                (folder / "preset.toml").write_text(as_toml(preset), encoding="utf-8")  # last: makes it a run
             except OSError:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
         except OSError as error:
-            raise RunError(f"{runs}: cannot keep runs here: {error.strerror}; name a folder with --runs") from None
+            raise RunError(f"{runs}: cannot save runs here: {error.strerror}; name a folder with --runs") from None
         return Run(folder)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Locks the run for this console while the context is open. Raises RunError if another console has it."""
+        """Locks the run for this console while the context is open. Raises RunError if another console holds it."""
         try:
             file = opened(self.folder / LOCK, os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise RunError(f"{self.folder}: nothing can be added to this run: {error.strerror}") from None
+            raise RunError(f"{self.folder}: this run cannot be continued: {error.strerror}") from None
         with file:
             if not lock(file):
-                raise RunError(f"{self.folder}: another console has this run under way: stop it there first")
+                raise RunError(f"{self.folder}: another console is running this run: stop it there first")
             yield
 
     def is_held(self) -> bool:
-        """Whether a console has this run under way."""
+        """Whether a console is running this run."""
         try:
             with opened(self.folder / LOCK, os.O_RDONLY) as file:
                 return is_locked(file)
@@ -90,21 +91,21 @@ class Run:
             return False
 
     def remove(self) -> None:
-        """Delete the folder of a run in which nothing was seen."""
+        """Delete the folder, for a run that has recorded nothing."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def is_there(self) -> bool:
-        """Whether the folder is still where it was."""
+        """Whether the folder still exists."""
         return self.folder.is_dir()
 
     @contextmanager
     def begin(self, trial: str, number: int) -> Iterator[RepeatJournal]:
-        """Make the folder of a repeat with its journal. Raises RunLost."""
+        """Create the folder of a repeat with its journal. Raises RunLost."""
         folder = self.repeat_folder(trial, number)
         with raising_run_lost(self.folder):
-            if not self.is_there():  # it would be made anew
+            if not self.is_there():  # otherwise mkdir below would create it again
                 raise FileNotFoundError(errno.ENOENT, "it has been moved or deleted")
-            if folder.exists():  # what an interrupted repeat left: no figure uses it, and nothing is lost
+            if folder.exists():  # the remains of an interrupted repeat: kept, but no longer used
                 folder.rename(_free_name(folder))
             folder.mkdir(parents=True)
             journal = (folder / JOURNAL).open("wb")
@@ -123,8 +124,8 @@ class Run:
         self._replace("results.json", _pretty(results))
 
     def note_resumption(self, environment: dict[str, Any]) -> dict[str, Any]:
-        """Add to environment.json that the run was resumed. Returns what has changed in the environment since it was
-        started, with its new values. Raises RunError, RunLost."""
+        """Record in environment.json that the run was resumed. Returns the entries of the environment that have changed
+        since the run started, with their new values. Raises RunError, RunLost."""
         begun = self.environment()
         before, now_here = what_matters(begun), what_matters(environment)
         changed = {key: value for key, value in now_here.items() if before.get(key) != value}
@@ -134,12 +135,12 @@ class Run:
         return changed
 
     def _replace(self, name: str, content: bytes) -> None:
-        """Write one of the run's files as a whole. Raises RunLost."""
+        """Replace one of the run's files as a whole. Raises RunLost."""
         with raising_run_lost(self.folder):
             replace_file(self.folder / name, content)
 
     def preset(self) -> Preset:
-        """The preset as it was run. Raises RunError."""
+        """The preset with which the run was started. Raises RunError."""
         try:
             preset = load(str(self.folder / "preset.toml"))
         except PresetError as error:
@@ -147,7 +148,7 @@ class Run:
         return msgspec.structs.replace(preset, name=self.environment().get("preset", preset.name))
 
     def environment(self) -> dict[str, Any]:
-        """The environment that the run was started in; empty if it is not known. Raises RunError."""
+        """The contents of environment.json; empty if the file is missing. Raises RunError."""
         path = self.folder / "environment.json"
         try:
             environment = _decoded(path, dict[str, Any])
@@ -158,8 +159,8 @@ class Run:
         return environment
 
     def outline(self) -> tuple[ResultsOutline | None, str, str | None]:
-        """The outline of the results, the run's status, and why results.json cannot be read. A run that has none was
-        interrupted before its first repeat had ended."""
+        """The outline of the results, the run's status, and an error if results.json cannot be read. A run without
+        results.json was interrupted before its first repeat ended."""
         try:
             results = self.results(ResultsOutline)
         except FileNotFoundError:
@@ -173,24 +174,25 @@ class Run:
         return self.outline()[1]
 
     def results(self, kind: type[Read]) -> Read:
-        """results.json, or a part of it. Raises FileNotFoundError if there is none, RunError if it is damaged."""
+        """The contents of results.json, decoded as `kind`, which may cover a part only. Raises FileNotFoundError if it
+        is missing, RunError if it is damaged."""
         return _decoded(self.folder / "results.json", kind)
 
     def messages(self, trial: str, number: int, unread: list[str] | None = None) -> Iterator[Message]:
-        """The messages of a repeat's journal, up to a line that cannot be read; a note about that goes to `unread`.
-        Raises RunError if there is a journal that cannot be opened."""
+        """Yields the messages of a repeat's journal, up to a damaged line; a note about it is added to `unread`. Yields
+        nothing if there is no journal. Raises RunError if the journal cannot be opened."""
         path = self.repeat_folder(trial, number) / JOURNAL
         with raising_run_error(path), suppress(FileNotFoundError):
             yield from read_messages(path, unread)
 
     def checkpoints(self, trial: str, number: int) -> list[Path]:
-        """The checkpoints of a repeat, by rank."""
+        """The checkpoints of a repeat, ordered by rank."""
         folder = self.repeat_folder(trial, number)
         ranks = {path.stem.removeprefix("model-rank-"): path for path in folder.glob("model-rank-*.pth")}
         return [ranks[rank] for rank in sorted((rank for rank in ranks if rank.isdecimal()), key=int)]
 
     def repeats(self, preset: Preset) -> dict[tuple[str, int], Iterator[Message]]:
-        """The journals of the launched repeats, by trial and number."""
+        """The messages of the launched repeats, keyed by trial and number of the repeat."""
         return {
             (trial.name, number): self.messages(trial.name, number)
             for trial in preset.trials
@@ -199,14 +201,14 @@ class Run:
         }
 
     def replay(self, preset: Preset, unread: list[str] | None = None) -> Iterator[Message]:
-        """The messages of all journals."""
+        """Yields the messages of all journals, in the order of `journals`."""
         for journal in self.journals(preset):
             with raising_run_error(journal):
                 yield from read_messages(journal, unread)
 
     def journals(self, preset: Preset) -> list[Path]:
-        """All journals in the order in which they were written, in which repeats of trials are interleaved. Raises
-        RunError if one is too large, or no plain file."""
+        """All journals in the order in which they were written: the first repeat of every trial, then the second, and
+        so on. Raises RunError if one is too large or not a regular file."""
         repeats = [(trial.name, number) for number in range(1, preset.repeats + 1) for trial in preset.trials]
         return _plain(self.repeat_folder(*repeat) / JOURNAL for repeat in repeats)
 
@@ -242,8 +244,8 @@ def all_runs(runs: Path) -> list[Run]:
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether it holds a preset, readable or not. One that may not be looked into counts: lists say why. Raises
-    OSError for a name that no folder can have."""
+    """Whether the folder contains a preset, readable or not. A folder without read permission counts: lists show the
+    error. Raises OSError for a name that no folder can have."""
     try:
         (folder / "preset.toml").lstat()
     except PermissionError:
@@ -254,7 +256,8 @@ def _is_run(folder: Path) -> bool:
 
 
 def find_run(runs: Path, name: str) -> Run:
-    """A run by its folder, its name, the start of its name, or `last`; by its preset, the last one. Raises RunError."""
+    """Find a run by its folder, its name, the start of its name, or `last`; or the last run of a preset, by the name of
+    the preset. Raises RunError."""
     if _is_run(Path(name)):
         return Run(Path(name).absolute())
     known = all_runs(runs)
@@ -267,15 +270,15 @@ def find_run(runs: Path, name: str) -> Run:
         raise RunError(f"{len(fitting)} runs begin with {name!r} in {runs}; {LISTS}")
     why = f"no run's name begins with it, and no preset of that name was run; {LISTS}"
     if not known:
-        why = "there is none yet; `ddptui run quickstart` makes one"
-    with suppress(OSError):  # there is no home to look for presets in
+        why = "there are no runs yet; start one with `ddptui run quickstart`"
+    with suppress(OSError):  # the user has no home, so there are no presets
         if name in preset_paths():
-            why = f"this preset has not been run yet; `ddptui run {name}`"
+            why = f"this preset was never run; start it with `ddptui run {name}`"
     raise RunError(f"no run {name!r} in {runs}: {why}")
 
 
 def _is_of(run: Run, preset: str) -> bool:
-    """Whether a preset of this name was run, as far as can be read."""
+    """Whether this is a run of the preset. False if environment.json cannot be read."""
     try:
         return bool(run.environment().get("preset") == preset)
     except RunError:
@@ -284,7 +287,7 @@ def _is_of(run: Run, preset: str) -> bool:
 
 @contextmanager
 def raising_run_error(path: Path) -> Iterator[None]:
-    """Turns an OSError about a file of a run into RunError."""
+    """Turns an OSError within the context into a RunError about this file."""
     try:
         yield
     except OSError as error:
@@ -292,7 +295,7 @@ def raising_run_error(path: Path) -> Iterator[None]:
 
 
 def _plain(journals: Iterable[Path]) -> list[Path]:
-    """Those that are there. Raises RunError if one is too large, or no plain file."""
+    """Those of the paths at which a journal exists. Raises RunError if one is too large or not a regular file."""
     there = []
     for path in journals:
         with raising_run_error(path), suppress(FileNotFoundError):
@@ -302,7 +305,7 @@ def _plain(journals: Iterable[Path]) -> list[Path]:
 
 
 def _decoded(path: Path, kind: type[Read]) -> Read:
-    """A JSON file. Raises FileNotFoundError, or RunError with the reason why it cannot be read."""
+    """The contents of a JSON file. Raises FileNotFoundError if there is none, RunError if it cannot be read."""
     try:
         return msgspec.json.decode(read_plain(path, MOST_BYTES), type=kind)
     except FileNotFoundError:
@@ -314,7 +317,7 @@ def _decoded(path: Path, kind: type[Read]) -> Read:
 
 def _new_folder(runs: Path, name: str) -> Path:
     for folder in (runs / name, *(runs / f"{name}.{number}" for number in range(2, 1000))):
-        with suppress(FileExistsError):  # of another console that started in the same second
+        with suppress(FileExistsError):  # another console started in the same second
             folder.mkdir()
             return folder
     raise FileExistsError(errno.EEXIST, "too many runs of this name", name)
@@ -325,6 +328,6 @@ def _pretty(value: Any) -> bytes:
 
 
 def _free_name(folder: Path) -> Path:
-    """The first unused name, e.g. repeat-2.interrupted-1."""
+    """The first unused name for an interrupted repeat, e.g. repeat-2.interrupted-1."""
     names = (folder.with_name(f"{folder.name}.interrupted-{number}") for number in itertools.count(1))
     return next(name for name in names if not name.exists())

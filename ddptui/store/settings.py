@@ -1,4 +1,4 @@
-"""The user's settings: the file config.toml, and what holds where it says nothing."""
+"""The user's settings: reads and writes config.toml, and supplies defaults."""
 
 import os
 import re
@@ -12,30 +12,30 @@ from ddptui.store.toml_file import MOST_BYTES, TomlFileError, read_table, replac
 
 THEME_VARIABLE = "TEXTUAL_THEME"
 DARK, LIGHT = "textual-dark", "textual-light"
-LIGHT_BACKGROUNDS = {"7", "15"}  # ANSI colors in COLORFGBG, which some terminals set
+LIGHT_BACKGROUNDS = {"7", "15"}  # ANSI color numbers in COLORFGBG, which some terminals set
 REFRESHES_PER_S = 4.0
-REFRESHES_PER_S_OVER_SSH = 2.0  # every picture goes over the network
+REFRESHES_PER_S_OVER_SSH = 2.0  # lower, because every screen is sent over the network
 FILE, DEFAULT, TYPED = "file", "default", "command line"  # where a setting comes from
 NONE = "none"
-HEADING = re.compile(r"(?:#[^\n]*\n)+[ \t]*\r?\n")  # a comment on the file as a whole, and the blank line after it
+HEADING = re.compile(r"(?:#[^\n]*\n)+[ \t]*\r?\n")  # a comment at the top of the file and the blank line after it
 
 
 def path() -> Path:
-    """The file of the settings; it need not exist. Raises OSError if the user has no home."""
+    """The path of config.toml, which need not exist. Raises OSError if the user has no home."""
     return user_config("config.toml")
 
 
 def load() -> Settings:
-    """The settings; the defaults if there is no file. Raises SettingsError, which names the file."""
+    """Read the settings; without a file, the defaults. Raises SettingsError, which names the file."""
     try:
         file = path()
         file.lstat()
-    except (FileNotFoundError, NotADirectoryError):  # also: there is no home
+    except (FileNotFoundError, NotADirectoryError):  # no file, or the user has no home
         return NO_SETTINGS
     except OSError as error:
         raise SettingsError(f"{error.filename}: cannot be read: {error.strerror}") from None
     try:
-        return parse(read_table(file, "a file of settings"))
+        return parse(read_table(file, "a settings file"))
     except TomlFileError as error:
         raise SettingsError(f"{error}; correct the file, or move it away") from None
     except SettingsError as error:
@@ -43,22 +43,22 @@ def load() -> Settings:
 
 
 def save_theme(theme: str) -> None:
-    """Write a theme into the file, whose other lines stay as they are. Raises SettingsError if that cannot be."""
+    """Write the theme into config.toml and leave its other lines unchanged. Raises SettingsError if that fails."""
     try:
-        file = path().resolve()  # a link, as into a folder of dotfiles, stays one
+        file = path().resolve()  # keeps a link, e.g. into a folder of dotfiles
         text = read_plain(file, MOST_BYTES).decode("utf-8-sig") if file.exists() else ""
         file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, _with_theme(text, theme).encode())  # as bytes: line ends stay as they are
+        replace_file(file, _with_theme(text, theme).encode())  # as bytes, to keep the line ends
     except OSError as error:
         where = error.filename or "config.toml"
-        raise SettingsError(f"{where}: the theme cannot be kept: {error.strerror}") from None
-    except ValueError:  # of UTF-8 or TOML
-        raise SettingsError(f"{file}: the theme cannot be kept: not valid TOML; `ddptui config` says more") from None
+        raise SettingsError(f"{where}: the theme cannot be saved: {error.strerror}") from None
+    except ValueError:  # not valid UTF-8 or TOML
+        raise SettingsError(f"{file}: the theme cannot be saved: not valid TOML; `ddptui config` says more") from None
 
 
 def _with_theme(text: str, theme: str) -> str:
     """The text of the file with this theme. Raises ValueError if it is not TOML."""
-    import tomlkit  # late: few sessions choose a theme
+    import tomlkit  # imported late: few sessions change the theme
 
     document = tomlkit.parse(text)
     if "theme" in document:
@@ -69,15 +69,15 @@ def _with_theme(text: str, theme: str) -> str:
 
 
 class Setting(NamedTuple):
-    """A setting as it holds, and where that comes from."""
+    """The value of a setting, and where it comes from."""
 
     value: str
     source: str
 
 
 def theme(settings: Settings, wanted: str | None = None) -> Setting:
-    """The theme to begin with: `wanted` on the command line, else TEXTUAL_THEME, else the file's, else one for the
-    terminal's background. A theme that Textual does not have is passed over."""
+    """The initial theme: `wanted` from the command line, else TEXTUAL_THEME, else from the file, else one that suits
+    the terminal's background. Themes that Textual does not have are ignored."""
     variable = os.environ.get(THEME_VARIABLE)
     for name, source in ((wanted, TYPED), (variable, f"environment: {THEME_VARIABLE}"), (settings.theme, FILE)):
         if name in THEMES:
@@ -88,7 +88,7 @@ def theme(settings: Settings, wanted: str | None = None) -> Setting:
 
 
 def refreshes_per_s(settings: Settings, wanted: float | None = None) -> tuple[float, str]:
-    """How often screens are drawn a second, and where that comes from."""
+    """Screen refreshes per second, and where the value comes from."""
     if wanted is not None:
         return wanted, TYPED
     if settings.refresh is not None:
@@ -99,12 +99,12 @@ def refreshes_per_s(settings: Settings, wanted: float | None = None) -> tuple[fl
 
 
 def in_force(settings: Settings) -> dict[str, Setting]:
-    """Every setting by its key, as it holds without options of the command line."""
+    """The value of every setting without command-line options, keyed by its name in config.toml."""
     rate, source = refreshes_per_s(settings)
     columns, keys = ", ".join(settings.columns), settings.keys
     return {
         "theme": theme(settings),
-        "refresh": Setting(f"{rate:g} a second", source),
+        "refresh": Setting(f"{rate:g} per second", source),
         "columns": Setting(columns or NONE, FILE if columns else DEFAULT),
         **{f"keys.{action}": Setting(", ".join(pressed), FILE) for action, pressed in keys.items()},
         **({} if keys else {"keys": Setting(NONE, DEFAULT)}),

@@ -1,4 +1,4 @@
-"""Reads TOML files that may not be what they should, presets and the settings; replaces files as a whole."""
+"""Reads TOML files, with errors that say what is wrong, and replaces files as a whole."""
 
 import errno
 import os
@@ -14,19 +14,20 @@ MOST_BYTES = 2**20
 
 
 class TomlFileError(ValueError):
-    """A TOML file cannot be read. One line: the file, and why."""
+    """A TOML file cannot be read. The message is one line: the file, and why."""
 
 
 def read_table(path: Path, what: str) -> dict[str, Any]:
-    """The tables of a TOML file. what: what it should be, in words: a preset. Raises TomlFileError."""
+    """The contents of a TOML file. what: the expected kind of file for errors, e.g. "a preset". Raises
+    TomlFileError."""
     try:
-        text = read_plain(path, MOST_BYTES).decode("utf-8-sig")  # without a byte-order mark
-        return read_toml(text.replace("\r\n", "\n"))  # of Windows
+        text = read_plain(path, MOST_BYTES).decode("utf-8-sig")  # drops a byte-order mark
+        return read_toml(text.replace("\r\n", "\n"))  # line ends of Windows
     except OSError as error:
         raise TomlFileError(f"{path}: {_why_not(error, what)}") from None
     except UnicodeDecodeError as error:
         raise TomlFileError(f"{path}: is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError, and what absurd numbers and nests raise
+    except (ValueError, RecursionError) as error:  # also raised for huge numbers and deep nesting
         raise TomlFileError(f"{path}: is not valid TOML: {error}") from None
 
 
@@ -39,16 +40,16 @@ def _why_not(error: OSError, what: str) -> str:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write the file as a whole: a reader sees the old one or the new one, also after a crash. Raises OSError."""
+    """Replace a file atomically: readers see the old or the new content, even after a crash. Raises OSError."""
     new = path.with_name(f"{path.name}.new")
     try:
-        new.unlink(missing_ok=True)  # a link there would lead the writing elsewhere
+        new.unlink(missing_ok=True)  # an existing link would redirect the writing
         with new.open("xb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())  # or a crash could leave the new name with no content
+            os.fsync(file.fileno())  # otherwise a crash could leave an empty file
         if path.exists():
-            with suppress(OSError):  # some mounts have no modes
+            with suppress(OSError):  # some file systems have no modes
                 shutil.copymode(path, new)
         new.replace(path)
     except OSError:

@@ -1,7 +1,7 @@
-"""The trash: deleted runs move there, and come back from there. Only `empty` deletes anything for good.
+"""The trash for deleted runs, from which they can be restored. Only `empty` deletes runs permanently.
 
-It lies in the folder of runs, so on the same file system: a run moves as a whole, in one rename. Each deletion is a
-folder of the trash with the runs that were deleted together, so two runs of one name never meet.
+The trash is a folder within the folder of runs, so it is on the same file system, and a run moves there in one rename.
+Each deletion creates a folder in the trash for the runs deleted together, so that runs of the same name do not collide.
 """
 
 import itertools
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from ddptui.store.runs import Run, RunError, all_runs
 
-TRASH = ".ddptui-trash"  # no run: it has no preset.toml
-STAMP_FORMAT = "%Y%m%d-%H%M%S.%f"  # of a deletion, in UTC: deletions sorted by name are in order
+TRASH = ".ddptui-trash"  # not listed as a run, because it has no preset.toml
+STAMP_FORMAT = "%Y%m%d-%H%M%S.%f"  # name of a deletion's folder: the time in UTC, so that names sort by time
 
 
 class Deleted(NamedTuple):
@@ -27,20 +27,20 @@ class Deleted(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """The runs that were moved, and why others were not, a line each."""
+    """The runs that were moved, and a line for each run that was not."""
 
     runs: list[Run]
     problems: list[str]
 
 
 def deleted(runs: Path) -> list[Deleted]:
-    """The runs in the trash, those deleted last first. Raises OSError."""
+    """The runs in the trash, most recently deleted first. Raises OSError."""
     trash = runs / TRASH
     if not trash.is_dir():
         return []
     found = []
     for folder in sorted(trash.iterdir(), key=lambda path: path.name, reverse=True):
-        with suppress(ValueError):  # not a deletion's name: ddptui has not put it there
+        with suppress(ValueError):  # not a name that ddptui gives
             when = datetime.strptime(folder.name, STAMP_FORMAT).replace(tzinfo=UTC).astimezone()
             found += [Deleted(run, when) for run in all_runs(folder)]
     return found
@@ -52,11 +52,11 @@ def discard(runs: Path, chosen: Sequence[Run]) -> Moved:
     folder = runs / TRASH / datetime.now(UTC).strftime(STAMP_FORMAT)
     moved = Moved([], [])
     for run in chosen:
-        # What a symbolic link leads to is no folder of this one.
+        # A symbolic link may lead out of the folder of runs.
         if run.name not in listed or run.folder.resolve() != runs.resolve() / run.name:
             moved.problems.append(f"{run.folder}: not deleted: it is not a run's folder in {runs}")
         elif run.is_held():
-            moved.problems.append(f"{run.folder}: not deleted: a console has it under way: stop it there first")
+            moved.problems.append(f"{run.folder}: not deleted: a console is running it: stop it there first")
         else:
             _move(run, folder / run.name, moved, "not deleted")
     _remove_if_empty(folder)
@@ -64,7 +64,7 @@ def discard(runs: Path, chosen: Sequence[Run]) -> Moved:
 
 
 def restore(runs: Path, name: str | None = None) -> Moved:
-    """Bring back the last deletion as a whole, or the run of this name that was deleted last. Raises OSError."""
+    """Restore all runs of the last deletion, or the most recently deleted run of this name. Raises OSError."""
     in_trash = [each.run for each in deleted(runs)]
     if name is None:
         chosen = [run for run in in_trash if run.folder.parent == in_trash[0].folder.parent]
@@ -76,26 +76,26 @@ def restore(runs: Path, name: str | None = None) -> Moved:
         moved.problems.append(f"{what} in the trash of {runs}; `ddptui runs --trash` lists it")
     for run in chosen:
         names = itertools.chain([run.name], (f"{run.name}.{number}" for number in itertools.count(2)))
-        free = next(name for name in names if not os.path.lexists(runs / name))  # a copy of the run may be there
-        _move(run, runs / free, moved, "not brought back")
+        free = next(name for name in names if not os.path.lexists(runs / name))  # the name may be taken by now
+        _move(run, runs / free, moved, "not restored")
         _remove_if_empty(run.folder.parent)
     return moved
 
 
 def empty(runs: Path) -> int:
-    """Delete for good what is in the trash. Returns the number of runs. Raises RunError."""
+    """Permanently delete all runs in the trash. Returns their number. Raises RunError."""
     trash = runs / TRASH
     try:
         number = len(deleted(runs))
         if trash.is_dir():
             shutil.rmtree(trash)
     except OSError as error:
-        raise RunError(f"{trash}: not emptied, or not all of it: {error.strerror or error}") from None
+        raise RunError(f"{trash}: not emptied completely: {error.strerror or error}") from None
     return number
 
 
 def _move(run: Run, to: Path, moved: Moved, what: str) -> None:
-    """Add to `moved` the run in its new place, or why it could not be moved."""
+    """Move a run, and add it to `moved`, or else the reason why it could not be moved. what: the failure in words."""
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         run.folder.rename(to)

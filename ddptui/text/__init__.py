@@ -1,1 +1,1 @@
-"""Words, units, tables and drawings as text: everything that knows nothing of training."""
+"""Words, units, tables and drawings as text. Nothing here depends on training."""

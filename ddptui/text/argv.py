@@ -1,30 +1,31 @@
-"""Arguments of a command, and paths, as text that every file can hold. They are bytes, which need not be UTF-8.
+"""Converts command arguments and paths, which may hold bytes that are not UTF-8, to text that TOML and JSON can hold.
 
-Python reads such a byte as a lone surrogate, which neither TOML nor JSON can hold. Kept as text it is a character of a
-plane for private use. A genuine one of these is kept byte by byte, so that no two become the same text.
+Python decodes such a byte as a lone surrogate, which neither TOML nor JSON can hold. Here it becomes a character from a
+private-use plane of Unicode. If an argument genuinely contains such a character, each of its bytes is converted, so
+that two different arguments never become the same text.
 """
 
 import re
 import shlex
 from collections.abc import Iterable
 
-KEPT = 0x10FE00  # plus the byte
+KEPT = 0x10FE00  # code point of the character that stands for byte 0; the byte is added
 BYTES = re.compile(f"[{chr(KEPT + 0x80)}-{chr(KEPT + 0xFF)}]")
 SURROGATES_AND_KEPT = re.compile(f"[\udc80-\udcff]|{BYTES.pattern}")
 
 
 def as_text(argument: str) -> str:
-    """An argument, as sys.argv has it, as text."""
+    """The text for an argument from sys.argv."""
     return SURROGATES_AND_KEPT.sub(_kept, argument)
 
 
 def as_argument(text: str) -> str:
-    """The argument that was kept as this text; with it, a process gets the same bytes."""
+    """The argument for a text from `as_text`: a process started with it receives the original bytes."""
     return BYTES.sub(lambda found: chr(0xDC00 + (ord(found[0]) & 0xFF)), text)
 
 
 def shell_line(text: Iterable[str]) -> str:
-    r"""A command that was kept as text, for a shell: a byte that is no UTF-8 is spelled out, as in $'\xff'."""
+    r"""A shell command line for arguments from `as_text`. Bytes that are not UTF-8 are escaped, as in $'\xff'."""
     return " ".join(map(_quoted, text))
 
 

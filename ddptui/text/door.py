@@ -1,21 +1,23 @@
-"""Text at the door: what leaves for a terminal or a pipe. Only ddptui's own sequences may steer a terminal."""
+"""Sanitizes text before it is written to a terminal or pipe, so that only ddptui itself can send escape sequences."""
 
 import json
 import re
 
-# ddptui asks for a sequence by a mark: a lone high surrogate. No file, file name or argument can hold one (UTF-8, TOML
-# and JSON refuse it, and Python decodes stray bytes as low ones), so text from outside cannot ask.
-CLEAR_LINE = "\ud800"  # to the first column, erase the line
+# ddptui requests an escape sequence by a mark: a lone high surrogate. No file, file name or argument can hold one
+# (UTF-8, TOML and JSON reject it, and Python decodes stray bytes as low surrogates), so text from outside cannot
+# request a sequence.
+CLEAR_LINE = "\ud800"  # moves to the first column and erases the line
 FIRST_STYLE, LAST_STYLE = 0xD900, 0xD96B
 
 
 def style(number: int) -> str:
-    """The mark of an ANSI style: 1 is bold, 31 is red, 0 ends all."""
+    """The mark that requests an ANSI style: 1 is bold, 31 is red, 0 resets all."""
     return chr(FIRST_STYLE + number)
 
 
 def at_the_door(text: str, *, is_terminal: bool) -> str:
-    """The text as it may leave: lines, with all that could steer a terminal spelled out, and ddptui's own sequences."""
+    """The sanitized text: ddptui's own style marks become escape sequences of the terminal, and are removed where it is
+    a pipe. All other unprintable characters except line feeds are escaped."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(_shown(char, is_terminal) for char in text)
@@ -39,7 +41,7 @@ LONG = re.compile(
 
 
 def brief(message: str) -> str:
-    """The message with each long word or quoted value cut. Of what is still too long, the middle is left out."""
+    """The message with long words and quoted values cut; if it is still too long, without its middle."""
     cut = LONG.sub(lambda found: _cut(found[0]), message)
     half = LONGEST_MESSAGE // 2
     return cut if len(cut) <= LONGEST_MESSAGE else f"{cut[:half]} … {cut[-half:]}"
@@ -51,10 +53,10 @@ def _cut(value: str) -> str:
 
 
 def spelled(char: str) -> str:
-    r"""A character as Python spells it: \x1b, \u202e."""
+    r"""The Python escape sequence of a character: \x1b, \u202e."""
     return char.encode("unicode_escape").decode()
 
 
 def ascii_json(text: str) -> str:
-    """The same JSON in printable ASCII: the door and every encoding leave it as it is."""
+    """The same JSON in printable ASCII, which neither `at_the_door` nor any encoding changes."""
     return re.sub(r"[^\n -~]+", lambda found: json.dumps(found[0])[1:-1], text)

@@ -1,6 +1,6 @@
-"""The pieces that drawings in the terminal are made of: bars, ticks, an axis, a legend.
+"""The building blocks of drawings in the terminal: bars, ticks, an axis, a legend.
 
-A line is a sequence of spans; the kind of a span says what it stands for, and so its color ("": none of its own).
+A line is a sequence of spans. The kind of a span says what it represents and so determines its color ("": the default).
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,21 +9,21 @@ from math import ceil, floor, inf, log10
 Span = tuple[str, str]  # text, kind
 Line = Sequence[Span]
 
-# What each kind looks like without a color: color alone carries no meaning.
+# Each kind has a glyph of its own, so that no meaning depends on color alone.
 GLYPHS = {"work": "━", "arrival": "┫", "wait": "░", "transfer": "▓", "rest": "─", "delay": "╳", "unknown": "?"}
-STEPS = (1, 2, 5, 10)  # nice numbers, times a power of ten
-SERIES = tuple(f"series-{number}" for number in range(6))  # kinds of spans: a color for each line of a chart
-SMALLEST = 1e-300  # of steps: what is much smaller has few digits, and at last none
-TICKS_APART = 9  # cells, at least, along a time axis
+STEPS = (1, 2, 5, 10)  # a tick step is one of these times a power of ten
+SERIES = tuple(f"series-{number}" for number in range(6))  # kinds of spans for the lines of a chart, one color each
+SMALLEST = 1e-300  # smallest tick step: much smaller floats lose their precision
+TICKS_APART = 9  # least distance between two ticks of a time axis, in cells
 
 
 def bar(parts: Iterable[tuple[str, float]], scale: float) -> list[Span]:
-    """Parts by kind and length, one after another; scale: cells per unit."""
+    """A bar of consecutive parts, each with a kind and a length. scale: cells per unit of length."""
     spans: list[Span] = []
     moment, cells = 0.0, 0
     for kind, length in parts:
         moment += length
-        end = max(cells, round(moment * scale))  # of all so far, so that rounding errors do not add up
+        end = max(cells, round(moment * scale))  # rounds the sum, so that rounding errors do not add up
         if end > cells:
             spans.append((GLYPHS[kind] * (end - cells), kind))
         cells = end
@@ -31,15 +31,16 @@ def bar(parts: Iterable[tuple[str, float]], scale: float) -> list[Span]:
 
 
 def legend(kinds: Iterable[str]) -> list[Line]:
-    """An entry for each kind: its glyph and its name."""
+    """A legend entry for each kind: its glyph and its name."""
     return [[(GLYPHS[kind], kind), (f" {kind}", "muted")] for kind in kinds]
 
 
 def wrap(entries: Sequence[Line], width: int, most: int) -> list[Line]:
-    """Entries one after another, two cells apart, on at most `most` lines; the last one counts those without room."""
+    """Entries two cells apart on at most `most` lines. The last line ends with the number of entries that did not
+    fit."""
     lines: list[list[Span]] = [[]]
     for number, entry in enumerate(entries):
-        # On the last line, room for the number of those that do not fit.
+        # On the last line, reserve room for the number of entries that do not fit.
         kept = len("+ 99") + 2 if len(lines) == most and number + 1 < len(entries) else 0
         if lines[-1] and width_of(lines[-1]) + width_of(entry) + kept > width:
             if len(lines) == most:
@@ -56,39 +57,39 @@ def width_of(line: Line) -> int:
 
 
 def shorten(text: str, width: int) -> str:
-    """The text, cut to a width with an ellipsis at its end."""
-    return text if len(text) <= width else text[: max(0, width - 1)] + "…"[:width]  # of width 0: nothing
+    """The text, cut to a width; a cut text ends with an ellipsis."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"[:width]  # width 0: an empty text
 
 
 def series_kind(number: int) -> str:
-    """The kind, and so the color, of the line with this number. Colors repeat after six."""
+    """The kind, and so the color, of a chart's line with this number. Colors repeat after six."""
     return SERIES[number % len(SERIES)]
 
 
 def nice_step(span: float, most: int) -> float:
-    """The smallest of 1, 2, 5, 10, 20, … and their tenths that goes at most `most` times into a span above 0."""
+    """The smallest step (1, 2 or 5 times a power of ten) that fits at most `most` times into a span. span: above 0."""
     rough = max(span / max(1, most), SMALLEST)
     power = 10.0 ** floor(log10(rough))
     return next((step * power for step in STEPS if step * power >= rough), 10 * power)
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Nice numbers between two others, at most about `most`."""
-    if not 1e-9 * max(abs(low), abs(high)) < high - low < inf:  # closer together, rounding would make the ticks
+    """Round numbers between low and high for ticks, at most about `most`."""
+    if not 1e-9 * max(abs(low), abs(high)) < high - low < inf:  # a smaller range is only rounding noise
         return [low]
     step = nice_step(high - low, most)
-    # 1e-9: a tick that rounding puts a hair beyond an end is at that end.
+    # 1e-9: keeps a tick that rounding has moved just beyond an end.
     return [at * step for at in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
 def number(value: float, step: float = 1.0) -> str:
-    """A tick's label, with as many decimals as ticks so far apart need."""
+    """The label of a tick, with as many decimals as the step between ticks needs."""
     decimals = max(0, -floor(log10(step))) if step > 0 else 0
     return f"{value:.{decimals}f}" if abs(value) < 1e5 and decimals < 6 else f"{value:.6g}"
 
 
 def axis(width: int, length: float, unit: str) -> str:
-    """An axis from 0 to a length, with its ticks written into it: 0 ms────5────10──."""
+    """An axis from 0 to `length`, `width` cells wide, with the tick labels written into it: 0 ms────5────10──."""
     if width <= 0 or length <= 0:
         return ""
     cells = ["─"] * width
@@ -100,7 +101,7 @@ def axis(width: int, length: float, unit: str) -> str:
 
 
 def log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
-    """Places on a logarithmic axis with their labels: powers of ten, or nice numbers within one power."""
+    """Positions of ticks on a logarithmic axis with their labels: powers of ten, or round numbers within one decade."""
     if high - low >= 1:
         every = max(1, ceil((high - low) / max(1, most)))
         return [(power, f"{10.0**power:g}") for power in range(ceil(low), floor(high) + 1, every)]
@@ -108,6 +109,6 @@ def log_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 
 
 def linear_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
-    """Places on a linear axis with their labels."""
+    """Positions of ticks on a linear axis with their labels."""
     step = nice_step(high - low, most)
     return [(tick, number(tick, step)) for tick in ticks(low, high, most)]

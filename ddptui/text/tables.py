@@ -1,4 +1,4 @@
-"""Tables: what a column is, which columns fit, and a table as text, Markdown or CSV; rows in the order of a column."""
+"""Tables: defines columns, chooses those that fit, sorts rows, and renders text, Markdown or CSV."""
 
 import csv
 import io
@@ -10,25 +10,25 @@ from ddptui.text.door import style
 from ddptui.text.drawing import shorten
 from ddptui.text.units import FACTORS, NOTHING
 
-GAP = 2  # cells between two columns
+GAP = 2  # spaces between two columns
 END, BOLD, DIM, RED = map(style, (0, 1, 2, 31))
 
 Item = TypeVar("Item")
 
 
 class Column(NamedTuple, Generic[Item]):
-    """All that adding a column takes."""
+    """The definition of a column."""
 
     header: str
-    cell: Callable[[Item], str]  # what the column shows of an item
-    worth: int = 0  # where space is short, the columns with the least are dropped
-    left: bool = False  # aligned to the left, as words are; figures are aligned to the right
-    key: str = ""  # names the column for the column chooser and for sorting; the header if empty
-    about: str = ""  # a sentence: what it shows, in which unit, of what it is the median or mean, when it is empty
+    cell: Callable[[Item], str]  # the text of an item's cell
+    worth: int = 0  # if space is short, the columns with the lowest worth are dropped
+    left: bool = False  # whether cells are aligned to the left, as text is; numbers are aligned to the right
+    key: str = ""  # names the column in the column chooser and for sorting; if empty, the header does
+    about: str = ""  # a sentence: what the column shows, its unit, of what it is the median or mean, when it is empty
 
 
 class Filled(NamedTuple):
-    """A column with its cells, one a row."""
+    """A column with its cells, one per row."""
 
     header: str
     cells: Sequence[str]
@@ -39,7 +39,7 @@ class Filled(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The width of its widest cell or header."""
+        """The width of the column: that of its widest cell or its header."""
         return max(map(len, (self.header, *self.cells)))
 
     @property
@@ -48,15 +48,15 @@ class Filled(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Columns, and how to show them."""
+    """The columns of a table, and how to show them."""
 
     columns: Sequence[Filled]
-    styles: Mapping[int, str] = {}  # the mark of a row, by its number
-    at_least: int = 1  # columns that are shown however narrow it gets
+    styles: Mapping[int, str] = {}  # style marks, keyed by row number
+    at_least: int = 1  # number of columns that are shown at any width
 
 
 class Sized(Protocol):
-    """What `fit` needs to know of a column."""
+    """A column, as far as `fit` needs it."""
 
     @property
     def width(self) -> int: ...
@@ -68,7 +68,7 @@ AnySized = TypeVar("AnySized", bound=Sized)
 
 
 def fill(columns: Iterable[Column[Item]], items: Sequence[Item]) -> list[Filled]:
-    """The columns with the cells of these items."""
+    """The columns, filled with a cell for each item."""
     return [
         Filled(header, [cell(item) for item in items], worth, left, key or header, about)
         for header, cell, worth, left, key, about in columns
@@ -81,9 +81,10 @@ def telling(columns: Iterable[Filled]) -> list[Filled]:
 
 
 def fit(columns: Sequence[AnySized], width: int, at_least: int = 1) -> list[AnySized]:
-    """The columns that fit into `width`, in their order; those of most worth are chosen first."""
+    """The columns that fit into `width`, in their original order. Columns of higher worth are chosen first, and
+    `at_least` of them in any case."""
     chosen: list[int] = []
-    # Not the first that does not fit ends it: a narrower one of less worth may take the room.
+    # Continue after a column that does not fit: a narrower one of lower worth may still fit.
     for place in sorted(range(len(columns)), key=lambda place: -columns[place].worth):
         if len(chosen) < at_least or total([columns[other].width for other in [*chosen, place]]) <= width:
             chosen.append(place)
@@ -91,12 +92,13 @@ def fit(columns: Sequence[AnySized], width: int, at_least: int = 1) -> list[AnyS
 
 
 def total(widths: Sequence[int]) -> int:
-    """The width of a table whose columns have these widths."""
+    """The total width of a table whose columns have these widths."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
 def as_text(table: Table, width: int, *, color: bool = False, rule: bool = True) -> list[str]:
-    """Lines no wider than `width`: columns are dropped, lines never broken. rule: a line below the header."""
+    """The table as lines no wider than `width`; columns that do not fit are dropped. rule: draw a line below the
+    header."""
     columns = fit(telling(table.columns), width, table.at_least)
     if not columns:
         return []
@@ -105,18 +107,18 @@ def as_text(table: Table, width: int, *, color: bool = False, rule: bool = True)
     styles = {-1: BOLD, **table.styles} if color else {}
     left = [column.left for column in columns]
     rows = enumerate(zip(*([column.header, *column.cells] for column in columns), strict=True), start=-1)
-    cut = ((row, map(shorten, cells, widths)) for row, cells in rows)  # the header is row -1
+    cut = ((row, map(shorten, cells, widths)) for row, cells in rows)  # row -1 is the header
     lines = [styled(line(cells, widths, left), styles.get(row, "")) for row, cells in cut]
     return [lines[0], *(["─" * total(widths)] if rule else []), *lines[1:]]
 
 
 def styled(words: str, mark: str) -> str:
-    """The words between the marks of a style, if there is one."""
+    """The words in the style that `mark` requests; unchanged if there is no mark."""
     return f"{mark}{words}{END}" if mark and words else words
 
 
 def as_markdown(table: Table) -> list[str]:
-    """The lines of a Markdown table with every column that has a value."""
+    """The lines of a Markdown table; columns without any value are left out."""
     columns = telling(table.columns)
     rows = zip(*(column.cells for column in columns), strict=True)
     return [
@@ -127,16 +129,16 @@ def as_markdown(table: Table) -> list[str]:
 
 
 def as_csv(header: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """A CSV file; what a row lacks stays empty."""
+    """The text of a CSV file; cells that a row lacks stay empty."""
     output = io.StringIO()
-    writer = csv.DictWriter(output, header, lineterminator="\n")  # its own default is \r\n
+    writer = csv.DictWriter(output, header, lineterminator="\n")  # the default is \r\n
     writer.writeheader()
     writer.writerows(rows)
     return output.getvalue()
 
 
 def value_at(part: object, path: str) -> object:
-    """What a part of results.json has at a path, as in culprit.rank; None where a part of the path is missing."""
+    """The value at a dotted path, such as culprit.rank, in a part of results.json; None if it is missing."""
     for name in path.split("."):
         part = getattr(part, name) if part is not None else None
     return part
@@ -148,7 +150,7 @@ def cell_at(path: str, text: Callable[[Any], str] = str) -> Callable[[object], s
 
 
 def line(cells: Iterable[str], widths: Iterable[int], left: Iterable[bool]) -> str:
-    """One row of a table whose columns have these widths."""
+    """One row of a text table. widths, left: the width of each column, and whether it is aligned to the left."""
     aligned = (
         cell.ljust(width) if is_left else cell.rjust(width)
         for cell, width, is_left in zip(cells, widths, left, strict=True)
@@ -157,29 +159,29 @@ def line(cells: Iterable[str], widths: Iterable[int], left: Iterable[bool]) -> s
 
 
 def _marked(cells: Iterable[str]) -> str:
-    within = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)  # both would end the cell
+    within = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)  # either character would end the cell
     return f"| {' | '.join(within)} |"
 
 
-# A figure: with its sign at the start of a word, and the unit after it or after the figures joined to it: 1.9+1.2 GB.
+# A number with its unit. A sign counts only at the start of a word. Numbers joined by + or … share a unit: 1.9+1.2 GB.
 FIGURE = re.compile(
     r"((?:(?<!\S)[+-])?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)"
     rf"(?=(?:[+…][\d.]+)* ?({'|'.join(FACTORS)})\b)?"
 )
 WITHOUT_FIGURE = {NOTHING, "", "failed", "stopped", "not reached"}
-Part = tuple[int, float, str]  # 0 and a figure, or 1 and a word: figures sort first
+Part = tuple[int, float, str]  # (0, number, "") or (1, 0.0, words): numbers sort before words
 
 
 def order(cells: Sequence[str], *, reverse: bool = False) -> list[int]:
-    """The places of the cells, sorted as people do: 9 before 10, 3 ms before 2 s, -1 before +1, equals as they were,
-    cells without a figure last."""
+    """The indices of the cells in natural order: 9 before 10, 3 ms before 2 s, -1 before +1; cells without a figure
+    last. The sort is stable."""
     with_figure = [place for place, cell in enumerate(cells) if cell not in WITHOUT_FIGURE]
     without = [place for place, cell in enumerate(cells) if cell in WITHOUT_FIGURE]
     return sorted(with_figure, key=lambda place: _parts(cells[place]), reverse=reverse) + without
 
 
 def _parts(cell: str) -> list[Part]:
-    """Figures as numbers, in bytes or seconds if they have a unit, and the words between them."""
+    """The sort key of a cell: its numbers, converted to bytes or seconds if they have a unit, and the words between."""
     words, *found = FIGURE.split(cell.casefold())
     parts: list[Part] = [(1, 0.0, words)] if words else []
     for figure, unit, after in zip(found[::3], found[1::3], found[2::3], strict=True):

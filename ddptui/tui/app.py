@@ -1,6 +1,6 @@
-"""The console: its screens, and how one leads to another.
+"""The console's app: opens its screens, starts and resumes runs, and quits.
 
-Most screens are imported when they are first shown, so that the first picture appears sooner.
+Most screens are imported when they are first shown, so that the first screen appears sooner.
 """
 
 import asyncio
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
     from ddptui.run.resume import Resumption
     from ddptui.run.session import Session
 
-ERROR_STAYS_S = 10  # twice Textual's default: an error has more to read than a notice
+ERROR_STAYS_S = 10  # twice Textual's default: an error takes longer to read than a notice
 
 Checked = TypeVar("Checked")
 
 
 def screen_of(feed: "Session | Playback | EndedRun") -> Screen[None]:
     """Return the screen that follows a run or a replay, or that shows the results of a run."""
-    if feed.preset.kind == "primitives":  # one screen for all three: times fill in where they will stay
+    if feed.preset.kind == "primitives":  # one screen for all three cases: times appear in their final place
         from ddptui.tui.screens.primitives import PrimitivesScreen
 
         return PrimitivesScreen(feed)
@@ -70,7 +70,7 @@ def screen_of(feed: "Session | Playback | EndedRun") -> Screen[None]:
 
 
 class Bottom(Screen[None]):
-    """The screen below all others, which is never shown. Coming back to it opens the lab, which is made only then."""
+    """The screen below all others, which is never visible. When the user returns to it, it opens the Lab."""
 
     def on_screen_resume(self) -> None:
         if self.is_active:
@@ -78,7 +78,7 @@ class Bottom(Screen[None]):
 
 
 def stored_commands() -> type[Provider]:
-    """Return the palette's provider of presets and runs."""
+    """Return the command palette's provider of presets and runs."""
     from ddptui.tui.commands import StoredCommands
 
     return StoredCommands
@@ -93,26 +93,26 @@ class Console(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("help", "help", "Help"),
         Binding("f1", "help", "Help", show=False),
-        bound("quit", "leave", "Quit", show=False),  # some terminals keep ctrl+q for themselves, VS Code's for one
+        bound("quit", "leave", "Quit", show=False),  # needed since some terminals (VS Code) do not pass on ctrl+q
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
         Binding("ctrl+z", "stay", "Suspend", show=False),
-        # Before the screens' own escape, and disabled while nothing is checked.
+        # Has priority over the screens' own escape, but is disabled unless a check is pending.
         Binding("escape", "cancel_check", "Cancel the check", show=False, priority=True),
     ]
 
     def __init__(
         self,
         runs: Path,  # the folder of runs
-        first: Preset | None = None,  # to run at once; checked
-        begun: "Resumption | None" = None,  # to resume at once
+        first: Preset | None = None,  # a checked preset to run at once
+        begun: "Resumption | None" = None,  # a run to resume at once
         *,
-        threads: ThreadPoolExecutor | None = None,  # where a run's session works
-        warm: "WarmParent | None" = None,  # of all runs; None: each has its own
-        watch_load: bool = False,  # look at what else this host does, while no run is under way
-        terms: "Terms | None" = None,  # on which the first preset's command is watched
-        calm: "Calm | None" = None,  # how busy this machine is at the start; None: the first run starts unasked
-        refresh_s: float = 0.25,  # between two updates of a run's screen: 10 Hz would take a quarter of a core
-        settings: Settings = NO_SETTINGS,  # the user's
+        threads: ThreadPoolExecutor | None = None,  # runs the sessions of runs
+        warm: "WarmParent | None" = None,  # shared by all runs; None: each run has its own
+        watch_load: bool = False,  # measure the load of other programs while no run is active
+        terms: "Terms | None" = None,  # how to watch the first preset's command
+        calm: "Calm | None" = None,  # measures how busy this machine is; None: start the first run without asking
+        refresh_s: float = 0.25,  # time between two updates of a run's screen: 10 Hz would take a quarter of a core
+        settings: Settings = NO_SETTINGS,  # the user's settings
     ) -> None:
         super().__init__()
         self.runs = runs
@@ -122,7 +122,7 @@ class Console(App[int]):
         self.leaving = False
         self.busy = ""
         self.run_ended_signal: Signal[Run] = Signal(self, "run ended")
-        self.finished: list[EndedRun] = []  # of this session, in order; the last is printed when the console closes
+        self.finished: list[EndedRun] = []  # runs of this session, in order; the last is printed at the end
         self.watch_load = watch_load
         self._warm, self._terms, self._calm = warm, terms, calm
         self._check = LaunchCheck()
@@ -130,35 +130,35 @@ class Console(App[int]):
         self._door = Door()
         self._first = first
         self._begun = begun
-        self._threads = threads or ThreadPoolExecutor(1, "lab")  # one: at most one run at a time
+        self._threads = threads or ThreadPoolExecutor(1, "lab")  # one thread: at most one run at a time
 
     def on_mount(self) -> None:
         self.set_keymap(keymap(self.settings.keys))
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed. The ranks must end, too
+        for number in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed; the ranks must end, too
             loop.add_signal_handler(number, self._end, 128 + number)
         self.theme_changed_signal.subscribe(self, self._keep_theme)
         self.screen_change_signal.subscribe(self, lambda _: self._check.cancel_unless_on(self._full_screen()))
         first, begun = self._first, self._begun
         self.busy = self._calm.busy_so_far() if self._calm else ""
         if first is not None and self.busy and can_wait(first):
-            self.push_screen(Lab())  # the question needs a screen below it
+            self.push_screen(Lab())  # a screen below the question
             self.launch(lambda: first)
         elif first is not None:
             self.run_preset(first)
         if begun is not None:
-            self.push_screen(Lab())  # journals are read, which some screen must show
+            self.push_screen(Lab())  # a screen to look at while journals are read
             self.resume(lambda: begun)
-        self._keyboard.settle(self._keyboard.way())  # what is typed before the first screen has opened belongs to it
+        self._keyboard.settle(self._keyboard.way())  # keys typed before the first screen opens are meant for it
 
     def _keep_theme(self, theme: Theme) -> None:
         try:
             settings_file.save_theme(theme.name)
         except SettingsError as error:
-            self.complain("For this session only", str(error))
+            self.complain("The theme is not saved", str(error))
 
     async def on_event(self, event: Event) -> None:
-        """Act on keys one after the other. Textual calls this for each event, also for keys that come back unused."""
+        """Process keys one after the other. Textual calls this for each event, also for keys that no widget used."""
         if not isinstance(event, Typed) or event.is_forwarded:
             await super().on_event(event)
         elif self._keyboard.may_act(event):
@@ -167,43 +167,42 @@ class Console(App[int]):
             self._keyboard.settle(way)
 
     def get_default_screen(self) -> Screen[None]:
-        """Return the first screen on the stack. Textual asks for it."""
+        """Return the first screen on the stack (called by Textual)."""
         return Bottom()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return what each drawn line goes through. Textual asks for it."""
+        """Return the filters for each drawn line (called by Textual)."""
         return [*super().get_line_filters(), self._door]
 
     def _end(self, code: int) -> None:
-        self.leaving = True  # without a question; finished launches are kept
+        self.leaving = True  # quit without a question; finished launches are kept
         self.exit(return_code=code)
 
     def _handle_exception(self, error: Exception) -> None:
-        # Once the app is to exit or is being closed, Textual composes no more widgets, but still tells those that it is
-        # mounting that they are mounted. A widget that then looks for its children (Textual's own Select does) finds
-        # none: no error.
+        # While the app exits, Textual composes no more widgets, but still sends Mount to those that it is mounting. A
+        # widget that then looks for its children (e.g. Textual's Select) finds none; ignore that error.
         if self._running and not self._exit:
             super()._handle_exception(error)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the palette's entries: the console's own, and in place of Textual's those that do what keys do here."""
+        """Yield the command palette's entries: the console's own, which replace Textual's."""
         from ddptui.tui.commands import keep_picture, lab_commands
 
         yield from lab_commands(self, screen)
         yield SystemCommand("Theme", "Choose other colors", self.action_change_theme)
-        yield SystemCommand("Screenshot", "Keep a picture of this screen (SVG)", partial(keep_picture, self, screen))
-        yield SystemCommand("Help", "What the keys do", self.action_help)
-        yield SystemCommand("Quit", "Asks first while a run is under way", self.action_leave)
+        yield SystemCommand("Screenshot", "Save a picture of this screen (SVG)", partial(keep_picture, self, screen))
+        yield SystemCommand("Help", "Show what the keys do", self.action_help)
+        yield SystemCommand("Quit", "Quit; asks first if a run is under way", self.action_leave)
 
     def on_ready(self) -> None:
-        gc.enable()  # it was off so as not to delay the first picture
+        gc.enable()  # it was disabled so that the first screen appears sooner
         preset = self._first or (self._begun and self._begun.preset)
         if self._warm is not None and (preset is None or needs_warm_parent(preset)):
-            self._threads.submit(self._warm.start)  # imports while presets are read
+            self._threads.submit(self._warm.start)  # imports torch while presets are read
 
     @work(group="launch")
     async def launch(self, prepare: Callable[[], Preset]) -> None:
-        """Check a preset in a thread, then run it. `prepare` may raise PresetError."""
+        """Check a preset in a thread, then run it. `prepare` returns the checked preset; it may raise PresetError."""
 
         async def start(preset: Preset) -> None:
             if await self._is_wanted(preset):
@@ -212,7 +211,7 @@ class Console(App[int]):
         await self._check_and_start(prepare, start, "Not started")
 
     def run_preset(self, preset: Preset) -> None:
-        """Start a run of a preset that was checked, and show it."""
+        """Start a run of a checked preset, and show it."""
         try:
             run = Run.create(self.runs, preset, describe(in_console=True))
             self._follow(run, preset, {}, run.held())
@@ -221,7 +220,7 @@ class Console(App[int]):
 
     @work(group="launch")
     async def resume(self, begin: "Callable[[], Resumption]") -> None:
-        """Launch what is missing in a run, and show it. `begin`: locks it; may raise RunError and PresetError."""
+        """Resume a run, and show it. `begin` locks the run; it may raise RunError and PresetError."""
 
         def prepare() -> "tuple[Resumption, Outcomes]":
             resumption = begin()
@@ -242,9 +241,9 @@ class Console(App[int]):
     async def _check_and_start(
         self, prepare: Callable[[], Checked], start: Callable[[Checked], Awaitable[None]], title: str
     ) -> None:
-        if self.session is not None:  # two runs would take the cores from each other
-            self.complain("Not started", "another run is under way")
-        elif not self._check.is_pending:  # a repeated key is no error
+        if self.session is not None:  # two runs would compete for the cores
+            self.complain("Not started", "another run is under way: stop it, or wait until it ends")
+        elif not self._check.is_pending:  # pressing the key again is not an error
             try:
                 checked = await self._check.run(prepare, self._full_screen())
                 if checked is not None:
@@ -253,7 +252,7 @@ class Console(App[int]):
                 self.complain(title, str(error))
 
     async def _is_wanted(self, preset: Preset) -> bool:
-        """Whether a run is to start now; asks, if other programs take this machine's cores."""
+        """Whether to start a run now; asks the user if other programs keep this machine busy."""
         from ddptui.tui.screens.dialogs import BusyMachine
 
         return not self.busy or not can_wait(preset) or await self.push_screen_wait(BusyMachine(self.busy)) is True
@@ -275,13 +274,13 @@ class Console(App[int]):
         self.push_screen(screen_of(self.session))
 
     def run_ended(self, session: "Session") -> None:
-        """Note that no rank of this run is left."""
+        """Record that all ranks of this run have ended."""
         self.session = None
         self.finished.append(EndedRun(session.run, session.preset, session.results))
         self.run_ended_signal.publish(session.run)
 
     def show_results(self, session: "Session") -> None:
-        """Replace the screen that followed this run, which is the current one, by its results."""
+        """Replace the current screen, which followed this run, with its results."""
         self.switch_screen(screen_of(EndedRun(session.run, session.preset, session.results)))
 
     @work(exclusive=True, group="open")
@@ -304,26 +303,26 @@ class Console(App[int]):
 
     @work(exclusive=True, group="open")
     async def replay(self, run: Run, trial: str | None = None) -> None:
-        """Show a run on disk as it went, from the first step of a trial on."""
+        """Replay a run on disk, from the first step of a trial on."""
         from ddptui.run.playback import Playback, in_a_thread
 
         def read() -> Playback:
             playback = Playback(run, run.preset(), work=in_a_thread, read=in_a_thread)
             if trial is not None and not playback.seek_trial(trial):
-                self.notify(f"{trial} was not launched.", title="From the beginning", markup=False)
+                self.notify(f"{trial} was not launched.", title="Replay from the beginning", markup=False)
             return playback
 
         await self._open(read, "Cannot be replayed")
 
     async def _open(self, read: "Callable[[], Playback | EndedRun]", title: str) -> None:
-        try:  # journals may be long: a thread reads them
+        try:  # journals may be long, so a thread reads them
             self.push_screen(screen_of(await in_background(read)))
         except RunError as error:
             self.complain(title, str(error))
 
     def complain(self, title: str, error: str) -> None:
         """Show an error for some seconds."""
-        # Without markup, since paths and names may contain [: Textual fails on "[/", even an escaped one.
+        # Without markup, since paths and names may contain "[": Textual fails on "[/", even if escaped.
         self.notify(brief(error), title=title, severity="error", timeout=ERROR_STAYS_S, markup=False)
 
     def action_runs(self) -> None:
@@ -340,17 +339,17 @@ class Console(App[int]):
             self.push_screen(HelpScreen(self.screen))
 
     def action_stay(self) -> None:
-        """Say why the console is not suspended, as a shell's other programs are."""
-        why = "It would neither read from ranks nor end them. Open another terminal."
+        """Explain why the console cannot be suspended like other programs."""
+        why = "While suspended, it could neither read from the ranks nor end them. Open another terminal."
         self.notify(why, title="The console cannot be suspended", severity="warning", markup=False)
 
     @work  # only a worker can wait for a dialog
     async def action_leave(self) -> None:
-        """Quit; while a run is under way, after a question."""
+        """Quit; if a run is under way, ask first."""
         from ddptui.tui.screens.dialogs import may_stop
 
         if self.session is not None and not self.session.is_over and not self.leaving:
-            question = "Stop the run and quit? What is finished is kept."
+            question = "Stop the run and quit? Finished launches are kept."
             if not await may_stop(self, self.session.terms, question, yes="Stop and quit"):
                 return
         self.leaving = True
@@ -359,5 +358,5 @@ class Console(App[int]):
 
 if TYPE_CHECKING:
 
-    def _as_screens_see_it(console: Console) -> ConsoleApp:  # screens cast to it: here mypy checks that they may
+    def _as_screens_see_it(console: Console) -> ConsoleApp:  # screens cast the app to ConsoleApp: mypy checks it here
         return console

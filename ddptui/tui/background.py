@@ -1,4 +1,4 @@
-"""Calls in threads that the console does not wait for, neither to draw nor to quit."""
+"""Runs calls in threads. The console waits for them neither to draw nor to quit."""
 
 import asyncio
 import threading
@@ -10,9 +10,9 @@ Answer = TypeVar("Answer")
 
 
 def in_background(call: Callable[[], Answer]) -> asyncio.Future[Answer]:
-    """Run a call in a daemon thread. Return its result as a future; to cancel that discards the result."""
+    """Run a call in a daemon thread. Return its result as a future; canceling the future discards the result."""
     answer: Future[Answer] = Future()
-    answer.set_running_or_notify_cancel()  # so that the thread may set an answer that is no longer wanted
+    answer.set_running_or_notify_cancel()  # so that the thread may set a result even after a cancel
 
     def run() -> None:
         try:
@@ -20,6 +20,6 @@ def in_background(call: Callable[[], Answer]) -> asyncio.Future[Answer]:
         except Exception as error:
             answer.set_exception(error)
 
-    # A pool's thread would be joined when the console closes: a disk or a check that hangs would hold it open.
+    # Not a pool: its threads are joined when the console closes, so a hanging disk or check would keep it open.
     threading.Thread(target=run, name="background", daemon=True).start()
     return asyncio.wrap_future(answer)

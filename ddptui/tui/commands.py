@@ -1,4 +1,4 @@
-"""The command palette's own entries: presets, runs, views, exports."""
+"""The console's entries in the command palette: presets, runs, views, exports."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -21,15 +21,15 @@ from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.panes import TITLES
 
-MOST_RUNS = 100  # more would fill the palette, and each is a folder to look at
+MOST_RUNS = 100  # more would flood the palette, and each costs a look at its folder
 
 
 def lab_commands(console: ConsoleApp, screen: Screen[object]) -> Iterator[SystemCommand]:
-    """Yield what can be done from a screen."""
+    """Yield the commands for the current screen."""
     yield SystemCommand("view: runs", "Earlier runs: open, compare, replay, delete", console.action_runs)
     if isinstance(screen, RunScreen):
         for name, title in TITLES.items():
-            yield SystemCommand(f"view: {title.lower()}", "A pane of this screen", partial(screen.action_pane, name))
+            yield SystemCommand(f"view: {title.lower()}", "Go to this pane", partial(screen.action_pane, name))
     if isinstance(screen, ResultScreen):
         for form in FORMATS:
             export = partial(screen.action_export, form)
@@ -37,18 +37,18 @@ def lab_commands(console: ConsoleApp, screen: Screen[object]) -> Iterator[System
 
 
 def keep_picture(console: ConsoleApp, screen: Screen[object]) -> None:
-    """Write a picture of a screen into the current folder, where exports go, too."""
+    """Save a picture of a screen in the current folder, like exports."""
     try:
         path = Path.cwd() / f"ddptui-{datetime.now():%Y%m%d-%H%M%S}.svg"
         write(lambda: [screen.app.export_screenshot()], path)
     except OSError as error:
-        console.complain("No picture is kept", why(error))
+        console.complain("Picture not saved", why(error))
     else:
-        screen.app.notify(str(path), title="Picture kept", markup=False)
+        screen.app.notify(str(path), title="Picture saved", markup=False)
 
 
 class StoredCommands(Provider):
-    """Presets to run and runs to open. There are many: they show only when searched for. A thread reads them."""
+    """Presets to run and runs to open. These many entries appear only in a search. A thread reads them."""
 
     async def startup(self) -> None:
         self._commands = await in_background(partial(stored, cast(ConsoleApp, self.app)))
@@ -61,14 +61,14 @@ class StoredCommands(Provider):
 
 
 def stored(console: ConsoleApp) -> list[tuple[str, str, Callable[[], object]]]:
-    """Return the names of these commands, what they do, and how."""
+    """Return the commands for presets and runs: their names, descriptions and calls."""
     commands: list[tuple[str, str, Callable[[], object]]] = []
     if console.session is None:  # at most one run at a time
         for name in preset_paths():
             commands.append((f"preset: {name}", "Run it", partial(console.launch, partial(_checked, name))))
     try:
         runs = all_runs(console.runs)[:MOST_RUNS]
-    except OSError:  # the Runs screen says why; here all other commands would be lost with them
+    except OSError:  # the Runs screen shows the reason; the other commands remain usable
         runs = []
     return commands + [(f"run: {run.name}", "Open its results", partial(console.open_run, run)) for run in runs]
 

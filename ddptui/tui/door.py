@@ -1,4 +1,4 @@
-"""The door of the screens: no text from outside steers the terminal on which they are drawn."""
+"""Sanitizes all text that the screens draw, so that text from outside cannot control the terminal."""
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -7,10 +7,10 @@ from textual.filter import LineFilter
 
 
 class Door(LineFilter):
-    """Draws blanks, or nothing, for characters that are not printable."""
+    """A line filter that replaces characters that are not printable with blanks, or removes them."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments of a line, as wide as they were."""
+        """Return the sanitized segments of a line, with unchanged widths."""
         return [
             segment if segment.text.isprintable() else segment._replace(text=without_control(segment.text))
             for segment in segments
@@ -18,6 +18,7 @@ class Door(LineFilter):
 
 
 def without_control(text: str) -> str:
-    """Return the text with blanks for what is not printable, in as many cells. (Parts of an emoji may take more.)"""
+    """Return the text with blanks in place of unprintable characters, in the same number of cells. (Parts of an emoji
+    may take more.)"""
     blanked = "".join(char if char.isprintable() else " " * cell_len(char) for char in text)
     return set_cell_size(blanked, cell_len(text))

@@ -26,7 +26,7 @@ class BottleneckTable(TypedDict):
 
 
 class FaultTable(TypedDict):
-    """What a fault needs to become a line."""
+    """The fields of a fault that its line in the form shows."""
 
     kind: Any
     rank: Any

@@ -12,32 +12,32 @@ from ddptui.config.settings import KEYS, NO_SETTINGS
 
 
 def bound(means: str, action: str, description: str, *, show: bool = True, tooltip: str = "") -> Binding:
-    """Bind the key with this meaning, which the user may have changed."""
+    """Bind the key with this meaning. The user may have chosen another key."""
     usual = KEYS[means].usual
     display = usual if len(usual) == 1 else None
     return Binding(_listed([usual]), action, description, show, display, tooltip=tooltip, id=means)
 
 
 def moves(means: str, action: str, description: str, *, tooltip: str = "") -> list[Binding]:
-    """Bind an arrow key (up, down, left or right), and the letter that means the same."""
+    """Bind an arrow key (up, down, left or right), and the letter with the same meaning."""
     letter = bound(means, action, description, show=False, tooltip=tooltip)
     return [Binding(means, action, description, show=False, tooltip=tooltip), letter]
 
 
 def name_of(means: str, app: App[Any]) -> str:
-    """Return the key with this meaning, as texts on a screen name it."""
+    """Return the name of the key with this meaning, for texts on screens."""
     chosen: Mapping[str, tuple[str, ...]] = getattr(app, "settings", NO_SETTINGS).keys
     return chosen[means][0] if means in chosen else KEYS[means].usual
 
 
 def clickable(key: str, what: str, action: str) -> Content:
-    """Return a key and what it is for; a click on it does what the screen's action does."""
+    """Return a key with its description; a click on it performs the screen's action."""
     part = Content.assemble((key, "bold $footer-key-foreground"), f" {what}" if what else " ")
     return part.stylize(Style.from_meta({"@click": f"screen.{action}"}))
 
 
 def keymap(chosen: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Return the keys that a user has chosen as Textual wants them."""
+    """Return the user's keys as a Textual keymap."""
     return {means: _listed(keys) for means, keys in chosen.items()}
 
 

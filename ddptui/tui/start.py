@@ -1,4 +1,4 @@
-"""Starts the console for the command line, and prints the last results after it has closed."""
+"""Starts the console for the command line, and prints the last results after it closes."""
 
 import gc
 import os
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ddptui.run.quiet import Calm
     from ddptui.run.resume import Resumption
 
-NICENESS = 10  # the ranks, at 0, get the cores first
-# gc's thresholds: new objects before a collection, which takes about 10 ms; and after how many collections it includes
-# the survivors of the last ones, and all objects.
+NICENESS = 10  # so that the ranks, at 0, get the cores first
+# gc's thresholds: number of new objects before a collection (about 10 ms); number of collections after which it
+# includes the survivors; and number of those after which it includes all objects.
 THRESHOLDS = 50_000, 1, 1_000
 
 
@@ -40,10 +40,10 @@ def start(
     terms: "Terms | None" = None,
     calm: "Calm | None" = None,
 ) -> int:
-    """Run the console, then print the table of the last run, and where all are kept. Return the exit code. No rank is
-    left when it returns."""
+    """Run the console, then print the table of the last run, and where all runs are kept. Return the exit code. All
+    ranks have ended when it returns."""
     threads = ThreadPoolExecutor(1, "lab")
-    threads.submit(os.getpid).result()  # starts the thread now: it, and what it starts, must not inherit our niceness
+    threads.submit(os.getpid).result()  # start the thread now, so that it and its children do not inherit our niceness
     be_nice()
     collect_seldom()
     rate, _ = settings_file.refreshes_per_s(settings, refreshes_per_s)
@@ -67,19 +67,19 @@ def start(
     finally:
         if app.session is not None:
             app.session.close()
-            # the screen shows no more of them; one may say that a job is left
+            # The screen is gone: print the remaining notices, e.g. that a job was left behind.
             unread = [message.text for message in app.session.drain() if isinstance(message, Notice)]
             app.finished.append(EndedRun(app.session.run, app.session.preset, app.session.results))
         threads.shutdown()  # waits for the session's thread, which ends the ranks
         warm.close()
-    from ddptui.run.headless import EXIT_CODES  # late, as below: the first picture must not wait for them
+    from ddptui.run.headless import EXIT_CODES  # imported late, so that the first screen appears sooner
     from ddptui.run.output import as_table, show, wrapped
 
     ended = each_once(app.finished)
     if (unseen := run_without_ranks(ended, terms)) is not None:
         unseen.run.remove()
         ended.remove(unseen)
-        show(wrapped(f"{unseen.results.trials[0].error or ''}; no run is kept\n"))
+        show(wrapped(f"{unseen.results.trials[0].error or ''}; the run is not kept\n"))
     if ended:
         about = ["", *places(ended), *left_running(ended[0].run, terms), ""]
         show(as_table(ended[0].results, ended[0].preset, settings.columns) + wrapped("\n".join(about)))
@@ -90,7 +90,7 @@ def start(
 
 
 def each_once(finished: Sequence[EndedRun]) -> list[EndedRun]:
-    """The runs of a session, the last one first; one that was resumed as it ended last."""
+    """The runs of a session, last first. A run that was resumed appears once, as it ended last."""
     last: dict[Path, EndedRun] = {}
     for ended in reversed(finished):
         last.setdefault(ended.run.folder, ended)
@@ -98,7 +98,7 @@ def each_once(finished: Sequence[EndedRun]) -> list[EndedRun]:
 
 
 def places(ended: Sequence[EndedRun]) -> list[str]:
-    """A line for each run: where it is kept, or was until it was deleted; how those before the last one ended."""
+    """A line for each run: its folder, whether it is still there, and (except for the last run) how it ended."""
     lines = []
     for number, (run, _, results) in enumerate(ended):
         kept = "kept in" if run.folder.is_dir() else "no longer in"
@@ -107,14 +107,14 @@ def places(ended: Sequence[EndedRun]) -> list[str]:
 
 
 def run_without_ranks(ended: Sequence[EndedRun], terms: "Terms | None") -> EndedRun | None:
-    """The run in which a command was watched that ended well, and trained nothing."""
+    """The run of a watched command that succeeded without training anything; otherwise None."""
     if terms is None or terms.launch is None or not terms.saw_nothing:
         return None
     return next((each for each in ended if each.run.folder in terms.launch.folder.parents), None)
 
 
 def left_running(run: Run, terms: "Terms | None") -> list[str]:
-    """A line if the console was over a training that goes on without it."""
+    """A line about the watched training, if it is still running; otherwise empty."""
     from ddptui.engines.local.training import NotRunning, training_of
 
     if terms is None:
@@ -127,16 +127,16 @@ def left_running(run: Run, terms: "Terms | None") -> list[str]:
 
 
 def collect_seldom() -> None:
-    """Make Python collect garbage seldom, and ignore what has been imported.
+    """Make Python collect garbage rarely, and ignore everything imported so far.
 
-    By default it collects after 700 new objects, of which each picture makes thousands; and it includes the survivors
-    of eleven collections at once. Here these are the last steps of all ranks: keys waited for 90 ms, twice a minute.
+    By default, Python collects after 700 new objects, and each redraw makes thousands. It also includes the survivors
+    of eleven collections at once, which here are the last steps of all ranks: keys waited for 90 ms, twice a minute.
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
 
 
 def be_nice() -> None:
-    """Lower the priority of this thread, which draws, below the ranks'. Only Linux can do so for a single thread."""
+    """Lower the priority of this thread, which draws, below that of the ranks. Only Linux can do this per thread."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

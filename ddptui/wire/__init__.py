@@ -1,1 +1,1 @@
-"""What ranks, nodes and console send each other. Pure."""
+"""The messages that ranks, nodes and the console exchange. No module here does I/O."""

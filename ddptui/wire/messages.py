@@ -1,6 +1,6 @@
-"""The messages of a rank to the console, whose own are in records.py.
+"""The messages that a rank sends to the console. records.py has the messages of the console.
 
-A frame on the wire is a MessagePack list of tagged structs, which are decoded by type, strictly, and never unpickled.
+A frame on the wire is a MessagePack list of tagged structs. They are decoded strictly by type, never unpickled.
 Times are nanoseconds of the sender's `time.monotonic_ns()`, one clock for all processes of a host. Ranks on other hosts
 have other clocks; analysis/clock_sync.py converts their times to the console's.
 """
@@ -28,16 +28,17 @@ from ddptui.wire.limits import (
 )
 from ddptui.wire.phases import PARTS, PHASES
 
-VERSION = 1  # a rank of another one is refused; only a change that an old console would misread takes a new one
+VERSION = 1  # a rank of another version is rejected; raise it only for a change that an old console would misread
 Pieces = Annotated[tuple[tuple[Annotated[int, Meta(ge=0, lt=len(PARTS))], Count], ...], Meta(max_length=MOST_A_STEP)]
-GATHER_OUTPUTS = "gather_outputs"  # in `dp`, the collective that it is: all replicas' outputs, to the first device
+GATHER_OUTPUTS = "gather_outputs"  # in `dp`, the collective that gathers all replicas' outputs on the first device
 Order = Annotated[tuple[Annotated[int, Meta(ge=0, lt=len(PHASES))], ...], Meta(min_length=1, max_length=16)]
 
 
 class Hello(Tagged, frozen=True, kw_only=True):
-    """The first message of every rank, or replica in `dp`."""
+    """The first message of every rank (in `dp`: of every replica)."""
 
-    # version, rank and world_size have no bounds: a rank that has the token but does not fit gets an answer with why.
+    # version, rank and world_size have no bounds: a rank with the right token but a wrong number gets an answer that
+    # says what is wrong.
     version: int
     token: Annotated[str, Meta(max_length=256)]
     rank: int
@@ -47,11 +48,11 @@ class Hello(Tagged, frozen=True, kw_only=True):
     pid: Count
     device: Name
     threads: Count
-    torch: Name  # its version
-    device_why: Name = ""  # the trial left the device open, and another might be expected
+    torch: Name  # version of torch
+    device_why: Name = ""  # why this device, if the trial leaves it open and the user might expect another
     backend: Word | None = None
     backend_why: Name = ""
-    clock: Name = ""  # identifies the clock of the rank's times; empty: the console's
+    clock: Name = ""  # identifies the clock of the rank's times; empty: the clock of the console
 
 
 class HelloOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
@@ -63,50 +64,50 @@ class HelloOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Hello"):
 
 
 class Nccl(msgspec.Struct, frozen=True, array_like=True):
-    """The NCCL through which a rank's group communicates."""
+    """The NCCL that a rank's process group uses."""
 
     version: Name  # 2.28.9
-    implementation: Word  # torch's class around it: ProcessGroupNCCL, or since torch 2.14 ProcessGroupNCCL2
+    implementation: Word  # torch's class for it: ProcessGroupNCCL, or since torch 2.14 ProcessGroupNCCL2
 
 
 class OwnGpu(msgspec.Struct, frozen=True, array_like=True):
-    """A GPU that a rank computes on. Empty: CUDA does not tell."""
+    """A GPU that a rank computes on. A field is empty if CUDA does not report it."""
 
     name: Name  # NVIDIA H100 80GB HBM3
-    uuid: Word  # the same for ranks that share it
+    uuid: Word  # the same for ranks that share the GPU
 
 
 class Ready(Tagged, frozen=True, kw_only=True):
-    """A rank has its model and data."""
+    """A rank has loaded its model and data."""
 
     rank: RankNumber
     at_ns: Count
-    steps: Count | None  # that it will make; None: not known, of a training that is watched
-    parameters: Count  # numbers in the model
-    start_ns: Count = 0  # length of its injected delay at the start
+    steps: Count | None  # planned steps; None: not known, in a watched training
+    parameters: Count  # number of scalar parameters of the model
+    start_ns: Count = 0  # length of the delay injected at the start
     flops: Amount | None = None  # floating-point operations of forward and backward for one sample; None: not counted
-    precision: Word = ""  # the type in which a GPU makes most of them: float64, float32, tf32, fp16, bf16
+    precision: Word = ""  # the type of most of these operations on a GPU: float64, float32, tf32, fp16, bf16
     nccl: Nccl | None = None  # None: another backend, or no group
-    gpus: Annotated[tuple[OwnGpu, ...], Meta(max_length=64)] = ()  # one for gpus_per_rank = 1; none: it is on the CPU
+    gpus: Annotated[tuple[OwnGpu, ...], Meta(max_length=64)] = ()  # one with gpus_per_rank = 1; none on the CPU
 
 
 class Collective(msgspec.Struct, frozen=True, array_like=True):
     """One collective, send or receive, as one rank saw it."""
 
-    kind: Word  # its name in torch.distributed
-    seq: Count  # its number within its group and step, which makes it the same call on all ranks
-    bytes: Count  # of the tensor that this rank gives; in a scatter or a receive, of the one it receives
-    called_ns: Count  # the rank reached the call
-    enter_ns: Count  # the rank entered it, after any injected delay
-    awaited_ns: Count  # from here on the rank did nothing else: enter_ns; in the background, the start of its wait
-    exit_ns: Count  # it was over, at the latest when the wait was; before awaited_ns if the rank did not have to wait
-    root: RankNumber | None = None  # the rank that gives or receives all; for a send or a receive, the partner
-    group: Group = ()  # empty: all ranks
-    bucket: Count | None = None  # the number of the bucket of gradients that it carried, if any
+    kind: Word  # name of the function in torch.distributed
+    seq: Count  # number of the call within its group and step: the same on all ranks of the group
+    bytes: Count  # size of the tensor that this rank sends; in a scatter or a receive, of the tensor it receives
+    called_ns: Count  # when the rank reached the call
+    enter_ns: Count  # when the rank entered the call, after any injected delay
+    awaited_ns: Count  # when the rank began to wait for it: enter_ns, unless the collective runs in the background
+    exit_ns: Count  # when it finished, not after the wait ended; before awaited_ns if the rank did not have to wait
+    root: RankNumber | None = None  # the rank that sends or receives all; for a send or a receive, the peer
+    group: Group = ()  # the ranks that take part; empty: all ranks
+    bucket: Count | None = None  # the number of the gradient bucket that it carried, if any
 
 
 class Slept(msgspec.Struct, frozen=True, array_like=True):
-    """An injected delay: its site, and when it began and ended."""
+    """An injected delay that a rank has slept through."""
 
     at: Site
     begin_ns: Count
@@ -122,26 +123,26 @@ class Step(Tagged, frozen=True, kw_only=True):
     warmup: bool
     begin_ns: Count
     end_ns: Count
-    phases_ns: tuple[Count, Count, Count, Count, Count]  # by PHASES; 0 for a phase that the step did not have
+    phases_ns: tuple[Count, Count, Count, Count, Count]  # in the order of PHASES; 0 for a phase that did not occur
     samples: Count
-    loss: Number | None  # mean over its own samples (dp: over the batch, on the output device); None: not finite
-    order: Order = (0, 1, 2, 3, 4)  # places in PHASES, as executed: in `dp`, aggregation precedes backward
+    loss: Number | None  # mean over the rank's own samples (dp: over the batch, on the output device); None: not finite
+    order: Order = (0, 1, 2, 3, 4)  # indices into PHASES, as executed: in `dp`, aggregation precedes backward
     collectives: Annotated[tuple[Collective, ...], Meta(max_length=MOST_A_STEP)] = ()
     slept: Annotated[tuple[Slept, ...], Meta(max_length=MOST_A_STEP)] = ()
-    # Since the step before ended, of its thread; 0 where the system does not count it:
-    queued_ns: Count = 0  # it was ready to run but had no core
-    cpu_ns: Count = 0  # it was on a core
-    # Where a phase comes more than once, or time is in none: the pieces of the step one after another, each as a place
-    # in PARTS and its length in ns. Else empty: the step begins with the phases in `order`.
+    # How the training thread spent the time since the previous step ended; 0 if the system does not count it.
+    queued_ns: Count = 0  # ready to run, but without a core
+    cpu_ns: Count = 0  # running on a core
+    # Only for a step in which a phase occurs more than once, or in which some time belongs to no phase: the pieces of
+    # the step in order, each as an index into PARTS and a length in ns. Otherwise empty, and `order` applies.
     pieces: Pieces = ()
 
 
 class Trained(Tagged, frozen=True, kw_only=True):
-    """All steps of a rank without instruments, in one message. Warm-up counts only for first_ns."""
+    """All steps of an uninstrumented rank, in one message. The warm-up is included in first_ns only."""
 
     rank: RankNumber
-    first_ns: Count  # the first of all steps began
-    begin_ns: Count  # the first one after the warm-up began
+    first_ns: Count  # start of the first step
+    begin_ns: Count  # start of the first step after the warm-up
     end_ns: Count
     steps: Count
     samples: Count
@@ -149,54 +150,55 @@ class Trained(Tagged, frozen=True, kw_only=True):
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """Where a rank is at the moment."""
+    """Where in its training a rank is right now."""
 
-    step: Count | None = None  # None: before the first or after the last one
-    passed: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()  # its finished phases of that step, in order
-    calls: Count = 0  # the collectives that the rank has reached in that step
-    number: Count | None = None  # of these, the first one that is not over, counted from 0; None: all are
-    kind: Word = ""  # of that one, as in Collective; so are root and group
+    step: Count | None = None  # None: before the first or after the last step
+    passed: Annotated[tuple[Word, ...], Meta(max_length=16)] = ()  # the finished phases of that step, in order
+    calls: Count = 0  # number of collectives that the rank has reached in that step
+    number: Count | None = None  # index of the first unfinished one among them, from 0; None: all have finished
+    kind: Word = ""  # kind of that collective, as in Collective; so are root and group
     root: RankNumber | None = None
     group: Group = ()
-    ahead: bool = False  # the rank goes on meanwhile, or waits in native code: the two cannot be told apart
+    ahead: bool = False  # the rank either works on meanwhile or waits in native code: the two look the same
     asleep: bool = False  # in an injected delay
-    # Of a training that is watched: its pass over the data, how many batches of that it has fetched, and of how many.
-    epoch: Count = 0
-    batch: Count = 0
-    batches: Count | None = None  # None: not known
-    phase: Word = ""  # in which it is, one of PARTS; empty: the one that follows those that it has passed
+    # Only in a watched training:
+    epoch: Count = 0  # the pass over the data
+    batch: Count = 0  # batches fetched in this pass
+    batches: Count | None = None  # batches per pass; None: not known
+    phase: Word = ""  # the current phase, one of PARTS; empty: the phase that follows those in `passed`
 
 
 class Gpu(msgspec.Struct, frozen=True, array_like=True):
-    """The state of a rank's GPU by NVML, whatever process uses it. None: NVML does not report it."""
+    """The state of a rank's GPU as NVML reports it, over all processes that use it. None: NVML does not report it."""
 
-    busy_percent: Number | None = None  # share of the last second, at most, in which some kernel ran
+    busy_percent: Number | None = None  # share of the last second (or less) in which some kernel ran
     used_bytes: Count | None = None  # by all processes
     total_bytes: Count | None = None
     watts: Number | None = None
     celsius: Number | None = None
-    sm_mhz: Amount | None = None  # the clock of its processors
-    # Whether heat or the power supply lowers that. Journals of older versions list reasons: those are ignored.
+    sm_mhz: Amount | None = None  # clock rate of the streaming multiprocessors
+    # Whether heat or the power limit lowers the clock. Journals of older versions list reasons, which are ignored.
     held_back: bool | Annotated[tuple[Word, ...], Meta(max_length=16)] | None = None
-    joules: Amount | None = None  # spent since its driver was loaded
+    joules: Amount | None = None  # energy used since the driver was loaded
 
 
 class Heartbeat(Tagged, frozen=True, kw_only=True):
-    """Sent once a second."""
+    """A rank's regular report, sent once a second."""
 
     rank: RankNumber
     at_ns: Count
     cpu_percent: Number | None  # of one core; None: not a number
     rss_bytes: Count
-    gpu_bytes: Count | None = None  # GPU memory that the rank's own tensors take
-    gpu_reserved_bytes: Count | None = None  # what torch holds for them, used or not
+    gpu_bytes: Count | None = None  # GPU memory of the rank's tensors
+    gpu_reserved_bytes: Count | None = None  # GPU memory that torch has reserved, used or not
     gpu: Gpu | None = None
-    dropped: Count = 0  # messages that found a full queue
+    dropped: Count = 0  # messages lost because the queue was full
     position: Position = Position()
 
 
 class Tied(Tagged, frozen=True, kw_only=True):
-    """The times of a rank's device, by a clock of its own, are off by error_ns at most; until the next such message."""
+    """A bound for the error of times that a rank's device measured by its own clock: at most error_ns, until the next
+    such message."""
 
     rank: RankNumber
     at_ns: Count
@@ -204,10 +206,10 @@ class Tied(Tagged, frozen=True, kw_only=True):
 
 
 class Pause(Tagged, frozen=True, kw_only=True):
-    """The whole process stood still, stopped or without a core: its sending thread woke too late."""
+    """The whole process stood still, because it was stopped or had no core: its sending thread woke too late."""
 
     rank: RankNumber
-    begin_ns: Count  # an estimate, halfway between two checks
+    begin_ns: Count  # an estimate: halfway between two checks
     end_ns: Count
 
 
@@ -221,24 +223,24 @@ class Fingerprint(Tagged, frozen=True, kw_only=True):
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far a strategy's result on a rank is from the true mean over the ranks, which is computed another way.
+    """How far a strategy's result on a rank is from the true mean over the ranks, which is computed independently.
 
-    Distances are Euclidean, over all tensors together (worst_error: over one), in units of the root mean square over
-    the ranks of the length of their own tensors. None where a tensor was not finite.
+    Distances are Euclidean norms over all tensors together (worst_error: over one tensor), divided by the root mean
+    square over the ranks of the norm of their own tensors. None if a tensor was not finite.
     """
 
     of: Literal["gradients", "parameters"]  # what was averaged
-    error: Number | None  # the distance to the mean
-    scale: Number | None  # the multiple of the mean that is nearest
-    scaled_error: Number | None  # the distance to that
-    own_scale: Number | None  # the multiple of the rank's own tensors that is nearest
-    own_error: Number | None  # the distance to that
-    worst: Name  # the tensor farthest from its mean, in units of its own length
-    worst_error: Number | None  # that distance
+    error: Number | None  # distance to the mean
+    scale: Number | None  # the factor for which factor × mean is nearest to the result
+    scaled_error: Number | None  # distance to that multiple of the mean
+    own_scale: Number | None  # the factor for which factor × the rank's own tensors is nearest to the result
+    own_error: Number | None  # distance to that multiple
+    worst: Name  # the tensor farthest from its mean, relative to its own norm
+    worst_error: Number | None  # distance of that tensor
 
 
 class Buffer(msgspec.Struct, frozen=True, array_like=True):
-    """A tensor, or a list of tensors, passed to a primitive, as in analysis.primitives.results.BufferView."""
+    """A tensor, or a list of tensors, passed to a primitive; see analysis.primitives.results.BufferView."""
 
     name: Word
     parts: Count
@@ -248,21 +250,21 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Shown(Tagged, frozen=True, kw_only=True):
-    """One call of a primitive with a small tensor."""
+    """One demonstration call of a primitive with a small tensor."""
 
     rank: RankNumber
-    place: Count  # its number among all that the trial shows
+    place: Count  # index of the call among all that the trial shows
     at_ns: Count
     operation: Word
     reduce_op: Word | None
     root: RankNumber | None
     call: Name
     buffers: Annotated[tuple[Buffer, ...], Meta(max_length=8)] = ()
-    error: Name | None = None  # the backend's own words, if it cannot do it
+    error: Name | None = None  # the backend's message, if it does not support the call
 
 
 class Timed(Tagged, frozen=True, kw_only=True):
-    """Repeated calls of a primitive, or of a composite of them, with one size."""
+    """Timed calls of a primitive, or of a composite of primitives, with one message size."""
 
     rank: RankNumber
     place: Count
@@ -271,15 +273,16 @@ class Timed(Tagged, frozen=True, kw_only=True):
     composite: bool
     reduce_op: Word | None
     cadence: Word
-    bytes: Count  # as in analysis.primitives.results.Cell
+    bytes: Count  # message size, as in analysis.primitives.results.Cell
     calls_ns: Annotated[tuple[Count, ...], Meta(max_length=100_000)] = ()  # empty on a rank that takes no part
-    in_flight: Count = 1  # calls at once; more: each of calls_ns is the time of so many, divided by their number
-    wrong: Count = 0  # this rank's elements that were not as they should be, over all checked calls
+    in_flight: Count = 1  # simultaneous calls; if several, each of calls_ns is their total time divided by their number
+    wrong: Count = 0  # this rank's wrong elements, over all checked calls
     error: Name | None = None
 
 
 class Done(Tagged, frozen=True, kw_only=True):
-    """A rank has trained and evaluated. Hashes are of the bytes of each tensor, by its name in the bare model."""
+    """A rank has finished training and evaluation. Hashes cover the bytes of each tensor, by its name in the bare
+    model."""
 
     rank: RankNumber
     at_ns: Count
@@ -287,14 +290,14 @@ class Done(Tagged, frozen=True, kw_only=True):
     evaluated: Count
     parameters: Hashes
     buffers: Hashes
-    audit: Audit | None = None  # none: there is no group
-    orders: tuple[Hash, ...] = ()  # a short hash of the order of the samples, epoch by epoch
+    audit: Audit | None = None  # None: there is no process group
+    orders: tuple[Hash, ...] = ()  # for each epoch, a short hash of the order of the samples
     bottleneck_fired: Count
     bottleneck_ns: Count
-    sub_batch: Count | None = None  # dp: the most samples that this replica saw in a step
+    sub_batch: Count | None = None  # dp: the largest number of samples that this replica saw in a step
     peak_gpu_bytes: Count | None = None
     peak_gpu_reserved_bytes: Count | None = None
-    checkpoint: Annotated[str, Meta(max_length=8192)] | None = None  # a path: shown nowhere
+    checkpoint: Annotated[str, Meta(max_length=8192)] | None = None  # a path, which is not displayed
     dropped: Count = 0
 
 
@@ -310,9 +313,9 @@ class Echo(Tagged, frozen=True, kw_only=True):
     """The immediate answer to a Probe. Journals hold the resulting Offset instead."""
 
     rank: RankNumber
-    number: Count  # of the probe
-    heard_ns: Count  # received
-    said_ns: Count  # answered
+    number: Count  # number of the probe
+    heard_ns: Count  # when the rank received the probe
+    said_ns: Count  # when the rank sent this answer
 
 
 RankMessage = (

@@ -7,8 +7,8 @@ from msgspec import Meta
 
 from ddptui.wire.limits import Count, Error, Name, Tagged, Word
 
-MOST_BYTES = 2**20  # of a message: anyone who can reach the port may send one
-MEETING_MARK = "ddptui-meeting-"  # the names of the files at which ranks meet begin so
+MOST_BYTES = 2**20  # largest message: any process that can reach the port may send one
+MEETING_MARK = "ddptui-meeting-"  # prefix of the names of rendezvous files
 MOST_LOGS = 2048
 
 NodeNumber = Annotated[int, Meta(ge=0, lt=1024)]
@@ -21,9 +21,9 @@ class Join(Tagged, frozen=True, kw_only=True):
 
     version: Word
     token: Annotated[str, Meta(max_length=256)]
-    node: int | None  # the number that it asks for; None: any that is free
+    node: int | None  # the number that the node asks for; None: any free number
     host: Name
-    address: Word  # by which the other nodes reach it
+    address: Word  # the address by which the other nodes reach this one
     interface: Word
 
 
@@ -35,7 +35,7 @@ class JoinOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Join"):
 
 
 class Beat(Tagged, frozen=True, kw_only=True):
-    """A sign of life, once a second."""
+    """A node's heartbeat, once a second."""
 
 
 class LaunchEnded(Tagged, frozen=True, kw_only=True, tag="Over"):
@@ -43,19 +43,20 @@ class LaunchEnded(Tagged, frozen=True, kw_only=True, tag="Over"):
 
     number: Count
     exit_code: int
-    # The end of each log, by the name of its file.
+    # The last part of each log, by file name.
     logs: Annotated[dict[Name, Error], Meta(max_length=MOST_LOGS)] = msgspec.field(default_factory=dict)
 
 
 class Leave(Tagged, frozen=True, kw_only=True):
-    """The node leaves the run: its user has ended it, or the console was silent for too long."""
+    """The node leaves the run, because its user ended it or because it received nothing from the console for too
+    long."""
 
 
 NodeMessage = Join | Beat | LaunchEnded | Leave
 
 
 class Welcome(Tagged, frozen=True, kw_only=True):
-    """The console has accepted the node, under this number."""
+    """The console has accepted the node and assigns it this number."""
 
     node: NodeNumber
     nodes: Count
@@ -66,29 +67,29 @@ class Begin(Tagged, frozen=True, kw_only=True):
     """Start the ranks of this node."""
 
     number: Count
-    trial: Assignments  # `key=value`, as from_arguments reads them
+    trial: Assignments  # the trial as `key=value` arguments, which from_arguments parses
     nodes: Count
-    address: Word  # with the port: where all ranks meet, on node 0
-    port: Annotated[int, Meta(ge=1, le=65_535)]
-    init_method: Text  # or the URL of the file at which they meet
-    way: Annotated[dict[Word, Text], Meta(max_length=8)]  # the environment with which a rank reaches the console
+    address: Word  # rendezvous address of all ranks, on node 0
+    port: Annotated[int, Meta(ge=1, le=65_535)]  # rendezvous port
+    init_method: Text  # if the ranks meet at a shared file instead: its URL
+    way: Annotated[dict[Word, Text], Meta(max_length=8)]  # environment variables by which ranks reach the console
 
 
 class End(Tagged, frozen=True, kw_only=True):
-    """End a launch, if it still runs. The node answers with LaunchEnded."""
+    """End a launch if it is still running. The node answers with LaunchEnded."""
 
     number: Count
 
 
 class Present(Tagged, frozen=True, kw_only=True):
-    """The console's sign of life, every two seconds."""
+    """The console's heartbeat, every two seconds."""
 
 
 class Farewell(Tagged, frozen=True, kw_only=True):
     """The console rejects the node, or the run is over."""
 
     why: Text
-    well: bool = False  # the node may exit with code 0
+    well: bool = False  # no error: the node exits with code 0
 
 
 class FarewellOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Farewell"):

@@ -1,5 +1,7 @@
-"""The phases of a step; and how a training may mark its own, where its calls of torch do not tell them. `ddptui watch`
-listens to that. Without it nothing is done.
+"""The phases of a step, and the marks by which a training script can name them.
+
+`ddptui watch` recognizes phases by calls of torch. A script whose calls do not show them can mark them itself. Outside
+of `ddptui watch` the marks do nothing.
 
     from ddptui import phase, step
 
@@ -17,12 +19,12 @@ from contextlib import ContextDecorator
 from typing import Any, Protocol
 
 PHASES = ("data", "forward", "backward", "aggregate", "optimizer")
-BETWEEN = "between steps"  # what a step does outside its phases, too
+BETWEEN = "between steps"  # time outside the phases, also within a step
 PARTS = (*PHASES, BETWEEN)
 
 
 class Listener(Protocol):
-    """The instruments of a process that is watched."""
+    """The instruments of a watched process, which receive the marks."""
 
     def phase_begins(self, name: str) -> None: ...
 
@@ -31,16 +33,16 @@ class Listener(Protocol):
     def step_ends(self, loss: Any, samples: int) -> None: ...
 
 
-listener: Listener | None = None  # of this process
+listener: Listener | None = None  # this process's instruments; None: not watched
 
 
 class phase(ContextDecorator):
-    """What runs within is this phase of a step: data, forward, backward, aggregate or optimizer. Also a decorator.
-    Raises ValueError for any other name."""
+    """Marks the enclosed code as a phase of a step: data, forward, backward, aggregate or optimizer. Works as a context
+    manager and as a decorator. Raises ValueError for any other name."""
 
     def __init__(self, name: str) -> None:
         if name not in PHASES:
-            raise ValueError(f"{name!r} is no phase of a step: choose from {', '.join(PHASES)}")
+            raise ValueError(f"{name!r} is not a phase of a step: choose from {', '.join(PHASES)}")
         self._name = name
 
     def __enter__(self) -> None:
@@ -53,10 +55,10 @@ class phase(ContextDecorator):
 
 
 def step(loss: Any = None, samples: int = 0) -> None:
-    """A step of the training ends here. From the first call on, no other sign counts as the end of one.
+    """Marks the end of a training step. From the first call on, only these marks end a step.
 
-    loss: a number or a tensor of one element; by default what backward was called on. samples: of this rank's batches,
-    if no DataLoader has fetched them.
+    loss: a number or a tensor of one element; by default the tensor on which backward was called. samples: number of
+    samples that this rank processed in the step, needed only if no DataLoader fetched them.
     """
     if listener is not None:
         listener.step_ends(loss, samples)

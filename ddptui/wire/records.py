@@ -1,4 +1,5 @@
-"""What the console sends to ranks, and what it records in a run's journal itself. Message is any line of a journal."""
+"""The messages that the console sends to ranks, and the records that it writes into a run's journal itself. `Message`
+is the type of any line of a journal."""
 
 from typing import Literal
 
@@ -18,19 +19,20 @@ class Alive(Tagged, frozen=True, kw_only=True):
 
 
 class SetBottleneck(Tagged, frozen=True, kw_only=True):
-    """To a rank: from the next step on, these delays replace all others."""
+    """To a rank: replace all injected delays by these, from the next step on."""
 
     bottleneck: tuple[Bottleneck, ...]
 
 
 class Probe(Tagged, frozen=True, kw_only=True):
-    """To a rank with another clock: report the time of that clock."""
+    """To a rank whose clock is not the console's: report its time."""
 
     number: int
 
 
 class LastStep(Tagged, frozen=True, kw_only=True):
-    """To a rank that trains until it is stopped: its last step; of steps whose gradients add up, the last one is."""
+    """To a rank that trains until it is stopped: stop after this step, or, with gradient accumulation, after the last
+    step of the group to which it belongs."""
 
     step: int
 
@@ -38,43 +40,43 @@ class LastStep(Tagged, frozen=True, kw_only=True):
 ConsoleMessage = Stop | Alive | SetBottleneck | Probe | LastStep
 
 
-# In a journal only.
+# Records that occur only in a journal.
 
 
 class Load(Tagged, frozen=True, kw_only=True):
-    """How busy this host was until a moment, written twice a second."""
+    """The mean load of this host over the `s` seconds before at_ns, in cores. Written twice a second."""
 
     at_ns: Moment
-    busy: float  # cores, mean
-    own: float  # of these, by the launch and the console
-    s: float = 1.0  # over this time
-    idle: float = 0.0  # cores
-    stolen: float = 0.0  # of the busy ones, those that a hypervisor gave to other machines
-    by: Name = ""  # the busiest other process, where others disturbed
+    busy: float  # busy cores
+    own: float  # the part of `busy` used by the launch and the console
+    s: float = 1.0  # length of the measured interval, s
+    idle: float = 0.0  # idle cores
+    stolen: float = 0.0  # the part of `busy` that a hypervisor gave to other virtual machines
+    by: Name = ""  # the busiest other process, if other processes disturbed the launch
 
 
 class Launched(Tagged, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """A repeat of a trial was started: the first line of its journal. Those of older versions have more fields."""
+    """A repeat of a trial was started: the first line of its journal. Journals of older versions have more fields."""
 
     trial: str
     repeat: Count
     at_ns: Moment
     command: tuple[str, ...]
     start: StartKind = "cold"  # warm: ranks were forked from a process that has imported torch
-    start_why: str = ""  # why it was cold, where the trial does not ask for it
-    watched: bool = False  # the ranks are of a command of the user's own
-    clock: str = ""  # identifies the console's clock; empty: it is unknown, and so are those of the ranks
+    start_why: str = ""  # why the start was cold although the trial does not ask for a cold start
+    watched: bool = False  # the ranks belong to the user's own command, under `ddptui watch`
+    clock: str = ""  # identifies the console's clock; empty: the clocks of console and ranks are unknown
 
 
 class Notice(Tagged, frozen=True, kw_only=True):
-    """What a launch on other hosts waits for: nodes that are to join, or a job in a queue."""
+    """What a launch on other hosts is waiting for: nodes that have not joined, or a queued job."""
 
     at_ns: Moment
     text: str
 
 
 class Offset(Tagged, frozen=True, kw_only=True):
-    """How far a rank's clock is ahead of the console's, by one probe: offset_ns, give or take error_ns."""
+    """How far a rank's clock is ahead of the console's, measured by one probe: offset_ns ± error_ns."""
 
     rank: int
     clock: str
@@ -84,12 +86,12 @@ class Offset(Tagged, frozen=True, kw_only=True):
 
 
 class Refused(Tagged, frozen=True, kw_only=True):
-    """Frames or messages were refused, because no rank of this launch may send them. Written with the first one, and
-    at the end if there were more."""
+    """The console rejected frames or messages that no rank of this launch may send. Written for the first one, and
+    again at the end if there were more."""
 
     at_ns: Moment
     count: Count
-    why: str  # of the first one
+    why: str  # why the first one was rejected
 
 
 class Injection(Tagged, frozen=True, kw_only=True):
@@ -100,7 +102,7 @@ class Injection(Tagged, frozen=True, kw_only=True):
 
 
 class NcclLog(Tagged, frozen=True, forbid_unknown_fields=False):
-    """What NCCL's own log said. Only journals of older versions have it, and it is ignored."""
+    """A line of NCCL's own log. Only journals of older versions have it; it is ignored."""
 
     at_ns: Moment
 

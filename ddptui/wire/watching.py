@@ -1,42 +1,44 @@
-"""How a training that is watched finds the relay on its host: a file, which its environment names. A later console may
-write it anew, for its own relay: then ranks that were let go report to that one."""
+"""How a watched training finds the relay on its host: through a file that an environment variable names. A later
+console may rewrite the file for its own relay; ranks that were released then report to that relay."""
 
 import msgspec
 
 from ddptui.config.trial import Bottleneck
 
-LET_GO = b"let go\n"  # the last line that a relay gets: without it, what started the relay has died
+LET_GO = b"let go\n"  # the last line sent to a relay; if it is missing, the process that started the relay has died
 
 
 class Watching(msgspec.Struct, frozen=True, kw_only=True):
-    """What of the training is reported, and the delays that are put in."""
+    """Which steps of the training are reported, and which delays are injected."""
 
-    skip: int = 3  # steps at the beginning that count as warm-up
-    steps: int | None = None  # after which the ranks are let go, the skipped ones included; None: to the end
-    every: int = 1  # every so many steps one is reported
+    skip: int = 3  # number of first steps that count as warm-up
+    steps: int | None = None  # ranks are released after this many steps, warm-up included; None: never
+    every: int = 1  # only every n-th step is reported
     bottleneck: tuple[Bottleneck, ...] = ()
 
 
 class RelayTask(msgspec.Struct, frozen=True, kw_only=True):
-    """What a relay gets from what starts it, as a line of JSON."""
+    """The task of a relay, sent by the process that starts it as one line of JSON."""
 
-    listener: int  # the descriptor of the socket that ranks connect to
-    way: dict[str, str]  # the variables of wire/connection.py with which a rank connects to the console
+    listener: int  # file descriptor of the socket that ranks connect to
+    way: dict[str, str]  # the variables of wire/connection.py by which a rank connects to the console
     watching: Watching
-    notes: str  # the file in which it says why a rank is not watched
-    ends: str | None = None  # it ends the processes that look for it in this file, if what started it has died
+    notes: str  # the file in which the relay writes why a rank is not watched
+    # If set, and the process that started the relay has died, the relay ends the processes that find it by this file.
+    ends: str | None = None
 
     def spell(self) -> bytes:
-        """The line that `read` reads."""
+        """The task as one line, which `read` parses."""
         return msgspec.json.encode(self) + b"\n"
 
     @classmethod
     def read(cls, line: bytes) -> "RelayTask":
-        """The task of a line. Raises ValueError."""
+        """The task from a line that `spell` has written. Raises ValueError."""
         return msgspec.json.decode(line, type=cls)
 
 
 def orders(socket: str, watching: Watching) -> bytes:
-    """The text of the file: JSON, which ranks read without a library of ours. socket: the path of the relay's."""
+    """The content of the file by which ranks find the relay: JSON, so that ranks can read it without msgspec. socket:
+    the path of the relay's socket."""
     bottleneck = [msgspec.structs.asdict(delay) for delay in watching.bottleneck]
     return msgspec.json.encode({"socket": socket, "steps": watching.steps, "bottleneck": bottleneck})

@@ -33,7 +33,7 @@ AGREE = {
     "two ellipses": (["…", "b", "…"], ["a", "b", "c"]),
     "moods": (["a", "caution, a: noisy", "b"], ["a", "b", "±: the largest deviation of any repeat from the median"]),
     "verdicts": (
-        ["ring: Mostly the network: ranks stood idle 51% of the time for it, 6% for a late rank"],
+        ["ring: Mostly the network: ranks stood idle 51% of the time for transfers, 6% for a late rank"],
         ["ring: Nothing to worry about: 2% of the time in communication"],
     ),
     "fewer columns": (TABLE, ["trial  train s  average", "────", "ring   1.70 ⚠  right", ""]),
@@ -41,7 +41,7 @@ AGREE = {
     "what a machine has": (["✓ slurm  22.05"], ["! slurm  none", "               → ask for it"]),
     "what was found": (["T", "", "b was slower.", "", *TABLE], ["T", "", "Cannot tell:", "two repeats.", "", *TABLE]),
     "what follows what the lab put in": (
-        ["a: We injected 1.2 s on rank 1, in data; ddptui measured 1.2 s (95%: 1.1 to 1.3 s). It caused 9% of it"],
+        ["a: We injected 1.2 s on rank 1, in data; ddptui measured 1.2 s (95%: 1.1 to 1.3 s). Rank 1 caused 9% of it"],
         ["a: We injected 1 s on rank 1, in data; ddptui measured 1 s (95%: 1 to 2 s). Mostly waiting: ranks stood"],
     ),
     "the lightest shade": (["rank 0    0.01  █ 1.23"], ["rank 0  ░ 0.01  █ 1.23"]),

@@ -95,5 +95,5 @@ def test_waits_and_transfers_add_up(trial: str, results: dict[str, Any]) -> None
 
 def test_the_foot_puts_the_two_side_by_side(folder: Path, results: dict[str, Any]) -> None:
     shown = ddptui(folder / "runs", "show", "last").stdout
-    assert shown.count(" on rank 1 at forward; ddptui measured 3") == 2
+    assert shown.count(" on rank 1, in forward; ddptui measured 3") == 2
     assert "rank 1: forward" in shown

@@ -71,7 +71,7 @@ def test_a_rank_that_the_kernel_killed_for_want_of_memory_is_said_to_have_been(
     assert kills_in(little_memory) > 0, done
     [trial] = json.loads(done.stdout)["trials"]
     headline = trial["error"].splitlines()[0]
-    assert headline.startswith("rank 0 killed by SIGKILL: the kernel killed it, since memory ran out; take a smaller")
+    assert headline.startswith("rank 0 killed by SIGKILL: the kernel killed it because memory ran out; take a smaller")
 
 
 def said(trial: Trial | None = None, **known: Any) -> str:
@@ -113,12 +113,12 @@ def test_what_only_sounds_like_memory_keeps_its_own_words(error: str) -> None:
         (Trial(world_size=1), "take a smaller batch_size or model"),
         (Trial(primitives="measure"), "take a smaller max_bytes, or fewer ranks"),
         (Trial(primitives="see"), "take fewer ranks"),
-        (Trial(primitives="see", world_size=1), "end other programs that hold it"),
+        (Trial(primitives="see", world_size=1), "end other programs that use it"),
     ],
 )
 def test_only_what_takes_less_of_the_hosts_memory_is_offered(trial: Trial, advice: str) -> None:
     assert said(trial, failed=[failed(0, "MemoryError: ")]).endswith(f"MemoryError: ; {advice}")
-    assert said(trial, exit_code=-9, memory_was_short=True).endswith(f"since memory ran out; {advice}")
+    assert said(trial, exit_code=-9, memory_was_short=True).endswith(f"because memory ran out; {advice}")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_only_what_takes_less_of_the_hosts_memory_is_offered(trial: Trial, advic
         (Trial(dtype="float64"), "take a smaller batch_size or model"),
         (Trial(share_gpu=True, amp="bf16"), "take a smaller batch_size or model, or fewer ranks"),
         (Trial(primitives="measure"), "take a smaller max_bytes"),
-        (Trial(primitives="see"), "end other programs that hold it"),
+        (Trial(primitives="see"), "end other programs that use it"),
         (Trial(primitives="see", share_gpu=True), "take fewer ranks"),
     ],
 )

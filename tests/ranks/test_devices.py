@@ -236,7 +236,7 @@ def test_a_backend_that_is_said_is_taken() -> None:
     [
         ("nccl", CPU, False, "'nccl' needs GPUs, and the ranks are on the CPU: backend = 'auto' is gloo there"),
         ("nccl", GPU, True, "'nccl' refuses two ranks on one GPU: with share_gpu = true, leave it 'auto'"),
-        ("mpi", CPU, False, "'mpi': this torch has no MPI; only a torch that was built from source beside an MPI"),
+        ("mpi", CPU, False, "'mpi': this torch has no MPI; only a torch built from source with an MPI"),
     ],
 )
 def test_a_backend_that_cannot_be_is_refused_before_ranks_wait_for_it(
@@ -265,7 +265,7 @@ def test_what_gloo_cannot_send_from_a_gpu_is_refused_where_the_device_is_known(
     trial = Trial(**fields, **also)
     with pytest.raises(RuntimeError) as raised:
         choose_backend(trial, GPU, shared)
-    assert "gloo sends and receives nothing that lies on a GPU" in str(raised.value)
+    assert "gloo cannot send or receive tensors on a GPU" in str(raised.value)
     assert str(raised.value).endswith(f"(gloo: {why})")
     assert choose_backend(trial, CPU, shared=False)[0] == "gloo"
     assert choose_backend(Trial(**fields), GPU, shared=False)[0] == "nccl"

@@ -53,7 +53,7 @@ def test_runs_that_cannot_be_kept_are_not_begun(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = ddptui(tmp_path / "file", "--preset", "quickstart", "--no-ui")
     assert done.returncode == 2
-    assert "cannot keep runs here" in done.stderr
+    assert "cannot save runs here" in done.stderr
     assert "--runs" in done.stderr
 
 
@@ -83,7 +83,7 @@ def test_a_preset_for_gpus_says_so_and_is_not_sent_to_the_cpu(tmp_path: Path, pr
         assert not any(map(needs, load(preset).trials))
         return
     line = refusal(tmp_path, "--preset", preset, "--no-ui")
-    assert "but this machine has none: run it where there is one (a container sees them after `docker run" in line
+    assert "but this machine has none: run it on a machine that has one (a container sees them after `docker" in line
     assert "--set" not in line
 
 
@@ -107,11 +107,11 @@ def test_a_hidden_gpu_and_none_are_told_together(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("assignment", "why"),
     [
-        ("average=parameters", "strategy = 'bucketed' averages gradients as backward brings them"),
+        ("average=parameters", "strategy = 'bucketed' averages gradients during backward"),
         ("strategy=ddp_pwoersgd", "did you mean 'ddp_powersgd'?"),
-        ("mistake=divide_twice", "'divide_twice' is made with strategy = 'all_reduce'"),
+        ("mistake=divide_twice", "'divide_twice' needs strategy = 'all_reduce'"),
         ("every=0", "expected an integer of 1 or more"),
-        ("backend=mpi", "mpi wants ranks that MPI knows: start them by hand, `mpirun"),
+        ("backend=mpi", "mpi needs ranks that mpirun starts: run `mpirun"),
     ],
 )
 def test_what_means_nothing_together_is_refused_with_the_reason(tmp_path: Path, assignment: str, why: str) -> None:

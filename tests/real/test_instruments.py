@@ -76,4 +76,7 @@ def test_it_learned_the_same(results: dict[str, Any]) -> None:
 
 
 def test_the_foot_says_why_there_is_so_little(folder: Path, results: dict[str, Any]) -> None:
-    assert "unseen: without instruments: only its times are known" in ddptui(folder / "runs", "show", "last").stdout
+    assert (
+        "unseen: without instruments: only the trial's times are known"
+        in ddptui(folder / "runs", "show", "last").stdout
+    )

@@ -23,9 +23,7 @@ def test_a_model_that_makes_a_tensor_on_another_device_is_told_where_to_make_it(
     assert results["status"] == "failed"
     first, *log = results["trials"][0]["error"].splitlines()
     assert first.startswith("rank 0: tensors on two devices, meta and cpu, met")
-    assert first.endswith(
-        "make it with device=inputs.device, or keep it with register_buffer, which moves with the model"
-    )
+    assert first.endswith("create it with device=inputs.device, or with register_buffer, which moves with the model")
     assert any("is not on the expected device" in line for line in log)
 
 

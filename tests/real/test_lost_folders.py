@@ -36,7 +36,7 @@ def test_a_disk_that_runs_full_stops_the_run_and_spoils_nothing(tmp_path: Path, 
     output, errors = console.communicate(timeout=PATIENCE_S)
     assert console.returncode == 1, errors
     line = one_line(errors, "No space left on device")
-    assert "the run can no longer be kept in" in line
+    assert "the run can no longer be saved in" in line
     assert "`ddptui --resume" in line
     assert not survivors(left, 5)
 
@@ -57,7 +57,7 @@ def test_on_a_disk_that_is_full_nothing_is_begun(tmp_path: Path, small_disk: Pat
     preset = write_preset(tmp_path, PRESET)
     done = ddptui(small_disk, "--preset", str(preset), "--json")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "cannot keep runs here: No space left on device" in one_line(done.stderr, "Error")
+    assert "cannot save runs here: No space left on device" in one_line(done.stderr, "Error")
     assert list(small_disk.iterdir()) == [filler]
 
 
@@ -86,9 +86,9 @@ def test_a_run_whose_folder_is_lost_says_so_at_once(tmp_path: Path, lose: Callab
     lose(run)
     output, errors = console.communicate(timeout=PATIENCE_S)
     assert console.returncode == 1
-    line = one_line(errors, "can no longer be kept")
+    line = one_line(errors, "can no longer be saved")
     assert why in line
-    assert "if you have moved it, `ddptui --resume` with its new path goes on" in line
+    assert "if you moved it, continue with `ddptui --resume` and its new path" in line
     assert "kept in" not in errors.replace(line, "")
     assert not run.exists()
     assert not survivors(left, 5)
@@ -111,5 +111,5 @@ def test_a_folder_of_runs_that_cannot_be_written_is_refused(tmp_path: Path) -> N
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done
-    assert "cannot keep runs here: Read-only file system" in one_line(done.stderr, "Error")
+    assert "cannot save runs here: Read-only file system" in one_line(done.stderr, "Error")
     assert list(runs.iterdir()) == []

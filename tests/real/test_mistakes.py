@@ -62,9 +62,9 @@ def test_a_mistake_turns_its_own_light_red(
     ("trial", "why"),
     [
         ("group-of-one", "each rank kept its own gradients, times 0.5: nothing was averaged"),
-        ("tutorial", "gradients are 0.5 times the mean: it was divided once too often"),
-        ("divide-twice", "gradients are 0.5 times the mean: it was divided once too often"),
-        ("no-division", "gradients are 2 times the mean: it is the sum, the division is missing"),
+        ("tutorial", "gradients are 0.5 times the mean: the sum was divided once too often"),
+        ("divide-twice", "gradients are 0.5 times the mean: the sum was divided once too often"),
+        ("no-division", "gradients are 2 times the mean: they are the sum, the division is missing"),
         ("right", None),
     ],
 )

@@ -106,7 +106,7 @@ def test_with_several_calls_in_flight_all_that_can_be_is_measured_and_right(ran:
     found = {(cell["in_flight"], cell["calls"], cell["wrong"], cell["error"]) for cell in launch["cells"]}
     assert found == {(8, 5 * 16, 0, None)}  # in each of five rounds twice eight, which are at most twenty
     shown = ddptui(ran[0], "show", "last").stdout
-    assert "all_reduce: all tensors as one to all (pipelined)" in shown
+    assert "all_reduce: every rank gets the reduced tensor (pipelined)" in shown
 
 
 def test_a_run_that_is_kept_says_the_same_again(ran: tuple[Path, dict[str, Any]]) -> None:

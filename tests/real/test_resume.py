@@ -102,12 +102,12 @@ def test_what_has_failed_is_left_and_what_was_interrupted_is_put_aside(interrupt
     other = ddptui(interrupted, "--resume", "last", "--no-ui")
     console.send_signal(signal.SIGCONT)
     assert other.returncode == 2
-    assert "another console has this run under way" in other.stderr
+    assert "another console is running this run" in other.stderr
 
     output, errors = console.communicate(timeout=ENOUGH_S)
     assert console.returncode == 1  # one trial has failed
     assert "1 of 4 launches finished" in errors
-    assert "not launched again, since they failed: bad" in errors
+    assert "not launched again, because they failed: bad" in errors
     trials = {trial["name"]: (trial["status"], len(trial["repeats"])) for trial in json.loads(output)["trials"]}
     assert trials == {"a": ("ok", 2), "bad": ("failed", 0), "b": ("ok", 2)}
     assert (run / "trial-b" / "repeat-1.interrupted-1" / "messages.jsonl").read_bytes() == cut_short
@@ -142,7 +142,7 @@ def test_of_consoles_that_resume_a_run_at_once_one_goes_on(tmp_path: Path, is_la
     ended = [(each.communicate(timeout=ENDS_WITHIN_S), each.returncode) for each in headless]
     said = [over.out if over.code == 2 else "", *(errors for (_, errors), code in ended if code == 2)]
     assert sorted([over.code, *(code for _, code in ended)]) == [0, 2, 2], (over, ended)
-    assert len([text for text in said if "another console has this run under way" in text]) == 2, said
+    assert len([text for text in said if "another console is running this run" in text]) == 2, said
 
     assert journal(run, "a", 1).read_bytes() == good
     assert sorted(path.name for path in run.glob("trial-*/repeat-*")) == [

@@ -96,7 +96,7 @@ def test_a_run_whose_folder_is_gone_says_so_and_goes_no_further(
         heard = follow(session, lambda live: live.step and gone())
         assert not survivors(started(), 0)
     assert session.error is not None
-    assert session.error.startswith(f"the run can no longer be kept in {folder}")
+    assert session.error.startswith(f"the run can no longer be saved in {folder}")
     assert session.error.endswith(": it has been deleted")
     assert launches(heard) == [("a", 1)]
     assert not folder.exists()
@@ -117,7 +117,7 @@ def test_a_disk_that_is_full_ends_the_ranks_at_once(
         heard = follow(session)
         assert not survivors(started(), 0)
     assert session.error is not None
-    assert session.error.startswith(f"the run can no longer be kept in {session.run.folder}")
+    assert session.error.startswith(f"the run can no longer be saved in {session.run.folder}")
     assert session.error.endswith(os.strerror(errno.ENOSPC))
     assert launches(heard) == [("a", 1)]
     assert session.results.status == "interrupted"

@@ -22,7 +22,7 @@ from tests.support.watching import TORCHRUN, environment_without_ddptui, journal
 OLDER = os.environ.get("DDPTUI_OLDER_TORCH")  # a Python with an older torch, whose groups take no hooks
 
 RARE = pytest.mark.rare
-NOTHING = "nothing was watched, so no run is kept"
+NOTHING = "nothing was watched, so no run was saved"
 LATE = {"data": (1, "data"), "forward": (1, "forward"), "backward": (1, "backward"), "checkpoint": (0, "between steps")}
 WITH_OLDER = (RARE, pytest.mark.skipif(OLDER is None, reason="DDPTUI_OLDER_TORCH names no Python with an older torch"))
 OFTEN = [("ddp", "forward"), ("by_hand", "checkpoint")]
@@ -174,7 +174,7 @@ def test_output_input_and_exit_code_are_the_commands_own(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "which command?"),
+        ((), "name the command"),
         (("--", "no-such-program"), "no-such-program: no such program"),
         (
             ("--repeats", "--", "python"),
@@ -201,7 +201,7 @@ def test_bad_input_starts_nothing_and_is_said_in_a_line(tmp_path: Path, words: t
         (
             [sys.executable, "-c", "import torch; torch.ones(1, requires_grad=True).sum().backward()"],
             0,
-            "1 rank connected, and made no step of an optimizer",
+            "1 rank connected, but no step of an optimizer was seen",
         ),
         (["sh", "-c", "kill -9 $$"], 137, "the command killed by SIGKILL"),
     ],
@@ -220,7 +220,7 @@ def test_a_command_that_trains_nothing_leaves_no_run_of_the_console(tmp_path: Pa
     with on_a_terminal(["watch", "--", "true"], tmp_path, variables, on_a_terminal=True) as console:
         assert console.until(b"no rank was seen")
         console.press(b"q")
-        assert "compute a gradient with torch; no run is kept" in " ".join(console.over().out.split())
+        assert "computed a gradient with torch; the run is not kept" in " ".join(console.over().out.split())
     assert [*(tmp_path / "runs").iterdir()] == []
 
 
@@ -386,7 +386,7 @@ def test_the_training_goes_on_when_the_run_can_no_longer_be_kept(tmp_path: Path)
         shutil.rmtree(tmp_path / "runs")
         printed, said = console.communicate(timeout=ENOUGH_S)
     assert (console.returncode, printed.count("loss")) == (0, 2)
-    assert "ddptui: no longer watched: the run can no longer be kept" in said
+    assert "ddptui: no longer watched: the run can no longer be saved" in said
 
 
 @RARE

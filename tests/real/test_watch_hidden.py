@@ -26,8 +26,8 @@ TRAINS = """if True:
     print("trained")
     sys.exit(3)
 """
-FURTHER_IN = "put `ddptui watch --` further in, directly before the command that starts the training"
-SET_ANEW = "its PYTHONPATH was set anew, without ddptui's folder: write PYTHONPATH={here}/mine:$PYTHONPATH there"
+FURTHER_IN = "put `ddptui watch --` directly before the command that starts the training"
+SET_ANEW = "its PYTHONPATH was replaced, without ddptui's folder: use PYTHONPATH={here}/mine:$PYTHONPATH there"
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ SET_ANEW = "its PYTHONPATH was set anew, without ddptui's folder: write PYTHONPA
         ),
         pytest.param(
             "unset PYTHONPATH; {python} {file}; exit $?",
-            "its PYTHONPATH was unset, which names the folder of ddptui's instruments: leave it set",
+            "its PYTHONPATH, which names the folder of ddptui's instruments, was unset: leave it set",
             id="unset",
             marks=RARE,
         ),
         pytest.param(
             "touch mine/sitecustomize.py; PYTHONPATH=mine:$PYTHONPATH exec {python} {file}",
-            "{here}/mine/sitecustomize.py hides ddptui's own: put its folder behind $PYTHONPATH, not before",
+            "{here}/mine/sitecustomize.py hides ddptui's own: put its folder after $PYTHONPATH, not before it",
             id="another sitecustomize",
             marks=RARE,
         ),

@@ -29,7 +29,7 @@ MOODS = (
     r"this machine is busy:",
     r".*\bdisturbed\b",
     r".*\bno ratio: ",
-    r"\S+: repeat \d+ is in no median ",
+    r"\S+: repeat \d+ is left out of medians",
     # Where the time went, or who was late: pauses of the scheduler, and that there is nothing else.
     r"[^:]+: (?:Nothing to worry about: |In steps? |Late by turns: |Rank \d+ (?:is|grows) late |\d+ steps? took |"
     r"Data limits |Most of the |Work between steps |Mostly |Ranks stood idle |Rank \d+ caused |\d+ of \d+ steps? |"

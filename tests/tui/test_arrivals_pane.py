@@ -42,7 +42,7 @@ def test_bars_show_who_waited_for_whom() -> None:
 def test_where_devices_may_be_behind_the_times_no_rank_is_late() -> None:
     works, _ = delayed(works_of(1, steps=24), 1, "data", lambda _: 5)
     found = summary(align_steps(trace(works), devices={0: "xpu:0", 1: "xpu:1"}).steps)
-    words = "times are the host's, and devices may be behind: the order of arrival is unknown"
+    words = "times are host times, and devices may be behind: the order of arrival is unknown"
     assert text_of(pane(found), 90, 9) == [words]
 
 
@@ -85,7 +85,7 @@ def test_with_too_many_ranks_the_late_one_is_seen_and_the_others_are_counted() -
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (None, "nothing to compare yet: waiting for the first steps"),
+        (None, "waiting for the first steps"),
         (ArrivalsSummary(9, [PROMPT]), "one process, so there is nobody to wait for"),
         (ArrivalsSummary(0, [PROMPT, LATE]), "no operation of several ranks in these steps, so no rank waits"),
     ],

@@ -63,9 +63,9 @@ def title(screen: CurvesScreen) -> str:
 @pytest.mark.parametrize("size", SIZES)
 def test_all_trials_show_with_the_figures_of_the_table(run: Run, size: tuple[int, int]) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
-        for words in ("Loss, the mean over ranks", "the median over the repeats that count", "✓ 1━ a", "✓ 2━ b"):
+        for words in ("Loss, mean over ranks", "the median over the repeats that count", "✓ 1━ a", "✓ 2━ b"):
             assert words in seen(app)
-        for words in ("step 0", "40", "Trials: loss at the end", "2 of 2 in", "0.052"):
+        for words in ("step 0", "40", "Trials: loss at the end", "2 of 2 shown", "0.052"):
             assert words in seen(app)
 
     play(CurvesScreen(ended(run)), scenario, size)
@@ -74,11 +74,11 @@ def test_all_trials_show_with_the_figures_of_the_table(run: Run, size: tuple[int
 def test_f_turns_to_the_step_time_and_back(run: Run) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
         await pilot.press("f")
-        assert title(screen) == "Step time in ms, the median of 4 steps of all ranks"
+        assert title(screen) == "Step time in ms, median over 4 steps of all ranks"
         assert {value for _, value in screen.query_one(LineChart)._series[1].points} == {25.0}
         await until(pilot, lambda: "Trials: step ms" in seen(app) and "25.00" in seen(app))
         await pilot.press("f")
-        assert title(screen) == "Loss, the mean over ranks"
+        assert title(screen) == "Loss, mean over ranks"
 
     play(CurvesScreen(ended(run)), scenario)
 
@@ -116,10 +116,10 @@ def test_trials_are_put_in_and_out_by_keys(run: Run) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
         await pilot.press("space")
         assert drawn(screen) == ["b"]
-        await until(pilot, lambda: "1 of 2 in" in seen(app) and "  1━ a" in seen(app))
+        await until(pilot, lambda: "1 of 2 shown" in seen(app) and "  1━ a" in seen(app))
         await pilot.press("down", "space")
         assert drawn(screen) == []
-        await until(pilot, lambda: "all trials are taken out: space puts one in" in seen(app))
+        await until(pilot, lambda: "all trials are hidden: space shows one" in seen(app))
         await pilot.press("enter")
         assert drawn(screen) == ["b"]
         await pilot.press("enter")
@@ -153,11 +153,11 @@ def test_a_chart_on_the_whole_screen_has_the_legend_itself(run: Run) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: CurvesScreen) -> None:
         assert "1━ a 0.052" not in seen(app)
         await pilot.press("z")
-        await until(pilot, lambda: "1━ a 0.052  2━ b 0.052" in seen(app) and "of 2 in" not in seen(app))
+        await until(pilot, lambda: "1━ a 0.052  2━ b 0.052" in seen(app) and "of 2 shown" not in seen(app))
         await pilot.press("space")
         assert drawn(screen) == ["b"]
         await pilot.press("escape")
-        await until(pilot, lambda: "1 of 2 in" in seen(app) and "2━ b 0.052" not in seen(app))
+        await until(pilot, lambda: "1 of 2 shown" in seen(app) and "2━ b 0.052" not in seen(app))
         assert app.screen is screen
 
     play(CurvesScreen(ended(run)), scenario, (80, 24))
@@ -313,7 +313,7 @@ def test_two_runs_are_in_one_chart(run: Run, tmp_path: Path) -> None:
             curves = app.screen
             assert isinstance(curves, CurvesScreen)
             assert drawn(curves) == ["A:a", "B:a", "A:b", "B:b"]
-            assert "4 of 4 in" in seen(app)
+            assert "4 of 4 shown" in seen(app)
 
     asyncio.run(scenario())
 

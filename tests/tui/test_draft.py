@@ -159,7 +159,7 @@ def test_a_repeated_key_is_named(mixed: str, rest: str, key: str, word: str) -> 
             {"bottleneck": delay("aggregate", "one", "10")},
             'bottleneck, ranks: expected an integer, got "one"',
         ),
-        ({"bottleneck": delay("aggregate", "", "10")}, "names no rank"),
+        ({"bottleneck": delay("aggregate", "", "10")}, "lists no rank"),
         ({"bottleneck": delay("aggregate", "1", "")}, 'bottleneck, ms: "" is not a number'),
         ({"bottleneck": delay("aggregate", "1", "nan")}, "bottleneck, ms: expected a number of 0 or more"),
         ({"bottleneck": delay("aggregate", "9", "1")}, "bottleneck, ranks: no rank 9"),
@@ -184,7 +184,7 @@ def test_what_is_refused_of_a_delay_is_not_taken_for_the_number_of_ranks(mixed: 
 def test_what_is_wrong_in_the_file_is_said_in_the_files_words(tmp_path: Path) -> None:
     path = str(write_preset(tmp_path, 'trial = [{name = "a", world_size = "two"}]'))
     assert drafts.validate(Draft(path, {"epochs": "2"})).reason == (
-        'trial[0].world_size: expected an integer, got "two"; "cores" means one for each core of this host'
+        'trial[0].world_size: expected an integer, got "two"; "cores" means one rank for each core of this host'
     )
 
 

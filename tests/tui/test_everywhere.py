@@ -42,6 +42,8 @@ def test_ctrl_z_says_why_the_console_goes_on(tmp_path: Path) -> None:
         async with opened(tmp_path) as (app, pilot):
             await pilot.press("ctrl+z")
             await until(pilot, lambda: toasts(app))
-            assert toasts(app) == ["It would neither read from ranks nor end them. Open another terminal."]
+            assert toasts(app) == [
+                "While suspended, it could neither read from the ranks nor end them. Open another terminal."
+            ]
 
     asyncio.run(check())

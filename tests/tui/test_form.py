@@ -20,7 +20,7 @@ from tests.tui.opened import play_in_lab, seen, until
 
 SIZES = [(80, 24), *(pytest.param(size, marks=pytest.mark.rare) for size in ((60, 16), (120, 40)))]
 LEFT_OUT = {
-    "name": "every trial has a name of its own",
+    "name": "trials cannot share a name",
     "primitives": "it makes a preset of another kind, whose other fields mean something else",
 }
 TWO_DELAYS = """

@@ -76,12 +76,12 @@ def test_one_is_deleted_after_a_question_and_comes_back(own: Path) -> None:
         await in_dialog(app, pilot, lab, Confirm, "y")
         assert not (own / "one.toml").exists()
         assert lab.query_one(PresetList).chosen == "two"
-        assert "u brings back" in toasts(app)[-1]
+        assert "u restores it" in toasts(app)[-1]
         await pilot.press("u")
         await until(pilot, lambda: lab.query_one(PresetList).chosen == "one")
         assert (own / "one.toml").read_text(encoding="utf-8") == TEXT
         await pilot.press("u")
-        await until(pilot, lambda: "no preset is in the trash" in toasts(app)[-1])
+        await until(pilot, lambda: "the trash is empty" in toasts(app)[-1])
 
     play_in_lab(scenario)
 
@@ -110,7 +110,7 @@ def test_one_is_renamed_with_its_unsaved_changes(own: Path) -> None:
         assert typed.value == "one"
         typed.value = "quickstart"
         await pilot.press("enter")
-        assert "has this name" in seen(app).replace("\n", "")
+        assert "the name is taken by" in seen(app).replace("\n", "")
         typed.value = "three"
         await in_dialog(app, pilot, lab, NamePreset, "enter")
         assert (own / "three.toml").read_text(encoding="utf-8") == TEXT

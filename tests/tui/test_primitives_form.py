@@ -61,7 +61,7 @@ def test_calls_can_be_pipelined_but_not_those_that_cannot_be_in_flight() -> None
         lab.query_one("#operations", Field).answer.value = "all_reduce, send_recv"
         await pilot.pause()
         assert lab._validation.prepared is None
-        assert "send_recv with cadence = 'pipelined'" in lab._validation.reason
+        assert "send_recv cannot be pipelined" in lab._validation.reason
 
     play_in_lab(scenario)
 

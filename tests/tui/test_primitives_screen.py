@@ -124,8 +124,8 @@ def test_keys_may_be_faster_than_what_follows_from_them() -> None:
 def test_what_it_does_and_what_is_undefined_is_said_in_words() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         await pilot.press("n", "n", "n")
-        assert "All tensors as one to the root. Root: rank 0." in seen(app)
-        assert "Undefined on ranks 1, 2 and 3: do not use what it leaves there." in seen(app)
+        assert "The root gets the reduced tensor. Root: rank 0." in seen(app)
+        assert "Undefined on ranks 1, 2 and 3: do not use these values." in seen(app)
 
     play(scenario, PrimitivesScreen(over()))
 
@@ -206,7 +206,7 @@ def test_a_backend_that_cannot_says_so_in_its_words() -> None:
 def test_it_goes_on_by_itself_to_the_end_and_stops_there() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         await pilot.press("a")
-        assert "playing: a stops it" in seen(app)
+        assert "playing; a stops it" in seen(app)
         await pilot.press("a")
         assert "playing" not in seen(app)
         await pilot.press("a")
@@ -273,7 +273,7 @@ def test_calls_that_are_pipelined_are_said_to_be() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         await pilot.press("2", "n")
         await pilot.pause()
-        assert "all_reduce: all tensors as one to all (pipelined)" in seen(app)
+        assert "all_reduce: every rank gets the reduced tensor (pipelined)" in seen(app)
         assert column(screen, "in flight") == ["8"] * 4
 
     play(scenario, PrimitivesScreen(replace(cells=several, cadence="pipelined")), (200, 60))
@@ -391,7 +391,7 @@ def test_a_trial_that_was_chosen_is_not_left_when_the_next_one_begins() -> None:
 def test_before_anybody_has_told_of_anything_it_says_how_many_are_here() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         assert "starting: 0 of 4 ranks connected" in seen(app)
-        assert "nothing to be seen yet" in seen(app)
+        assert "nothing to show yet" in seen(app)
         await pilot.press("space", "n", "a", "a", "enter")
 
     play(scenario, PrimitivesScreen(ToldAsItGoes(playback())))
@@ -522,7 +522,7 @@ def test_a_replay_goes_on_and_back_and_begins_anew() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         assert "replay × 1" in seen(app)
         await pilot.press("plus", "H")
-        assert "replay × 2, standing still" in seen(app)
+        assert "replay × 2, paused" in seen(app)
         for _ in range(20):
             await pilot.press("less_than_sign")
         screen.tick()
@@ -575,16 +575,16 @@ def test_help_has_the_keys_that_mean_something_now() -> None:
         await pilot.press("question_mark")
         assert isinstance(app.screen, HelpScreen)
         text = seen(app)
-        assert "The buffers after the call" in text
+        assert "Show the buffers after the call" in text
         assert "Export" in text
         assert "Stop the run" not in text
         assert "Replay faster" not in text
         assert "bus bandwidth" not in text
         assert "Columns" not in text
         await pilot.press("escape", "2", "question_mark")
-        assert "Draw the time, or the bus bandwidth" in seen(app)
+        assert "Plot the time, or the bus bandwidth" in seen(app)
         await pilot.press("end")
-        await until(pilot, lambda: "Of the tensor, all parts together" in seen(app))
+        await until(pilot, lambda: "Size of the tensor, with all parts" in seen(app))
 
     play(scenario, PrimitivesScreen(over()), (120, 60))
 

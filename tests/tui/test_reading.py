@@ -169,7 +169,7 @@ def test_a_journal_that_turns_into_a_pipe_after_the_list_was_read_is_complained_
             for number, key in enumerate(("enter", "v"), 1):
                 await pilot.press(key)
                 await until(pilot, lambda number=number: len(toasts(app)) == number)
-            assert all("not a plain file" in toast for toast in toasts(app))
+            assert all("not a regular file" in toast for toast in toasts(app))
             assert isinstance(app.screen, RunsScreen)
 
     asyncio.run(scenario())

@@ -60,7 +60,7 @@ def test_steps_of_all_ranks_add_up_on_and_back(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
         await pilot.press(*10 * ["full_stop"])
         assert [rank.step for rank in screen.watched.live.ranks.values()] == [11, 11]
-        assert "standing still" in seen(app)
+        assert ", paused" in seen(app)
         await pilot.press(*4 * ["comma"])
         screen.tick()
         assert min(rank.step for rank in screen.watched.live.ranks.values()) == 7
@@ -281,7 +281,7 @@ def test_the_bar_takes_one_line(tmp_path: Path, size: tuple[int, int]) -> None:
         assert {*bar} <= {*"━─┿┼"}
         assert (percent[-1], pace) == ("%", ["replay", "×", "1"])
         await pilot.press("space", *3 * ["minus"])
-        assert "standing still" in seen(app).splitlines()[1]
+        assert ", paused" in seen(app).splitlines()[1]
         assert "late (2 of 3)" in seen(app).splitlines()[0]
 
     play(tmp_path, scenario, size)

@@ -398,7 +398,7 @@ def test_a_matrix_with_nothing_to_say_gives_its_room_to_the_bars_until_it_is_ask
         assert heights(screen)["waits"] == 0
         await pilot.press("5")
         await until(pilot, lambda: heights(screen)["waits"])
-        assert "no collective was recorded, so waits are not known" in seen(app)
+        assert "no collective was recorded, so waits are unknown" in seen(app)
         await pilot.press("1")
         await until(pilot, lambda: not heights(screen)["waits"])
 
@@ -474,7 +474,7 @@ def test_the_cursor_of_the_matrix_is_moved_and_clicked_and_its_cell_is_told(tmp_
 def test_help_explains_the_columns_that_show(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         await pilot.press("question_mark", "end")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen) and "The host that it ran on." in seen(app))
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen) and "The host that the rank ran on." in seen(app))
         help_screen = app.screen
         await pilot.press("escape")
         explained = screen.explained
@@ -489,7 +489,7 @@ def test_help_explains_the_columns_that_show(tmp_path: Path) -> None:
 def test_the_column_under_the_cursor_of_the_dialog_is_explained(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         await pilot.press("c", "down")
-        await until(pilot, lambda: isinstance(app.screen, ColumnsDialog) and "What starts the ranks." in seen(app))
+        await until(pilot, lambda: isinstance(app.screen, ColumnsDialog) and "The launch mode: what" in seen(app))
         assert "esc cancel" in seen(app)  # the dialog is not cut
 
     play(four_trials(tmp_path), tmp_path, scenario, (80, 24))

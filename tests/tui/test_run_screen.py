@@ -90,7 +90,7 @@ def test_a_killed_rank_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("step", "size", "keys", "expected"),
     [
-        (0, (120, 40), [], ["warming up", "─ the trial before: none ─╯╰─ the trial before: none ─"]),
+        (0, (120, 40), [], ["warming up", "─ previous trial: none ─╯╰─ previous trial: none ─"]),
         (
             70,
             (120, 40),
@@ -116,7 +116,7 @@ def test_every_pane_can_be_had_at_every_size(size: tuple[int, int], number: int,
     text = asyncio.run(shown(tmp_path, screen, size, str(number)))
     title = list(TITLES.values())[number - 1]
     assert f"─ {number} {title}" in text
-    words = ("samples/s", "last in", "delay put in", "step 0", "trial", "rank 0  epoch 0")
+    words = ("samples/s", "last in", "injected delay", "step 0", "trial", "rank 0  epoch 0")
     assert words[number - 1] in text or (number == 1 and "progress" in text)
 
 
@@ -179,7 +179,7 @@ def test_holding_holds_the_picture_and_not_the_run(tmp_path: Path) -> None:
             await pilot.pause()
             assert screen.watched.live.step > 31
             assert seen(app) == before
-            assert "held" in before
+            assert "on hold" in before
             await pilot.press("space")
             assert seen(app) != before
 
@@ -231,11 +231,11 @@ def test_a_click_on_a_part_of_the_bar_presses_its_key(tmp_path: Path) -> None:
             screen.tick()
             await pilot.pause()
             bar = screen.query_one(DelayBar)
-            for part in ("rank 0", "backward", "+", "put in"):
+            for part in ("rank 0", "backward", "+", "inject"):
                 text = str(bar.render())
                 await pilot.click(DelayBar, offset=(1 + text.index(part), 0))
             assert sent(screen) == [(delay("aggregate", rank=1, ms=50),)]
-            assert "take out" in str(bar.render())
+            assert "remove" in str(bar.render())
 
     asyncio.run(check())
 
@@ -333,7 +333,7 @@ def test_a_skip_that_is_confirmed_after_its_launch_has_ended_skips_no_other(tmp_
             assert screen.watched.live.trial not in ("none", None)
             await pilot.press("y")
             await until(pilot, lambda: app.screen is screen and bool(toasts(app)))
-            assert "Not skipped: that launch is not under way." in toasts(app)
+            assert "Not skipped: the launch has ended already." in toasts(app)
             assert screen.feed.controls.end() is None
 
     asyncio.run(check())
@@ -406,7 +406,7 @@ def test_help_says_what_the_bindings_say(tmp_path: Path) -> None:
             return text
 
     of_run, of_replay = asyncio.run(check(live("none", 30))), asyncio.run(check(replay("none", 30)))
-    assert "Put the chosen delay into the chosen rank, or take it out" in of_run
+    assert "Inject the chosen delay into the chosen rank, or remove it" in of_run
     assert "◀ culprit: the others wait for it." in of_run
     assert "Put a delay in" not in of_replay
     assert "Replay faster" in of_replay

@@ -258,7 +258,7 @@ def test_any_number_is_marked_and_two_are_compared(three: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: RunsScreen) -> None:
         await pilot.press("space", "down", "space", "down", "space", "=")
         await until(pilot, lambda: toasts(app))
-        assert toasts(app) == ["3 runs are marked: leave two."]
+        assert toasts(app) == ["3 runs are marked; mark only two."]
         assert len(marked(screen)) == 3
         await pilot.press("space", "=")
         await until(pilot, lambda: is_of_two_runs(app.screen))
@@ -398,7 +398,7 @@ def test_a_run_that_another_console_holds_stays_in_the_list(three: Path) -> None
         with Run(three / "20260103-120000-made").held():
             await delete(pilot)
         assert len(listed(screen)) == 3
-        assert "a console has it under way" in toasts(app)[0]
+        assert "a console is running it" in toasts(app)[0]
 
     play(three, scenario)
 

@@ -46,7 +46,7 @@ def test_a_theme_that_cannot_be_kept_is_told_and_stays_for_the_session(tmp_path:
             app.theme = "nord"
             await until(pilot, lambda: toasts(app))
             [toast] = toasts(app)
-            assert "the theme cannot be kept: not valid TOML" in toast
+            assert "the theme cannot be saved: not valid TOML" in toast
             assert app.theme == "nord"
 
     asyncio.run(session())

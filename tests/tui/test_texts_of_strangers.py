@@ -105,7 +105,7 @@ def test_a_trial_of_a_journal_is_no_markup(name: str, tmp_path: Path) -> None:
             await pilot.press("n")  # to b, whose ranks are ready, but have made no step
             screen.tick()
             await pilot.pause()
-            assert f"the trial before: {''.join(filter(str.isprintable, name))}" in seen(app)
+            assert f"previous trial: {''.join(filter(str.isprintable, name))}" in seen(app)
             assert [char for char in seen(app) if not char.isprintable() and char != "\n"] == []
 
     asyncio.run(check())

@@ -38,7 +38,7 @@ def test_a_step_of_two_ranks() -> None:
         "1 ▏d┈┈forward─backward════╳╳╳╳╳╳╳╳╳╳╳╳╳╳╳╳▓▓▓▓o╍╍╍",
         "   2.0 4.0     6.0         8.0             2.0 2.0",
         "  0 ms──────5─────────10────────15────────20──────",
-        "░ wait  ▓ transfer  ╳ delay put in  d┈ data",
+        "░ wait  ▓ transfer  ╳ injected delay  d┈ data",
         "f─ forward  b═ backward  a┅ aggregate  + 1",
     ]
 
@@ -66,7 +66,7 @@ def test_with_too_many_ranks_the_one_that_the_others_waited_for_is_seen() -> Non
 
 
 def test_before_the_first_step_it_says_so() -> None:
-    assert text_of(pane([]), 60, 9) == ["nothing to show yet: waiting for the first steps"]
+    assert text_of(pane([]), 60, 9) == ["waiting for the first steps"]
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -2,8 +2,8 @@
 
 Backward computes the gradients from the last layer to the first. They go into buckets in the order in which they
 arrive. As soon as a bucket is full, its all_reduce starts, and backward continues meanwhile. At the end we wait for the
-all_reduces still in flight. The first step reveals the order of arrival; it has no buckets yet, so it sends all of them
-at its end.
+all_reduces still in flight. The first step reveals the order of arrival; it has no buckets yet, so it sends all
+gradients at its end.
 
     calls    1 per bucket
     sends    2 (n - 1) / n × S

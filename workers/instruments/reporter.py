@@ -50,9 +50,10 @@ class Reporter:
         of: int | None = None,
         way: Mapping[str, str] = os.environ,
     ) -> None:
-        """heartbeat: whether to send heartbeats and pauses. stop: called by the thread, with the reason, when the
-        console requests an end or is gone; by default the process ends. of: the rank's process, if it is not this one;
-        it then reports its pauses itself. way: the environment variables that say how to reach the console."""
+        """heartbeat: whether to send heartbeats and pauses. stop: called in the reporter's thread, with the reason,
+        when the console requests an end or is gone; by default the process ends. of: the rank's process, if this one
+        reports for it; the rank's process then reports its own pauses. way: the environment variables that say how to
+        reach the console."""
         self.rank = rank
         self._beats = heartbeat
         self._stop = self._on_stop = stop or end_process

@@ -221,7 +221,7 @@ class Loop:
         return self._within.count(phase)
 
     def stepped_unseen(self) -> None:
-        """An optimizer in compiled code has made a step, at an unknown time since the last call: the step ends now."""
+        """Ends the training step: compiled code has stepped an optimizer, at an unknown time since the last notice."""
         if not self._within and not self._is_marked:
             self._note(BETWEEN)  # includes the optimizer's time
             self._otherwise = BETWEEN

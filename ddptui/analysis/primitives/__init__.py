@@ -1,1 +1,1 @@
-"""The primitives of torch.distributed on their own: shown, and timed. Pure: no I/O, no clock."""
+"""Results of the primitives of torch.distributed, shown or timed on their own. Pure: no I/O, no clock."""

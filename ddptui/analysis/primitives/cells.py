@@ -1,7 +1,8 @@
-"""Cells of primitives: their keys, several launches combined, whether a median means something, and which of several
-ways to average is fastest at which size. Pure.
+"""Works with cells, i.e. timings of one primitive at one size: combines launches, tells whether a median is meaningful,
+and finds the fastest way to average at each size. Pure.
 
-On a busy machine, or with the scheduler's tick, no single figure can stand for the calls of a cell.
+On a busy machine, or because of the scheduler's tick, calls may be either fast or slow; then no single figure
+represents a cell.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from ddptui.text.units import US_IN_S
 
 
 class PrimitiveKey(NamedTuple):
-    """An operation of torch.distributed, or of a strategy (composite), with its operator if it takes one."""
+    """Identifies an operation of torch.distributed, or a strategy (composite), with its reduce operator if any."""
 
     operation: str
     composite: bool = False
@@ -28,16 +29,16 @@ class PrimitiveKey(NamedTuple):
 
 
 def key_of(cell: Cell) -> PrimitiveKey:
-    """The operation that a cell measured."""
+    """Identifies the operation that a cell (one operation at one size) measured."""
     return PrimitiveKey(cell.operation, cell.composite, cell.reduce_op)
 
 
 def combined(repeats: Sequence[PrimitivesResult]) -> PrimitivesResult:
-    """Several launches of the same measurement as one: by cell, the medians of times and the sum of calls."""
+    """Combines several launches of the same measurement: for each cell, medians of times and the sum of calls."""
     cells: dict[tuple[PrimitiveKey, int], list[Cell]] = {}
     for cell in (cell for repeat in repeats for cell in repeat.cells):
         cells.setdefault((key_of(cell), cell.bytes), []).append(cell)
-    # Views show the same in each launch: those of the first are taken.
+    # Views are the same in every launch: keep those of the first.
     return msgspec.structs.replace(repeats[0], cells=[_combined_cell(several) for several in cells.values()])
 
 
@@ -54,7 +55,7 @@ def _combined_cell(cells: Sequence[Cell]) -> Cell:
     times, cvs = [cell.time_us for cell in cells if cell.time_us], [cell.cv for cell in cells if cell.cv is not None]
     names = TimeUs.__struct_fields__
     time = TimeUs(**{name: median(getattr(time, name) for time in times) for name in names}) if times else None
-    # Bandwidths are of the mean time: what is longer than in the slowest launch makes them smaller.
+    # Bandwidths refer to the mean time: scale them from the slowest launch's mean to the combined mean.
     longer = time.mean / slowest.time_us.mean if time and slowest.time_us else 1.0
     return msgspec.structs.replace(
         slowest,
@@ -69,28 +70,28 @@ def _combined_cell(cells: Sequence[Cell]) -> Cell:
 
 
 MOST_CV = 0.5
-MOST_P90 = 2.0  # × the median
-MOST_MEDIAN = 3.0  # × the shortest: above, most calls waited for something that the shortest did not wait for
+MOST_P90 = 2.0  # times the median
+MOST_MEDIAN = 3.0  # times the shortest call: above, most calls waited for something that the shortest did not
 
 
 def has_a_median(cell: Cell) -> bool:
-    """Whether the cell's median stands for its calls, which do not fall into a fast and a slow kind."""
+    """Whether the median represents the cell's calls, i.e. they do not split into fast and slow ones."""
     time = cell.time_us
     return time is not None and time.p90 <= MOST_P90 * time.median and time.median <= MOST_MEDIAN * time.min
 
 
 def is_uneven(cell: Cell) -> bool:
-    """Whether the cell's calls differ so much that its row needs a note."""
-    # A few calls that took far longer change the CV, but not the median.
+    """Whether the cell's calls vary so much that its row needs a note."""
+    # A few very long calls change the CV, but not the median.
     return cell.time_us is not None and (not has_a_median(cell) or (cell.cv is not None and cell.cv > MOST_CV))
 
 
-CLEAR = 0.10  # of the faster time: a smaller difference is noise
-Times = Mapping[int, Sequence[float]]  # by bytes, what the launches took, in s
+CLEAR = 0.10  # part of the faster time: a smaller difference is noise
+Times = Mapping[int, Sequence[float]]  # size in bytes -> times of the launches, in s
 
 
 class Span(NamedTuple):
-    """The sizes from `first` to `last`, in bytes. ways: the fastest one, or all that are too close to tell it."""
+    """A range of sizes from `first` to `last`, in bytes. ways: the fastest, or all that are too close to tell."""
 
     ways: tuple[PrimitiveKey, ...]
     first: int
@@ -98,8 +99,8 @@ class Span(NamedTuple):
 
 
 def times_of(launches: Iterable[PrimitivesResult], *, steady: bool) -> dict[PrimitiveKey, dict[int, list[float]]]:
-    """By operation and size, what each launch took, in s: the median where it stands for the calls, else the shortest
-    call, the median and the p90. steady: leave out launches whose median does not stand for the calls."""
+    """The times of each operation at each size over all launches, in s. A launch contributes its median if that is
+    meaningful, otherwise the shortest call, the median and the 90th percentile. steady: leave out the latter kind."""
     times: dict[PrimitiveKey, dict[int, list[float]]] = {}
     for cell in (cell for launch in launches for cell in launch.cells):
         if cell.time_us and (has_a_median(cell) or not steady):
@@ -110,8 +111,8 @@ def times_of(launches: Iterable[PrimitivesResult], *, steady: bool) -> dict[Prim
 
 
 def rivals(measured: Iterable[PrimitiveKey]) -> list[PrimitiveKey]:
-    """The ways to average among the measured operations: all composites. A bare all_reduce counts among them if none
-    that divides was measured."""
+    """The ways to average among the measured operations: all composites, and a plain all_reduce if no composite
+    all_reduce, which also divides, was measured."""
     keys = list(measured)
     composites = [key for key in keys if key.composite]
     divided = any(key.operation == "all_reduce" for key in composites)
@@ -120,8 +121,8 @@ def rivals(measured: Iterable[PrimitiveKey]) -> list[PrimitiveKey]:
 
 
 def fastest_spans(times: Mapping[PrimitiveKey, Times]) -> list[Span]:
-    """Which way is fastest at which of the sizes that all have, as measured. A way may be the fastest as long as the
-    least of its times is not more than CLEAR above the largest of each other way."""
+    """The fastest way to average at each size that all ways were measured at, as ranges of sizes. A way counts among
+    the fastest if its shortest time is at most CLEAR above the longest time of each other way."""
     spans: list[Span] = []
     for size in sorted(set.intersection(*map(set, times.values()))) if times else []:
         limit = (1 + CLEAR) * min(max(of_way[size]) for of_way in times.values())

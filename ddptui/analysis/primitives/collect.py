@@ -1,4 +1,4 @@
-"""Collects the ranks' messages on primitives into results. Pure."""
+"""Collects the ranks' messages about primitives into results. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median, pstdev, quantiles
@@ -12,19 +12,20 @@ from ddptui.config.strategies import COMPOSITES
 from ddptui.text.units import US
 from ddptui.wire.messages import Hello, Shown, Timed
 
-MOST_PLACES = 100_000  # kept of one launch, so that no rank can fill the console's memory
-GB_S = 1.0  # bytes per ns are GB/s
+MOST_PLACES = 100_000  # kept per launch, so that no rank can fill the console's memory
+GB_S = 1.0  # 1 byte per ns is 1 GB/s
 
 Kind = TypeVar("Kind", Shown, Timed)
 
 
 class PrimitivesLog(msgspec.Struct):
-    """The messages of one launch, by place and rank. Those with unknown operations, or too many, are dropped."""
+    """The messages of one launch, by place in the trial's list of calls, and by rank. Messages with unknown operations
+    or beyond MOST_PLACES are dropped."""
 
     places: dict[int, dict[int, Shown | Timed]] = {}
 
     def add(self, message: Shown | Timed) -> None:
-        """Keep a message, unless its operation or cadence is unknown, or its place beyond the bound."""
+        """Keep a message, unless its operation or cadence is unknown, or its place too large."""
         known = COMPOSITES if isinstance(message, Timed) and message.composite else OPERATIONS
         is_known = message.operation in known and message.reduce_op in (None, *get_args(ReduceOpName))
         is_known &= isinstance(message, Shown) or message.cadence in get_args(Cadence)
@@ -32,7 +33,8 @@ class PrimitivesLog(msgspec.Struct):
             self.places.setdefault(message.place, {})[message.rank] = message
 
     def result(self, hello: Hello, took_s: float | None = None, nccl: NcclUse | None = None) -> PrimitivesResult:
-        """The results of the places that all ranks sent. hello: of any rank; took_s: the launch, if it ended well."""
+        """The results of all places for which every rank sent its message. hello: any rank's; took_s: the duration of
+        the launch, if it succeeded."""
         complete = [by_rank for _, by_rank in sorted(self.places.items()) if len(by_rank) == hello.world_size]
         shown = [ranks for by_rank in complete if (ranks := _all_of(Shown, by_rank))]
         timed = [calls for by_rank in complete if (calls := _all_of(Timed, by_rank))]
@@ -48,25 +50,25 @@ class PrimitivesLog(msgspec.Struct):
 
 
 def _all_of(kind: type[Kind], by_rank: Mapping[int, Shown | Timed]) -> list[Kind]:
-    """The messages in the order of their ranks; none if they are not all of this kind."""
+    """The messages in rank order; empty unless all are of this kind."""
     messages = [message for _, message in sorted(by_rank.items()) if isinstance(message, kind)]
     return messages if len(messages) == len(by_rank) else []
 
 
 def view_of(ranks: Sequence[Shown]) -> View:
-    """One primitive as all ranks showed it."""
+    """Combines the ranks' messages about one shown primitive."""
     first = ranks[0]
     return View(
         operation=first.operation,
         reduce_op=cast(ReduceOpName | None, first.reduce_op),
         root=first.root,
-        ranks=[msgspec.convert(shown, RankView, from_attributes=True) for shown in ranks],  # the fields that it shares
+        ranks=[msgspec.convert(shown, RankView, from_attributes=True) for shown in ranks],  # copies the common fields
         error=_error(ranks),
     )
 
 
 def cell_of(ranks: Sequence[Timed]) -> Cell:
-    """One operation with one size, from what each rank measured."""
+    """Combines the ranks' measurements of one operation at one size."""
     first = ranks[0]
     calls = calls_ns([timed.calls_ns for timed in ranks if timed.calls_ns])
     slowest = max((timed for timed in ranks if timed.calls_ns), key=lambda timed: fmean(timed.calls_ns), default=None)
@@ -92,12 +94,12 @@ def cell_of(ranks: Sequence[Timed]) -> Cell:
 
 
 def calls_ns(ranks: Sequence[Sequence[int]]) -> list[float]:
-    """The mean over ranks of each call."""
-    return [fmean(call) for call in zip(*ranks, strict=False)]  # a rank that failed has made fewer
+    """The time of each call, as a mean over ranks, in ns."""
+    return [fmean(call) for call in zip(*ranks, strict=False)]  # a failed rank has made fewer calls
 
 
 def time_us(calls: Sequence[float]) -> TimeUs:
-    """The figures over calls, at least one; calls in ns."""
+    """The statistics of calls, at least one, given in ns."""
     percent = quantiles(calls, n=100, method="inclusive") if len(calls) > 1 else [calls[0]] * 99
     return TimeUs(
         min=min(calls) / US, median=median(calls) / US, mean=fmean(calls) / US, p90=percent[89] / US,

@@ -1,4 +1,4 @@
-"""The types of the primitives' results in results.json. Their keys are a promise."""
+"""Types of the primitives' results in results.json. The keys are a public format."""
 
 import msgspec
 
@@ -7,17 +7,17 @@ from ddptui.wire.limits import Name, Word
 
 
 class BufferView(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank's tensor, or list of tensors, in one call. None in a list: not a number."""
+    """A rank's tensor, or list of tensors, in one call. None in a list of values: NaN."""
 
-    name: str  # of the argument: tensor, output, …
-    parts: int  # how many tensors it is a list of; values are those of all, one after the other
-    before: list[float | None] | None  # None: this rank passes no such thing
-    after: list[float | None] | None  # what was in it when the call was over
-    undefined: bool  # the operation does not define what is in it afterwards
+    name: str  # the argument's name: tensor, output, …
+    parts: int  # number of tensors in the list; their values are concatenated
+    before: list[float | None] | None  # values before the call; None: this rank does not pass the argument
+    after: list[float | None] | None  # values after the call
+    undefined: bool  # the operation leaves the values after the call undefined
 
 
 class RankView(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank's call, as Python code, and its buffers."""
+    """One rank's call as Python code, with its buffers."""
 
     rank: int
     call: str
@@ -31,15 +31,15 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     reduce_op: ReduceOpName | None
     root: int | None
     ranks: list[RankView]
-    error: str | None = None  # of the backend, if it cannot do this
+    error: str | None = None  # the backend's error, if it does not support the operation
 
 
 class TimeUs(msgspec.Struct, frozen=True, kw_only=True):
-    """The time of one call in µs. A call takes the mean over the ranks that take part; the figures are over calls."""
+    """Statistics of the time of one call, in µs. The time of a call is its mean over the participating ranks."""
 
     min: float
     median: float
-    mean: float  # as nccl-tests reports it: the time of all calls over their number, averaged over ranks
+    mean: float  # as in nccl-tests: total time over the number of calls, averaged over ranks
     p90: float
     p99: float
 
@@ -53,39 +53,39 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation with one size."""
+    """The timings of one operation at one size."""
 
-    operation: str  # torch.distributed's name
-    composite: bool  # it is the name of a strategy instead
+    operation: str  # name in torch.distributed; for a composite, name of the strategy
+    composite: bool
     reduce_op: ReduceOpName | None
-    bytes: int  # as nccl-tests counts them: of the tensor; if each rank gives or gets a part, of all parts together
-    calls: int  # timed, without the warm-up
+    bytes: int  # size of the tensor, as in nccl-tests; if each rank sends or receives a part, of all parts together
+    calls: int  # number of timed calls, without the warm-up
     time_us: TimeUs | None
-    cv: float | None  # standard deviation over mean
-    algbw_gb_s: float | None  # GB are 1e9 bytes: bytes over the mean time; None if there are no bytes
-    busbw_gb_s: float | None  # algbw times the factor that makes it comparable to the bandwidth of a wire
-    wrong: int  # elements with a wrong value, on all ranks; every element was checked
-    slowest: int | None = None  # the rank with the largest mean
-    slowest_us: float | None = None  # this mean
-    in_flight: int = 1  # calls at once; more: the figures are over groups of so many, whose time is divided by that
+    cv: float | None  # coefficient of variation: standard deviation over mean
+    algbw_gb_s: float | None  # bytes over the mean time, in 1e9 bytes/s; None if there are no bytes
+    busbw_gb_s: float | None  # algbw times the factor that makes it comparable with the bandwidth of a link
+    wrong: int  # number of wrong elements on all ranks; every element was checked
+    slowest: int | None = None  # the rank with the largest mean time
+    slowest_us: float | None = None  # that mean time
+    in_flight: int = 1  # concurrent calls; if more than 1, the time of each group of calls is divided by this number
     error: str | None = None
     ratio: Ratio | msgspec.UnsetType = msgspec.UNSET  # of the medians of two runs' launches; absent in a run of its own
 
 
 class NcclUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The NCCL of a launch."""
+    """The NCCL that a launch used."""
 
     version: Name
-    implementation: Word  # torch's class around it
+    implementation: Word  # torch's process group class
 
 
 class PrimitivesResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One launch."""
+    """The results of one launch."""
 
-    ranks: int  # how many
-    cadence: Cadence  # calls follow each other at once, or each an untimed barrier, or several are in flight
+    ranks: int  # number of ranks
+    cadence: Cadence  # calls back to back, or each after an untimed barrier, or several in flight
     backend: str
     nccl: NcclUse | None = None  # None: another backend
-    took_s: float | None = None  # from the launch to its end
+    took_s: float | None = None  # duration of the launch
     views: list[View] = []
     cells: list[Cell] = []

@@ -1,1 +1,1 @@
-"""The engine `join`: ranks on nodes that have joined this console."""
+"""The engine `join`: runs ranks on nodes that have joined this console."""

@@ -1,5 +1,5 @@
-"""`ddptui join TICKET`: this host takes part in a run whose console is on another one. It starts its ranks, launch
-after launch, and watches them. It ends with the run, or when the console is lost."""
+"""`ddptui join TICKET`: lets this host take part in a run whose console is on another host. For each launch, it starts
+and watches this node's ranks. It ends with the run, or when the console is lost."""
 
 import os
 import socket
@@ -24,17 +24,17 @@ from ddptui.host.network import interface_towards
 from ddptui.wire import node_messages as wire
 from ddptui.wire.connection import use_keys
 
-POLL_MS = 100  # between two looks at the launch
+POLL_MS = 100  # interval of checks of the launch
 BEAT_EVERY_S = 1.0
-FIRST_ANSWER_S = 60.0  # for the console's first message
-SILENCE_S = 12.0  # while ranks run: the console sends Present every 2 s
-BETWEEN_S = 300.0  # between launches, when a console may be busy computing results
+FIRST_ANSWER_S = 60.0  # timeout for the console's first message
+SILENCE_S = 12.0  # timeout while ranks run: the console sends Present every 2 s
+BETWEEN_S = 300.0  # timeout between launches, when the console may be busy computing results
 ENDED_HERE = "the ranks of this node were ended"
 Report = Callable[[str], None]  # prints a line
 
 
 def join(ticket: Ticket, node: int | None, report: Report) -> int:
-    """Takes part until the run is over. Returns the exit code. Raises JoinError, and NetworkError."""
+    """Takes part in the run until it is over. Returns the exit code. Raises JoinError, and NetworkError."""
     name, address = interface_towards(urlsplit(ticket.endpoint).hostname or "")
     report(f"joining {ticket.run} at {ticket.endpoint}; other nodes reach this one at {address} by {name}")
     first = wire.Join(
@@ -47,15 +47,16 @@ def join(ticket: Ticket, node: int | None, report: Report) -> int:
 
 
 def node_here(number: int | None, kind: str | None, report: Report) -> int | None:
-    """The number of this node: the given one, or what the environment `kind` (host/place) says. Raises PlaceError."""
+    """The number of this node: the given one, or the one from the launcher's variables (kind: the launcher, see
+    host/place). None: the console assigns one. Raises PlaceError."""
     if number is not None or (here := place.here(os.environ, kind)) is None:
-        return number  # None: the console assigns one
+        return number
     report(here.describe())
     return here.node
 
 
 class ConsoleConnection:
-    """The encrypted connection to the console. `last_received` is a time of time.monotonic()."""
+    """The encrypted connection to the console. `last_received`: the time of the last message, by time.monotonic()."""
 
     def __init__(self, ticket: Ticket) -> None:
         self.last_received = time.monotonic()
@@ -63,31 +64,31 @@ class ConsoleConnection:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._is_closed = False
         self._socket = self._context.socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 1000)  # ms for the last messages, such as Leave, to go out
+        self._socket.setsockopt(zmq.LINGER, 1000)  # ms for sending the last messages, such as Leave
         self._socket.setsockopt(zmq.MAXMSGSIZE, wire.MOST_BYTES)
         use_keys(self._socket, ticket.keys)  # before connect: the handshake needs them
         self._events = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         self._socket.connect(ticket.endpoint)
 
     def close(self) -> None:
-        self._socket.disable_monitor()  # first: it needs the open socket
+        self._socket.disable_monitor()  # first, because it needs the open socket
         self._events.close()
         self._socket.close()
         self._context.term()
 
     def send(self, message: wire.NodeMessage) -> None:
-        with suppress(zmq.Again):  # the queue is full: if the console is gone, its silence ends this node
+        with suppress(zmq.Again):  # the queue is full: if the console is lost, the timeout ends this node
             self._socket.send(msgspec.msgpack.encode(message), zmq.NOBLOCK)
 
     def is_closed(self) -> bool:
-        """Whether there is no connection now. Messages that came over it may be left to receive."""
+        """Whether the connection is closed now. Messages that arrived before may still be received."""
         while self._events.poll(0):
             event = parse_monitor_message(self._events.recv_multipart())["event"]
             self._is_closed = event == zmq.EVENT_DISCONNECTED
         return self._is_closed
 
     def receive(self) -> wire.ToNode | wire.FarewellOfAnyVersion | None:
-        """The next message, or None after POLL_MS without one. Raises JoinError: it cannot be decoded."""
+        """The next message; None if none arrives within POLL_MS. Raises JoinError if it cannot be decoded."""
         if not self._socket.poll(POLL_MS):
             return None
         frame = self._socket.recv()
@@ -95,7 +96,7 @@ class ConsoleConnection:
         try:
             message: wire.ToNode = self._decoder.decode(frame)
         except ValueError as error:
-            with suppress(ValueError):  # a Farewell may come from a version with other fields in it
+            with suppress(ValueError):  # a Farewell of another version may have other fields
                 return msgspec.msgpack.decode(frame, type=wire.FarewellOfAnyVersion)
             why = f"this node cannot read the console's messages ({error}); this node has ddptui {__version__}"
             raise JoinError(f"{why}: install the same version on both") from None
@@ -103,31 +104,32 @@ class ConsoleConnection:
 
 
 class JoinedNode:
-    """This host as a node of the run: obeys the console, and keeps at most one launch."""
+    """This host as a node of the run: executes the console's requests, and has at most one launch."""
 
     def __init__(self, console: ConsoleConnection, address: str, report: Report, warm: WarmParent) -> None:
         self._console = console
         self._address = address
         self._report = report
-        self._number: int | None = None  # None: the console has not accepted this node yet
+        self._number: int | None = None  # number of this node; None: the console has not accepted it yet
         self._warm = warm
         self._due: wire.Begin | None = None  # a launch that waits for the warm parent
         self._launch: NodeLaunch | None = None
         self._last_beat = time.monotonic()
 
     def serve(self) -> int:
-        """Obeys the console until it says goodbye. Returns the exit code. Raises JoinError: the console is lost."""
+        """Executes the console's requests until its Farewell. Returns the exit code. Raises JoinError if the console is
+        lost."""
         try:
             while True:
-                closed = self._console.is_closed()  # before the look for messages: the last one may say why
+                closed = self._console.is_closed()  # checked before receiving: the last message may say why
                 message = self._console.receive()
                 if isinstance(message, wire.Farewell | wire.FarewellOfAnyVersion):
                     self._report(message.why)
                     return 0 if message.well else 1
                 if message is not None:
                     self._obey(message)
-                elif closed and self._number is not None:  # over a new one, the console would not know this node
-                    raise JoinError(f"the console is gone: it closed the connection; {ENDED_HERE}")
+                elif closed and self._number is not None:  # after a reconnect, the console would not know this node
+                    raise JoinError(f"lost the console: it closed the connection; {ENDED_HERE}")
                 if time.monotonic() - self._last_beat > BEAT_EVERY_S:
                     self._last_beat = time.monotonic()
                     self._console.send(wire.Beat())
@@ -137,7 +139,7 @@ class JoinedNode:
                     self._end_launch()
                 self._check_console()
         except (KeyboardInterrupt, SystemExit):
-            self._end_launch()  # before Leave: the console accepts no logs of a node that has left
+            self._end_launch()  # before Leave: the console accepts no logs from a node that has left
             self._console.send(wire.Leave())
             raise
         finally:
@@ -167,23 +169,23 @@ class JoinedNode:
             self._console.send(wire.LaunchEnded(number=message.number, exit_code=1, logs=logs))
 
     def _end_launch(self, number: int | None = None) -> None:
-        """Ends the launch, if there is one; with a number, only if it is that one."""
+        """Ends the launch, if there is one. number: end only the launch with this number."""
         if self._due is not None and number in (None, self._due.number):
             self._console.send(wire.LaunchEnded(number=self._due.number, exit_code=ENDED_BY_CONSOLE, logs={}))
             self._due = None
-        if self._launch is None or number not in (None, self._launch.number):  # an End may come late
+        if self._launch is None or number not in (None, self._launch.number):  # an End may arrive late
             return
         launch, self._launch = self._launch, None
         self._console.send(launch.end())
 
     def _check_console(self) -> None:
-        """Raises JoinError if the console has been silent for too long."""
+        """Raises JoinError if no message has arrived from the console for too long."""
         limit_s = FIRST_ANSWER_S if self._number is None else SILENCE_S if self._launch or self._due else BETWEEN_S
         if time.monotonic() - self._console.last_received <= limit_s:
             return
         self._console.send(wire.Leave())
         if self._number is not None:
-            raise JoinError(f"the console is gone: no message for {limit_s:g} s; {ENDED_HERE}")
+            raise JoinError(f"lost the console: no message for {limit_s:g} s; {ENDED_HERE}")
         raise JoinError(
             f"the console has not answered for {limit_s:g} s: check that its run still waits for nodes, that the "
             "ticket is that of this run, and that no firewall blocks the port"

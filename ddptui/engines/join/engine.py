@@ -1,4 +1,4 @@
-"""The engine `join`: launches on the nodes that have joined the run with `ddptui join`. agent.py runs there."""
+"""The engine `join`: starts launches on nodes that have joined the run by `ddptui join`, which agent.py implements."""
 
 import os
 import secrets
@@ -25,9 +25,9 @@ from ddptui.store.runs import Run
 from ddptui.wire.connection import SILENCE_S
 from ddptui.wire.node_messages import MEETING_MARK, Begin, End
 
-TICKET = "ticket"  # the file in the run's folder, as long as the run lasts
-FIRST_MEETING = 1000  # from the console's port to the first port where ranks meet
-STOP_WITHIN_S = 15.0  # for nodes to end their ranks: a keeper takes up to 4 s
+TICKET = "ticket"  # the ticket's file in the run's folder, which exists during the run
+FIRST_MEETING = 1000  # offset from the console's port to the first rendezvous port
+STOP_WITHIN_S = 15.0  # time for nodes to end their ranks: a keeper takes up to 4 s
 POLL_S = 0.02
 
 
@@ -40,11 +40,11 @@ class JoinEngine(Engine):
         self.run = run.name
         self._address = choose_interface(options.interface).address
         self._port = options.port or port_of(run.name)
-        self.numbers = count(1)  # of the launches
+        self.numbers = count(1)  # numbers of launches
         self.listen(run.folder.absolute() / ticket)
 
     def listen(self, ticket: Path) -> None:
-        """Begins to listen for nodes, with a new ticket in this file. Raises OSError."""
+        """Starts listening for nodes, and writes a new ticket to this file. Raises OSError."""
         self.ticket_file = ticket
         self.node_hub = NodeHub(self.run, self.options.nodes, self._address, self._port)
         write_private(self.ticket_file, self.node_hub.ticket.spell() + "\n")
@@ -58,14 +58,14 @@ class JoinEngine(Engine):
         return part.environment() if trial.launch not in ONE_PROCESS else {}
 
     def open_hub(self, world_size: int) -> Hub:
-        return Hub(world_size, at=(self._address, self._port + 1))  # the nodes' socket has the first port
+        return Hub(world_size, at=(self._address, self._port + 1))  # the socket for nodes has the first port
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "JoinedLaunch":
         """A launch that begins once all nodes have joined."""
         return JoinedLaunch(self, trial, repeat, hub)
 
     def close(self) -> str | None:
-        """Says goodbye to the nodes, and deletes the ticket."""
+        """Sends a Farewell to the nodes, and deletes the ticket."""
         self.node_hub.close()
         with suppress(OSError):
             self.ticket_file.unlink()
@@ -73,14 +73,14 @@ class JoinEngine(Engine):
 
 
 def parts_of(trial: Trial, nodes: int, address: str = "NODE_0", port: int = 0) -> list[Part]:
-    """The ranks of each node, in blocks. A trial of one process has one part."""
+    """The part of each node, with consecutive ranks. A trial of one process has one part."""
     blocks = spread(1 if trial.launch in ONE_PROCESS else trial.world_size, nodes)
     return [Part(node, len(blocks), ranks, address, port) for node, ranks in enumerate(blocks)]
 
 
 @dataclass
 class JoinedLaunch(Launch):
-    """One launch on the nodes. It begins as soon as all nodes have joined."""
+    """A launch on the nodes. It begins when all nodes have joined."""
 
     engine: JoinEngine
     trial: Trial
@@ -88,7 +88,7 @@ class JoinedLaunch(Launch):
     hub: Hub
     _parts: list[Part] = field(default_factory=list)  # empty until the launch begins
     _lost: Member | None = None  # the first node that was lost
-    _missing: int = 0  # nodes, when looked at last
+    _missing: int = 0  # number of missing nodes at the last check
 
     def __post_init__(self) -> None:
         self.node_hub, self._number = self.engine.node_hub, next(self.engine.numbers)
@@ -102,7 +102,7 @@ class JoinedLaunch(Launch):
 
     @property
     def exit_code(self) -> int | None:
-        """That of the first node that failed; 0 once all have ended well."""
+        """The exit code of the first node that failed; 0 when all nodes have ended well; None while they run."""
         if self.is_waiting:
             return None
         if self._lost:
@@ -112,18 +112,20 @@ class JoinedLaunch(Launch):
         return failed if failed is not None else 0 if len(codes) == len(self._parts) else None
 
     def take_notices(self) -> list[str]:
-        waits = self._waits()  # first: how many nodes join between two looks must not decide what is said
+        waits = self._waits()  # first, so that the notice does not depend on when nodes join
         return waits + self.advance()
 
     def advance(self) -> list[str]:
-        """Receives from the nodes, and begins the launch once all of them have joined. Returns what they did."""
+        """Receives messages from the nodes, and begins the launch when all have joined. Returns notices about nodes
+        that joined or were rejected."""
         self._receive()
         if self.is_waiting and not self.node_hub.missing:
             self._begin()
         return self.node_hub.take_notices()
 
     def _waits(self) -> list[str]:
-        """How many nodes are missing: at the beginning, and when one has left. A node that joins says it itself."""
+        """A notice about missing nodes, at the beginning and after a node has left. (A node that joins causes a notice
+        of its own.)"""
         before, missing = self._missing, self.node_hub.missing
         self._missing = missing
         if not self.is_waiting or missing <= before:
@@ -132,14 +134,14 @@ class JoinedLaunch(Launch):
         return [f"waiting for {nodes}: run `ddptui join {ticket}` there, or pass the line in that file"]
 
     def _receive(self) -> None:
-        numbers = {part.node for part in self._parts}  # a small trial needs fewer nodes than have joined
+        numbers = {part.node for part in self._parts}  # a small trial may need fewer nodes than have joined
         lost = [member for member in self.node_hub.receive() if member.number in numbers]
         self._lost = self._lost or next(iter(lost), None)
 
     def _begin(self) -> None:
         self.node_hub.begin_launch(self._number)
         address = self.node_hub.members[0].join.address
-        port = port_of(self.engine.run, FIRST_MEETING + self._number)  # a new one: the last may still be closing
+        port = port_of(self.engine.run, FIRST_MEETING + self._number)  # the last one may still be closing
         self._parts = parts_of(self.trial, self.node_hub.nodes, address, port)
         for part in self._parts:
             begin = Begin(
@@ -154,7 +156,7 @@ class JoinedLaunch(Launch):
             self.node_hub.send(part.node, begin)
 
     def lost_node(self) -> str | None:
-        """Which node was lost, with which ranks; None: none was."""
+        """A sentence about the first node that was lost, with its ranks; None: no node was lost."""
         if self._lost is None:
             return None
         ranks = next(part.ranks for part in self._parts if part.node == self._lost.number)
@@ -169,10 +171,10 @@ class JoinedLaunch(Launch):
         for part in self._parts:
             self.node_hub.send(part.node, End(number=self._number))
         nodes, node_hub = {part.node for part in self._parts}, self.node_hub
-        deadline = time.monotonic() + STOP_WITHIN_S  # a node that answers no more ends its ranks by their silence limit
-        # as long as a node that is not lost has yet to end its ranks
+        deadline = time.monotonic() + STOP_WITHIN_S  # ranks of a node that does not answer end after REMOTE_SILENCE_S
+        # until all nodes that are not lost have ended their ranks
         while nodes & node_hub.members.keys() - node_hub.ended.keys() and time.monotonic() < deadline:
-            self._receive()  # a node may be lost only now: then the others have failed because of it
+            self._receive()  # may find that a node is lost, which explains why the others failed
             time.sleep(POLL_S)
         self._keep_logs()
         if self.trial.init_method == "file":
@@ -180,11 +182,11 @@ class JoinedLaunch(Launch):
                 Path(self._meeting.removeprefix("file://")).unlink()
 
     def _keep_logs(self) -> None:
-        """Writes the logs of ranks that the nodes have sent, and one launcher's."""
+        """Writes the logs that the nodes have sent: those of all ranks, and of one launcher."""
         ended = list(self.node_hub.ended.values())
-        # that of the first node that failed: the others ended because of it, or because the console ended them
+        # the launcher of the first node that failed: the others ended because of it, or the console ended them
         first = next((node for node in ended if node.exit_code), ended[0] if ended else None)
-        # a node may write no other file into the run's folder
+        # a node must not write other files into the run's folder
         allowed = {f"rank-{rank}.log" for rank in range(self.trial.world_size)}
         for node in ended:
             for name, text in node.logs.items():
@@ -194,6 +196,6 @@ class JoinedLaunch(Launch):
 
 
 def short(path: Path) -> str:
-    """The path as a shell reads it, with ~ for the user's home."""
-    home = Path(os.path.expanduser("~"))  # stays ~ where the user has none
+    """The path, quoted for a shell, with ~ for the user's home."""
+    home = Path(os.path.expanduser("~"))  # stays ~ if the user has no home
     return f"~/{shlex.quote(str(path.relative_to(home)))}" if path.is_relative_to(home) else shlex.quote(str(path))

@@ -1,5 +1,5 @@
-"""`ddptui watch --listen`: the console waits for a training that is started elsewhere, on one host or on several, by
-`ddptui watch --join TICKET -- COMMAND`. It starts and ends nothing there."""
+"""`ddptui watch --listen`: the console waits for a training that is started on one or several other hosts by `ddptui
+watch --join TICKET -- COMMAND`. The console starts and ends no process there."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -18,10 +18,10 @@ from ddptui.store.runs import Run
 
 
 class ListeningEngine(Engine):
-    """Lets the ranks of a training connect, wherever they are."""
+    """Lets the ranks of a training on other hosts connect."""
 
     def __init__(self, options: EngineOptions, run: Run, every: int) -> None:
-        """every: so many steps one is reported. Raises NetworkError."""
+        """every: only every n-th step is reported. Raises NetworkError."""
         self._run, self._every = run, every
         self._at = choose_interface(options.interface).address, options.port or port_of(run.name)
         self._ticket = run.folder / TICKET
@@ -47,17 +47,17 @@ class ListeningEngine(Engine):
 
 
 class ListeningLaunch(Launch):
-    """A training elsewhere. It is over when its ranks are."""
+    """A training on other hosts. It is over when its ranks are done."""
 
     ends_with_ranks = True
     exit_code = None
 
     def __init__(self, ticket: Path) -> None:
-        self._notices = [f"waiting: on each host of the training, `ddptui watch --join {short(ticket)} -- COMMAND`"]
+        self._notices = [f"waiting: on each host of the training, run `ddptui watch --join {short(ticket)} -- COMMAND`"]
 
     def take_notices(self) -> list[str]:
         notices, self._notices = self._notices, []
         return notices
 
     def stop(self) -> None:
-        """It is not ours to end."""
+        """Does nothing: the console does not end a training on other hosts."""

@@ -1,4 +1,5 @@
-"""The console's end of the connections to the nodes of a run: which have joined, and how their launches ended."""
+"""The console's end of the connections to the nodes of a run. Tracks which nodes have joined, and how their launches
+ended."""
 
 import time
 from typing import NamedTuple
@@ -11,10 +12,10 @@ from ddptui.engines.gate import ConsoleSocket
 from ddptui.engines.join.ticket import ticket_for
 from ddptui.wire import node_messages as wire
 
-LOST_AFTER_S = 8.0  # without a message: nodes send a Beat every second
+LOST_AFTER_S = 8.0  # timeout without a message: nodes send a Beat every second
 PRESENT_EVERY_S = 2.0
-OPTIONS = {zmq.MAXMSGSIZE: wire.MOST_BYTES, zmq.LINGER: 1000}  # ms for a Farewell to leave when the hub closes
-LOST = f"the console heard nothing of this node for {LOST_AFTER_S:g} s, and goes on without it: join again"
+OPTIONS = {zmq.MAXMSGSIZE: wire.MOST_BYTES, zmq.LINGER: 1000}  # LINGER: ms for sending a Farewell when the hub closes
+LOST = f"the console received nothing from this node for {LOST_AFTER_S:g} s and continues without it: join again"
 SAME_VERSION = "install the same version on both"
 
 
@@ -22,7 +23,7 @@ class Member(NamedTuple):
     """A node that has joined."""
 
     number: int
-    identity: bytes  # its address on the socket
+    identity: bytes  # the identity of its connection
     join: wire.Join  # its first message
 
     def __str__(self) -> str:
@@ -30,15 +31,15 @@ class Member(NamedTuple):
 
 
 class NodeHub:
-    """Accepts nodes with the run's ticket, sends them messages, and notices when they are lost."""
+    """Accepts nodes with the run's ticket, exchanges messages with them, and detects lost nodes."""
 
     def __init__(self, run: str, nodes: int, address: str, port: int) -> None:
-        """Listens at the first free port from `port` on. Raises OSError."""
+        """Listens at the first free port from `port` on. nodes: the number of nodes of the run. Raises OSError."""
         self.nodes = nodes
-        self.members: dict[int, Member] = {}  # by number
-        self.ended: dict[int, wire.LaunchEnded] = {}  # how the current launch ended, by node, the first message first
+        self.members: dict[int, Member] = {}  # keyed by number
+        self.ended: dict[int, wire.LaunchEnded] = {}  # how the current launch ended on each node, in order of arrival
         self._run = run
-        self._launch = 0  # the number of the current one
+        self._launch = 0  # number of the current launch
         self._notices: list[str] = []
         self._reported_versions: set[str] = set()
         self._last_received: dict[int, float] = {}
@@ -48,7 +49,7 @@ class NodeHub:
         self.ticket = ticket_for(run, self._socket)
 
     def close(self, *, well: bool = True) -> None:
-        """Says goodbye to all nodes. `well`: their `ddptui join` ends with exit code 0."""
+        """Sends a Farewell to all nodes and closes the socket. well: whether their `ddptui join` exits with code 0."""
         while self.members:
             _, member = self.members.popitem()
             self._socket.send(member.identity, wire.Farewell(why="the run is over", well=well))
@@ -56,11 +57,11 @@ class NodeHub:
 
     @property
     def missing(self) -> int:
-        """Number of nodes that have yet to join."""
+        """Number of nodes that have not joined."""
         return self.nodes - len(self.members)
 
     def take_notices(self) -> list[str]:
-        """What has happened since the last call, in words: nodes that joined, or were rejected."""
+        """New notices since the last call: nodes that joined or were rejected."""
         notices, self._notices = self._notices, []
         return notices
 
@@ -70,19 +71,19 @@ class NodeHub:
             self._socket.send(self.members[node].identity, message)
 
     def begin_launch(self, number: int) -> None:
-        """From now on, `ended` is about this launch."""
+        """Clears `ended`, which from now on is about this launch."""
         self._launch = number
         self.ended.clear()
 
     def receive(self) -> list[Member]:
-        """Takes the messages that have arrived, without waiting. Returns the nodes that left, or fell silent."""
+        """Processes the messages that have arrived, without waiting. Returns the nodes that left or timed out."""
         lost = [member for peer in self._socket.receive() if (member := self._accept(*peer))]
         now = time.monotonic()
         silent = [number for number in self.members if now - self._last_received[number] > LOST_AFTER_S]
         lost += [self.members[number] for number in silent]
         for member in lost:
-            self.members.pop(member.number, None)  # its number is free: a node may join again under it
-            self._socket.send(member.identity, wire.Farewell(why=LOST))  # it may only have been slow
+            self.members.pop(member.number, None)  # a node may join again with this number
+            self._socket.send(member.identity, wire.Farewell(why=LOST))  # the node may just have been slow
         if now - self._last_present > PRESENT_EVERY_S:
             self._last_present = now
             for number in self.members:
@@ -90,7 +91,7 @@ class NodeHub:
         return lost
 
     def _accept(self, identity: bytes, frames: list[bytes]) -> Member | None:
-        """Takes one message. Returns the node that leaves by it."""
+        """Processes one message. Returns the node if it leaves the run, else None."""
         member = next((member for member in self.members.values() if member.identity == identity), None)
         try:
             [frame] = frames
@@ -98,19 +99,20 @@ class NodeHub:
                 return None
             message = self._decoder.decode(frame)
         except (ValueError, RecursionError):
-            return None  # from a stranger, or a member whose silence will show
+            return None  # from an unknown peer, or from a member, which then times out
         if member is None:
             if isinstance(message, wire.Join):
                 self._welcome(identity, message)
             return None
         self._last_received[member.number] = time.monotonic()
-        if isinstance(message, wire.LaunchEnded) and message.number == self._launch:  # not the end of the one before
+        if isinstance(message, wire.LaunchEnded) and message.number == self._launch:  # ignores earlier launches
             self.ended.setdefault(member.number, message)
         return member if isinstance(message, wire.Leave) else None
 
     def _reject_other_version(self, identity: bytes, frame: bytes) -> bool:
-        """Whether this was a Join from another version of ddptui; then the node was sent the two versions."""
-        try:  # before the message is decoded in full: the other version may have other fields
+        """Rejects a Join from another version of ddptui, with a Farewell that names both versions. Returns whether it
+        was one."""
+        try:  # before the message is fully decoded, because another version may have other fields
             join = msgspec.msgpack.decode(frame, type=wire.JoinOfAnyVersion)
         except ValueError:
             return False
@@ -118,7 +120,7 @@ class NodeHub:
             return False
         versions = f"has ddptui {join.version}, the console {__version__}: {SAME_VERSION}"
         self._socket.send(identity, wire.Farewell(why=f"this node {versions}"))
-        if join.version not in self._reported_versions:  # once, however often the node tries again
+        if join.version not in self._reported_versions:  # report it once, even if the node tries again
             self._reported_versions.add(join.version)
             self._notices.append(f"a node was rejected: it {versions}")
         return True

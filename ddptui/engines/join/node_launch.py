@@ -1,4 +1,4 @@
-"""The ranks of one node in one launch, checked and started on that node."""
+"""Checks and starts the ranks of one node for one launch, on that node."""
 
 import tempfile
 from pathlib import Path
@@ -20,19 +20,20 @@ from ddptui.wire.connection import HUB, KEYS, SILENCE_S, TOKEN
 from ddptui.wire.limits import MOST_OF_AN_ERROR
 from ddptui.wire.node_messages import MEETING_MARK, MOST_BYTES, Begin, LaunchEnded
 
-ENDED_BY_CONSOLE = -15  # SIGTERM, as if the launcher had been ended by it
-ACCEPTED = (HUB, TOKEN, KEYS, SILENCE_S)  # a console sets no other variables of a node: they could run programs
+ENDED_BY_CONSOLE = -15  # exit code as if the launcher had been ended by SIGTERM
+ACCEPTED = (HUB, TOKEN, KEYS, SILENCE_S)  # a console may set only these variables on a node: others could run programs
 
 
 class JoinError(ValueError):
-    """This host cannot take part. One line that says why, and what to do."""
+    """This host cannot take part. The message is one line that says why, and what to do."""
 
 
 class NodeLaunch:
-    """A started launch. `number` is the console's; `command_line` is what runs; `launcher` is its process."""
+    """A running launch on this node. `number`: the console's number for it. `launcher`: its local launch."""
 
     def __init__(self, message: Begin, node: int, address: str, warm: WarmParent) -> None:
-        """warm: ready; it forks the ranks. Raises TrialError, PresetError, JoinError, OSError."""
+        """warm: the warm parent that forks the ranks, which must be ready. Raises TrialError, PresetError, JoinError,
+        OSError."""
         self.number = message.number
         trial = from_arguments(list(message.trial))
         parts = parts_of(trial, message.nodes, message.address, message.port)
@@ -45,7 +46,7 @@ class NodeLaunch:
         self.command_line = " ".join(command)
         self._temporary = TemporaryFolder("ddptui-node", Path(tempfile.gettempdir()))
         self._folder = self._temporary.path
-        launch_folder = self._folder / "own"  # a folder of its own: the keeper deletes it, before the logs are read
+        launch_folder = self._folder / "own"  # a subfolder, because the keeper deletes it before the logs are read
         launch_folder.mkdir()
         way = {name: message.way[name] for name in ACCEPTED if name in message.way}
         environment = {
@@ -57,11 +58,11 @@ class NodeLaunch:
         self.launcher = start_local(trial, command, environment, self._folder, launch_folder, warm, nodes=len(parts))
 
     def end(self) -> LaunchEnded:
-        """Ends the processes that are left. Returns the message for the console, with the ends of the logs."""
-        code = self.launcher.exit_code  # before stop(), which gives it one
+        """Ends the remaining processes. Returns the message for the console, with the last part of each log."""
+        code = self.launcher.exit_code  # before stop(), which changes it
         self.launcher.stop()
         paths = sorted(self._folder.glob("*.log"))
-        # the message has to stay below MOST_BYTES: a character takes up to four bytes, and half is left for the rest
+        # keeps the message below MOST_BYTES: a character takes up to four bytes, and half is left for the rest
         most = min(MOST_OF_AN_ERROR, MOST_BYTES // 8 // max(1, len(paths)))
         logs = {path.name: tail(path)[-most:] for path in paths}
         self._temporary.remove()
@@ -69,14 +70,14 @@ class NodeLaunch:
 
 
 def _check_meeting(trial: Trial, part: Part, message: Begin, address: str) -> None:
-    """Raises JoinError if the ranks could not meet: in the file, or on node 0 at the port."""
+    """Raises JoinError if the ranks could not meet, in the file or at the port of node 0."""
     if trial.init_method != "file":
         if part.node == 0 and part.nodes > 1 and not is_free(address, part.port):
             raise JoinError(f"port {part.port}, where the ranks meet, is in use on this host: start the run again")
         return
     path = Path(message.init_method.removeprefix("file://"))
-    if not path.name.startswith(MEETING_MARK):  # torch creates and deletes it: a console must name no other file
-        raise JoinError(f"{path} is no file at which ranks meet: their names begin with {MEETING_MARK}")
+    if not path.name.startswith(MEETING_MARK):  # torch deletes it: a console must name no other file
+        raise JoinError(f"{path} is not a file at which ranks meet: their names begin with {MEETING_MARK}")
     if not path.parent.is_dir():
-        why = f"{path.parent}, where the ranks meet in a file, is no folder on this host"
-        raise JoinError(f"{why}: --shared has to name one that all nodes see")
+        why = f"{path.parent}, where the ranks meet in a file, is not a folder on this host"
+        raise JoinError(f"{why}: name a folder with --shared that all nodes see")

@@ -1,4 +1,4 @@
-"""A ticket: what a node needs to join a run, as a line of text, or in a file."""
+"""Tickets: a ticket holds what a node needs to join a run, as a line of text or in a file."""
 
 import re
 import struct
@@ -15,27 +15,27 @@ from ddptui.host.files import open_plain
 from ddptui.wire.connection import Keys
 from ddptui.wire.watching import Watching
 
-MARK = "ddptui1:"  # the number changes with the fields of a ticket
+MARK = "ddptui1:"  # prefix of tickets; the number changes with the fields of a ticket
 MARK_OF_ANY_VERSION = re.compile(r"ddptui\d{1,9}:", re.ASCII)
-LONGEST = 4096  # characters
-MOST_BYTES = 2**20  # of a file that may hold one
-KEY_BYTES = 32  # of CURVE
-ENDPOINT = re.compile(r"tcp://([\d.]+):(\d{1,5})", re.ASCII)  # as the console's socket has it
+LONGEST = 4096  # characters of a ticket
+MOST_BYTES = 2**20  # limit for a file with a ticket
+KEY_BYTES = 32  # length of a CURVE key
+ENDPOINT = re.compile(r"tcp://([\d.]+):(\d{1,5})", re.ASCII)  # format of the console's endpoint
 INSTALL = f"install the console's version on this host, which has {__version__}"
 
 
 class TicketError(ValueError):
-    """No valid ticket. One line that says why, and what to do."""
+    """A ticket is invalid. The message is one line that says why, and what to do."""
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The console's address, and the keys and the token of one run. It grants no more than to take part in that run."""
+    """The console's address, with the keys and the token of one run. A ticket only permits to take part in that run."""
 
     run: str
     endpoint: str
     token: str
     keys: Keys
-    watching: Watching | None = None  # what of a training is reported, if the console waits for one to watch
+    watching: Watching | None = None  # which steps to report, if the console waits for a training to watch
 
     def spell(self) -> str:
         """The ticket as a line of text."""
@@ -43,18 +43,18 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def ticket_for(run: str, socket: ConsoleSocket, watching: Watching | None = None) -> Ticket:
-    """The ticket with which others connect to a socket on the network."""
-    assert socket.keys is not None  # it is encrypted there
+    """The ticket for connecting to a socket on the network."""
+    assert socket.keys is not None  # on the network, the socket is encrypted
     return Ticket(run=run, endpoint=socket.endpoint, token=socket.token, keys=socket.keys, watching=watching)
 
 
 def read_ticket(text_or_file: str) -> Ticket:
-    """The ticket in a line of text, or in the file of that name. Raises TicketError."""
+    """Read a ticket from a line of text or from the file of that name. Raises TicketError."""
     text = text_or_file.strip()
     if not MARK_OF_ANY_VERSION.match(text):
         try:
             with open_plain(Path(text), MOST_BYTES) as file:
-                text = file.read(LONGEST + 1).decode("ascii", "replace").strip()  # it may be any file
+                text = file.read(LONGEST + 1).decode("ascii", "replace").strip()  # the file may contain anything
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "no such file"
             raise TicketError(f"{text[:80]}: neither a ticket ({MARK}…) nor a file that holds one: {why}") from None
@@ -77,5 +77,5 @@ def read_ticket(text_or_file: str) -> Ticket:
 def _is_key(text: str) -> bool:
     try:
         return len(z85.decode(text)) == KEY_BYTES
-    except (ValueError, KeyError, struct.error):  # other characters, or a number too large for them
+    except (ValueError, KeyError, struct.error):  # invalid characters, or a value out of range
         return False

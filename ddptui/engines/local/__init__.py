@@ -1,1 +1,1 @@
-"""The engine `local`: ranks on this host."""
+"""The engine `local`: runs ranks on this host."""

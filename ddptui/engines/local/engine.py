@@ -1,4 +1,4 @@
-"""The engine `local`: a launcher and its ranks as processes of this host, in a session of their own."""
+"""The engine `local`: a launcher and its ranks run as processes of this host, in a session of their own."""
 
 import os
 import shlex
@@ -36,7 +36,7 @@ from ddptui.wire.connection import CONSOLE_PID, LOGS
 from ddptui.wire.messages import Hello
 
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"  # the cache of torch.compile, by default below TMPDIR
-MEETING = "INIT_METHOD"  # the file where the ranks meet, if they do so in a file: file:///PATH
+MEETING = "INIT_METHOD"  # the URL of the file at which ranks meet, if the trial uses one: file:///PATH
 
 
 class LocalEngine(Engine):
@@ -45,7 +45,7 @@ class LocalEngine(Engine):
     is_local = True
 
     def __init__(self, folder: Path, warm: WarmParent, terms: Terms | None = None) -> None:
-        """warm: the caller's, who closes it. terms: on which commands are watched."""
+        """warm: the warm parent, which the caller closes. terms: how commands are watched."""
         self._compiled = folder / "compiled"
         self._warm = warm
         self._terms = terms or Terms()
@@ -55,7 +55,7 @@ class LocalEngine(Engine):
             return True
         if start_of(trial)[0] == "warm":
             return self._warm.is_ready(timeout_s)
-        return not self._warm.is_importing(timeout_s)  # an import beside it would disturb its figures
+        return not self._warm.is_importing(timeout_s)  # imports of the warm parent would disturb the measurements
 
     def command(self, trial: Trial, repeat: RepeatJournal) -> list[str]:
         return [*trial.command] if trial.launch == COMMAND else launch.command(trial)
@@ -73,9 +73,9 @@ class LocalEngine(Engine):
             return self._terms.start(trial, hub, repeat.folder)
         environment = self.environment(trial) | rank_variables(hub.rank_environment, repeat.folder, hub.folder)
         compiled = str(self._compiled.resolve())
-        # torch does not quote paths for the compiler: a path with a space in it cannot be used
+        # torch does not quote paths for the compiler, so a path with a space cannot be used
         if trial.compile and COMPILED not in os.environ and shlex.quote(compiled) == compiled:
-            environment[COMPILED] = compiled  # else each launch would compile again, because its TMPDIR is new
+            environment[COMPILED] = compiled  # otherwise each launch would compile again, because its TMPDIR is new
         return start_local(trial, command, environment, repeat.folder, hub.folder, self._warm)
 
     def close(self) -> None:
@@ -83,11 +83,12 @@ class LocalEngine(Engine):
 
 
 def rank_variables(hub_variables: Mapping[str, str], logs: Path, launch_folder: Path) -> dict[str, str]:
-    """The variables with which ranks of this host reach the console, write logs, and end with this process."""
+    """The environment variables by which ranks on this host reach the console, write logs, and end with this
+    process."""
     return {
         **hub_variables,
         LOGS: str(logs),
-        "TMPDIR": str(launch_folder),  # launchers leave temporary files behind: the folder is deleted after the launch
+        "TMPDIR": str(launch_folder),  # deleted after the launch, with the files that launchers leave behind
         MEETING: f"file://{launch_folder}/meeting",
         CONSOLE_PID: str(os.getpid()),
     }
@@ -95,14 +96,14 @@ def rank_variables(hub_variables: Mapping[str, str], logs: Path, launch_folder: 
 
 def start_local(
     trial: Trial,
-    command: list[str],  # for a cold start
+    command: list[str],  # used for a cold start
     environment: Mapping[str, str],
-    folder: Path,  # of the logs
-    launch_folder: Path,  # deleted with the launch, by the keeper if the console cannot do so itself
-    warm: WarmParent,  # ready
+    folder: Path,  # for the logs
+    launch_folder: Path,  # temporary folder of the launch; the keeper deletes it if the console cannot
+    warm: WarmParent,  # must be ready
     nodes: int = 1,
 ) -> "LocalLaunch":
-    """Start the ranks of this host: forked from the warm parent if that can be, else anew. Raises OSError."""
+    """Start the ranks on this host: forked from the warm parent if possible, else cold. Raises OSError."""
     kind, why = start_of(trial, nodes)
     with (folder / LAUNCHER_LOG).open("wb") as log:
         if kind == "warm":
@@ -125,7 +126,7 @@ def _forked(trial: Trial) -> tuple[str, str, list[str]]:
 
 
 class LocalLaunch(Launch):
-    """A launcher below a keeper, which ends all its processes when this process wants it, or dies."""
+    """A launcher below a keeper, which ends all processes of the launch when this process asks for it or dies."""
 
     def __init__(
         self,
@@ -136,12 +137,13 @@ class LocalLaunch(Launch):
         *,
         warm: WarmParent | None = None,
     ) -> None:
-        """folder: the launch's. start, start_why: as engines.base.Launch has them. warm: has forked its ranks."""
+        """folder: the temporary folder of the launch. start, start_why: see engines.base.Launch. warm: the warm parent
+        that forked the ranks; None: they were started cold."""
         self._folder = folder
         self._warm = warm
         self.start, self.start_why = start, start_why
         self._process = process
-        # psutil keeps start times, so that a process id that is used again is not mistaken for one of these
+        # psutil remembers start times, so a reused process id is not mistaken for one of these
         self._processes: dict[int, psutil.Process] = {}
 
     @property
@@ -155,20 +157,20 @@ class LocalLaunch(Launch):
         return self._warm.problem
 
     def add_rank(self, hello: Hello) -> None:
-        """Remembers the rank's process, and all others below the launcher."""
+        """Remembers the process of the rank and all others below the launcher."""
         with suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self._process.pid).children(recursive=True):
                 self._processes.setdefault(process.pid, process)
-            # itself as well, in case it is no longer below the launcher
+            # the rank itself may no longer be below the launcher
             self._processes.setdefault(hello.pid, psutil.Process(hello.pid))
 
     def processes(self) -> list[psutil.Process]:
-        """The ranks, and the other processes below the launcher when a rank connected."""
+        """The ranks, and other processes that were below the launcher when a rank connected."""
         return list(self._processes.values())
 
     def stopped_processes(self) -> list[int]:
         with suppress(psutil.NoSuchProcess):
-            # asks the kernel anew, because ranks that have not connected yet may be stopped, too
+            # look at all processes, because ranks that have not connected may be stopped, too
             processes = psutil.Process(self._process.pid).children(recursive=True)
             return [process.pid for process in processes if process.status() == psutil.STATUS_STOPPED]
         return []
@@ -178,7 +180,8 @@ class LocalLaunch(Launch):
         return None if process is None else self._status(process)
 
     def helpers_work(self, hello: Hello) -> bool:
-        """torch.compile starts compilers below the rank, a data loader workers: the rank sleeps while they work."""
+        """Whether a process that the rank started is busy: the rank sleeps while compilers (torch.compile) or
+        DataLoader workers are busy."""
         with suppress(psutil.NoSuchProcess, KeyError):
             helpers = self._processes[hello.pid].children(recursive=True)
             return any(self._status(process) in WORKING for process in helpers)
@@ -190,15 +193,15 @@ class LocalLaunch(Launch):
             status = process.status() if process.is_running() else None
         except psutil.NoSuchProcess:
             return None
-        return None if status == psutil.STATUS_ZOMBIE else status  # a zombie has ended; its parent has yet to ask how
+        return None if status == psutil.STATUS_ZOMBIE else status  # a zombie has ended, but was not reaped
 
     def stop(self) -> None:
         end_with_keeper(self._process)
-        # none is left, unless the keeper was stopped or killed before it had ended them
+        # processes are only left if the keeper was stopped or killed before it had ended them
         left = [process for process in self._processes.values() if self._status(process) is not None]
         for process in left:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(left, timeout=STOP_WITHIN_S)
-        if self._process.poll() == -signal.SIGKILL:  # the keeper's end, if not the launcher's: it has left daemons
+        if self._process.poll() == -signal.SIGKILL:  # if the keeper itself was killed, it left daemons
             kill_started_in(self._folder)

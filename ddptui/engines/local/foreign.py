@@ -1,7 +1,7 @@
-"""A command of the user's own, which is watched. Its Terms say whether it ends with the console, or outlives it.
+"""Starts or attaches to the user's own command in order to watch it. Terms say whether it outlives the console.
 
-In a terminal it is as if the console were not there: the command has its input, output and error output, gets the
-signals that are sent to the console, and goes on if the console ends.
+In a terminal the command behaves as if there were no console: it uses the terminal for input and output, receives the
+signals that are sent to the console, and continues if the console ends.
 """
 
 import os
@@ -29,28 +29,29 @@ from ddptui.wire.watching import Watching
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 NOT_FOUND = "no such program: is it installed, and on PATH?"
 MOST_NOTES = 65_536  # bytes
-LOOK_EVERY_S = 0.05  # while only the command's end is waited for
+LOOK_EVERY_S = 0.05  # interval of checks in `wait`
 
 
 @dataclass(kw_only=True)
 class Terms:
-    """On which terms commands are watched. The defaults are those of a preset, whose commands belong to the console."""
+    """How commands are watched: whether a command shares the terminal, and whether it outlives the console. The
+    defaults are for a preset's commands, which belong to the console."""
 
-    in_terminal: bool = False  # the command has the console's input and output, and gets its signals
-    outlives: bool = False  # it goes on when the console lets go of it, or ends
-    elsewhere: bool = False  # it is started on other hosts, not by the console
-    running: HeldTraining | None = None  # it was started before, by another console
-    every: int = 1  # so many steps one is reported
-    launch: "ForeignLaunch | None" = field(default=None, init=False)  # the last one that was started
+    in_terminal: bool = False  # the command uses the console's input and output, and receives its signals
+    outlives: bool = False  # the command continues when the console releases it or ends
+    elsewhere: bool = False  # the command is started on other hosts, not by the console
+    running: HeldTraining | None = None  # a command that another console has started before
+    every: int = 1  # only every n-th step is reported
+    launch: "ForeignLaunch | None" = field(default=None, init=False)  # the last launch
 
     @property
     def saw_nothing(self) -> bool:
-        """Whether a command was started that ended well, and no rank of it connected."""
+        """Whether a command was started and ended well, but none of its ranks connected."""
         return self.launch is not None and not self.launch.has_ranks and self.launch.exit_code == 0
 
     def start(self, trial: Trial, hub: Hub, folder: Path) -> Launch:
-        """Start a trial's command in the current folder, or watch the one that runs. folder: the repeat's. Raises
-        LaunchRefused, OSError."""
+        """Start a trial's command in the current folder, or attach to the running one. folder: the folder of the
+        repeat. Raises LaunchRefused, OSError."""
         way, watching = hub.rank_environment, watching_of(trial, self.every)
         if self.running is not None:
             remember(self.running.training, folder)
@@ -67,8 +68,8 @@ class Terms:
     def start_command(
         self, command: Sequence[str], environment: Mapping[str, str], folder: Path, relay: Relay
     ) -> "ForeignLaunch":
-        """Start a command whose ranks report to a relay, which is ended if that fails. folder: for what is written down
-        of it. Raises LaunchRefused, OSError."""
+        """Start a command whose ranks report to a relay. If that fails, the relay is ended. folder: for the files that
+        describe the command. Raises LaunchRefused, OSError."""
         console = (folder / CONSOLE_FILE).absolute()
         before = environment.get("PYTHONPATH")
         path = [injected_folder(), *([before] if before is not None else [])]
@@ -76,7 +77,7 @@ class Terms:
         streams: dict[str, Any] = {}
         try:
             with ExitStack() as files:
-                if not self.in_terminal:  # apart from the console's terminal, which may be closed
+                if not self.in_terminal:  # independent of the console's terminal, which may be closed
                     log = files.enter_context((folder / LAUNCHER_LOG).open("wb"))
                     streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "start_new_session": True}
                 process = subprocess.Popen(command, env=own, **streams)
@@ -89,38 +90,38 @@ class Terms:
 
 
 def watching_of(trial: Trial, every: int) -> Watching:
-    """What of a trial's command is reported. every: so many steps one is."""
+    """Which steps of a trial's command are reported. every: only every n-th step is."""
     return Watching(skip=trial.warmup_steps, steps=trial.steps, every=every, bottleneck=trial.bottleneck)
 
 
 def start_for_console_elsewhere(
     command: Sequence[str], watching: Watching, way: Mapping[str, str], folder: Path
 ) -> "ForeignLaunch":
-    """Start a command here whose ranks a console on another host watches. way: the variables by which they reach it.
-    folder: an empty one. Raises LaunchRefused, OSError."""
+    """Start a command on this host whose ranks a console on another host watches. way: the environment variables by
+    which they reach that console. folder: an empty folder. Raises LaunchRefused, OSError."""
     relay = Relay(folder / CONSOLE_FILE, folder, way, watching, ends_training=False)
     return Terms(in_terminal=True, outlives=True).start_command(command, os.environ, folder, relay)
 
 
 def own_variables(trial: Trial) -> dict[str, str]:
-    """The variables that a trial gives its command."""
+    """The environment variables that a trial sets for its command."""
     return dict(variable.split("=", 1) for variable in trial.env)
 
 
 class ForeignLaunch(TrainingLaunch):
-    """A command that was started here."""
+    """A command that this process has started."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", folder: Path, relay: Relay, terms: Terms) -> None:
-        """folder: for what is written down of it. terms: may change while it runs."""
+        """folder: for the files that describe the command. terms: may change while the command runs."""
         super().__init__(folder, relay)
         self.pid = process.pid
         self._process = process
-        self._read = 0  # bytes of the notes
-        self._said: list[str] = []  # the lines about them
+        self._read = 0  # number of bytes read from the file of notes
+        self._said: list[str] = []  # notices returned so far
         self._terms = terms
         self._hidden = HiddenRanks(process.pid)
         self._passes_signals = terms.in_terminal
-        if self._passes_signals:  # now, not before: the command would inherit that they are blocked
+        if self._passes_signals:  # after the start, or the command would inherit the blocked signals
             signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
 
     @property
@@ -130,14 +131,15 @@ class ForeignLaunch(TrainingLaunch):
         return self._process.poll()
 
     def _pass_signals(self) -> None:
-        """Send the command what was sent to this process. What the terminal sends, the command has got itself."""
+        """Pass signals on to the command, except those from the terminal, which the command receives itself."""
         while (come := signal.sigtimedwait(PASSED_ON, 0)) is not None:
-            if come.si_code <= 0:  # by kill(2): above, the kernel has sent it, to all processes of the terminal
+            if come.si_code <= 0:  # sent by kill(2); otherwise the kernel sent it to all processes of the terminal
                 with suppress(ProcessLookupError):
                     self._process.send_signal(come.si_signo)
 
     def take_notices(self) -> list[str]:
-        """Why processes are not watched, as they say themselves, or, at the end, as was seen; each reason once."""
+        """New reasons why processes are not watched: those that processes report, and, at the end, those that were
+        observed. Each reason is returned once."""
         lines = [f"not watched: {reason}" for reason in self._notes()]
         if not self.has_ranks:
             self._hidden.look()
@@ -147,7 +149,7 @@ class ForeignLaunch(TrainingLaunch):
         return new
 
     def _notes(self) -> list[str]:
-        """The new lines of the file of notes."""
+        """The new lines in the file of notes."""
         with suppress(OSError), (self.folder / NOTES).open("rb") as file:
             file.seek(self._read)
             text = file.read(MOST_NOTES)
@@ -168,8 +170,8 @@ class ForeignLaunch(TrainingLaunch):
         self.forget_if_over()
 
     def wait(self, tell: Callable[[str], None]) -> int:
-        """Wait for the command's end; meanwhile pass signals on, and tell notices. Returns its exit code; then signals
-        are this process's own again."""
+        """Wait for the command's end. Until then, pass on signals, and call `tell` with notices; afterwards this
+        process receives signals itself again. Returns the command's exit code."""
         while (code := self.exit_code) is None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(LOOK_EVERY_S)
@@ -177,7 +179,7 @@ class ForeignLaunch(TrainingLaunch):
                 tell(notice)
         if self._passes_signals:
             self._passes_signals = False
-            while signal.sigtimedwait(PASSED_ON, 0) is not None:  # they were for the command
+            while signal.sigtimedwait(PASSED_ON, 0) is not None:  # drop signals meant for the command
                 pass
             signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         self.forget_if_over()
@@ -185,7 +187,7 @@ class ForeignLaunch(TrainingLaunch):
 
 
 class AttachedLaunch(TrainingLaunch):
-    """A command that another console has started."""
+    """A command that another console has started, and that this one now watches."""
 
     def __init__(self, held: HeldTraining, folder: Path, relay: Relay, terms: Terms) -> None:
         super().__init__(folder, relay)
@@ -193,7 +195,7 @@ class AttachedLaunch(TrainingLaunch):
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; then 0: only its parent gets to know the true one."""
+        """None while the command runs, then 0: only its parent can know the true exit code."""
         return None if self._training.runs() else 0
 
     def stop(self) -> None:

@@ -1,5 +1,5 @@
-"""Why processes of a watched command that use torch are not watched: read from what the system says of them, while the
-command runs. They are only looked at."""
+"""Finds out why processes of a watched command that use torch are not watched, from what the system reports about them
+while they run. The processes are only inspected."""
 
 import os
 import re
@@ -13,16 +13,16 @@ from ddptui.host.folders import lab_root
 from ddptui.wire.connection import WATCHED
 
 LOOK_EVERY_S = 0.3  # importing torch alone takes longer
-MOST_PART = 0.1  # of this process's time, for looking
+MOST_PART = 0.1  # largest fraction of this process's time to spend on looking
 LONGEST_COMMAND = 80  # characters
 IGNORES = {"I": "ignores PYTHONPATH", "E": "ignores PYTHONPATH", "S": "imports no sitecustomize"}  # options of Python
-# letters without values, and one with a value, which may be the next word; after -c and -m come the program's options
+# options without values, then one with a value, which may be the next word; after -c and -m come the program's options
 OPTION = re.compile(r"-([^-cmWX]*)([cmWX]?)(.*)", re.DOTALL)
-FURTHER_IN = "put `ddptui watch --` further in, directly before the command that starts the training"
+FURTHER_IN = "put `ddptui watch --` directly before the command that starts the training"
 
 
 def injected_folder() -> str:
-    """The folder that begins a watched command's PYTHONPATH."""
+    """The folder that is put first in a watched command's PYTHONPATH."""
     return str(lab_root() / "workers" / "watch" / "inject")
 
 
@@ -30,13 +30,13 @@ class HiddenRanks:
     """Looks for processes below a command that use torch without ddptui's instruments."""
 
     def __init__(self, pid: int) -> None:
-        """pid: the command's."""
+        """pid: the process id of the command."""
         self._pid = pid
-        self._why: dict[psutil.Process, str] = {}  # of those that use torch
-        self._look_at = 0.0  # as of time.monotonic()
+        self._why: dict[psutil.Process, str] = {}  # processes that use torch, and why each is not watched
+        self._look_at = 0.0  # when to look next, by time.monotonic()
 
     def look(self) -> None:
-        """Take note of processes that have begun to use torch. Called often, it looks now and then."""
+        """Record processes that have begun to use torch. May be called often: most calls return at once."""
         began = time.monotonic()
         if began < self._look_at:
             return
@@ -49,12 +49,12 @@ class HiddenRanks:
         self._look_at = began + max(LOOK_EVERY_S, took / MOST_PART)
 
     def reason(self) -> str:
-        """Why the process that was found last is not watched; empty if nothing hides it, or none was found."""
+        """Why the last process found is not watched; empty if no process was found, or no reason is known."""
         return next(reversed(self._why.values()), "")
 
 
 def _uses_torch(pid: int) -> bool:
-    with suppress(OSError):  # it has ended, belongs to another user, or the system has no such file
+    with suppress(OSError):  # the process has ended or belongs to another user, or the system has no such file
         return b"/libtorch" in Path(f"/proc/{pid}/maps").read_bytes()
     return False
 
@@ -70,7 +70,7 @@ def _why_hidden(process: psutil.Process) -> str:
 
 
 def _ignoring(words: list[str]) -> str:
-    """Which option of Python keeps the instruments out."""
+    """A clause about the option of Python that keeps the instruments from loading; empty if there is none."""
     options = iter(words[1:])
     for word in options:
         parts = OPTION.match(word)
@@ -87,24 +87,24 @@ def _ignoring(words: list[str]) -> str:
 
 
 def _lacking(variables: dict[str, str], process: psutil.Process) -> str:
-    """Which variable of its environment keeps the instruments out."""
+    """A clause about the environment variable that keeps the instruments from loading; empty if there is none."""
     path, ours = variables.get("PYTHONPATH"), injected_folder()
     folders = path.split(os.pathsep) if path else []
     if WATCHED not in variables:
         return f"its environment was cleared, {WATCHED} with it: {FURTHER_IN}"
     if ours not in folders:
         if not path:
-            return "its PYTHONPATH was unset, which names the folder of ddptui's instruments: leave it set"
+            return "its PYTHONPATH, which names the folder of ddptui's instruments, was unset: leave it set"
         path = path[:LONGEST_COMMAND]
-        return f"its PYTHONPATH was set anew, without ddptui's folder: write PYTHONPATH={path}:$PYTHONPATH there"
+        return f"its PYTHONPATH was replaced, without ddptui's folder: use PYTHONPATH={path}:$PYTHONPATH there"
     before = [Path(process.cwd(), folder, "sitecustomize.py") for folder in folders[: folders.index(ours)]]
     if hiding := next(filter(Path.exists, before), None):
-        return f"{hiding} hides ddptui's own: put its folder behind $PYTHONPATH, not before"
+        return f"{hiding} hides ddptui's own: put its folder after $PYTHONPATH, not before it"
     return ""
 
 
 def _apart(process: psutil.Process) -> str:
-    """What separates it from the console."""
+    """A clause about what separates the process from the console; empty if nothing does."""
     if process.uids().real not in (0, os.getuid()):
         return f"runs as the user {process.username()}, who may not read the run's folder: {FURTHER_IN}"
     if os.readlink(f"/proc/{process.pid}/ns/pid") != os.readlink("/proc/self/ns/pid"):

@@ -1,10 +1,11 @@
-"""Slow links: each rank in a network namespace of its own, all joined by a bridge; some links have a limited rate.
+"""Simulates slow links: each rank gets a network namespace of its own; a bridge joins them; some links are
+rate-limited.
 
     python links.py LINKS COMMAND...
 
-makes them and becomes COMMAND. Nothing of them has a name, or a file on disk: the networks are held by descriptors of
-this process and of the ranks, which workers/rank/process.py moves into them. When the last of these processes ends, the
-kernel deletes networks, links and limits.
+creates the links and becomes COMMAND. The namespaces have no names or files: they exist as long as this process or a
+rank has them open. workers/rank/process.py moves each rank into its own. When the last of these processes ends, the
+kernel deletes namespaces, links and limits.
 """
 
 import ctypes
@@ -23,37 +24,38 @@ from ddptui.config.trial import Trial
 from ddptui.wire.connection import LINKS
 
 CLONE_NEWNET, CLONE_NEWUSER = 0x40000000, 0x10000000  # linux/sched.h
-NETWORK = "10.77.0"  # any prefix would do: nothing leaves these networks
-SWITCH = f"{NETWORK}.254"  # the launcher's address: the ranks meet there
-PORT = 29500  # torch's default: in a network of its own every port is free
+NETWORK = "10.77.0"  # any prefix works: no packet leaves these networks
+SWITCH = f"{NETWORK}.254"  # the launcher's address, at which the ranks meet
+PORT = 29500  # torch's default: in a network namespace of its own, every port is free
 # Measured from 1 to 5,000 Mbit/s, one way, both ways and from two ranks at once: with these values a transfer takes
 # about bytes / rate. With a larger window, acknowledgements queue behind data; a larger burst passes without the limit.
 WINDOW = 64 * 1024  # bytes in flight per connection
-BURST_S, SMALLEST_BURST = 0.001, 32 * 1024  # a burst is what the link sends in this time, or so many bytes
-QUEUE = 16 * 2**20  # bytes that may wait before a slow link: more than all connections have in flight, so none is lost
-SLOWEST_BIT = 8  # a second: tc's slowest rate
-TOOL_FOLDERS = ("/usr/sbin", "/sbin")  # not on every user's PATH
+BURST_S, SMALLEST_BURST = 0.001, 32 * 1024  # a burst is what the link sends in this time, but at least this many bytes
+QUEUE = 16 * 2**20  # bytes that may queue before a slow link: more than all connections have in flight, so none is lost
+SLOWEST_BIT = 8  # bits per second: the slowest rate that tc accepts
+TOOL_FOLDERS = ("/usr/sbin", "/sbin")  # searched, too, because they are not on every user's PATH
 RIGHTS = "root on Linux: `sudo`, or in a container `--cap-add NET_ADMIN --cap-add SYS_ADMIN`"
 KERNEL = "the kernel needs veth, bridge and sch_tbf: `modprobe -a veth bridge sch_tbf`"
 
 
 def part(trial: Trial) -> Part | None:
-    """Where ranks on links meet; None: the trial has no links."""
+    """The rendezvous of a trial with links; None: the trial has no links."""
     return None if links_of(trial) is None else _part(trial.world_size)
 
 
 def _part(world_size: int) -> Part:
-    # one node, but not localhost: in a network of its own, a rank's localhost reaches no other
+    # one node, but not localhost: in a network namespace of its own, a rank cannot reach others by localhost
     return Part(node=0, nodes=1, ranks=range(world_size), address=SWITCH, port=PORT)
 
 
 def wrapped(command: list[str], links: Links | None) -> list[str]:
-    """The command on these links: below links.py, run by the same Python. None: as it is."""
+    """The command wrapped by links.py, run by the same Python; unchanged if links is None."""
     return [command[0], "-P", __file__, msgspec.json.encode(links).decode(), *command] if links else command
 
 
 def problem(*, try_it: bool = True) -> str | None:
-    """Why no slow link can be made here, and the remedy; None: one can. `try_it`: by a subprocess that makes one."""
+    """Why no slow link can be created here, and the remedy; None: links work. try_it: find out by creating one in a
+    subprocess."""
     if not sys.platform.startswith("linux"):
         return f"a slow link needs {RIGHTS}"
     missing = [tool for tool in ("ip", "tc") if _tool(tool) is None]
@@ -63,13 +65,13 @@ def problem(*, try_it: bool = True) -> str | None:
 
 
 def is_tried() -> bool:
-    """Whether `problem` has its answer ready."""
+    """Whether `problem` knows its answer already, so that it returns at once."""
     return _tried.cache_info().currsize > 0
 
 
 @cache
 def _tried() -> str | None:
-    # only an attempt shows what the kernel, the rights and perhaps a container allow
+    # only an attempt shows what the kernel, the user's rights and perhaps a container allow
     command = wrapped([sys.executable, "-c", ""], Links(1, {0: 1.0}))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stderr.splitlines() or ["a slow link cannot be made here"])[-1] if done.returncode else None
@@ -80,24 +82,25 @@ def _tool(name: str) -> str | None:
 
 
 def switch_commands(networks: Sequence[str]) -> list[str]:
-    """Commands of `ip` in the switch's network: a port for each rank, with its other end in the rank's network."""
+    """Commands of `ip` in the switch's network: they create a port for each rank, with its other end in the rank's
+    network."""
     commands = ["link set lo up", "link add switch type bridge", f"addr add {SWITCH}/24 dev switch"]
     for rank, network in enumerate(networks):
         commands.append(f"link add rank{rank} type veth peer name eth0 address {_card(rank)} netns {network}")
-        # addrgenmode none: no IPv6 addresses, which would be a second route
+        # addrgenmode none: no IPv6 addresses, which would add a second route
         commands.append(f"link set rank{rank} master switch addrgenmode none up")
     return [*commands, "link set switch addrgenmode none up"]
 
 
 def rank_commands(rank: int, world_size: int) -> list[str]:
-    """Commands of `ip` in a rank's network."""
+    """Commands of `ip` in a rank's network: they set up its device, route and neighbors."""
     others = [other for other in range(world_size) if other != rank]
     return [
         "link set lo up",
         "link set eth0 addrgenmode none up",
-        f"addr add {_address(rank)}/24 dev eth0 noprefixroute",  # the next line makes its route, with a window
+        f"addr add {_address(rank)}/24 dev eth0 noprefixroute",  # the next line adds its route, with a window
         f"route add {NETWORK}.0/24 dev eth0 window {WINDOW}",
-        # the kernel's table of discovered neighbors, shared by all networks, is too small for 32 ranks
+        # static entries: the kernel's neighbor table, shared by all namespaces, is too small for 32 ranks
         *(f"neigh add {_address(other)} lladdr {_card(other)} dev eth0 nud permanent" for other in others),
     ]
 
@@ -107,24 +110,24 @@ def _address(rank: int) -> str:
 
 
 def _card(rank: int) -> str:
-    return f"02:00:00:00:00:{rank + 1:02x}"  # 02: locally administered, so it is no manufacturer's
+    return f"02:00:00:00:00:{rank + 1:02x}"  # 02: locally administered, not assigned to a vendor
 
 
 def limit_command(device: str, mbit: float) -> str:
-    """The command of `tc` that limits what leaves by `device`, with a token bucket."""
+    """The command of `tc` that limits outgoing traffic of a device, with a token bucket."""
     bits = max(SLOWEST_BIT, round(mbit * 1e6))
     burst = max(SMALLEST_BURST, round(bits / 8 * BURST_S))
     return f"qdisc add dev {device} root tbf rate {bits}bit burst {burst} limit {burst + QUEUE}"
 
 
 def environment(launcher: int, networks: Sequence[int]) -> dict[str, str]:
-    """The variables for launcher and ranks: their networks, where they meet, and by which device."""
+    """The environment variables for launcher and ranks: their networks, their rendezvous, and the device to use."""
     return {
         **_part(len(networks)).environment(),
         LINKS: " ".join(map(str, (launcher, *networks))),
         "GLOO_SOCKET_IFNAME": "eth0",
-        "NCCL_SOCKET_IFNAME": "=eth0",  # = is an exact name; without it every interface that begins so
-        # NCCL would bypass the links, because all ranks are on one host
+        "NCCL_SOCKET_IFNAME": "=eth0",  # = means exactly this name; without it, any interface with this prefix
+        # otherwise NCCL would bypass the links, because all ranks are on one host
         "NCCL_P2P_DISABLE": "1",
         "NCCL_SHM_DISABLE": "1",
         "NCCL_IB_DISABLE": "1",
@@ -132,7 +135,7 @@ def environment(launcher: int, networks: Sequence[int]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Makes the links, and becomes the command."""
+    """Creates the links, and becomes the command."""
     spelled, *command = sys.argv[1:]
     networks = make(msgspec.json.decode(spelled, type=Links))
     for network in networks:
@@ -142,18 +145,19 @@ def main() -> None:
 
 
 def make(links: Links) -> list[int]:
-    """Makes the networks, and moves this process into the switch's. Returns the descriptors of the ranks' networks."""
+    """Creates the networks, and moves this process into the switch's. Returns the file descriptors of the ranks'
+    networks."""
     if os.geteuid() != 0:
-        # in a new user namespace, if the kernel allows one, this process is root of the networks that it makes
-        uid, gid = os.getuid(), os.getgid()  # before: inside they read as 65534 until they are mapped
+        # in a new user namespace, if the kernel allows one, this process is root of the networks that it creates
+        uid, gid = os.getuid(), os.getgid()  # read first: inside they are 65534 until they are mapped
         _unshare(CLONE_NEWUSER)
-        # setgroups first: until it is denied, the kernel lets no such process write gid_map (user_namespaces(7))
+        # setgroups first: an unprivileged process may write gid_map only after that is denied (user_namespaces(7))
         for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
             Path("/proc/self", name).write_text(text, encoding="ascii")
     switch, *networks = [_new_network() for _ in range(links.world_size + 1)]
     enter(switch)
     _run("ip", switch_commands([f"/proc/{os.getpid()}/fd/{network}" for network in networks]))
-    # at both ends: a token bucket limits only what leaves
+    # at both ends, because a token bucket limits only outgoing traffic
     _run("tc", [limit_command(f"rank{rank}", mbit) for rank, mbit in links.mbit.items()])
     for rank, network in enumerate(networks):
         enter(network)
@@ -166,7 +170,7 @@ def make(links: Links) -> list[int]:
 
 def _new_network() -> int:
     _unshare(CLONE_NEWNET)
-    return os.open("/proc/self/ns/net", os.O_RDONLY)  # the descriptor keeps the network, which has no name
+    return os.open("/proc/self/ns/net", os.O_RDONLY)  # the open descriptor keeps the network alive
 
 
 def _unshare(what: int) -> None:
@@ -175,13 +179,13 @@ def _unshare(what: int) -> None:
 
 
 def enter(network: int) -> None:
-    """Moves this process into a network. Raises OSError."""
+    """Moves this process into the network namespace of a file descriptor. Raises OSError."""
     if ctypes.CDLL(None, use_errno=True).setns(network, CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "cannot enter a network namespace")
 
 
 def _run(tool: str, commands: Sequence[str]) -> None:
-    script = "\n".join([*commands, ""])  # all in one process
+    script = "\n".join([*commands, ""])  # run all commands in one process
     command = [_tool(tool) or tool, "-batch", "-"]
     done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
     if done.returncode:

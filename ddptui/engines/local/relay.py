@@ -1,5 +1,5 @@
-"""The relay of this host, a process of ddptui's own: ranks of a watched training send it what they note, and it reports
-to the console as ranks do. It ends with the process that has started it, and may end the training then."""
+"""The relay on this host, a process to which the ranks of a watched training send their notes, and which reports to the
+console in their place. It ends with the process that started it, and may then end the training, too."""
 
 import os
 import socket
@@ -16,32 +16,32 @@ from ddptui.text.argv import as_text
 from ddptui.wire.connection import NOTES, SILENCE_S
 from ddptui.wire.watching import LET_GO, RelayTask, Watching, orders
 
-LET_GO_AFTER_S = 60  # without a word of the console, ranks are no longer watched
-END_WITHIN_S = 20.0  # to send what has come, once it is to end: on a busy machine
-SOCKET = "relay"  # in a folder whose path is short: a socket's must be
+LET_GO_AFTER_S = 60  # ranks are released if the relay receives nothing from the console for this long
+END_WITHIN_S = 20.0  # time to send the remaining notes at the end, on a busy machine
+SOCKET = "relay"  # in a folder with a short path, because the path of a socket must be short
 
 
 class Relay:
-    """A relay under way."""
+    """A running relay."""
 
     def __init__(
         self, file: Path, folder: Path, way: Mapping[str, str], watching: Watching, *, ends_training: bool
     ) -> None:
-        """file: where ranks look for it; others beside it. folder: this process's own, for its socket. way: the
-        variables by which it reaches the console. ends_training: it ends the training if this process dies. Raises
-        OSError."""
+        """file: the file by which ranks find the relay; notes are written beside it. folder: a private folder for the
+        socket. way: the environment variables by which the relay reaches the console. ends_training: whether the relay
+        ends the training if this process dies. Raises OSError."""
         self._path = folder / SOCKET
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(str(self._path))
             listener.listen(1024)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "workers.relay"],  # -P: this folder may have modules of that name
+                [sys.executable, "-P", "-m", "workers.relay"],  # -P: the current folder may have modules of that name
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(module_folders())},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[listener.fileno()],
-                start_new_session=True,  # what the terminal sends is for the command
+                start_new_session=True,  # signals from the terminal are for the command only
             )
             task = RelayTask(
                 listener=listener.fileno(),
@@ -53,18 +53,18 @@ class Relay:
         assert self._process.stdin is not None
         self._process.stdin.write(task.spell())
         self._process.stdin.flush()
-        new = file.with_name(f"{file.name}.new")  # a rank must not find half of it
+        new = file.with_name(f"{file.name}.new")  # then renamed: a rank must not read an incomplete file
         write_private(new, orders(str(self._path), watching).decode())
         new.replace(file)
 
     def processes(self) -> list[psutil.Process]:
-        """Its process, while it runs."""
+        """The process of the relay; empty after its end."""
         with suppress(psutil.NoSuchProcess):
             return [psutil.Process(self._process.pid)]
         return []
 
     def close(self) -> None:
-        """Have it send what has come, and end."""
+        """Make the relay send what it has received, and end it."""
         pipe = self._process.stdin
         assert pipe is not None
         with suppress(OSError):  # it has ended

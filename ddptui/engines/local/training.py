@@ -1,5 +1,5 @@
-"""A training of the user's own that runs: its process, and the file in which its ranks find their console. With these
-a later console can watch it again, after the one before has let go of it, or has ended."""
+"""A running training of the user's own: its process, and the file by which its ranks find their console. With these, a
+later console can watch it again after the previous console has released it or has ended."""
 
 import os
 from contextlib import suppress
@@ -21,24 +21,24 @@ from ddptui.wire.connection import WATCHED
 from ddptui.wire.messages import Hello
 
 TRAINING_FILE, CONSOLE_FILE = "training", "console"  # in the folder of a repeat, while its command runs
-MOST_BYTES = 65_536  # of such a file
-TICKS_AT = 19  # in /proc/PID/stat after the name: field 22, the start
+MOST_BYTES = 65_536  # limit for these files
+TICKS_AT = 19  # index of field 22 (start time) of /proc/PID/stat, counted after the name
 
 
 class NotRunning(ValueError):
-    """No training of the run can be watched. One line that says why."""
+    """The run has no training that can be watched. The message is one line that says why."""
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that was started, as a file in the run's folder has it. Anybody may have written that file, and process
-    ids are used again: the process itself must say by its environment that it is the one."""
+    """A command that was started, as recorded in the run's folder. The record may be forged, and process ids are
+    reused: so the process is verified by its start time and its environment."""
 
     pid: int
-    started: float  # as started_at has it
-    console: str  # the file in which its ranks look for their console
+    started: float  # see started_at
+    console: str  # the file by which its ranks find their console
 
     def runs(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the command is still running."""
         with suppress(psutil.Error):
             process = psutil.Process(self.pid)
             is_same = started_at(process) == self.started and process.environ().get(WATCHED) == self.console
@@ -47,30 +47,30 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def training_at(pid: int, console: Path) -> Training | None:
-    """The command with this process id; None: it has ended already."""
+    """The training with this process id; None: it has ended already."""
     with suppress(psutil.NoSuchProcess):
         return Training(pid=pid, started=started_at(psutil.Process(pid)), console=str(console.absolute()))
     return None
 
 
 def started_at(process: psutil.Process) -> float:
-    """When a process was started. On Linux in ticks since the host booted: unlike a time of day, these are the same
-    after the clock was set. Raises psutil.Error."""
+    """When a process was started: on Linux in ticks since boot, which do not change when the clock is set; elsewhere in
+    s since 1970. Raises psutil.Error."""
     try:
         stat = Path(f"/proc/{process.pid}/stat").read_text(errors="replace")
-    except OSError:  # no /proc, as on macOS; or it has ended
+    except OSError:  # no /proc, as on macOS, or the process has ended
         return process.create_time()
-    return float(stat.rpartition(")")[2].split()[TICKS_AT])  # its name, in parentheses, may contain any character
+    return float(stat.rpartition(")")[2].split()[TICKS_AT])  # the name, in parentheses, may contain any character
 
 
 def remember(training: Training, folder: Path) -> None:
-    """Write it down in a repeat's folder, for later consoles. Raises OSError."""
+    """Record a training in a repeat's folder, for later consoles. Raises OSError."""
     kept = msgspec.structs.replace(training, console=as_text(training.console))
     write_private(folder / TRAINING_FILE, msgspec.json.encode(kept).decode())
 
 
 def training_of(run: Run) -> Training:
-    """The training of a run that runs unwatched. Raises NotRunning."""
+    """The watched training of a run. Raises NotRunning if it has ended, or if another console watches it."""
     if run.is_held():
         raise NotRunning(f"{run.name} is being watched: another console has it open")
     if training := training_that_runs(run, run.preset()):
@@ -79,15 +79,15 @@ def training_of(run: Run) -> Training:
 
 
 class HeldTraining(NamedTuple):
-    """A training that this console alone may watch. lock: ends that when it is closed."""
+    """A training that this console has locked, so that no other one can watch it. Closing `lock` releases it."""
 
     training: Training
     lock: IO[bytes]
 
 
 def hold(training: Training) -> HeldTraining:
-    """Lock a training, through whichever of its runs it was found. Raises NotRunning if another console watches it."""
-    path = Path(training.console).with_name(TRAINING_FILE)  # in the run that started it
+    """Lock a training, which may have several runs. Raises NotRunning if another console watches it."""
+    path = Path(training.console).with_name(TRAINING_FILE)  # in the folder of the run that started it
     try:
         file = opened(path, os.O_RDWR)
     except OSError as error:
@@ -99,7 +99,8 @@ def hold(training: Training) -> HeldTraining:
 
 
 def training_that_runs(run: Run, preset: Preset) -> Training | None:
-    """The training that was watched in a run, if it still runs on this host, whether watched or not."""
+    """The training that was watched in a run, if it is still running on this host, whether watched or not; else
+    None."""
     for trial in preset.trials:
         path = run.repeat_folder(trial.name, 1) / TRAINING_FILE
         with suppress(OSError, ValueError), open_plain(path, MOST_BYTES) as file:
@@ -111,14 +112,15 @@ def training_that_runs(run: Run, preset: Preset) -> Training | None:
 
 
 class TrainingLaunch(Launch):
-    """A command whose ranks are watched."""
+    """The launch of a watched command."""
 
     def __init__(self, folder: Path, relay: Relay) -> None:
-        """folder: for what is written down of it. relay: of its ranks, which ends with the launch."""
+        """folder: for the files that describe the command. relay: the relay of its ranks, which ends with the
+        launch."""
         self.folder = folder
         self._relay = relay
         self._processes: dict[int, psutil.Process] = {}
-        self.has_ranks = False  # whether one has connected
+        self.has_ranks = False  # whether a rank has connected
 
     def add_rank(self, hello: Hello) -> None:
         self.has_ranks = True
@@ -132,7 +134,7 @@ class TrainingLaunch(Launch):
         return [*self._processes.values(), *self._relay.processes()]
 
     def forget_if_over(self) -> None:
-        """The launch is over. Once the command has ended, remove what was written about it."""
+        """End the relay. If the command has ended, remove the files that describe it."""
         self._relay.close()
         if self.exit_code is not None:
             for name in (TRAINING_FILE, CONSOLE_FILE):

@@ -1,4 +1,5 @@
-"""The console's side of the warm parent (workers/warm.py): starts it, asks it for launches, says why it has none."""
+"""The console's side of the warm parent (workers/warm.py): starts it, requests launches from it, and reports why it is
+not available."""
 
 import os
 import resource
@@ -28,33 +29,34 @@ from ddptui.wire.warm import End, Ended, Fork, Forked, FromParent, Imported, Ref
 
 LOG = "warm.log"
 ANSWERS_WITHIN_S = 5.0
-STOP_WITHIN_S = 8.0  # for a keeper to end all processes: ranks take it half as long, a warm parent 5 s
+STOP_WITHIN_S = 8.0  # time for a keeper to end all processes: it needs up to 4 s for ranks, 5 s for a warm parent
 DECODER = msgspec.json.Decoder(FromParent)
 
 
 class CannotFork(Exception):
-    """The warm parent cannot start a launch. One line that says why."""
+    """The warm parent cannot start a launch. The message is one line that says why."""
 
 
 def lab_files() -> dict[Path, int]:
-    """The lab's own source files, with the time of their last change, ns."""
+    """ddptui's source files, with the time of their last change in ns."""
     found = {}
     for folder in (Path(ddptui.__file__).parent, lab_root() / "workers"):
         for path in folder.rglob("*.py"):
-            with suppress(OSError):  # it has just been deleted
+            with suppress(OSError):  # the file was just deleted
                 found[path] = path.stat().st_mtime_ns
     return found
 
 
 def is_readable(descriptor: int | socket.socket, timeout_s: float | None) -> bool:
-    """Wait, at most so long, until there is something to read, or a process has ended."""
-    poll = select.poll()  # unlike select, it takes descriptors above 1023
+    """Wait until a descriptor is readable, at most timeout_s (None: forever). Returns whether it is. The descriptor of
+    a process is readable when the process has ended."""
+    poll = select.poll()  # unlike select, it accepts descriptors above 1023
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
 
 
 class StartedKeeper(subprocess.Popen[bytes]):
-    """A keeper that this process has started; standard input is the pipe."""
+    """A keeper that this process has started. Its standard input is the pipe that ends the launch."""
 
     def end_launch(self) -> None:
         assert self.stdin is not None
@@ -64,28 +66,29 @@ class StartedKeeper(subprocess.Popen[bytes]):
 def start_keeper(
     command: list[str],
     environment: Mapping[str, str],
-    folder: Path,  # where it runs
-    launch_folder: Path,  # deleted at the end, by the keeper if the console cannot do so itself
+    folder: Path,  # working folder
+    launch_folder: Path,  # temporary folder of the launch; the keeper deletes it if the console cannot
     log: IO[bytes],
     *,
     grace_s: float = keeper.GRACE_S,
     pass_fds: Sequence[int] = (),
 ) -> StartedKeeper:
-    """Start a command below keeper.py. Raises OSError."""
+    """Start a command under a keeper. Raises OSError."""
     return StartedKeeper(
         [sys.executable, "-P", keeper.__file__, str(launch_folder), str(grace_s), *command],
-        cwd=folder,  # holds no module that could stand in the way of torch's
+        cwd=folder,  # contains no module that could hide one of torch
         env={**without_launchers(os.environ), **environment},
-        stdin=subprocess.PIPE,  # Python makes pipes close-on-exec: no other process holds this end open
+        stdin=subprocess.PIPE,  # Python makes pipes close-on-exec, so no other process holds this end
         stdout=log,
         stderr=subprocess.STDOUT,
-        start_new_session=True,  # Ctrl-C in the terminal reaches only the console, which ends all in order
+        start_new_session=True,  # Ctrl-C reaches only the console, which ends all processes in order
         pass_fds=pass_fds,
     )
 
 
 def end_with_keeper(process: "StartedKeeper | ForkedLaunch") -> None:
-    """End every process of a launch. The kernel ends those of a keeper that is stopped and killed (PDEATHSIG)."""
+    """End every process of a launch. If its keeper does not respond, kill it: then the kernel ends the others
+    (PDEATHSIG)."""
     process.end_launch()
     try:
         process.wait(STOP_WITHIN_S)
@@ -95,8 +98,8 @@ def end_with_keeper(process: "StartedKeeper | ForkedLaunch") -> None:
 
 
 def kill_started_in(folder: Path) -> None:
-    """Kill the processes that were started with this TMPDIR, as those that a keeper had adopted and that outlived it.
-    (One that was forked shows its parent's environment.)"""
+    """Kill all processes whose environment has this TMPDIR, such as those that a killed keeper had adopted. Forked
+    processes show the environment of their parent."""
     deadline = time.monotonic() + STOP_WITHIN_S
     while (found := [*_started_in(folder)]) and time.monotonic() < deadline:
         keeper.send(found, signal.SIGKILL)
@@ -105,13 +108,13 @@ def kill_started_in(folder: Path) -> None:
 
 def _started_in(folder: Path) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
-        with suppress(psutil.Error):  # it has ended, or is another user's
+        with suppress(psutil.Error):  # the process has ended, or belongs to another user
             if process.environ().get("TMPDIR") == str(folder):
                 yield process
 
 
 class ForkedLaunch:
-    """A launch that the warm parent has forked, and keeps: to the console it is like a StartedKeeper."""
+    """A launch that the warm parent has forked and whose keeper it is. It has the interface of StartedKeeper."""
 
     def __init__(self, warm: "WarmParent", pid: int) -> None:
         self.pid = pid
@@ -140,24 +143,24 @@ class ForkedLaunch:
 
 
 class WarmParent:
-    """A process with all imports of a rank, which forks launchers. Nobody waits for it until a launch needs it.
+    """The warm parent: a process with all imports of a rank, which forks launchers.
 
-    It is started, imports for some seconds, and then is ready to fork. If it cannot be had, or is lost, `problem` says
-    why in a few words, and launches are cold. When a source file of the lab changes, it is replaced. One thread at a
-    time may use it.
+    After its start it imports for some seconds, and is then ready to fork. Only a launch that needs it waits for that.
+    If it is not available, `problem` says why in a few words, and launches start cold. It is replaced when a source
+    file of ddptui changes. Only one thread at a time may use it.
     """
 
     def __init__(self, *, nice: int = 0) -> None:
-        """nice: the priority at which it imports."""
+        """nice: the niceness with which it imports."""
         self.problem: str | None = None
         self._nice = nice
         self._keeper: StartedKeeper | None = None
         self._imported: Imported | None = None
-        self._launch: ForkedLaunch | None = None  # the last one
-        self._files: dict[Path, int] = {}  # the lab's, before it imported them
+        self._launch: ForkedLaunch | None = None  # the last launch
+        self._files: dict[Path, int] = {}  # ddptui's source files before the import
 
     def start(self) -> None:
-        """Begin with the imports. Called again, or where it cannot be had, it does nothing."""
+        """Start the process, which begins to import. Does nothing if it was started already or is not available."""
         if self._keeper is not None or self.problem is not None:
             return
         if not sys.platform.startswith("linux"):
@@ -177,7 +180,7 @@ class WarmParent:
         variables = {
             "PYTHONPATH": python_path(),
             "TMPDIR": str(self._folder),
-            **heap_limits(os.environ),  # malloc reads them as a process starts
+            **heap_limits(os.environ),  # malloc reads them when a process starts
         }
         try:
             with (self._folder / LOG).open("wb") as log, end:
@@ -196,8 +199,8 @@ class WarmParent:
             raise
 
     def is_ready(self, timeout_s: float) -> bool:
-        """Start it if need be, and wait for it, at most so long. Returns whether launches can start: warm, or cold if
-        it has a problem."""
+        """Start the process if necessary, and wait until it is ready, at most timeout_s. Returns whether launches can
+        start now: warm, or cold if there is a problem."""
         if (self._imported or self.problem) and not self.notices_its_end() and self._files != lab_files():
             self.close()
             self.problem = None
@@ -207,11 +210,12 @@ class WarmParent:
         return self.problem is not None or self._imported is not None
 
     def is_importing(self, timeout_s: float) -> bool:
-        """Whether it was started, and is not ready. May wait for that, at most so long."""
+        """Whether the process was started but is not ready. Waits until it is, at most timeout_s."""
         return self._keeper is not None and self._imported is None and not self.is_ready(timeout_s)
 
     def notices_its_end(self) -> bool:
-        """Whether it was ready, and has ended since. Then it is closed, and `problem` says how it ended."""
+        """Whether the process was ready but has ended since. Then this object is closed, and `problem` says how it
+        ended."""
         if self._imported is None or self._keeper is None or self._keeper.poll() is None:
             return False
         self._has_ended()
@@ -223,15 +227,15 @@ class WarmParent:
         function: str,
         arguments: list[str],
         environment: Mapping[str, str],
-        folder: Path,  # where it runs
+        folder: Path,  # working folder
         launch_folder: Path,
         log: IO[bytes],
     ) -> ForkedLaunch:
-        """Start a launch, once it is ready, and the last one has ended. Raises CannotFork."""
+        """Fork a launch. The process must be ready, and the last launch must have ended. Raises CannotFork."""
         if self._imported is None:
             raise CannotFork(self.problem or "the process that forks the ranks is not ready")
         if self._launch is not None and self._launch.poll() is None:
-            raise CannotFork("another launch is under way")
+            raise CannotFork("another launch is running")
         request = Fork(
             module=module,
             function=function,
@@ -247,7 +251,7 @@ class WarmParent:
             raise CannotFork("a path or a variable is not UTF-8") from None
         if len(message) > wire.MOST_BYTES:
             raise CannotFork("the trial is too long to be sent to the process that forks the ranks")
-        with suppress(OSError):  # it has ended: there will be no answer
+        with suppress(OSError):  # the process has ended, so there will be no answer
             socket.send_fds(self._socket, [message], [log.fileno()])
         match self._receive():
             case Forked():
@@ -258,30 +262,31 @@ class WarmParent:
         raise CannotFork(self._give_up("the process that forks the ranks does not answer"))
 
     def end_launch(self) -> None:
-        """It begins to end every process of the launch."""
-        with suppress(OSError):  # it has ended
+        """Request the end of every process of the launch."""
+        with suppress(OSError):  # the process has ended
             self._socket.send(msgspec.json.encode(End()))
 
     def exit_code_within(self, timeout_s: float | None) -> int | None:
-        """The exit code of the launch, as of subprocess.Popen, once it has ended. Waits for that, at most so long."""
+        """The exit code of the launch, as in subprocess.Popen; None if it is still running after timeout_s (None: wait
+        forever)."""
         if self._imported is not None:
             if not is_readable(self._socket, timeout_s):
                 return None
             if isinstance(message := self._receive(), Ended):
                 return os.waitstatus_to_exitcode(message.status)
-        return -signal.SIGKILL  # it went with this process
+        return -signal.SIGKILL  # the warm parent has ended, and the launch with it
 
     def kill(self) -> None:
-        """Kill it, and with it the launch: a stopped process would not end for seconds."""
+        """Kill the process, and with it the launch. A stopped process would take seconds to end otherwise."""
         if self._imported is not None:
             with suppress(psutil.NoSuchProcess):
                 psutil.Process(self._imported.pid).kill()
 
     def close(self) -> None:
-        """End it, and every process below it."""
+        """End the process and every process below it."""
         if self._keeper is None:
             return
-        self._socket.close()  # before its keeper sends it SIGTERM: it ends at this
+        self._socket.close()  # makes the process end, before its keeper sends SIGTERM
         end_with_keeper(self._keeper)
         self._temporary.remove()
         self._keeper = self._imported = self._launch = None
@@ -296,7 +301,7 @@ class WarmParent:
             self._give_up("importing torch starts threads here, and a fork copies only one")
 
     def _receive(self) -> FromParent | None:
-        """Its next message. None: it has ended, or does not answer, or not properly."""
+        """The next message of the process; None if it has ended, or gives no valid answer in time."""
         if not is_readable(self._socket, ANSWERS_WITHIN_S):
             self.kill()
             return None
@@ -311,11 +316,11 @@ class WarmParent:
         assert self._keeper is not None
         try:
             code = self._keeper.wait(STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:  # its keeper is stopped
+        except subprocess.TimeoutExpired:  # the keeper is stopped
             self._give_up("the process that forks the ranks has ended")
             return
         if code == -signal.SIGKILL:
-            kill_started_in(self._folder)  # if it was its keeper: daemons are left
+            kill_started_in(self._folder)  # if the keeper was killed, daemons may be left
         last = ""
         with suppress(OSError, IndexError):
             last = (self._folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()[-1]
@@ -323,7 +328,7 @@ class WarmParent:
         self._give_up(f"{how}: {last}" if last else how)
 
     def _give_up(self, problem: str) -> str:
-        """Close it for good. Returns the problem: the first one, if it has one already."""
+        """Close the warm parent permanently. Returns the problem, or the first one if there was one already."""
         self.close()
         self.problem = self.problem or problem
         return self.problem

@@ -1,1 +1,1 @@
-"""What the engine `slurm` is made of: the job of a run, its script and its state, and what is checked before."""
+"""The engine `slurm`: submits the job of a run, follows its state, and checks options before the start."""

@@ -1,13 +1,13 @@
-"""The keeper of a job: cancels it when the console dies, or cannot do so itself.
+"""The keeper of a Slurm job: cancels it if the console dies or cannot cancel it.
 
     python keeper.py NAME TICKET
 
-Standard input is a pipe whose other end only the console has. A line on it says that the job has left the queue. If the
-pipe closes without one, the keeper deletes the file TICKET, so that a job that starts nevertheless ends at once, and
-cancels the job of this NAME.
+Its standard input is a pipe whose other end only the console holds. A line on it means that the job has left the queue.
+If the pipe closes without one, the keeper deletes the file TICKET, so that the job ends at once even if it still
+starts, and cancels the job with this NAME.
 """
 
-import getpass  # only Python's own modules: the keeper is run by its path, also where ddptui is not installed
+import getpass  # only standard modules: the keeper is run by its path, even if ddptui is not installed
 import os
 import signal
 import subprocess
@@ -15,34 +15,35 @@ import sys
 import time
 from pathlib import Path
 
-END = b"end\n"  # the console's line
-ANSWER_S = 10.0  # limit for a command of Slurm
-PATIENCE_S = 3.0  # … while a console waits for the answer
-# for a job that runs to end by itself: its nodes know that the run is over, or that the console is gone; and for one
-# that was cancelled, or is completing, to leave the queue
+END = b"end\n"  # the line that the console sends
+ANSWER_S = 10.0  # timeout for a command of Slurm
+PATIENCE_S = 3.0  # the same while a console waits for the answer
+# Time for a running job to end by itself, since its nodes notice that the run is over or the console is lost; and for a
+# canceled or completing job to leave the queue.
 GRACE_S = 5.0
-CANCEL_WITHIN_S = 60.0  # for the job to leave the queue, while the console waits for that
-CANCEL_ALONE_S = 1800.0  # … and after that: no other process would cancel the job
-COMPLETING = {"COMPLETING"}  # its nodes are being cleaned: one that is lost delays that for minutes
+CANCEL_WITHIN_S = 60.0  # time for the job to leave the queue while the console waits
+CANCEL_ALONE_S = 1800.0  # the same for the keeper alone: no other process would cancel the job
+COMPLETING = {"COMPLETING"}  # the nodes are being cleaned up; a lost node delays that for minutes
 ENDING = {"RUNNING", *COMPLETING}  # states in which a job may end by itself
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
-UNKNOWN = "Invalid job id"  # Slurm's error
-# They would make the job an array, move it to another cluster, move its log, or have sbatch wait for it.
+UNKNOWN = "Invalid job id"  # Slurm's error for a job that it does not know
+# These would make the job an array, move it to another cluster, move its log, or make sbatch wait for it.
 NOT_INHERITED = {"SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_WAIT"}
 
 
 class SlurmError(Exception):
-    """A command of Slurm has failed, or would: its error, or what is wrong with an option. One line."""
+    """A command of Slurm has failed, or would fail. The message is one line: its error, or what is wrong with an
+    option."""
 
 
 class UnknownJob(SlurmError):
-    """Slurm does not know the job: it ended long ago."""
+    """Slurm does not know the job, because it ended long ago."""
 
 
 def main() -> None:
-    """Waits for the console to end the job or to die, and then cancels the job if the console has not."""
+    """Waits until the console has ended the job or dies; in the latter case, cancels the job."""
     name, ticket = sys.argv[1], Path(sys.argv[2])
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # none of them ends the keeper
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # these signals must not end the keeper
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which Slurm's commands would inherit
     if sys.stdin.buffer.readline() != END:
         ticket.unlink(missing_ok=True)
@@ -50,8 +51,8 @@ def main() -> None:
 
 
 def cancel(name: str, within_s: float, answer_s: float = ANSWER_S, *, gives_up: bool = False) -> str:
-    """Cancels the job of this name, and waits until it has left the queue, or only completes there. Returns why it may
-    go on; empty: it does not. gives_up: at Slurm's first failure."""
+    """Cancels the job with this name, and waits until it has left the queue, or is completing. Returns why the job may
+    still be running; empty if it is not. gives_up: return at Slurm's first error."""
     job = (f"--name={name}", f"--user={getpass.getuser()}")
     begin, pause_s, is_cancelled = time.monotonic(), FIRST_PAUSE_S, False
     grace_ends = begin + GRACE_S
@@ -65,7 +66,7 @@ def cancel(name: str, within_s: float, answer_s: float = ANSWER_S, *, gives_up: 
                 run("scancel", *job, within_s=answer_s)
                 is_cancelled, grace_ends = True, time.monotonic() + GRACE_S
         except SlurmError as error:
-            why = str(error)  # goes on: a controller that restarts answers again
+            why = str(error)  # try again: the controller may be restarting
             if gives_up:
                 return why
         if time.monotonic() - begin + pause_s > within_s:
@@ -75,11 +76,11 @@ def cancel(name: str, within_s: float, answer_s: float = ANSWER_S, *, gives_up: 
 
 
 def run(*command: str, within_s: float = ANSWER_S) -> str:
-    """The output of a command of Slurm. Raises SlurmError."""
+    """Run a command of Slurm. Returns its output. Raises SlurmError."""
     try:
         done = subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,  # the keeper's own is the pipe to the console
+            stdin=subprocess.DEVNULL,  # the keeper's standard input is the pipe to the console
             capture_output=True,
             encoding="utf-8",
             errors="replace",
@@ -101,8 +102,8 @@ def run(*command: str, within_s: float = ANSWER_S) -> str:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment for commands of Slurm, without the variables that would change the new job."""
-    # SLURM_… belong to a job around this console; SLURM_CONF says where the cluster is
+    """The environment for commands of Slurm, without variables that would change the new job."""
+    # SLURM_… variables belong to a job around this console, except SLURM_CONF, which names the cluster
     others = {key for key in os.environ if key.startswith("SLURM_")} - {"SLURM_CONF"} | NOT_INHERITED
     return {key: value for key, value in os.environ.items() if key not in others}
 

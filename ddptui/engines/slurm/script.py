@@ -1,4 +1,4 @@
-"""The batch script of a run's job, as a user would write it by hand: each of its tasks is a node that joins the run."""
+"""Renders the batch script of a run's job. Each of its tasks is a node that joins the run."""
 
 import shlex
 import sys
@@ -13,7 +13,7 @@ from ddptui.engines.slurm.keeper import SlurmError
 from ddptui.host.folders import python_path
 
 SCRIPT, LOG = "job.sh", "job.log"  # files in the run's folder
-PREFIX = f"{TICKET}-"  # of the ticket of a job
+PREFIX = f"{TICKET}-"  # prefix of the file name of a job's ticket
 OURS = {
     "--array": "-a", "--chdir": "-D", "--clusters": "-M", "--error": "-e", "--job-name": "-J", "--nodes": "-N",
     "--ntasks": "-n", "--ntasks-per-node": "", "--open-mode": "", "--output": "-o", "--parsable": "", "--requeue": "",
@@ -22,13 +22,13 @@ OURS = {
 
 
 def nodes_needed(trials: Iterable[Trial], nodes: int) -> int:
-    """The nodes of the job: as many as the largest trial takes."""
+    """The number of nodes that the largest trial needs."""
     return max(len(parts_of(trial, nodes)) for trial in trials)
 
 
 def sbatch_options(trials: Iterable[Trial], engine: EngineOptions, folder: Path, name: str) -> list[str]:
-    """The options of sbatch for a job of this name. `folder`: the run's. Raises SlurmError."""
-    if not str(folder).isprintable() or "\\" in str(folder):  # Slurm takes a backslash out of the path of a log
+    """The options of sbatch for a job with this name. folder: the run's folder. Raises SlurmError."""
+    if not str(folder).isprintable() or "\\" in str(folder):  # Slurm removes backslashes from the path of a log
         raise SlurmError(f"{str(folder)!r} has a backslash or an unprintable character: name another one with --runs")
     trials = [*trials]
     nodes = nodes_needed(trials, engine.nodes)
@@ -40,20 +40,20 @@ def sbatch_options(trials: Iterable[Trial], engine: EngineOptions, folder: Path,
         f"--ntasks={nodes}",
         "--ntasks-per-node=1",
         f"--chdir={folder}",
-        f"--output={str(folder / LOG).replace('%', '%%')}",  # %j and the like stand for values
+        f"--output={str(folder / LOG).replace('%', '%%')}",  # Slurm would replace %j and the like
         "--open-mode=append",
         "--no-requeue",
     ]
 
 
 def _cores(trial: Trial, nodes: int) -> int:
-    """How many cores of a node a trial uses."""
+    """The number of cores that a trial uses on a node."""
     ranks = trial.world_size if trial.launch in ONE_PROCESS else len(parts_of(trial, nodes)[0].ranks)
     return ranks * (trial.threads or 1)
 
 
 def render(options: Iterable[str], ticket: Path, python: str = sys.executable) -> str:
-    """The script of the job with these options of sbatch. `ticket`: the file with which its nodes join."""
+    """The script of a job with these options of sbatch. ticket: the file with the ticket by which its nodes join."""
     join = [python, "-P", "-m", "ddptui", "join", "--as", "slurm", str(ticket)]
     lines = [
         "#!/bin/bash",
@@ -70,25 +70,25 @@ def render(options: Iterable[str], ticket: Path, python: str = sys.executable) -
 
 
 def example(trials: Iterable[Trial], engine: EngineOptions) -> str:
-    """The script of a run of these trials, with placeholders for the run. Raises SlurmError."""
+    """The script for a run of these trials, with placeholders for the run's folder. Raises SlurmError."""
     folder = Path("/RUNS/RUN")
     return render(sbatch_options(trials, engine, folder, "ddptui-RUN-TOKEN"), folder / f"{PREFIX}TOKEN", "python")
 
 
 def engine_options(engine: EngineOptions) -> list[str]:
-    """What a user has chosen, as sbatch reads it. Raises SlurmError."""
+    """The user's options, in the form of sbatch. Raises SlurmError."""
     chosen = [f"--{key}={value}" for key in OF_SBATCH if (value := getattr(engine, key)) is not None]
     return chosen + [word for option in engine.options for word in _words(option)]
 
 
 def _words(option: str) -> list[str]:
-    """A further option of sbatch, as words of its command line. Raises SlurmError."""
+    """An additional option of sbatch, split into words of a command line. Raises SlurmError."""
     try:
         words = shlex.split(option)
     except ValueError:
         raise SlurmError(f"option {option!r}: a quote is not closed") from None
     if not words or not words[0].startswith("-") or words[0].strip("-") == "" or "--" in words:
-        raise SlurmError(f"option {option!r} is none of sbatch's, which begin with - or --")
+        raise SlurmError(f"option {option!r} is not an option of sbatch, which begins with - or --")
     for name, letter in OURS.items():
         if any(word.partition("=")[0] == name or (letter and word.startswith(letter)) for word in words):
             raise SlurmError(f"option {option!r}: ddptui sets {name} itself, from its own --nodes")

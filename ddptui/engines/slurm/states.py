@@ -1,19 +1,19 @@
-"""What squeue and sacct print of a job, read and put in words."""
+"""Parses what squeue and sacct print about a job, and puts it into words."""
 
 from typing import NamedTuple
 
-QUEUE_FORMAT = "%T|%r|%N"  # of squeue; sacct has no reason, but who cancelled the job
-HISTORY_FIELDS = "State,NodeList"
-NOT_BEGUN = ("PENDING", "CONFIGURING")  # CONFIGURING: it has nodes, which boot
+QUEUE_FORMAT = "%T|%r|%N"  # squeue: state, reason, nodes
+HISTORY_FIELDS = "State,NodeList"  # sacct has no reason, but knows who canceled the job
+NOT_BEGUN = ("PENDING", "CONFIGURING")  # CONFIGURING: the nodes are booting
 UNDER_WAY = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 CANCELLED = "CANCELLED"
-LOST = "LOST"  # not one of Slurm's: it has forgotten the job
-NEVER_STARTS = {  # reasons for which a pending job never starts, and what to do
-    "PartitionNodeLimit": "the partition allows no job so many nodes: fewer --nodes, or another --partition",
-    "PartitionConfig": "the partition does not have what it requests: change --nodes, --time or --partition",
-    "PartitionTimeLimit": "the partition allows no job so much time: a shorter --time, or another --partition",
-    "BadConstraints": "no node has what it requests: change --gres or --sbatch",
-    "InvalidAccount": "the account is not valid here: another --account",
+LOST = "LOST"  # not a state of Slurm: Slurm has forgotten the job
+NEVER_STARTS = {  # reasons for which a pending job never starts, and remedies
+    "PartitionNodeLimit": "the partition does not allow so many nodes: use fewer --nodes, or another --partition",
+    "PartitionConfig": "the partition does not have what the job requests: change --nodes, --time or --partition",
+    "PartitionTimeLimit": "the partition does not allow so much time: use a shorter --time, or another --partition",
+    "BadConstraints": "no node has what the job requests: change --gres or --sbatch",
+    "InvalidAccount": "the account is not valid here: use another --account",
     "DependencyNeverSatisfied": "the job that it depends on has failed: change --sbatch",
 }
 REASONS = {
@@ -30,27 +30,27 @@ ENDINGS = {
     "OUT_OF_MEMORY": "exceeded the memory that it requested: request more, as with --sbatch=--mem=8G",
     "NODE_FAIL": "was ended because a node failed",
     "PREEMPTED": "was preempted by another job",
-    "REQUEUED": "was requeued, and its nodes would have to start again",
+    "REQUEUED": "was requeued, but its nodes cannot continue the run",
     LOST: "is no longer known to Slurm",
 }
-USUAL_REASONS = ("None", "NonZeroExitCode", "")  # of a job in which a node failed
+USUAL_REASONS = ("None", "NonZeroExitCode", "")  # reasons of a job in which a node failed
 
 
 class JobRow(NamedTuple):
-    """What Slurm says of a job."""
+    """Slurm's information about a job."""
 
     state: str
     reason: str = ""
     nodes: str = ""
-    by: str = ""  # the user who cancelled it: an id, or a name
+    by: str = ""  # the user who canceled the job: an id or a name
 
 
 class JobStatus(NamedTuple):
-    """The state of a job in words; empty before the first look."""
+    """The state of a job in words; empty before the first check."""
 
     text: str
-    is_over: bool = False  # also if it never starts
-    by_slurm: bool = False  # the text says why it is over; else a node may say so
+    is_over: bool = False  # also if the job will never start
+    by_slurm: bool = False  # whether the text says why the job is over; otherwise a node may know
 
 
 def read_queue(printed: str) -> JobRow | None:
@@ -60,14 +60,14 @@ def read_queue(printed: str) -> JobRow | None:
 
 def read_history(printed: str) -> JobRow | None:
     """Reads the output of `sacct --allocations --parsable2 --format=HISTORY_FIELDS`."""
-    # the state of a cancelled job is "CANCELLED by 1000"
+    # the state of a canceled job is "CANCELLED by 1000"
     rows = [(state.partition(" by "), nodes) for state, nodes in _rows(printed, 2)]
     return next((JobRow(state, nodes=nodes, by=by) for (state, _, by), nodes in rows), None)
 
 
 def _rows(printed: str, fields: int) -> list[list[str]]:
     rows = [line.strip().split("|") for line in printed.splitlines()]
-    return [row for row in rows if len(row) == fields]  # others are warnings, or lines that a site prints
+    return [row for row in rows if len(row) == fields]  # other lines are warnings, or printed by the site
 
 
 def job_status(number: int, row: JobRow) -> JobStatus:
@@ -85,7 +85,7 @@ def job_status(number: int, row: JobRow) -> JobStatus:
         case "FAILED" if row.reason == "JobLaunchFailure":
             how = f"could not be started{on}: the nodes may not see the run's folder; --runs names another"
         case "CANCELLED":
-            how = f"was cancelled {f'by {row.by}' if row.by else 'outside this console'}"
+            how = f"was canceled {f'by {row.by}' if row.by else 'outside this console'}"
         case state:
             how = ENDINGS.get(state, f"has ended: {state}{_because(row)}")
             how += f": {row.nodes}" if state == "NODE_FAIL" else ""
@@ -95,6 +95,6 @@ def job_status(number: int, row: JobRow) -> JobStatus:
 def _because(row: JobRow) -> str:
     if row.reason in ("", "None"):
         return ""
-    # a reason may have more words behind it, as in "(ReqNodeNotAvail, UnavailableNodes:n1)"
+    # more words may follow a reason, as in "(ReqNodeNotAvail, UnavailableNodes:n1)"
     words = next((words for name, words in REASONS.items() if row.reason.lstrip("(").startswith(name)), "")
     return f": {row.reason}{f' ({words})' if words else ''}"

@@ -1,4 +1,4 @@
-"""One table of launchers and platforms, with the variables by which each places a process or a node among the ranks."""
+"""The table of launchers and platforms, with the variables by which each places a process or node among the ranks."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -10,37 +10,36 @@ from ddptui.host.place.place import LARGEST_ID, Environ, Place, PlaceError, Vari
 from ddptui.host.place.slurm_lists import counts, first_node
 
 SCHEME = "file://"
-COUNTED_BY_TORCHRUN = ("auto", "gpu", "cpu")  # values of nproc_per_node for which torchrun counts what the node has
-NO_GPUS = "NPROC_PER_NODE says no GPUs: one process a node"
-NO_NODE = "nothing says which ranks share a node: each counts as a node of its own (LOCAL_RANK, LOCAL_WORLD_SIZE would)"
-PROCESS = {"RANK": "the process", "WORLD_SIZE": "processes"}
-LOCAL = {"LOCAL_RANK": "this process among those of its node", "LOCAL_WORLD_SIZE": "processes of this node"}
-NODES = {"NODE_RANK": "the node", "NNODES": "nodes"}
+COUNTED_BY_TORCHRUN = ("auto", "gpu", "cpu")  # values of nproc_per_node for which torchrun counts the node's devices
+NO_GPUS = "NPROC_PER_NODE names no GPUs: one process per node"
+NO_NODE = "each rank counts as a node of its own: set LOCAL_RANK and LOCAL_WORLD_SIZE if several ranks share a node"
+PROCESS = {"RANK": "index of the process", "WORLD_SIZE": "number of processes"}
+LOCAL = {"LOCAL_RANK": "index of this process on its node", "LOCAL_WORLD_SIZE": "number of processes on this node"}
+NODES = {"NODE_RANK": "index of the node", "NNODES": "number of nodes"}
 JOB = {
-    "SLURM_ARRAY_TASK_ID": "the node",
-    "SLURM_ARRAY_TASK_MIN": "the first node's",
-    "SLURM_ARRAY_TASK_COUNT": "nodes",
+    "SLURM_ARRAY_TASK_ID": "index of the node",
+    "SLURM_ARRAY_TASK_MIN": "index of the first node",
+    "SLURM_ARRAY_TASK_COUNT": "number of nodes",
 }
-PER_NODE = {"PET_NPROC_PER_NODE": "processes a node"}
+PER_NODE = {"PET_NPROC_PER_NODE": "processes per node"}
 
 
 class Launcher(NamedTuple):
-    """A launcher, or a platform: who sets its variables, whether they are set, the place that they say, and what each
-    of them means. Reading the place raises PlaceError."""
+    """A launcher or platform, and how to read its variables."""
 
-    setter: str
-    is_here: Callable[[Environ], bool]
-    place: Callable[[Variables], Place]
-    meanings: Mapping[str, str]
+    setter: str  # a clause that says who sets the variables
+    is_here: Callable[[Environ], bool]  # whether the variables are set
+    place: Callable[[Variables], Place]  # the place that they define; raises PlaceError
+    meanings: Mapping[str, str]  # the meaning of each variable
 
 
-# A process, which torchrun, srun or a user's own script has started.
+# Launchers whose variables define a process: torchrun, srun, or a user's own script.
 
 
 def _torchrun(variables: Variables) -> Place:
     world = variables.number("WORLD_SIZE", 1)
     local_world = variables.number("LOCAL_WORLD_SIZE", 1, world)
-    nodes = variables.number("GROUP_WORLD_SIZE", 1, world)  # torchrun calls the processes of one agent a group
+    nodes = variables.number("GROUP_WORLD_SIZE", 1, world)  # torchrun calls the processes of one node a group
     rank, local_rank = variables.index("RANK", world), variables.index("LOCAL_RANK", local_world)
     node = variables.index("GROUP_RANK", nodes)
     return Place(rank, world, local_rank, local_world, node, nodes, *variables.meeting())
@@ -54,12 +53,12 @@ def _file(variables: Variables) -> Place:
     url = variables.text("INIT_METHOD")
     path = url.removeprefix(SCHEME)
     if path == url or not path.startswith("/"):
-        raise PlaceError(f"INIT_METHOD={quoted(url)} names no shared file: file:///folder/that/all/nodes/see/name")
+        raise PlaceError(f"INIT_METHOD={quoted(url)} names no shared file: set file:///folder/that/all/nodes/see/name")
     return Place(*_by_hand(variables), file=path, says=_without_nodes(variables))
 
 
 def _by_hand(variables: Variables) -> tuple[int, int, int, int, int, int]:
-    """The numbers of a Place. Without further variables, ranks are on nodes in blocks."""
+    """The numbers of a Place. Unless variables say otherwise, consecutive ranks share a node."""
     world = variables.number("WORLD_SIZE", 1)
     rank = variables.index("RANK", world)
     local_world = _local_world(variables, world)
@@ -67,7 +66,7 @@ def _by_hand(variables: Variables) -> tuple[int, int, int, int, int, int]:
     nodes = variables.number("NNODES", 1, world, unset=-(-world // local_world))  # rounded up
     node = variables.index("NODE_RANK", nodes, unset=rank // local_world)
     if node >= nodes:
-        raise variables.error(f"rank {rank}, with {local_world} on its node, is on none of NNODES={nodes} nodes")
+        raise variables.error(f"rank {rank}, with {local_world} per node, is beyond the last of NNODES={nodes} nodes")
     return rank, world, local_rank, local_world, node, nodes
 
 
@@ -75,8 +74,8 @@ def _local_world(variables: Variables, world: int) -> int:
     if given := variables.number("LOCAL_WORLD_SIZE", 1, world, unset=0):
         return given
     nodes = variables.number("NNODES", 1, world, unset=world)
-    if world % nodes:  # which nodes have a rank more is not known
-        raise variables.error(f"LOCAL_WORLD_SIZE is not set, and {world} ranks on NNODES={nodes} are uneven")
+    if world % nodes:  # it is not known which nodes have one rank more
+        raise variables.error(f"LOCAL_WORLD_SIZE is not set, and {world} ranks do not divide evenly by NNODES={nodes}")
     if variables.has("LOCAL_RANK") and not variables.has("NNODES"):
         raise variables.error("LOCAL_WORLD_SIZE is not set, but LOCAL_RANK is")
     return world // nodes
@@ -87,25 +86,26 @@ def _without_nodes(variables: Variables) -> tuple[str, ...]:
 
 
 def _slurm(variables: Variables) -> Place:
-    """The place in the step; in the job, where no variable describes the step: a job may have more nodes than that."""
+    """The place in the Slurm step; in the job if no variables describe the step. A job may have more nodes than a
+    step."""
     world = variables.number(variables.first_set("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), 1)
     if world > 1 and not (variables.has("SLURM_STEP_ID") or variables.has("SLURM_STEPID")):
-        # the batch script is called task 0 as well, but it is none of the ranks
-        raise PlaceError("SLURM_STEP_ID is not set: this is the batch script; its ranks are started with srun")
+        # the batch script also has task id 0, but it is not a rank
+        raise PlaceError("SLURM_STEP_ID is not set: this is the batch script; start the ranks in it with srun")
     nodes = variables.number(variables.first_set("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES"), 1)
     node = variables.index("SLURM_NODEID", nodes)
     name = variables.first_set("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
     local_world = dict(enumerate(counts(variables.text(name)))).get(node, 0)
     if local_world < 1:
-        raise variables.error(f"{name}={variables.text(name)} says no tasks of node {node} (SLURM_NODEID)")
+        raise variables.error(f"{name}={variables.text(name)} lists no tasks for node {node} (SLURM_NODEID)")
     rank, local_rank = variables.index("SLURM_PROCID", world), variables.index("SLURM_LOCALID", local_world)
-    # no variable says where the ranks meet: every task derives it from the same list and id
+    # no variable holds the rendezvous address: every task derives it from the same node list and job id
     address = first_node(variables.text(variables.first_set("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")))
     port = FIRST_PORT + variables.number("SLURM_JOB_ID", 0, LARGEST_ID) % PORTS
     return Place(rank, world, local_rank, local_world, node, nodes, address, port)
 
 
-# A node, which starts its ranks itself: as many as every other node has.
+# Platforms whose variables define a node, which starts its ranks itself. All nodes have the same number of ranks.
 
 
 def _node(node: int, nodes: int, ranks: int, address: str | None = None, port: int | None = None) -> Place:
@@ -113,7 +113,7 @@ def _node(node: int, nodes: int, ranks: int, address: str | None = None, port: i
 
 
 def _dlc(variables: Variables) -> Place:
-    # the table: https://www.alibabacloud.com/help/en/pai/general-environment-variables
+    # source: https://www.alibabacloud.com/help/en/pai/general-environment-variables
     nodes = variables.number("WORLD_SIZE", 1)
     gpus = variables.number("NPROC_PER_NODE", unset=0)
     place = _node(variables.index("RANK", nodes), nodes, gpus or 1, *variables.meeting())
@@ -121,20 +121,20 @@ def _dlc(variables: Variables) -> Place:
 
 
 def _pytorchjob(variables: Variables) -> Place:
-    """RANK is the pod in all releases. WORLD_SIZE counts pods in old ones, and pods × nprocPerNode in the last ones,
-    which set PET_… as well."""
+    """In all releases, RANK is the index of the pod. WORLD_SIZE is the number of pods in old releases, and pods ×
+    nprocPerNode in newer ones, which set PET_… as well."""
     world = variables.number("WORLD_SIZE", 1)
     nodes = variables.number("PET_NNODES", 1, unset=world)
     each = variables.text("PET_NPROC_PER_NODE") if variables.has("PET_NPROC_PER_NODE") else "auto"
-    if each in COUNTED_BY_TORCHRUN:  # then WORLD_SIZE counts one rank a pod
+    if each in COUNTED_BY_TORCHRUN:  # then WORLD_SIZE counts one rank per pod
         ranks, rest = divmod(world, nodes)
         if rest or not ranks:
-            raise variables.error(f"WORLD_SIZE={world} is no multiple of PET_NNODES={nodes}")
+            raise variables.error(f"WORLD_SIZE={world} is not a multiple of PET_NNODES={nodes}")
     else:
         ranks = variables.number("PET_NPROC_PER_NODE", 1)
         if world not in (nodes, nodes * ranks):
             raise variables.error(f"WORLD_SIZE={world} is neither {nodes} pods nor {nodes} × {ranks} processes")
-    means = "nodes (pods), not processes" if world == nodes else "processes of all nodes together"
+    means = "number of nodes (pods), not of processes" if world == nodes else "number of processes on all nodes"
     place = _node(variables.index("RANK", nodes), nodes, ranks, *variables.meeting())
     return replace(place, says=(f"WORLD_SIZE={world}: {means}",))
 
@@ -143,57 +143,57 @@ def _trainjob(variables: Variables) -> Place:
     nodes = variables.number("PET_NNODES", 1)
     node = variables.index("PET_NODE_RANK", nodes)
     value = variables.text("PET_NPROC_PER_NODE")
-    if value in COUNTED_BY_TORCHRUN:  # torchrun would count this pod's GPUs; those of the others are unknown here
-        raise PlaceError(f"PET_NPROC_PER_NODE={value} is no number: set trainer.numProcPerNode in the TrainJob")
+    if value in COUNTED_BY_TORCHRUN:  # torchrun would count this pod's GPUs; those of other pods are not known here
+        raise PlaceError(f"PET_NPROC_PER_NODE={value} is not a number: set trainer.numProcPerNode in the TrainJob")
     return _node(node, nodes, variables.number("PET_NPROC_PER_NODE", 1), *variables.meeting("PET_"))
 
 
 def _slurm_array(variables: Variables) -> Place:
-    """Each job of an array is a node. They meet in a shared file."""
+    """Each job of the array is a node. The ranks meet in a shared file."""
     nodes = variables.number("SLURM_ARRAY_TASK_COUNT", 1)
     first = variables.number("SLURM_ARRAY_TASK_MIN", 0, LARGEST_ID)
     last = variables.number("SLURM_ARRAY_TASK_MAX", 0, LARGEST_ID, unset=first + nodes - 1)
     if last - first != nodes - 1:
-        raise PlaceError(f"an array of {nodes} from {first} to {last} has gaps, so that no id says a node: --array=0-N")
+        raise PlaceError(f"the job array has gaps: {nodes} jobs with ids from {first} to {last}; use --array=0-N")
     return _node(variables.number("SLURM_ARRAY_TASK_ID", first, last) - first, nodes, 1)
 
 
-# The order of the search: the innermost first, because the variables of an outer environment are still set inside it.
-# Slurm comes last: it sets none of the other variables, so a process that its task started must have set them.
+# In the order of the search: innermost first, because the variables of an outer launcher are still set inside it. Slurm
+# comes last: it sets none of the other variables, so a launcher inside its task must have set them.
 LAUNCHERS = {
     "torchrun": Launcher(
         "torchrun sets it for the processes that it starts",
-        lambda environ: bool(environ.get("TORCHELASTIC_RUN_ID")),  # also torch.distributed.launch, which is the same
+        lambda environ: bool(environ.get("TORCHELASTIC_RUN_ID")),  # torch.distributed.launch sets it, too
         _torchrun,
-        PROCESS | LOCAL | {"GROUP_RANK": "the node", "GROUP_WORLD_SIZE": "nodes"},
+        PROCESS | LOCAL | {"GROUP_RANK": "index of the node", "GROUP_WORLD_SIZE": "number of nodes"},
     ),
     "dlc": Launcher(  # Alibaba's PAI-DLC
         "PAI-DLC sets it on the nodes of a PyTorch job",
-        # It sets no LOCAL_RANK: where there is one, a launcher inside the node has set RANK for its own processes. The
-        # job's id is undocumented: only a hint.
+        # PAI-DLC sets no LOCAL_RANK: if it is set, a launcher inside the node has set RANK for its own processes. The
+        # job id is undocumented, so it is only a hint.
         lambda environ: (
             bool(environ.get("RANK") and (environ.get("NPROC_PER_NODE") or environ.get("DLC_JOB_ID")))
             and not {"LOCAL_RANK", "PET_NNODES"} & environ.keys()
         ),
         _dlc,
         {
-            "RANK": "the node, not the process",
-            "WORLD_SIZE": "nodes, not processes",
-            "NPROC_PER_NODE": "processes a node (its GPUs)",
+            "RANK": "index of the node, not of the process",
+            "WORLD_SIZE": "number of nodes, not of processes",
+            "NPROC_PER_NODE": "processes per node (one per GPU)",
         },
     ),
     "pytorchjob": Launcher(  # Kubeflow's training operator, v1
         "a PyTorchJob with a Master sets it in its pods",
-        # an old release sets no PET_…, so it looks like env://, and with one process a pod it is the same
+        # an old release sets no PET_… variables: it is read as env, which is the same for one process per pod
         lambda environ: bool(environ.get("PET_NNODES") and environ.get("RANK")) and not environ.get("LOCAL_RANK"),
         _pytorchjob,
-        {"RANK": "the node (pod), not the process", "PET_NNODES": "nodes"} | PER_NODE,
+        {"RANK": "index of the node (pod), not of the process", "PET_NNODES": "number of nodes"} | PER_NODE,
     ),
     "trainjob": Launcher(  # Kubeflow's Trainer, v2: PET_… are torchrun's own options, and RANK is not set
         "a TrainJob of a torch runtime sets it in its pods",
         lambda environ: bool(environ.get("PET_NODE_RANK")) and not environ.get("RANK"),
         _trainjob,
-        {"PET_NODE_RANK": "the node", "PET_NNODES": "nodes"} | PER_NODE,
+        {"PET_NODE_RANK": "index of the node", "PET_NNODES": "number of nodes"} | PER_NODE,
     ),
     "file": Launcher(
         "the script that starts the processes sets it for each of them, as init_method='file://…' needs",
@@ -209,7 +209,7 @@ LAUNCHERS = {
     ),
     "slurm_array": Launcher(
         "Slurm sets it for a job of sbatch --array=0-N",
-        # in a job of several tasks, a task of srun is a rank even so
+        # if a job of the array has several tasks, the tasks of srun are ranks
         lambda environ: bool(environ.get("SLURM_ARRAY_TASK_ID")) and environ.get("SLURM_NTASKS", "1") == "1",
         _slurm_array,
         JOB,
@@ -219,15 +219,15 @@ LAUNCHERS = {
         lambda environ: bool(environ.get("SLURM_PROCID")),
         _slurm,
         {
-            "SLURM_PROCID": "the process",
-            **dict.fromkeys(("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), "processes"),
-            "SLURM_LOCALID": "this process among those of its node",
-            "SLURM_NODEID": "the node",
-            **dict.fromkeys(("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES"), "nodes"),
+            "SLURM_PROCID": "index of the process",
+            **dict.fromkeys(("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), "number of processes"),
+            "SLURM_LOCALID": "index of this process on its node",
+            "SLURM_NODEID": "index of the node",
+            **dict.fromkeys(("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES"), "number of nodes"),
             **dict.fromkeys(
-                ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"), "the first of them has rank 0: they meet there"
+                ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"), "the ranks meet at the first of these nodes (rank 0)"
             ),
-            "SLURM_JOB_ID": f"the port follows from it: {FIRST_PORT} + id % {PORTS}",
+            "SLURM_JOB_ID": f"determines the port: {FIRST_PORT} + id % {PORTS}",
         },
     ),
 }

@@ -1,6 +1,6 @@
 "use strict";
 
-// Tables: each header has the order of the rows, as the console sorts them.
+// Tables: each header contains the order of the rows when sorted by its column, as in the console.
 for (const table of document.querySelectorAll(".sortable")) {
   const body = table.tBodies[0];
   const asWritten = [...body.rows];
@@ -15,7 +15,7 @@ for (const table of document.querySelectorAll(".sortable")) {
   }
 }
 
-// The chooser: one trial at a time. Without a script, all of them are there.
+// The chooser shows one trial at a time. Without scripts, all trials are visible.
 const chooser = document.querySelector("#trial");
 if (chooser) {
   const show = () => {
@@ -26,7 +26,7 @@ if (chooser) {
   show();
 }
 
-// Pictures: the inner one becomes wider than its frame, and moves within it. Text and lines keep their size.
+// Zooming: the inner picture becomes wider than its frame and moves within it. Text and lines keep their size.
 const MOST = 64;
 const FACTOR = 1.5;
 
@@ -36,7 +36,7 @@ class Zoom {
     this.view = figure.querySelector(".view");
     this.inner = figure.querySelector(".inner");
     this.scale = 1;
-    this.left = 0; // of what shows, as a part of the whole
+    this.left = 0; // left edge of the visible part, as a fraction of the whole
     const keys = figure.querySelector(".zoomkeys");
     keys.hidden = false;
     keys.addEventListener("click", (event) => this.press(event.target.dataset.zoom));
@@ -49,7 +49,7 @@ class Zoom {
     this.view.addEventListener("pointerdown", (event) => this.grab(event));
   }
 
-  // at: the place in the frame, from 0 to 1, that stays where it is
+  // at: the point in the frame, from 0 to 1, that keeps its place
   zoom(factor, at = 0.5) {
     const place = this.left + at / this.scale;
     this.scale = Math.min(MOST, Math.max(1, this.scale * factor));
@@ -63,7 +63,7 @@ class Zoom {
     this.figure.classList.toggle("zoomed", this.scale > 1);
   }
 
-  // Returns whether the key means something.
+  // Returns whether the key is one of ours.
   press(key) {
     const step = 0.2 / this.scale;
     const does = {
@@ -78,7 +78,7 @@ class Zoom {
     return Boolean(does);
   }
 
-  // A page that scrolls must not stop at each picture: the wheel zooms one that was clicked, or with Ctrl.
+  // The wheel zooms only a picture that was clicked, or with Ctrl: otherwise scrolling would stop at each picture.
   wheel(event) {
     if (!event.ctrlKey && document.activeElement !== this.view) return;
     event.preventDefault();

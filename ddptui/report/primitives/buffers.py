@@ -1,8 +1,8 @@
 """Draws a primitive: the calls of all ranks, then each rank's buffers before → after, every number in its rank's color.
 
-The rank of a number is looked up in the buffers before the call, since no two ranks have the same numbers. The kinds of
-spans are rank-0 to rank-7 (higher ranks repeat them), reduced (made from several ranks), undefined, muted (decoration,
-and 0, which comes from no rank), strong and wrong.
+No two ranks have the same numbers before the call, so a number shows which rank it came from. The kinds of spans are
+rank-0 to rank-7 (higher ranks repeat them), reduced (computed from several ranks), undefined, muted (decoration, and 0,
+which comes from no rank), strong and wrong.
 """
 
 import textwrap
@@ -16,41 +16,42 @@ from ddptui.text.units import NOTHING
 from ddptui.text.words import listed, sentence
 
 RANK_KINDS = tuple(f"rank-{number}" for number in range(8))
-RESULT = "tensor"  # the argument of a reduction that holds its result; others are inputs
-HIDDEN = "·"  # a number that the user is still to guess
-DOUBT = "?"  # after a value that means nothing
+RESULT = "tensor"  # the argument of a reduction that receives the result; other arguments are inputs
+HIDDEN = "·"  # a number that the user has to guess
+DOUBT = "?"  # behind an undefined value
 ARROW = " → "
 BETWEEN_PARTS = " │ "
 LEGEND = (
     f"{BETWEEN_PARTS.strip()} separates the tensors of a list; "
-    f"{DOUBT} undefined: the operation does not say what is there after the call"
+    f"{DOUBT} undefined: the operation does not define this value after the call"
 )
-MOST_NAMED = 8  # ranks, in a sentence
+MOST_NAMED = 8  # ranks listed in a sentence
 LARGEST = 1e6  # larger numbers are rounded
 NARROWEST = 20  # columns for wrapped text
 
 
 def view_title(view: View) -> str:
-    """The title of a view, such as "reduce MAX"."""
+    """The title of a view, e.g. "reduce MAX"."""
     return primitive_title(view.operation) + (f" {view.reduce_op.upper()}" if view.reduce_op else "")
 
 
 def heading(view: View) -> str:
-    """Title, root and what is moved: "reduce MAX, root 0: all tensors as one to the root"."""
+    """Title, root and effect of the primitive, e.g. "reduce MAX, root 0: the root gets the reduced tensor"."""
     root = f", root {view.root}" if view.root is not None else ""
     return f"{view_title(view)}{root}: {OPERATIONS[view.operation].moves}"
 
 
 def page_lines(view: View, width: int, *, after: bool) -> list[Line]:
-    """A page to guess from: what the primitive does, the legend, and the buffers. after: the call is over."""
+    """A page on which the user guesses the result: what the primitive does, the legend, and the buffers. after: whether
+    to show the buffers after the call."""
     narrow = max(NARROWEST, width)
     lines: list[Line] = [[(line, "")] for sentence in description(view) for line in textwrap.wrap(sentence, narrow)]
     return [*lines, *wrap(legend(view), width, 2), *buffer_lines(view, width, after=after)]
 
 
 def buffer_lines(view: View, width: int, *, after: bool | None = None) -> list[Line]:
-    """The calls, then a line a buffer with its numbers before → after. after: False hides those after the call. Where
-    the two do not fit beside each other, they are below each other, or only those asked for are there."""
+    """The calls, then one line for each buffer with its numbers before → after. after=False hides the numbers after the
+    call. If both do not fit side by side, they stand below each other; with after=True or False, only one is shown."""
     narrow = max(NARROWEST, width)
     if view.error:
         return [[(line, "wrong")] for line in textwrap.wrap(f"The backend cannot: {view.error}", narrow)]
@@ -68,12 +69,12 @@ def owners(view: View) -> dict[float, int]:
 
 
 def rank_kind(rank: int) -> str:
-    """The kind of span of a rank."""
+    """The kind of span for a rank's numbers."""
     return RANK_KINDS[rank % len(RANK_KINDS)]
 
 
 def number_kind(value: float | None, buffer: BufferView, view: View, whose: Mapping[float, int], *, after: bool) -> str:
-    """The kind of span of a number in a buffer."""
+    """The kind of span for a number in a buffer. whose: the rank of each number, from `owners`."""
     if after and buffer.undefined:
         return "undefined"
     if value is None:
@@ -86,23 +87,23 @@ def number_kind(value: float | None, buffer: BufferView, view: View, whose: Mapp
 
 
 def number_text(value: float | None) -> str:
-    """A number as text: whole numbers in full, large ones rounded."""
+    """A number as text, rounded to three digits if it is large."""
     if value is None:
         return "nan"
     return f"{value:.6g}" if abs(value) < LARGEST else f"{value:.2e}"
 
 
 def description(view: View) -> Iterator[str]:
-    """What the primitive does and what it leaves undefined, in sentences."""
+    """Sentences on what the primitive does and on which ranks its result is undefined."""
     root = f" Root: rank {view.root}." if view.root is not None else ""
     yield sentence(OPERATIONS[view.operation].moves) + root
     if ranks := _undefined(view):
-        yield f"Undefined on {_named(ranks)}: do not use what it leaves there."
+        yield f"Undefined on {_named(ranks)}: do not use these values."
 
 
 def legend(view: View) -> list[Line]:
-    """An example of whose a number is, and the marks for those who see no colors. A rank's name has its color."""
-    # By rank, the first number that it had: reversed, since the last one that is entered stays.
+    """The legend: an example of a rank's number in its color, and the marks, which work without colors."""
+    # The first number of each rank: in reverse order, since later entries replace earlier ones.
     firsts = {rank: value for value, rank in reversed(owners(view).items())}
     if not firsts:
         return []
@@ -136,7 +137,7 @@ def _rows(view: View, width: int, after: bool | None) -> Iterator[Line]:
         last = rank
         label: Line = [(name.ljust(rank_width), rank_kind(rank)), (buffer.name.ljust(name_width), "muted")]
         if buffer.before is None and buffer.after is None:
-            yield [*label, (f"{NOTHING} it passes none", "muted")]
+            yield [*label, (f"{NOTHING} not passed", "muted")]
         elif longest + len(ARROW) + longest_then <= room:
             gap = " " * (longest - width_of(_joined(was)))
             yield [*label, *_joined(was), (gap + ARROW, "muted"), *_joined(now)]
@@ -149,8 +150,8 @@ def _rows(view: View, width: int, after: bool | None) -> Iterator[Line]:
 
 
 def _parts(view: View, *, after: bool, hidden: bool = False) -> list[list[list[Span]]]:
-    """By buffer and part, the numbers, aligned to the right. Before the call all are equally wide, after it those of an
-    argument, and no number is narrower: widths must not tell the result."""
+    """The numbers by buffer and part, aligned to the right. All have the same width before the call. After it, those of
+    the same argument have, and never less: otherwise the widths would give away the hidden result."""
     buffers, whose = [buffer for rank in view.ranks for buffer in rank.buffers], owners(view)
     least = max((len(text) for buffer in buffers for text in _texts(buffer, after=False)), default=1)
     widths: dict[str, int] = {}
@@ -179,7 +180,7 @@ def _joined(parts: Sequence[Sequence[Span]]) -> list[Span]:
 
 
 def _folded(parts: Sequence[Sequence[Span]], width: int) -> list[list[Span]]:
-    """Lines of as many parts as there is room for, at least one."""
+    """Lines that each have as many parts as fit, at least one."""
     longest = max(map(width_of, parts), default=1)
     a_line = max(1, (width + len(BETWEEN_PARTS)) // (longest + len(BETWEEN_PARTS)))
     return [_joined(parts[at : at + a_line]) for at in range(0, len(parts), a_line)] or [[]]

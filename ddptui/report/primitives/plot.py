@@ -1,4 +1,4 @@
-"""Time or bus bandwidth over size, both axes logarithmic: measured medians as letters, joined by lines."""
+"""Plots time or bus bandwidth over message size, on logarithmic axes: medians as letters, joined by lines."""
 
 from collections.abc import Sequence
 from math import log2, log10
@@ -30,14 +30,14 @@ class Drawn(NamedTuple):
 def draw(
     result: PrimitivesResult, operations: Sequence[PrimitiveKey], width: int, height: int, what: What = "time"
 ) -> list[Line]:
-    """The plot with its legend below, at most `height` lines of at most `width` cells."""
+    """The lines of the plot, with the legend at the end: at most `height` lines of at most `width` cells."""
     series = series_of(result, operations, what)
     bounds = frame(drawn.points for drawn in series)
     entries: list[Line] = [[drawn.sign, (f" {drawn.which}", "")] for drawn in series]
     legend = wrap([*entries, [(TITLES[what], "muted")]], width, min(LEGEND_ROWS, max(1, height // 5)))
-    rows = height - len(legend) - 1  # one is for the sizes
+    rows = height - len(legend) - 1  # one line is for the sizes
     if bounds is None or rows < 1:
-        return [[("nothing to draw: no size was measured", "muted")]] if bounds is None else legend
+        return [[("nothing to plot: no size was measured", "muted")]] if bounds is None else legend
     ticks = [tick for tick, _ in log_ticks(bounds.low, bounds.high, max(1, rows // ROWS_A_TICK))]
     named = [(tick, seconds(10**tick) if what == "time" else f"{10**tick:.3g}") for tick in ticks]
     labels = labels_of(named, bounds, rows)
@@ -50,8 +50,8 @@ def draw(
 
 
 def series_of(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What = "time") -> list[Drawn]:
-    """The operations that were measured with bytes, in the order asked for. Both axes are logarithms: to 2 of bytes,
-    and to 10 of s or GB/s, of 1e9 bytes as in nccl-tests."""
+    """The operations that have measured sizes, in the given order, with their points. x is log2 of bytes; y is log10 of
+    seconds, or of GB/s (1e9 bytes, as in nccl-tests)."""
     groups = by_operation(result.cells)
     series: list[Drawn] = []
     for key in operations:
@@ -68,7 +68,7 @@ def series_of(result: PrimitivesResult, operations: Sequence[PrimitiveKey], what
 
 
 def _letters(series: Sequence[Drawn], bounds: Frame, width: int, rows: int) -> dict[tuple[int, int], Span]:
-    """By row and column: the letter of the operation with a point there."""
+    """The letters of the operations by row and column of their points; SEVERAL where points coincide."""
     letters: dict[tuple[int, int], Span] = {}
     for drawn in series:
         for x, y in drawn.points:
@@ -78,7 +78,7 @@ def _letters(series: Sequence[Drawn], bounds: Frame, width: int, rows: int) -> d
 
 
 def _sizes(bounds: Frame, width: int) -> str:
-    """The horizontal axis: sizes where there is room, each at its place, the last one at the end."""
+    """The horizontal axis: the last size at the end, and the others at their places as far as there is room."""
     axis, last = "", size(2**bounds.right)
     for power in range(round(bounds.left), round(bounds.right)):
         at = round((power - bounds.left) / (bounds.right - bounds.left) * (width - 1))

@@ -29,24 +29,24 @@ from ddptui.report.rows import what_became
 from ddptui.text.tables import as_csv as write_csv
 
 CADENCES: dict[Cadence, str] = {
-    "back_to_back": "calls follow each other at once, as nccl-tests streams them",
+    "back_to_back": "calls follow each other immediately, as in nccl-tests",
     "barrier": "each call follows a barrier, whose time is not counted",
-    "pipelined": "several calls are begun, then waited for; a call's time is theirs divided by their number",
+    "pipelined": "several calls are started, then waited for; their time is divided by their number",
 }
-PLOTTED = ("isend_irecv", "broadcast", "all_reduce", "all_gather")  # where nothing is to be compared
+PLOTTED = ("isend_irecv", "broadcast", "all_reduce", "all_gather")  # the plot's operations if no composites compete
 UNEVEN = (
-    f"{tables.MARK} its calls differ much among each other (CV above {MOST_CV:.0%}, p90 above {MOST_P90:g}"
-    f" medians, or the median above {MOST_MEDIAN:g} times the least): "
+    f"{tables.MARK} the calls vary a lot (CV above {MOST_CV:.0%}, p90 above {MOST_P90:g}"
+    f" medians, or the median above {MOST_MEDIAN:g} times the minimum): "
 )
-TOO_MUCH_WORK = "there is other work on the machine, or more ranks than cores: a rank waits until it is its turn"
+TOO_MUCH_WORK = "other programs use the cores, or there are more ranks than cores, so ranks have to wait for a core"
 TICK = (
-    "some calls wait for the scheduler's tick (4 ms at 250 Hz), others do not: sched_batch = true (SCHED_BATCH), or"
-    " ranks pinned to cores of their own, avoid that"
+    "some calls wait for the scheduler's tick (4 ms at 250 Hz); sched_batch = true (SCHED_BATCH), or pinning each rank"
+    " to its own core, avoids that"
 )
 
 
 def blocks(results: Results, preset: Preset) -> Iterator[Block]:
-    """The blocks, trial by trial, and at the end what went wrong."""
+    """The blocks of the report, trial by trial, with failures at the end."""
     trials = {trial.name: trial for trial in preset.trials}
     yield Notes([gpus.machine(results), *(f"difference: {line}" for line in results.differences or ())])
     for result in results.trials:
@@ -63,7 +63,7 @@ def _failures(results: Results) -> list[str]:
             lines.append(failure(trial) if trial.error else f"{trial.name} {what_became(trial)}")
         lines += [f"{trial.name}: {line}" for line in missing_repeats(trial, results)]
     if results.status == "interrupted":
-        lines.append("interrupted: what is shown is what was finished")
+        lines.append("interrupted: only finished parts are shown")
     return lines
 
 
@@ -94,7 +94,7 @@ def _measured(result: PrimitivesResult, trial: Trial, repeats: int) -> Iterator[
     timed = {key: [cell for cell in cells if cell.time_us] for key, cells in measured.items()}
     ways = rivals(key for key, cells in timed.items() if cells)
     plotted = ways if len(ways) > 1 else [key for key in timed if key.operation in PLOTTED]
-    if any(len(timed[key]) > 1 for key in plotted):  # of one size there is no line
+    if any(len(timed[key]) > 1 for key in plotted):  # a line needs at least two sizes
         yield Plot(result, plotted)
 
 
@@ -102,7 +102,7 @@ def _same(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-# CSV column: where its value is in a launch, in a measured cell, and in a shown view. Scripts read these names.
+# For each CSV column, the path of its value in a launch, a measured cell or a view. Scripts read these names.
 LAUNCH = _same("ranks", "backend", "cadence")
 CELL = {
     **_same("operation", "composite", "reduce_op", "bytes", "calls"),
@@ -130,20 +130,20 @@ CSV += [*OF_ALL, *OF_TWO_RUNS]
 
 
 def as_csv(results: Results) -> str:
-    """A line for each measured cell of each launch; of primitives that were only shown, a line a buffer."""
+    """CSV with one line for each measured cell of each launch, or one for each buffer of shown primitives."""
     return write_csv(CSV, (fields for trial in results.trials for fields in _lines(trial)))
 
 
 def _lines(trial: TrialResult) -> Iterator[dict[str, object]]:
     of_trial = {"trial": trial.name, "status": trial.status}
-    if not trial.primitives:  # so that a script sees why there is nothing
+    if not trial.primitives:  # a line with the error, for scripts
         yield of_trial | {"error": trial.error}
     for number, launch in enumerate(trial.primitives, start=1):
         of_launch = of_trial | {"repeat": number} | values_of(launch, LAUNCH)
         yield from (of_launch | values_of(cell, CELL) | values_of(cell, OF_TWO_RUNS) for cell in launch.cells)
         for view in launch.views:
             of_view = of_launch | values_of(view, VIEW) | {"composite": False}
-            if view.error:  # a backend that refused has no ranks
+            if view.error:  # if the backend refused the call, the view has no ranks
                 yield of_view
             for rank in view.ranks:
                 of_rank = of_view | values_of(rank, RANK)
@@ -151,5 +151,5 @@ def _lines(trial: TrialResult) -> Iterator[dict[str, object]]:
 
 
 def _numbers(values: Sequence[float | None] | None) -> str | None:
-    """The values, with spaces between them; None if there is no such buffer."""
+    """The values, separated by spaces; None if there is no such buffer."""
     return None if values is None else " ".join("nan" if value is None else repr(value) for value in values)

@@ -1,4 +1,4 @@
-"""The table of a primitive: its times by size."""
+"""The table of a primitive: its times by message size."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,19 +13,19 @@ MARK = "¹"
 
 
 def of_cells(cells: Sequence[Cell]) -> Table:
-    """One operation, a line a size, named as in nccl-tests."""
+    """The table of one operation, with one line for each size. Columns are named as in nccl-tests."""
     columns = fill(SIZE_COLUMNS, cells)
     return Table(columns, {row: RED for row, cell in enumerate(cells) if cell.wrong or cell.error})
 
 
 def heading(which: PrimitiveKey, cadence: Cadence) -> str:
-    """all_reduce: all tensors as one to all (pipelined)."""
+    """The heading of an operation's table, e.g. "all_reduce: every rank gets the reduced tensor (pipelined)"."""
     name = str(which) if which.composite else f"{which}: {OPERATIONS[which.operation].moves}"
     return name + {"back_to_back": "", "barrier": " (after barriers)", "pipelined": " (pipelined)"}[cadence]
 
 
 def _if_bytes(text: Callable[[Cell], str]) -> Callable[[Cell], str]:
-    """The text; a dash for a primitive that moves no bytes, and so has no size and no elements to be wrong."""
+    """A cell with the text, or with a dash for a primitive that moves no data, such as barrier."""
     return lambda row: text(row) if primitive_facts(row.operation, composite=row.composite).has_bytes else NOTHING
 
 
@@ -47,22 +47,22 @@ def _ratio(row: Cell) -> str:
 
 SIZE_COLUMNS: tuple[Column[Cell], ...] = (
     Column(
-        "size", _if_bytes(cell_at("bytes", size)), 100, about="Of the tensor, all parts together; 1 KB is 1024 bytes."
+        "size", _if_bytes(cell_at("bytes", size)), 100, about="Size of the tensor, with all parts; 1 KB is 1024 bytes."
     ),
-    Column("calls", cell_at("calls"), 70, about="How many calls were timed, without the warm-up."),
-    Column("in flight", _in_flight, 96, about="Calls under way at once; times are of such a group, over their number."),
-    Column("min", _time("min"), 90, about="The shortest call, each a mean over the ranks."),
-    Column("median", _marked, 99, about=f"Half of the calls took less; {MARK}: they differ too much for one figure."),
+    Column("calls", cell_at("calls"), 70, about="Number of timed calls, without the warm-up."),
+    Column("in flight", _in_flight, 96, about="Calls in flight at once; the time of the group is divided by it."),
+    Column("min", _time("min"), 90, about="The shortest call; the time of a call is a mean over the ranks."),
+    Column("median", _marked, 99, about=f"Half of the calls took less; {MARK}: calls vary too much for one figure."),
     Column("p90", _time("p90"), 82, about="Nine of ten calls took less than this."),
     Column("p99", _time("p99"), 92, about="99 of 100 calls took less than this."),
-    Column("CV", cell_at("cv", percent), 93, about="The calls' standard deviation as a part of their mean."),
+    Column("CV", cell_at("cv", percent), 93, about="Standard deviation of the calls in percent of their mean."),
     Column("mean", _time("mean"), 81, about="The mean over all calls, which nccl-tests reports."),
-    Column("algbw", cell_at("algbw_gb_s", digits), 91, about="The size over the mean time, in GB/s of 1e9 bytes."),
+    Column("algbw", cell_at("algbw_gb_s", digits), 91, about="The size divided by the mean time, in GB/s (1e9 bytes)."),
     Column(
         "busbw",
         cell_at("busbw_gb_s", digits),
         97,
-        about="algbw × nccl-tests' factor: the bandwidth of a wire.",
+        about="algbw × the factor of nccl-tests: the bandwidth of a link.",
     ),
     Column("slowest", cell_at("slowest", "rank {}".format), 60, about="The rank whose calls took longest on average."),
     Column("ratio", _ratio, 98, about="Of two runs: B's median over A's, with the least and most of their launches."),

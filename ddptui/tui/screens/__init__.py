@@ -1,1 +1,1 @@
-"""A screen a file, with its .tcss beside it."""
+"""The console's screens: one per file, each with its .tcss beside it."""

@@ -36,19 +36,19 @@ OF_REPEATS = "the median over the repeats that count"
 
 
 class CurvesScreen(LabScreen):
-    """Reads the journals of all trials in a thread, one after the other; a trial's curve shows once it is read."""
+    """Reads the journals of all trials in a thread, one after the other. A trial's curve appears when it is read."""
 
     CSS_PATH = "curves.tcss"
     PURPOSE = (
-        "The loss of all trials over each other, or the time of their steps. The number on a line is its trial's; the"
-        " figure beside a trial is that of the table."
+        "The loss, or the step time, of all trials in one chart. Each line has the number of its trial. The figure"
+        " beside a trial is the one in the table."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        bound("figure", "figure", "Figure", tooltip="The loss, or the time of a step"),
-        Binding("space", "put", "In, out", tooltip="Put the trial under the cursor in, or take it out"),
-        bound("axis", "across", "x axis", show=False, tooltip="Steps, or seconds since the first step began"),
-        bound("log_scale", "log_scale", "Log scale", show=False, tooltip="The figure on a logarithmic scale, and back"),
-        Binding("enter", "only", "Only this", show=False, tooltip="Take all others out, or put all in", priority=True),
+        bound("figure", "figure", "Figure", tooltip="Show the loss, or the step time"),
+        Binding("space", "put", "Show/hide", tooltip="Show or hide the trial under the cursor"),
+        bound("axis", "across", "x axis", show=False, tooltip="Show steps, or seconds since the first step began"),
+        bound("log_scale", "log_scale", "Log scale", show=False, tooltip="Switch the logarithmic scale on or off"),
+        Binding("enter", "only", "Only this", show=False, tooltip="Hide all others, or show all", priority=True),
         ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
         bound("curves", "app.pop_screen", "Back", show=False),
@@ -66,7 +66,7 @@ class CurvesScreen(LabScreen):
         self._figure: Figure = "loss"
         self._across: Across = "steps"
         self._logarithmic: dict[Figure, bool] = {"loss": False, "step time": False}
-        self._left = Event()  # set once the curves are no longer wanted
+        self._left = Event()  # set when the screen closes
 
     def compose_content(self) -> ComposeResult:
         with Container(id="body"):
@@ -97,18 +97,18 @@ class CurvesScreen(LabScreen):
 
     @on(Chooser.OptionHighlighted)
     def _show(self) -> None:
-        """Bring up to date the chart, what is said of it, and the list."""
+        """Update the chart, its titles, and the list."""
         self._draw()
         chart, trials = self._chart, self._trials
         chart.border_title = Content(self._title())
         chart.border_subtitle = Content(self._subtitle())
         trials.border_title = Content(f"Trials: {FIGURE_OF_TABLE[self._figure]}")
-        trials.border_subtitle = Content(f"{len(self._entries) - len(self._out)} of {len(self._entries)} in")
+        trials.border_subtitle = Content(f"{len(self._entries) - len(self._out)} of {len(self._entries)} shown")
         for number in range(len(self._entries)):
             trials.replace_option_prompt_at_index(number, self._line(number))
 
     def _draw(self) -> None:
-        """Draw the lines, the one under the cursor over the others."""
+        """Draw the lines, with the one under the cursor on top."""
         chart = self._chart
         shown = [number for number in range(len(self._entries)) if number not in self._out]
         top = self._trials.highlighted
@@ -128,10 +128,10 @@ class CurvesScreen(LabScreen):
 
     def _title(self) -> str:
         if self._figure == "loss":
-            return "Loss, the mean over ranks"
+            return "Loss, mean over ranks"
         buckets = sorted({curves.bucket for curves in self._read.values() if curves.step_ms}) or [1]
         steps = str(buckets[0]) if len(buckets) == 1 else f"{buckets[0]} to {buckets[-1]}"
-        return f"Step time in ms, the median of {'' if buckets == [1] else f'{steps} steps of '}all ranks"
+        return f"Step time in ms, median over {'' if buckets == [1] else f'{steps} steps of '}all ranks"
 
     def _subtitle(self) -> str:
         if len(self._read) < len(self._entries):
@@ -140,14 +140,14 @@ class CurvesScreen(LabScreen):
 
     def _why_empty(self) -> str:
         if len(self._out) == len(self._entries):
-            return "all trials are taken out: space puts one in"
+            return "all trials are hidden: space shows one"
         if len(self._read) < len(self._entries):
             return f"reading the steps of {count(len(self._entries), 'trial')} …"
         return "no step was recorded"
 
     def _line(self, number: int) -> TwoEnds:
         is_in = number not in self._out
-        is_chosen = number == self._trials.highlighted  # its background may have the color of the line
+        is_chosen = number == self._trials.highlighted  # the cursor's background may have the line's color
         color = "" if is_chosen else SERIES_COLORS[series_kind(number)]
         name = self._entries[number].name
         mark = Content.assemble(f"{'✓' if is_in else ' '} ", (f"{_mark(number):1}━", color), f" {name}")
@@ -168,7 +168,7 @@ class CurvesScreen(LabScreen):
         return "not finite" if loss is None else f"{loss:.3f}"
 
     def _give_legend(self, maximized: Widget | None) -> None:
-        """The list does not show beside a chart that has the whole screen."""
+        """Show a legend in the chart if it is zoomed, since the list is hidden then."""
         self._chart.has_legend = maximized is not None
 
     def action_figure(self) -> None:
@@ -183,7 +183,7 @@ class CurvesScreen(LabScreen):
         self._logarithmic[self._figure] = not self._logarithmic[self._figure]
         self._show()
 
-    @on(Chooser.OptionSelected)  # by a click: enter is taken
+    @on(Chooser.OptionSelected)  # by a click: enter has another action
     def action_put(self) -> None:
         if (number := self._trials.highlighted) is not None:
             self._out ^= {number}

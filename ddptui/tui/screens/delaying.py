@@ -1,4 +1,4 @@
-"""Delays by hand while a run trains: keys choose a rank, a site and a length, put that delay in and take it out."""
+"""Injects delays while a run trains: keys choose a rank, a site and a length, and inject or remove the delay."""
 
 import msgspec
 from textual import on, work
@@ -16,28 +16,28 @@ from ddptui.tui.widgets.delay_bar import DelayBar
 from ddptui.tui.widgets.rank_table import RankTable
 
 DELAY_KEYS = (
-    bound("delay", "delay", "Delay", tooltip="Put the chosen delay into the chosen rank, or take it out"),
-    bound("no_delays", "no_delays", "All delays out", show=False),
-    bound("where", "where", "Where", show=False, tooltip="Where in a step the delay is"),
-    bound("more", "longer(1)", "Longer", show=False, tooltip="A longer delay"),
-    bound("less", "longer(-1)", "Shorter", show=False, tooltip="A shorter delay"),
+    bound("delay", "delay", "Delay", tooltip="Inject the chosen delay into the chosen rank, or remove it"),
+    bound("no_delays", "no_delays", "Remove all delays", show=False),
+    bound("where", "where", "Where", show=False, tooltip="Choose where in a step the delay is"),
+    bound("more", "longer(1)", "Longer", show=False, tooltip="Make the delay longer"),
+    bound("less", "longer(-1)", "Shorter", show=False, tooltip="Make the delay shorter"),
     Binding("down", "rank(1)", "Next rank", show=False),
-    Binding("up", "rank(-1)", "Rank before", show=False),
+    Binding("up", "rank(-1)", "Previous rank", show=False),
     bound("save", "save", "Save as mine", show=False, tooltip="Save the preset with these delays as your own"),
 )
 
 
 class Delaying(Following):
-    """Acts on the keys of delays. A subclass has a DelayBar, and a RankTable, whose cursor chooses the rank."""
+    """The base of screens with keys for delays. Subclasses have a DelayBar, and a RankTable for choosing the rank."""
 
     RUN_ACTIONS = (*Following.RUN_ACTIONS, "delay", "no_delays", "where", "longer", "rank", "other_rank")
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
-        self._site: Site = "backward"  # of the delay that is put in next
+        self._site: Site = "backward"  # site of the next delay
         self._sleep_ms: float = USUAL_MS
-        self._sent: tuple[int, Delays] | None = None  # with the launch's moment; no message says so yet
-        self._kept: Delays | None = None  # for the first launch, which is still to come
+        self._sent: tuple[int, Delays] | None = None  # launch time and delays that were sent, not yet confirmed
+        self._kept: Delays | None = None  # delays for the first launch, which has not started yet
 
     def tick(self) -> None:
         super().tick()
@@ -47,7 +47,7 @@ class Delaying(Following):
             self._send(trial, delays)
 
     def show_delay(self) -> None:
-        """Show the chosen delay, and those that the ranks have."""
+        """Show the chosen delay, and the delays that the ranks have."""
         bar, trial = self.query_one(DelayBar), self.trial_under_way()
         bar.display = self.goes_on
         if trial is not None:
@@ -59,7 +59,7 @@ class Delaying(Following):
         return self._site if self._site in possible else possible[-1]
 
     def _delays(self, trial: Trial) -> Delays:
-        """Return the delays that the ranks have, or will have once they receive what was sent."""
+        """Return the ranks' delays, those already sent to them included."""
         live = self.watched.live
         if self._sent is not None and self._sent[0] == live.launched_ns:
             return self._sent[1]
@@ -76,7 +76,7 @@ class Delaying(Following):
                 self.feed.controls.inject(delays, live.launched_ns)
             self.show_delay()
         else:
-            self.notify(f"Trial {trial.name} has ended.", title="No delay", severity="warning", markup=False)
+            self.notify(f"Trial {trial.name} has ended.", title="Delay not injected", severity="warning", markup=False)
 
     def action_delay(self) -> None:
         trial, rank = self.trial_under_way(), self.query_one(RankTable).rank
@@ -98,13 +98,13 @@ class Delaying(Following):
             self._choose_length(trial)
 
     def action_rank(self, by: int) -> None:
-        """Choose the next rank or the one before, as the table of ranks does where it has the focus."""
+        """Choose the next or the previous rank, like the cursor keys of the rank table."""
         ranks = self.query_one(RankTable)
         ranks.move_cursor(row=ranks.cursor_row + by)
         self.show_delay()
 
     def action_other_rank(self) -> None:
-        """Choose the next rank; after the last one comes the first."""
+        """Choose the next rank; after the last one, the first."""
         ranks = self.query_one(RankTable)
         self.action_rank(1 if ranks.cursor_row + 1 < ranks.row_count else -ranks.cursor_row)
 
@@ -114,7 +114,7 @@ class Delaying(Following):
             self._choose_length(trial)
 
     def _choose_length(self, trial: Trial) -> None:
-        """Show the delay that the chosen rank has there, if any: the keys then change that one."""
+        """If the chosen rank has a delay at the chosen site, show its length: the keys then change this delay."""
         rank = self.query_one(RankTable).rank
         if rank is not None and (delay := delay_of(self._delays(trial), rank, self._site_in(trial))):
             self._sleep_ms = delay.sleep_ms
@@ -122,7 +122,7 @@ class Delaying(Following):
             self.show_delay()
 
     def action_longer(self, by: int) -> None:
-        """Choose another length; a rank that has the delay gets the new one at once."""
+        """Choose another length; if the rank has this delay, change it at once."""
         self._sleep_ms = next_length(self._sleep_ms, by)
         trial, rank = self.trial_under_way(), self.query_one(RankTable).rank
         if trial is None or rank is None:
@@ -134,7 +134,7 @@ class Delaying(Following):
 
     @work
     async def action_save(self) -> None:
-        """Save the preset; its trial under way with the delays that its ranks have now."""
+        """Save the preset, with the ranks' current delays in the trial under way."""
         trial, preset = self.trial_under_way(), self.feed.preset
         if trial is not None:
             others = tuple(each for each in trial.bottleneck if each not in still_to_come(trial.bottleneck))

@@ -1,4 +1,4 @@
-"""Small dialogs: a question, the columns of a table, the name of a preset to save, what keys do and columns show."""
+"""The dialogs: questions, the columns of a table, the name of a preset to save, and help."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,24 +35,24 @@ Answer = TypeVar("Answer")
 
 
 class Dialog(ModalScreen[Answer]):
-    """The base of all dialogs. Escape dismisses it with None, which changes nothing."""
+    """The base of all dialogs. Escape cancels: it dismisses the dialog with None."""
 
-    CSS_PATH = "dialogs.tcss"  # relative to the file of the subclass: all dialogs live in this folder
+    CSS_PATH = "dialogs.tcss"  # relative to the subclass's file: all dialogs are in this folder
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel", show=False)]
 
     def on_click(self, event: Click) -> None:
-        """A click beside the dialog cancels it."""
+        """Cancel the dialog if the click is beside it."""
         if event.widget is self:
             self.dismiss(None)
 
 
 class Confirm(Dialog[bool]):
-    """Dismissed with True for yes. The focus starts on no, so that a key hit twice does no harm."""
+    """A yes-or-no question; the result is True for yes. The focus starts on no, so that a double key does no harm."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "dismiss(False)", "No", show=False),
         Binding("y", "dismiss(True)", "Yes", show=False),
-        Binding("left,right", "app.focus_next", show=False),  # two buttons: the next is also the one before
+        Binding("left,right", "app.focus_next", show=False),  # with two buttons, next and previous are the same
     ]
 
     def __init__(self, question: str, *, yes: str = "Yes", no: str = "No") -> None:
@@ -62,19 +62,20 @@ class Confirm(Dialog[bool]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(self._question, markup=False)
-            with Horizontal(classes="buttons"):  # Textual focuses the first one
+            with Horizontal(classes="buttons"):  # Textual focuses the first button
                 yield Button(f"{self._no} (esc)", id="no", action="screen.dismiss(False)", compact=True)
                 yield Button(f"{self._yes} (y)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
 
 
 class RunQuestion(Confirm):
-    """A question about a run under way. It closes when the run ends."""
+    """A question about a running run; it closes when the run ends."""
 
 
 class LettingGo(Dialog[bool | None]):
-    """Whether a training that is watched is to end: dismissed with False to leave it running, with None to go on."""
+    """Asks whether to end a watched training. The result is True to end it, False to leave it running, None to keep
+    watching."""
 
-    QUESTION = "This is a training of your own. End it, or leave it running, unwatched? What was seen is kept."
+    QUESTION = "This is your own training. End it, or leave it running unwatched? The recorded steps are kept."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "dismiss(False)", "Leave it running", show=False),
         Binding("e", "dismiss(True)", "End it", show=False),
@@ -86,14 +87,14 @@ class LettingGo(Dialog[bool | None]):
         with Vertical(classes="dialog"):
             yield Static(self.QUESTION, markup=False)
             with Horizontal(classes="buttons"):
-                yield Button("Go on (esc)", id="no", action="screen.dismiss(None)", compact=True)
+                yield Button("Cancel (esc)", id="no", action="screen.dismiss(None)", compact=True)
                 yield Button("Leave it running (l)", id="leave", action="screen.dismiss(False)", compact=True)
                 yield Button("End it (e)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
 
 
 class BusyMachine(Dialog[bool]):
-    """Asks whether to start a run beside other programs. The result is True to start. After Wait, the dialog starts the
-    run by itself once this machine is quiet."""
+    """Asks whether to start a run although other programs keep this machine busy. The result is True to start. After
+    Wait, the dialog closes with True as soon as the machine is quiet."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w", "wait", "Wait", show=False),
@@ -126,7 +127,7 @@ class BusyMachine(Dialog[bool]):
         self.dismiss(True)
 
     def action_wait(self) -> None:
-        """Start as soon as this machine is quiet."""
+        """Start the run as soon as this machine is quiet."""
         self._waits = True
         self.query_one("#wait").display = False
         self._show()
@@ -137,15 +138,15 @@ class BusyMachine(Dialog[bool]):
         self._about.update(Content(f"{now} {then}"))
 
 
-LEAVING = "Stop watching this training? It goes on, on its own hosts. What was seen is kept."
+LEAVING = "Stop watching this training? It continues on its own hosts. The recorded steps are kept."
 
 
 async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) -> bool:
-    """Ask whether a run may be stopped; of a training of the user's own also whether it is to end with that."""
+    """Ask whether to stop a run; for the user's own training, also whether to end the training itself."""
     if not terms.outlives:
-        return await app.push_screen_wait(RunQuestion(question, yes=yes, no="Go on")) is True
+        return await app.push_screen_wait(RunQuestion(question, yes=yes, no="Cancel")) is True
     if terms.elsewhere:
-        return await app.push_screen_wait(RunQuestion(LEAVING, yes="Stop watching", no="Go on")) is True
+        return await app.push_screen_wait(RunQuestion(LEAVING, yes="Stop watching", no="Cancel")) is True
     ends = await app.push_screen_wait(LettingGo())
     if ends:
         terms.outlives = False
@@ -159,7 +160,7 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
     AROUND = 12  # lines of the screen that are not for the list
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "show_or_hide", "Show or hide", show=False),
-        Binding("enter", "done", "Done", show=False, priority=True),  # the list takes enter for itself
+        Binding("enter", "done", "Done", show=False, priority=True),  # with priority, since the list binds enter, too
         bound("reset", "dismiss(())", "As many as fit", show=False),
     ]
 
@@ -194,7 +195,7 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
         """Return what the list shows of a column."""
         return f"{'✓' if key in self._shown else ' '} {self._offered[key].header}"
 
-    @on(Chooser.OptionSelected)  # by a click: enter is taken
+    @on(Chooser.OptionSelected)  # by a click: enter has another action
     def action_show_or_hide(self) -> None:
         columns = self.query_one(Chooser)
         if key := columns.chosen:
@@ -206,7 +207,7 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
 
 
 class NamePreset(Dialog[str | None]):
-    """Dismissed with a valid name for one of the user's own presets."""
+    """Asks for the name of one of the user's own presets. The result is a valid name."""
 
     def __init__(self, question: str, usual: str, yes: str) -> None:
         super().__init__()
@@ -229,12 +230,12 @@ class NamePreset(Dialog[str | None]):
     @on(Button.Pressed, "#yes")
     def _answer(self) -> None:
         name = self.query_one(Input).value.strip()
-        if not own_presets.name_problem(name):  # else the dialog stays, and shows why
+        if not own_presets.name_problem(name):  # otherwise the dialog stays open and shows the problem
             self.dismiss(name)
 
 
 async def save_as_own(app: App[object], preset: Preset) -> str | None:
-    """Ask for a name, and again before a preset is replaced; then save. Return the name, or None if not saved."""
+    """Ask for a name, and before a preset is replaced; then save. Return the name, or None if not saved."""
     dialog = NamePreset("Save as your own preset, named", own_presets.suggested_name(preset.name), "Save")
     name = await _free_name(app, dialog, "There is a preset {}. Replace it?")
     if name is None or not _done(app, "Not saved", partial(own_presets.save, preset, name)):
@@ -244,7 +245,7 @@ async def save_as_own(app: App[object], preset: Preset) -> str | None:
 
 
 async def rename_own(app: App[object], name: str) -> str | None:
-    """Ask for another name of one of the user's presets. Return the name, or None if it keeps the one that it has."""
+    """Rename one of the user's presets, after asking for a name. Return the new name, or None if it is unchanged."""
     dialog = NamePreset(f"Rename the preset {name}", name, "Rename")
     new = await _free_name(app, dialog, "There is a preset {}. Replace it? The old one goes to the trash.", but=name)
     if new in (None, name) or not _done(app, "Not renamed", partial(own_presets.rename, name, new)):
@@ -254,19 +255,19 @@ async def rename_own(app: App[object], name: str) -> str | None:
 
 
 async def delete_own(app: App[object], name: str) -> bool:
-    """Ask, then move one of the user's presets to the trash. Return whether it is there."""
+    """Move one of the user's presets to the trash, after a question. Return whether it was moved."""
     undo = name_of("undo", app)
-    question = f"Delete your preset {name}? {undo} brings back what was deleted last."
+    question = f"Delete your preset {name}? {undo} restores the last deleted preset."
     if not await app.push_screen_wait(Confirm(question, yes="Delete")):
         return False
     if not _done(app, "Not deleted", partial(own_presets.discard, name)):
         return False
-    app.notify(f"In the trash. {undo} brings back what was deleted last.", title=name, markup=False)
+    app.notify(f"Moved to the trash. {undo} restores it.", title=name, markup=False)
     return True
 
 
 async def _free_name(app: App[object], dialog: NamePreset, question: str, but: str = "") -> str | None:
-    """Ask for a name, and again if a preset other than `but` has it."""
+    """Ask for a name; if another preset than `but` has it, ask whether to replace that. Return the name, or None."""
     name = await app.push_screen_wait(dialog)
     if name is None or name == but or not own_presets.path_of(name).exists():
         return name
@@ -274,7 +275,7 @@ async def _free_name(app: App[object], dialog: NamePreset, question: str, but: s
 
 
 def _done(app: App[object], failed: str, change: Callable[[], object]) -> bool:
-    """Change the files of presets, and notify if that fails. Return whether it did not."""
+    """Change the files of presets; show an error if that fails. Return whether it succeeded."""
     try:
         change()
     except PresetError as error:
@@ -286,16 +287,16 @@ def _done(app: App[object], failed: str, change: Callable[[], object]) -> bool:
 EVERYWHERE = (
     ("{help} f1", "Help", ""),
     ("ctrl+p", "Command palette", "presets, runs, views, exports, themes"),
-    ("tab shift+tab", "Next pane, pane before", ""),
-    ("{quit} ctrl+q", "Quit", "asks while something runs"),
+    ("tab shift+tab", "Next pane, previous pane", ""),
+    ("{quit} ctrl+q", "Quit", "asks first while a run is under way"),
 )
-OF_ALL_SCREENS = ("app.focus_next", "app.focus_previous", "screen.copy_text")  # Textual's own; not worth a line each
+OF_ALL_SCREENS = ("app.focus_next", "app.focus_previous", "screen.copy_text")  # Textual's own actions, not listed
 KEYS_WIDTH = 16
 
 
 class HelpScreen(Dialog[None]):
-    """Shows the keys that do something now: on the screen below, everywhere, and in the focused pane; then what the
-    screen explains besides, such as its columns."""
+    """Shows the keys that are active now, on the screen below, everywhere, and in the focused pane; then what else the
+    screen explains, such as its columns."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("help", "dismiss(None)", "Close", show=False),
@@ -318,7 +319,7 @@ class HelpScreen(Dialog[None]):
         focused = self._of.focused
         if focused is not None and (keys := _keys_of(self._of, focused)):
             titles = [node.border_title for node in focused.ancestors_with_self if isinstance(node, Widget)]
-            title = next(filter(None, titles), "with the focus")  # of the pane itself, or of the one around it
+            title = next(filter(None, titles), "with the focus")  # the title of the widget or of its container
             lines += [Content.styled(f"In the pane {title}", "bold"), *map(_line, keys)]
         explained: Mapping[str, Sequence[tuple[str, str]]] = getattr(self._of, "explained", {})
         with VerticalScroll(classes="dialog") as pane:
@@ -333,7 +334,7 @@ class HelpScreen(Dialog[None]):
 
 
 def _keys_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, str]]:
-    keys: dict[tuple[str, str], list[str]] = {}  # by name and effect: keys that do the same share a line
+    keys: dict[tuple[str, str], list[str]] = {}  # by name and tooltip: keys with the same effect share a line
     for active in screen.active_bindings.values():
         binding = active.binding
         if active.node is node and not binding.system and binding.action not in OF_ALL_SCREENS:
@@ -342,7 +343,7 @@ def _keys_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, str]]
 
 
 def _grid(entries: Sequence[tuple[str, str]]) -> Table:
-    """Names, and what they stand for, wrapped beside them."""
+    """A grid of names with their explanations, wrapped beside them."""
     grid = Table.grid(padding=(0, 1), expand=True)
     grid.add_column(width=KEYS_WIDTH + 2, style="bold", no_wrap=True)
     grid.add_column(ratio=1)

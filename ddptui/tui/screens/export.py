@@ -1,4 +1,4 @@
-"""Export of a run to a file: what is written, and the dialog that asks for format and path."""
+"""Exports a run to a file: the formats, and the dialog that asks for format and path."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -22,10 +22,10 @@ from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import Confirm, Dialog
 from ddptui.tui.widgets.lists import Chooser
 
-SUFFIXES = {"markdown": "md", "trace": "trace.json"}  # of files; without a dot. Other formats: their name
+SUFFIXES = {"markdown": "md", "trace": "trace.json"}  # file suffixes, if they differ from the format's name
 TITLES = {"html": "HTML", "svg": "SVG", "markdown": "Markdown", "csv": "CSV", "json": "JSON", "trace": "Trace"}
-FORMATS = {  # what each file holds
-    "html": "one file for a browser: all of it, with pictures that zoom",
+FORMATS = {  # what each file contains
+    "html": "one file for a browser: everything, with zoomable pictures",
     "svg": "one picture, for a paper or a README",
     "markdown": "the table with all its columns, and the findings",
     "csv": "one line per repeat, every figure in full",
@@ -35,50 +35,50 @@ FORMATS = {  # what each file holds
 
 
 def offered(name: str, form: str) -> Path:
-    """Return the path that the dialog suggests for what has this name: in the current folder."""
+    """Return the path that the dialog suggests, in the current folder. name: of the exported run."""
     return Path.cwd() / (name + suffix(form))
 
 
 def suffix(form: str) -> str:
-    """Return how the name of a file of one of the FORMATS ends."""
+    """Return the file suffix of a format, with its dot."""
     return f".{SUFFIXES.get(form, form)}"
 
 
 def meant(typed: str) -> Path:
-    """Return the absolute path that the user meant."""
+    """Return the absolute path for a path that the user typed."""
     return Path(os.path.abspath(os.path.expanduser(typed)))
 
 
 def pieces(run: Run, preset: Preset, results: Results, form: str) -> Iterable[str]:
-    """Return the text of a run in one of the FORMATS. Raises ValueError if the run cannot have it."""
+    """Return the text of a run in one of the FORMATS. Raises ValueError if the run has no such form."""
     if form == "trace":
         return trace(run.repeats(preset))
     if form in table.FORMATS:
         return [table.FORMATS[form](results, preset)]
-    from ddptui.page import formats  # late: the first picture must not wait for it
+    from ddptui.page import formats  # imported late, so that the first screen appears sooner
 
     return [formats.FORMATS[form](run, preset, results)]
 
 
 def write(text: Callable[[], Iterable[str]], path: Path, *, replace: bool = False) -> None:
-    """Write a text to a file. Raises OSError, or ValueError for a path or a text that cannot be."""
-    whole = text()  # first: a text that cannot be made leaves no empty file
-    with path.open("w" if replace else "x", encoding="utf-8") as file:  # x: FileExistsError if it is there
+    """Write a text to a file. Raises OSError, or ValueError for an invalid path or text."""
+    whole = text()  # first, so that an error leaves no empty file
+    with path.open("w" if replace else "x", encoding="utf-8") as file:  # x: FileExistsError if the file exists
         file.writelines(at_the_door(piece, is_terminal=False) for piece in whole)
 
 
 def why(error: Exception) -> str:
-    """Return what went wrong, in one line."""
+    """Return an error's reason in one line."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
 class ExportDialog(Dialog[tuple[str, Path] | None]):
-    """Dismissed with format and path. Enter exports from either field; Tab goes between them."""
+    """Asks for format and path, which are the result. Enter exports from either field; Tab switches between them."""
 
     def __init__(self, name: str, form: str, forms: Mapping[str, str]) -> None:
-        """`name`: of what is exported. `forms`: those that are offered, and what each holds."""
+        """`name`: of the run or comparison; `form`: the selected format; `forms`: format -> description."""
         super().__init__()
         self._exported, self._form, self._forms = name, form, forms
 
@@ -86,7 +86,7 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "Export"
             yield Chooser(*(Option(f"{TITLES[form]:10} {holds}", form) for form, holds in self._forms.items()))
-            # Not selected: the first key would replace the whole path.
+            # Without selecting the text, since the first key would replace the whole path.
             yield Input(str(offered(self._exported, self._form)), compact=True, select_on_focus=False)
             with Horizontal(classes="buttons"):
                 yield Button("Cancel (esc)", id="cancel", action="screen.dismiss(None)", compact=True)
@@ -99,7 +99,7 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
     def _follow(self, event: OptionList.OptionHighlighted) -> None:
         path, ending = self.query_one(Input), suffix(self._form)
         self._form = event.option_id or self._form
-        if path.value.endswith(ending):  # not if the user has typed another one
+        if path.value.endswith(ending):  # unless the user has typed another suffix
             path.value = path.value.removesuffix(ending) + suffix(self._form)
 
     @on(OptionList.OptionSelected)
@@ -135,7 +135,7 @@ class ExportableRun(LabScreen):
             return
         form, path = target
         replace = os.path.exists(path)
-        question = f"{path} is there. Replace it?"
+        question = f"{path} exists. Replace it?"
         if replace and not await self.app.push_screen_wait(Confirm(question, yes="Replace")):
             return
         try:  # the trace or the page of a long run takes its time

@@ -1,4 +1,4 @@
-"""The base of the screens that follow a run as it goes, follow a replay, or show a run that has ended."""
+"""The base of screens that follow a running run, follow a replay, or show a finished run."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -22,27 +22,27 @@ from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import LettingGo, RunQuestion, may_stop
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
 
-ERROR_LINES = 4  # of a failed launch, in its alarm; the log has more
+ERROR_LINES = 4  # lines of a failed launch's error in a notification; the log has all of them
 
-# Keys that the screens have in common. Each screen puts them in the order of its footer.
+# Keys that these screens share. Each screen lists them in the order of its footer.
 RUN_KEYS = (
-    bound("skip", "skip", "Skip", tooltip="End this trial, after a question, and go on to the next"),
-    bound("stop", "stop", "Stop", tooltip="Stop the run; what is finished is kept"),
+    bound("skip", "skip", "Skip", tooltip="End this trial, and continue with the next (asks first)"),
+    bound("stop", "stop", "Stop", tooltip="Stop the run; finished launches are kept (asks first)"),
 )
 REPLAY_KEYS = (
     bound("more", "faster(1)", "Faster", show=False, tooltip="Replay faster"),
     bound("less", "faster(-1)", "Slower", show=False, tooltip="Replay slower"),
 )
-BACK_KEYS = (  # at any time one of them does something: see `check_action`
-    Binding("escape", "back", "Back", tooltip="Back to the screen before"),
-    Binding("escape", "stop", "Back", show=False, tooltip="Back: the run is stopped, after a question"),
+BACK_KEYS = (  # exactly one of them is active at any time: see `check_action`
+    Binding("escape", "back", "Back", tooltip="Back to the previous screen"),
+    Binding("escape", "stop", "Back", show=False, tooltip="Back: stops the run (asks first)"),
 )
 
 Feed = Session | Playback | EndedRun
 
 
 class Following(LabScreen):
-    """Takes in the messages of its feed, raises alarms, and has the keys to steer a run or a replay."""
+    """Reads the messages of its feed, shows notifications, and has the keys to control a run or a replay."""
 
     RUN_ACTIONS: tuple[str, ...] = ("skip", "stop")
     REPLAY_ACTIONS: tuple[str, ...] = ("faster", "seek")
@@ -51,56 +51,56 @@ class Following(LabScreen):
         super().__init__()
         self.feed = feed
         self.watched = RunMonitor() if isinstance(feed, EndedRun) else RunMonitor(feed.finished_before)
-        self.ended_ns: int | None = None  # when no rank of the session was left
-        self._taken_in = 0  # messages, of a replay from its beginning
-        self._alarmed = 0  # of these, how many were looked through for alarms: after going back, the same are no news
+        self.ended_ns: int | None = None  # when all ranks of the session had ended
+        self._taken_in = 0  # number of messages read; in a replay, counted from its beginning
+        self._alarmed = 0  # number of messages checked for notifications: after seeking back, they are not shown again
 
     def draw(self) -> None:
-        """Bring up to date what shows."""
+        """Update what the screen shows."""
         raise NotImplementedError
 
     def compose_damage(self) -> ComposeResult:
-        """Yield the sentences of the reports on damaged journals, whose messages are missing here."""
+        """Yield a note about damaged journals, if any, since their messages are missing here."""
         unread = self.feed.unread if isinstance(self.feed, Playback) else self.feed.results.unread
         if unread:
             yield Static("\n".join(damage(unread)), id="damage", markup=False)
 
     def take_in(self, messages: Sequence[Message], *, restarted: bool) -> None:
-        """Take in what a subclass keeps of the messages. `restarted`: the replay has gone back: forget the rest."""
+        """Process messages; subclasses keep what they need. `restarted`: the replay has gone back, so start over."""
 
     def announce_end(self, status: str) -> None:
-        """Say that the session has ended."""
+        """Notify the user that the session has ended."""
         raise NotImplementedError
 
     @property
     def goes_on(self) -> bool:
-        """Whether ranks may still run."""
+        """Whether ranks may still be running."""
         return isinstance(self.feed, Session) and self.ended_ns is None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to come: neither from ranks nor from a recording."""
+        """Whether no more messages will come, neither from ranks nor from a recording."""
         return not self.goes_on and not isinstance(self.feed, Playback)
 
     def on_mount(self) -> None:
-        # A timer of the screen, not of the app: one of the app may still tick after its screens are gone, and fails.
+        # The timer belongs to the screen: a timer of the app could fire after its screens are gone, and fail.
         if not isinstance(self.feed, EndedRun):
             self.set_interval(self.console_app.refresh_s, self.tick)
             self.load_judge()
-        self.call_after_refresh(self.tick)  # the panes have their sizes only then
+        self.call_after_refresh(self.tick)  # the panes have no size before the refresh
 
     @work(thread=True, exit_on_error=False)
     def load_judge(self) -> None:
-        """Import what the first judgement needs, numpy above all, while the screen is drawn."""
+        """Import the modules of the first judgement (mainly numpy) while the screen is drawn."""
         import_module("ddptui.findings.verdict")
 
     def on_screen_resume(self, event: ScreenResume) -> None:
         self.draw()
 
     def tick(self) -> None:
-        """Take in new messages, and draw, unless another screen covers this one."""
+        """Process new messages, and draw, unless another screen covers this one."""
         if not isinstance(self.feed, EndedRun):
-            is_over = self.feed.is_over  # before draining: else messages could come between the two, and be missed
+            is_over = self.feed.is_over  # read before draining, so that no message in between is missed
             self._drain(self.feed)
             if isinstance(self.feed, Session) and is_over and self.ended_ns is None:
                 self.end(self.feed)
@@ -108,10 +108,10 @@ class Following(LabScreen):
             self.draw()
 
     def end(self, session: Session) -> None:
-        """No rank of the session is left."""
+        """Handle the end of a session, when all its ranks have ended."""
         self.ended_ns = session.now_ns()
         self.console_app.run_ended(session)
-        if isinstance(self.app.screen, RunQuestion | LettingGo):  # there is nothing left to stop
+        if isinstance(self.app.screen, RunQuestion | LettingGo):  # the question is moot
             self.app.screen.dismiss(None)
         self.refresh_bindings()
         if session.results.status != "ok" and not self.console_app.leaving:
@@ -122,7 +122,7 @@ class Following(LabScreen):
             self.watched = RunMonitor()
             self.watched.live = feed.start.live()
             self._taken_in = feed.start.place.progress.messages
-        messages = feed.drain()  # all at once: a message of Textual for each would cost a redraw for each
+        messages = feed.drain()  # all at once: one Textual message for each would cost a redraw for each
         trial, runs = self.watched.live.trial, self.watched.live.status == "running"
         for message in messages:
             self._taken_in += 1
@@ -135,7 +135,7 @@ class Following(LabScreen):
             if isinstance(message, Ended) and message.status == "failed":
                 why = (message.error or "no reason is known").splitlines()[:ERROR_LINES]
                 self.console_app.complain(f"{trial} failed", "\n".join(why))
-            elif isinstance(message, Notice) and not runs:  # no later picture shows it
+            elif isinstance(message, Notice) and not runs:  # the screen itself no longer shows it
                 self.console_app.complain("The run is over", message.text)
             elif isinstance(message, Refused):
                 self.notify(headline.refusal(message), title="Connection rejected", severity="warning", markup=False)
@@ -143,11 +143,12 @@ class Following(LabScreen):
         self.take_in(messages, restarted=restarted)
 
     def trial_under_way(self) -> Trial | None:
-        """Return the trial of the current launch; before the first launch, the one that comes first."""
+        """Return the trial of the current launch; before the first launch, the first trial."""
         return self.watched.trial(self.feed.preset)
 
     def place(self) -> str:
-        """Return the preset, and of several trials and repeats, which: `quickstart ▸ ddp (2 of 2) ▸ repeat 1 of 3`."""
+        """Return the preset, and the trial and repeat if there are several: `quickstart ▸ ddp (2 of 2) ▸ repeat 1 of
+        3`."""
         preset, trial = self.feed.preset, self.trial_under_way()
         if trial is None:
             return preset.name
@@ -160,31 +161,31 @@ class Following(LabScreen):
         return where + (f" ▸ repeat {repeat} of {preset.repeats}" if preset.repeats > 1 and repeat else "")
 
     def progress(self, feed: Session | Playback, now_ns: int, *parts: str) -> str:
-        """Return `parts`, then the time since the user began the run and the time that is left."""
+        """Return `parts`, then the time since the user started the run, and the time left."""
         live = self.watched.live
         began_ns = live.began_ns if live.began_ns is not None else now_ns
         if isinstance(feed, Session):
-            began_ns = feed.begun_ns  # the first launch may wait for seconds: torch is imported first
+            began_ns = feed.begun_ns  # the first launch may start seconds later, after torch is imported
         elapsed, left = headline.clock((now_ns - began_ns) / S), ""
         if isinstance(feed, Playback):
             elapsed += f" of {headline.clock((feed.end_ns - began_ns) / S)}"
-            left = "working out the results" * feed.is_working
+            left = "computing the results" * feed.is_working
         elif (left_s := headline.left_s(feed.preset, live, now_ns)) is not None:
             left = f"about {headline.clock(left_s)} left"
         return " · ".join(filter(None, [*parts, elapsed, left]))
 
     def pace(self) -> str:
-        """Return how a replay goes on: its speed, or for a moment what it has left out. Of a run: nothing."""
+        """Return the speed of a replay, or for a moment what it has skipped; empty for a run."""
         if not isinstance(self.feed, Playback):
             return ""
         if self.feed.skipped_s:
             return f"start skipped: {seconds(self.feed.skipped_s)}"
-        return f"replay × {self.feed.speed:g}{', standing still' * self.feed.paused}"
+        return f"replay × {self.feed.speed:g}{', paused' * self.feed.paused}"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A replay has no ranks to steer, and a run cannot go back."""
+        """Disable actions that do not apply: a replay has no ranks to control, and a run cannot go back."""
         if action == "skip" and isinstance(self.feed, Session) and self.feed.terms.outlives:
-            return False  # there is no other trial, and a training of the user's own is let go only after a question
+            return False  # a watched training has no other trial, and its end needs a question of its own
         if action in self.RUN_ACTIONS:
             return self.goes_on
         if action in self.REPLAY_ACTIONS:
@@ -194,20 +195,20 @@ class Following(LabScreen):
     @work
     async def action_skip(self) -> None:
         launched_ns, trial = self.watched.live.launched_ns, self.watched.live.trial
-        question = f"Skip trial {trial or ''}? It ends, and has no further repeats."
-        if await self.app.push_screen_wait(RunQuestion(question, yes="Skip", no="Go on")) and self.goes_on:
-            self.skip(launched_ns, "It ends; the next trial follows.")
+        question = f"Skip trial {trial or ''}? It ends, without further repeats."
+        if await self.app.push_screen_wait(RunQuestion(question, yes="Skip", no="Cancel")) and self.goes_on:
+            self.skip(launched_ns, "The trial ends; the next one follows.")
 
     def skip(self, launched_ns: int, then: str) -> None:
-        """Skip the trial of a launch. `then`: said if the launch is still under way."""
+        """Skip the trial of a launch. `then`: the notification, if the launch was still running."""
         assert isinstance(self.feed, Session)
         is_skipped = self.feed.controls.skip(launched_ns)
-        self.notify(then if is_skipped else "Not skipped: that launch is not under way.", timeout=3)
+        self.notify(then if is_skipped else "Not skipped: the launch has ended already.", timeout=3)
 
     @work
     async def action_stop(self) -> None:
         if isinstance(self.feed, Session) and self.goes_on:
-            question = "Stop the run? What is finished is kept."
+            question = "Stop the run? Finished launches are kept."
             if await may_stop(self.app, self.feed.terms, question, yes="Stop"):
                 self.feed.controls.stop()
 
@@ -215,14 +216,14 @@ class Following(LabScreen):
         self.dismiss()
 
     def action_hold(self) -> None:
-        """Let the replay stand still, or go on."""
+        """Pause or continue the replay."""
         if isinstance(self.feed, Playback):
             self.feed.pause()
             self.draw()
 
     def action_seek(self, seconds: int) -> None:
         if isinstance(self.feed, Playback):
-            self.feed.seek(seconds)  # the next tick takes in what that brings, once for all keys until then
+            self.feed.seek(seconds)  # the next tick processes the messages, once for all keys until then
 
     def action_faster(self, by: int) -> None:
         if isinstance(self.feed, Playback):

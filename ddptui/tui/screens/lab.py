@@ -1,4 +1,4 @@
-"""The first screen: choose a preset, change it, see what would run and for how long, and run it."""
+"""The Lab, the first screen: choose a preset, change it, see what would run and for how long, and run it."""
 
 from collections.abc import Callable
 from datetime import date
@@ -40,13 +40,13 @@ from ddptui.tui.widgets.trial_form import TrialForm
 
 VIEWS = ("list", "text", "form")
 UNKNOWN = "not run here yet"
-LOOK_EVERY_S = 2.0  # at what else this host does
+LOOK_EVERY_S = 2.0  # interval of load measurements
 
 
 class Lab(LabScreen):
     """Shows list, text, trials, form and command line of the chosen preset: all at once, or one view at a time."""
 
-    PURPOSE = "Choose what to ask, change it, run it."
+    PURPOSE = "Choose a preset, change it, run it."
     CSS_PATH = "lab.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "run", "Run"),
@@ -61,7 +61,7 @@ class Lab(LabScreen):
         bound("rename", "rename", "Rename", show=False, tooltip="Rename a preset of your own"),
         bound("delete", "delete", "Delete", show=False, tooltip="Move a preset of your own to the trash"),
         bound("undo", "undo", "Undo", show=False, tooltip="Bring back the preset that was deleted last"),
-        bound("reset", "reset", "Take all changes back", show=False),
+        bound("reset", "reset", "Undo all changes", show=False),
     ]
 
     SPARE_KEYS = ("delete", "undo", "rename")
@@ -71,12 +71,12 @@ class Lab(LabScreen):
         super().__init__(classes="-list")
         self._presets: dict[str, Preset] = {}
         self._broken: dict[str, str] = {}
-        self._files: dict[str, FileState] = {}  # by preset, as they were listed
-        self._changes: dict[str, dict[str, str]] = {}  # by preset; neither saved nor taken back
+        self._files: dict[str, FileState] = {}  # preset -> state of its file when it was listed
+        self._changes: dict[str, dict[str, str]] = {}  # preset -> unsaved changes
         self._past = overview.RecentRuns([], [])
-        self._machine = ""  # in short
-        self._meter: LoadMeter | None = None  # until the first look
-        self._draft = drafts.Draft("")  # of the preset under the cursor
+        self._machine = ""  # short description of this machine
+        self._meter: LoadMeter | None = None  # None until the first measurement
+        self._draft = drafts.Draft("")  # the preset under the cursor with its changes
         self._validation = drafts.Validation(None, None, "no preset is chosen")
 
     def compose_content(self) -> ComposeResult:
@@ -102,7 +102,7 @@ class Lab(LabScreen):
 
     @work(group="past")
     async def _load(self) -> None:
-        """Read what takes too long for the first picture, and what a run may have changed."""
+        """Load what takes too long before the first screen, and what a run may have changed."""
         past = await in_background(partial(overview.recent_runs, self.console_app.runs, date.today()))
         this_machine = await in_background(lambda: (machine.in_short(), torchvision_models()))
         self.call_later(self._show_loaded, past, *this_machine)
@@ -119,9 +119,9 @@ class Lab(LabScreen):
 
     @work(group="load")
     async def _look_at_load(self) -> None:
-        """Say which other program will disturb a run that is started now."""
+        """Show which other programs would disturb a run that starts now."""
         if self.console_app.session is not None:
-            self._meter = None  # its next reading would include a run, whose ranks have ended by then
+            self._meter = None  # otherwise its next reading would include the ranks of this run
             return
         if self._meter is None:
             self._meter = await in_background(partial(LoadMeter, descendants, MOST_OTHER_LOAD))
@@ -134,16 +134,16 @@ class Lab(LabScreen):
         self.query_one(TitleBar).show("ddptui", f"⚠ {busy}" if busy else self._machine)
 
     def _list_if_changed(self) -> None:
-        """List the presets again if their files have changed: the Run screen saves presets, too."""
+        """List the presets again if their files have changed, since other screens save presets, too."""
         before, now = self._files, file_states()
         if now != before:
             for name in own_presets.own_names():
                 if before.get(name) != now.get(name):
-                    self._changes.pop(name, None)  # they were made to what was in the file before
+                    self._changes.pop(name, None)  # these changes applied to the old content of the file
             self._list_presets()
 
     def _list_presets(self) -> None:
-        self._files = file_states()  # first: a file that is written while they are read is read again
+        self._files = file_states()  # first, so that a file written while they are read is read again
         presets, broken = all_presets()
         self._presets = {preset.name: preset for preset in presets}
         self._broken = {file.name: file.why for file in broken}
@@ -155,7 +155,7 @@ class Lab(LabScreen):
         self._list.show_notes(notes, changed)
 
     def _note(self, preset: Preset) -> str:
-        """Return how long a preset takes, in few cells: its title stands beside that."""
+        """Return how long a preset takes, in few cells, since its title is beside it."""
         if preset.has_no_end:
             return "no end"
         return str(estimate(preset, self._past.results) or "–")
@@ -177,7 +177,7 @@ class Lab(LabScreen):
         self._show_estimates()
 
     def _sync_draft(self) -> None:
-        # Keys can be faster than the messages that follow from them.
+        # Keys can be faster than the messages that they cause.
         name, changes = self._list.chosen, self._form.changes
         if name is not None and name != self._draft.name:
             self._show(PresetList.Chosen(name))
@@ -195,11 +195,11 @@ class Lab(LabScreen):
 
     @work(thread=True, exclusive=True, group="links")
     def _try_links(self) -> None:
-        links.problem()  # tries in a subprocess whether this machine can make slow links
+        links.problem()  # tests in a subprocess whether this machine can emulate slow links
         self.call_later(self._validate)
 
     def _show_trials(self) -> None:
-        """Show the trials that would run; of a draft that cannot, those of the preset without the changes."""
+        """Show the trials that would run; if the draft is invalid, those of the preset without the changes."""
         table, preset, name = self.query_one(TrialTable), self._validation.preset, self._draft.name
         shown = preset or self._presets.get(name)
         what = self._validation.reason
@@ -221,14 +221,14 @@ class Lab(LabScreen):
         self.console_app.open_run(self.query_one(RecentRuns).runs[event.option_index])
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Show the focused pane where there is room for one only."""
+        """Show the focused pane if there is room for only one."""
         in_form, in_list = (self.query_one(pane) in event.widget.ancestors_with_self for pane in ("#form", "#left"))
         self._form.show_focus(has_it=in_form)
         self._turn_to("form" if in_form else "list" if in_list else "text")
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable letter keys in the form, whose fields take them, and ways to the view that shows."""
+        """Disable letter keys in the form, whose fields take letters, and keys that lead to the current view."""
         if self.has_class("-form"):
             return action not in ("filter", "edit", "read", "runs", "copy", "delete", "undo")
         return not (action == "read" and self.has_class("-text")) and not (action == "back" and self.has_class("-list"))
@@ -241,12 +241,12 @@ class Lab(LabScreen):
             self.console_app.launch(partial(prepare_draft, self._validation.prepared))
 
     def _refuse(self) -> None:
-        """Go to the field that is wrong, or notify why the draft cannot run, unless the form shows it already."""
+        """Go to the wrong field, or notify the user why the draft cannot run, unless the form shows the reason."""
         reason = self._validation.reason
         if self._draft.changes:
             self._go("form", partial(self._form.point_to, drafts.at_fault(self._draft, reason)))
         elif not self.query_one("#reason").region:
-            self.app.clear_notifications()  # a second try would show this one twice
+            self.app.clear_notifications()  # otherwise a second try would show the notification twice
             self.notify(reason, title="Cannot be run", severity="error", timeout=8, markup=False)
 
     def action_filter(self) -> None:
@@ -265,14 +265,14 @@ class Lab(LabScreen):
         self._go("list", self.query_one(PresetChooser).focus)
 
     def _go(self, view: str, focus: Callable[[], object]) -> None:
-        if not self.has_class(f"-{view}"):  # a hidden widget can neither take the focus nor may it keep it
+        if not self.has_class(f"-{view}"):  # a hidden widget must neither get nor keep the focus
             self.set_focus(None)
             self._turn_to(view)
         focus()
 
     def _turn_to(self, view: str) -> None:
         classes = {f"-{name}": name == view for name in VIEWS}
-        # These classes mean something only where there is no room for all: elsewhere a key need not restyle the screen.
+        # These classes matter only if there is no room for all views: otherwise do not restyle the screen.
         self.update_classes(classes, self.has_class("-narrow") or self.has_class("-short"))
 
     def action_copy(self) -> None:
@@ -294,19 +294,19 @@ class Lab(LabScreen):
             return
         preset = drafts.without_old_figures(preset, self._presets[name])
         if (saved := await save_as_own(self.app, preset)) is not None:
-            for each in (name, saved):  # those of a preset that was replaced go with it
+            for each in (name, saved):  # changes to a replaced preset are dropped as well
                 self._changes.pop(each, None)
             self._list_again(saved)
 
     def _list_again(self, name: str | None) -> None:
-        """List the presets anew, with the cursor on this one."""
+        """List the presets again, with the cursor on this one."""
         self._list_presets()
         self._show_estimates()
         if name is not None:
             self._list.choose(name)
 
     def _chosen_own(self, what: str) -> str | None:
-        """Return the preset under the cursor, or notify that it is not the user's own, and None."""
+        """Return the preset under the cursor; if it is not the user's own, notify the user and return None."""
         name = self._list.chosen
         if name is not None and (why := own_presets.why_not_own(name)):
             self.notify(f"{why}: it cannot be {what}.", severity="warning", markup=False)
@@ -318,7 +318,7 @@ class Lab(LabScreen):
         self._sync_draft()
         name = self._chosen_own("renamed")
         if name is not None and (new := await rename_own(self.app, name)) is not None:
-            self._changes[new] = self._changes.pop(name, {})  # those of a preset that was replaced go with it
+            self._changes[new] = self._changes.pop(name, {})  # changes to a replaced preset are dropped
             self._list_again(new)
 
     @work
@@ -333,7 +333,7 @@ class Lab(LabScreen):
         try:
             name = own_presets.bring_back()
         except PresetError as error:
-            self.notify(str(error), title="Not brought back", severity="warning", markup=False)
+            self.notify(str(error), title="Not restored", severity="warning", markup=False)
         else:
             self._list_again(name)
-            self.notify("Back from the trash.", title=name, markup=False)
+            self.notify("Restored from the trash.", title=name, markup=False)

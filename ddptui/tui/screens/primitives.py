@@ -1,4 +1,4 @@
-"""A run of primitives: each one's buffers before and after the call, or its times by size."""
+"""The screen for a run of primitives: buffers before and after each call, or times by size."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -33,40 +33,40 @@ from ddptui.tui.widgets.primitives import PrimitiveGrid, PrimitiveList, items_of
 from ddptui.wire.records import Message
 
 PLAY_EVERY_S = 1.0
-MOST_TRIALS = 9  # with a digit as their key
+MOST_TRIALS = 9  # trials that have a digit as their key
 
 
-FORMS = {  # what a file of each holds
-    "html": "one file for a browser: all of it, with plots that zoom",
+FORMS = {  # what each file contains
+    "html": "one file for a browser: everything, with zoomable plots",
     "svg": "the plot, for a paper or a README",
     "markdown": "all tables, and the findings",
-    "csv": "one line per time, or per buffer",
+    "csv": "one line per timing, or per buffer",
     "json": "everything, as in results.json",
 }
 
 
 class PrimitivesScreen(Following, ExportableRun):
-    """Follows a run of primitives, and shows its results. `after`: the chosen primitive is shown after its call."""
+    """Follows a run of primitives, and shows its results. `after`: whether buffers are shown after the call."""
 
     CSS_PATH = "primitives.tcss"
-    PURPOSE = "What each primitive does to every rank's buffers: guess, then look. Or how long it takes, size by size."
+    PURPOSE = "What each primitive does to every rank's buffers: guess, then look. Or how long it takes for each size."
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_KEYS,
         bound("export", "export", "Export"),
         bound("replay", "replay", "Replay"),
         *REPLAY_KEYS,
-        bound("seek_back", "seek(-5)", "Seek back", show=False, tooltip="Replay: 5 s back"),
-        bound("seek", "seek(5)", "Seek", show=False, tooltip="Replay: 5 s on"),
-        bound("hold", "hold", "Hold", show=False, tooltip="The replay stands still, and goes on"),
+        bound("seek_back", "seek(-5)", "Seek back", show=False, tooltip="Replay: go back 5 s"),
+        bound("seek", "seek(5)", "Seek", show=False, tooltip="Replay: go forward 5 s"),
+        bound("hold", "hold", "Hold", show=False, tooltip="Pause or continue the replay"),
         *BACK_KEYS,
-        Binding("space", "reveal", "Look", tooltip="The buffers after the call, and before it again"),
+        Binding("space", "reveal", "Look", tooltip="Show the buffers after the call, or before it"),
         Binding("right", "step(1)", "Next", key_display="→", tooltip="The next primitive"),
         bound("next", "step(1)", "Next", tooltip="The next primitive"),
-        Binding("left", "step(-1)", "Before", key_display="←", show=False, tooltip="The primitive before"),
-        bound("before", "step(-1)", "Before", show=False, tooltip="The primitive before"),
-        bound("play", "play", "Play", tooltip="Go on by itself, one step a second, and stop"),
-        bound("figure", "figure", "Plot", tooltip="Draw the time, or the bus bandwidth"),
-        Binding("space", "mark", "Draw", tooltip="Keep this one in the plot, whichever is chosen, or take it out"),
+        Binding("left", "step(-1)", "Previous", key_display="←", show=False, tooltip="The previous primitive"),
+        bound("before", "step(-1)", "Previous", show=False, tooltip="The previous primitive"),
+        bound("play", "play", "Play", tooltip="Step through all primitives, one step a second, or stop"),
+        bound("figure", "figure", "Plot", tooltip="Plot the time, or the bus bandwidth"),
+        Binding("space", "mark", "Draw", tooltip="Keep this primitive in the plot, or remove it"),
         bound("trial", "trial(0)", "Trial", tooltip="The next trial"),
         *(Binding(str(n), f"trial({n})", "Trial by its number", show=False) for n in range(1, MOST_TRIALS + 1)),
     ]
@@ -85,20 +85,20 @@ class PrimitivesScreen(Following, ExportableRun):
         self.trial = feed.preset.trials[0]
         has_times = any(trial.primitives == "measure" for trial in feed.preset.trials)
         self.forms = {form: holds for form, holds in FORMS.items() if form != "svg" or has_times}
-        self._set_classes(self.trial, restyle=False)  # Textual styles the screen as it opens
+        self._set_classes(self.trial, restyle=False)  # Textual styles the screen when it opens
         self._chosen: str | None = None
-        self._led_to: str | None = None  # the primitive under way; the screen follows the run to it
-        self._leads = not isinstance(feed, EndedRun)  # until the user chooses
+        self._led_to: str | None = None  # the running primitive, to which the cursor was moved
+        self._leads = not isinstance(feed, EndedRun)  # move the cursor with the run, until the user moves it
         self._marked: list[PrimitiveKey] = []
         self._what: What = "time"
         self._playing: Timer | None = None
-        self._answer: list[str] | None = None  # of the run; None: it is not over
-        self._sentence = ""  # what the line at the top shows
+        self._answer: list[str] | None = None  # the run's answer; None until it has ended
+        self._sentence = ""  # the text of the line at the top
 
     @property
     def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
         sizes = self.query_one(SizeTable).explained
-        return {"Columns of the sizes": sizes} if sizes else {}  # none where buffers are shown
+        return {"Columns of the sizes": sizes} if sizes else {}  # no sizes if buffers are shown
 
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)
@@ -114,8 +114,8 @@ class PrimitivesScreen(Following, ExportableRun):
         self._list.focus()  # Textual focuses nothing on a screen that opens while the terminal is in the background
 
     def on_resize(self) -> None:
-        """Say as much as the new size has room for, once Textual has given the screen its classes: an ended run is
-        drawn when there is something new, not twice a second."""
+        """Redraw for the new size after Textual has set the screen's classes: a finished run is not redrawn by a
+        timer."""
         self.call_after_refresh(self.tick)
 
     # Following
@@ -147,8 +147,8 @@ class PrimitivesScreen(Following, ExportableRun):
         self.notify(f"{self.feed.preset.name}: {status}", title="The run has ended", timeout=5, markup=False)
 
     def _answered(self) -> str:
-        """Return the question and its answer; where there is little room, the answer's first sentence, or nothing:
-        four ranks' buffers need all lines of a terminal of 24."""
+        """Return the question and its answer. With little room, only the answer's first sentence; for buffers nothing,
+        since those of four ranks fill a terminal of 24 lines."""
         if not self._answer:
             return ""
         if self.has_class("-tall") or self.has_class("-high"):
@@ -157,30 +157,30 @@ class PrimitivesScreen(Following, ExportableRun):
         return self._answer[0] if self.trial.primitives == "measure" else ""
 
     def _status(self) -> str:
-        """Return what the title leaves out: that a run has not begun, has stalled, or has failed."""
+        """Return what the title does not show: that a run has not begun, has stalled, or has failed."""
         if isinstance(self.feed, EndedRun):
             return ""
         if self.feed.error:
             return self.feed.error
         now_ns, live = self.ended_ns or self.feed.now_ns(), self.watched.live
-        states = rank_states.states(live, {}, now_ns)  # no training steps here: primitives are not aligned
+        states = rank_states.states(live, {}, now_ns)  # primitives have no training steps to align
         is_stalled = any(state.startswith(STALLED) for state in states.values())
         is_plain = live.status == "running" and live.step and not is_stalled
         is_done = live.status == "ok" and not live.failures
         return "" if is_plain or is_done else headline.sentence(self.watched, states, self.feed.preset, now_ns)
 
     def _lead(self) -> None:
-        """List the trial's primitives, and follow the run to the one under way until the user chooses one."""
+        """List the trial's primitives, and keep the cursor on the running one until the user moves it."""
         trial = self.trial_under_way() if self._leads else None
         if trial is not None and trial is not self.trial:
             self._turn_to(trial)
-        self._list_items()  # first: the list must have the last item before it can be chosen
+        self._list_items()  # first, since the last item must be in the list before it can be chosen
         if trial is not None and trial.primitives == "measure" and self._list.option_count:
             self._list.highlighted = self._list.option_count - 1
             self._led_to = self._list.chosen
 
     def _why_incomplete(self) -> str:
-        """Return why a trial has less to show than it should."""
+        """Return why a trial's results are incomplete; empty if they are complete."""
         trial = next((trial for trial in self.feed.results.trials if trial.name == self.trial.name), None)
         if trial is None or trial.status == "ok" or not self.is_over:
             return ""
@@ -190,7 +190,7 @@ class PrimitivesScreen(Following, ExportableRun):
         self.trial = trial
         self.query_one(PaneBar).show({trial.name: trial.name for trial in self.feed.preset.trials}, trial.name)
         self._set_classes(trial)
-        self.refresh_bindings()  # other keys: a trial shows buffers or times
+        self.refresh_bindings()  # the keys differ between buffers and times
 
     def _set_classes(self, trial: Trial, *, restyle: bool = True) -> None:
         classes = {f"-{kind}": trial.primitives == kind for kind in ("see", "measure")}
@@ -202,17 +202,17 @@ class PrimitivesScreen(Following, ExportableRun):
     def _show_chosen(self) -> None:
         result, chosen, primitive = self.so_far.result(self.trial.name), self._list.chosen, self._list.primitive
         if chosen != self._chosen:
-            self._chosen, self.after = chosen, False  # of each primitive first a guess, then a look
+            self._chosen, self.after = chosen, False  # show each primitive before the call first, so the user can guess
         if self.trial.primitives == "see":
             view = primitive if isinstance(primitive, View) else None
-            note = "playing: a stops it" if self._playing else ""
+            note = "playing; a stops it" if self._playing else ""
             self.query_one(PrimitiveGrid).show(view, after=self.after, note=note)
         elif isinstance(primitive, PrimitiveKey) and result is not None:
             self.query_one(PrimitiveTimes).show(result, primitive, self._marked, self._what)
 
     @on(OptionList.OptionHighlighted)
     def _follow(self) -> None:
-        if self._list.chosen != self._led_to and self._led_to is not None:  # the user has moved the cursor, not `_lead`
+        if self._list.chosen != self._led_to and self._led_to is not None:  # the user moved the cursor, not `_lead`
             self._leads = False
         self._show_chosen()
 
@@ -230,11 +230,11 @@ class PrimitivesScreen(Following, ExportableRun):
                 return super().check_action(action, parameters)
 
     @on(OptionList.OptionSelected)
-    def _select(self) -> None:  # the list takes enter for itself
+    def _select(self) -> None:  # the list turns enter into this message
         self.action_reveal() if self.trial.primitives == "see" else self.action_mark()
 
     def action_reveal(self) -> None:
-        self._show_chosen()  # keys can be faster than the messages that follow from them
+        self._show_chosen()  # keys can be faster than the messages that they cause
         self.after = not self.after
         self._show_chosen()
 
@@ -251,7 +251,7 @@ class PrimitivesScreen(Following, ExportableRun):
         self._show_chosen()
 
     def play_on(self) -> None:
-        """Show the buffers before the call, then after it, then the next primitive, to the end."""
+        """Go one step further: from before a call to after it, then to the next primitive; stop at the end."""
         if not self.after:
             self.action_reveal()
         elif self._list.step(1):

@@ -1,4 +1,4 @@
-"""The results of a training run: its answer, table, where the time went, findings, ranks."""
+"""The Result screen of a training run: its answer, table, time bars, findings and ranks."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -27,27 +27,25 @@ from ddptui.tui.widgets.tables import RankDetail
 
 
 class ResultScreen(ExportableRun):
-    """Shows the answer and all panes where there is room, else one or two. All speak of the trial under the cursor."""
+    """Shows the answer, and as many panes as there is room for. They are about the trial under the cursor."""
 
     CSS_PATH = "result.tcss"
-    PURPOSE = "The trials of a run side by side. The row under the cursor is the trial that the other panes speak of."
+    PURPOSE = "The trials of a run, compared. The other panes are about the trial under the cursor."
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("sort", "sort", "Sort"),
         bound("columns", "columns", "Columns"),
-        bound(
-            "figure", "difference", "Difference", show=False, tooltip="Times as differences to the baseline, and back"
-        ),
+        bound("figure", "difference", "Difference", show=False, tooltip="Show times, or differences to the baseline"),
         bound("copy", "copy_row", "Copy the row", show=False),
         bound("export", "export", "Export"),
         bound("replay", "replay", "Replay"),
         CURVES_KEY,
-        bound("reverse", "reverse", "Sort the other way round", show=False),
+        bound("reverse", "reverse", "Reverse the sort order", show=False),
         bound("copy_all", "copy_table", "Copy the table as Markdown", show=False),
         *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
         bound("next", "trial(1)", "Next", show=False, tooltip="The next trial, from every pane"),
-        bound("before", "trial(-1)", "Before", show=False, tooltip="The trial before"),
+        bound("before", "trial(-1)", "Previous", show=False, tooltip="The previous trial"),
         *moves("down", "trial(1)", "Next", tooltip="The next trial, from every pane"),
-        *moves("up", "trial(-1)", "Before", tooltip="The trial before"),
+        *moves("up", "trial(-1)", "Previous", tooltip="The previous trial"),
         ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
     ]
@@ -81,7 +79,7 @@ class ResultScreen(ExportableRun):
         self._panes.show(self.results, self.preset, self._table.chosen)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Show the focused pane where there is no room for all."""
+        """Show the focused pane if there is no room for all."""
         if event.widget.id in PANES:
             self._mark(event.widget.id)
 
@@ -91,7 +89,7 @@ class ResultScreen(ExportableRun):
         self.query_one(PaneBar).show(PANES, chosen, SHORT)
 
     def action_pane(self, pane: str) -> None:
-        self._mark(pane)  # first: a hidden pane cannot take the focus
+        self._mark(pane)  # first, since a hidden pane cannot get the focus
         self.keep_zoomed()
         self._panes.pane(pane).focus()
 
@@ -100,7 +98,7 @@ class ResultScreen(ExportableRun):
 
     def action_difference(self) -> None:
         self._panes.turn()
-        if not self._panes.pane("bars").is_on_screen:  # where there is no room for all panes
+        if not self._panes.pane("bars").is_on_screen:  # there is no room for all panes
             self.action_pane("bars")
 
     def action_sort(self) -> None:
@@ -119,7 +117,7 @@ class ResultScreen(ExportableRun):
         self.app.push_screen(CurvesScreen(self.ended))
 
     def action_copy_row(self) -> None:
-        self.copy("\t".join(self._table.row_as_text()), "The row, a tab between two cells.")
+        self.copy("\t".join(self._table.row_as_text()), "The row, with tabs between cells.")
 
     def action_copy_table(self) -> None:
         self.copy(

@@ -1,4 +1,4 @@
-"""A training run as it goes, or as it went: ranks, who waits for whom, timeline, losses, results so far."""
+"""The Run screen of a running training run, or of its replay: ranks, waits, timeline, losses, results so far."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -26,35 +26,35 @@ from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.tui.widgets.replay_bar import ReplayBar
 from ddptui.wire.records import Message
 
-STEP = "Replay: a step of all ranks on, or back; then it stands still"
-TRIAL = "Replay: the next trial, or the one before, at its first step"
-PLACE = "Replay: so many tenths of the run"
+STEP = "Replay: go one step of all ranks forward or back, and pause"
+TRIAL = "Replay: go to the first step of the next or the previous trial"
+PLACE = "Replay: go to this many tenths of the run"
 
 
 class RunScreen(Delaying):
-    """Follows a training run. A run that ends well is replaced by its results; a failed one stays, to be read."""
+    """Follows a training run. When a run succeeds, its results replace this screen; a failed run stays visible."""
 
     CSS_PATH = "run.tcss"
-    PURPOSE = "A run as it goes: ranks, arrivals, timeline, loss, and the table so far."
+    PURPOSE = "A running run: ranks, arrivals, timeline, loss, and the table so far."
     BINDINGS: ClassVar[list[BindingType]] = [
         *DELAY_KEYS,
-        Binding("space", "hold", "Hold", tooltip="Hold the picture while the run goes on; a replay stands still"),
+        Binding("space", "hold", "Hold", tooltip="Freeze the screen while the run continues; in a replay: pause"),
         *RUN_KEYS,
         bound("step", "step(1)", "Step", show=False, tooltip=STEP),
         bound("step_back", "step(-1)", "Step back", show=False, tooltip=STEP),
         bound("next", "launch(1)", "Trial", show=False, tooltip=TRIAL),
-        bound("before", "launch(-1)", "Trial before", show=False, tooltip=TRIAL),
-        Binding("left", "seek(-5)", "Seek", show=False, key_display="← →", tooltip="Replay: go 5 s back"),
-        Binding("right", "seek(5)", "Seek", show=False, tooltip="Replay: go 5 s on"),
+        bound("before", "launch(-1)", "Previous trial", show=False, tooltip=TRIAL),
+        Binding("left", "seek(-5)", "Seek", show=False, key_display="← →", tooltip="Replay: go back 5 s"),
+        Binding("right", "seek(5)", "Seek", show=False, tooltip="Replay: go forward 5 s"),
         *REPLAY_KEYS,
-        Binding("enter", "results", "Results", tooltip="The results; a training without an end, it ends first"),
-        bound("log_scale", "log_scale", "Log scale", show=False, tooltip="The loss on a logarithmic scale, and back"),
+        Binding("enter", "results", "Results", tooltip="Show the results; ends a training that has no end"),
+        bound("log_scale", "log_scale", "Log scale", show=False, tooltip="Switch the logarithmic scale on or off"),
         ZOOM_KEY,
         *BACK_KEYS,
         *(Binding(str(n), f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(TITLES.items(), 1)),
         *(Binding(str(n), f"tenth({n})", "Place", show=False, key_display="0–9", tooltip=PLACE) for n in range(10)),
-        Binding("tab", "next_pane(1)", "Next pane", show=False, system=True),  # also one that has no room beside others
-        Binding("shift+tab", "next_pane(-1)", "Pane before", show=False, system=True),
+        Binding("tab", "next_pane(1)", "Next pane", show=False, system=True),  # also a pane that is hidden now
+        Binding("shift+tab", "next_pane(-1)", "Previous pane", show=False, system=True),
     ]
     SPARE_KEYS = ("faster(1)", "faster(-1)", "seek(-5)", "step(1)", "launch(1)")
     REPLAY_ACTIONS = (*Delaying.REPLAY_ACTIONS, "step", "launch", "tenth")
@@ -64,9 +64,9 @@ class RunScreen(Delaying):
     def __init__(self, feed: Session | Playback) -> None:
         super().__init__(feed)
         self.held = False
-        self._trial: Trial | None = None  # when the keys were looked at last: they depend on it
-        self._results_due = False  # they wait for a dialog to close, whose answer would be lost with this screen
-        self._picture: Picture | None = None  # the last one that was drawn
+        self._trial: Trial | None = None  # the trial when the bindings were last refreshed: they depend on it
+        self._results_due = False  # show the results when the open dialog closes: its answer needs this screen
+        self._picture: Picture | None = None  # the data that was drawn last
 
     @property
     def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
@@ -90,7 +90,7 @@ class RunScreen(Delaying):
         self._show_due_results()
 
     def on_screen_resume(self, event: ScreenResume) -> None:
-        self._show_due_results()  # now: until the next tick, a key would still act on a run that is over
+        self._show_due_results()  # at once, since until the next tick a key would act on a finished run
 
     def _show_due_results(self) -> None:
         if self._results_due and self.app.screen is self:
@@ -106,10 +106,10 @@ class RunScreen(Delaying):
             self._draw_now()
 
     def _draw_now(self) -> None:
-        self._picture = picture = self._look()  # one for header and panes: they cannot contradict each other
+        self._picture = picture = self._look()  # shared by header and panes, so that they agree
         sentence = self.feed.error or headline.sentence(self.watched, picture.states, self.feed.preset, picture.now_ns)
-        self.query_one("#now", Static).update(Content(sentence), layout=False)  # a layout costs three times as much
-        parts = ["held: space goes on" if self.held else "", headline.steps(self.watched.live)]
+        self.query_one("#now", Static).update(Content(sentence), layout=False)  # a layout would triple the cost
+        parts = ["on hold: space continues" if self.held else "", headline.steps(self.watched.live)]
         self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, *parts))
         self.query_one(Panes).draw(picture, self.feed)
         if (trial := self.trial_under_way()) is not self._trial:
@@ -133,7 +133,7 @@ class RunScreen(Delaying):
 
     def end(self, session: Session) -> None:
         super().end(session)
-        self._draw_now()  # even if the picture is held: an end must not be missed
+        self._draw_now()  # even on hold: the user must not miss the end
         self._results_due = session.results.status == "ok"
 
     def announce_end(self, status: str) -> None:
@@ -146,7 +146,7 @@ class RunScreen(Delaying):
             case "results":
                 return not self.goes_on or self._is_until_stopped()
             case "pane":
-                return not isinstance(self.feed, Playback)  # there, digits choose a place of the run
+                return not isinstance(self.feed, Playback)  # in a replay, digits choose a place in the run
             case _:
                 return super().check_action(action, parameters)
 
@@ -163,7 +163,7 @@ class RunScreen(Delaying):
         return has_begun and trial is not None and trial.trains_until_stopped
 
     def on_data_table_row_selected(self) -> None:
-        # A table takes enter for itself. But a click on a row, which posts the same, must not end a training.
+        # A table turns enter into this message. A click on a row does the same, but must not end a training.
         if not self.goes_on and self.check_action("results", ()):
             self.action_results()
 
@@ -171,8 +171,8 @@ class RunScreen(Delaying):
         if isinstance(self.feed, Session) and self.goes_on:
             live, controls = self.watched.live, self.feed.controls
             is_last = headline.launches(self.feed.preset, live) - live.finished <= 1
-            then = "its results show" if is_last else "the next trial follows"
-            said = f"The training ends with one of its next steps; then {then}."
+            then = "its results appear" if is_last else "the next trial follows"
+            said = f"The training ends after one of its next steps; then {then}."
             if is_last:
                 controls.stop()
                 self.notify(said, timeout=3)
@@ -181,12 +181,12 @@ class RunScreen(Delaying):
         elif isinstance(self.feed, Session):
             self.console_app.show_results(self.feed)
         else:
-            self.console_app.open_run(self.feed.run)  # all of it, wherever the replay is
+            self.console_app.open_run(self.feed.run)  # the whole run, wherever the replay is
 
     def action_step(self, by: int) -> None:
         if isinstance(self.feed, Playback):
             self.feed.step(by)
-            if not self.feed.restarted:  # else the next tick builds the state up again, once for all keys until then
+            if not self.feed.restarted:  # otherwise the next tick rebuilds the state, once for all keys until then
                 self.tick()
 
     def action_launch(self, by: int) -> None:
@@ -203,7 +203,7 @@ class RunScreen(Delaying):
         self.action_pane(names[(here + by) % len(names)])
 
     def action_pane(self, name: str) -> None:
-        """Choose a pane, and draw it without the others, so that it shows at once."""
+        """Choose a pane, and draw only this one, so that it appears at once."""
         panes = self.query_one(Panes)
         panes.choose(name)
         self.keep_zoomed()

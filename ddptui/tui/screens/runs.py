@@ -1,4 +1,4 @@
-"""Earlier runs: list, filter, open, replay, compare, resume, delete, bring back."""
+"""The Runs screen: lists earlier runs to filter, open, replay, compare, resume, delete and restore."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.tables import RunTable
 
 COMPLETE = ("ok", "failed")
-MOST_NAMES = 4  # of runs, in a question or a notice
-BATCH = 20  # runs that a thread reads between two updates of the table: the first ones show at once
+MOST_NAMES = 4  # names of runs in a question or a notification
+BATCH = 20  # runs that a thread reads between two updates of the table, so that the first ones appear at once
 
 
 class RunsScreen(LabScreen):
@@ -35,25 +35,25 @@ class RunsScreen(LabScreen):
 
     CSS_PATH = "runs.tcss"
     PURPOSE = (
-        "Earlier runs, newest first. Marked runs stay in the list, whatever the filter. Compare two of them, or delete "
-        "all of them."
+        "Earlier runs, newest first. Mark two runs to compare them, or any number to delete them. Marked runs stay in "
+        "the list, whatever the filter."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("filter", "filter", "Filter", show=False),
-        Binding("space", "mark", "Mark", tooltip="Mark a run, to compare or delete it, or take the mark off"),
+        Binding("space", "mark", "Mark", tooltip="Mark a run, to compare or delete it, or unmark it"),
         bound(
             "compare",
             "compare",
             "Compare",
             show=False,
-            tooltip="Two runs side by side: mark one of them with space first",
+            tooltip="Compare two runs: mark one with space first",
         ),
         bound(
             "delete", "delete", "Delete", show=False, tooltip="Move the marked runs, or the chosen one, to the trash"
         ),
-        bound("undo", "undo", "Undo", show=False, tooltip="Bring back what was deleted last"),
+        bound("undo", "undo", "Undo", show=False, tooltip="Restore the runs that were deleted last"),
         bound("replay", "replay", "Replay", show=False),
-        bound("resume", "resume", "Resume", show=False, tooltip="Launch what is missing in a run that was interrupted"),
+        bound("resume", "resume", "Resume", show=False, tooltip="Launch what is missing in an interrupted run"),
         bound("runs", "refresh", "Read the folder again", show=False),
         Binding("escape", "back", "Back"),
     ]
@@ -63,11 +63,11 @@ class RunsScreen(LabScreen):
     def __init__(self) -> None:
         super().__init__()
         self._known: list[Overview] = []
-        self._complete = False  # whether all runs of the folder are known
-        self._problem = ""  # with the folder itself
-        self._marked: list[str] = []  # by name
+        self._complete = False  # whether all runs of the folder have been read
+        self._problem = ""  # an error with the folder itself
+        self._marked: list[str] = []  # names of runs
         self._has_trash = False
-        self._moving = asyncio.Lock()  # one move to or from the trash after another
+        self._moving = asyncio.Lock()  # allows one move to or from the trash at a time
 
     def compose_content(self) -> ComposeResult:
         yield Input(placeholder="/ filter by name, preset, status or day", compact=True)
@@ -88,7 +88,7 @@ class RunsScreen(LabScreen):
 
     @work(exclusive=True, group="read")  # a newer scan cancels the one under way
     async def _read(self) -> None:
-        """Read all runs again. A run keeps its line until its new one is there."""
+        """Read all runs again. A run's old line stays until it has been read."""
         runs: list[Run] = []
         try:
             runs = await in_background(partial(all_runs, self.console_app.runs))
@@ -97,7 +97,7 @@ class RunsScreen(LabScreen):
             self._problem = f"{self.console_app.runs}: {error.strerror}"
         before, read = {known.run.name: known for known in self._known}, list[Overview]()
         for first in range(0, len(runs), BATCH):
-            batch = map(overview, runs[first : first + BATCH])  # lazy: the thread reads them
+            batch = map(overview, runs[first : first + BATCH])  # lazy, so that the thread does the reading
             read += await in_background(partial(list, batch))
             self._known = [*read, *(before[run.name] for run in runs[len(read) :] if run.name in before)]
             self._show()
@@ -107,10 +107,10 @@ class RunsScreen(LabScreen):
 
     @on(Input.Changed)
     def _show(self) -> None:
-        if self not in self.app.screen_stack:  # left while the thread was reading
+        if self not in self.app.screen_stack:  # the user left while the thread was reading
             return
         words = self.query_one(Input).value
-        # A mark that does not show would be forgotten, and its run compared or deleted.
+        # Always show marked runs: the user could forget a hidden mark, and delete its run.
         shown = [known for known in self._known if known.fits(words) or known.run.name in self._marked]
         session = self.console_app.session
         self._table.show(shown, self._marked, session.run.name if session else None)
@@ -139,7 +139,7 @@ class RunsScreen(LabScreen):
         return f"No runs yet in {self.console_app.runs}. Go back, pick a preset and run it."
 
     def _chosen(self) -> Overview | None:
-        # No table: the screen has been left, and its footer asks once more what applies.
+        # Without a table, the screen has been left, and its footer asks for the active keys once more.
         return self._of(self._table.chosen) if self.query(RunTable) else None
 
     def _of(self, name: str | None) -> Overview | None:
@@ -162,7 +162,7 @@ class RunsScreen(LabScreen):
             self.console_app.replay(chosen.run)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer to resume only runs in which launches are missing, and to bring back only what is in the trash."""
+        """Enable Resume only for runs with missing launches, and Undo only if there are runs in the trash."""
         if action == "undo":
             return self._has_trash
         chosen = self._chosen()
@@ -198,8 +198,8 @@ class RunsScreen(LabScreen):
         names = self._marked if len(self._marked) > 1 else [*self._marked, self._table.chosen]
         runs = [known for name in dict.fromkeys(names) if (known := self._of(name))]
         if len(runs) != 2:
-            how = "Mark a run with space, go to another one, and compare."
-            self.notify(f"{len(runs)} runs are marked: leave two." if len(runs) > 2 else how, markup=False)
+            how = "Mark a run with space, move to another one, and compare."
+            self.notify(f"{len(runs)} runs are marked; mark only two." if len(runs) > 2 else how, markup=False)
             return
         older, newer = sorted((known.run for known in runs), key=lambda run: run.name)  # names begin with the time
         self.console_app.compare(older, newer)
@@ -212,12 +212,12 @@ class RunsScreen(LabScreen):
             return
         session = self.console_app.session
         if session is not None and session.run.folder in [run.folder for run in runs]:
-            self.notify(f"{session.run.name} is under way: stop it first.", severity="warning", markup=False)
+            self.notify(f"{session.run.name} is still running: stop it first.", severity="warning", markup=False)
             return
         if await self.app.push_screen_wait(Confirm(_question(runs, name_of("undo", self.app)), yes="Delete")):
             moved = await self._move(lambda: discard(self.console_app.runs, runs), "Not deleted")
             gone = {run.name for run in moved.runs}
-            # The cursor stays in its place: on its run, or on the one that has moved up.
+            # Keep the cursor on its run, or on the run that moved up to its row.
             row = sum(name not in gone for name in self._table.names[: self._table.cursor_row])
             self._marked = [name for name in self._marked if name not in gone]
             self._known = [known for known in self._known if known.run.name not in gone]
@@ -225,25 +225,25 @@ class RunsScreen(LabScreen):
             self._table.move_cursor(row=row)
             if gone:
                 self.notify(
-                    f"In the trash. {name_of('undo', self.app)} brings back what was deleted last.",
+                    f"Moved to the trash. {name_of('undo', self.app)} restores the runs that were deleted last.",
                     title=_names(moved.runs),
                     markup=False,
                 )
-            self.action_refresh()  # the scan under way may have read the runs where they were
+            self.action_refresh()  # a running scan may have read the runs in their old place
 
     @work
     async def action_undo(self) -> None:
-        moved = await self._move(lambda: restore(self.console_app.runs), "Not brought back")
+        moved = await self._move(lambda: restore(self.console_app.runs), "Not restored")
         if moved.runs:
             back = await in_background(lambda: [overview(run) for run in moved.runs])
             self._known = sorted([*self._known, *back], key=lambda known: known.run.name, reverse=True)
             self._show()
             self._table.choose(moved.runs[0].name)
-            self.notify("Back from the trash.", title=_names(moved.runs), markup=False)
+            self.notify("Restored from the trash.", title=_names(moved.runs), markup=False)
         self.action_refresh()
 
     async def _move(self, move: Callable[[], Moved], failed: str) -> Moved:
-        """Move runs to or from the trash, in a thread, and say what could not be moved."""
+        """Move runs to or from the trash in a thread, and show errors."""
         async with self._moving:
             try:
                 moved = await in_background(move)
@@ -256,7 +256,7 @@ class RunsScreen(LabScreen):
 
 def _question(runs: Sequence[Run], undo: str) -> str:
     what = f"Delete {_names(runs)}" if len(runs) == 1 else f"Delete {len(runs)} marked runs: {_names(runs)}"
-    return f"{what}? {undo} brings back what was deleted last; `ddptui delete --empty-trash` deletes it for good."
+    return f"{what}? {undo} restores the last deleted runs; `ddptui delete --empty-trash` deletes them permanently."
 
 
 def _names(runs: Sequence[Run]) -> str:

@@ -1,1 +1,1 @@
-"""A widget a file."""
+"""The console's widgets."""

@@ -1,4 +1,4 @@
-"""The base of the drawings: turns lines of text into strips, and keeps them until something changes."""
+"""The base of all drawings: converts lines of text to strips, and caches them until something changes."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -17,9 +17,10 @@ KINDS = (*SERIES, "work", "arrival", "wait", "transfer", "rest", "delay", "unkno
 
 
 class Canvas(Widget):
-    """A span's kind has one color in all drawings, that of the class `canvas--KIND`. A subclass may add kinds."""
+    """A widget that draws lines. Each kind of span has the same color in all drawings, by its class `canvas--KIND`.
+    Subclasses may add kinds."""
 
-    ALLOW_SELECT = False  # a drawing is no text to copy
+    ALLOW_SELECT = False  # drawings are not text to copy
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in KINDS}
     DEFAULT_CSS = """
     Canvas { height: 1fr; }
@@ -36,11 +37,11 @@ class Canvas(Widget):
     _styles_by_kind: dict[str, Style]  # set by `notify_style_update`, which Textual calls before the first drawing
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
-        """Return the lines; called only while the widget shows. What does not fit is cut off."""
+        """Return the lines; called only while the widget is visible. Lines that do not fit are cut off."""
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """Draw anew when the widget is next rendered."""
+        """Draw again when the widget is next rendered."""
         self._drawn = None
         self.refresh()
 
@@ -59,6 +60,6 @@ class Canvas(Widget):
         return drawn[y] if y < len(drawn) else Strip.blank(width, self._style(""))
 
     def _style(self, kind: str) -> Style:
-        if kind not in self._styles_by_kind:  # cached: there may be thousands of spans a second
+        if kind not in self._styles_by_kind:  # cached, since there may be thousands of spans per second
             self._styles_by_kind[kind] = self.get_visual_style(*([f"canvas--{kind}"] if kind else [])).rich_style
         return self._styles_by_kind[kind]

@@ -1,4 +1,4 @@
-"""The line of a run that trains: which delay its keys, or a click, put into a rank."""
+"""The line on the Run screen that shows which delay the keys, or clicks, inject into a rank."""
 
 from textual.content import Content
 from textual.widget import Widget
@@ -11,13 +11,13 @@ from ddptui.tui.keys import clickable, name_of
 
 
 class DelayBar(Widget):
-    """Shows the chosen delay, whether its rank has it, and the keys that change it. A click on a part does the same."""
+    """Shows the chosen delay, whether the rank has it, and its keys. A click on a part acts like its key."""
 
     DEFAULT_CSS = "DelayBar { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; display: none; }"
     _shown: tuple[int | None, Site, float, Delays] | None = None
 
     def show(self, rank: int | None, at: Site, sleep_ms: float, delays: Delays) -> None:
-        """Show the delay that is put in next. `rank`: None before there is one. `delays`: those that the ranks have."""
+        """Show the chosen delay. `rank`: None before a rank has connected; `delays`: the delays that the ranks have."""
         if (rank, at, sleep_ms, delays) != self._shown:
             self._shown = rank, at, sleep_ms, delays
             self.refresh()
@@ -27,18 +27,18 @@ class DelayBar(Widget):
             return Content()
         rank, at, sleep_ms, delays = self._shown
         if rank is None:
-            return Content.styled(f"{name_of('delay', self.app)} delays a rank, once there is one", "dim")
+            return Content.styled(f"{name_of('delay', self.app)} delays a rank, once one has connected", "dim")
         has_it = delay_of(delays, rank, at) is not None
         length = seconds(sleep_ms * MS / S)
         parts = [
-            self._part("delay", "take out" if has_it else "put in", "delay"),
+            self._part("delay", "remove" if has_it else "inject", "delay"),
             clickable("↑↓", f"rank {rank}", "other_rank"),
             self._part("where", at, "where"),
             Content.assemble(self._part("less", "", "longer(-1)"), self._part("more", length, "longer(1)")),
         ]
-        if delays:  # the last part may be cut off, and the sentence above has it, too
+        if delays:  # the last part may be cut off; the sentence above has it, too
             parts += [
-                self._part("no_delays", "none", "no_delays"),
+                self._part("no_delays", "remove all", "no_delays"),
                 self._part("save", "save", "save"),
                 Content.styled(f"now: {describe_bottleneck(delays)}", "bold"),
             ]

@@ -1,4 +1,4 @@
-"""The line of keys at the foot of a screen."""
+"""The footer: the line of keys at the bottom of a screen."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -11,11 +11,11 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer
 
-PALETTE_PADDING = 2  # cells around the key of the palette, and its border
+PALETTE_PADDING = 2  # cells of the border and the padding around the palette's key
 
 
 class Shown(NamedTuple):
-    """What is to be seen of a key."""
+    """What the footer shows of a key."""
 
     key: str
     display: str
@@ -25,12 +25,12 @@ class Shown(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Cells that it takes, with the room around it."""
+        """The cells that the key takes, with its padding."""
         return len(f" {self.display} {self.description} ")
 
 
 class Key(Widget):
-    """A key and what it does. A click presses it."""
+    """A key with its description. A click presses it."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -38,7 +38,7 @@ class Key(Widget):
     Key:hover { pointer: pointer; color: $footer-key-foreground; background: $block-hover-background; }
     Key.-disabled { text-style: dim; }
     """
-    PARTS = " {} ", "{} "  # the key and its description, with the room around them
+    PARTS = " {} ", "{} "  # the key and its description, with padding
 
     def __init__(self, shown: Shown) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Key(Widget):
         self.set_class(not shown.is_enabled, "-disabled")
 
     def show(self, shown: Shown) -> None:
-        """Show another key in place of this one."""
+        """Show another key instead."""
         if shown != self._shown:
             self._set(shown)
             self.refresh(layout=True)
@@ -81,7 +81,7 @@ class PaletteKey(Key):
 
 
 def _without_room(keys: Mapping[str, Shown], spare: Sequence[str], room: int) -> set[str]:
-    """The spare actions that do not fit beside the other keys."""
+    """Returns the spare actions that do not fit beside the other keys."""
     room -= sum(key.width for action, key in keys.items() if action not in spare)
     left_out = set()
     for action in spare:
@@ -93,25 +93,25 @@ def _without_room(keys: Mapping[str, Shown], spare: Sequence[str], room: int) ->
 
 
 class Keys(Footer):
-    """Textual's footer makes its keys anew whenever the focus moves, and restyles each of them three times, which took
-    most of the time of a key press. Here they stay, and change what they show. Where there is room, it also shows the
-    keys of the actions in the screen's SPARE_KEYS, the first of them first."""
+    """A footer that reuses its key widgets. Textual's footer creates them again whenever the focus moves, and restyles
+    each three times, which took most of the time of a key press. If there is room, it also shows the keys of the
+    screen's SPARE_KEYS, the first ones first."""
 
     def compose(self) -> ComposeResult:
-        yield from ()  # which keys there are is known once the screen has its widgets
+        yield from ()  # the keys are known only when the screen has its widgets
 
     def bindings_changed(self, screen: Screen[object]) -> None:
-        """Show the keys of the screen. Textual's own footer calls this for it."""
+        """Show the keys of the screen (called by Textual's footer)."""
         if screen.app.app_focus and self.is_attached and screen is self.screen:
             self.call_after_refresh(self._show_keys)
 
     def _show_keys(self) -> None:
-        if not self.is_attached:  # the screen was left meanwhile
+        if not self.is_attached:  # the user has left the screen
             return
         active = self.screen.active_bindings
         last = active[self.app.COMMAND_PALETTE_BINDING]
         palette_key = self._shown(last, last.binding.tooltip or last.binding.description)
-        first: dict[str, Shown] = {}  # by action: of the keys that do the same
+        first: dict[str, Shown] = {}  # for each action, its first key
         spare: Sequence[str] = getattr(self.screen, "SPARE_KEYS", ())
         for each in active.values():
             if each.binding.show or each.binding.action in spare:

@@ -1,4 +1,4 @@
-"""The parts around a screen's content: title bar, bar of panes, and the card for a terminal that is too small."""
+"""The parts around a screen's content: title bar, run bar, pane bar, and a card if the terminal is too small."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,7 +14,7 @@ NO_PANES: Mapping[str, str] = {}
 
 
 class TitleBar(Widget):
-    """On the left where the user is, on the right how it goes, or what the console is busy with."""
+    """Shows the current place on the left, and the progress or a running activity on the right."""
 
     DEFAULT_CSS = "TitleBar { dock: top; height: 1; padding: 0 1; background: $panel; color: $foreground; }"
     _where = "ddptui"
@@ -22,32 +22,32 @@ class TitleBar(Widget):
     _activity = ""
 
     def show(self, where: str, how: str) -> None:
-        """Set both sides of the line. Names of trials and presets are data, never markup."""
-        if (where, how) != (self._where, self._how):  # set several times a second
+        """Set both sides. Names of trials and presets are data, never markup."""
+        if (where, how) != (self._where, self._how):  # called several times a second
             self._where, self._how = where, how
             self.refresh()
 
     def show_activity(self, activity: str) -> None:
-        """Replace the right side by an activity; an empty one restores it."""
+        """Show an activity in place of the right side; an empty one restores it."""
         self._activity = activity
         self.refresh()
 
     def render(self) -> Content:
         how = self._activity or self._how
-        room = max(0, self.size.width - len(how) - GAP * bool(how))  # the right side first: it is what changes
+        room = max(0, self.size.width - len(how) - GAP * bool(how))  # the right side has precedence, since it changes
         where = shorten(self._where, room)
         space = " " * max(0, self.size.width - len(where) - len(how))
         return Content.assemble((where, "bold"), space, (how, "$text-muted"))
 
 
 class RunBar(Widget):
-    """How much of a run is over, all its launches together. Hidden where there is one launch only."""
+    """Shows how much of a run is done, over all its launches. Hidden if there is only one launch."""
 
     DEFAULT_CSS = "RunBar { height: 1; padding: 0 1; color: $text-muted; display: none; }"
     _part: float | None = None
 
     def show(self, part: float | None) -> None:
-        """Set the part that is over, from 0 to 1. None: there is nothing to sum up."""
+        """Set the part that is done, from 0 to 1. None hides the bar."""
         if part != self._part:
             self._part, self.display = part, part is not None
             self.refresh()
@@ -61,7 +61,7 @@ class RunBar(Widget):
 
 
 class PaneBar(Widget):
-    """Lists the panes with their keys. Hidden where all panes have room; the screens' styles show it."""
+    """Lists the panes with their keys. The screens' styles hide it if there is room for all panes."""
 
     DEFAULT_CSS = "PaneBar { height: 1; padding: 0 1; color: $text-muted; display: none; }"
     _panes: Mapping[str, str] = {}
@@ -69,13 +69,13 @@ class PaneBar(Widget):
     _shown = ""
 
     def __init__(self, choose: Callable[[str], None], *, numbered: bool = True) -> None:
-        """`choose`: called with a clicked pane. `numbered`: digits choose the panes, too."""
+        """`choose`: called with the id of a clicked pane. `numbered`: whether digits choose panes."""
         super().__init__()
         self._choose, self._numbered = choose, numbered
 
     def show(self, panes: Mapping[str, str], shown: str, short: Mapping[str, str] = NO_PANES) -> None:
-        """List the panes and highlight the chosen one. `panes`: titles by id, in the order of their number keys.
-        `short`: titles for a bar in which the others have no room."""
+        """List the panes and highlight the chosen one. `panes`: id -> title, in the order of the number keys. `short`:
+        id -> title for a bar that is too narrow for the others."""
         self._panes, self._shown, self._short = panes, shown, short
         self.refresh()
 
@@ -99,14 +99,14 @@ class PaneBar(Widget):
         place = event.get_content_offset(self)
         end = 0
         for pane, part in zip(self._panes, self._parts(), strict=True):
-            end += part.cell_length + 1  # and the gap
+            end += part.cell_length + 1  # with the gap
             if place is not None and place.x < end:
                 self._choose(pane)
                 break
 
 
 class TooSmall(Widget):
-    """Shows the terminal's size and the smallest usable one. The screens' styles decide when."""
+    """Shows the terminal's size and the minimum size. The screens' styles decide when it is visible."""
 
     DEFAULT_CSS = """
     TooSmall {
@@ -117,4 +117,4 @@ class TooSmall(Widget):
 
     def render(self) -> RenderResult:
         width, height = self.app.size
-        return f"{width} × {height}: too small.\nddptui needs 60 × 16."  # from where on screens are -narrow and -short
+        return f"{width} × {height}: too small.\nddptui needs 60 × 16."  # the minimum for -narrow and -low screens

@@ -1,4 +1,4 @@
-"""The last few steps: when each rank arrived, as a bar per rank; and what every rank did when, on one time axis."""
+"""Drawings of the last steps: a bar per rank with its arrival, and a timeline of what each rank did."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -13,23 +13,23 @@ from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
 from ddptui.wire.phases import BETWEEN, PHASES
 
-PARTS = ("work", "delay", "arrival", "wait", "transfer", "rest")  # in the order of time
+PARTS = ("work", "delay", "arrival", "wait", "transfer", "rest")  # in order of time
 EIGHTHS = "·▁▂▃▄▅▆▇█"
-ROOM_FOR_WORDS = 60  # cells, from which on the bars have words beside them
+ROOM_FOR_WORDS = 60  # width in cells from which on the bars have words beside them
 LAST_IN = " last in {} of {}"
 MARK = " ◀ culprit"
 FILL = {"data": "┈", "forward": "─", "backward": "═", "aggregate": "┅", "optimizer": "╍", BETWEEN: " "}
-WORDS = {"delay": "delay put in"}
+WORDS = {"delay": "injected delay"}
 LEGEND: Sequence[Line] = [  # the most important first: the last ones may be cut off
     *([(GLYPHS[kind], kind), (f" {WORDS.get(kind, kind)}", "muted")] for kind in ("wait", "transfer", "delay")),
     *([(phase[0] + FILL[phase], phase), (f" {phase}", "muted")] for phase in PHASES),
 ]
-CELLS_PER_STEP = 30  # fewer would hide the short phases
+CELLS_PER_STEP = 30  # with fewer cells, short phases would disappear
 FEWEST_STEPS, MOST_STEPS = 2, 4
 
 
 class Arrivals(Canvas):
-    """Draws medians: work, the arrival (┫), the wait for the others, the transfer, the rest of the step."""
+    """Draws a bar per rank, with medians: work, arrival (┫), wait for the others, transfer, rest of the step."""
 
     _summary: ArrivalsSummary | None = None
     _culprit: int | None = None
@@ -78,7 +78,7 @@ class Arrivals(Canvas):
         return [(f"{word}{rank:>{widest}} ", "culprit" if rank == self._culprit else "")]
 
     def _strip_chart(self, ranks: Sequence[RankArrivals], cells: int, width: int) -> list[Line]:
-        """Return a heading and a line per rank, with a cell per step."""
+        """Return a heading, and a line per rank with a cell per step."""
         largest = max((late for rank in ranks for late in rank.lateness[-cells:]), default=0.0) or 1.0
         lines: list[Line] = [[(f"How late, step by step (█ {seconds(largest / MS_PER_S)})", "muted")]]
         for rank in ranks:
@@ -91,18 +91,18 @@ class Arrivals(Canvas):
 
 def _why_empty(summary: ArrivalsSummary | None) -> str:
     if summary is None:
-        return "nothing to compare yet: waiting for the first steps"
+        return "waiting for the first steps"
     if len(summary.ranks) < 2:
         return "one process, so there is nobody to wait for"
     if summary.withheld and summary.apart is None:
-        return "times are the host's, and devices may be behind: the order of arrival is unknown"
+        return "times are host times, and devices may be behind: the order of arrival is unknown"
     if summary.withheld:
-        return f"the clocks agree to ±{summary.apart:.2g} ms, but waits are shorter: the order of arrival is unknown"
+        return f"the clock error (±{summary.apart:.2g} ms) exceeds the waits: the order of arrival is unknown"
     return "no operation of several ranks in these steps, so no rank waits"
 
 
 def _bar(rank: RankArrivals, cells: int, longest: float) -> Line:
-    """Return a rank's bar, padded to `cells`. The rank arrives where its work and its delay end."""
+    """Return a rank's bar, padded to `cells`. The arrival is at the end of work and delay."""
     spans = bar(rank.parts, cells / longest)
     last = max((at for at, (_, kind) in enumerate(spans) if kind in ("work", "delay")), default=None)
     if last is not None:
@@ -113,7 +113,7 @@ def _bar(rank: RankArrivals, cells: int, longest: float) -> Line:
 
 
 class Timeline(Canvas):
-    """Draws a line per rank and, where there is room, a second one with durations in ms."""
+    """Draws a line per rank and, if there is room, a second one with durations in ms."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{phase}" for phase in PHASES}
     DEFAULT_CSS = """
@@ -133,7 +133,7 @@ class Timeline(Canvas):
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
         if not self._steps:
-            return [[("nothing to show yet: waiting for the first steps", "muted")]]
+            return [[("waiting for the first steps", "muted")]]
         steps = last_steps(self._steps, min(MOST_STEPS, max(FEWEST_STEPS, width // CELLS_PER_STEP)))
         room = max(1, height - 2)
         ranks = telling_ranks(steps, room if len(steps[0].ranks) <= room else max(1, room - 1))
@@ -149,7 +149,7 @@ class Timeline(Canvas):
 
 
 def _rank(rank: int, steps: Sequence[AlignedStep], left: int, cells: int) -> list[Line]:
-    """Return a rank's phases and, as a second line, how long they took."""
+    """Return a line with a rank's phases, and a second line with their durations."""
     within = window(steps)
     cuts = {cell_of(step.ranks[rank].step.begin_ns, within, cells) for step in steps}
     drawn = runs(row(steps, rank), within, cells, cuts)
@@ -164,7 +164,7 @@ def _rank(rank: int, steps: Sequence[AlignedStep], left: int, cells: int) -> lis
 
 
 def _spans(run: Run, cuts: set[int]) -> Line:
-    border = "▏" if run.first in cuts else ""  # where a step begins
+    border = "▏" if run.first in cuts else ""  # at the start of a step
     room = run.last - run.first - len(border)
     fill = GLYPHS.get(run.what) or FILL[run.what]
     word = run.what if run.what in PHASES else ""

@@ -1,4 +1,4 @@
-"""Values over steps or seconds, as lines of braille dots."""
+"""A chart of values over steps or seconds, with lines of braille dots."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -24,24 +24,24 @@ from ddptui.text.units import seconds
 from ddptui.tui.widgets.canvas import Canvas
 
 ROWS_PER_TICK = 2
-PART_FOR_LEGEND = 5  # at most a fifth of the height is for it
+PART_FOR_LEGEND = 5  # the legend takes at most a fifth of the height
 NOTHING_YET = "nothing to draw yet"
 
-Across = Literal["steps", "seconds"]  # what the horizontal axis shows
+Across = Literal["steps", "seconds"]  # unit of the horizontal axis
 
 
 class Series(NamedTuple):
     """One line of the chart."""
 
     name: str
-    points: Sequence[Point]  # step or second, and value (None: not finite), by step
-    kind: str  # sets the color: "mean", "rank" (one of many), or what `series_kind` returns
-    mark: str = ""  # a character that stands somewhere on the line, to tell it from others without a color
-    said: str | None = None  # in the legend; None: its latest value
+    points: Sequence[Point]  # (step or second, value), in order; value None: not finite
+    kind: str  # gives the color: "mean", "rank" (one of many), or a result of `series_kind`
+    mark: str = ""  # a character drawn on the line, to identify it without color
+    said: str | None = None  # text in the legend; None: the latest value
 
 
 class LineChart(Canvas):
-    """Draws series over one axis of steps and, in the legend, their latest values or since when they are not finite."""
+    """Draws series over one axis. The legend has their latest values, or says since when they are not finite."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"canvas--rank", "canvas--mean"}
     DEFAULT_CSS = """
@@ -58,7 +58,7 @@ class LineChart(Canvas):
     def show(
         self, series: Sequence[Series], across: Across = "steps", *, top: int | None = None, empty: str = NOTHING_YET
     ) -> None:
-        """Draw these series. top: the number of the one that lies over the others. empty: said if there is no point."""
+        """Draw these series. top: number of the series on top of the others; empty: the text if there are no points."""
         self._series, self._across, self._top, self._empty = series, across, top, empty
         self.redraw()
 
@@ -83,7 +83,7 @@ class LineChart(Canvas):
         labels = labels_of(ticks(seen.low, seen.high, max(1, rows // ROWS_PER_TICK)), seen, rows)
         left = max(map(len, labels.values()), default=0) + 1
         signs = self._signs(lines, seen, max(1, width - left), rows)
-        first, last = self._at(seen.left), self._at(seen.right).removeprefix("step ")  # once is enough
+        first, last = self._at(seen.left), self._at(seen.right).removeprefix("step ")  # the first label has the unit
         room = width - left - len(first) - len(last)
         scale = ("log scale" if self.logarithmic and room > 10 else "").center(max(1, room))
         return [*beside_axis(signs, labels), [(" " * left + first + scale + last, "muted")], *legend]
@@ -96,7 +96,7 @@ class LineChart(Canvas):
         return wrap(entries, width, most)
 
     def _signs(self, lines: Sequence[Sequence[Point]], seen: Frame, width: int, height: int) -> Signs:
-        """The lines, the top one last, and their marks, each at another part of the way so that none hides another."""
+        """Draws the lines, the top one last, and their marks, each at a different part so that none hides another."""
         order = sorted(range(len(lines)), key=lambda number: number == self._top)
         signs = signs_of(((lines[number], self._series[number].kind) for number in order), seen, width, height)
         for number in order:

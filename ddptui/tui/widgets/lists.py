@@ -1,4 +1,4 @@
-"""Lists to choose one line from: the last runs, the presets with their filter; and the keys j k g G of vi and less."""
+"""Lists in which the user chooses a line: recent runs, and presets with a filter. With the keys j k g G, as in less."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ from ddptui.store.presets import BrokenPreset
 from ddptui.store.runs import Run
 from ddptui.tui.keys import bound, moves
 
-TITLES_BEGIN = 34  # column of the list of presets
-FEWEST_COLUMNS = 24  # in which more than the beginning of a title can be read
+TITLES_BEGIN = 34  # column in which titles begin in the list of presets
+FEWEST_COLUMNS = 24  # minimum width for a title
 STATUS_MARKS = {
     "ok": ("✓", "$text-success"),
     SKIPPED: ("■", "$text-warning"),
@@ -34,11 +34,11 @@ STATUS_MARKS = {
     "interrupted": ("■", "$text-warning"),
     UNDER_WAY: ("▸", "$text-accent"),
 }
-UNKNOWN = ("?", "$text-error")  # a status that a newer ddptui has written
+UNKNOWN = ("?", "$text-error")  # for a status written by a newer ddptui
 
 
 def _line_keys(*actions: str) -> list[BindingType]:
-    """Bind j k g G to these four actions: each kind of Textual widget names them differently."""
+    """Bind j k g G to these four actions, which each kind of Textual widget names differently."""
     descriptions = ("One line down", "One line up", "To the start", "To the end")
     means = ("down", "up", "first", "last")
     return [bound(*each, show=False) for each in zip(means, actions, descriptions, strict=True)]
@@ -49,7 +49,7 @@ ROW_KEYS = _line_keys("cursor_down", "cursor_up", "scroll_top", "scroll_bottom")
 
 
 class Chooser(OptionList):
-    """The base of all lists: without a border, with the line keys."""
+    """The base of all lists: without border, and with the keys j k g G."""
 
     BINDINGS: ClassVar[list[BindingType]] = _line_keys("cursor_down", "cursor_up", "first", "last")
     DEFAULT_CSS = """
@@ -62,18 +62,18 @@ class Chooser(OptionList):
         return self.highlighted_option.id if self.highlighted_option else None
 
     def refill(self, options: Sequence[Option]) -> None:
-        """Replace the options. The cursor stays on its option if that is among them, else it is on the first."""
+        """Replace the options. The cursor stays on its option if that still exists; otherwise it moves to the first."""
         chosen, scrolled = self.chosen, self.scroll_offset
         places = {option.id: place for place, option in enumerate(options) if not option.disabled}
         self.set_options(options)
         self.highlighted = places.get(chosen, next(iter(places.values()), None))
-        if chosen in places:  # set_options has scrolled to the top
+        if chosen in places:  # restore the position, since set_options scrolls to the top
             self.scroll_to(y=scrolled.y, animate=False, immediate=True)
 
 
 class TwoEnds(Visual):
-    """A line with a name on the left, a note on the right and, where there is room, a text `between`, which starts in
-    the column `begins`, so that the lines of a list align."""
+    """A line with a name on the left, a note on the right and, if there is room, a text `between`. That text starts in
+    column `begins`, so that it is aligned in a list."""
 
     def __init__(self, left: Content, right: Content, between: Content | None = None, begins: int = 0) -> None:
         self._left, self._right, self._between, self._begins = left, right, between, begins
@@ -102,7 +102,7 @@ class RecentRuns(Chooser):
     runs: Sequence[Run] = ()
 
     def show(self, runs: Sequence[Overview]) -> None:
-        """List these runs. The cursor stays at its place, so an unmoved one is on the newest run."""
+        """List these runs. The cursor keeps its position: if it was never moved, it is on the newest run."""
         place = self.highlighted
         self.runs = [recent.run for recent in runs]
         options = []
@@ -115,16 +115,16 @@ class RecentRuns(Chooser):
 
 
 class PresetChooser(Chooser):
-    """The list itself, without the filter."""
+    """The list of presets, without the filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "screen.run", "Run"),
-        *moves("right", "screen.read", "Read what it is about"),
+        *moves("right", "screen.read", "Read about the preset"),
     ]
 
 
 class PresetList(Vertical):
-    """Lists the presets. The user filters them by the words of their names, titles and groups."""
+    """Lists the presets, with a filter for words in their names, titles and groups."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear_filter", "Show all presets", show=False)]
     DEFAULT_CSS = """
@@ -136,7 +136,7 @@ class PresetList(Vertical):
 
     @dataclass
     class Chosen(Message):
-        """The cursor is on a preset."""
+        """Posted when the cursor moves to a preset."""
 
         name: str
 
@@ -158,12 +158,12 @@ class PresetList(Vertical):
         return self._chooser.chosen
 
     def fill(self, presets: Sequence[Preset], broken: Sequence[BrokenPreset], own: Collection[str]) -> None:
-        """List these presets, and the files that cannot be read. `own`: the names of those that are the user's."""
+        """List these presets, and the files that cannot be read. `own`: names of the user's presets."""
         self._presets, self._broken, self._own = presets, broken, own
         self._list()
 
     def show_notes(self, notes: Mapping[str, str], changed: Collection[str]) -> None:
-        """Show a note beside each preset, by name, and mark those with unsaved changes. The cursor stays."""
+        """Show notes beside presets, and mark presets with unsaved changes. notes: by name; changed: names."""
         if (notes, changed) != (self._notes, self._changed):
             self._notes, self._changed = dict(notes), list(changed)
             self._list()
@@ -178,20 +178,20 @@ class PresetList(Vertical):
         return next((option.id for option in ways if option.id is not None), None)
 
     def choose(self, name: str) -> None:
-        """Put the cursor on a preset, and show all presets."""
+        """Move the cursor to a preset, and show all presets."""
         self.action_clear_filter()
         self._chooser.highlighted = self._chooser.get_option_index(name)
 
     def filter(self) -> None:
         """Open the filter."""
         filter_input = self.query_one(Input)
-        filter_input.display = True  # a class would act later, and the next keys would not go there
+        filter_input.display = True  # not by a class, which takes effect later, so that the next keys would miss it
         self.screen.set_focus(filter_input)
 
     def action_clear_filter(self) -> None:
         filter_input = self.query_one(Input)
         filter_input.value, filter_input.display = "", False
-        self._list()  # now: the message of the changed value comes after the focus
+        self._list()  # now, since the message about the changed value arrives after the focus has moved
         self._chooser.focus()
 
     @on(Input.Submitted)
@@ -212,7 +212,7 @@ class PresetList(Vertical):
         self.border_subtitle = f"{shown} of {known} · esc shows all" if typed else ""
 
     def _options(self, words: list[str]) -> Iterator[Option]:
-        """Return the lines that match all words, below the headings of their groups."""
+        """Yield the lines that match all words, below the headings of their groups."""
         shown = [preset for preset in self._presets if _fits(words, preset.name, preset.title, preset.group)]
         for group, members in groupby(shown, key=lambda preset: preset.group):
             yield Option(Content.styled(group, "bold"), disabled=True)

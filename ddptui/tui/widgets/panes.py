@@ -1,4 +1,4 @@
-"""The panes of the Run screen: a grid where there is room, else one at a time. Only visible panes are drawn."""
+"""The panes of the Run screen: a grid if there is room, otherwise one at a time. Only visible panes are drawn."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,17 +35,17 @@ TITLES = {
     "so-far": "So far",
     "log": "Log",
 }
-OF_STEPS = ("arrivals", "timeline", "loss")  # while the next trial starts, they keep the picture of the last one
-CHART_EVERY_NS = 1e9  # a curve changes slowly, and costs as much as all else
-BESIDE = {"so-far": "log", "log": "so-far"}  # they share a place in the grid
-MOST_CURVES = 8  # beside the mean
-FEW_CURVES = 4  # up to so many have colors of their own
-MOST_LOG_LINES = 2000  # kept on the screen; the file has all
-MOST_LINES = 8  # of ranks in the table, and in the timeline, in a grid
+OF_STEPS = ("arrivals", "timeline", "loss")  # while a trial starts, these show the previous trial
+CHART_EVERY_NS = 1e9  # curves change slowly, and drawing them costs as much as everything else
+BESIDE = {"so-far": "log", "log": "so-far"}  # panes that share a place in the grid
+MOST_CURVES = 8  # curves of ranks, besides the mean
+FEW_CURVES = 4  # up to this many curves, each has its own color
+MOST_LOG_LINES = 2000  # lines kept on the screen; the file has all of them
+MOST_LINES = 8  # ranks in the table and in the timeline of a grid
 
 
 class Picture(NamedTuple):
-    """What one drawing of the screen shows. `states`: by rank, in words. `now_ns`: on the console's clock."""
+    """The data for one drawing of the screen. `states`: rank -> words; `now_ns`: by the console's clock."""
 
     watched: RunMonitor
     states: dict[int, str]
@@ -57,10 +57,10 @@ class RankLog(Log):
 
     BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
     _tail: LogTail | None = None
-    _read: LogTail | None = None  # that a thread is reading from
+    _read: LogTail | None = None  # the file that a thread is reading
 
     def show(self, path: Path) -> None:
-        """Append what is new in this log file, once it is read. Another file replaces the one before."""
+        """Read the new lines of this log file, and append them. Another file replaces the text."""
         if self._tail is None or self._tail.path != path:
             self._tail = LogTail(path)
             self.clear()
@@ -71,7 +71,7 @@ class RankLog(Log):
     async def _follow(self, tail: LogTail) -> None:
         self._read = tail
         lines = await in_background(tail.new_lines)
-        if tail is self._tail:  # else the pane shows another log by now
+        if tail is self._tail:  # otherwise the pane shows another log by now
             self._read = None
             if lines:
                 self.write_lines(lines)
@@ -84,7 +84,7 @@ class Panes(Container):
     _charted: tuple[object, ...] = ()
 
     def __init__(self, choose: Callable[[str], None], *, numbered: bool) -> None:
-        """As those of PaneBar."""
+        """The parameters are those of PaneBar."""
         super().__init__()
         self._choose, self._numbered = choose, numbered
 
@@ -101,13 +101,13 @@ class Panes(Container):
     def on_mount(self) -> None:
         for name, title in TITLES.items():
             pane = self.pane(name)
-            pane.can_focus = True  # drawings cannot by themselves
+            pane.can_focus = True  # drawings are not focusable by default
             pane.border_title = self._title(name, title)
         self.pane("ranks").border_subtitle = "times in ms, medians of the last two seconds"
         self.choose(self.chosen)
 
     def _title(self, name: str, title: str) -> str:
-        """Return a pane's title with its key, and the pane that shares its place."""
+        """Return a pane's title with its key, and the name of the pane that shares its place."""
         other = BESIDE.get(name)
         beside = f" · {self._key(other, ': ')}{TITLES[other].lower()}" if other else ""
         return f"{self._key(name, ' ')}{title}{beside}"
@@ -120,17 +120,17 @@ class Panes(Container):
         return self.query_one(f"#{name}")
 
     def choose(self, chosen: str) -> None:
-        """Focus a pane, and show it where there is room for one only."""
+        """Focus a pane, and show it if there is room for only one."""
         self.chosen = chosen
         for name in TITLES:
             self.pane(name).set_class(name == chosen, "-chosen")
-        if chosen in ("log", "so-far"):  # in a grid, they share a place
+        if chosen in ("log", "so-far"):  # these share a place in the grid
             self.set_class(chosen == "log", "-log")
         self.query_one(PaneBar).show(TITLES, chosen)
         self.pane(chosen).focus()
 
     def draw(self, picture: Picture, feed: Session | Playback) -> None:
-        """Draw the panes that show."""
+        """Draw the visible panes."""
         self._make_room(picture.watched.world_size(feed.preset))
         for name in TITLES:
             pane = self.pane(name)
@@ -138,12 +138,12 @@ class Panes(Container):
                 self.draw_pane(pane, picture, feed)
 
     def draw_pane(self, pane: Widget, picture: Picture, feed: Session | Playback) -> None:
-        """Draw one pane, whether it shows or not."""
+        """Draw one pane, visible or not."""
         watched, shown = picture.watched, picture.watched.shown
         if pane.id in OF_STEPS and (shown is not watched) != pane.has_class("-before"):
             pane.set_class(shown is not watched, "-before")
-            before = f"the trial before: {shown.live.trial}" if shown is not watched else ""
-            pane.border_subtitle = Content(before)  # a journal's text is no markup
+            before = f"previous trial: {shown.live.trial}" if shown is not watched else ""
+            pane.border_subtitle = Content(before)  # text from a journal is not markup
         match pane:
             case RankTable():
                 pane.show(watched, picture.states, watched.world_size(feed.preset))
@@ -171,15 +171,15 @@ class Panes(Container):
                 pass
 
     def _make_room(self, ranks: int) -> None:
-        lines = max(1, min(ranks, MOST_LINES))  # a line a rank for the table and the timeline
-        second_lines = lines if lines <= MOST_LINES // 2 else 0  # of the timeline, for few ranks: durations
+        lines = max(1, min(ranks, MOST_LINES))  # a line per rank for the table and the timeline
+        second_lines = lines if lines <= MOST_LINES // 2 else 0  # with few ranks, the timeline also has durations
         one_at_a_time = self.screen.has_class("-narrow") or self.screen.has_class("-short")
         rows = "1fr" if one_at_a_time else f"{lines + 3} 2fr {lines + second_lines + 4} 1fr"
-        self.query_one("#grid").styles.grid_rows = rows  # Textual lays the grid out anew only if they differ
+        self.query_one("#grid").styles.grid_rows = rows  # Textual lays out the grid again only if the rows differ
 
 
 def losses(watched: RunMonitor) -> list[Series]:
-    """Return the loss curves of the first ranks, and of the mean of all."""
+    """Return the loss curves of the first ranks, and the mean of all ranks."""
     ranks = sorted(watched.live.ranks.values(), key=lambda rank: rank.rank)
     few = len(ranks) <= FEW_CURVES
     curves = [

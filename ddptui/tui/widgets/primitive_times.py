@@ -1,4 +1,4 @@
-"""A measured primitive: a table of its sizes, and a plot."""
+"""The times of a measured primitive: a table by size, and a plot."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -22,7 +22,7 @@ UNEVEN = f"{tables.MARK} its calls differ much among each other"
 
 
 class SizeTable(FittedTable):
-    """Shows a row per size, with as many columns as fit. Rows with wrong elements stand out."""
+    """Shows a row per size, with as many columns as fit. Rows with wrong elements are highlighted."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"sizes--wrong"}
     DEFAULT_CSS = "SizeTable > .sizes--wrong { color: $text-error; text-style: bold; }"
@@ -41,7 +41,7 @@ class SizeTable(FittedTable):
 
 
 class SizePlot(Canvas):
-    """Draws time or bus bandwidth over size."""
+    """Plots time or bus bandwidth over size."""
 
     DEFAULT_CSS = """
     SizePlot > .canvas--series-3 { color: $text-error; }
@@ -52,7 +52,7 @@ class SizePlot(Canvas):
     _what: What = "time"
 
     def show(self, result: PrimitivesResult, operations: Sequence[PrimitiveKey], what: What) -> None:
-        """Draw these operations."""
+        """Plot these operations."""
         self._result, self._operations, self._what = result, operations, what
         self.border_title = f"{TITLES[what]} over size, both logarithmic"
         self.redraw()
@@ -62,7 +62,7 @@ class SizePlot(Canvas):
 
 
 class PrimitiveTimes(Vertical):
-    """Shows table and plot of the chosen primitive, or why the backend cannot do it."""
+    """Shows table and plot of the chosen primitive, or why the backend does not support it."""
 
     _shown: tuple[object, ...] = ()
 
@@ -78,7 +78,7 @@ class PrimitiveTimes(Vertical):
         marked: Sequence[PrimitiveKey],
         what: What,
     ) -> None:
-        """Show the chosen primitive; the plot also has the marked ones. Does nothing if all is unchanged."""
+        """Show the chosen primitive; the plot also has the marked ones. Does nothing if nothing has changed."""
         shown = (id(result), chosen, tuple(marked), what)
         if shown == self._shown:
             return

@@ -1,4 +1,4 @@
-"""The primitives of a trial: a list to choose one from, and every rank's buffers before and after its call."""
+"""The list of a trial's primitives, and the grid of every rank's buffers before and after a call."""
 
 from collections.abc import Collection, Sequence
 from typing import ClassVar, NamedTuple
@@ -19,17 +19,17 @@ from ddptui.tui.widgets.lists import SCROLL_KEYS, Chooser
 
 MARKS = {True: "• ", False: "  ", None: " "}
 FAULT = " !"
-BORDER = 3  # and a scrollbar
-WIDEST = 32  # more is cut off
+BORDER = 3  # cells of the border and a scrollbar
+WIDEST = 32  # longer lines are cut off
 
 
 class Item(NamedTuple):
-    """One line. `marked`: it stays in the plot (None: there is no plot). `is_wrong`: the backend failed or is wrong."""
+    """One primitive in the list."""
 
     name: str
-    primitive: View | PrimitiveKey  # shown, or measured
-    marked: bool | None = None
-    is_wrong: bool = False
+    primitive: View | PrimitiveKey  # a shown or a measured primitive
+    marked: bool | None = None  # whether it is kept in the plot; None: there is no plot
+    is_wrong: bool = False  # the backend failed, or gave wrong values
 
     @property
     def line(self) -> Content:
@@ -39,7 +39,7 @@ class Item(NamedTuple):
 
 
 def items_of(result: PrimitivesResult | None, marked: Collection[PrimitiveKey]) -> list[Item]:
-    """Return the lines of a trial, views first: those whose buffers are shown, then those that are measured."""
+    """Return the lines of a trial: first the primitives whose buffers are shown, then the measured ones."""
     if result is None:
         return []
     views = [Item(view_title(view), view, is_wrong=view.error is not None) for view in result.views]
@@ -61,7 +61,7 @@ class PrimitiveList(Chooser):
         return next((item.primitive for item in self._items if item.name == self.chosen), None)
 
     def show(self, items: Sequence[Item]) -> None:
-        """Show these items. The cursor stays on the item that it was on."""
+        """Show these items. The cursor stays on its item."""
         if items == self._items:
             return
         self._items = items
@@ -69,7 +69,7 @@ class PrimitiveList(Chooser):
         self.refill([Option(item.line, item.name) for item in items])
 
     def step(self, by: int) -> bool:
-        """Move the cursor by so many items. Return whether there is one."""
+        """Move the cursor by this number of items. Return whether there is such an item."""
         place = (self.highlighted or 0) + by
         if not 0 <= place < self.option_count:
             return False
@@ -77,11 +77,11 @@ class PrimitiveList(Chooser):
         return True
 
 
-NOTHING_YET = "nothing to be seen yet: the ranks have not come to it"
+NOTHING_YET = "nothing to show yet: the ranks have not called it"
 
 
 class Page(Canvas):
-    """Draws each number in the color of its rank; reduced ones bold, undefined ones struck through."""
+    """Draws each number in the color of its rank; reduced values are bold, undefined ones struck through."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"canvas--{kind}" for kind in (*RANK_KINDS, "reduced", "undefined", "wrong")
@@ -91,7 +91,7 @@ class Page(Canvas):
     Page > .canvas--rank-1, Page > .canvas--rank-5 { color: $text-warning; }
     Page > .canvas--rank-2, Page > .canvas--rank-6 { color: $text-success; }
     Page > .canvas--rank-3, Page > .canvas--rank-7 { color: $text-error; }
-    /* There are four colors that can be told apart: ranks 4 to 7 have them underlined. */
+    /* Only four colors are easy to tell apart: ranks 4 to 7 use them underlined. */
     Page > .canvas--rank-4, Page > .canvas--rank-5, Page > .canvas--rank-6, Page > .canvas--rank-7 {
         text-style: underline;
     }
@@ -112,7 +112,7 @@ class Page(Canvas):
 
 
 class PrimitiveGrid(VerticalScroll):
-    """Shows one primitive: every rank's call and buffers, before or after it. It scrolls where ranks lack room."""
+    """Shows one primitive: every rank's call and buffers, before or after the call. Scrolls if there is no room."""
 
     BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
     DEFAULT_CSS = "PrimitiveGrid { scrollbar-size-vertical: 1; }"
@@ -122,7 +122,8 @@ class PrimitiveGrid(VerticalScroll):
         yield Page()
 
     def show(self, view: View | None, *, after: bool, note: str = "") -> None:
-        """Show a primitive before or after its call. `note` stands at the bottom. Does nothing if all is unchanged."""
+        """Show a primitive before or after its call. `note`: text at the bottom. Does nothing if nothing has
+        changed."""
         if (view, after, note) == self._shown:
             return
         if self._shown and view is not self._shown[0]:

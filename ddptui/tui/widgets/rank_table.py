@@ -1,4 +1,4 @@
-"""The table of ranks: state, progress, times of the last steps, use of the machine."""
+"""The live table of ranks: state, progress, times of the last steps, and load."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar, NamedTuple
@@ -20,12 +20,12 @@ from ddptui.tui.widgets.lists import ROW_KEYS
 from ddptui.wire.messages import Gpu
 
 BAR_CELLS = 10
-SHORT_STATE = 14  # cells that a state needs: where ranks have GPUs, it gives way to their figures
-ON_GPUS = {"samples/s": 99, "progress": 89}  # what these columns are worth there
+SHORT_STATE = 14  # minimum width of the state: with GPUs, their figures get the rest
+ON_GPUS = {"samples/s": 99, "progress": 89}  # worth of these columns for ranks on GPUs
 
 
 class Row(NamedTuple):
-    """What the cells of one rank are made from."""
+    """The data of one rank's cells."""
 
     rank: RankState
     state: str
@@ -39,15 +39,15 @@ class Column(NamedTuple):
 
     header: str
     width: int
-    worth: int  # where space is short, the column of least worth goes first
+    worth: int  # if space is short, columns of the least worth are left out first
     cell: Callable[[Row], str]
-    about: str  # a sentence
-    figure: Callable[[RankState], float | None] | None = None  # of a GPU: the column shows if some rank has one
+    about: str  # a sentence for the help
+    figure: Callable[[RankState], float | None] | None = None  # a GPU figure: the column appears if any rank has it
 
 
 def progress(rank: RankState) -> str:
-    """Return a bar and the percentage: 42 of 60 steps are ███████░░░ 70%. How many there will be may not be known: then
-    the bar is for this pass over the data."""
+    """Return a bar and a percentage: 42 of 60 steps are ███████░░░ 70%. If the total is unknown, the bar shows the
+    current epoch."""
     if rank.steps is None and rank.step:
         if rank.of_epoch is None:
             return f"step {rank.step}"
@@ -67,7 +67,7 @@ def _optional(value: float | None, form: str) -> str:
 
 def _short_state(row: Row) -> str:
     words = row.state.replace("waiting for rank", "waits for")
-    words = words if len(words) <= SHORT_STATE else words.partition(" (")[0]  # without its seconds
+    words = words if len(words) <= SHORT_STATE else words.partition(" (")[0]  # without the seconds
     return f"{words}{' ◀' if row.is_culprit else ''}"
 
 
@@ -84,7 +84,7 @@ def _phase(place: int) -> Callable[[Row], str]:
 
 
 def _meter(figure: Callable[[RankState], float | None]) -> Callable[[Row], str]:
-    """Return a cell for a figure of the last heartbeat, which is out of date once the rank has stalled."""
+    """Return a cell for a figure of the last heartbeat; empty if the rank is stalled, since it is outdated then."""
     return lambda row: NOTHING if row.state.startswith(STALLED) else _optional(figure(row.rank), ".0f")
 
 
@@ -93,7 +93,7 @@ def _megabytes(count: int | None) -> str:
 
 
 def _own_memory(rank: RankState) -> str:
-    """What its tensors take, of what torch holds for them."""
+    """The memory allocated for tensors, and the memory that torch has reserved."""
     if rank.gpu_bytes is None or rank.gpu_reserved_bytes is None:
         return _megabytes(rank.gpu_bytes)
     return part_of(rank.gpu_bytes, rank.gpu_reserved_bytes)
@@ -115,7 +115,7 @@ STATE = Column(
     24,
     99,
     lambda row: f"{row.state}{' ◀ culprit' if row.is_culprit else ''}",
-    "What it does now; ◀ culprit: the others wait for it.",
+    "What the rank does now; ◀ culprit: the others wait for it.",
 )
 COLUMNS = (
     Column("rank", 4, 100, lambda row: str(row.rank.rank), "The rank's number; ranks count from 0."),
@@ -125,22 +125,22 @@ COLUMNS = (
         16,
         98,
         lambda row: progress(row.rank),
-        "How many of its steps are over; where their number is not known, how much of the epoch.",
+        "The part of its steps that is done; if their number is unknown, the part of the epoch.",
     ),
-    Column("step", 6, 50, lambda row: str(row.rank.step), "How many steps it has finished."),
+    Column("step", 6, 50, lambda row: str(row.rank.step), "The number of finished steps."),
     Column(
         "loss",
         7,
         90,
         lambda row: _optional(row.rank.loss, ".4f"),
-        "The loss of its last step, of its own part of the batch; none where it is not a finite number.",
+        "The loss of its last step, over its own part of the batch; empty if it is not finite.",
     ),
     Column(
         "gpu %",
         5,
         99,
         _meter(lambda rank: rank.gpu.busy_percent),
-        "How busy its GPU is. Waiting in NCCL counts as busy, too: see the waits.",
+        "How busy its GPU is. Waiting in NCCL also counts as busy: see the waits.",
         lambda rank: rank.gpu.busy_percent,
     ),
     Column(
@@ -148,7 +148,7 @@ COLUMNS = (
         10,
         99,
         lambda row: _gpu_memory(row.rank.gpu),
-        "The memory of its GPU that is in use by all programs, of all that it has.",
+        "The memory of its GPU that all programs use, and its total memory.",
         lambda rank: rank.gpu.used_bytes,
     ),
     Column(
@@ -159,39 +159,39 @@ COLUMNS = (
         5,
         99,
         _clock,
-        f"The clock of its GPU's processors; {SLOWED}: heat or the power supply lowers it.",
+        f"The SM clock of its GPU; {SLOWED}: heat or the power limit lowers it.",
         lambda rank: rank.gpu.sm_mhz,
     ),
-    Column("samples/s", 9, 60, _rate, "How many samples a second it trains on, over the last steps."),
+    Column("samples/s", 9, 60, _rate, "Samples per second, over the last steps."),
     Column(
         "TFLOP/s",
         7,
         99,
         _tflops,
-        "10^12 operations a second: those of forward, loss and backward for a sample, as counted before the first step "
-        "(matrix products and convolutions), times samples/s. Of a watched training nobody counts them.",
+        "10^12 operations per second: the matrix products and convolutions of forward, loss and backward for a sample, "
+        "counted before the first step, times samples/s. Not counted in a watched training.",
         lambda rank: rank.flops,
     ),
-    Column("data", 7, 64, _phase(0), "Time to get a batch, in ms, the median of its last steps."),
-    Column("forward", 7, 66, _phase(1), "Time in forward, with the loss, likewise."),
-    Column("backward", 8, 67, _phase(2), "Time in backward, likewise; torch DDP averages in it."),
-    Column("aggr.", 6, 68, _phase(3), "Time in the aggregation, likewise, with the waiting in it."),
+    Column("data", 7, 64, _phase(0), "Time to get a batch, in ms, median over the last steps."),
+    Column("forward", 7, 66, _phase(1), "Time in forward and loss, in ms, median over the last steps."),
+    Column("backward", 8, 67, _phase(2), "Time in backward, likewise; includes the averaging of torch DDP."),
+    Column("aggr.", 6, 68, _phase(3), "Time in the aggregation, likewise; includes waiting."),
     Column("optim.", 7, 63, _phase(4), "Time in the optimizer's step, likewise."),
     Column(
         "wait",
         6,
         95,
         lambda row: _optional(row.wait_ms, ".1f"),
-        "How long it waited for late ranks in a step, in ms, the median of the last steps.",
+        "Time waiting for late ranks per step, in ms, median over the last steps.",
     ),
-    Column("cpu %", 5, 70, _meter(lambda rank: rank.cpu_percent), "Its process's use of the cores; 100 is one core."),
+    Column("cpu %", 5, 70, _meter(lambda rank: rank.cpu_percent), "The CPU use of its process; 100 is one core."),
     Column("memory", 8, 55, lambda row: _megabytes(row.rank.rss_bytes), "The memory of its process."),
     Column(
         "gpu mem.",
         10,
         69,
         lambda row: _own_memory(row.rank),
-        "The GPU memory that its tensors take, of what torch holds for them: tensors/held.",
+        "GPU memory allocated for tensors, and reserved by torch: allocated/reserved.",
         lambda rank: rank.gpu_bytes,
     ),
     Column(
@@ -204,13 +204,13 @@ COLUMNS = (
     ),
 )
 LEFT = ("state", "progress")
-PADDING = 2  # cells, which DataTable adds to every column
-LINE = "line"  # the key of the table's only column
+PADDING = 2  # cells that DataTable adds to every column
+LINE = "line"  # key of the table's only column
 
 
 def fitting(ranks: Collection[RankState], width: int) -> list[Column]:
-    """Return the columns that fit, without those of GPUs that no rank reports. If a rank reports one, the figures that
-    one looks at first have precedence, and the state may be short."""
+    """Return the columns that fit, without GPU columns that no rank reports. If there are any, the most important GPU
+    figures have precedence, and the state may be shortened."""
     shown = [
         column for column in COLUMNS if not column.figure or any(column.figure(rank) is not None for rank in ranks)
     ]
@@ -224,7 +224,7 @@ def fitting(ranks: Collection[RankState], width: int) -> list[Column]:
 
 
 class RankTable(DataTable[Text], inherit_bindings=False):
-    """Shows a row per rank. The columns always fit, so left, right and enter are free for the screen."""
+    """Shows a row per rank. The columns always fit, so the screen can use the keys left, right and enter."""
 
     DEFAULT_CSS = "RankTable { overflow-x: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -249,16 +249,16 @@ class RankTable(DataTable[Text], inherit_bindings=False):
 
     @property
     def explained(self) -> list[tuple[str, str]]:
-        """The headers of the columns on the screen, with what they show."""
+        """The headers of the visible columns, each with its explanation."""
         return [(column.header, column.about) for column in self._columns]
 
     def show(self, watched: RunMonitor, states: Mapping[int, str], ranks: int) -> None:
-        """Update the visible rows. `states`: by rank, in words. `ranks`: the world size."""
+        """Update the visible rows. `states`: rank -> words; `ranks`: the world size."""
         live, steps = watched.live, watched.judged
         waits_known = watched.judgement is not None and not watched.judgement.analysis.withheld
         self._lay_out(ranks, live.ranks.values())
         first = int(self.scroll_y)
-        # Only visible rows, or a few more: there may be a thousand ranks.
+        # Only the visible rows, or a few more, since there may be a thousand ranks.
         for number in range(first, min(first + self.app.size.height, ranks)):
             rank = live.ranks.get(number) or RankState(rank=number, pid=0, device="")
             state = states.get(number, "launching" if live.status == "running" else "")
@@ -277,16 +277,16 @@ class RankTable(DataTable[Text], inherit_bindings=False):
         chosen = self.cursor_row
         self.clear(columns=True)
         self._columns, self._shown = columns, {}
-        # One column, with the others laid out in its text: drawing a cell is slow, and nearly all change every time.
+        # A single table column contains all columns as text: drawing a cell is slow, and nearly all of them change.
         header = _line(columns, [column.header for column in columns])
         self.add_column(header, width=max(1, width - PADDING), key=LINE)
         for rank in range(ranks):
-            self.add_row(Text(), key=str(rank))  # empty until it is seen
+            self.add_row(Text(), key=str(rank))  # filled when it becomes visible
         self.move_cursor(row=min(chosen, ranks - 1))
 
 
 def _line(columns: Sequence[Column], cells: Sequence[str], state: str = "") -> Text:
-    # Bold and italic work in every theme, and without colors.
+    # Bold and italic work in every theme, and without color.
     style = "bold" if state.startswith(("stalled", "failed")) else "italic" if "waiting" in state else ""
     line = Text(no_wrap=True, overflow="crop")
     for column, cell in zip(columns, cells, strict=True):

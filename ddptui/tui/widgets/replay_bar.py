@@ -1,4 +1,4 @@
-"""Where a replay is in its run, as video players show it."""
+"""The progress bar of a replay, as in a video player."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,14 +7,14 @@ from textual.content import Content
 from textual.events import Click
 from textual.widget import Widget
 
-OVER, TO_COME = "━┿", "─┼"  # a cell of the bar, and one in which a launch has its first step
-CHANGED = "b"  # a cell in which delays were put in or taken out by hand
-PERCENT, PACE = 6, 31  # cells, also of what stands before them: the bar stays as long, whatever is said
+OVER, TO_COME = "━┿", "─┼"  # a plain cell of the bar, and a cell with the first step of a launch
+CHANGED = "b"  # a cell in which the user injected or removed delays
+PERCENT, PACE = 6, 31  # fixed widths of the texts in cells, so that the bar keeps its length
 
 
 class ReplayBar(Widget):
-    """Shows how much of the run is over, where each launch has its first step, where delays were changed by hand, and
-    how the replay goes on. A click on the bar goes there."""
+    """Shows the position in the run, the first step of each launch, the user's changes of delays, and the speed. A
+    click on the bar seeks to that place."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = "ReplayBar { height: 1; padding: 0 1; color: $text-muted; }"
@@ -24,12 +24,12 @@ class ReplayBar(Widget):
     _pace = ""
 
     def __init__(self, seek: Callable[[float], None]) -> None:
-        """`seek`: goes to the moment at which so much of the run is over, 0 to 1."""
+        """`seek`: seeks to a position in the run, from 0 to 1."""
         super().__init__()
         self._seek = seek
 
     def show(self, share: float, firsts: Sequence[float], changes: Sequence[float], pace: str) -> None:
-        """Draw the places of the replay, of the first steps and of the changes, from 0 to 1. `pace`: how it goes on."""
+        """Draw the positions of the replay, of first steps, and of changes, from 0 to 1. `pace`: the speed in words."""
         if (share, firsts, changes, pace) != (self._share, self._firsts, self._changes, self._pace):
             self._share, self._firsts, self._changes, self._pace = share, firsts, changes, pace
             self.refresh()

@@ -1,4 +1,4 @@
-"""The panes of the Result screen, and how many lines each of them gets."""
+"""The panes of the Result screen, and how the lines are divided among them."""
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -24,12 +24,12 @@ PANES = {
 SHORT = {"bars": "Time", "verdict": "Words", "waits": "Waits"}
 TURNS = {False: "difference to the baseline", True: "whole times"}
 BORDER = 2  # lines
-TABLE_PART, RANKS_PART = 0.4, 0.3  # of the lines, at most, where all panes show
-BESIDE_PART = 0.5  # of the lines, at least, for the pane beside the table
+TABLE_PART, RANKS_PART = 0.4, 0.3  # maximum parts of the lines if all panes are visible
+BESIDE_PART = 0.5  # minimum part of the lines for the pane shown with the table
 
 
 class ResultPanes(Container):
-    """Holds all panes: one, two or all of them show."""
+    """Holds all panes, of which one, two or all are visible."""
 
     def compose(self) -> ComposeResult:
         yield Comparison(id="table", classes="pane")
@@ -48,7 +48,7 @@ class ResultPanes(Container):
         return self.query_one(f"#{name}")
 
     def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
-        """Show a trial in all panes but the table, where it was chosen."""
+        """Show a trial in all panes except the table, where it was chosen."""
         trial = next((trial for trial in results.trials if trial.name == chosen), None)
         self.query_one(TimeBars).show(results, chosen)
         verdict, finding = self.query_one(Verdict), in_short(trial)
@@ -59,7 +59,7 @@ class ResultPanes(Container):
         self.make_room()
 
     def turn(self) -> None:
-        """Show differences to the baseline instead of whole times, or the other way round."""
+        """Switch between whole times and differences to the baseline."""
         bars = self.query_one(TimeBars)
         bars.turn()
         bars.border_title = f"{_title('bars')}{', against the baseline' * bars.shows_differences}"
@@ -67,15 +67,15 @@ class ResultPanes(Container):
         self.make_room()
 
     def _name_turn(self) -> None:
-        """Name the key that turns the bars, and what they show then."""
+        """Show the key that switches the bars, and what they show then."""
         bars = self.query_one(TimeBars)
         bars.border_subtitle = f"{name_of('figure', self.app)}: {TURNS[bars.shows_differences]}"
 
     def choose(self, chosen: str) -> None:
-        """Show a pane where there is no room for all."""
+        """Choose a pane, and show it if there is no room for all."""
         for name in PANES:
             self.pane(name).set_class(name == chosen, "-chosen")
-            if chosen != "table":  # where two panes have room, the other one stays beside the table
+            if chosen != "table":  # if two panes are visible, the second one is shown with the table
                 self.pane(name).set_class(name == chosen, "-beside")
         self.make_room()
 
@@ -83,7 +83,7 @@ class ResultPanes(Container):
         self.make_room()
 
     def make_room(self) -> None:
-        """Divide the lines so that no pane stands empty while another one is cut."""
+        """Divide the lines so that no pane has empty lines while another one is cut off."""
         room, screen, waits = self.size.height, self.screen, self.query_one(WhoWaits)
         if not room:  # not laid out yet
             return
@@ -101,7 +101,7 @@ class ResultPanes(Container):
             middle = room - table - ranks
             bars = min(self._wanted("bars"), middle - min(self._wanted("waits"), middle // 2))
             rows = f"{table} {bars} 1fr {ranks}"
-        self.styles.grid_rows = rows  # Textual lays the grid out anew only if they differ
+        self.styles.grid_rows = rows  # Textual lays out the grid again only if the rows differ
 
     def _wanted(self, name: str) -> int:
         pane = self.pane(name)

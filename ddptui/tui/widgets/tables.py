@@ -1,4 +1,4 @@
-"""Tables whose rows are chosen whole: the base, and those of trials, of runs, and of a trial's ranks."""
+"""Tables with a row cursor: their base class, and the tables of trials, runs, and a trial's ranks."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
@@ -30,7 +30,7 @@ MARK = "●"
 
 
 class LabTable(DataTable[Text]):
-    """The base of all tables but the live one of ranks: its rows have names, and can be replaced under the cursor."""
+    """The base of all tables but the live table of ranks. Rows have names; refilling keeps the cursor on its row."""
 
     DEFAULT_CSS = """
     LabTable, LabTable:focus {
@@ -46,12 +46,12 @@ class LabTable(DataTable[Text]):
         bound("right", "cursor_right", "Scroll right", show=False),
     ]
 
-    explained: Sequence[tuple[str, str]] = ()  # the headers of the columns on the screen, with what they show
+    explained: Sequence[tuple[str, str]] = ()  # the headers of the visible columns, each with its explanation
     _filled: tuple[object, ...] = ()
     _said: str | None = None
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes, cursor_type="row", fixed_columns=1)  # the names stay
+        super().__init__(id=id, classes=classes, cursor_type="row", fixed_columns=1)  # names do not scroll
 
     @property
     def chosen(self) -> str | None:
@@ -65,9 +65,9 @@ class LabTable(DataTable[Text]):
         return [row.key.value for row in self.ordered_rows]
 
     def say(self, subtitle: str) -> None:
-        """Set a subtitle to which it is added if there are more columns than are in sight."""
+        """Set the subtitle; a hint is added if there are more columns than are visible."""
         self._said = subtitle
-        self.call_after_refresh(self._show_subtitle)  # how far it scrolls is known once it is laid out
+        self.call_after_refresh(self._show_subtitle)  # the scroll range is known only after the layout
 
     def on_resize(self) -> None:
         if self._said is not None:
@@ -78,57 +78,57 @@ class LabTable(DataTable[Text]):
         self.border_subtitle = Content("   ".join(filter(None, [self._said, more])))
 
     def action_cursor_right(self) -> None:
-        """Scroll to the next column; within a column that is wider than the room, by the room."""
+        """Scroll to the next column; within a column wider than the visible part, by that part."""
         at, (begins, room) = self.scroll_offset.x, self._stops()
         self.scroll_to(min([begin for begin in begins if begin > at] + [at + room]), animate=False)
 
     def action_cursor_left(self) -> None:
-        """Scroll to the column before, likewise."""
+        """Scroll to the previous column, likewise."""
         at, (begins, room) = self.scroll_offset.x, self._stops()
         self.scroll_to(max([begin for begin in begins if begin < at] + [at - room]), animate=False)
 
     def _stops(self) -> tuple[list[int], int]:
-        """How far to scroll until each column follows the first one; and how many cells there are beside that."""
+        """The scroll offset of each column, at which it follows the fixed one; and the width beside the fixed one."""
         (_, fixed), *others = self._spans() or [(0, 0)]
         return [begin - fixed for begin, _ in others], max(1, self.size.width - fixed)
 
     def _spans(self) -> list[tuple[int, int]]:
-        """Where each column begins and ends, in cells from the left of the first; the first stays in sight."""
+        """The start and end of each column, in cells from the left edge."""
         ends = [*accumulate(column.get_render_width(self) for column in self.ordered_columns)]
         return [*zip([0, *ends], ends, strict=False)]
 
     @property
     def wanted_lines(self) -> int:
-        """How many lines the header and all rows take."""
+        """The lines that the header and all rows take."""
         return self.row_count + 1
 
     def choose(self, name: str | None) -> None:
-        """Put the cursor on the row of this name, if there is one."""
+        """Move the cursor to the row of this name, if there is one."""
         if name in self.names:
             self.move_cursor(row=self.names.index(name))
 
     def fill(self, columns: Sequence[Filled], names: Sequence[str], styles: Styles = NO_STYLES) -> None:
-        """Show these columns. `names`: those of the rows, in order. `styles`: of some rows, by name."""
+        """Show these columns. `names`: of the rows, in order; `styles`: row name -> style."""
         filled = ([*columns], [*names], styles)
-        if filled == self._filled:  # a changed cell costs as much as all of them: every visible row is drawn again
+        if filled == self._filled:  # changing one cell costs as much as all: every visible row is drawn again
             return
         self._filled = filled
         self.explained = [(column.header, column.about) for column in columns]
         chosen, column, scrolled = self.chosen, self.cursor_column, self.scroll_offset
-        with self.app.batch_update():  # else the empty table shows for a moment
+        with self.app.batch_update():  # otherwise the table would be empty for a moment
             self._rebuild(columns, names, styles)
             place = names.index(chosen) if chosen is not None and chosen in names else 0
-            self.move_cursor(row=place, column=column, scroll=False)  # on the row that it was on, wherever that is now
+            self.move_cursor(row=place, column=column, scroll=False)  # back to its row, which may have moved
             self.scroll_to(scrolled.x, scrolled.y, animate=False, immediate=True)
 
     def _rebuild(self, columns: Sequence[Filled], names: Sequence[str], styles: Styles) -> None:
         self.clear(columns=True)
         sides: list[JustifyMethod] = ["left" if column.left else "right" for column in columns]
         for column, side in zip(columns, sides, strict=True):
-            # DataTable would measure a column's width itself, but only later, in an idle moment.
+            # DataTable would measure the width itself, but only later, when idle.
             widest = max(map(cell_len, (column.header, *column.cells)))
             self.add_column(Text(column.header, justify=side, no_wrap=True), key=column.key, width=widest)
-        rows = zip(*(column.cells for column in columns), strict=True)  # none, if there are no columns
+        rows = zip(*(column.cells for column in columns), strict=True)  # empty if there are no columns
         for name, row in zip(names, rows, strict=False):
             style = styles.get(name, "")
             cells = (Text(cell, style, justify=side, no_wrap=True) for cell, side in zip(row, sides, strict=True))
@@ -136,14 +136,14 @@ class LabTable(DataTable[Text]):
 
 
 class FittedTable(LabTable):
-    """The base of tables that show as many columns as fit: each new width, and each theme, fills them anew."""
+    """The base of tables that show as many columns as fit; each new width or theme refills them."""
 
     def refill(self) -> None:
-        """Fill the table for its present width."""
+        """Fill the table for its current width."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self.refill())  # cells keep the colors they were given
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.refill())  # cells do not change colors themselves
 
     def on_resize(self) -> None:
         self.refill()
@@ -153,7 +153,7 @@ LEFT = "bottleneck refused"
 
 
 class TrialTable(LabTable):
-    """Shows a row for each trial, and a column for each field that tells them apart."""
+    """Shows a row for each trial, and a column for each field in which they differ."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.run", "Run")]
     _trials: Mapping[str, Trial] = {}
@@ -164,8 +164,8 @@ class TrialTable(LabTable):
         return self._trials.get(self.chosen or "")
 
     def show(self, preset: Preset | None, title: str, left: Mapping[str, str]) -> None:
-        """Show the trials of a preset under a title; None: no trials, since the preset cannot be read. `left`: why
-        trials are left without the bottleneck that was put in, by name."""
+        """Show the trials of a preset under a title; None: the preset cannot be read. `left`: name of a trial -> why it
+        does not get the user's bottleneck."""
         self.border_title, self.border_subtitle = title, ""
         self._trials = {trial.name: trial for trial in preset.trials} if preset else {}
         if preset is None:
@@ -178,7 +178,7 @@ class TrialTable(LabTable):
         self.fill(columns, [*self._trials])
         if len(preset.trials) > 1:
             apart = ", ".join(fact.header for fact in shown[1:] if differs(fact))
-            self.border_subtitle = Content(f"baseline {preset.baseline} · they differ in {apart or 'nothing'}")
+            self.border_subtitle = Content(f"baseline {preset.baseline} · differ in {apart or 'nothing'}")
 
 
 class RunTable(LabTable):
@@ -216,9 +216,10 @@ class RunTable(LabTable):
 
 
 class RankDetail(LabTable):
-    """Shows a row for each rank of the last repeat of a trial, and only whole columns: of a figure, a part deceives."""
+    """Shows a row for each rank of a trial's last repeat. Only whole columns are visible, since a figure that is cut
+    off misleads."""
 
-    DEFAULT_CSS = "RankDetail { scrollbar-size-horizontal: 0; }"  # it would hide a rank where there are two
+    DEFAULT_CSS = "RankDetail { scrollbar-size-horizontal: 0; }"  # a scrollbar would hide one of two ranks
 
     def show(self, trial: TrialResult | None) -> None:
         """Show the ranks of the trial's last repeat."""
@@ -236,7 +237,7 @@ class RankDetail(LabTable):
         return strip
 
     def _cut_columns(self) -> list[tuple[int, int]]:
-        """Where parts of columns are in sight that would fit whole, in cells from the left of the table."""
+        """The visible parts of columns that are cut off but would fit whole, in cells from the left of the table."""
         (_, fixed), *others = self._spans() or [(0, 0)]
         width, x = self.size.width, self.scroll_offset.x
         moved = [(begin - x, end - x) for begin, end in others if end - begin <= width - fixed]

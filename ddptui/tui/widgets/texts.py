@@ -1,4 +1,4 @@
-"""Panes of text that can be scrolled: what a preset asks, and the command lines."""
+"""Scrollable panes of text: about a preset, and the command lines."""
 
 import asyncio
 import shlex
@@ -23,11 +23,11 @@ from ddptui.tui.widgets.lists import SCROLL_KEYS
 if TYPE_CHECKING:
     from textual.widgets import Markdown
 
-REST_S = 0.06  # laying out Markdown costs more than a frame, so it waits until the cursor rests on a preset
+REST_S = 0.06  # laying out Markdown takes longer than a frame, so wait until the cursor rests on a preset
 
 
 class About(VerticalScroll):
-    """Shows the title and the text of a preset."""
+    """Shows a preset's title and text."""
 
     BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
     DEFAULT_CSS = "About Markdown { padding: 0; }"
@@ -39,21 +39,21 @@ class About(VerticalScroll):
         self.scroll_home(animate=False)
         self._lay_out(text)
 
-    @work(exclusive=True)  # the next preset's text replaces this one's, also while it waits
+    @work(exclusive=True)  # the next preset's text cancels this one
     async def _lay_out(self, text: str) -> None:
-        from textual.widgets import Markdown  # late: the first picture must not wait for it
+        from textual.widgets import Markdown  # imported late, so that the first screen appears sooner
 
         await asyncio.sleep(REST_S)
-        with suppress(MountError):  # the console has ended meanwhile
+        with suppress(MountError):  # the console is closing
             if self._text is None:
-                self._text = Markdown(open_links=False)  # of a stranger's preset, perhaps
+                self._text = Markdown(open_links=False)  # presets may come from strangers
                 await self.mount(self._text)
-            # Shielded: an update that is cancelled takes the tasks of its widgets with it, and the screen awaits them.
+            # Shielded, since canceling an update also cancels the tasks of its widgets, for which the screen waits.
             await asyncio.shield(self._text.update(text))
 
 
 class TextPane(VerticalScroll):
-    """The base of the panes whose text is laid out at once."""
+    """The base of panes with plain text."""
 
     BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
 
@@ -62,7 +62,7 @@ class TextPane(VerticalScroll):
 
 
 class CommandLine(TextPane):
-    """Shows the command that runs the draft without the console, and the one that starts the chosen trial."""
+    """Shows the command that runs the draft without the console, and the command of the chosen trial."""
 
     BORDER_TITLE = "Command"
 
@@ -70,11 +70,11 @@ class CommandLine(TextPane):
         self.border_subtitle = Content(f"{name_of('copy', self.app)} copies the first")
 
     def show(self, draft: Draft, trial: Trial | None) -> None:
-        """Show the commands. `trial`: the one under the cursor, if it can start."""
+        """Show the commands. `trial`: the trial under the cursor, if it can start."""
         parts: list[Content | str | tuple[str, str]] = [(command_line(draft), "bold")]
         if trial is not None:
             variables = command.environment(trial, available_cores()).items()
-            assignments = (f"{name}={shlex.quote(value)}" for name, value in variables)  # as a shell takes them
+            assignments = (f"{name}={shlex.quote(value)}" for name, value in variables)  # in shell syntax
             start = " ".join([*assignments, shlex.join(command.command(trial))])
             parts += ["\n", (f"trial {trial.name}: ", "dim"), start]
         self.query_one(Static).update(Content.assemble(*parts))

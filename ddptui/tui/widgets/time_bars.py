@@ -1,4 +1,4 @@
-"""How long each trial trained, part by part; or by which parts it took longer or shorter than the baseline."""
+"""Bars of each trial's train time, split into parts, or of its difference to the baseline."""
 
 from collections.abc import Callable, Iterable, Sequence
 from textwrap import wrap as wrapped
@@ -11,24 +11,24 @@ from ddptui.text.drawing import GLYPHS, Line, bar, shorten, width_of, wrap
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
 
-PART_FOR_NAME = 3  # at most a third of the width is for the trial's name
+PART_FOR_NAME = 3  # the trial's name takes at most a third of the width
 BASELINE = "◆"
-LINE = "│"  # where the baseline's time ends, and differences begin
+LINE = "│"  # the baseline's time, where differences begin
 KNOWN = {"work": "own work", "delay": "injected delays", "wait": "waiting", "transfer": "transfer"}
-MOST_WORDS = 3  # lines for the difference as a sum
+MOST_WORDS = 3  # lines for the difference in words
 
-Lengths = list[tuple[str, float]]  # by kind
+Lengths = list[tuple[str, float]]  # (kind, seconds)
 
 
 class TimeBars(Canvas, can_focus=True):
-    """Draws a bar per trial: its median repeat. With more trials than lines, those around the chosen one."""
+    """Draws a bar for each trial's median repeat. With more trials than lines, draws those around the chosen one."""
 
     _trials: Sequence[TrialResult] = ()
     _results: Results | None = None
     _why_none = ""  # no differences are known
     _chosen: str | None = None
-    _times: dict[str, Breakdown]  # of the trials that have figures
-    shows_differences = False  # to the baseline, instead of whole times
+    _times: dict[str, Breakdown]  # trial -> its time, for trials with figures
+    shows_differences = False  # show differences to the baseline instead of whole times
 
     def show(self, results: Results, chosen: str | None) -> None:
         """Draw a bar for each trial, and mark the chosen one."""
@@ -42,13 +42,13 @@ class TimeBars(Canvas, can_focus=True):
         self.redraw()
 
     def turn(self) -> None:
-        """Draw differences to the baseline instead of whole times, or the other way round."""
+        """Switch between whole times and differences to the baseline."""
         self.shows_differences = not self.shows_differences
         self.redraw()
 
     @property
     def wanted_lines(self) -> int:
-        """How many lines all trials, the legend and a sum in words take."""
+        """The lines that all trials, the legend and the difference in words take."""
         return len(self._trials) + 1 + (2 if self.shows_differences else 0)
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
@@ -85,7 +85,7 @@ class TimeBars(Canvas, can_focus=True):
         return [label, (why, "culprit" if trial.status == "failed" else "muted")]
 
     def _wholes(self, width: int) -> Callable[[TrialResult], Line]:
-        """Returns what draws the whole time of a trial into so many cells."""
+        """Returns a function that draws the whole time of a trial in this width."""
         longest = max((times.total for times in self._times.values()), default=0.0) or 1.0
         scale = max(1, width - len(f"   {longest:.2f} s{self._longest_mark(None)} {BASELINE} ")) / longest
 
@@ -99,7 +99,7 @@ class TimeBars(Canvas, can_focus=True):
         return whole
 
     def _differences(self, shown: Iterable[TrialResult], width: int) -> Callable[[TrialResult], Line]:
-        """Returns what draws the difference of a trial: what it saves left of a line, what it adds right of it."""
+        """Returns a function that draws the difference of a trial: savings left of a line, additions right of it."""
         known = {trial.name: times for trial in shown if (times := self._difference(trial))}
         sides = {trial.name: self._sides(trial, known[trial.name]) for trial in shown if trial.name in known}
         saved, added = (max((sum(s for _, s in each[side]) for each in sides.values()), default=0.0) for side in (0, 1))
@@ -109,7 +109,7 @@ class TimeBars(Canvas, can_focus=True):
 
         def drawn(trial: TrialResult) -> Line:
             if trial.name not in known:
-                return [(" " * room, ""), (LINE, "muted"), (" compared with none", "muted")]
+                return [(" " * room, ""), (LINE, "muted"), (" nothing to compare with", "muted")]
             left, right = (bar(side, scale) for side in sides[trial.name])
             space = " " * (room - width_of(left))
             amount = f" {signed(known[trial.name].total)} s{mark_of(trial, self._results)}"
@@ -125,7 +125,7 @@ class TimeBars(Canvas, can_focus=True):
         return difference(trial, base) if base else None
 
     def _sides(self, trial: TrialResult, times: Breakdown) -> tuple[Lengths, Lengths]:
-        """What is saved and what is added."""
+        """The parts that took less than in the baseline, and those that took more."""
         lengths = self._lengths(trial, times)
         return [(kind, -s) for kind, s in lengths if s < 0], [(kind, s) for kind, s in lengths if s > 0]
 
@@ -133,7 +133,7 @@ class TimeBars(Canvas, can_focus=True):
         return [(part.kind, part.s) for part in parts(times, trial)]
 
     def _in_words(self, width: int) -> list[Line]:
-        """The difference of the chosen trial as a sum."""
+        """The difference of the chosen trial in words, as a sum."""
         trial = next((trial for trial in self._trials if trial.name == self._chosen), None)
         apart = from_baseline(trial, self._results) if trial and self._results else None
         if trial is None or apart is None:
@@ -147,7 +147,7 @@ class TimeBars(Canvas, can_focus=True):
         return [[(line, "")] for line in told[:MOST_WORDS]]
 
     def _legend(self, kinds: set[str], width: int) -> Line:
-        """What the kinds of parts that are drawn stand for."""
+        """The legend of the kinds of parts that are drawn."""
         unknown = [
             part.name
             for trial in self._trials
@@ -164,7 +164,7 @@ class TimeBars(Canvas, can_focus=True):
 
 
 def _within(total: float, lengths: Lengths) -> Lengths:
-    """The lengths, cut where they exceed the total: parts that are measured apart may overlap."""
+    """The lengths, cut off at the total: parts that are measured separately may overlap."""
     kept: Lengths = []
     for kind, s in lengths:
         room = total - sum(before for _, before in kept)

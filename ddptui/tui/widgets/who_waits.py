@@ -1,4 +1,4 @@
-"""Who waited for whom: a matrix of a trial's ranks, with a cursor whose cell is spelled out."""
+"""The matrix of which rank waited for which, with a cursor whose cell is explained in words."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -16,11 +16,11 @@ from ddptui.text.units import NOTHING
 from ddptui.tui.keys import moves
 from ddptui.tui.widgets.canvas import Canvas
 
-ROOM_FOR_LABELS = 12  # cells: two numbers of four digits
+ROOM_FOR_LABELS = 12  # cells, enough for two numbers of four digits
 
 
 class WhoWaits(Canvas, can_focus=True):
-    """Draws the ranks that wait from top to bottom, those waited for from left to right; of many ranks, blocks."""
+    """Draws waiting ranks as rows and late ranks as columns; many ranks are grouped into blocks."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"canvas--cursor"}
     DEFAULT_CSS = """
@@ -34,12 +34,12 @@ class WhoWaits(Canvas, can_focus=True):
         *moves("right", "move(0, 1)", "Rank on the right"),
     ]
     _trial: TrialResult | None = None
-    _matrix: WaitMatrix | None = None  # None: nothing is known, or the widget has no size yet
+    _matrix: WaitMatrix | None = None  # the visible matrix; None: waits are unknown, or the widget has no size yet
     _cursor = (0, 0)  # row, column
-    _whole: WaitMatrix | None = None  # the matrix where there is room for all rows
+    _whole: WaitMatrix | None = None  # the matrix with all rows
 
     def show(self, trial: TrialResult | None) -> None:
-        """Show the waits of a trial's ranks, with the cursor on the longest one."""
+        """Show the waits of a trial's ranks, with the cursor on the longest wait."""
         if trial is not self._trial:
             self._trial, self._matrix = trial, None
             self._whole = wait_matrix(trial, MOST_ROWS) if trial else None
@@ -52,8 +52,8 @@ class WhoWaits(Canvas, can_focus=True):
 
     @property
     def wanted_lines(self) -> int:
-        """How many lines the matrix takes."""
-        width = self.size.width or self.screen.size.width  # a pane that is hidden has none
+        """The lines that the matrix takes."""
+        width = self.size.width or self.screen.size.width  # a hidden pane has no width
         return len(grid(self._whole, width).lines) if self._whole else 1
 
     def on_resize(self) -> None:
@@ -67,7 +67,7 @@ class WhoWaits(Canvas, can_focus=True):
         self._show_cell()
 
     def _fitted(self, width: int, height: int) -> WaitMatrix | None:
-        """The matrix with as many rows as have room below its heads, of which blocks need more than ranks do."""
+        """The matrix with as many rows as fit below its header lines, of which blocks need more than ranks."""
         matrix = self._whole
         for rows in (height - 1, height - 2):
             if self._trial and matrix and len(grid(matrix, width).lines) > height:
@@ -120,4 +120,4 @@ def _why_empty(trial: TrialResult | None) -> str:
         return "one process, so there is no rank to wait for"
     if any(repeat.clock_error_ms is not None for repeat in repeats):
         return "the clock error exceeds the measured waits, so they are hidden"
-    return "no collective was recorded, so waits are not known"
+    return "no collective was recorded, so waits are unknown"

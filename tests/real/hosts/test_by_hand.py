@@ -94,7 +94,7 @@ def test_a_node_that_is_cut_off_is_named_and_ends_its_ranks(
         assert nodes[0].wait(SOON_S) == 0
         _, said = nodes[1].communicate(timeout=SOON_S)
         assert nodes[1].returncode == 2
-        assert "the console is gone: no message for 12 s" in said
+        assert "lost the console: no message for 12 s" in said
         until(lambda: not hosts[2].pids(), "ranks are left on the node that was cut off")
 
 
@@ -204,4 +204,4 @@ def test_a_name_that_stands_for_loopback_is_refused_before_anything_starts(hosts
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "the name 'localhost' stands for 127.0.0.1 here, which is loopback" in done.stderr
+    assert "the name 'localhost' resolves to 127.0.0.1 here, which is loopback" in done.stderr

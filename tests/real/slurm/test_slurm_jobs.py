@@ -117,7 +117,7 @@ def test_somebody_else_cancels_it(cluster: Cluster, submit: Submit) -> None:
     job = submit()
     heard(job, "runs on")
     cluster.says("scancel", str(job._number))
-    assert ended(job) == f"job {job._number} was cancelled outside this console"
+    assert ended(job) == f"job {job._number} was canceled outside this console"
 
 
 def test_one_that_could_never_run_is_not_waited_for(cluster: Cluster, submit: Submit) -> None:
@@ -203,7 +203,7 @@ def test_slurm_that_does_not_answer_for_a_while_is_said_once_and_harms_nobody(fa
 
 def test_of_one_that_slurm_has_forgotten_the_accounting_may_know(fakes: Fakes, submit: Submit) -> None:
     fakes.set(broken={}, sacct="CANCELLED by 0|n1\n")
-    assert ended(submit()) == "job 17 was cancelled by root"
+    assert ended(submit()) == "job 17 was canceled by root"
 
 
 def test_one_that_nobody_knows_any_more_is_over(fakes: Fakes, submit: Submit) -> None:
@@ -233,7 +233,7 @@ def test_a_job_that_cannot_be_ended_is_said_with_what_to_do(fakes: Fakes, submit
     job = submit()
     assert job.close() == (
         "job 17 may be left (scancel: Kill job error on job id 17: Access/permission denied): a process here tries to "
-        "end it for 30 minutes; `scancel 17` ends it, too"
+        "end it for 30 minutes; or cancel it with `scancel 17`"
     )
     fakes.set(broken={})
     until(lambda: job._keeper.poll() is not None)

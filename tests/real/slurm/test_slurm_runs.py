@@ -131,7 +131,7 @@ def test_a_job_that_others_cancel_ends_the_launch_and_the_next_has_another_job(
     output, _ = running.console.communicate(timeout=ENOUGH_S)
     [cancelled, next_one] = json.loads(output)["trials"]
     assert next_one["status"] == "ok"
-    assert "was cancelled outside this console" in cancelled["error"].splitlines()[0]
+    assert "was canceled outside this console" in cancelled["error"].splitlines()[0]
     assert running.console.returncode == 1
     assert_nothing_is_left(cluster, running)
 

@@ -73,7 +73,7 @@ def test_an_interrupt_says_which_job_may_be_left_and_the_keeper_goes_on(
     said = said_when_interrupted(process)
     assert "interrupted; job 17 may be left (" in said
     assert why in said
-    assert "`scancel 17` ends it" in said
+    assert "cancel it with `scancel 17`" in said
     fakes.set(slow={}, broken={})  # Slurm answers again
     until(lambda: not any(keeper.is_running() for keeper in keepers))
     assert len(fakes.calls("scancel")) == 1
@@ -114,5 +114,5 @@ def test_a_real_controller_that_hangs_ends_the_job_once_it_goes_on(
         said = said_when_interrupted(process)
     finally:
         controller.resume()
-    assert "` ends it" in said
+    assert "or cancel it with `scancel" in said
     until(lambda: cluster.queue() == [])

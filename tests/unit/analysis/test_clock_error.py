@@ -178,7 +178,7 @@ def test_the_table_says_how_far_off_waits_may_be_and_why_some_are_withheld() -> 
     preset = preset_of({"trial": [{"name": "a"}]})
     given = table.text(results_for(preset, heard(0.05)), preset, 200)
     assert " ±0." in given
-    assert "wait ms ±: the error from the ranks' clocks, which transfer ms has, too" in given
+    assert "wait ms ±: the error of the ranks' clocks; transfer ms has the same error" in given
     withheld = table.text(results_for(preset, heard(4.0)), preset, 200)
     assert "±0." not in withheld.split("\n\n")[1]
     assert "a: the clock error (±4" in withheld

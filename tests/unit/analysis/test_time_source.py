@@ -193,4 +193,6 @@ def test_times_within_a_step_are_marked_in_the_table_and_a_line_says_why() -> No
 def test_in_words_nothing_is_said_to_be_known_of_waits() -> None:
     results, preset = table("xpu:0")
     assert text(results, preset, 200).splitlines()[2].startswith("2 ranks trained for 30 ms, 3 steps. Do not rely")
-    assert "a: who waited is not known: the devices may be behind the times of the host" in note_lines(results, preset)
+    assert "a: waits are not known: times are from the host, and its devices may lag behind" in note_lines(
+        results, preset
+    )

@@ -177,7 +177,7 @@ def test_a_user_without_a_home_is_refused(words: tuple[str, ...], tmp_path: Path
         pytest.skip("another user id wants user namespaces (unshare --user)")
     write(tmp_path, {"p.toml": A_RUN})
     done = console(tmp_path, words, HOMELESS + '"$@"', DDPTUI_RUNS="")
-    assert_refused(done, tmp_path, "~: no home folder; set HOME to a folder that is yours")
+    assert_refused(done, tmp_path, "~: no home folder; set HOME to a folder that you own")
     assert [path.name for path in tmp_path.iterdir()] == ["p.toml"]
 
 

@@ -74,19 +74,19 @@ def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [
-        ((), "which preset? `ddptui presets` lists them"),
+        ((), "name a preset: `ddptui run NAME`; `ddptui presets` lists them"),
         (("quickstart",), "no command 'quickstart'; to run this preset: `ddptui run quickstart`"),
-        (("run",), "which preset? `ddptui presets` lists them; then `ddptui run NAME`"),
+        (("run",), "name a preset: `ddptui run NAME`; `ddptui presets` lists them"),
         (("run", "quickstrat"), "no preset 'quickstrat'; did you mean 'quickstart'?"),
-        (("run", "quickstart", "--runs", ""), "--runs names no folder"),
-        (("show", "last", "--runs", ""), "--runs names no folder"),
+        (("run", "quickstart", "--runs", ""), "--runs is empty: give a folder"),
+        (("show", "last", "--runs", ""), "--runs is empty: give a folder"),
         (("run", "quickstart", "--set", "ranks=4"), "--set ranks: no such field; write world_size"),
         (("mine.toml",), "no command 'mine.toml'; to run this preset: `ddptui run mine.toml`"),
         (("quickstrat",), "no command 'quickstrat'; did you mean 'quickstart'? `ddptui run NAME` runs a preset"),
         (("xyz",), "no command 'xyz'; `ddptui --help` lists the commands; `ddptui run NAME` runs a preset"),
         (("shw", "last"), "no command 'shw'; did you mean 'show'?"),
-        (("presets", "--fields", "x"), "--fields lists all fields, of no preset: leave out x"),
-        (("--preset", "quickstart", "--set", "amp=off"), "one of bf16, fp16; a [[trial]] that leaves it out has none"),
+        (("presets", "--fields", "x"), "--fields lists the fields that all presets have: leave out x"),
+        (("--preset", "quickstart", "--set", "amp=off"), "one of bf16, fp16; leave it out for none"),
         (("--preset", "quickstrat"), "no preset 'quickstrat'; did you mean 'quickstart'?"),
         (("--preset", "nowhere.toml"), "nowhere.toml: no such file"),
         (("--preset", "."), "no preset '.'"),
@@ -145,7 +145,7 @@ def test_a_checkpoint_that_is_none_is_refused_before_torch_is_asked(
 def test_runs_cannot_be_kept_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = ddptui("--preset", "quickstart", "--no-ui", "--runs", "file")
-    assert_refused(result, f"{tmp_path / 'file'}: cannot keep runs here: ")
+    assert_refused(result, f"{tmp_path / 'file'}: cannot save runs here: ")
 
 
 def on_a_terminal(*words: str, keys: bool = True, term: str = "xterm") -> subprocess.CompletedProcess[str]:
@@ -170,17 +170,17 @@ def on_a_terminal(*words: str, keys: bool = True, term: str = "xterm") -> subpro
 @pytest.mark.parametrize(
     ("words", "keys", "why"),
     [
-        (("--preset", "quickstart"), False, "the console wants a terminal to read keys from"),
+        (("--preset", "quickstart"), False, "the console needs a terminal to read keys from"),
         (("--theme", "dracul"), True, "--theme dracul: not one of "),
         (("--preset", "quickstar"), True, "did you mean 'quickstart'?"),
-        (("--repeats", "2"), True, "name it, as in `ddptui run NAME"),
-        (("--set", "epochs=1"), True, "name it, as in `ddptui run NAME"),
+        (("--repeats", "2"), True, "need a preset: `ddptui run NAME"),
+        (("--set", "epochs=1"), True, "need a preset: `ddptui run NAME"),
         (("--refresh", "0"), True, "'--refresh'"),
-        (("--set", "epochs=7", "presets"), True, "`ddptui presets --help` lists those that it has"),
+        (("--set", "epochs=7", "presets"), True, "`ddptui presets --help` lists its options"),
         (("--runs", "runs", "runs"), True, "options come after the command"),
-        (("--theme", "nord", "run", "quickstart"), True, "`ddptui run --help` lists those that it has"),
+        (("--theme", "nord", "run", "quickstart"), True, "`ddptui run --help` lists its options"),
         (("run", "quickstart", "--theme", "dracul"), True, "--theme dracul: not one of "),
-        (("run", "quickstart"), False, "the console wants a terminal to read keys from"),
+        (("run", "quickstart"), False, "the console needs a terminal to read keys from"),
     ],
 )
 def test_the_console_does_not_open_for_bad_input(words: tuple[str, ...], keys: bool, why: str) -> None:
@@ -198,15 +198,17 @@ def test_the_console_does_not_open_where_no_screen_can_be_shown(
     done = on_a_terminal(*words, keys=keys, term=term)
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
-    assert line.startswith("Error: the console wants a terminal ")
-    assert line.endswith("; without one, run headless: --no-ui")
-    assert keys == (f"TERM={term} is not" in line)
+    assert line.startswith("Error: the console needs a terminal ")
+    assert line.endswith("; without one, run headless with --no-ui")
+    assert keys == (f"TERM={term} cannot" in line)
     assert not (tmp_path / "started").exists()
 
 
 def test_into_a_pipe_no_console_opens_and_what_runs_headless_is_said() -> None:
     for typed in ((), ("--theme", "nord")):
-        assert_refused(ddptui(*typed), "and stdout is none; `ddptui run NAME --no-ui` runs a preset without it")
+        assert_refused(
+            ddptui(*typed), "and stdout is not one; `ddptui run NAME --no-ui` runs a preset without the console"
+        )
 
 
 @pytest.mark.parametrize("words", [("run", "quickstart", "--no-ui"), ("watch", "--no-ui", "--", "touch", "started")])
@@ -216,7 +218,7 @@ def test_what_ddptui_lacks_is_said_before_anything_is_made(words: tuple[str, ...
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     [line] = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (2, "")
-    assert "lacks msgspec, pyzmq: `" in line
+    assert "lacks msgspec, pyzmq; install with `" in line
     assert [*tmp_path.iterdir()] == []
 
 
@@ -408,7 +410,7 @@ def test_a_preset_that_wants_an_unknown_column_is_refused(tmp_path: Path) -> Non
 def test_without_runs_the_list_says_how_to_make_one(tmp_path: Path) -> None:
     result = ddptui("runs")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == "no runs yet: `ddptui run quickstart`\n"
+    assert result.stdout == "no runs yet: start one with `ddptui run quickstart`\n"
 
 
 @pytest.fixture
@@ -470,22 +472,22 @@ def test_a_deleted_run_is_brought_back_and_only_an_emptied_trash_is_gone(run: Ru
 
     before = listed()
     assert ddptui("delete", "last", run.name, "--runs", "runs").stderr.splitlines() == [
-        f"in the trash: {run.name}",
-        "`ddptui restore` brings back what was deleted last",
+        f"moved to the trash: {run.name}",
+        "`ddptui restore` brings back the runs that were deleted last",
     ]
     assert listed().startswith("no runs yet")
     assert listed("--trash").startswith(f"{run.name}  deleted 20")
-    assert ddptui("restore", "--runs", "runs").stderr == f"brought back: {run.name}\n"
+    assert ddptui("restore", "--runs", "runs").stderr == f"restored: {run.name}\n"
     assert (listed(), listed("--trash")) == (before, "the trash is empty\n")
     ddptui("delete", run.name, "--runs", "runs")
-    assert ddptui("delete", "--empty-trash", "--runs", "runs").stderr == "deleted for good: 1 run\n"
+    assert ddptui("delete", "--empty-trash", "--runs", "runs").stderr == "deleted permanently: 1 run\n"
     assert_refused(ddptui("restore", run.name, "--runs", "runs"), f"no run '{run.name}' in the trash of ")
 
 
 def test_nothing_is_deleted_if_one_name_is_wrong_or_a_console_holds_the_run(run: Run) -> None:
     assert_refused(ddptui("delete", run.name, "nothing", "--runs", "runs"), "no run 'nothing' in ")
     with run.held():
-        assert_refused(ddptui("delete", run.name, "--runs", "runs"), "a console has it under way: stop it there first")
+        assert_refused(ddptui("delete", run.name, "--runs", "runs"), "a console is running it: stop it there first")
     assert run.folder.is_dir()
 
 
@@ -629,10 +631,10 @@ def test_the_settings_are_told_with_their_file(tmp_path: Path, monkeypatch: pyte
         monkeypatch.delenv(variable, raising=False)
     file = tmp_path / "config" / "ddptui" / "config.toml"
     assert ddptui("config").stdout.splitlines() == [
-        f"{file} (not there: write it to change a setting)",
+        f"{file} (does not exist: create it to change a setting)",
         "",
         "theme    textual-dark  default",
-        "refresh  4 a second    default",
+        "refresh  4 per second  default",
         "columns  none          default",
         "keys     none          default",
     ]

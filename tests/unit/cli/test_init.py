@@ -72,16 +72,16 @@ def test_without_torchrun_on_path_it_is_that_of_ddptuis_python(tmp_path: Path, m
 
 
 REFUSALS = {
-    "nothing": ((), "which script? as in `ddptui init train.py`"),
+    "nothing": ((), "name the script, e.g. `ddptui init train.py`"),
     "a script that is not there": (("trian.py",), "trian.py: no such file; did you mean 'train.py'?"),
-    "a script like no other": (("zzz/x.py",), "zzz/x.py: no such file; name it by its path from this folder"),
+    "a script like no other": (("zzz/x.py",), "zzz/x.py: no such file; give its path relative to this folder"),
     "a folder": (("bin.py",), "bin.py: it is a folder, not a file; name a Python file"),
-    "no Python file": (("notes.txt",), "notes.txt: is no Python file (.py), and no program; as in `ddptui init train"),
-    "no program": (("--", "torchrn", "train.py"), "torchrn: no such file, and no such program"),
-    "arguments alone": (("--epochs", "3"), "--epochs: no option of ddptui init; the script comes first"),
+    "no Python file": (("notes.txt",), "notes.txt: neither a Python file (.py) nor a program; e.g. `ddptui init train"),
+    "no program": (("--", "torchrn", "train.py"), "torchrn: no such file or program"),
+    "arguments alone": (("--epochs", "3"), "--epochs: not an option of ddptui init; the script comes first"),
     "a name that is no file's": (("--name", "a/b", "train.py"), "--name a/b: use letters, digits and . _ + -"),
-    "a preset that is there": (("--name", "kept", "train.py"), "kept.toml: is there already; remove it, or write "),
-    "a link to nowhere": (("--name", "link", "train.py"), "link.toml: is there already"),
+    "a preset that is there": (("--name", "kept", "train.py"), "kept.toml: already exists; remove it, or choose "),
+    "a link to nowhere": (("--name", "link", "train.py"), "link.toml: already exists"),
 }
 
 
@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_written_is_refused(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Path, "open", refuse)
     assert_refused(
-        init("train.py"), "train.toml: cannot be written: Permission denied; go to a folder where you may write"
+        init("train.py"), "train.toml: cannot be written: Permission denied; go to a folder in which you may write"
     )
 
 

@@ -43,27 +43,27 @@ def test_a_part_says_what_an_entry_point_reads() -> None:
             (
                 engine,
                 {"launch": "task"},
-                "launch: trial a: 'task' is a rank that is started by hand: `srun python -m workers.task …`, in a "
+                "launch: trial a: ranks of 'task' are started by hand: `srun python -m workers.task …`, in a "
                 "checkout of ddptui",
             )
             for engine in (LOCAL, EngineOptions(name="slurm"))
         ),
-        (EngineOptions(nodes=2), {}, "engine.nodes: has no effect with the engine 'local': --engine join or slurm"),
+        (EngineOptions(nodes=2), {}, "engine.nodes: has no effect with the engine 'local'; use --engine join or slurm"),
         (
             EngineOptions(name="join", gres="gpu:1"),
             {},
-            "engine.gres: has no effect with the engine 'join': --engine slurm",
+            "engine.gres: has no effect with the engine 'join'; use --engine slurm",
         ),
         (
             EngineOptions(name="join", nodes=2),
             {"bottleneck": (Bottleneck(at="link", ranks=(0,), mbit=10),)},
-            "bottleneck: trial a: a slow link is made on this host alone: --engine local",
+            "bottleneck: trial a: slow links work on this host only; use --engine local",
         ),
         *(
             (
                 EngineOptions(name=name),
                 {"save": True},
-                "save: trial a: checkpoints would stay on the nodes: leave it out",
+                "save: trial a: checkpoints would stay on the nodes; leave it out",
             )
             for name in ("join", "slurm")
         ),
@@ -96,7 +96,7 @@ def test_the_command_line_lies_over_the_presets_engine(tmp_path: Path) -> None:
         ('name = "slrum"', "engine.name: unknown value 'slrum'; one of local, join, slurm; did you mean 'slurm'?"),
         (
             'tasks = "node"',
-            "engine.tasks: unknown key; there are name, nodes, interface, port, shared, partition, account",
+            "engine.tasks: unknown key; the keys are name, nodes, interface, port, shared, partition, account",
         ),
         ("nodse = 2", "engine.nodse: unknown key; did you mean 'nodes'?"),
         ("nodes = 0", "engine.nodes: expected an integer of 1 or more, got 0"),
@@ -127,8 +127,8 @@ def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path)
     ("words", "why"),
     [
         (("--engine", "join", "--nodes", "2", "runs"), "options come after the command"),
-        (("presets", "--nodes", "3"), "--engine and its options say how one preset is started: name it"),
-        (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo' is none of sbatch's"),
+        (("presets", "--nodes", "3"), "--engine and its options need the name of a preset"),
+        (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo' is not an option of sbatch"),
         (("--resume", "last", "--nodes", "2"), "leave out --preset, --set, --repeats and --engine"),
     ],
 )

@@ -30,10 +30,10 @@ def read(text: str) -> Preset:
         (GROUP, TORCHRUN, "2 ranks on the CPU: there is no GPU here."),
         ("from torch import distributed", TORCHRUN, "2 ranks on the CPU: there is no GPU here."),
         ("from accelerate import Accelerator", TORCHRUN, "2 ranks on the CPU: there is no GPU here."),
-        ("import torch", TORCHRUN, f'one process: command = ["{PYTHON.replace(" ", chr(34) + ", " + chr(34))}"]'),
+        ("import torch", TORCHRUN, f'one process, use: command = ["{PYTHON.replace(" ", chr(34) + ", " + chr(34))}"]'),
         (GROUP + "mp.spawn(train, nprocs=2)", PYTHON, '"--nproc_per_node=2", "train.py", "--epochs", "3"]'),
-        ("from torch.multiprocessing import Queue, spawn", PYTHON, "If it does not:"),
-        ("processes = [multiprocessing.Process (target=train)]", PYTHON, "If it does not:"),
+        ("from torch.multiprocessing import Queue, spawn", PYTHON, "If it does not, use:"),
+        ("processes = [multiprocessing.Process (target=train)]", PYTHON, "If it does not, use:"),
         ("import lightning as L", PYTHON, "imports Lightning"),
         ("    from pytorch_lightning import Trainer", PYTHON, "imports Lightning"),
         (
@@ -54,7 +54,12 @@ def test_a_script_is_launched_as_its_text_suggests(text: str, command: str, why:
 
 @pytest.mark.parametrize(
     ("gpus", "ranks", "why"),
-    [(None, 2, "for each GPU."), (0, 2, "no GPU here."), (1, 2, "one GPU here."), (8, 8, "8 ranks, one for each GPU")],
+    [
+        (None, 2, "the number of your GPUs."),
+        (0, 2, "no GPU here."),
+        (1, 2, "one GPU here."),
+        (8, 8, "8 ranks, one for each GPU"),
+    ],
 )
 def test_there_are_two_ranks_or_one_for_each_gpu(gpus: int | None, ranks: int, why: str) -> None:
     found = launch(GROUP, gpus)
@@ -89,7 +94,7 @@ def test_words_of_a_command_are_read_back_as_they_were(word: str) -> None:
 
 
 def test_a_command_that_no_file_can_hold_is_refused() -> None:
-    with pytest.raises(TrialError, match=r"command: is no text: it cannot be written as UTF-8"):
+    with pytest.raises(TrialError, match=r"command: contains bytes that are not valid UTF-8"):
         preset_text("a.toml", Launched(("\udcff.py",)))
 
 

@@ -34,15 +34,15 @@ def test_two_meanings_may_swap_their_keys() -> None:
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        ("x", "'x' is the key for 'export': choose another one, or give that one another key, too"),
-        ("5", "'5' has a meaning of its own: choose another one"),
-        ("ctrl+q", "'ctrl+q' has a meaning of its own: choose another one"),
-        ("ctrl+i", "'ctrl+i' has a meaning of its own: choose another one"),
-        ("banana", '\'banana\' is no key: a sign, as "x", or a name, as "ctrl+x" or "f6"'),
-        ("question_mark", '\'question_mark\' is no key: a sign, as "x", or a name, as "ctrl+x" or "f6"'),
-        ("two words", '\'two words\' is no key: a sign, as "x", or a name, as "ctrl+x" or "f6"'),
-        (" ", '\' \' is no key: a sign, as "x", or a name, as "ctrl+x" or "f6"'),
-        ("a,b", '\'a,b\' is no key: a sign, as "x", or a name, as "ctrl+x" or "f6"'),
+        ("x", "'x' is already the key for 'export'; choose another key, or give that action another one"),
+        ("5", "'5' is reserved; choose another key"),
+        ("ctrl+q", "'ctrl+q' is reserved; choose another key"),
+        ("ctrl+i", "'ctrl+i' is reserved; choose another key"),
+        ("banana", '\'banana\' is not a key; use e.g. "x", "ctrl+x" or "f6"'),
+        ("question_mark", '\'question_mark\' is not a key; use e.g. "x", "ctrl+x" or "f6"'),
+        ("two words", '\'two words\' is not a key; use e.g. "x", "ctrl+x" or "f6"'),
+        (" ", '\' \' is not a key; use e.g. "x", "ctrl+x" or "f6"'),
+        ("a,b", '\'a,b\' is not a key; use e.g. "x", "ctrl+x" or "f6"'),
     ],
 )
 def test_a_key_that_cannot_be_is_refused_with_the_reason(key: str, why: str) -> None:

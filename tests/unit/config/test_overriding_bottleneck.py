@@ -25,7 +25,7 @@ def test_those_that_can_have_it_have_it_and_it_is_known_why_the_others_cannot() 
     assert [trial.bottleneck for trial in made.trials] == [(), (), (DELAY,)]
     assert left_as_it_is(made.trials, LATE) == {
         "one": "no rank 1: trial one has only rank 0",
-        "dp": "dp has one backward for all replicas: use 'forward' or 'aggregate'",
+        "dp": "dp has one backward for all replicas; use 'forward' or 'aggregate'",
     }
 
 

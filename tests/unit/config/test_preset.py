@@ -49,26 +49,26 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         ({"lr": float("nan")}, "lr", "expected a number of 0 or more"),
         ({"lr": float("inf")}, "lr", "finite"),
         ({"epochs": -1}, "epochs", "expected an integer of 0 or more"),
-        ({"epochs": 0, "instruments": "off"}, "epochs", "without instruments no rank reports before its end"),
-        ({"launch": "single", "strategy": "ddp"}, "strategy", "nobody to agree with"),
+        ({"epochs": 0, "instruments": "off"}, "epochs", "without instruments ranks report only at their end"),
+        ({"launch": "single", "strategy": "ddp"}, "strategy", "no other rank to average with"),
         ({"launch": "dp", "strategy": "ddp"}, "strategy", "the gather on the output device"),
         ({"launch": "single", "world_size": 2}, "world_size", "one rank"),
-        ({"steps": 3, "warmup_steps": 3}, "steps", "3 steps leave none after 3 warm-up steps"),
-        ({"batch_size": 2, "world_size": 3}, "batch_size", "cannot feed 3 ranks"),
+        ({"steps": 3, "warmup_steps": 3}, "steps", "all 3 are warm-up; set more than 3"),
+        ({"batch_size": 2, "world_size": 3}, "batch_size", "is too small for 3 ranks"),
         ({"shape": [1, 8, 8]}, "shape", "only dataset = 'random'"),
         ({"bottleneck": [LATE | {"ranks": [5]}]}, "bottleneck[0].ranks", "no rank 5: the trial has ranks 0 to 1"),
         ({"bottleneck": [LATE, LATE | {"ranks": [2]}]}, "bottleneck[1].ranks", "no rank 2"),
-        ({"bottleneck": [LATE | {"ranks": []}]}, "bottleneck[0].ranks", "names no rank"),
+        ({"bottleneck": [LATE | {"ranks": []}]}, "bottleneck[0].ranks", "lists no rank"),
         ({"bottleneck": [LATE | {"ranks": [-1]}]}, "bottleneck[0].ranks[0]", "expected an integer of 0 or more"),
         ({"bottleneck": [LATE | {"sleep_ms": -1}]}, "bottleneck[0].sleep_ms", "expected a number of 0 or more"),
         ({"bottleneck": [LATE | {"sleep_ms": float("inf")}]}, "bottleneck[0].sleep_ms", "86400000 at most"),
-        ({"bottleneck": [LATE | {"from_step": 5, "to_step": 4}]}, "bottleneck[0].to_step", "ends at 4, before"),
-        ({"bottleneck": [LATE | {"at": "forward", "per": "call"}]}, "bottleneck[0].per", "goes with at = 'aggregate'"),
+        ({"bottleneck": [LATE | {"from_step": 5, "to_step": 4}]}, "bottleneck[0].to_step", "4 is before"),
+        ({"bottleneck": [LATE | {"at": "forward", "per": "call"}]}, "bottleneck[0].per", "needs at = 'aggregate'"),
         ({"launch": "dp", "bottleneck": [LATE | {"per": "call"}]}, "bottleneck[0].per", "and a process group"),
         ({"launch": "dp", "bottleneck": [LATE | {"at": "backward"}]}, "bottleneck[0].at", "one backward for all"),
         ({"strategy": "none", "bottleneck": [LATE]}, "bottleneck[0].at", "aggregates nothing"),
         ({"launch": "single", "bottleneck": [LATE | {"ranks": [0]}]}, "bottleneck[0].at", "aggregates nothing"),
-        ({"bottleneck": [{"at": "start", "ranks": [0]}]}, "bottleneck[0].sleep_ms", "a delay needs it"),
+        ({"bottleneck": [{"at": "start", "ranks": [0]}]}, "bottleneck[0].sleep_ms", "a delay needs its length"),
         ({"bottleneck": [LATE | {"sleep_ms": 0}]}, "bottleneck[0].sleep_ms", "more than 0"),
         ({"average": "buffers"}, "average", "unknown value"),
         ({"reduction": "max"}, "reduction", "unknown value"),
@@ -78,43 +78,43 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         ({"strategy": "ddp", "bucket_mb": 0}, "bucket_mb", "expected a number above 0"),
         ({"strategy": "ddp", "bucket_mb": 65537}, "bucket_mb", "expected a number of 65536 at most"),
         ({"strategy": "ddp_powersgd", "powersgd_rank": 0}, "powersgd_rank", "expected an integer of 1 or more"),
-        ({"strategy": "none", "average": "parameters"}, "average", "strategy = 'none' averages nothing"),
+        ({"strategy": "none", "average": "parameters"}, "average", "strategy = 'none' averages no parameters"),
         *(
             (
                 {"strategy": strategy, "average": "parameters"},
                 "average",
-                f"strategy = '{strategy}' averages gradients as backward brings them; parameters change only after it",
+                f"strategy = '{strategy}' averages gradients during backward, but parameters change only after it",
             )
             for strategy in ("bucketed", "ddp", "ddp_fp16", "ddp_bf16", "ddp_powersgd")
         ),
-        ({"strategy": "ddp", "static_graph": True, "every": 2}, "static_graph", "torch DDP fails with it in no_sync"),
+        ({"strategy": "ddp", "static_graph": True, "every": 2}, "static_graph", "fails with static_graph in no_sync"),
         ({"sync_batchnorm": True, "device": "cpu"}, "sync_batchnorm", "SyncBatchNorm runs on GPUs only"),
         (
             {"share_gpu": True, "backend": "nccl"},
             "share_gpu",
-            "NCCL refuses two ranks on one GPU: leave backend = 'auto'",
+            "NCCL refuses two ranks on one GPU; use backend = 'auto'",
         ),
-        ({"share_gpu": True, "gpus_per_rank": 2}, "share_gpu", "a rank that has several GPUs cannot share one"),
-        ({"share_gpu": True, "device": "cpu"}, "share_gpu", "there is no GPU to share: `--set share_gpu=false`"),
+        ({"share_gpu": True, "gpus_per_rank": 2}, "share_gpu", "cannot be combined with gpus_per_rank > 1"),
+        ({"share_gpu": True, "device": "cpu"}, "share_gpu", "there is no GPU to share; use `--set share_gpu=false`"),
         ({"backend": "nccl", "device": "cpu"}, "backend", "nccl needs GPUs"),
         *(
             (
                 {"backend": "mpi", "launch": launch},
                 "backend",
-                "mpi wants ranks that MPI knows: start them by hand, `mpirun",
+                "mpi needs ranks that mpirun starts: run `mpirun",
             )
             for launch in ("process", "launch", "spawn")
         ),
-        ({"launch": "single", "backend": "mpi"}, "backend", "one process has no group"),
+        ({"launch": "single", "backend": "mpi"}, "backend", "one process has no process group"),
         (
             {"backend": "gloo", "device": "cuda", "strategy": "ring"},
             "strategy",
-            "'ring' sends to its neighbor, and gloo",
+            "'ring' sends from rank to rank, but gloo",
         ),
-        ({"amp": "bf16", "dtype": "float64"}, "amp", "autocast leaves float64 as it is"),
+        ({"amp": "bf16", "dtype": "float64"}, "amp", "autocast does not convert float64"),
         ({"amp": "fp32"}, "amp", "unknown value"),
-        ({"amp": "fp16", "strategy": "ddp_powersgd"}, "amp", "fp16 overflows now and then, and PowerSGD keeps"),
-        ({"compile": True, "strategy": "ddp", "bucket_mb": 0.5}, "bucket_mb", "take 1 or more, or compile = false"),
+        ({"amp": "fp16", "strategy": "ddp_powersgd"}, "amp", "fp16 overflows at times, and PowerSGD would"),
+        ({"compile": True, "strategy": "ddp", "bucket_mb": 0.5}, "bucket_mb", "use 1 or more, or compile = false"),
         ({"channels_last": True, "model": "mlp"}, "channels_last", "the model mlp has no convolutions"),
         (
             {"channels_last": True, "model": "linears", "dataset": "random", "classes": 3},
@@ -122,8 +122,8 @@ def test_dp_has_replicas_but_no_strategy() -> None:
             "the model linears has no convolutions",
         ),
         ({"pin_memory": True, "device": "cpu"}, "pin_memory", "it has no effect with device = 'cpu'"),
-        ({"compile": True, "launch": "dp"}, "compile", "nn.DataParallel copies the model anew in every step"),
-        ({"compile": True, "gpus_per_rank": 2}, "compile", "nn.DataParallel copies the model anew in every step"),
+        ({"compile": True, "launch": "dp"}, "compile", "nn.DataParallel copies the model again in every step"),
+        ({"compile": True, "gpus_per_rank": 2}, "compile", "nn.DataParallel copies the model again in every step"),
         ({"clip_norm": 0}, "clip_norm", "expected a number above 0"),
         ({"clip_norm": float("inf")}, "clip_norm", "must be a finite number"),
         ({"num_workers": -1}, "num_workers", "expected an integer of 0 or more"),
@@ -131,13 +131,13 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         (
             {"strategy": "ring", "mistake": "group_of_one"},
             "mistake",
-            "'group_of_one' is made with strategy = 'all_reduce' or 'ddp'",
+            "'group_of_one' needs strategy = 'all_reduce' or 'ddp'",
         ),
         *(
             (
                 {"strategy": strategy, "mistake": mistake},
                 "mistake",
-                f"'{mistake}' is made with strategy = '{with_which}'",
+                f"'{mistake}' needs strategy = '{with_which}'",
             )
             for strategy, mistake, with_which in (
                 ("ddp", "divide_twice", "all_reduce"),
@@ -147,9 +147,9 @@ def test_dp_has_replicas_but_no_strategy() -> None:
                 ("ddp_fp16", "average_again", "ddp"),
             )
         ),
-        ({"launch": "single", "mistake": "divide_twice"}, "mistake", "is made with strategy = 'all_reduce'"),
-        ({"launch": "dp", "mistake": "average_again"}, "mistake", "is made with strategy = 'ddp'"),
-        ({"mistake": "no_set_epoch", "epochs": 1}, "mistake", "shows in the second epoch, and there is only one"),
+        ({"launch": "single", "mistake": "divide_twice"}, "mistake", "needs strategy = 'all_reduce'"),
+        ({"launch": "dp", "mistake": "average_again"}, "mistake", "needs strategy = 'ddp'"),
+        ({"mistake": "no_set_epoch", "epochs": 1}, "mistake", "shows only from the second epoch on; set epochs to 2"),
     ],
 )
 def test_a_trial_that_cannot_be_is_refused_by_its_key(values: dict[str, Any], key: str, why: str) -> None:
@@ -236,11 +236,11 @@ def test_a_strategy_has_a_use_for_its_own_fields_and_for_no_others(launch: str, 
     ("field", "strategy", "why"),
     [
         *(
-            ("reduction", strategy, "no reduction operator can be chosen for it")
+            ("reduction", strategy, "its reduction operator cannot be chosen")
             for strategy in ("none", "ring", "gather_scatter", "all_gather", *sorted(DDPS))
         ),
         *(
-            ("bucket_mb", strategy, "it has no buckets whose size can be chosen")
+            ("bucket_mb", strategy, "its bucket size cannot be chosen")
             for strategy in ("none", "all_reduce", "flat", "ring", "ddp_powersgd")
         ),
         *(
@@ -248,7 +248,10 @@ def test_a_strategy_has_a_use_for_its_own_fields_and_for_no_others(launch: str, 
             for field in ("gradient_as_bucket_view", "static_graph")
             for strategy in ("none", "all_reduce", "bucketed")
         ),
-        *(("powersgd_rank", strategy, "it approximates no matrix") for strategy in ("none", "bucketed", "ddp_fp16")),
+        *(
+            ("powersgd_rank", strategy, "it does not use low-rank matrices")
+            for strategy in ("none", "bucketed", "ddp_fp16")
+        ),
     ],
 )
 def test_a_field_that_means_nothing_with_a_strategy_is_refused_with_the_reason(
@@ -263,16 +266,16 @@ def test_a_field_that_means_nothing_with_a_strategy_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     ("field", "why"),
     [
-        ("backend", "one process has no group"),
-        ("average", "one process has nobody to average with"),
-        ("reduction", "one process has nobody to average with"),
+        ("backend", "one process has no process group"),
+        ("average", "one process has no other rank to average with"),
+        ("reduction", "one process has no other rank to average with"),
         ("bucket_mb", "one process sends no gradients"),
         ("gradient_as_bucket_view", "one process has no buckets"),
         ("static_graph", "it is an option of torch DDP"),
         ("powersgd_rank", "one process sends no gradients"),
-        ("sync_batchnorm", "one process has nobody to share statistics with"),
+        ("sync_batchnorm", "one process has no other rank's statistics to use"),
         ("hash_every", "there is one copy of the model"),
-        ("share_gpu", "one process has nobody to share a GPU with"),
+        ("share_gpu", "one process has no other rank to share a GPU with"),
     ],
 )
 def test_a_field_of_a_group_means_nothing_in_one_process(launch: str, field: str, why: str) -> None:
@@ -603,30 +606,30 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
         ({"primitives": "see", "strategy": "ring"}, "strategy: has no effect with primitives = 'see'"),
         (
             {"primitives": "see", "iterations": 5},
-            "iterations: has no effect with primitives = 'see': each one is",
+            "iterations: has no effect with primitives = 'see': each primitive is",
         ),
         ({"primitives": "measure", "epochs": 2}, "epochs: has no effect with primitives = 'measure'"),
         ({"primitives": "measure", "launch": "dp"}, "launch: 'dp' has no process group"),
         ({"primitives": "measure", "launch": "single"}, "launch: 'single' has no process group"),
-        ({"primitives": "measure", "world_size": 1}, "world_size: primitives are between ranks: two at least"),
+        ({"primitives": "measure", "world_size": 1}, "world_size: primitives need at least two ranks"),
         ({"primitives": "measure", "root": 2}, "root: no rank 2: the trial has ranks 0 to 1"),
         (
             {"primitives": "measure", "min_bytes": 2048, "max_bytes": 1024},
             "min_bytes: 2048 is more than max_bytes = 1024",
         ),
-        ({"primitives": "measure", "operations": ["reduce", "reduce"]}, "operations: names one twice"),
+        ({"primitives": "measure", "operations": ["reduce", "reduce"]}, "operations: lists an operation twice"),
         ({"primitives": "see", "operations": ["local_sum"]}, "operations: local_sum sends nothing"),
         (
             PIPELINED | {"operations": ["reduce", "send_recv"]},
-            "operations: send_recv with cadence = 'pipelined': it is",
+            "operations: send_recv cannot be pipelined: it is complete",
         ),
-        (PIPELINED | {"operations": ["local_sum"]}, "operations: local_sum with cadence = 'pipelined': it is"),
-        (PIPELINED | {"composites": ["ring"]}, "composites: with cadence = 'pipelined': a composite waits"),
+        (PIPELINED | {"operations": ["local_sum"]}, "operations: local_sum cannot be pipelined: it is complete"),
+        (PIPELINED | {"composites": ["ring"]}, "composites: cannot be pipelined: a composite waits"),
         ({"root": 1}, "root: has no effect with training: it is for primitives"),
         *(
             (
                 {"primitives": "see", field: value},
-                f"{field}: has no effect with primitives = 'see': the ranks train nothing",
+                f"{field}: has no effect with primitives = 'see': the ranks do not train",
             )
             for field, value in {
                 "amp": "bf16",
@@ -639,7 +642,7 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
         ),
         (
             {"primitives": "see", "backend": "gloo", "device": "cuda"},
-            "operations: gloo sends and receives nothing that lies on a GPU: name the others, without send_recv",
+            "operations: gloo cannot send or receive tensors on a GPU; list the others, without send_recv",
         ),
         (
             {
@@ -649,7 +652,7 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
                 "operations": ["reduce"],
                 "composites": ["ring"],
             },
-            "composites: 'ring' sends to its neighbor, and gloo sends and receives nothing that lies on a GPU",
+            "composites: 'ring' sends from rank to rank, but gloo cannot send or receive tensors on a GPU",
         ),
     ],
 )
@@ -664,9 +667,9 @@ def test_a_trial_of_primitives_that_cannot_be_says_why(values: dict[str, Any], m
         ({"kind": "primitive"}, "kind: unknown value 'primitive'; one of training, primitives, command"),
         (
             {"kind": "primitives"},
-            "kind: 'primitives', but trial a is of kind 'training': that wants primitives = 'see' or",
+            "kind: 'primitives', but trial a is of kind 'training'; set primitives = 'see' or",
         ),
-        ({"defaults": {"primitives": "see"}}, "but trial a is of kind 'primitives': that wants kind = 'primitives'"),
+        ({"defaults": {"primitives": "see"}}, "but trial a is of kind 'primitives'; set kind = 'primitives'"),
     ],
 )
 def test_the_kind_of_a_preset_and_of_its_trials_must_agree(table: dict[str, Any], message: str) -> None:

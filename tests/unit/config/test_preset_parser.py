@@ -179,13 +179,13 @@ def test_an_override_that_is_false_or_zero_still_counts() -> None:
     ("key", "hint"),
     [
         ("epoch", "did you mean 'epochs'?"),
-        ("name", "a name of its own"),
+        ("name", "trials cannot share a name"),
         ("zzz", "--set zzz: unknown key"),
         ("ranks", "--set ranks: no such field; write world_size"),
         ("data", "--set data: no such field; write dataset"),
         ("batch", "--set batch: no such field; write batch_size"),
         ("length", "no such field; write epochs or steps"),
-        ("repeats", "--set repeats: is no field of a trial: --repeats N"),
+        ("repeats", "--set repeats: is not a field of a trial; use --repeats N"),
     ],
 )
 def test_an_override_of_no_field_is_refused(tmp_path: Path, key: str, hint: str) -> None:
@@ -289,7 +289,7 @@ def test_presets_are_shipped() -> None:
 
 LATE = 'at = "aggregate"\nranks = [1]\nsleep_ms = 10\n'
 BAD: dict[str, tuple[str | bytes, list[str]]] = {
-    "empty": ("", ["has no trial: give it a [matrix] or a [[trial]]"]),
+    "empty": ("", ["has no trial; add a [matrix] or a [[trial]]"]),
     "not TOML": ("title = \n", ["is not valid TOML", "line 1"]),
     "not UTF-8": (b'title = "\xff"', ["is not UTF-8 text (byte 9)"]),
     "nested without end": ("title = " + "[" * 5000, ["is not valid TOML"]),
@@ -325,7 +325,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "dataset": ("[[trial]]\ndataset = 'mnits'", ["trial[0].dataset", "did you mean 'mnist'?"]),
     "a strategy for one": (
         "[[trial]]\nlaunch = 'single'\nstrategy = 'ddp'",
-        ["trial[0].strategy: has no effect with launch = 'single': one process has nobody to agree with"],
+        ["trial[0].strategy: has no effect with launch = 'single': one process has no other rank to average with"],
     ),
     "a start method for dp": (
         "[[trial]]\nlaunch = 'dp'\nstart_method = 'fork'",
@@ -341,7 +341,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "a reduction for ddp": (
         "[[trial]]\n[[trial]]\nstrategy = 'ddp'\nreduction = 'avg'",
-        ["trial[1].reduction: has no effect with strategy = 'ddp': no reduction operator can be chosen"],
+        ["trial[1].reduction: has no effect with strategy = 'ddp': its reduction operator cannot be chosen"],
     ),
     "a reduction for ddp, at its default": (
         "[[trial]]\nstrategy = 'ddp'\nreduction = 'sum'",
@@ -349,11 +349,11 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "buckets for the strategy of the defaults": (
         "[defaults]\nstrategy = 'ring'\n[[trial]]\nbucket_mb = 5",
-        ["trial[0].bucket_mb: has no effect with strategy = 'ring': it has no buckets"],
+        ["trial[0].bucket_mb: has no effect with strategy = 'ring': its bucket size cannot"],
     ),
     "a rank for no matrix, in the matrix": (
         "[matrix]\nstrategy = ['ddp_powersgd', 'ddp_fp16']\npowersgd_rank = [1, 2]",
-        ["matrix.powersgd_rank: has no effect with strategy = 'ddp_fp16': it approximates no matrix"],
+        ["matrix.powersgd_rank: has no effect with strategy = 'ddp_fp16': it does not use low-rank matrices"],
     ),
     "an option of ddp, in the matrix": (
         "[matrix]\nstatic_graph = [false]",
@@ -369,13 +369,13 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "a mistake with the wrong strategy": (
         "[[trial]]\nstrategy = 'flat'\nmistake = 'divide_twice'",
-        ["trial[0].mistake: 'divide_twice' is made with strategy = 'all_reduce'"],
+        ["trial[0].mistake: 'divide_twice' needs strategy = 'all_reduce'"],
     ),
     "a mistake that nobody makes": (
         "[[trial]]\nmistake = 'divide_thrice'",
         ["trial[0].mistake", "group_of_one, divide_twice", "did you mean 'divide_twice'?"],
     ),
-    "two of one name in two cases": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'A'", ["2 trials are called 'a'"]),
+    "two of one name in two cases": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'A'", ["2 trials are named 'a'"]),
     "a matrix without end": (
         f"[matrix]\nseed = {list(range(100))}\nepochs = {list(range(1, 90))}",
         ["makes 8900 trials"],
@@ -383,7 +383,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "linears on images": ("[[trial]]\nmodel = 'linears'", ["trial[0].model: linears has 3 inputs and 3 outputs"]),
     "a shape that the model cannot take": (
         "[[trial]]\ndataset = 'random'\nshape = [1, 5, 5]",
-        ["trial[0].shape: the model net cannot take samples of shape [1, 5, 5]"],
+        ["trial[0].shape: the model net does not accept samples of shape [1, 5, 5]"],
     ),
     "a seed that torch cannot take": (f"[[trial]]\nseed = {10**25}", ["trial[0].seed: "]),
     "nccl on the CPU": ("[[trial]]\nbackend = 'nccl'\ndevice = 'cpu'", ["trial[0].backend: nccl needs GPUs"]),
@@ -393,30 +393,33 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "a delay after the end": (
         "[[trial]]\nsteps = 9\nbottleneck = [{at = 'data', ranks = [0], sleep_ms = 1, from_step = 9}]",
-        ["trial[0].bottleneck[0].from_step: step 9 of 9"],
+        ["trial[0].bottleneck[0].from_step: the delay would never happen: step 9 of 9"],
     ),
     "a rank named twice": (
         "[[trial]]\nbottleneck = [{at = 'data', ranks = [1, 1], sleep_ms = 1}]",
-        ["trial[0].bottleneck[0].ranks: names a rank twice"],
+        ["trial[0].bottleneck[0].ranks: lists a rank twice"],
     ),
-    "two of one name": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'a'", ["trial: 2 trials are called 'a'"]),
+    "two of one name": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'a'", ["trial: 2 trials are named 'a'"]),
     "a name for no folder": (
         "[[trial]]\nname = '../a'",
-        ["trial[0].name: '../a' cannot name a folder: use letters, digits and . _ + -, 64 at most"],
+        ["trial[0].name: '../a' cannot be the name of a folder; use letters, digits and . _ + -, 64 at most"],
     ),
     "a long name": (
         f"[[trial]]\nname = '{'a' * 65}'",
-        ["cannot name a folder: use letters, digits and . _ + -, 64 at most, and begin"],
+        ["cannot be the name of a folder; use letters, digits and . _ + -, 64 at most, and begin"],
     ),
     "a name that begins wrongly": (
         f"[[trial]]\nname = '-{'a' * 63}'",
         ["64 at most, and begin with a letter or a digit"],
     ),
-    "an empty name": ("[[trial]]\nname = ''", ["trial[0].name: '' cannot name a folder: use"]),
-    "a matrix that names no folder": ("[matrix]\ndata_dir = ['/a']", ["matrix.name: '/a' cannot name a folder"]),
+    "an empty name": ("[[trial]]\nname = ''", ["trial[0].name: '' cannot be the name of a folder; use"]),
+    "a matrix that names no folder": (
+        "[matrix]\ndata_dir = ['/a']",
+        ["matrix.name: '/a' cannot be the name of a folder"],
+    ),
     "baseline": ("baseline = 'mime'\n" + MINE, ["baseline: no trial 'mime'; did you mean 'mine'?"]),
-    "steps": ("[[trial]]\nsteps = 3", ["trial[0].steps: 3 steps leave none after 3 warm-up steps"]),
-    "shape": ("[[trial]]\nshape = [1, 8, 8]", ["trial[0].shape: only dataset = 'random' can take any shape"]),
+    "steps": ("[[trial]]\nsteps = 3", ["trial[0].steps: all 3 are warm-up; set more than 3"]),
+    "shape": ("[[trial]]\nshape = [1, 8, 8]", ["trial[0].shape: only dataset = 'random' takes a shape; remove it"]),
     "rank 5 of 2": (
         "[[trial]]\n[[trial.bottleneck]]\nat = 'start'\nranks = [5]\nsleep_ms = 1",
         ["trial[0].bottleneck[0].ranks: no rank 5: trial 1 has ranks 0 to 1"],
@@ -435,22 +438,25 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "a bottleneck without a length": (
         "[[trial]]\n[[trial.bottleneck]]\nat = 'start'\nranks = [0]",
-        ["trial[0].bottleneck[0].sleep_ms: a delay needs it: how long, in ms, more than 0"],
+        ["trial[0].bottleneck[0].sleep_ms: a delay needs its length in ms, more than 0"],
     ),
     "a bottleneck that is no table": (
         "[[trial]]\nbottleneck = ['late']",
-        ["trial[0].bottleneck[0]: wants a table, e.g. { at = "],
+        ["trial[0].bottleneck[0]: expected a table, e.g. { at = "],
     ),
     "bottlenecks that are no list": (
         "[[trial]]\nbottleneck = 'late'",
-        ["trial[0].bottleneck: wants tables, e.g. [{ at = "],
+        ["trial[0].bottleneck: expected a list of tables, e.g. [{ at = "],
     ),
     "a bottleneck that backward has no place for": (
         "[[trial]]\nlaunch = 'dp'\n[[trial.bottleneck]]\nat = 'backward'\nranks = [0]\nsleep_ms = 1",
         ["trial[0].bottleneck[0].at: dp has one backward"],
     ),
     "an infinite momentum": ("[[trial]]\nmomentum = inf", ["trial[0].", "momentum", "finite"]),
-    "a batch too small for the trial's ranks": ("[[trial]]\nworld_size = 100", ["trial[0]", "cannot feed 100 ranks"]),
+    "a batch too small for the trial's ranks": (
+        "[[trial]]\nworld_size = 100",
+        ["trial[0]", "is too small for 100 ranks"],
+    ),
     "reference to nothing": (
         MINE + "[[reference]]\ntrial = 'mime'\ntrain_time_s = 1",
         ["reference[0].trial: no trial 'mime'; did you mean 'mine'?"],
@@ -493,7 +499,7 @@ def test_as_many_ranks_as_the_host_has_cores_but_two_at_least(cores: int, ranks:
 
 
 def test_another_word_for_a_number_of_ranks_is_refused_with_the_one_that_there_is() -> None:
-    with pytest.raises(TrialError, match='got "all"; "cores" means one for each core of this host'):
+    with pytest.raises(TrialError, match='got "all"; "cores" means one rank for each core of this host'):
         parse("made", {"trial": [{"name": "a", "world_size": "all"}]}, {})
 
 

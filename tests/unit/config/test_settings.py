@@ -19,14 +19,14 @@ def test_the_themes_are_textuals() -> None:
     assert tuple(sorted(BUILTIN_THEMES)) == THEMES
 
 
-REMEDY = "; correct it, or remove it for the default"
+REMEDY = "; correct it, or remove it to use the default"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ('them = "nord"', "them: unknown key; did you mean 'theme'?"),
-        ("zzz = 1", "zzz: unknown key; there are theme, refresh, columns, keys"),
+        ("zzz = 1", "zzz: unknown key; the keys are theme, refresh, columns, keys"),
         ('theme = "nrod"', "theme: no theme 'nrod'; did you mean 'nord'?"),
         ("theme = 5", f"theme: expected text, got 5{REMEDY}"),
         ('refresh = "fast"', f'refresh: "fast" is not a number{REMEDY}'),
@@ -41,16 +41,16 @@ REMEDY = "; correct it, or remove it for the default"
         ('[keys]\nzzz = "a"', "keys.zzz: no such action; `ddptui config --keys` lists them"),
         (
             '[keys]\nplay = "b"',
-            "keys.play: 'b' is the key for 'delay': choose another one, or give that one another key",
+            "keys.play: 'b' is already the key for 'delay'; choose another key, or give that action another one",
         ),
-        ('[keys]\nplay = "5"', "keys.play: '5' has a meaning of its own: choose another one"),
-        ('[keys]\nplay = "two words"', "keys.play: 'two words' is no key"),
+        ('[keys]\nplay = "5"', "keys.play: '5' is reserved; choose another key"),
+        ('[keys]\nplay = "two words"', "keys.play: 'two words' is not a key"),
         ('keys = "a"', f'keys: expected a table, got "a"{REMEDY}'),
-        ("[keys]\nplay = 1", f'keys.play: 1 is no key: a sign, as "x", or a name, as "ctrl+x" or "f6"{REMEDY}'),
-        ('[keys]\nplay = ["a", 1]', "keys.play: 1 is no key"),
-        ("[keys]\nplay = []", "keys.play: '' is no key"),
-        ('[keys]\nplay = ""', "keys.play: '' is no key"),
-        ('[keys.play]\nkey = "a"', "keys.play: {'key': 'a'} is no key"),
+        ("[keys]\nplay = 1", f'keys.play: 1 is not a key; use e.g. "x", "ctrl+x" or "f6"{REMEDY}'),
+        ('[keys]\nplay = ["a", 1]', "keys.play: 1 is not a key"),
+        ("[keys]\nplay = []", "keys.play: '' is not a key"),
+        ('[keys]\nplay = ""', "keys.play: '' is not a key"),
+        ('[keys.play]\nkey = "a"', "keys.play: {'key': 'a'} is not a key"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_key_and_what_to_do(text: str, message: str) -> None:

@@ -19,10 +19,10 @@ def test_every_launch_mode_starts_warm_unless_the_trial_says_otherwise(launch: s
 @pytest.mark.parametrize(
     ("fields", "nodes", "why"),
     [
-        ({"start_method": "fork"}, 1, "start_method = 'fork' asks how a new process starts its ranks"),
-        ({"start_method": "forkserver"}, 1, "start_method = 'forkserver' asks how a new process starts its ranks"),
+        ({"start_method": "fork"}, 1, "start_method = 'fork' applies only to new processes"),
+        ({"start_method": "forkserver"}, 1, "start_method = 'forkserver' applies only to new processes"),
         ({"compile": True}, 1, "torch.compile starts compilers that need a new process"),
-        ({"bottleneck": [SLOW]}, 1, "on slow links each rank has a network of its own"),
+        ({"bottleneck": [SLOW]}, 1, "on slow links each rank has its own network namespace"),
         ({"launch": "launch"}, 2, "torch.distributed.launch meets other nodes before it starts ranks"),
         ({"launch": "spawn"}, 2, None),
     ],

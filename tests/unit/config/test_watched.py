@@ -41,11 +41,11 @@ def test_a_matrix_over_variables_names_its_trials_by_them() -> None:
     [
         ({}, "command: names no program"),
         ({"command": [""]}, "command: names no program"),
-        ({"command": ["a\0"]}, "command: holds a NUL"),
+        ({"command": ["a\0"]}, "command: contains a NUL"),
         ({"command": ["a"], "env": ["B"]}, "env: expected NAME=VALUE, got 'B'"),
         ({"command": ["a"], "env": ["=B"]}, "env: expected NAME=VALUE, got '=B'"),
         ({"command": ["a"], "strategy": "ddp"}, "strategy: has no effect with a command"),
-        ({"command": ["a"], "launch": "spawn"}, "command: has no effect with the lab's own ranks"),
+        ({"command": ["a"], "launch": "spawn"}, "command: has no effect with ddptui's own ranks"),
     ],
 )
 def test_what_a_command_cannot_be_is_said(fields: dict[str, object], why: str) -> None:

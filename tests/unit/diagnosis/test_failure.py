@@ -203,9 +203,9 @@ LOST = "the process that forks the ranks was killed by SIGKILL"
 @pytest.mark.parametrize(
     ("why", "memory_was_short", "expected"),
     [
-        (LOST, True, f"{LOST}: the kernel killed it, since memory ran out; {memory_remedy(Trial())}"),
+        (LOST, True, f"{LOST}: the kernel killed it because memory ran out; {memory_remedy(Trial())}"),
         (LOST, False, LOST),
-        ("job 17 was cancelled by root", True, "job 17 was cancelled by root"),
+        ("job 17 was canceled by root", True, "job 17 was canceled by root"),
     ],
 )
 def test_a_process_of_the_engine_that_the_kernel_killed_for_memory_is_told_so(

@@ -62,25 +62,25 @@ SAYINGS = {
     OOM: f"ran out of memory on cuda:0: 20.00 GiB asked, 3.50 GiB free of 79.11 GiB; {LESS_ON_GPU}",
     SHARED_OOM: (
         f"ran out of memory on cuda:1: 196.00 MiB asked, 11.50 MiB free of 47.40 GiB; {LESS_ON_GPU}; other processes "
-        "hold 11.50 GiB of it: other programs (`nvidia-smi` lists them)"
+        "use 11.50 GiB of it: other programs (`nvidia-smi` lists them)"
     ),
     "RuntimeError: CUDA error: out of memory": f"ran out of memory on the GPU; {LESS_ON_GPU}",
     "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.": "ran out of memory on the GPU: 2.00 GiB",
     "OutOfMemoryError: CUDA out of memory. Allocation was preemptively rejected because it would exceed": (
         f"ran out of memory on the GPU; {LESS_ON_GPU}"
     ),
-    "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED": f"usually since the GPU's memory is full; {LESS_ON_GPU}",
-    "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution": "usually since the GPU's memory is full",
+    "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED": f"because the GPU's memory is full; {LESS_ON_GPU}",
+    "RuntimeError: Unable to find a valid cuDNN algorithm to run convolution": "the GPU's memory is full",
     "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`": (
         f"ran out of memory on the GPU; {LESS_ON_GPU}"
     ),
     "torch.cuda.OutOfMemoryError: Caught OutOfMemoryError in replica 1 on device 1.\nOriginal Traceback\n"
     + SHARED_OOM: ("ran out of memory on cuda:1"),
     TWO: (
-        "tensors on two devices, cuda:0 and cpu, met in mm: the model makes one elsewhere than its inputs; make it "
-        "with device=inputs.device, or keep it with register_buffer, which moves with the model"
+        "tensors on two devices, cuda:0 and cpu, met in mm: the model creates one elsewhere than its inputs; create it "
+        "with device=inputs.device, or with register_buffer, which moves with the model"
     ),
-    TWO_ANEW: "tensors on two devices, cpu and cuda:1, met in addmm: the model makes one elsewhere",
+    TWO_ANEW: "tensors on two devices, cpu and cuda:1, met in addmm: the model creates one elsewhere",
     "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cuda:1!": (
         "tensors on two devices, cuda:0 and cuda:1, met: the model"
     ),
@@ -88,17 +88,17 @@ SAYINGS = {
         "a part of the model stayed on the CPU"
     ),
     "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same": (
-        "a layer on the GPU gets a tensor that is on the CPU: forward has made it there"
+        "a layer on the GPU received a tensor on the CPU, which forward has created"
     ),
     "RuntimeError: Input type (CPUBFloat16Type) and weight type (CUDABFloat16Type) should be the same": (
-        "a layer on the GPU gets a tensor that is on the CPU"
+        "a layer on the GPU received a tensor on the CPU"
     ),
     "RuntimeError: module must have its parameters and buffers on device cuda:0 (device_ids[0]) but found one of them "
-    "on device: cpu": "nn.DataParallel wants the whole model on cuda:0, and a parameter or buffer is on cpu: make none",
+    "on device: cpu": "nn.DataParallel needs the whole model on cuda:0, but a parameter or buffer is on cpu: create",
     (
         "RuntimeError: The NVIDIA driver on your system is too old (found version 12040). Please update your GPU "
         "driver by downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
-    ): "the NVIDIA driver is too old for this torch: it knows CUDA 12.4; update the driver, or install",
+    ): "the NVIDIA driver is too old for this torch: it offers CUDA 12.4; update the driver, or install",
     "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU": (
         "CUDA finds no NVIDIA driver: install it (`nvidia-smi` must list the GPUs; docker: --gpus all)"
     ),
@@ -108,7 +108,7 @@ SAYINGS = {
     ),
     "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env "
     "variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero.": (
-        "CUDA does not start, for a reason it does not know: `nvidia-smi` must list the GPUs"
+        "CUDA does not start, for an unknown reason: `nvidia-smi` must list the GPUs"
     ),
     "RuntimeError: No CUDA GPUs are available": f"CUDA sees no GPU: {GPU_VISIBLE}",
     "AssertionError: Torch not compiled with CUDA enabled": "this torch is built without CUDA: `pip install --force",
@@ -118,16 +118,16 @@ SAYINGS = {
     "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda "
     "driver combination": "the NVIDIA driver was updated while it was loaded: reboot",
     "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable": (
-        "another process holds the GPU exclusively"
+        "another process uses the GPU exclusively"
     ),
     "RuntimeError: CUDA error: no kernel image is available for execution on the device": "has no code for this GPU",
     "Process group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered\n"
-    "Search for": "CUDA failed (an illegal memory access was encountered): CUDA_LAUNCH_BLOCKING=1",
+    "Search for": "CUDA failed (an illegal memory access was encountered): put CUDA_LAUNCH_BLOCKING=1",
     "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
     "'spawn' start method": "CUDA does not survive a fork: take start_method = 'spawn'",
     DUPLICATE: (
-        "NCCL refuses two ranks on one GPU, as ranks 1 and 0 are: share_gpu = true lets them share it over gloo; or "
-        "take no more ranks than GPUs"
+        "NCCL does not allow two ranks on one GPU, here ranks 1 and 0: share_gpu = true lets them share it over gloo; "
+        "or take no more ranks than GPUs"
     ),
     f"{SHM} (size 9637888), error: No space left on device (28)": f"NCCL finds no room in /dev/shm; {SHARED_MEMORY}",
     "NCCL WARN Error: failed to extend /dev/shm/nccl-WU88OE to 9637892 bytes, error: No space left on device (28)": (
@@ -135,9 +135,9 @@ SAYINGS = {
     ),
     NCCL.format(
         "internal error", "ncclInternalError: Internal check failed.", "Bootstrap : no socket interface found"
-    ): ("NCCL finds no network interface to listen at: name one with NCCL_SOCKET_IFNAME"),
+    ): ("NCCL finds no network interface to listen on: name one with NCCL_SOCKET_IFNAME"),
     NCCL.format("x", SYSTEM, "socketPollConnect: connect to 10.0.0.2<41235> returned Connection refused"): (
-        "NCCL was refused by another rank's socket"
+        "another rank's socket refused NCCL's connection"
     ),
     NCCL.format(
         "unhandled cuda error (run with NCCL_DEBUG=INFO for details)", UNHANDLED, "Cuda failure 'out of memory'"
@@ -159,19 +159,19 @@ SAYINGS = {
         "gloo has reduce_scatter from torch 2.8 on: take a newer torch, or leave reduce_scatter out"
     ),
     "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] writev [127.0.0.1]:4711: Bad address": (
-        "gloo sends and receives nothing that lies on a GPU: take backend = 'nccl'"
+        "gloo cannot send or receive tensors on a GPU: take backend = 'nccl'"
     ),
     DATA.format(123, "Bus error") + "It is possible that dataloader's workers are out of shared memory.": (
-        f"a DataLoader worker was ended by a bus error: /dev/shm is full; {SHARED_MEMORY}, or num_workers = 0"
+        f"a DataLoader worker was ended by a bus error: /dev/shm is full; {SHARED_MEMORY}, or set num_workers = 0"
     ),
     DATA.format(
         123, "Killed"
     ): "a DataLoader worker was ended (Killed): memory may be short; take a smaller num_workers",
     DATA.format(123, "Segmentation fault"): (
-        "a DataLoader worker was ended (Segmentation fault): in code of the dataset or of a library; with num"
+        "a DataLoader worker crashed (Segmentation fault) in code of the dataset or of a library; with num"
     ),
     "RuntimeError: DataLoader worker (pid(s) 12, 13) exited unexpectedly": (
-        f"a DataLoader worker is gone, and its end was not seen; {WITHOUT_WORKERS}"
+        f"a DataLoader worker ended for an unknown reason; {WITHOUT_WORKERS}"
     ),
     "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).": (
         "a DataLoader worker was ended by a bus error: /dev/shm is full"
@@ -184,10 +184,10 @@ SAYINGS = {
         "torch.compile finds no C++ compiler: install g++"
     ),
     "TritonMissing: Cannot find a working triton installation. Either the package is not installed or it is too old.": (
-        "torch.compile finds no Triton: `pip install triton`, or compile = false"
+        "torch.compile finds no Triton: `pip install triton`, or set compile = false"
     ),
     "GPUTooOldForTriton: Found Tesla P100-PCIE-16GB which is too old to be supported by the triton GPU compiler": (
-        "Triton compiles nothing for Tesla P100-PCIE-16GB, which is too old: compile = false"
+        "Triton does not support Tesla P100-PCIE-16GB, which is too old: set compile = false"
     ),
 }
 
@@ -238,11 +238,11 @@ RING, DP, ALL, SHARED = Trial(strategy="ring"), Trial(launch="dp"), Trial(primit
 @pytest.mark.parametrize(
     ("words", "trial", "says", "not_offered"),
     [
-        (BAD_ADDRESS, RING, "take another strategy, or backend = 'nccl'", "operations"),
-        (BAD_ADDRESS, Trial(strategy="ring", share_gpu=True), "take another strategy", "nccl"),
-        (BAD_ADDRESS, ALL, "name the others, without send_recv and isend_irecv, or backend = 'nccl'", "ring"),
+        (BAD_ADDRESS, RING, "choose another strategy, or backend = 'nccl'", "operations"),
+        (BAD_ADDRESS, Trial(strategy="ring", share_gpu=True), "choose another strategy", "nccl"),
+        (BAD_ADDRESS, ALL, "list the others, without send_recv and isend_irecv, or backend = 'nccl'", "ring"),
         (BAD_ADDRESS, Trial(primitives="see", share_gpu=True), "without send_recv and isend_irecv", "nccl"),
-        (BAD_ADDRESS, SHARED, "gloo sends and receives nothing that lies on a GPU", "nccl"),
+        (BAD_ADDRESS, SHARED, "gloo cannot send or receive tensors on a GPU", "nccl"),
         (OF_REPLICAS, DP, "another launch does without it", "backend"),
         (OF_REPLICAS, Trial(gpus_per_rank=2), "gpus_per_rank = 1 does without it", "backend"),
         (NCCL.format("x", SYSTEM, ""), Trial(), BY_GLOO, "launch"),
@@ -279,7 +279,7 @@ def test_the_rank_is_named_and_its_log_follows() -> None:
 
 def test_an_error_of_several_lines_is_one() -> None:
     [line] = told(failed=[failed(0, DUPLICATE)])
-    assert line.startswith("rank 0: NCCL refuses two ranks on one GPU, as ranks 1 and 0 are: share_gpu = true")
+    assert line.startswith("rank 0: NCCL does not allow two ranks on one GPU, here ranks 1 and 0: share_gpu = true")
 
 
 def test_what_nccl_wrote_to_the_log_is_better_than_its_error() -> None:
@@ -294,7 +294,7 @@ def test_what_nccl_wrote_to_the_log_is_better_than_its_error() -> None:
 
 def test_why_a_dataloaders_worker_ended_stands_in_the_log() -> None:
     words = "RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly"
-    assert "its end was not seen" in told(failed=[failed(0, words)])[0]
+    assert "for an unknown reason" in told(failed=[failed(0, words)])[0]
     for log, says in (
         (f"Traceback\n{DATA.format(7, 'Killed')}\n", "ended (Killed): memory may be short"),
         ("ERROR: Unexpected bus error encountered in worker. This might be\n", "/dev/shm is full"),

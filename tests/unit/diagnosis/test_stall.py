@@ -112,7 +112,7 @@ def test_a_rank_that_is_stopped_in_the_midst_of_a_collective_does_not_wait_there
 
 def test_all_waiting_in_the_same_collective_is_said_as_it_is() -> None:
     found = Launch(2).stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_ALL_REDUCE})
-    assert headline(found) == "ranks 0, 1 wait in all_reduce 0 of step 5, and it does not end; no progress for 20 s"
+    assert headline(found) == "ranks 0, 1 wait in all_reduce 0 of step 5, which does not finish; no progress for 20 s"
 
 
 def test_a_rank_that_left_a_collective_out_is_named_though_all_went_on() -> None:
@@ -182,7 +182,7 @@ def test_a_silent_rank_stalls_the_launch_though_others_go_on() -> None:
         launch.add(made(0, number))
         found = launch.stay(1, {0: Position(step=number)})
         number += 1
-    assert headline(found) == "rank 1 is silent (process sleeping); no progress for 20 s"
+    assert headline(found) == "rank 1 sends no heartbeats (process sleeping); no progress for 20 s"
 
 
 def starting(start_s: float) -> Launch:

@@ -44,7 +44,7 @@ def test_a_gpu_that_others_use_spoils_times(others: dict[str, int], monkeypatch:
 def test_instances_of_a_gpu_are_said_and_not_called_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = DRIVER._replace(gpus=(H100._replace(is_cut=True),))
     _, finding = told_by_nvml(monkeypatch, cut, "MIG-4e2a")
-    assert finding.text == "H100, 80 GB, 1.0 GB used, 0% busy, cut into instances (MIG)"
+    assert finding.text == "H100, 80 GB, 1.0 GB used, 0% busy, partitioned into instances (MIG)"
 
 
 def test_a_driver_that_is_too_old_has_its_remedy() -> None:
@@ -104,5 +104,5 @@ def test_a_power_limit_stands_beside_the_default_where_it_differs(
 
 def test_clocks_that_are_held_down_have_a_remedy() -> None:
     finding = doctor.gpu_finding(0, H100._replace(is_held_back=True), None)
-    assert finding.remedy.startswith("heat or the power supply lowers its clocks, which distorts times")
+    assert finding.remedy.startswith("heat or the power limit lowers its clocks, which distorts times")
     assert not finding.fatal

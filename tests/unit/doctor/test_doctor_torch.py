@@ -70,10 +70,10 @@ def test_gpus_are_told_by_name_and_memory() -> None:
     told = {"gpus": [["H200", 139 * GB], ["H200", 139 * GB]], "why_none": ""}
     finding = torch.gpus_finding(told, SEEN_BY_NVML, "")
     assert finding == Finding(
-        "GPUs", "H200 (139 GB), H200 (139 GB): for 2 ranks, or more that share them (share_gpu = true)"
+        "GPUs", "H200 (139 GB), H200 (139 GB): for 2 ranks, or more that share GPUs (share_gpu = true)"
     )
     alone = torch.gpus_finding({"gpus": told["gpus"][:1], "why_none": ""}, SEEN_BY_NVML, "")
-    assert alone.text == "H200 (139 GB): for one rank, or more that share it (share_gpu = true)"
+    assert alone.text == "H200 (139 GB): for 1 rank, or more that share GPUs (share_gpu = true)"
 
 
 @pytest.mark.parametrize("name", ["torch", "torchvision"])
@@ -166,7 +166,7 @@ def test_a_forkserver_that_does_not_start_and_an_nccl_that_does_not_sum_are_warn
     ("there", "found"),
     [
         (["gloo", "nccl", "mpi"], "gloo, nccl, mpi"),
-        (["gloo"], "gloo; mpi: only in a torch built from source beside an MPI library"),
+        (["gloo"], "gloo; mpi: only in a torch built from source with an MPI library"),
     ],
 )
 def test_mpi_is_told_to_be_rare(there: list[str], found: str) -> None:

@@ -22,7 +22,7 @@ sys.stdin.readline()  # until the node has been welcomed
 KILLED = CONSOLE + f"os.kill(os.getpid(), {signal.SIGKILL:d})"
 FINISHED = CONSOLE + "hub.close()"
 FAILED = CONSOLE + "hub.close(well=False)"
-GONE = "Error: the console is gone: it closed the connection; the ranks of this node were ended"
+GONE = "Error: lost the console: it closed the connection; the ranks of this node were ended"
 
 
 @pytest.mark.parametrize(

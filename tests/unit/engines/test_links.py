@@ -47,7 +47,7 @@ def test_a_link_has_a_rate_and_comes_back_from_its_spelling() -> None:
 @pytest.mark.parametrize(
     ("bottlenecks", "fields", "key", "why"),
     [
-        ([{"at": "link", "ranks": [1]}], {}, "[0].mbit", "a link needs it"),
+        ([{"at": "link", "ranks": [1]}], {}, "[0].mbit", "at = 'link' needs its rate"),
         ([SLOW | {"mbit": 0}], {}, "[0].mbit", "expected a number above 0"),
         ([SLOW | {"mbit": float("nan")}], {}, "[0].mbit", "expected a number above 0"),
         ([SLOW | {"sleep_ms": 1}], {}, "[0].sleep_ms", "has no effect with at = 'link'"),
@@ -56,15 +56,15 @@ def test_a_link_has_a_rate_and_comes_back_from_its_spelling() -> None:
         ([SLOW | {"from_step": 2}], {}, "[0].from_step", "has no effect with at = 'link'"),
         ([SLOW | {"to_step": 2}], {}, "[0].to_step", "has no effect with at = 'link'"),
         ([SLOW | {"jitter": "uniform"}], {}, "[0].jitter", "has no effect with at = 'link'"),
-        ([SLOW | {"ranks": []}], {}, "[0].ranks", "names no rank"),
+        ([SLOW | {"ranks": []}], {}, "[0].ranks", "lists no rank"),
         ([SLOW | {"ranks": [2]}], {}, "[0].ranks", "no rank 2"),
-        ([SLOW, SLOW | {"ranks": [0, 1]}], {}, "[0].ranks", "names a rank whose link is limited twice"),
+        ([SLOW, SLOW | {"ranks": [0, 1]}], {}, "[0].ranks", "limits the link of a rank twice"),
         ([SLOW | {"ranks": [0]}], {"launch": "single"}, "[0].at", "one process, which has no links"),
         ([SLOW], {"launch": "dp"}, "[0].at", "one process, which has no links"),
-        ([SLOW], {"download": True, "dataset": "mnist"}, "[0].at", "no way to the internet"),
+        ([SLOW], {"download": True, "dataset": "mnist"}, "[0].at", "cannot reach the internet"),
         ([SLOW], {"world_size": 251, "batch_size": 251}, "[0].at", "at most 250"),
-        ([{"at": "data", "ranks": [1], "sleep_ms": 1, "mbit": 1}], {}, "[0].mbit", "goes with at = 'link'"),
-        ([{"at": "data", "ranks": [1]}], {}, "[0].sleep_ms", "a delay needs it"),
+        ([{"at": "data", "ranks": [1], "sleep_ms": 1, "mbit": 1}], {}, "[0].mbit", "is only for at = 'link'"),
+        ([{"at": "data", "ranks": [1]}], {}, "[0].sleep_ms", "a delay needs its length"),
     ],
 )
 def test_what_cannot_be_is_refused(bottlenecks: list[Any], fields: dict[str, Any], key: str, why: str) -> None:

@@ -179,28 +179,30 @@ def test_a_job_is_called_after_its_preset(preset: str, name: str) -> None:
 
 @pytest.mark.parametrize("preset", ["", "é", "a" * 39, "-", "a/b", "dir\n- x/scaling.toml", "scaling-", "$(x)"])
 def test_a_preset_that_names_no_job_is_refused(preset: str) -> None:
-    with pytest.raises(ManifestError, match=r"^preset '.*' names no job: a-z, 0-9 and -, at most 38 characters$"):
+    with pytest.raises(
+        ManifestError, match=r"^preset '.*' makes no valid job name: name it with a-z, 0-9, -, at most 38 characters$"
+    ):
         render(preset, WHOLE["trainjob"])
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"image": ""}, "--image '' is no image"),
-        ({"image": "my image"}, "--image 'my image' is no image: registry/name:tag"),
+        ({"image": ""}, "--image '' is not an image"),
+        ({"image": "my image"}, "--image 'my image' is not an image: expected registry/name:tag"),
         ({"image": "x\n  command: [evil]"}, r"--image 'x\n  command"),
-        ({"memory": "lots"}, "--memory 'lots' is no amount of memory: 8Gi, 512Mi"),
-        ({"memory": "8"}, "--memory '8' is no amount"),
-        ({"memory": "0Gi"}, "--memory '0Gi' is no amount"),
-        ({"memory": "8gb"}, "--memory '8gb' is no amount"),
+        ({"memory": "lots"}, "--memory 'lots' is not an amount of memory: expected e.g. 8Gi or 512Mi"),
+        ({"memory": "8"}, "--memory '8' is not an amount"),
+        ({"memory": "0Gi"}, "--memory '0Gi' is not an amount"),
+        ({"memory": "8gb"}, "--memory '8gb' is not an amount"),
         ({"ticket": ""}, "--ticket: the file holds no ticket"),
         ({"ticket": "a b"}, "--ticket: the file holds no ticket"),
         ({"ticket": "a\nb"}, "--ticket: the file holds no ticket"),
-        ({"quota": "quota1"}, "--workspace, --quota and --ecs are of PAI-DLC: --kind dlc"),
+        ({"quota": "quota1"}, "--workspace, --quota and --ecs are for PAI-DLC: add --kind dlc"),
         ({"kind": "dlc"}, "--kind dlc: its jobs have no Secret"),
-        ({"kind": "dlc", "ticket": "x"}, "--kind dlc: either --ecs TYPE"),
-        ({"kind": "dlc", "ticket": "x", "ecs": "ecs.a"}, "--kind dlc: either --ecs TYPE"),
-        ({"kind": "dlc", "ticket": "x", "quota": "a b"}, "--quota 'a b' is no quota"),
+        ({"kind": "dlc", "ticket": "x"}, "--kind dlc: needs either --ecs TYPE"),
+        ({"kind": "dlc", "ticket": "x", "ecs": "ecs.a"}, "--kind dlc: needs either --ecs TYPE"),
+        ({"kind": "dlc", "ticket": "x", "quota": "a b"}, "--quota 'a b' is not the id of a quota"),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_option(change: dict[str, Any], why: str) -> None:

@@ -18,8 +18,8 @@ from tests.support.builders import preset_of
 TORCH = Build("13.2", None)
 OTHERWISE = ", or `--set device=cpu`"
 DOCTOR = (
-    "run it where there is one (a container sees them after `docker run --gpus all`; `ddptui doctor` says what a "
-    "machine has)"
+    "run it on a machine that has one (a container sees them after `docker run --gpus all`; `ddptui doctor` shows what "
+    "a machine has)"
 )
 NO_GPU = GpuInfo(surely_none=True, driver=None, build=TORCH, visible=None)
 
@@ -126,7 +126,8 @@ UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
         (
             {"device": "cuda", "share_gpu": True, "strategy": "ring"},
             with_gpus(1),
-            f"strategy: the ranks share a GPU, which only gloo allows; 'ring' sends to its neighbor, and {NO_SENDING}",
+            f"strategy: the ranks share a GPU, which only gloo allows; 'ring' sends from rank to rank, but "
+            f"{NO_SENDING}",
         ),
         (
             {"share_gpu": True, "primitives": "see"},
@@ -136,7 +137,7 @@ UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
         (
             {"backend": "gloo", "strategy": "ring"},
             with_gpus(2),
-            f"strategy: 'ring' sends to its neighbor, and {NO_SENDING}: take another strategy",
+            f"strategy: 'ring' sends from rank to rank, but {NO_SENDING}; choose another strategy",
         ),
     ],
 )

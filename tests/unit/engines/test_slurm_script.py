@@ -100,15 +100,15 @@ def test_a_folder_that_cannot_be_spelled_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("option", "why"),
     [
-        ("exclusive", "is none of sbatch's"),
-        ("--", "is none of sbatch's"),
+        ("exclusive", "is not an option of sbatch"),
+        ("--", "is not an option of sbatch"),
         ("--comment='x", "a quote is not closed"),
         ("--array=0-9", "ddptui sets --array itself"),
         ("-N 4", "ddptui sets --nodes itself"),
         ("-n4", "ddptui sets --ntasks itself"),
         ("--output x", "ddptui sets --output itself"),
         ("--exclusive --nodes=4", "ddptui sets --nodes itself"),
-        ("--exclusive -- x", "is none of sbatch's"),
+        ("--exclusive -- x", "is not an option of sbatch"),
     ],
 )
 def test_options_that_the_lab_has_to_give_itself_are_refused(option: str, why: str) -> None:

@@ -40,15 +40,15 @@ def test_one_that_is_not_over_says_where_it_stands(row: JobRow, says: str) -> No
     [
         (JobRow("TIMEOUT"), "reached its time limit: raise it with --time"),
         (JobRow("NODE_FAIL", nodes="n2"), "was ended because a node failed: n2"),
-        (JobRow("CANCELLED", by="ann"), "was cancelled by ann"),
-        (JobRow("CANCELLED"), "was cancelled outside this console"),
+        (JobRow("CANCELLED", by="ann"), "was canceled by ann"),
+        (JobRow("CANCELLED"), "was canceled outside this console"),
         (
             JobRow("FAILED", "JobLaunchFailure", "n1"),
             "could not be started on n1: the nodes may not see the run's folder; --runs names another",
         ),
         (JobRow("FAILED", "RaisedSignal:53"), "has ended: FAILED: RaisedSignal:53"),
         (JobRow("QUITE_NEW", "Because"), "has ended: QUITE_NEW: Because"),
-        (JobRow("REQUEUED"), "was requeued, and its nodes would have to start again"),
+        (JobRow("REQUEUED"), "was requeued, but its nodes cannot continue the run"),
         (JobRow("LOST"), "is no longer known to Slurm"),
     ],
 )

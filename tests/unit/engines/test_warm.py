@@ -206,7 +206,7 @@ def test_it_forks_nothing_before_it_is_ready_and_nothing_that_it_cannot_be_told(
 def test_it_forks_one_launch_at_a_time_and_without_one_there_is_nothing_to_end(own: WarmParent, tmp_path: Path) -> None:
     ready(own).end_launch()
     first = launched("warm", "import time; time.sleep(600)", tmp_path, own)
-    assert refusal(own, tmp_path) == "another launch is under way"
+    assert refusal(own, tmp_path) == "another launch is running"
     first.stop()
     assert first.exit_code == -signal.SIGTERM
     assert ended(launched("warm", "print('second')", tmp_path, own), tmp_path) == (0, "second\n")

@@ -181,7 +181,7 @@ def test_a_changed_repeat_is_in_no_median_and_no_ratio() -> None:
     assert len(counted(results.trials[0].repeats)) == 2
     [line] = [line for line in note_lines(results, preset) if "changed" in line]
     assert line.startswith("a: repeat 1 of 3 was changed by hand from step 0 on: forward 20 ms on 1")
-    assert line.endswith("it is in no median and no ratio")
+    assert line.endswith("it is left out of medians and ratios")
     [cells] = [line.split() for line in text(results, preset, 200).splitlines() if line.startswith("a  ")]
     assert "0.03…0.03" in cells  # of the step times, too
     assert "10.00" in cells
@@ -218,7 +218,7 @@ def test_no_ratio_is_formed_of_repeats_with_different_numbers() -> None:
     )
     assert results.trials[1].summary is not None
     assert results.trials[1].summary.ratio is None
-    assert "b: no ratio: no repeat counts both here and in a" in note_lines(results, preset)
+    assert "b: no ratio: no repeat is valid both here and in a" in note_lines(results, preset)
 
 
 def test_the_words_name_the_rank_and_what_was_measured_beside_what_was_put_in() -> None:

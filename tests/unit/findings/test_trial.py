@@ -257,7 +257,7 @@ def test_ranks_that_differ_in_every_step_are_told_so() -> None:
     told[1] = [msgspec.structs.replace(step, collectives=step.collectives[:1]) for step in told[1]]
     [words] = foot(run_of(told))
     assert words == (
-        "its waits are unknown, since the ranks' reports do not match: "
+        "waits are unknown, since the ranks' reports do not match: "
         "step 0: as operation 2, rank 0 made all_reduce (8 bytes), rank 1 none"
     )
     assert result_of(told).wait_ms is None
@@ -283,7 +283,7 @@ def test_a_loss_between_steps_is_not_in_them() -> None:
 def test_without_instruments_that_is_all_there_is_to_say() -> None:
     told = trace(works_of(10))
     silent = {rank: [msgspec.structs.replace(step, collectives=()) for step in own] for rank, own in told.items()}
-    assert foot(run_of(silent), instruments="off") == ["without instruments: only its times are known"]
+    assert foot(run_of(silent), instruments="off") == ["without instruments: only the trial's times are known"]
     assert foot(run_of(silent)) == []
 
 

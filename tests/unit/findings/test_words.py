@@ -37,7 +37,7 @@ FINDINGS = {
     "Mostly waiting: ranks stood idle 33% of the time for a late rank, 12% for the network": Finding(
         kind=Kind.WAITING, numbers=IDLE
     ),
-    "Mostly the network: ranks stood idle 33% of the time for it, 12% for a late rank": Finding(
+    "Mostly the network: ranks stood idle 33% of the time for transfers, 12% for a late rank": Finding(
         kind=Kind.NETWORK, numbers={"share": 0.45, "wait_share": 0.12, "transfer_share": 0.33}
     ),
     "Ranks stood idle 14% of the time: 10% to hand over outputs, 4% for a late rank": Finding(
@@ -98,7 +98,7 @@ SENTENCES = {
     "b took roughly 2.00 to 2.20 times as long as a; c took roughly 2.00 to 2.20 times as long as a.": [
         Finding(kind=Kind.ROUGHLY, trials=(name,), place="a", numbers=TIMES) for name in "bc"
     ],
-    "The others (b to c) took roughly 2.00 to 2.20 times as long as a.": [
+    "The others took roughly 2.00 (b) to 2.20 (c) times as long as a.": [
         Finding(kind=Kind.ROUGHLY, trials=("b", "c"), place="a", numbers=TIMES)
     ],
     "b took as long as a, as far as 3 repeats can tell.": [
@@ -204,7 +204,7 @@ def test_an_answer_reads(words: str, findings: list[Finding]) -> None:
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
-        ({"cpu_times": 1.6}, "It used 1.6 × the CPU time of the others: it has more work, not less of a core"),
+        ({"cpu_times": 1.6}, "It used 1.6 × the CPU time of the others: it has more work, and did not lack a core"),
         (
             {"blocked_share": 0.9},
             "It did not compute meanwhile: it slept, or waited for a file, a lock or another process",

@@ -62,7 +62,7 @@ def test_the_way_to_another_host_is_no_loopback(there: Given) -> None:
     there(LOOPBACK, ETHERNET, outward=ETHERNET)
     assert interface_towards("10.1.0.9") == ETHERNET
     there(LOOPBACK, ETHERNET, outward=LOOPBACK)
-    with pytest.raises(NetworkError, match="leads over loopback"):
+    with pytest.raises(NetworkError, match="goes through loopback"):
         interface_towards("10.1.0.9")
     there(LOOPBACK, ETHERNET)
     with pytest.raises(NetworkError, match=r"^10\.1\.0\.9 cannot be reached: no interface has a route"):
@@ -80,7 +80,7 @@ def test_a_name_that_stands_for_loopback_is_refused(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     assert resolve("node-1") == "10.1.0.7"
-    with pytest.raises(NetworkError, match="'node-0' stands for 127"):
+    with pytest.raises(NetworkError, match="'node-0' resolves to 127"):
         resolve("node-0")
     with pytest.raises(NetworkError, match="'node-2' cannot be resolved here"):
         resolve("node-2")

@@ -135,24 +135,24 @@ OPTIONAL = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE", "PET_NNODES")
     [
         ("env", "RANK", "8", r"^RANK=8 is out of range \(0 to 7\): the script that starts"),
         ("env", "RANK", "-1", r"^RANK=-1 is out of range"),
-        ("env", "RANK", "one", r"^RANK=one is no whole number"),
-        ("env", "RANK", "1.0", r"^RANK=1.0 is no whole number"),
-        ("env", "RANK", "٣", r"^RANK=\\u0663 is no whole number"),
-        ("env", "RANK", "--5", r"^RANK=--5 is no whole number"),
-        ("env", "RANK", "1\x1b[2J", r"^RANK=1\\x1b\[2J is no whole number"),
-        ("env", "RANK", "9" * 5000, r"^RANK=9{60} is no whole number"),
+        ("env", "RANK", "one", r"^RANK=one is not a whole number"),
+        ("env", "RANK", "1.0", r"^RANK=1.0 is not a whole number"),
+        ("env", "RANK", "٣", r"^RANK=\\u0663 is not a whole number"),
+        ("env", "RANK", "--5", r"^RANK=--5 is not a whole number"),
+        ("env", "RANK", "1\x1b[2J", r"^RANK=1\\x1b\[2J is not a whole number"),
+        ("env", "RANK", "9" * 5000, r"^RANK=9{60} is not a whole number"),
         ("env", "RANK", " ", r"^RANK is not set"),
         ("env", "WORLD_SIZE", "0", r"^WORLD_SIZE=0 is out of range"),
         ("env", "MASTER_PORT", "70000", r"^MASTER_PORT=70000 is out of range \(1 to 65535\)"),
-        ("file", "INIT_METHOD", "tcp://x:1", r"^INIT_METHOD=tcp://x:1 names no shared file: file:///"),
+        ("file", "INIT_METHOD", "tcp://x:1", r"^INIT_METHOD=tcp://x:1 names no shared file: set file:///"),
         ("file", "INIT_METHOD", "file://meet", r"^INIT_METHOD=file://meet names no shared file"),
         ("torchrun", "LOCAL_RANK", "4", r"^LOCAL_RANK=4 is out of range \(0 to 3\): torchrun sets it"),
         ("torchrun", "GROUP_RANK", "2", r"^GROUP_RANK=2 is out of range"),
         ("slurm", "SLURM_PROCID", "3", r"^SLURM_PROCID=3 is out of range \(0 to 2\): srun sets it"),
         ("slurm", "SLURM_NODEID", "2", r"^SLURM_NODEID=2 is out of range"),
-        ("slurm", "SLURM_TASKS_PER_NODE", "3", r"^SLURM_TASKS_PER_NODE=3 says no tasks of node 1"),
-        ("slurm", "SLURM_TASKS_PER_NODE", "2(x", r"^'2\(x' are no counts of nodes"),
-        ("slurm", "SLURM_JOB_NODELIST", "gpu[08", r"^'gpu\[08' is no list of nodes"),
+        ("slurm", "SLURM_TASKS_PER_NODE", "3", r"^SLURM_TASKS_PER_NODE=3 lists no tasks for node 1"),
+        ("slurm", "SLURM_TASKS_PER_NODE", "2(x", r"^'2\(x' is not a list of task counts"),
+        ("slurm", "SLURM_JOB_NODELIST", "gpu[08", r"^'gpu\[08' is not a list of nodes"),
         ("slurm", "SLURM_STEP_ID", "", r"^SLURM_STEP_ID is not set: this is the batch script; .* srun"),
         (
             "slurm_array",
@@ -160,14 +160,14 @@ OPTIONAL = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE", "PET_NNODES")
             "4",
             r"^SLURM_ARRAY_TASK_ID=4 is out of range \(1 to 3\): Slurm sets it",
         ),
-        ("slurm_array", "SLURM_ARRAY_TASK_MAX", "9", r"^an array of 3 from 1 to 9 has gaps.* --array=0-N"),
+        ("slurm_array", "SLURM_ARRAY_TASK_MAX", "9", r"^the job array has gaps: 3 .* from 1 to 9; use --array=0-N"),
         ("trainjob", "PET_NODE_RANK", "2", r"^PET_NODE_RANK=2 is out of range"),
-        ("trainjob", "PET_NPROC_PER_NODE", "auto", r"^PET_NPROC_PER_NODE=auto is no number: .*numProcPerNode"),
-        ("trainjob", "PET_NNODES", "1:4", r"^PET_NNODES=1:4 is no whole number"),
+        ("trainjob", "PET_NPROC_PER_NODE", "auto", r"^PET_NPROC_PER_NODE=auto is not a number: .*numProcPerNode"),
+        ("trainjob", "PET_NNODES", "1:4", r"^PET_NNODES=1:4 is not a whole number"),
         ("pytorchjob", "RANK", "2", r"^RANK=2 is out of range \(0 to 1\)"),
         ("pytorchjob", "WORLD_SIZE", "6", r"^WORLD_SIZE=6 is neither 2 pods nor 2 × 4 processes"),
         ("dlc", "RANK", "2", r"^RANK=2 is out of range \(0 to 1\): PAI-DLC sets it"),
-        ("dlc", "NPROC_PER_NODE", "all", r"^NPROC_PER_NODE=all is no whole number"),
+        ("dlc", "NPROC_PER_NODE", "all", r"^NPROC_PER_NODE=all is not a whole number"),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_the_variable(kind: str, name: str, value: str, why: str) -> None:
@@ -190,16 +190,16 @@ def test_what_is_wrong_is_one_line_that_names_the_variable(kind: str, name: str,
 def test_by_hand_it_is_as_much_as_was_said(more: dict[str, str], expected: tuple[int, ...]) -> None:
     place = seen(ENV | more)
     assert numbers(place) == expected
-    assert not any("nothing says" in line for line in place.says)
-    assert any("nothing says" in line for line in seen(ENV).says)
+    assert not any("a node of its own" in line for line in place.says)
+    assert any("a node of its own" in line for line in seen(ENV).says)
 
 
 @pytest.mark.parametrize(
     ("more", "why"),
     [
         ({"LOCAL_RANK": "1"}, "LOCAL_WORLD_SIZE is not set, but LOCAL_RANK is"),
-        ({"NNODES": "3"}, "LOCAL_WORLD_SIZE is not set, and 8 ranks on NNODES=3 are uneven"),
-        ({"LOCAL_WORLD_SIZE": "1", "NNODES": "2"}, "rank 5, with 1 on its node, is on none of NNODES=2 nodes"),
+        ({"NNODES": "3"}, "LOCAL_WORLD_SIZE is not set, and 8 ranks do not divide evenly by NNODES=3"),
+        ({"LOCAL_WORLD_SIZE": "1", "NNODES": "2"}, "rank 5, with 1 per node, is beyond the last of NNODES=2 nodes"),
         ({"LOCAL_WORLD_SIZE": "9"}, "LOCAL_WORLD_SIZE=9 is out of range"),
         ({"LOCAL_WORLD_SIZE": "4", "LOCAL_RANK": "4"}, "LOCAL_RANK=4 is out of range"),
     ],
@@ -268,7 +268,7 @@ def test_one_task_that_no_srun_started_is_a_rank_of_its_own() -> None:
 def test_a_node_of_dlc_without_gpus_has_one_process(gpus: str) -> None:
     place = seen(DLC | {"NPROC_PER_NODE": gpus}, "dlc")
     assert numbers(place) == (1, 2, 0, 1, 1, 2)
-    assert "one process a node" in place.says[-1]
+    assert "one process per node" in place.says[-1]
 
 
 @pytest.mark.parametrize(("world", "each"), [("2", 1), ("8", 4)])
@@ -277,7 +277,7 @@ def test_where_a_pod_leaves_it_to_torchrun_the_world_says_how_many(world: str, e
 
 
 def test_an_unknown_kind_is_answered_with_the_nearest() -> None:
-    with pytest.raises(PlaceError, match=r"^'trainjobs' is no environment: did you mean 'trainjob'\?$"):
+    with pytest.raises(PlaceError, match=r"^'trainjobs' is not a known environment: did you mean 'trainjob'\?$"):
         here(ENV, "trainjobs")
-    with pytest.raises(PlaceError, match=r"^'\\x1b' is no environment: there are torchrun, dlc"):
+    with pytest.raises(PlaceError, match=r"^'\\x1b' is not a known environment: there are torchrun, dlc"):
         here(ENV, "\x1b")

@@ -34,7 +34,7 @@ def test_the_first_name_is_spelt_out(text: str, first: str) -> None:
      "n,m[2-1]", "n[1-2]\n"],
 )  # fmt: skip
 def test_what_is_no_list_is_refused_at_once(text: str) -> None:
-    with pytest.raises(PlaceError, match="no list of nodes as Slurm writes it"):
+    with pytest.raises(PlaceError, match="not a list of nodes in Slurm"):
         first_node(text)
 
 
@@ -54,7 +54,7 @@ def test_counts_are_spelt_out(text: str, each: list[int]) -> None:
 
 @pytest.mark.parametrize("text", ["", "2(x3", "(x3)", "2(3)", "2,", "a", "-1", "2(x999999)", "1 "])
 def test_what_are_no_counts_is_refused(text: str) -> None:
-    with pytest.raises(PlaceError, match="no counts of nodes as Slurm writes them"):
+    with pytest.raises(PlaceError, match="not a list of task counts in Slurm"):
         counts(text)
 
 

@@ -13,23 +13,23 @@ from tests.unit.host.test_place import ARRAY, DLC, ENV, FILE, FULL, SLURM, TORCH
 def test_a_node_is_said_to_be_one() -> None:
     assert explanation(DLC).splitlines() == [
         "dlc: node 1 of 2, with 4 processes: ranks 4 to 7 of 8; they meet at dlc1-master-0:23456",
-        "  RANK=1: the node, not the process",
-        "  WORLD_SIZE=2: nodes, not processes",
-        "  NPROC_PER_NODE=4: processes a node (its GPUs)",
+        "  RANK=1: index of the node, not of the process",
+        "  WORLD_SIZE=2: number of nodes, not of processes",
+        "  NPROC_PER_NODE=4: processes per node (one per GPU)",
     ]
 
 
 def test_a_process_is_said_to_be_one() -> None:
     first, *rest = explanation(TORCHRUN).splitlines()
     assert first == "torchrun: rank 5 of 8, local rank 1 of 4, on node 1 of 2; they meet at n1:29500"
-    assert rest[0] == "  RANK=5: the process"
+    assert rest[0] == "  RANK=5: index of the process"
 
 
 def test_what_no_variable_says_is_said_to_be_worked_out() -> None:
     words = explanation(SLURM)
     assert "they meet at gpu08:15017" in words
-    assert "  SLURM_JOB_NODELIST=gpu[08-09]: the first of them has rank 0: they meet there" in words
-    assert "  SLURM_JOB_ID=17: the port follows from it: 15000 + id % 15000" in words
+    assert "  SLURM_JOB_NODELIST=gpu[08-09]: the ranks meet at the first of these nodes (rank 0)" in words
+    assert "  SLURM_JOB_ID=17: determines the port: 15000 + id % 15000" in words
 
 
 def test_a_file_is_named_where_it_is_known() -> None:
@@ -42,13 +42,13 @@ def test_an_address_with_colons_is_put_in_brackets() -> None:
 
 
 def test_an_outer_environment_is_named() -> None:
-    assert explanation(SLURM | TORCHRUN).splitlines()[-1] == "  slurm is here, too: --as slurm"
-    assert "is here, too" not in explanation(TORCHRUN)
+    assert explanation(SLURM | TORCHRUN).splitlines()[-1] == "  variables of slurm are set, too: --as slurm"
+    assert "are set, too" not in explanation(TORCHRUN)
     assert explanation(SLURM | TORCHRUN, "slurm").startswith("slurm: rank 2 of 3")
 
 
 def test_where_nothing_is_said_the_kinds_are_listed() -> None:
-    with pytest.raises(PlaceError, match=r"^no place is set here; --as NAME says what is missing: torchrun, dlc"):
+    with pytest.raises(PlaceError, match=r"^no launcher has set variables here; --as NAME .*: torchrun, dlc"):
         explanation({})
 
 

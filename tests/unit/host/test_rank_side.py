@@ -38,7 +38,7 @@ for line in sys.stdin:
         ("die", "SomeError: the last line"),
         ("crash", "killed by SIGSEGV"),
         ("fail", "it did not work"),
-        ("garbage", "could not be started, or its answer not read"),
+        ("garbage", "could not be started, or its answer not parsed"),
     ],
 )
 def test_a_process_that_dies_or_fails_says_why_and_the_next_question_is_answered(

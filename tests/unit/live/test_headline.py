@@ -184,7 +184,7 @@ def test_delays_by_hand_are_said_until_the_next_launch() -> None:
         "You delay rank 1 by about 20 ms in forward, in 1 step of 5 and ranks 0 and 1 by 20 ms a call in aggregate; "
         "no step has shown it yet"
     )
-    assert said(*going, put_in, taken_out) == "You have taken all delays out"
+    assert said(*going, put_in, taken_out) == "You have removed all delays"
     assert said(*going, put_in, ended(), *going) == "no waits measured yet"
 
 
@@ -212,13 +212,13 @@ def test_a_rank_that_is_silent_is_not_believed_to_be_where_it_was_last() -> None
     last_ns = max(message.end_ns for message in going if isinstance(message, Step))
     beats_on = msgspec.structs.replace(beats[0], at_ns=last_ns + 9_000 * MS)
     words = said(*going, beats_on, states=states, now_ns=last_ns + 9_500 * MS)
-    assert words.startswith("rank 1 has not arrived at all_reduce 0 of step 100: rank 1 is silent; rank 0 waits there")
+    assert words.startswith("rank 1 has not arrived at all_reduce 0 of step 100: rank 1 sends no heartbeats; rank 0")
 
 
 def test_of_many_that_stand_still_it_is_said_in_few_words() -> None:
     beats = [beat(rank, WAITS) for rank in range(4)]
     words = said(*trained_together(0.0, ranks=4), *beats, states=dict.fromkeys(range(4), "stalled (4 s)"), ranks=4)
-    assert words == "ranks 0–3 wait in all_reduce 0 of step 100, and it does not end"
+    assert words == "ranks 0–3 wait in all_reduce 0 of step 100, which does not finish"
 
 
 def test_states_of_ranks_that_go_on_are_not_said() -> None:

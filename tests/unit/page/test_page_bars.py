@@ -68,8 +68,8 @@ def test_what_is_drawn_of_a_disturbed_trial_is_marked() -> None:
     drawn = picture(preset, results)
     assert "0.03 s &#9888;" in drawn
     assert "2.00 &#9888;" in drawn
-    assert "&#9888; disturbed, so rough. " in drawn
-    assert "a: ⚠ disturbed, so rough" in Found(training_page(Told(journal()), preset, results)).text
+    assert "&#9888; disturbed, so inexact. " in drawn
+    assert "a: ⚠ disturbed, so inexact" in Found(training_page(Told(journal()), preset, results)).text
 
 
 def test_without_differences_the_page_says_why() -> None:

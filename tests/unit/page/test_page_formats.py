@@ -92,7 +92,7 @@ def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
     names += results.environment["packages"]
     assert [name for name in names if name not in text] == []
     assert "memory_bytes" not in text
-    assert "ddptui presets, with the name or the file of the preset, prints it" in text
+    assert "ddptui presets NAME_OR_FILE prints the commands" in text
     assert all(" ".join(trial.command[1:4]) in text for trial in results.trials)
 
 
@@ -190,7 +190,7 @@ def test_a_picture_of_primitives_is_a_chart_if_there_is_one() -> None:
     results, preset = of_primitives({"a": [result(cells("all_reduce", lambda bytes: 100 + bytes / 1000))]})
     assert "<circle" in formats.FORMATS["svg"](Told([]), preset, results)
     shown, preset = of_primitives({"a": [result(views=[view()])]})
-    with pytest.raises(PictureError, match="--format html shows the run"):
+    with pytest.raises(PictureError, match="use --format html instead"):
         formats.FORMATS["svg"](Told([]), preset, shown)
 
 
@@ -222,5 +222,5 @@ def test_what_gpus_did_is_in_the_tables_and_the_notes_of_a_page(page: str) -> No
     headers = {re.sub(r"<.*?>", "", header).strip() for header in re.findall(r"<th.*?>(.*?)</th>", on_them, re.DOTALL)}
     assert headers >= {*OF_GPUS, "MHz"}
     assert "NCCL 2.28.9 (ProcessGroupNCCL)" in on_them
-    assert "heat or the power supply held back a GPU" in on_them
+    assert "heat or the power limit held back a GPU" in on_them
     assert not [word for word in (*OF_GPUS, "held back a GPU", "ProcessGroupNCCL") if word in page]

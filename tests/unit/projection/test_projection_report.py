@@ -55,12 +55,12 @@ def projected(points: list[Point]) -> Projection:
 def test_the_text() -> None:
     assert text(projected([*OWN, *RING]), 80) == (
         """\
-two of run, measured on 2 ranks, on others: weak scaling
+two of run, measured on 2 ranks, projected: weak scaling
 
-Predicted against measured, a step: flat on 8 ranks 19.0 ms against 20.0 ms
-(-5.0%); ring on 2 ranks 16.0 ms against 15.0 ms (+6.7%). On 16 ranks a step
-loses 16.0 ms waiting for the slowest and 1.00 ms in exposed communication:
-efficiency is 37.0%. Fastest there: flat, 27.0 ms a step.
+Predicted and measured step: flat on 8 ranks 19.0 ms against 20.0 ms (-5.0%);
+ring on 2 ranks 16.0 ms against 15.0 ms (+6.7%). On 16 ranks a step loses 16.0
+ms waiting for the slowest and 1.00 ms in exposed communication: efficiency is
+37.0%. Fastest there: flat, 27.0 ms a step.
 
 flat
 ranks  step ms  work  wait  transfer  exposed  efficiency  measured   error
@@ -82,9 +82,9 @@ flat  13.0  15.0  19.0  27.0
 ring  16.0  22.0  34.0  58.0
 
 weak scaling: each rank keeps its batch, and works as long as a measured rank
-network: two's transfers: a message 2.00 µs, 10.0 GB/s (worst error of the fit 12%)
+network: two's transfers: latency 2.00 µs, 10.0 GB/s (worst error of the fit 12%)
 all ranks share 2 cores: only computing and copying take longer there
-each rank is slow by chance, independently of the others, as in some measured step
+assumed: ranks are slow at random and independently, as in the measured steps
 """
     )
 
@@ -118,7 +118,7 @@ def test_the_page_has_a_curve_and_a_table_a_strategy(longest: float) -> None:
     page = projection_page(projected([*OWN[:3], point(16, longest, 1), *RING]))
     assert page.count("<section") == 3
     assert "flat: 13.0 ms on 2 ranks" in page
-    assert "a circle was measured" in page
+    assert "circles show measured ones" in page
 
 
 def test_of_several_fastest_strategies_all_are_named() -> None:
@@ -131,11 +131,11 @@ def test_of_several_fastest_strategies_all_are_named() -> None:
     ("network", "doubt"),
     [
         ({"worst": 0.8}, "do not rely on these predictions: the fit of the network is off by up to 80%; measure it"),
-        ({"beta": 0.0, "unknown": "bandwidth"}, "the bandwidth cannot be told from these transfers; measure it"),
+        ({"beta": 0.0, "unknown": "bandwidth"}, "the bandwidth does not follow from these transfers; measure it"),
         (
             {"alpha": 0.0, "unknown": "latency", "worst": 12.0},
-            "the latency cannot be told from these transfers; do not rely on these predictions: the fit of the network "
-            "is off by up to 1,200%; measure it",
+            "the latency does not follow from these transfers; do not rely on these predictions: the fit of the "
+            "network is off by up to 1,200%; measure it",
         ),
     ],
 )
@@ -151,7 +151,7 @@ def test_of_a_network_that_is_hardly_known_no_prediction_is_to_be_relied_on(
 @pytest.mark.parametrize(
     ("network", "costs"),
     [
-        ({"beta": 0.0, "unknown": "bandwidth"}, "a message 2.00 µs, bandwidth unknown"),
+        ({"beta": 0.0, "unknown": "bandwidth"}, "latency 2.00 µs, bandwidth unknown"),
         ({"alpha": 0.0, "unknown": "latency"}, "latency unknown, 10.0 GB/s"),
     ],
 )

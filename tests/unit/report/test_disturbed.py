@@ -31,7 +31,7 @@ def test_a_disturbed_repeat_is_in_no_figure_where_another_is_quiet() -> None:
     assert (a["train s"], a["step ms"]) == ("0.03", "10.00")
     why = f"other programs kept 1.0 cores busy, most of all {NEIGHBOR}"
     lines = note_lines(results, preset)
-    assert f"a: repeat 2 is in no median: {why}" in lines
+    assert f"a: repeat 2 is left out of medians: {why}" in lines
     assert not any("caution" in line and "busy" in line for line in lines)
 
 

@@ -60,7 +60,7 @@ def test_where_the_output_device_does_not_hold_more_nothing_is_said(peaks: tuple
 
 def test_the_output_device_is_told_with_what_it_holds_more_than_any_other() -> None:
     said = output_device(ranks(3 * GB, GB, 2 * GB))
-    assert said.startswith("cuda:0 held up to 3 GB, 1 GB more than any other device: ")
+    assert said.startswith("cuda:0 used up to 3 GB, 1 GB more than any other device: ")
 
 
 def on_gpus(launch: str) -> tuple[Results, Preset]:
@@ -83,7 +83,7 @@ def on_cpu() -> Preset:
 
 @pytest.mark.parametrize(("launch", "said"), [("dp", True), ("spawn", False)])
 def test_only_of_dataparallel_it_is_said_why_the_first_device_holds_more(launch: str, said: bool) -> None:
-    words = "a: cuda:0 held up to 3 GB, 1 GB more than any other device"
+    words = "a: cuda:0 used up to 3 GB, 1 GB more than any other device"
     assert any(note.startswith(words) for note in note_lines(*on_gpus(launch))) is said
 
 

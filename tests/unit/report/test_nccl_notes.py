@@ -82,6 +82,6 @@ def test_a_gpu_that_is_held_back_is_a_caution_of_its_trial() -> None:
 
 def test_the_mark_of_what_was_slowed_is_explained() -> None:
     results, preset = run_of(NCCL)
-    note = "⚠ disturbed, so rough: a caution names the cause"
+    note = "⚠ disturbed, so inexact: a caution names the cause"
     assert note in note_lines(on_gpus(results), preset)
     assert note not in note_lines(results, preset)

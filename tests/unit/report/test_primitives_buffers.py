@@ -105,7 +105,7 @@ def test_what_is_undefined_is_marked_number_by_number_and_said() -> None:
     assert {kind for _, kind in numbers[0][4:]} == {"reduced"}
     for rank in (1, 2, 3):
         assert all(words.endswith("?") and kind == "undefined" for words, kind in numbers[rank][4:])
-    assert "Undefined on ranks 1, 2 and 3: do not use what it leaves there." in [*description(view)]
+    assert "Undefined on ranks 1, 2 and 3: do not use these values." in [*description(view)]
     assert "9? undefined" in text(legend(view))
     assert not any(
         "ndefined" in line for line in [*description(SEEN["all_reduce SUM"]), *text(legend(SEEN["all_reduce SUM"]))]
@@ -161,7 +161,7 @@ def test_four_ranks_are_seen_at_once_on_a_small_terminal(name: str) -> None:
 
 def test_who_passes_nothing_is_said_to() -> None:
     lines = text(page_lines(SEEN["scatter"], WIDE, after=True))
-    assert len([line for line in lines if line.endswith("parts   – it passes none")]) == 3
+    assert len([line for line in lines if line.endswith("parts   – not passed")]) == 3
 
 
 def test_the_numbers_of_many_ranks_are_folded_between_parts_and_the_hundreds_tell_whose_they_are() -> None:
@@ -185,7 +185,7 @@ def test_a_backend_that_cannot_says_so_in_place_of_the_numbers() -> None:
 
 def test_a_barrier_has_no_numbers_and_no_legend() -> None:
     lines = text(page_lines(SEEN["barrier"], WIDE, after=True))
-    assert lines == ["Nothing moves: no rank goes on before all have arrived.", "", "every rank: dist.barrier()"]
+    assert lines == ["Every rank waits until all ranks have arrived; no data moves.", "", "every rank: dist.barrier()"]
 
 
 @pytest.mark.parametrize(

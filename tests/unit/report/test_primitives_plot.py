@@ -123,4 +123,4 @@ def test_one_size_is_a_letter_without_a_line() -> None:
 @pytest.mark.parametrize("operations", [[], [PrimitiveKey("barrier")], [PrimitiveKey("broadcast")]])
 def test_what_has_no_sizes_is_not_drawn(operations: list[PrimitiveKey]) -> None:
     both = result([cell("barrier", 0, 80)], cells("all_reduce", lambda size: 100.0))
-    assert plot(both, operations, 60, 12) == ["nothing to draw: no size was measured"]
+    assert plot(both, operations, 60, 12) == ["nothing to plot: no size was measured"]

@@ -82,7 +82,7 @@ def test_what_a_learner_looks_for_is_there_however_narrow_it_is(width: int) -> N
 
 
 def test_a_row_is_what_was_measured() -> None:
-    [*_, row] = rows_of(markdown(*ran()), "#### all_reduce: all tensors as one to all")
+    [*_, row] = rows_of(markdown(*ran()), "#### all_reduce: every rank gets the reduced tensor")
     assert row == {
         "size": "64 MB", "calls": "100", "min": "24.5 ms", "median": "25.8 ms", "p90": "27.1 ms",
         "p99": "28.4 ms", "CV": "5%", "mean": "26.1 ms", "algbw": "2.58", "busbw": "2.58", "slowest": "rank 1",
@@ -91,7 +91,7 @@ def test_a_row_is_what_was_measured() -> None:
 
 
 def test_a_barrier_has_no_size_and_no_bandwidth() -> None:
-    [row] = rows_of(markdown(*ran()), "#### barrier: nothing moves: no rank goes on before all have arrived")
+    [row] = rows_of(markdown(*ran()), "#### barrier: every rank waits until all ranks have arrived; no data moves")
     assert not {"size", "algbw", "busbw"} & set(row)
     assert row["median"] == "100 µs"
 
@@ -99,7 +99,7 @@ def test_a_barrier_has_no_size_and_no_bandwidth() -> None:
 def test_several_launches_are_one_row_and_what_was_wrong_adds_up() -> None:
     launches = [result([cell("all_reduce", KB, median, wrong=wrong)]) for median, wrong in ((1, 2), (9, 0), (3, 1))]
     shown = markdown(*of_primitives({"a": launches}))
-    [row] = rows_of(shown, "#### all_reduce: all tensors as one to all")
+    [row] = rows_of(shown, "#### all_reduce: every rank gets the reduced tensor")
     assert (row["median"], row["#wrong"], row["calls"]) == ("3.00 µs", "3", "300")
     assert "and of 3 launches" in shown
 
@@ -141,7 +141,7 @@ def test_the_nccl_is_named_below_the_trials_heading() -> None:
 def test_calls_that_differ_much_are_marked_and_explained(changes: dict[str, Any], marked: bool) -> None:
     shown = text(*of_primitives({"a": [result([cell("all_reduce", KB, 100, **changes)])]}), 100)
     assert ("¹ 100 µs" in shown) == marked
-    assert ("¹ its calls differ" in shown) == marked
+    assert ("¹ the calls vary" in shown) == marked
 
 
 @pytest.mark.parametrize(("batch", "why"), [(False, "sched_batch = true"), (True, "more ranks than cores")])
@@ -155,9 +155,9 @@ def test_the_remedy_is_not_what_was_done_already(batch: bool, why: str) -> None:
     [
         ("back_to_back", "at once"),
         ("barrier", "follows a barrier"),
-        ("barrier", "one to all (after barriers)\n"),
-        ("pipelined", "several calls are begun"),
-        ("pipelined", "one to all (pipelined)\n"),
+        ("barrier", "the reduced tensor (after barriers)\n"),
+        ("pipelined", "several calls are started"),
+        ("pipelined", "the reduced tensor (pipelined)\n"),
         ("pipelined", "an all_reduce among several in flight takes"),
     ],
 )
@@ -169,7 +169,7 @@ def test_how_many_calls_are_in_flight_stands_beside_each_size() -> None:
     launch = everything(cadence="pipelined")
     several = [msgspec.structs.replace(cell, in_flight=2 if cell.bytes == 64 * MB else 8) for cell in launch.cells]
     shown = markdown(*of_primitives({"a": [msgspec.structs.replace(launch, cells=several)]}))
-    rows = rows_of(shown, "#### all_reduce: all tensors as one to all (pipelined)")
+    rows = rows_of(shown, "#### all_reduce: every rank gets the reduced tensor (pipelined)")
     assert [row["in flight"] for row in rows] == ["8"] * (len(SIZES) - 1) + ["2"]
 
 
@@ -222,7 +222,7 @@ def test_a_way_whose_calls_were_of_two_kinds_is_not_told_from_one_between_them()
 @pytest.mark.parametrize("seen", [linear(200, 0), linear(0, 400)])
 def test_without_a_latency_or_without_a_bandwidth_there_is_no_half_way(seen: Any) -> None:
     shown = text(*of_primitives({"a": [result(cells("all_reduce", seen))]}), 100)
-    assert "On 2 ranks all_reduce takes " in shown
+    assert "On 2 ranks a call takes " in shown
     assert "twice that" not in shown
 
 
@@ -259,7 +259,7 @@ def test_parts_are_kept_apart_and_what_is_not_passed_is_a_dash() -> None:
         "rank 0  tensor         1   2           →   1   2",
         "        gather_list    0   0 │   0 nan →   1 2.5 │   3   4",
         "rank 1  tensor         1   2           →   1   2",
-        "        gather_list  – it passes none",
+        "        gather_list  – not passed",
     ]
 
 
@@ -275,7 +275,7 @@ def test_a_call_that_is_too_long_goes_on_below() -> None:
 def test_the_grid_stands_under_what_moves_and_undefined_values_are_dim() -> None:
     results, preset = of_primitives({"a": [result(views=[view()])]})
     shown = text(results, preset, 80, color=True)
-    assert "reduce SUM, root 0: all tensors as one to the root" in MARKS.sub("", shown)
+    assert "reduce SUM, root 0: the root gets the reduced tensor" in MARKS.sub("", shown)
     assert f"{DIM}3?{END} {DIM}4?{END}" in shown
     assert LEGEND in shown
     assert "What it means" not in shown
@@ -312,7 +312,7 @@ def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_n
         "b failed: rank 1 killed",
         "  the log's end",
         "c was not reached",
-        "interrupted: what is shown is what was finished",
+        "interrupted: only finished parts are shown",
     ]
     found = list(csv.DictReader(io.StringIO(as_csv(results))))
     assert [(row["trial"], row["status"], row["error"]) for row in found[-2:]] == [

@@ -311,7 +311,7 @@ OFF = audit(error=0.1234, scaled_error=0.1, own_error=0.1)
             "none taken",
             "each rank kept its own gradients: nothing was averaged",
         ),
-        ({}, audit(error=0.7, scale=2.0), "2 times it", "gradients are 2 times the mean: it is the sum"),
+        ({}, audit(error=0.7, scale=2.0), "2 times it", "gradients are 2 times the mean: they are the sum"),
         ({}, audit(error=0.3, scale=1 / 3), "0.3333 times it", "gradients are 0.3333 times the mean"),
     ],
 )
@@ -375,7 +375,7 @@ def test_the_lights_are_those_of_the_last_repeat() -> None:
     results = results_for(preset, *journals)
     assert [cells_of(markdown(results, preset), name)["average"] for name in ("a", "b")] == ["right", "2 times it"]
     assert [note for note in note_lines(results, preset) if "times the mean" in note] == [
-        "b: gradients are 2 times the mean: it is the sum, the division is missing"
+        "b: gradients are 2 times the mean: they are the sum, the division is missing"
     ]
 
 
@@ -402,14 +402,14 @@ def test_ddp_has_no_aggregation_of_its_own() -> None:
     preset = preset_of({"trial": [{"name": "a", "strategy": "ddp"}, {"name": "b"}]})
     results = results_for(preset, journal("a"), journal("b"))
     assert cells_of(markdown(results, preset), "a")["aggr. ms"] == "²"
-    explained = "² torch DDP aggregates while backward runs"
+    explained = "² torch DDP aggregates during backward"
     assert any(note.startswith(explained) for note in note_lines(results, preset))
     assert explained in text(results, preset, 300)
     assert explained not in text(results, preset, 30)  # no column shows the mark
 
 
 def test_an_average_of_every_few_steps_has_no_time_in_the_median_step() -> None:
-    note = "³ averages in some steps only: the median step has no aggregation"
+    note = "³ averages only in some steps: the median step has no aggregation"
     preset = preset_of({"trial": [{"name": "a", "every": 4}, {"name": "b"}, {"name": "c", "strategy": "none"}]})
     results = results_for(preset, journal("a"), journal("b"), journal("c"))
     shown = markdown(results, preset)
@@ -435,7 +435,7 @@ def test_a_failure_is_told_with_the_end_of_its_log() -> None:
 def test_an_interrupted_run_says_that_it_is_not_whole() -> None:
     preset = two_trials()
     whole, cut = ran()[0], results_for(preset, journal("a"))
-    assert "The run was interrupted: 1 of 2 trials with figures." in answer(cut)
+    assert "The run was interrupted: 1 of 2 trials have figures." in answer(cut)
     assert not any("interrupted" in words for words in answer(whole))
 
 

@@ -114,7 +114,7 @@ def test_times_of_a_disturbed_run_are_marked_and_tell_nothing() -> None:
 def test_what_a_hand_changed_in_a_has_no_ratio_and_the_note_says_why() -> None:
     changed = spoilt(run_of(100, 101), by_hand=True)
     assert cells(changed, run_of(400, 401))["ratio"] == "–"
-    assert "A:a, B:a: no ratio: no repeat counts both here and in A:a" in note_lines(*compared(changed, run_of(4, 5)))
+    assert "A:a, B:a: no ratio: no repeat is valid both here and in A:a" in note_lines(*compared(changed, run_of(4, 5)))
     assert answer(run_of(400, 401), changed).startswith("Cannot tell whether B:a differs from A:a: other programs")
 
 
@@ -140,7 +140,7 @@ def test_what_a_hand_changed_in_a_has_no_ratio_and_the_note_says_why() -> None:
             {"a": (20, 20), "b": (21, 21), "c": (30, 30), "d": (25, 25), "e": (19, 19), "f": (5, 5)},
             "B:c took 3.00 ± 0.00 times as long as A:c; 60 ms of the extra 60 ms went into own work; "
             "B:d took 2.50 ± 0.00 times as long as A:d; 45 ms of the extra 45 ms went into own work; "
-            "the others (B:e to B:b) took roughly 1.90 to 2.10 times as long as run A. "
+            "the others took roughly 1.90 (B:e) to 2.10 (B:b) times as long as run A. "
             "B:f took 0.50 ± 0.00 times as long as A:f; 15 ms of the 15 ms saved came from own work.",
         ),
         (
@@ -200,7 +200,7 @@ def test_runs_without_a_common_trial_say_so_and_what_to_do() -> None:
     )
     for said in (text(results, preset, 80), markdown(results, preset)):
         assert "difference: preset: made in A, other in B" in said
-        assert "difference: compared with none: A:a, A:b, B:x" in said
+        assert "difference: no trial of the other run matches A:a, A:b, B:x" in said
         assert "caution: no ratio, no speed-up: the runs have no trial in common" in said
 
 

@@ -20,7 +20,7 @@ def differences(a: Results, b: Results) -> list[str]:
 def test_trials_of_one_run_alone_are_named_and_not_paired() -> None:
     other = preset_of({"title": "?", "trial": [{"name": "b"}, {"name": "c"}]})
     a, b = run_of(100), results_for(other, journal("b"), journal("c"))
-    assert differences(a, b) == ["compared with none: A:a, B:c"]
+    assert differences(a, b) == ["no trial of the other run matches A:a, B:c"]
 
 
 def test_fields_that_differ_are_told_once_for_all_trials() -> None:
@@ -100,7 +100,7 @@ def test_about_the_same_load_or_an_unknown_one_explains_nothing(b: dict[str, obj
 def test_a_run_that_the_console_showed_is_told_from_a_headless_one() -> None:
     a, b = ({"watched": watched} for watched in ("headless", "in the console"))
     told = differences(run_of(100, 101, environment=a), run_of(*SLOW, environment=b))
-    assert told == ["watched: headless in A, in the console in B; drawing takes time from the ranks"]
+    assert told == ["watched: headless in A, in the console in B; a console that draws takes time from the ranks"]
     assert UNEXPLAINED in differences(run_of(100, 101, environment=a), run_of(*SLOW, environment={}))[0]
 
 

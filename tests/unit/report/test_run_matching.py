@@ -93,7 +93,7 @@ def test_answer_table_and_differences_speak_of_both_names() -> None:
 
 def test_a_trial_that_is_matched_with_none_is_compared_with_none() -> None:
     results, _ = compared(run_a(), run_b(), {"one": None})
-    assert results.differences == ["compared with none: A:one, A:spawn, B:one, B:process"]
+    assert results.differences == ["no trial of the other run matches A:one, A:spawn, B:one, B:process"]
     assert answer(results)[0].startswith("Nothing to compare")
 
 

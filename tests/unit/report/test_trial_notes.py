@@ -91,7 +91,7 @@ def test_a_trial_keeps_its_notes_whatever_its_name(name: str) -> None:
     assert in_words(found, preset, name).chosen == [f"{name} failed: why"]
     assert f"{name} failed: why" in in_words(found, preset, "a").others
     lost = results_for(preset, journal("a"), with_done(journal(name), done(1, dropped=3)))
-    assert f"{name}: 3 messages lost to a full queue: its figures lack them" in in_words(lost, preset, name).chosen
+    assert f"{name}: 3 messages lost to a full queue; the figures lack them" in in_words(lost, preset, name).chosen
 
 
 def test_before_a_trial_is_chosen_nothing_is_said_of_one() -> None:
@@ -151,7 +151,7 @@ def test_why_ranks_started_cold_is_said_once_with_all_its_trials_and_beside_how_
     )
     shown = markdown(found, preset)
     assert shown.count("started cold") == 1
-    assert f"- a, b: started cold: {why}" in shown.splitlines()
+    assert f"- a, b: started cold, so that each rank loads torch anew: {why}" in shown.splitlines()
     starts = [line for line in shown.splitlines() if "2.0" in line]
     assert [re.findall(r"2\.0 [a-z, ]+", line)[0].strip() for line in starts] == [
         "2.0 warm, cold",

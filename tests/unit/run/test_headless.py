@@ -129,7 +129,7 @@ def test_a_terminal_gets_a_line_that_redraws_itself(clock: SimpleNamespace, monk
     ]  # fmt: skip
     shown = frames(told(Terminal(), preset, messages, clock))
     assert shown[:4] == [
-        "[1/1] a  starting", "[1/1] a  starting, 1 rank here", *["[1/1] a  starting, 2 ranks here"] * 2,
+        "[1/1] a  starting", "[1/1] a  starting, 1 rank connected", *["[1/1] a  starting, 2 ranks connected"] * 2,
     ]  # fmt: skip
     assert "[1/1] a  step 1 of 4  loss 1.000" in shown[6]
     assert shown[8] == "[1/1] a  step 2 of 4  loss 1.000  32 samples/s"

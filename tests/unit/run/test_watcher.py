@@ -60,7 +60,7 @@ def test_after_a_minute_without_a_step_that_is_said_once(hub: Hub, tmp_path: Pat
     assert supervisor.take_notices() == []
     clock.passes(2, supervisor)
     [notice] = supervisor.take_notices()
-    assert notice.startswith("after 60 s: no rank was seen: ddptui saw no process compute a gradient with torch")
+    assert notice.startswith("after 60 s: no rank was seen: no process computed a gradient with torch")
     assert supervisor.take_notices() == []
 
 
@@ -74,7 +74,7 @@ def test_elsewhere_the_minute_begins_with_the_first_rank(hub: Hub, tmp_path: Pat
     supervisor.add([heartbeat(0)])
     clock.passes(NO_STEP_S / 2 + 1, supervisor)
     assert supervisor.take_notices() == [
-        "after 60 s: 1 rank connected, and made no step of an optimizer; still looking"
+        "after 60 s: 1 rank connected, but no step of an optimizer was seen; still watching"
     ]
 
 
@@ -87,7 +87,7 @@ def test_ranks_elsewhere_that_fall_silent_are_lost_but_not_where_the_console_sto
     assert not supervisor.is_over()
     clock.passes(LOST_AFTER_S + 1, supervisor)
     assert supervisor.is_over()
-    assert supervisor.ended().error == "nothing was heard of its ranks for 60 s: they were killed, or cannot be reached"
+    assert supervisor.ended().error == "no message from its ranks for 60 s: they were killed, or cannot be reached"
 
 
 def test_ranks_that_were_started_again_have_yet_to_train_and_that_is_said_once(
@@ -100,7 +100,7 @@ def test_ranks_that_were_started_again_have_yet_to_train_and_that_is_said_once(
     hub.restarts = 1
     supervisor.add([hello(1), hello(0)])
     assert not supervisor.has_trained()
-    assert supervisor.take_notices() == ["the ranks were started again; the numbers of their steps go on"]
+    assert supervisor.take_notices() == ["the ranks were restarted; step numbers continue"]
     assert supervisor.take_notices() == []
 
 

@@ -137,9 +137,9 @@ def test_a_journal_that_becomes_a_pipe_ends_its_replay(run: Run) -> None:
         playback.drain()
         playback.seek(-1e6)
         assert playback.drain() == []
-        with pytest.raises(RunError, match="not a plain file"):
+        with pytest.raises(RunError, match="not a regular file"):
             Playback(run, PRESET)
-        with pytest.raises(RunError, match="not a plain file"):
+        with pytest.raises(RunError, match="not a regular file"):
             results_of(run, PRESET)
     finally:
         path.unlink()

@@ -28,8 +28,8 @@ def test_only_those_in_the_users_folder_are_his(own: Path, tmp_path: Path) -> No
     assert own_presets.own_names() == {"one", "two"}
     assert own_presets.why_not_own("one") == ""
     assert own_presets.why_not_own("quickstart") == "quickstart is shipped with ddptui"
-    assert own_presets.why_not_own("ours") == "ours is the project's: presets/ours.toml"
-    assert own_presets.why_not_own("nowhere") == "nowhere is gone"
+    assert own_presets.why_not_own("ours") == "ours belongs to this project: presets/ours.toml"
+    assert own_presets.why_not_own("nowhere") == "nowhere no longer exists"
 
 
 def test_the_last_one_deleted_comes_back_first_as_it_was(own: Path) -> None:
@@ -39,7 +39,7 @@ def test_the_last_one_deleted_comes_back_first_as_it_was(own: Path) -> None:
     assert [own_presets.bring_back(), own_presets.bring_back()] == ["two", "one"]
     assert (own / "one.toml").read_text(encoding="utf-8") == TEXT
     assert [*(own / own_presets.TRASH).iterdir()] == []
-    with pytest.raises(PresetError, match="no preset is in the trash"):
+    with pytest.raises(PresetError, match="the trash is empty"):
         own_presets.bring_back()
 
 

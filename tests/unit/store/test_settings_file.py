@@ -52,7 +52,7 @@ def test_it_is_read(file: Path) -> None:
         ("theme = ", "is not valid TOML: "),
         ("them = 1", "them: unknown key; did you mean 'theme'?"),
         (b'theme = "\xff"', "is not UTF-8 text"),
-        ("a = 1\n" * 300_000, "is not a file of settings: it is larger than 1 MB"),
+        ("a = 1\n" * 300_000, "is not a settings file: it is larger than 1 MB"),
     ],
     ids=["not TOML", "unknown key", "no text", "huge"],
 )
@@ -116,14 +116,14 @@ def test_a_link_stays_one_and_the_mode_of_the_file_stays(file: Path, tmp_path: P
 @pytest.mark.parametrize("spoilt", [b"theme = ", b'a = "\xff"'])
 def test_a_file_that_cannot_be_read_is_left_as_it_is(file: Path, spoilt: bytes) -> None:
     write(file, spoilt)
-    with pytest.raises(SettingsError, match=r"config\.toml: the theme cannot be kept: not valid TOML"):
+    with pytest.raises(SettingsError, match=r"config\.toml: the theme cannot be saved: not valid TOML"):
         save_theme("nord")
     assert file.read_bytes() == spoilt
 
 
 def test_a_home_that_takes_no_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("")
-    with pytest.raises(SettingsError, match="the theme cannot be kept: "):
+    with pytest.raises(SettingsError, match="the theme cannot be saved: "):
         save_theme("nord")
     assert load() == NO_SETTINGS
 
@@ -175,13 +175,13 @@ def test_screens_are_drawn_as_often_as_asked_for(monkeypatch: pytest.MonkeyPatch
 def test_all_settings_are_told_with_where_they_come_from() -> None:
     assert in_force(NO_SETTINGS) == {
         "theme": (DARK, "default"),
-        "refresh": ("4 a second", "default"),
+        "refresh": ("4 per second", "default"),
         "columns": ("none", "default"),
         "keys": ("none", "default"),
     }
     assert in_force(Settings("nord", 2.5, ("startup", "sync"), {"play": ("a", "space")})) == {
         "theme": ("nord", "file"),
-        "refresh": ("2.5 a second", "file"),
+        "refresh": ("2.5 per second", "file"),
         "columns": ("startup, sync", "file"),
         "keys.play": ("a, space", "file"),
     }

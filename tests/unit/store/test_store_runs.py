@@ -295,7 +295,7 @@ def test_a_runs_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     for runs in (place, place / "below"):
         with pytest.raises(RunError) as refusal:
             Run.create(runs, two_trials(), {})
-        assert str(refusal.value).startswith(f"{runs}: cannot keep runs here: ")
+        assert str(refusal.value).startswith(f"{runs}: cannot save runs here: ")
         assert "name a folder with --runs" in str(refusal.value)
         assert "\n" not in str(refusal.value)
 
@@ -324,7 +324,7 @@ def test_an_editor_that_replaces_the_preset_does_not_let_a_second_console_in(tmp
         saved.write_bytes((run.folder / "preset.toml").read_bytes())
         saved.replace(run.folder / "preset.toml")
         assert run.is_held()
-        with pytest.raises(RunError, match="another console has this run under way"), run.held():
+        with pytest.raises(RunError, match="another console is running this run"), run.held():
             pass
     assert not run.is_held()
 
@@ -385,7 +385,7 @@ def test_a_run_on_a_medium_that_cannot_be_written_is_shown_and_not_held(tmp_path
     assert read_only("show", "last").returncode == 0
     resumed = read_only("--resume", "last", "--no-ui")
     assert resumed.returncode == 2
-    assert "nothing can be added to this run: Read-only file system" in resumed.stderr
+    assert "this run cannot be continued: Read-only file system" in resumed.stderr
 
 
 def test_a_link_in_place_of_new_results_is_not_followed(tmp_path: Path) -> None:
@@ -461,7 +461,7 @@ UNKNOWN = "no run's name begins with it, and no preset of that name was run; `dd
         ("20300102", "2 runs begin with '20300102' in {}; `ddptui runs` lists them"),
         ("1999", f"no run '1999' in {{}}: {UNKNOWN}"),
         ("20300103", f"no run '20300103' in {{}}: {UNKNOWN}"),
-        ("quickstart", "no run 'quickstart' in {}: this preset has not been run yet; `ddptui run quickstart`"),
+        ("quickstart", "no run 'quickstart' in {}: this preset was never run; start it with `ddptui run quickstart`"),
         ("None", f"no run 'None' in {{}}: {UNKNOWN}"),
     ],
 )
@@ -498,7 +498,7 @@ def test_a_run_whose_environment_is_spoilt_does_not_hide_the_last_of_a_preset(ru
 
 
 def test_where_there_are_no_runs_there_is_no_last(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"no run 'last' in .*: there is none yet; `ddptui run quickstart` makes one"):
+    with pytest.raises(RunError, match=r"no run 'last' in .*: there are no runs yet; start one with `ddptui run quick"):
         find_run(tmp_path, "last")
 
 

@@ -72,7 +72,7 @@ def test_a_run_that_a_console_holds_stays_and_the_others_go(tmp_path: Path) -> N
     with held.held():
         moved = discard(tmp_path, [held, free])
     assert [run.name for run in moved.runs] == ["free"]
-    assert moved.problems == [f"{held.folder}: not deleted: a console has it under way: stop it there first"]
+    assert moved.problems == [f"{held.folder}: not deleted: a console is running it: stop it there first"]
     assert (names(tmp_path), in_trash(tmp_path)) == (["held"], ["free"])
 
 

@@ -49,5 +49,5 @@ def test_a_function_may_be_a_phase(listening: Listening) -> None:
 
 def test_a_phase_that_there_is_not_is_refused_with_those_that_there_are_also_without_a_console() -> None:
     assert phases.listener is None
-    with pytest.raises(ValueError, match="'eval' is no phase of a step: choose from data, forward,"):
+    with pytest.raises(ValueError, match="'eval' is not a phase of a step: choose from data, forward,"):
         phase("eval")
