@@ -84,9 +84,10 @@ def effects(results: Results) -> Effects:
     }
 
 
-def beside_baseline(results: Results) -> list[Effect]:
-    """The comparisons of the trials with the baseline, in the order of the trials."""
-    found = effects(results)
+def beside_baseline(results: Results, known: Effects | None = None) -> list[Effect]:
+    """The comparisons of the trials with the baseline, in the order of the trials. known: all comparisons, if the
+    caller has them."""
+    found = effects(results) if known is None else known
     both = [(trial.name, base.name) for trial in results.trials if (base := results.base_of(trial))]
     return [found[names] for names in both if names in found]
 

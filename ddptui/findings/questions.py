@@ -86,7 +86,7 @@ def _without_baseline(results: Results) -> str:
 
 def ranking(results: Results, preset: Preset) -> Iterator[Finding]:
     """Finds the fastest and the slowest trial beside the baseline, or compares each of a few; then the losses."""
-    yield from _ranked(beside_baseline(results), effects(results))
+    yield from _ranked_beside_baseline(results)
     yield from [*_averages(results), *losses(results.trials)]
 
 
@@ -103,6 +103,11 @@ def twins(results: Results, preset: Preset) -> Iterator[Finding]:
 
 def _same(trial: Trial, other: Trial, field: str) -> bool:
     return bool(getattr(trial, field) == getattr(other, field))
+
+
+def _ranked_beside_baseline(results: Results) -> Iterator[Finding]:
+    known = effects(results)
+    yield from _ranked(beside_baseline(results, known), known)
 
 
 def _ranked(compared: Sequence[Effect], known: Effects) -> Iterator[Finding]:
@@ -412,7 +417,8 @@ def overlap(results: Results, preset: Preset) -> Iterator[Finding]:
         yield Finding(kind=Kind.OVERLAP, trials=(name,), numbers={"share": hidden[name]})
     if none := tuple(name for name in hidden if name not in some):
         yield Finding(kind=Kind.OVERLAP, trials=none)
-    yield from _ranked([effect for effect in beside_baseline(results) if effect.name in hidden], effects(results))
+    known = effects(results)
+    yield from _ranked([effect for effect in beside_baseline(results, known) if effect.name in hidden], known)
 
 
 def _overlap(trial: TrialResult) -> float | None:
@@ -423,7 +429,7 @@ def _overlap(trial: TrialResult) -> float | None:
 
 def launching(results: Results, preset: Preset) -> Iterator[Finding]:
     """Compares trials that differ in how ranks are started: their train times, then their startup times."""
-    yield from _ranked(beside_baseline(results), effects(results))
+    yield from _ranked_beside_baseline(results)
     measured = [trial for trial in results.trials if trial.summary]
     starts = {trial.name: median(repeat.startup_s for repeat in counted(trial.repeats)) for trial in measured}
     first, last = (choose(starts, key=lambda name: starts[name]) for choose in (min, max))

@@ -50,7 +50,7 @@ def _filled(template: Template, finding: Finding) -> str:
     text = template if isinstance(template, str) else template(finding)
     names, place = finding.trials or ("",), finding.place or ""
     values = {"names": listed(names), "first": names[0], "last": names[-1], "rank": finding.rank, "place": place}
-    values |= {"doubt": finding.doubt, "phase": finding.phase, "where": _where(finding), "steps": _steps(finding)}
+    values |= {"doubt": finding.doubt, "phase": finding.phase, "where": where(finding.phase), "steps": _steps(finding)}
     return text.format_map(values | {name: _Number(name, value) for name, value in finding.numbers.items()})
 
 
@@ -85,9 +85,9 @@ UNITS: Mapping[str, Callable[[float], str]] = {
 }
 
 
-def _where(finding: Finding) -> str:
-    phase = finding.phase or "several phases"
-    return phase if phase == BETWEEN else f"in {phase}"
+def where(phase: str | None) -> str:
+    """As in "in backward", or "between steps". None: in several phases."""
+    return phase if phase == BETWEEN else f"in {phase or 'several phases'}"
 
 
 def _steps(finding: Finding) -> str:

@@ -16,7 +16,7 @@ from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
-from ddptui.findings.words import evidence, in_sentences, short
+from ddptui.findings.words import evidence, in_sentences, short, where
 from ddptui.report import gpus, ranks
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.differences import why_none
@@ -36,7 +36,6 @@ from ddptui.report.rows import (
 )
 from ddptui.text.units import MS, S, seconds
 from ddptui.text.words import count, in_a_row
-from ddptui.wire.phases import BETWEEN
 
 # How to read the table; what came of a trial; why figures may deceive; what others have measured; what else differs
 # between two runs.
@@ -271,12 +270,8 @@ def _changed(change: Change) -> str:
         return words
     if culprit := change.culprit:
         late = seconds(culprit.excess_s.estimate / change.steps)
-        return f"{words} (measured: {late} a step on rank {culprit.rank}, {_where(culprit.phase)})"
+        return f"{words} (measured: {late} a step on rank {culprit.rank}, {where(culprit.phase)})"
     return f"{words} (not attributed: too few steps, or too uncertain)"
-
-
-def _where(phase: str) -> str:
-    return phase if phase == BETWEEN else f"in {phase}"
 
 
 def missing_repeats(trial: TrialResult, results: Results) -> list[str]:
@@ -339,7 +334,7 @@ def in_short(trial: TrialResult | None) -> str:
         return ""
     # The steps are named, since the wait matrix beside the title covers all steps.
     steps = f", in steps {culprit.steps[0]} to {culprit.steps[1]}" if culprit.steps else ""
-    return f"rank {culprit.rank} is late, {_where(culprit.phase)}{steps}"
+    return f"rank {culprit.rank} is late, {where(culprit.phase)}{steps}"
 
 
 def shown_first(results: Results) -> str:

@@ -118,11 +118,6 @@ def step_ms(repeat: RepeatResult) -> float | None:
     return repeat.step_ms.median if repeat.step_ms else None
 
 
-def mfu_percent(repeat: RepeatResult) -> float | None:
-    """The model FLOPs utilization of a repeat in percent; None if it is not known."""
-    return repeat.mfu and 100 * repeat.mfu
-
-
 def loss_of(result: TrialResult) -> float | None:
     """The median of the final loss over the valid repeats; None if no loss is finite."""
     return median_figure(result, lambda repeat: repeat.loss.last)

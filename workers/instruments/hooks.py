@@ -6,10 +6,10 @@ its buffers (as one collective, however many buffers there are); DDP gets a comm
 cases we wrap `Work.wait`, by which Python waits for asynchronous operations. We replace no function of
 torch.distributed, since torch compares some by identity.
 
-Every function of ours that torch calls is shielded: an error of the tap ends the tap, but never reaches the training.
+Every function of ddptui that torch calls is shielded: an error in the tap stops the tap, but never reaches training.
 
 torch.compile traces all Python code that it meets in a forward, even hooks that C++ calls, and would make our events
-part of its graphs. So if anything may be compiled, all functions of ours that torch calls are excluded from tracing.
+part of its graphs. So if anything may be compiled, all functions of ddptui that torch calls are excluded from tracing.
 Otherwise they are not, since that takes 1 µs per collective with torch 2.14, and 14 µs with 2.11.
 """
 
