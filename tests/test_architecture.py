@@ -27,7 +27,7 @@ BUDGETS = {
     "projection": 493,
     "page": 600,
     "tui": 4317,
-    "cli": 848,
+    "cli": 838,
     "workers": 5755,
     "templates": 926,
 }

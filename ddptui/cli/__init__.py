@@ -29,19 +29,10 @@ from ddptui.text.words import did_you_mean
 
 # color=True: click would otherwise strip escape sequences, which ddptui.cli.door makes visible instead
 SETTINGS = {"help_option_names": ["-h", "--help"], "color": True}
-NEEDED = {  # module name -> package, for packages that every command needs; commands that need torch check for it
-    "jinja2": "jinja2",
-    "markdown_it": "markdown-it-py",
-    "msgspec": "msgspec",
-    "platformdirs": "platformdirs",
-    "psutil": "psutil",
-    "pynvml": "nvidia-ml-py",
-    "rich": "rich",
-    "textual": "textual",
-    "tomli_w": "tomli-w",
-    "tomlkit": "tomlkit",
-    "zmq": "pyzmq",
-}
+# Module name -> package, for packages that every command needs; commands that need torch check for it.
+SAME_NAME = ("jinja2", "msgspec", "numpy", "platformdirs", "psutil", "rich", "textual", "tomlkit")
+OTHER_NAME = {"markdown_it": "markdown-it-py", "pynvml": "nvidia-ml-py", "tomli_w": "tomli-w", "zmq": "pyzmq"}
+NEEDED = dict(zip(SAME_NAME, SAME_NAME, strict=True)) | OTHER_NAME
 GROUPS = {  # the sections of `ddptui --help`, in order
     "Every day": (run, watch, runs, show, compare),
     "Presets": (presets, init, columns),
