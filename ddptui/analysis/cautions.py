@@ -16,7 +16,7 @@ MOST_OTHER_LOAD = 0.25  # cores
 MOST_HELD_BACK = 0.10  # part of the time
 SPARE = 1.0  # idle cores: with this many, other programs take no core from the ranks
 
-CLOSE_THEM = "close them, and run again"
+CLOSE_THEM = "close those programs and run again"
 
 
 class Evidence(NamedTuple):
@@ -52,7 +52,7 @@ class Caution(enum.Enum):
     )
     WIDE_SPREAD = (
         "wide_spread",
-        f"repeats differ by more than {WIDE:.0%}: too noisy for small differences; take more `--repeats`",
+        f"repeats differ by more than {WIDE:.0%}: too noisy for small differences; increase `--repeats`",
         lambda evidence: evidence.spread > WIDE,
     )
     OVERSUBSCRIBED = (

@@ -43,8 +43,8 @@ def verdict_for(wait_share: float, transfer_share: float) -> Verdict:
 
 
 def culprit_of_repeats(repeats: Sequence[RepeatResult]) -> Culprit | None:
-    """The rank that is the culprit in more than half of the repeats, with its means over these; None if there is
-    none."""
+    """The rank that is the culprit in more than half of the repeats, with the means of its figures over the repeats in
+    which it is; None if no rank is."""
     culprits = [repeat.culprit for repeat in repeats if repeat.culprit]
     ranks = [culprit.rank for culprit in culprits]
     rank = max(ranks, key=ranks.count, default=None)

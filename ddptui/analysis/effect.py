@@ -216,7 +216,8 @@ def _mean(pairs: list[Pair]) -> float:
 
 
 def _noise(pairs: list[Pair], *, in_pairs: bool = True) -> float:
-    """The variance of the logarithm of a ratio; 0 for a single pair. in_pairs: cancel what slows both repeats."""
+    """The variance of log(train time / the other trial's train time) over pairs of repeats; 0 for a single pair.
+    in_pairs: compare within each pair, so that what slowed down both of its repeats cancels out."""
     if len(pairs) < 2:
         return 0.0
     if in_pairs:

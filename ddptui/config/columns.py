@@ -47,11 +47,11 @@ MEANINGS: dict[str, str] = {
     "overlap": "The share of the time in collectives during which ranks compute: mean over ranks, "
     f"{MEDIAN}; empty for strategies that send after backward.",
     "culprit": "The rank that the others wait for, and the phase in which it loses its time; empty if none stands out.",
-    "loss": f"The mean loss over the last tenth of the steps, {MEDIAN}; for a command, a step's loss is the sum of "
-    "the losses on which it called backward; nan if it is not finite.",
+    "loss": f"The mean loss over the last tenth of the steps, {MEDIAN}; for a watched command, the loss of a step "
+    "is the sum of all losses on which it called backward(); nan if the mean is not finite.",
     "accuracy": f"Percent of test samples that the trained model gets right, {MEDIAN}; empty without test samples.",
     "sync": "Whether all ranks ended the last repeat with the same parameters and buffers; empty for one process.",
-    "mean": "How far the ranks' averaged gradients were from the true mean in the last repeat; empty without a group.",
+    "mean": "How far the ranks' averaged gradients were from the true mean in the last repeat; empty for one process.",
     "order": "`same` if every epoch of the last repeat had the samples in the same order; else empty.",
     "delta": "Seconds by which the trial took longer than the baseline: the sum of the columns that follow. All are of "
     "the repeat with the median train time; empty for the baseline.",

@@ -82,7 +82,7 @@ def start_of(trial: Trial, nodes: int = 1) -> tuple[StartKind, str]:
         (trial.start_method != "spawn", method),
         (trial.compile, "torch.compile starts compilers that need a new process"),
         (links_of(trial) is not None, "on slow links each rank has its own network namespace"),
-        (trial.launch == "launch" and nodes > 1, "torch.distributed.launch meets other nodes before it starts ranks"),
+        (trial.launch == "launch" and nodes > 1, "torch.distributed.launch first waits for the other nodes"),
     )
     return next((("cold", why) for is_so, why in reasons if is_so), ("warm", ""))
 

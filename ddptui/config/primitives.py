@@ -61,7 +61,8 @@ def primitive_title(operation: str, *, composite: bool = False) -> str:
 
 
 def operations_tried(named: tuple[str, ...], *, shown: bool, pipelined: bool = False) -> list[str]:
-    """The operations that a trial lists or, if none, all that can be shown (or pipelined), in the order above."""
+    """The operations that a trial lists. If it lists none: those in OPERATIONS that can be shown, or pipelined, if the
+    trial does so."""
     possible = [name for name, facts in OPERATIONS.items() if facts.shown or not shown]
     return list(named) or [name for name in possible if OPERATIONS[name].pipelines or not pipelined]
 

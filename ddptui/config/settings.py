@@ -39,7 +39,7 @@ KEYS = {
     "save": Key("ctrl+s", "save as a preset of your own"),
     "rename": Key("f2", "rename a preset of your own"),
     "reset": Key("ctrl+r", "undo all changes"),
-    "copy": Key("y", "copy the command line or the row"),
+    "copy": Key("y", "copy the command line or, in a table, the row"),
     "copy_all": Key("Y", "copy the whole table"),
     "delete": Key("d", "move to the trash"),
     "undo": Key("u", "restore what was deleted last"),

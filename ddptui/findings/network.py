@@ -20,16 +20,16 @@ from ddptui.wire.phases import PARTS
 AVERAGING = ("aggregate", "backward")  # phases in which gradients are sent
 BARRIER = "barrier"
 SHARDED = ("all_gather", "reduce_scatter")  # the collectives of FSDP
-CALLS = "To try: a strategy with fewer calls: flat (one buffer) or ddp (buckets)"
-BYTES = "To try: a larger batch, fewer bytes (ddp_bf16), or averaging less often (`every`)"
-OF_COMMAND = "To try: a larger batch, gradients in fewer bytes (DDP's bf16_compress_hook), or fewer averages (no_sync)"
+CALLS = "Try a strategy with fewer collectives: flat (one buffer) or ddp (buckets)"
+BYTES = "Try a larger batch, fewer bytes (ddp_bf16), or averaging less often (`--set every=4`)"
+OF_COMMAND = "Try a larger batch, gradients in fewer bytes (DDP's bf16_compress_hook), or fewer averages (no_sync)"
 OF_FSDP = (
-    "To try: a larger batch, `reshard_after_forward=False` (parameters are gathered once a step), or prefetching "
+    "Try a larger batch, `reshard_after_forward=False` (parameters are gathered once a step), or prefetching "
     "(`set_modules_to_forward_prefetch`)"
 )
-RARER = "To try: gather metrics less often, or in one call"
-NO_BARRIERS = "To try: fewer barriers, since every collective waits for all ranks anyway"
-CORES = "To try: a core for each rank, or larger batches"
+RARER = "Gather metrics less often, or in one call"
+NO_BARRIERS = "Try fewer barriers, since every collective waits for all ranks anyway"
+CORES = "Give each rank a core, or try larger batches"
 
 
 class Sent(NamedTuple):

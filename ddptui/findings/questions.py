@@ -30,7 +30,7 @@ from ddptui.text.words import count
 
 RUN_A = "run A"
 DISTURBED = "other programs disturbed repeats, or a hand changed them"
-SINGLE = "one repeat shows no difference between runs; take more `--repeats`"
+SINGLE = "one repeat shows no difference between runs; increase `--repeats`"
 FEW = 2  # trials beside the baseline: each gets a sentence of its own
 STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started
 CHECKS: dict[str, Callable[[RepeatResult], bool]] = {
@@ -64,7 +64,7 @@ def answer_of(results: Results, preset: Preset) -> list[Finding]:
     is_about_faults = question.rule is faults
     broken = [] if is_about_faults else [trial.name for trial in results.trials if diverged(trial)]
     found = [Finding(kind=Kind.DIVERGED, severity="critical", trials=tuple(broken))] if broken else []
-    if question.compares and (doubt := _without_baseline(results)):
+    if question.compares and (doubt := why_none(results)):
         found.append(Finding(kind=Kind.NO_BASELINE, severity="warning", trials=(results.baseline,), doubt=doubt))
     else:
         found += question.rule(results, preset)
@@ -74,11 +74,14 @@ def answer_of(results: Results, preset: Preset) -> list[Finding]:
     return [*found, *published_order(results, preset), *too_few_steps(results), *interrupted(results)]
 
 
-def _without_baseline(results: Results) -> str:
-    base = results.base
+def why_none(results: Results) -> str:
+    """Why no trial can be compared with the baseline, as a clause; empty if they can be compared."""
+    if results.of_two_runs:
+        return "" if results.baselines else "the runs have no trial in common"
+    base, who = results.base, f"{results.baseline}, the baseline,"
     if base.summary is None:
-        return f"it failed ({base.error.splitlines()[0]})" if base.error else "it has no figures yet"
-    return "its delays were changed by hand in every repeat" if all_changed(base.repeats) else ""
+        return f"{who} failed ({base.error.splitlines()[0]})" if base.error else f"{who} has no figures"
+    return f"every repeat of {who} was changed by hand" if all_changed(base.repeats) else ""
 
 
 # Times
@@ -180,12 +183,8 @@ def _ratio(effect: Effect) -> float:
 def effect_of(effect: Effect) -> Finding:
     """The finding of a comparison: how many times as long the trial took, and the main part of the difference."""
     ratio, is_told = effect.ratio, effect.outcome in ("slower", "faster")
-    numbers = {
-        "ratio_times": ratio.median,
-        "low_times": ratio.low,
-        "high_times": ratio.high,
-        "repeats": float(effect.repeats),
-    }
+    numbers = {"ratio_times": ratio.median, "low_times": ratio.low, "high_times": ratio.high}
+    numbers["repeats"] = float(effect.repeats)
     if effect.repeats > 1 and not effect.is_rough:
         numbers["off_times"] = off(ratio)
     kind = Kind.ROUGHLY if effect.is_rough else Kind.UNCLEAR if effect.outcome == "unclear" else Kind.ALIKE
@@ -198,10 +197,8 @@ def effect_of(effect: Effect) -> Finding:
                 numbers |= {f"{name}_s": part, "whole_s": whole}
                 rank, phase = (culprit.rank, culprit.phase) if culprit and name == "culprit_wait" else (None, None)
     doubt = _too_noisy(effect) if kind is Kind.UNCLEAR else None
-    names = (effect.name,)
-    return Finding(
-        kind=kind, trials=names, rank=rank, phase=phase, place=effect.baseline.name, numbers=numbers, doubt=doubt
-    )
+    names, place = (effect.name,), effect.baseline.name
+    return Finding(kind=kind, trials=names, rank=rank, phase=phase, place=place, numbers=numbers, doubt=doubt)
 
 
 def _too_noisy(effect: Effect) -> str:

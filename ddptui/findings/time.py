@@ -28,8 +28,8 @@ from ddptui.text.units import MS, S
 from ddptui.wire.phases import PARTS, PHASES
 
 DATA = PHASES.index("data")
-MORE_WORKERS = "To try: more workers in its DataLoader (`num_workers`), or less work per sample"
-PERSISTENT = "To try: `persistent_workers=True` in its DataLoader, so that workers are started only once"
+MORE_WORKERS = "Try more workers in the DataLoader (`num_workers`), or less work per sample"
+PERSISTENT = "Try `persistent_workers=True` in the DataLoader, so that workers are started only once"
 
 
 def all_findings(window: Window, late: Sequence[Finding]) -> list[Finding]:

@@ -127,7 +127,7 @@ def _injected(repeats: Sequence[RepeatResult], summary: Summary, others: Sequenc
             numbers |= {"measured_s": excess.estimate, "low_s": excess.low, "high_s": excess.high}
             numbers |= {"of_waiting_share": culprit.share, **_without(summary)}
             if too := [str(other) for other in slept if other != rank]:
-                doubt = f"more than the others, of which rank{'s' * (len(too) > 1)} {listed(too)} slept, too"
+                doubt = f"more than the others, although rank{'s' * (len(too) > 1)} {listed(too)} slept, too"
         elif not slept:
             numbers |= _at_start(repeats)
         elif is_last and not culprit and not is_seen:

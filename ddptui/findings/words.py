@@ -11,13 +11,14 @@ from itertools import groupby
 
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.policy import MUCH, NAMED_PART
+from ddptui.analysis.results import Culprit
 from ddptui.text.units import MS, S, seconds, size, time_range
 from ddptui.text.words import count, in_a_row, listed
 from ddptui.wire.phases import BETWEEN, PARTS
 
 Template = str | Callable[[Finding], str]
 CAPITALS = {"the", "no", "nothing", "calls", "cannot", "with", "on", "under", "what", "a", "do", "of", "averages"}
-CAPITALS |= {"others", "rank", "in"}
+CAPITALS |= {"others", "rank", "in", "trial", "trials"}
 
 
 def short(finding: Finding) -> str:
@@ -127,8 +128,8 @@ def _in_parts(finding: Finding) -> str:
 
 
 def _caused(finding: Finding) -> str:
-    numbers, subject = finding.numbers, "It" if finding.kind is Kind.LATE_RANK else "Rank {rank}"
-    parts = [f"{subject} caused {{of_waiting_share}} of the waiting"]
+    numbers = finding.numbers
+    parts = ["Rank {rank} caused {of_waiting_share} of the waiting for late ranks"]
     if "share" in numbers:
         parts[0] += ": the others waited for it {share} of the time"
     if "without_s" in numbers:
@@ -174,30 +175,33 @@ def _trend(finding: Finding) -> str:
 
 
 def _idle(finding: Finding) -> str:
-    """First the sum, then the larger part."""
+    """The larger part first."""
     wait, transfer = finding.numbers["wait_share"], finding.numbers["transfer_share"]
-    what = "to hand over outputs" if finding.place else "for the network"
-    if wait + transfer < MUCH:
-        shares = sorted([(wait, "for a late rank"), (transfer, what)], reverse=True)
-        return f"Ranks stood idle {{share}} of the time: {', '.join(f'{share:.0%} {why}' for share, why in shares)}"
-    if finding.kind is Kind.WAITING:
-        return f"Mostly waiting: ranks stood idle {{wait_share}} of the time for a late rank, {{transfer_share}} {what}"
-    if finding.place:
-        return f"Ranks stood idle {{transfer_share}} of the time {what}, {{wait_share}} for a late rank"
-    return (
-        "Mostly the network: ranks stood idle {transfer_share} of the time for transfers, {wait_share} for a late rank"
-    )
+    parts = [(transfer, "to hand over outputs" if finding.place else "in transfers"), (wait, "for a late rank")]
+    parts = [part for part in sorted(parts, reverse=True) if f"{part[0]:.0%}" != "0%"]
+    words = ", ".join(f"{share:.0%}{' of the time' * (at == 0)} {why}" for at, (share, why) in enumerate(parts))
+    mostly = "Mostly waiting: " if finding.kind is Kind.WAITING else "Mostly the network: " * (not finding.place)
+    return f"{mostly}ranks stood idle {words}" if mostly and wait + transfer >= MUCH else f"Ranks stood idle {words}"
 
 
 # A run: its trials beside each other
 
-PART_NAMES = {
-    "work_s": "own work",
-    "delay_s": "injected delays",
-    "culprit_wait_s": "waiting for rank {rank} ({phase})",
-    "other_wait_s": "waiting",
-    "transfer_s": "transfer",
+PART_NAMES = {  # of the parts of a time
+    "work": "own work",
+    "delay": "injected delays",
+    "culprit_wait": "waiting for a late rank",
+    "other_wait": "waiting",
+    "transfer": "transfer",
+    "hidden": "waiting or transfer",
+    "unexplained": "unexplained",
 }
+
+
+def part_name(part: str, culprit: Culprit | Finding | None) -> str:
+    """The name of a part of a time. culprit: the late rank, if there is one, or a finding about it."""
+    if culprit is None or culprit.rank is None or not part.endswith("_wait"):
+        return PART_NAMES[part]
+    return f"waiting for rank {culprit.rank} ({culprit.phase})" if part == "culprit_wait" else "other waiting"
 
 
 def _times(finding: Finding) -> str:
@@ -213,7 +217,7 @@ def _times(finding: Finding) -> str:
 
 def _took(finding: Finding) -> str:
     if len(finding.trials) > 1:
-        return "the others took roughly {low_times} ({first}) to {high_times} ({last}) times as long as {place}"
+        return "the other trials took roughly {low_times} ({first}) to {high_times} ({last}) times as long as {place}"
     return "{first} took " + _times(finding)
 
 
@@ -221,12 +225,11 @@ def _reason(finding: Finding) -> str:
     """What most of a difference is."""
     numbers = finding.numbers
     if "slept_s" in numbers:
-        through = "{longer_s}" if numbers["longer_s"] < numbers["slept_s"] else "{slept_s}"
-        return f"the train time grew by {through} of the {{slept_s}} injected"
-    for part in (part for part in PART_NAMES if part in numbers):
-        s, whole = abs(numbers[part]), abs(numbers["whole_s"])
+        return "{slept_s} were injected, and the train time grew by {longer_s}"
+    for part in (part for part in PART_NAMES if f"{part}_s" in numbers):
+        s, whole = abs(numbers[f"{part}_s"]), abs(numbers["whole_s"])
         went = "extra {} went into" if numbers["whole_s"] > 0 else "{} saved came from"
-        return f"{seconds(min(s, whole))} of the {went.format(seconds(whole))} {PART_NAMES[part]}"
+        return f"{seconds(min(s, whole))} of the {went.format(seconds(whole))} {part_name(part, finding)}"
     return ""
 
 
@@ -265,7 +268,7 @@ def _delay_found(finding: Finding) -> str:
     found, of = len(finding.trials), round(finding.numbers["of_trials"])
     where = "" if of == 1 else f" in {'all' if found == of else f'{found} of'} {of} trials"
     measured = _span(finding, "low_ms", "high_ms")
-    return f"the others wait for rank {{rank}}, which is delayed: ddptui measured {measured} a step{where}"
+    return f"the others wait for rank {{rank}}, which is delayed: ddptui measured a delay of {measured} a step{where}"
 
 
 def _speedup(finding: Finding) -> str:
@@ -290,7 +293,7 @@ def _cells(finding: Finding) -> str:
     span = " at the median of {cells:size}: {low_times} to {high_times} times, most apart in {place}" * several
     took = "calls took {ratio_times} times as long in B as in A" + (span or ": {place}")
     if finding.numbers["repeats"] < 2:
-        return took + "; one launch shows no difference between runs; take more `--repeats`"
+        return took + "; one launch shows no difference between runs; increase `--repeats`"
     return took + "; {slower_cells} slower and {faster_cells} faster by more than the launches differ"
 
 
@@ -303,18 +306,18 @@ PUBLISHED = {
     Kind.PUBLISHED_HOLDS: "the published order is reproduced: ORDER",
     Kind.PUBLISHED_SWAPPED: "of the published order (ORDER), this run swaps {doubt}",
     Kind.PUBLISHED_UNCLEAR: (
-        "of the published order (ORDER), {unclear_pairs} of {pairs:pair} are too close here to say which is faster"
+        "of the published order (ORDER), this run neither confirms nor refutes {unclear_pairs} of {pairs:pair}"
     ),
 }
 FOUND: Mapping[Kind, Template] = {
     # A window of steps
     Kind.LATE_RANK: _late_rank,
-    Kind.NO_CORE: "Rank {rank} holds everyone up, since other programs have its core",
-    Kind.UNCERTAIN: "Rank {rank} caused {of_waiting_share} of the waiting; not certain, since {doubt}",
-    Kind.DATA: "Data limits all ranks: {share} of the time, {step_ms} a step",
+    Kind.NO_CORE: "Rank {rank} holds everyone up, because other programs use its core",
+    Kind.UNCERTAIN: "The others waited for rank {rank} {share} of the time; the cause is uncertain, since {doubt}",
+    Kind.DATA: "Data loading is the bottleneck on all ranks: {share} of the time, {step_ms} a step",
     Kind.FIRST_BATCH: (
-        "Data limits all ranks: {share} of the time, most of it in the first batch of each epoch (about {first_s} "
-        "each, {epochs:epoch})"
+        "Data loading is the bottleneck on all ranks: {share} of the time, most of it in the first batch of each epoch "
+        "(about {first_s} each, {epochs:epoch})"
     ),
     Kind.BETWEEN_STEPS: "Work between steps takes {share} of the time on all ranks",
     Kind.LONG_STEPS: lambda finding: (
@@ -338,8 +341,8 @@ FOUND: Mapping[Kind, Template] = {
     # A trial
     Kind.INJECTED: _injected,
     Kind.SLOW_STEPS: lambda finding: (
-        f"{{times}} of {{of:step}} {'was' if round(finding.numbers['times']) == 1 else 'were'} slow "
-        f"(worst: step {finding.steps[0]}, {{worst_ms}})"
+        f"{{times}} of {{of}} measured steps took more than twice the median (worst: step {finding.steps[0]}, "
+        "{worst_ms})"
     ),
     # A run
     Kind.SLOWER: _took,
@@ -361,7 +364,7 @@ FOUND: Mapping[Kind, Template] = {
         "the checks found {found} of {mistakes:mistake}"
         + f"; {{names}} pass{'es' * (len(finding.trials) == 1)} every check" * bool(finding.trials)
     ),
-    Kind.CHECK_FAILS: '"{place}" fails in {names}',
+    Kind.CHECK_FAILS: 'the check "{place}" fails in {names}',
     Kind.FAULTS_NAMED: lambda finding: (
         "{found} of {faults:fault} ended the trial with a reason that names "
         + ("rank {rank}" if finding.rank is not None else "the rank that had it")
@@ -393,7 +396,7 @@ FOUND: Mapping[Kind, Template] = {
     Kind.WAYS_ALIKE: "cannot tell which way to average is fastest on {ranks} ranks",
     **dict.fromkeys(PUBLISHED, _order),
     Kind.DIVERGED: "the loss of {names} is not finite: training diverged",
-    Kind.FAILED: "{names} failed: see below",
+    Kind.FAILED: lambda finding: f"trial{'s' * (len(finding.trials) > 1)} {{names}} failed: see below",
     Kind.INTERRUPTED: "the run was interrupted: {done} of {of_trials:trial} have figures",
     Kind.TOO_FEW_STEPS: lambda finding: (
         f"do not rely on these times: {{few:step}}{' in {names}' * bool(finding.trials)} are too few; raise `epochs` "
@@ -404,7 +407,7 @@ FOUND: Mapping[Kind, Template] = {
         "nothing to compare: no {place} is in both runs; name two runs of the same preset, or match trials by hand: "
         "`ddptui compare A B --match x=y`"
     ),
-    Kind.NO_BASELINE: "cannot compare with {names}, the baseline: {doubt}",
+    Kind.NO_BASELINE: "nothing can be compared: {doubt}",
     Kind.NOTHING_YET: "the run was interrupted before a trial finished; go on with `ddptui --resume {place}`",
 }
 EVIDENCE: Mapping[Kind, Template] = {
@@ -412,8 +415,8 @@ EVIDENCE: Mapping[Kind, Template] = {
     Kind.INJECTED: lambda finding: _caused(finding) if "of_waiting_share" in finding.numbers else "",
     Kind.NO_CORE: "It queued for a core {queued_ms} a step longer than the others",
     Kind.DATA: lambda finding: (
-        "Each rank spends {low_share} to {high_share} of its time fetching batches; the rest is waiting for those "
-        "of the others"
+        "Fetching batches takes {low_share} to {high_share} of each rank's time; the rest is waiting for other ranks "
+        "that fetch theirs"
         + ". One batch in {every_steps} is slow: {every_steps} workers at their limit look like this"
         * ("every_steps" in finding.numbers)
     ),

@@ -136,7 +136,7 @@ def _verdict(watched: RunMonitor, preset: Preset) -> str:
     error = f"±{seconds(analysis.uncertainty.clock_ns / S)}" if analysis.uncertainty else ""
     if error and analysis.withheld:
         return f"the clock error ({error}) exceeds the measured waits, so they are hidden"
-    idle = f"{analysis.wait_share:.0%} of the time for a late rank, {analysis.transfer_share:.0%} for the network"
+    idle = f"{analysis.wait_share:.0%} of the time for a late rank, {analysis.transfer_share:.0%} in transfers"
     shares = f"Ranks idle {idle}" + (f"; clock error {error}" if error else "")
     return in_a_row([_late(watched, judgement, preset), DISTURBED * judgement.disturbed, shares], ".")
 
@@ -182,7 +182,7 @@ def part_done(preset: Preset, live: Live) -> float:
 
 
 def launches(preset: Preset, live: Live) -> int:
-    """The number of launches in the run. A trial that failed or was skipped has no further repeats."""
+    """The number of launches that the whole run has: without the remaining repeats of a failed or skipped trial."""
     return sum(live.over.get(trial.name, preset.repeats) for trial in preset.trials)
 
 

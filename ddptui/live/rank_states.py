@@ -23,8 +23,8 @@ def states(live: Live, waits_for: Mapping[int, int], now_ns: int) -> dict[int, s
 
 
 def phases_ms(rank: RankState, joined: Sequence[AlignedStep]) -> list[float] | None:
-    """A rank's median time in each phase, in ms: over these steps or, if the ranks have none in common, over its own
-    last steps. None without a step."""
+    """A rank's median time in each phase, in ms, over `joined`, the steps that all ranks have reported; without such
+    steps, over the rank's own last ones. None: the rank has reported no step."""
     own = [step.ranks[rank.rank].step for step in joined if rank.rank in step.ranks]
     last = own or recent(list(rank.recent)[-RECENT_STEPS:], lambda step: step.end_ns, FEW)
     return [median(step.phases_ns[place] for step in last) / MS for place in range(len(PHASES))] if last else None

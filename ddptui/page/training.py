@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.findings.questions import why_none
 from ddptui.page import bars
 from ddptui.page.charts import Axis, Chart, Series, chart, frame_of
 from ddptui.page.made import how_it_was_made, kicker
@@ -12,15 +13,14 @@ from ddptui.page.render import rendered
 from ddptui.page.tables import TableView, table_view
 from ddptui.page.trials import panel
 from ddptui.report.columns import columns_of
-from ddptui.report.differences import why_none
-from ddptui.report.notes import Kind, Note, answer, in_short, notes, shown_first
+from ddptui.report.notes import Note, NoteKind, answer, in_short, notes, shown_first
 from ddptui.report.rows import ROUGH, is_marked, loss_of, rows_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import linear_ticks
 
 CONFIGURED = ("launch", "ranks", "strategy", "backend", "average", "mistake", "bottleneck", "fault")  # keys of columns
 MOST_STEPS, MOST_LOSSES = 8, 5  # ticks
-TITLES: dict[Kind, str] = {
+TITLES: dict[NoteKind, str] = {
     "difference": "What differs between the runs",
     "finding": "Findings",
     "caution": "Cautions",
@@ -61,7 +61,7 @@ def training_page(run: Run, preset: Preset, results: Results) -> str:
     )
 
 
-def _texts(of_run: Sequence[Note], kind: Kind) -> list[str]:
+def _texts(of_run: Sequence[Note], kind: NoteKind) -> list[str]:
     """The notes of one kind, without the kind's name at the start, since the section's title has it."""
     return [note.text.removeprefix(kind).lstrip(":, ") for note in of_run if note.kind == kind]
 

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown
-from ddptui.analysis.counted import all_changed
-from ddptui.analysis.results import Results, TrialResult
+from ddptui.analysis.results import TrialResult
+from ddptui.findings.words import part_name
 from ddptui.text.units import MS_PER_S
 
+COLORS = {"culprit_wait": "wait", "other_wait": "wait", "hidden": "unknown", "unexplained": "unknown"}  # else its name
 IN_MS_BELOW_S = 0.1  # the largest part: shorter ones would be lost in hundredths of a second
 
 
@@ -22,17 +23,7 @@ class Part(NamedTuple):
 def parts(times: Breakdown, trial: TrialResult) -> list[Part]:
     """The parts of a trial's time, or of its difference to the baseline, in the order in which bars show them."""
     culprit = trial.summary.culprit if trial.summary else None
-    late = f"waiting for rank {culprit.rank} ({culprit.phase})" if culprit else "waiting for a late rank"
-    named = [
-        Part("work", "own work", times.work),
-        Part("delay", "injected delays", times.delay),
-        Part("wait", late, times.culprit_wait),
-        Part("wait", "other waiting" if culprit else "waiting", times.other_wait),
-        Part("transfer", "transfer", times.transfer),
-        Part("unknown", "waiting or transfer", times.hidden),
-        Part("unknown", "unexplained", times.unexplained),
-    ]
-    return [part for part in named if part.s]
+    return [Part(COLORS.get(name, name), part_name(name, culprit), s) for name, s in times._asdict().items() if s]
 
 
 class Stretch(NamedTuple):
@@ -66,16 +57,6 @@ def as_sum(difference: Breakdown, trial: TrialResult) -> str:
     told = [(signed(part.s * factor, places), part.name) for part in named]
     shown = " ".join(f"{figure} {name}" for figure, name in told if float(figure))
     return f"{signed(difference.total * factor, places)} {unit}" + f" = {shown}" * bool(shown)
-
-
-def why_none(results: Results) -> str:
-    """Why no trial can be compared with the baseline; empty: it can."""
-    if results.of_two_runs:
-        return "" if results.baselines else "the runs have no trial in common"
-    base = results.base
-    if base.summary is None:
-        return f"{base.name}, the baseline, has no figures"
-    return f"every repeat of {base.name}, the baseline, was changed by hand" if all_changed(base.repeats) else ""
 
 
 def signed(figure: float, places: int = 2) -> str:

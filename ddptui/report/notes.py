@@ -10,16 +10,17 @@ from ddptui.analysis.correctness import problems
 from ddptui.analysis.counted import counted, is_changed, why_left_out, why_not
 from ddptui.analysis.disturbance import describe, disturbance_of, is_disturbed
 from ddptui.analysis.extent import finished
+from ddptui.analysis.finding import Kind
 from ddptui.analysis.policy import MATTERS
 from ddptui.analysis.results import Change, RepeatResult, Results, TrialResult
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
+from ddptui.findings.questions import why_none
 from ddptui.findings.words import evidence, in_sentences, short, where
 from ddptui.report import gpus, ranks
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
-from ddptui.report.differences import why_none
 from ddptui.report.rows import (
     OFF_BY,
     ROUGH,
@@ -39,7 +40,7 @@ from ddptui.text.words import count, in_a_row
 
 # How to read the table; what came of a trial; why figures may deceive; what others have measured; what else differs
 # between two runs.
-Kind = Literal["reading", "finding", "caution", "published", "difference"]
+NoteKind = Literal["reading", "finding", "caution", "published", "difference"]
 OF_LOSS = "loss: the mean over the last tenth of the steps"
 MOST_SENTENCES = 3  # in an answer
 
@@ -47,7 +48,7 @@ MOST_SENTENCES = 3  # in an answer
 class Note(msgspec.Struct, frozen=True):
     """A line below the table. The note of a failure has more lines: the end of the log."""
 
-    kind: Kind
+    kind: NoteKind
     text: str
     trials: tuple[str, ...] = ()  # names of the trials that the note is about; empty: the whole table
 
@@ -116,16 +117,16 @@ def _advice(caution: Caution, trials: Sequence[TrialResult]) -> str:
         ]
         queued_s, repeat = max(disturbed, key=lambda each: each[0], default=(0.0, None))
         if repeat and queued_s >= MATTERS * repeat.train_time_s:
-            worst += f"; a rank waited for a core for {queued_s:.2f} of {repeat.train_time_s:.2f} s"
+            worst += f", and a rank waited for a core for {queued_s:.2f} of the {repeat.train_time_s:.2f} s it trained"
         return f"{worst}: {CLOSE_THEM}"
     if caution is Caution.WIDE_SPREAD:
         times = [trial.summary.train_time_s for trial in trials if trial.summary]
         widest = max((time.max - time.min) / time.median for time in times)
-        return f"repeats differ by up to {widest:.0%}: too noisy for small differences; take more `--repeats`"
+        return f"repeats differ by up to {widest:.0%}: too noisy for small differences; increase `--repeats`"
     return caution.advice
 
 
-def _of_trials(kind: Kind, names: Sequence[str], words: str) -> Note:
+def _of_trials(kind: NoteKind, names: Sequence[str], words: str) -> Note:
     return Note(kind, f"{', '.join(names)}: {words}" if names else words, tuple(names))
 
 
@@ -156,10 +157,10 @@ def _of_columns(rows: Sequence[Row], results: Results, preset: Preset) -> Iterat
         yield Note("reading", machine)
     starts = dict.fromkeys((repeat.start_why, row.result.name) for row in rows for repeat in row.result.repeats)
     for why, names in grouped((why, name) for why, name in starts if why).items():
-        yield _of_trials("reading", names, f"started cold, so that each rank loads torch anew: {why}")
+        yield _of_trials("reading", names, f"started cold (each rank imports torch itself): {why}")
     aggregations = {aggregation(row) for row in rows}
     if IN_BACKWARD in aggregations:
-        yield Note("reading", f"{IN_BACKWARD} torch DDP aggregates during backward, whose time includes it")
+        yield Note("reading", f"{IN_BACKWARD} torch DDP aggregates during backward: the time of backward includes it")
     if IN_SOME_STEPS in aggregations:
         yield Note("reading", f"{IN_SOME_STEPS} averages only in some steps: the median step has no aggregation")
     if any(loss_of(row.result) is not None for row in rows):
@@ -173,12 +174,13 @@ def _of_ratios(results: Results) -> Iterator[Note]:
     """Notes on the baseline of the ratios, and on trials without a ratio because repeats were excluded."""
     base = results.base
     if why := why_none(results):
-        yield Note("caution", f"caution: no ratio, no speed-up: {why}")
+        if all(finding.kind is not Kind.NO_BASELINE for finding in results.findings):  # else the answer says so
+            yield Note("caution", f"caution: no ratio, no speed-up: {why}")
         return
-    against = base.name + "; ratio: the median of each repeat's own ratio" * (len(counted(base.repeats)) > 1)
+    against = base.name + "; each repeat has its own ratio: the median is shown" * (len(counted(base.repeats)) > 1)
     if results.of_two_runs:
         against = "run A, each repeat with each, since the runs did not take turns"
-    yield Note("reading", f"ratio, speed-up: against {against}")
+    yield Note("reading", f"ratio, speed-up: relative to {against}")
     unpaired = [trial for trial in results.trials if trial.summary and not trial.summary.ratio]
     bases = ((results.base_of(trial), trial.name) for trial in unpaired)
     spoilt = grouped((base.name, name) for base, name in bases if base and any(map(why_not, base.repeats)))
@@ -187,14 +189,16 @@ def _of_ratios(results: Results) -> Iterator[Note]:
 
 
 def _of_trial(row: Row, results: Results, tried: set[str]) -> list[str]:
-    """The lines on one trial: its findings in one line, then limits of its figures. tried: the advice given so far,
-    which is not repeated."""
-    lines = [_in_one_line(row.result, tried), *_facts(row), *missing_repeats(row.result, results)]
+    """The lines on one trial: the checks that fail, its findings in one line, then limits of its figures. tried: the
+    advice given so far, which is not repeated."""
+    wrong = problems(row.trial, row.last) if row.last else ()
+    lines = [*wrong, _in_one_line(row.result, results, tried), *_facts(row), *missing_repeats(row.result, results)]
     return [line for line in lines if line]
 
 
-def _in_one_line(result: TrialResult, tried: set[str]) -> str:
-    """The findings of a trial in one line, the first with its evidence; the first advice follows what it is about."""
+def _in_one_line(result: TrialResult, results: Results, tried: set[str]) -> str:
+    """The findings of a trial in one line, the first with its evidence; the first advice follows what it is about.
+    What the answer of the run says is not repeated."""
     if not result.findings:
         return ""
     first = result.findings[0]
@@ -203,7 +207,8 @@ def _in_one_line(result: TrialResult, tried: set[str]) -> str:
     tried.add(action)
     parts: list[str] = []
     for finding in result.findings:
-        parts += [short(finding), evidence(finding) * (finding is first), action * (finding is advised)]
+        told = "" if finding in results.findings else short(finding)
+        parts += [told, evidence(finding) * (finding is first), action * (finding is advised)]
     return in_a_row(parts, ".")
 
 
@@ -222,7 +227,6 @@ def _facts(row: Row) -> Iterator[str]:
         yield ranks.output_device(repeats[-1].ranks)
     if row.trial.instruments == "off":
         yield "without instruments: only the trial's times are known"
-    yield from problems(row.trial, repeats[-1])
     if dropped := sum(rank.dropped for repeat in repeats for rank in repeat.ranks):
         yield f"{count(dropped, 'message')} lost to a full queue; the figures lack them"
     if looked_at := next((repeat.looked_at for repeat in repeats if repeat.looked_at), None):
@@ -280,13 +284,13 @@ def missing_repeats(trial: TrialResult, results: Results) -> list[str]:
     if trial.status != "ok" or not 0 < done < wanted:
         return []
     # In a run that was not interrupted, repeats are missing only if they were skipped.
-    return [f"{done} of {wanted} repeats{': the others were skipped' * (results.status != 'interrupted')}"]
+    return [f"finished {done} of {wanted} repeats{': the others were skipped' * (results.status != 'interrupted')}"]
 
 
 def failure(result: TrialResult) -> str:
     """Why a trial failed, with the end of its log indented below."""
     headline, *log = (result.error or "").splitlines()
-    return "\n  ".join([f"{result.name} failed: {headline}", *log])
+    return "\n  ".join([f"trial {result.name} failed: {headline}", *log])
 
 
 class TrialNotes(NamedTuple):
@@ -304,7 +308,7 @@ def in_words(results: Results, preset: Preset, chosen: str | None) -> TrialNotes
     of_chosen = [note for note in of_run if chosen in note.trials]
     findings = [note.text for note in of_chosen if note.kind == "finding"]
     trial = next((trial for trial in results.trials if trial.name == chosen), None)
-    if trial is not None and not findings:
+    if trial is not None and not findings and not trial.findings:  # else the answer of the run gives them
         findings = [_no_findings(trial, results)]
     return TrialNotes(
         chosen=[
@@ -361,9 +365,9 @@ def _line(reference: Reference, trial: TrialResult, base: float | None) -> str:
         return f"{trial.name}: {trial.status} here, {reference.train_time_s:.2f} s published"
     ours = trial.summary.train_time_s.median
     words = f"{trial.name}: {ours:.2f} s here, {reference.train_time_s:.2f} s published"
-    words += f" (ours / published {ours / reference.train_time_s:.3g})"
+    words += f" ({ours / reference.train_time_s:.3g} times as long)"
     if base is not None and trial.summary.ratio is not None:  # machines differ in speed: ratios compare better
-        words += f"; to the baseline {trial.summary.ratio.median:.2f} here, {reference.train_time_s / base:.2f} there"
+        words += f"; ratio {trial.summary.ratio.median:.2f} here, {reference.train_time_s / base:.2f} published"
     if reference.step_ms is not None and (here := median_figure(trial, step_ms)) is not None:
         words += f"; a step {here:.2f} ms here, {reference.step_ms:g} ms published"
     return words

@@ -125,7 +125,8 @@ def _trial(mode: str, strategy: str | None) -> Trial:
 
 
 def windows_of(mode: str) -> list[Window]:
-    """The windows of a launch: one without a delay, then one per site, alternating between the two ranks."""
+    """The windows of a launch: one without a delay, then one for each site at which a rank can be delayed: rank 0 and
+    rank 1 by turns."""
     sites = [site for site in SITES[1:] if (mode, site) != ("dp", "backward")]  # dp runs one backward for all replicas
     windows = []
     for number, site in enumerate([None, *sites]):

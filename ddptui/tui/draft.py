@@ -58,7 +58,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def preset(draft: Draft) -> Preset:
-    """Return the preset with the changes. Raises PresetError: one line, without the preset's file."""
+    """Return the preset with the changes. Raises PresetError, whose message is one line and does not name the file."""
     if word := repeated(draft.changes.get(BOTTLENECK, NOTHING_IN)):
         place, key = KINDS[BOTTLENECK].labels[REST], word.partition("=")[0]
         raise PresetError(f"{BOTTLENECK}, {place}: {key} is given twice: remove {word[:LONGEST_QUOTE]}")

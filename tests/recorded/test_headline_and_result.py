@@ -71,6 +71,6 @@ def test_the_headline_says_what_the_result_of_the_same_steps_does(name: str) -> 
             assert any(said.startswith(words) for words in found.values()), (said, found)
         if "Ranks idle" in said:
             assert f"Ranks idle {result.wait_share:.0%} of the time for a late rank" in said
-            assert f"{result.transfer_share:.0%} for the network" in said
+            assert f"{result.transfer_share:.0%} in transfers" in said
         looked += 1
     assert looked > 5

@@ -143,8 +143,8 @@ def test_the_baseline_is_marked_and_the_mark_explained(tmp_path: Path) -> None:
 def test_published_figures_stand_beside_ours_with_their_source(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         said = str(screen.query_one(Verdict).query_one("Static").render())
-        assert "slow: 1.20 s here, 6.00 s published (ours / published 0.2)" in said
-        assert "to the baseline 4.00 here, 2.00 there" in said
+        assert "slow: 1.20 s here, 6.00 s published (0.2 times as long)" in said
+        assert "ratio 4.00 here, 2.00 published" in said
         assert said.count("a paper") == 1
 
     play(four_trials(tmp_path), tmp_path, scenario)

@@ -196,7 +196,10 @@ def blamed(trial: TrialResult) -> TrialResult:
 def test_without_a_baseline_no_difference_is_drawn_and_the_reason_is_told() -> None:
     preset = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}, {"name": "b"}]})
     failed = results_for(preset, failure("a"), journal("b"))
-    assert text_of(bars(failed, "b", differences=True), 60, 9) == ["no differences: a, the baseline, has no figures"]
+    assert text_of(bars(failed, "b", differences=True), 60, 9) == [
+        "no differences: a, the baseline, failed (rank 1 killed by",
+        "SIGKILL)",
+    ]
     disturbed = results_for(preset, beside(journal("a")), journal("b"))
     assert any(line.endswith(" s ⚠") for line in text_of(bars(disturbed, "b", differences=True), 60, 9))
     first, second, *_ = text_of(bars(disturbed, "b"), 60, 9)

@@ -1,13 +1,13 @@
 """The interface that the training loop expects of every strategy.
 
-Each strategy's file states what one average costs, for n ranks and T tensors of S bytes together:
+Each strategy's file states what averaging the gradients once costs, for n ranks and T tensors of S bytes in total:
 
     calls    calls of torch.distributed on each rank
     sends    bytes that leave a rank. They depend on the backend's algorithm; for all_reduce we assume the ring of
              Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009), which
              NCCL and gloo use for large tensors.
-    latency  messages that must follow one another; each costs one latency. The model is that of Thakur, Rabenseifner
-             and Gropp, "Optimization of collective communication operations in MPICH" (2005).
+    latency  number of messages that must be sent one after another; each adds the network's latency. The model is that
+             of Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (2005).
 """
 
 from contextlib import AbstractContextManager, nullcontext

@@ -80,8 +80,8 @@ def carrier_between_gpus(group: Any) -> str:
 
 
 def carrier_of(tensor: Tensor | None, between_gpus: str) -> str:
-    """What carries a collective: the host if its tensors are on the CPU. tensor: the collective's first tensor; None if
-    it has none. between_gpus: `carrier_between_gpus` of its group."""
+    """What carries the data of a collective: the host if its tensors are on the CPU, otherwise `between_gpus`, which is
+    `carrier_between_gpus` of its group. tensor: the collective's first tensor; None for a barrier."""
     if tensor is None:
         return HOST if between_gpus == ANOTHER else between_gpus  # a barrier, by gloo or NCCL
     with torch._C.DisableTorchFunction():  # hides this access from the training's tensor subclasses and modes

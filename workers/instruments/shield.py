@@ -56,8 +56,8 @@ def suppressed(*kinds: type[Exception]) -> Iterator[None]:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether an error, which a call of the instruments has raised, is their own. Otherwise it is the training's, and
-    must reach it."""
+    """Whether an error that was raised while the instruments made a call is a bug of the instruments. Otherwise the
+    training's own code raised it, and must receive it."""
     return (
         isinstance(error, Exception)
         and type(error).__module__.partition(".")[0] in PACKAGES

@@ -73,7 +73,7 @@ class Primitive:
         self.begin(async_op=False)
 
     def timed_call(self) -> None:
-        """Make the call that is timed; several calls if a primitive can only be timed so."""
+        """Make the call that is timed. For a primitive that can only be timed together with others, several calls."""
         self.call()
 
     def in_flight(self) -> Sequence["Primitive"]:

@@ -33,8 +33,8 @@ class Timer:
         self.lengths_ns: list[int] = []  # the length of each timed call
 
     def warm_up(self, *, calls: int, most: int, most_s: float) -> None:
-        """Make `calls` untimed calls (at least one), and agree on the number of calls per round: at most `most`, and at
-        most as many as take `most_s` in all rounds together, but at least one."""
+        """Make `calls` untimed calls (at least one). The ranks then agree on the number of calls per round: at least
+        one, at most `most`, and so few that all rounds together take at most `most_s` seconds."""
         estimate_s = min(self._estimate() for _ in range(max(1, calls)))
         affordable = max(1, min(most, int(most_s / ROUNDS / max(estimate_s, 1e-6))))
         agreed = torch.tensor([affordable], device=self._primitive.device)

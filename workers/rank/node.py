@@ -31,7 +31,7 @@ def this_node(trial: Trial) -> Node:
     nodes, number, port = (_number(name) for name in ("NNODES", "NODE_RANK", "MASTER_PORT"))
     parts = spread(trial.world_size, nodes)
     if number >= len(parts):
-        sys.exit(f"NODE_RANK={number}: with {trial.world_size} ranks on {nodes} nodes, this node has none")
+        sys.exit(f"NODE_RANK={number}: no rank is left for this node; use fewer than {nodes} nodes")
     address = os.environ.get("MASTER_ADDR", LOCALHOST)
     return Node(number, parts[number], choose_interface(address) if nodes > 1 else address, port)
 

@@ -12,7 +12,8 @@ MOST_KEPT = 1_000  # past steps that are kept to match the relay's numbers; the 
 
 
 class OwnSteps:
-    """Reads the notes of the loop as the relay does, and passes the number of each new step to the delays."""
+    """Counts the steps of a watched loop within the rank, by the same rules as the relay process, and passes the number
+    of each new step to the injected delays."""
 
     def __init__(self, delays: RankDelays, at: Any, ends: int, first: int | None, last: int | None) -> None:
         """at: the present moment, at which a step begins. ends: LoopReader.ends so far. first: the number of that step;

@@ -53,7 +53,7 @@ def _file(variables: Variables) -> Place:
     url = variables.text("INIT_METHOD")
     path = url.removeprefix(SCHEME)
     if path == url or not path.startswith("/"):
-        raise PlaceError(f"INIT_METHOD={quoted(url)} names no shared file: set file:///folder/that/all/nodes/see/name")
+        raise PlaceError(f"INIT_METHOD={quoted(url)} names no shared file: set file:///SHARED/FOLDER/NAME")
     return Place(*_by_hand(variables), file=path, says=_without_nodes(variables))
 
 

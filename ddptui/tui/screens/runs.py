@@ -88,7 +88,7 @@ class RunsScreen(LabScreen):
 
     @work(exclusive=True, group="read")  # a newer scan cancels the one under way
     async def _read(self) -> None:
-        """Read all runs again. A run's old line stays until it has been read."""
+        """Read all runs again. The line of a run stays as it was until the run has been read again."""
         runs: list[Run] = []
         try:
             runs = await in_background(partial(all_runs, self.console_app.runs))
@@ -198,7 +198,7 @@ class RunsScreen(LabScreen):
         names = self._marked if len(self._marked) > 1 else [*self._marked, self._table.chosen]
         runs = [known for name in dict.fromkeys(names) if (known := self._of(name))]
         if len(runs) != 2:
-            how = "Mark a run with space, move to another one, and compare."
+            how = "Mark a run with space, move to another run, and compare again."
             self.notify(f"{len(runs)} runs are marked; mark only two." if len(runs) > 2 else how, markup=False)
             return
         older, newer = sorted((known.run for known in runs), key=lambda run: run.name)  # names begin with the time

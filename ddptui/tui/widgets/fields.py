@@ -179,7 +179,8 @@ class InjectedFields(Vertical):
         return NOTHING_IN if choice == NONE else None
 
     def show(self, text: str | None, as_it_is: str, usual: list[Line]) -> None:
-        """Show a value without posting that it has changed. `usual`: what the lines begin with, once one is put in."""
+        """Show a value without posting that it has changed. `usual`: the lines to start with once the user chooses to
+        have some."""
         self._usual = usual
         is_some = text not in (None, NOTHING_IN)
         self._choice.show(None if text is None else SOME if is_some else NONE, as_it_is)

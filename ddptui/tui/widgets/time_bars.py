@@ -5,7 +5,8 @@ from textwrap import wrap as wrapped
 
 from ddptui.analysis.breakdown import Breakdown, breakdown, difference
 from ddptui.analysis.results import Results, TrialResult
-from ddptui.report.differences import as_sum, parts, signed, why_none
+from ddptui.findings.questions import why_none
+from ddptui.report.differences import as_sum, parts, signed
 from ddptui.report.rows import from_baseline, mark_of, status_of
 from ddptui.text.drawing import GLYPHS, Line, bar, shorten, width_of, wrap
 from ddptui.text.words import count

@@ -174,7 +174,7 @@ def test_the_foot_says_what_to_do() -> None:
     assert said(journal()) == [f"caution, a: {FEW.advice}"]
     assert said(long()) == []
     assert said(long(), long(2, step_ms=1200)) == [
-        "caution, a: repeats differ by up to 18%: too noisy for small differences; take more `--repeats`"
+        "caution, a: repeats differ by up to 18%: too noisy for small differences; increase `--repeats`"
     ]
 
 
@@ -184,7 +184,7 @@ def test_the_load_counts_while_all_ranks_train_and_at_no_other_time() -> None:
     busy = {at: load(busy=2.0, own=1.0, at_ms=at) for at in moments}
     assert said(with_loads(long(), busy[begin - 500], busy[begin + 400], busy[begin + 30_600])) == []
     assert said(with_loads(long(), *busy.values())) == [
-        "caution, a: other programs kept 1.0 cores busy: close them, and run again"
+        "caution, a: other programs kept 1.0 cores busy: close those programs and run again"
     ]
 
 

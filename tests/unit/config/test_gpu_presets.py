@@ -56,9 +56,9 @@ def test_the_published_figures_of_the_demos_stand_beside_ours() -> None:
     of_run = notes(results_for(preset, *(journal(trial.name) for trial in preset.trials)), preset)
     source, *lines = [note.text for note in of_run if note.kind == "published"]
     assert [line.split("; ")[1] for line in lines] == [
-        "to the baseline 1.00 here, 1.00 there",
-        "to the baseline 1.00 here, 0.89 there",
-        "to the baseline 1.00 here, 0.84 there",
+        "ratio 1.00 here, 1.00 published",
+        "ratio 1.00 here, 0.89 published",
+        "ratio 1.00 here, 0.84 published",
     ]
     assert source.startswith("published: pytorch distributed training demos v1, v2, v3 (README)")
 

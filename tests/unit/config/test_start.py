@@ -23,7 +23,7 @@ def test_every_launch_mode_starts_warm_unless_the_trial_says_otherwise(launch: s
         ({"start_method": "forkserver"}, 1, "start_method = 'forkserver' applies only to new processes"),
         ({"compile": True}, 1, "torch.compile starts compilers that need a new process"),
         ({"bottleneck": [SLOW]}, 1, "on slow links each rank has its own network namespace"),
-        ({"launch": "launch"}, 2, "torch.distributed.launch meets other nodes before it starts ranks"),
+        ({"launch": "launch"}, 2, "torch.distributed.launch first waits for the other nodes"),
         ({"launch": "spawn"}, 2, None),
     ],
 )

@@ -247,7 +247,7 @@ def test_many_small_calls_are_told_from_gradients() -> None:
     told = trace_of(lambda *_: {}, gathers(10, 8), 1.0)
     finding = the(Kind.SMALL_CALLS, window_of(told, watched=True))
     assert short(finding) == "Most of the communication is 10 all_gathers of 8 bytes a step, in forward"
-    assert finding.action == "To try: gather metrics less often, or in one call"
+    assert finding.action == "Gather metrics less often, or in one call"
     network = the(Kind.NETWORK, window_of(told, watched=True))
     assert network.action is None  # advice on gradients would be on the smaller part
     barriers = the(Kind.SMALL_CALLS, window_of(trace_of(lambda *_: {}, gathers(4, 0, "barrier"), 1.0), watched=True))
@@ -257,13 +257,13 @@ def test_many_small_calls_are_told_from_gradients() -> None:
     assert "reshard_after_forward" in long(the(Kind.NETWORK, large))
 
 
-def test_idle_time_is_told_by_its_sum_first() -> None:
+def test_idle_time_is_told_with_its_larger_part_first() -> None:
     much = the(Kind.NETWORK, window_of(trace_of(lambda *_: {}, transfer=4.0)))
     assert short(much).startswith("Mostly the network: ranks stood idle 5")
     assert much.action
     little = the(Kind.NETWORK, window_of(trace_of(lambda *_: {}, transfer=0.5)))
     assert short(little).startswith("Ranks stood idle 1")
-    assert "% for the network, " in short(little)
+    assert "% of the time in transfers, " in short(little)
     assert little.action is None
 
 

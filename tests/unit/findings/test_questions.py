@@ -124,7 +124,7 @@ def changed(results: Results, name: str, fields: Callable[[Any], dict[str, Any]]
 def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
     first, second = found_in(results_for(preset, failure("a"), journal("b")))
-    assert (first.kind, first.doubt) == (Kind.NO_BASELINE, "it failed (rank 1 killed by SIGKILL)")
+    assert (first.kind, first.doubt) == (Kind.NO_BASELINE, "a, the baseline, failed (rank 1 killed by SIGKILL)")
     assert (second.kind, second.trials) == (Kind.FAILED, ("a",))
 
 

@@ -91,7 +91,7 @@ def test_who_is_waited_for_is_named_with_how_late_it_is_and_where() -> None:
     late_ms = float(words.removeprefix("Rank 1 holds everyone up: ").partition(" ms a step, in forward. ")[0])
     assert late_ms == pytest.approx(25, rel=0.05)
     assert words.endswith(
-        ". Ranks idle 39% of the time for a late rank, 3% for the network"
+        ". Ranks idle 39% of the time for a late rank, 3% in transfers"
     )  # half the ranks: 25 ms of a step of 32
 
 
@@ -110,7 +110,7 @@ def test_a_rank_that_is_slower_in_all_it_does_is_late_in_every_phase() -> None:
 
 def test_where_nobody_waits_much_only_the_shares_are_said() -> None:
     words = said(*trained_together(0.0))
-    assert words.endswith("for the network")
+    assert words.endswith("in transfers")
     assert "holds everyone up" not in words
     assert " of the time for a late rank, " in words
 
@@ -134,14 +134,16 @@ def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float, others:
     heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
     load = Load(at_ns=heard[-1].end_ns, busy=1.5, own=1.5 - others)  # type: ignore[union-attr]
     words = said(launched(), hello(0), hello(1), *heard, load)
-    assert words.startswith("Rank 1 holds everyone up, since other programs have its core. ⚠ disturbed. ") == is_said
+    assert words.startswith("Rank 1 holds everyone up, because other programs use its core. ⚠ disturbed. ") == is_said
     assert words.count("⚠") == bool(others)
 
 
 def test_a_rank_that_may_be_late_by_chance_is_named_with_the_doubt_and_the_opposite_is_not_said() -> None:
     few = trained_together(25.0)[: 3 + 2 * 5]
     words = said(*few)
-    assert words.startswith("Rank 1 caused 100% of the waiting; not certain, since 5 steps are few. Ranks idle ")
+    assert words.startswith(
+        "The others waited for rank 1 78% of the time; the cause is uncertain, since 5 steps are few. "
+    )
     assert "no rank stands out" not in words
 
 

@@ -42,7 +42,9 @@ def test_a_trial_that_stayed_disturbed_is_marked_where_its_figures_stand() -> No
     assert marked >= {"train s", "ratio", "speed-up", "samples/s", "step ms"}
     assert b["train s"] == "0.04 ±0.01 ⚠"
     assert not any("⚠" in cell for cell in cells(results, preset, "a").values())
-    caution = f"caution, b: other programs kept 1.0 cores busy, most of all {NEIGHBOR}: close them, and run again"
+    caution = (
+        f"caution, b: other programs kept 1.0 cores busy, most of all {NEIGHBOR}: close those programs and run again"
+    )
     assert caution in note_lines(results, preset)
 
 
@@ -88,4 +90,7 @@ def test_ranks_that_had_no_core_are_said_to_have_had_none(queued_ms: float, said
 
     results, preset = compared(beside([*map(queued, journal("a"))]), journal("b"), repeats=1)
     lines = note_lines(results, preset)
-    assert any("; a rank waited for a core for 0.01 of 0.03 s: close them" in line for line in lines) == said, lines
+    assert (
+        any(", and a rank waited for a core for 0.01 of the 0.03 s it trained: close those" in line for line in lines)
+        == said
+    ), lines

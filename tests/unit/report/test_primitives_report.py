@@ -299,7 +299,7 @@ def test_a_repeat_that_was_skipped_is_said() -> None:
     twice = [msgspec.structs.replace(everything(), took_s=1.0)] * 2
     results, preset = of_primitives({"a": twice, "b": [*twice[:1], everything()]})
     results = msgspec.structs.replace(results, repeats=2, status="ok")
-    assert text(results, preset, 100).splitlines()[-1] == "b: 1 of 2 repeats: the others were skipped"
+    assert text(results, preset, 100).splitlines()[-1] == "b: finished 1 of 2 repeats: the others were skipped"
 
 
 def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_not() -> None:
@@ -309,7 +309,7 @@ def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_n
     results = msgspec.structs.replace(results, status="interrupted", trials=[a, lost, c])
     assert text(results, preset, 100).splitlines()[-5:] == [
         "",
-        "b failed: rank 1 killed",
+        "trial b failed: rank 1 killed",
         "  the log's end",
         "c was not reached",
         "interrupted: only finished parts are shown",

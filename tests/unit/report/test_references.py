@@ -31,10 +31,10 @@ def test_a_published_step_stands_beside_ours() -> None:
     source, first, second = published(*ran(A, B))
     assert source == "published: a demo"
     assert first == (
-        "published: a: 0.03 s here, 3.00 s published (ours / published 0.01); to the baseline 1.00 here, 1.00 there; "
+        "published: a: 0.03 s here, 3.00 s published (0.01 times as long); ratio 1.00 here, 1.00 published; "
         "a step 10.00 ms here, 1040 ms published"
     )
-    assert second.endswith("to the baseline 2.00 here, 0.50 there; a step 20.00 ms here, 700.5 ms published")
+    assert second.endswith("ratio 2.00 here, 0.50 published; a step 20.00 ms here, 700.5 ms published")
 
 
 def test_without_a_published_step_none_is_spoken_of() -> None:

@@ -179,7 +179,7 @@ def test_the_table_stands_between_the_title_and_the_notes() -> None:
     assert shown.startswith("Which one?\n\nb took 2.50 ± 0.50 times as long as a; ")
     assert shown.index("The loss is the same in all") < shown.index("\ntrial ")
     lines = note_lines(*ran(title="Which one?"))
-    how_to_read = lines.index("ratio, speed-up: against a; ratio: the median of each repeat's own ratio")
+    how_to_read = lines.index("ratio, speed-up: relative to a; each repeat has its own ratio: the median is shown")
     assert lines[0].startswith("caution, all trials: ")
     assert 0 < how_to_read < lines.index(OF_LOSS)
     assert shown.endswith("\n".join(["\n", *lines]) + "\n")
@@ -355,7 +355,9 @@ def test_every_red_light_of_every_trial_is_a_note_of_its_own() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
     wrong = done(1, parameters={"weight": "x", "bias": "def"}, audit=audit(error=0.7, scale=2.0), orders=("1", "1"))
     journals = [with_done(journal("a"), wrong), journal("b"), with_done(journal("c"), done(0, orders=("2", "2")))]
-    said = [note for note in told_in(results_for(preset, *journals), preset) if note != "ratio, speed-up: against a"]
+    said = [
+        note for note in told_in(results_for(preset, *journals), preset) if note != "ratio, speed-up: relative to a"
+    ]
     assert [note[:30] for note in said] == [
         "a: the ranks differ in weight"[:30],
         "a: gradients are 2 times the mean"[:30],
@@ -428,8 +430,8 @@ def test_a_failure_is_told_with_the_end_of_its_log() -> None:
     preset = two_trials(repeats=1)
     results = results_for(preset, journal("a"), failure("b", error="rank 1 killed by SIGKILL\nlast words"))
     shown = text(results, preset, 120)
-    assert "b failed: rank 1 killed by SIGKILL\n  last words" in shown
-    assert "b failed: rank 1 killed by SIGKILL" in markdown(results, preset)
+    assert "trial b failed: rank 1 killed by SIGKILL\n  last words" in shown
+    assert "trial b failed: rank 1 killed by SIGKILL" in markdown(results, preset)
 
 
 def test_an_interrupted_run_says_that_it_is_not_whole() -> None:

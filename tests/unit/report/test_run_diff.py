@@ -81,7 +81,7 @@ def test_a_trial_that_failed_in_one_run_says_so_and_has_no_ratio() -> None:
     assert (shown["train s"], shown["ratio"], shown["loss"]) == ("failed", "–", "–")
     results, preset = compared(run_of(100, 200), broken)
     assert (results.trials[1].status, preset.repeats) == ("failed", 2)
-    assert "B:a failed: see below." in answer_of(results)
+    assert "Trial B:a failed: see below." in answer_of(results)
 
 
 def test_a_trial_that_was_stopped_or_not_reached_is_called_so() -> None:
@@ -140,7 +140,7 @@ def test_what_a_hand_changed_in_a_has_no_ratio_and_the_note_says_why() -> None:
             {"a": (20, 20), "b": (21, 21), "c": (30, 30), "d": (25, 25), "e": (19, 19), "f": (5, 5)},
             "B:c took 3.00 ± 0.00 times as long as A:c; 60 ms of the extra 60 ms went into own work; "
             "B:d took 2.50 ± 0.00 times as long as A:d; 45 ms of the extra 45 ms went into own work; "
-            "the others took roughly 1.90 (B:e) to 2.10 (B:b) times as long as run A. "
+            "the other trials took roughly 1.90 (B:e) to 2.10 (B:b) times as long as run A. "
             "B:f took 0.50 ± 0.00 times as long as A:f; 15 ms of the 15 ms saved came from own work.",
         ),
         (
@@ -152,12 +152,12 @@ def test_what_a_hand_changed_in_a_has_no_ratio_and_the_note_says_why() -> None:
         (
             {"a": (1,), "b": (1,)},
             {"a": (2,), "b": (9,)},
-            "Cannot tell for B:a and B:b: one repeat shows no difference between runs; take more `--repeats`.",
+            "Cannot tell for B:a and B:b: one repeat shows no difference between runs; increase `--repeats`.",
         ),
         (
             {"a": (1, 1)},
             {"a": (2,)},
-            f"{CANNOT_TELL} one repeat shows no difference between runs; take more `--repeats`.",
+            f"{CANNOT_TELL} one repeat shows no difference between runs; increase `--repeats`.",
         ),
         ({"a": (100, 120)}, {"a": (130, 200)}, f"{CANNOT_TELL} 2 repeats of B:a differ by 42%."),
         ({"a": (100, 120)}, {"a": (10, 110)}, f"{CANNOT_TELL} 2 repeats of B:a differ by 167%."),
@@ -219,7 +219,7 @@ def test_the_text_says_which_runs_then_the_answer_the_table_and_what_differs() -
     rows = [line.split()[0] for line in lines if line.startswith(("A:", "B:"))]
     assert rows[-4:] == ["A:a", "B:a", "A:b", "B:b"]
     assert "difference: host: here in A, there in B" in lines
-    assert "ratio, speed-up: against run A, each repeat with each, since the runs did not take turns" in lines
+    assert "ratio, speed-up: relative to run A, each repeat with each, since the runs did not take turns" in lines
     same = text(*compared(run_of(1, 1), run_of(1, 1)), 80)
     assert f"difference: {NO_DIFFERENCE}" in same.splitlines()
 
@@ -275,7 +275,7 @@ def test_primitives_are_compared_cell_by_cell() -> None:
     results, preset = compared(measured(100), measured(150))
     assert answer_of(results) == [
         "Calls took 1.25 times as long in B as in A at the median of 2 sizes: 1.00 to 1.50 times, most apart in "
-        "all_reduce, 4 KB, 2 ranks; one launch shows no difference between runs; take more `--repeats`."
+        "all_reduce, 4 KB, 2 ranks; one launch shows no difference between runs; increase `--repeats`."
     ]
     lines = text(results, preset, 80).splitlines()
     assert "A:ranks-2: 2 ranks, gloo" in lines

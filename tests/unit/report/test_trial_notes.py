@@ -75,7 +75,7 @@ def test_a_trial_that_was_stopped_is_told_from_one_that_was_not_reached() -> Non
     found = results({})
     assert in_words(found, PRESET, "c").chosen == ["c was stopped before its end: no figures"]
     assert in_words(found, PRESET, "d").chosen == ["d was not reached"]
-    assert in_words(results_for(PRESET, failure("c", error="why")), PRESET, "c").chosen == ["c failed: why"]
+    assert in_words(results_for(PRESET, failure("c", error="why")), PRESET, "c").chosen == ["trial c failed: why"]
 
 
 @pytest.mark.parametrize("name", ["published", "ratio, speed-up", "caution", "interrupted", "a failed", "wait ms ±"])
@@ -88,8 +88,8 @@ def test_a_trial_keeps_its_notes_whatever_its_name(name: str) -> None:
         ),
     )
     found = results_for(preset, journal("a"), failure(name, error="why"))
-    assert in_words(found, preset, name).chosen == [f"{name} failed: why"]
-    assert f"{name} failed: why" in in_words(found, preset, "a").others
+    assert in_words(found, preset, name).chosen == [f"trial {name} failed: why"]
+    assert f"trial {name} failed: why" in in_words(found, preset, "a").others
     lost = results_for(preset, journal("a"), with_done(journal(name), done(1, dropped=3)))
     assert f"{name}: 3 messages lost to a full queue; the figures lack them" in in_words(lost, preset, name).chosen
 
@@ -151,7 +151,7 @@ def test_why_ranks_started_cold_is_said_once_with_all_its_trials_and_beside_how_
     )
     shown = markdown(found, preset)
     assert shown.count("started cold") == 1
-    assert f"- a, b: started cold, so that each rank loads torch anew: {why}" in shown.splitlines()
+    assert f"- a, b: started cold (each rank imports torch itself): {why}" in shown.splitlines()
     starts = [line for line in shown.splitlines() if "2.0" in line]
     assert [re.findall(r"2\.0 [a-z, ]+", line)[0].strip() for line in starts] == [
         "2.0 warm, cold",
@@ -171,7 +171,7 @@ def test_what_started_the_ranks_of_torch_distributed_launch_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("status", "line"),
-    [("skipped", "b: 1 of 2 repeats: the others were skipped"), ("interrupted", "b: 1 of 2 repeats")],
+    [("skipped", "b: finished 1 of 2 repeats: the others were skipped"), ("interrupted", "b: finished 1 of 2 repeats")],
 )
 def test_a_repeat_that_was_skipped_is_said(status: str, line: str) -> None:
     left_out = [*journal("b", 2)[:-3], ended(status)]
