@@ -43,7 +43,7 @@ def test_too_few_open_files_are_the_reason_that_is_given(tmp_path: Path) -> None
     assert (done.returncode, done.stderr) == (1, "")
     assert "Traceback" not in done.stdout
     assert re.search(r"^! open files +23 per process.*\n +→ 2 ranks need 40", done.stdout, re.MULTILINE)
-    assert re.search(r"^✗ spawn .*(\n .*)*→ `ulimit -n 4096`", done.stdout, re.MULTILINE)
+    assert re.search(r"^✗ spawn .*(\n .*)*→ run `ulimit -n 4096`", done.stdout, re.MULTILINE)
 
 
 @pytest.mark.rare

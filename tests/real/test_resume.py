@@ -159,6 +159,8 @@ def await_finished(run: Path, screen: Watched) -> None:
     deadline = time.monotonic() + ENOUGH_S
     while not all(is_finished(journal(run, *launch)) for launch in LAUNCHES) or Run(run).is_held():
         assert time.monotonic() < deadline
+        if b"Start anyway" in screen.painted[screen._pressed_at :]:  # the console asks, since this machine is busy
+            screen.press(b"s")
         if not screen._read_some():  # it has ended
             time.sleep(0.1)
 

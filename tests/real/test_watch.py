@@ -367,7 +367,7 @@ def test_a_rank_that_torchrun_starts_again_is_watched_on(tmp_path: Path) -> None
     again = [*torchrun(sys.executable, ranks=1), "--max-restarts=1"]
     done = watched(tmp_path, "--", *again, *script("plain", "alone", "none", "fails_at=3000", "epochs=60"))
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("ddptui: the ranks were started again") == 1
+    assert done.stderr.count("ddptui: the ranks were restarted; step numbers continue") == 1
     [repeat] = only_trial(tmp_path)["repeats"]
     numbers = [line["step"] for line in journal(tmp_path) if line["type"] == "Step"]
     [first] = [number for before, number in pairwise(numbers) if number != before + 1]
