@@ -33,11 +33,12 @@ DISTURBED = "other programs disturbed repeats, or a hand changed them"
 SINGLE = "one repeat shows no difference between runs; increase `--repeats`"
 FEW = 2  # trials beside the baseline: each gets a sentence of its own
 STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started
+BUFFERS = "buffers"
 CHECKS: dict[str, Callable[[RepeatResult], bool]] = {
     "in sync": lambda repeat: repeat.in_sync.parameters is False,
     "average": lambda repeat: averaged_wrong(repeat) is not None,
     "order": lambda repeat: repeat.reshuffled is False,
-    "buffers": lambda repeat: bool(repeat.in_sync.parameters) and repeat.in_sync.buffers is False,
+    BUFFERS: lambda repeat: bool(repeat.in_sync.parameters) and repeat.in_sync.buffers is False,
 }
 
 
@@ -64,6 +65,8 @@ def answer_of(results: Results, preset: Preset) -> list[Finding]:
     is_about_faults = question.rule is faults
     broken = [] if is_about_faults else [trial.name for trial in results.trials if diverged(trial)]
     found = [Finding(kind=Kind.DIVERGED, severity="critical", trials=tuple(broken))] if broken else []
+    if question.rule is not checks:  # buffers that differ do not put the comparison in doubt
+        found += [finding for finding in checks(results, preset) if finding.place == BUFFERS]
     if question.compares and (doubt := why_none(results)):
         found.append(Finding(kind=Kind.NO_BASELINE, severity="warning", trials=(results.baseline,), doubt=doubt))
     else:
@@ -214,11 +217,9 @@ def losses(trials: Sequence[TrialResult]) -> Iterator[Finding]:
     if len(known) > 1:
         least, most = (choose(known, key=lambda name: known[name]) for choose in (min, max))
         numbers = {"low_loss": known[least], "high_loss": known[most], "of_trials": float(len(known))}
-        near = known[most] <= known[least] * (1 + NEARLY)
+        kind = Kind.SAME_LOSS if known[most] <= known[least] * (1 + NEARLY) else Kind.OTHER_LOSS
         all_of_them = "all trials" if len(known) == len(trials) else None
-        yield Finding(
-            kind=Kind.SAME_LOSS if near else Kind.OTHER_LOSS, trials=(least, most), place=all_of_them, numbers=numbers
-        )
+        yield Finding(kind=kind, trials=(least, most), place=all_of_them, numbers=numbers)
 
 
 def _loss(trial: TrialResult) -> float | None:
@@ -343,10 +344,10 @@ def _chain(trial: TrialResult, culprit: int) -> Iterator[Finding]:
 
 
 def are_in_doubt(results: Results, preset: Preset) -> bool:
-    """Whether any trial makes a deliberate mistake, or fails a check."""
+    """Whether any trial makes a deliberate mistake, or fails a check other than that of the buffers."""
     last = [trial.repeats[-1] for trial in results.trials if trial.repeats]
     return any(trial.mistake for trial in preset.trials) or any(
-        failed(repeat) for failed in CHECKS.values() for repeat in last
+        failed(repeat) for check, failed in CHECKS.items() if check != BUFFERS for repeat in last
     )
 
 
@@ -395,12 +396,11 @@ def split(results: Results, preset: Preset) -> Iterator[Finding]:
     """Finds how DataParallel split each batch."""
     trials = {trial.name: trial for trial in preset.trials}
     for result in results.trials:
-        parts = [
-            rank.sub_batch for repeat in result.repeats[-1:] for rank in repeat.ranks if rank.sub_batch is not None
-        ]
+        ranks = [rank for repeat in result.repeats[-1:] for rank in repeat.ranks]
+        parts = [str(rank.sub_batch) for rank in ranks if rank.sub_batch is not None]
         if len(parts) > 1:
             numbers = {"samples": float(trials[result.name].batch_size)}
-            yield Finding(kind=Kind.SPLIT, trials=(result.name,), place="+".join(map(str, parts)), numbers=numbers)
+            yield Finding(kind=Kind.SPLIT, trials=(result.name,), place="+".join(parts), numbers=numbers)
 
 
 def overlap(results: Results, preset: Preset) -> Iterator[Finding]:
@@ -442,12 +442,10 @@ def scaling(results: Results, preset: Preset) -> Iterator[Finding]:
     for result in results.trials:
         trial, speedup = trials[result.name], result.summary.speedup if result.summary else None
         if result.name in scaled and speedup:
-            same = trial.batch_size == base.batch_size
+            kind = Kind.SPEEDUP if trial.batch_size == base.batch_size else Kind.WEAK_SPEEDUP
             numbers = {"speedup_times": speedup, "ideal_times": trial.world_size / base.world_size}
             numbers |= {"ranks": float(trial.world_size), "base_ranks": float(base.world_size)}
-            found.append(
-                Finding(kind=Kind.SPEEDUP if same else Kind.WEAK_SPEEDUP, trials=(result.name,), numbers=numbers)
-            )
+            found.append(Finding(kind=kind, trials=(result.name,), numbers=numbers))
     yield from sorted(found, key=lambda each: (each.kind.value, each.numbers["ranks"]))
     slower = [effect for effect in beside_baseline(results) if effect.outcome == "slower" and effect.name in scaled]
     if slower:
@@ -472,9 +470,8 @@ def scaled_trials(preset: Preset) -> list[Trial]:
 def published_order(results: Results, preset: Preset) -> Iterator[Finding]:
     """Finds whether published train times have the same order here."""
     trials = {trial.name: trial for trial in results.trials}
-    known = sorted(
-        (each for each in preset.references if trials[each.trial].summary), key=lambda each: each.train_time_s
-    )
+    measured = [each for each in preset.references if trials[each.trial].summary]
+    known = sorted(measured, key=lambda each: each.train_time_s)
     pairs = [(a.trial, b.trial) for a, b in combinations(known, 2) if a.train_time_s < b.train_time_s]
     if not pairs:
         return

@@ -263,6 +263,14 @@ def test_training_that_fails_a_check_is_found_without_a_mistake_too() -> None:
     assert (first.kind, first.place, first.trials, first.severity) == (Kind.CHECK_FAILS, "in sync", ("b",), "critical")
 
 
+def test_buffers_that_differ_are_found_and_the_question_is_answered_nevertheless() -> None:
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
+    own = with_done(journal("b", step_ms=20), done(1, buffers={"running_mean": "x"}))
+    first, second = found_in(results_for(preset, journal("a"), own))[:2]
+    assert (first.kind, first.place, first.trials) == (Kind.CHECK_FAILS, "buffers", ("b",))
+    assert (second.kind, second.trials) == (Kind.SLOWER, ("b",))
+
+
 def test_of_faults_it_is_said_whether_the_reason_names_the_rank() -> None:
     trials = [{"name": "sound"}] + [
         {"name": name, "fault": [{"kind": "kill", "rank": 1, "step": 2}]} for name in ("named", "wrong", "survived")
