@@ -240,12 +240,6 @@ def _end(finding: Finding) -> str:
     return f"{{names}} was the {place}: it took {_times(finding)}"
 
 
-def _alike(finding: Finding) -> str:
-    if len(finding.trials) > 1:
-        return "no difference from {place} was seen in {names}"
-    return "{names} took as long as {place}, as far as {repeats:repeat} can tell"
-
-
 def _unclear(finding: Finding) -> str:
     one = "whether {names} differs from {place}" if len(finding.trials) == 1 else "for {names}"
     return f"cannot tell {one}: {{doubt}}"
@@ -348,7 +342,7 @@ FOUND: Mapping[Kind, Template] = {
     Kind.SLOWER: _took,
     Kind.FASTER: _took,
     Kind.ROUGHLY: _took,
-    Kind.ALIKE: _alike,
+    Kind.ALIKE: "{names} took as long as {place}, as far as {repeats:repeat} can tell",
     Kind.UNCLEAR: _unclear,
     Kind.FASTEST: _end,
     Kind.SLOWEST: _end,

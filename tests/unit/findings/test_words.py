@@ -104,7 +104,7 @@ SENTENCES = {
     "b took as long as a, as far as 3 repeats can tell.": [
         Finding(kind=Kind.ALIKE, trials=("b",), place="a", numbers=TIMES)
     ],
-    "No difference from a was seen in b and c.": [
+    "b and c took as long as a, as far as 3 repeats can tell.": [
         Finding(kind=Kind.ALIKE, trials=("b", "c"), place="a", numbers=TIMES)
     ],
     "Cannot tell whether b differs from a: 3 repeats of b differ by 70%.": [

@@ -146,7 +146,7 @@ def test_what_a_hand_changed_in_a_has_no_ratio_and_the_note_says_why() -> None:
         (
             dict.fromkeys("abcde", (100, 101)),
             dict.fromkeys("abcde", (100, 101)),
-            "No difference from run A was seen in B:a, B:b, B:c, B:d and B:e.",
+            "B:a, B:b, B:c, B:d and B:e took as long as run A, as far as 2 repeats can tell.",
         ),
         ({"a": (1000, 1001)}, {"a": (1004, 1005)}, "B:a took as long as A:a, as far as 2 repeats can tell."),
         (
@@ -184,7 +184,7 @@ def test_many_trials_make_it_no_more_likely_that_one_seems_to_differ() -> None:
     alone = {"a": (100, 101)}, {"a": (104, 105)}
     assert answer(*map(run_with, alone)).startswith("B:a took 1.04 ± 0.01 times as long")
     many = [dict(run) | dict.fromkeys("bcdefghij", (10, 10.3)) for run in alone]
-    assert answer(*map(run_with, many)).startswith("No difference from run A was seen in B:a, B:b")
+    assert answer(*map(run_with, many)).startswith("B:a, B:b, ")
 
 
 def test_a_loss_that_differs_is_said() -> None:
