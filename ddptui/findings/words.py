@@ -18,7 +18,7 @@ from ddptui.wire.phases import BETWEEN, PARTS
 
 Template = str | Callable[[Finding], str]
 CAPITALS = {"the", "no", "nothing", "calls", "cannot", "with", "on", "under", "what", "a", "do", "of", "averages"}
-CAPITALS |= {"others", "rank", "in", "trial", "trials"}
+CAPITALS |= {"others", "rank", "in", "for", "trial", "trials"}
 
 
 def short(finding: Finding) -> str:
@@ -382,7 +382,7 @@ FOUND: Mapping[Kind, Template] = {
         f"on {{ranks}} ranks a call takes {_span(finding, 'low_s', 'high_s')} for {{bytes}} ({{place}})"
     ),
     Kind.CALL_COSTS: lambda finding: (
-        "a small tensor costs the call, a large one its bytes: an all_reduce"
+        "for small tensors the call takes the time, for large ones their bytes: an all_reduce"
         f"{' among several in flight' * bool(finding.place)} takes {{call_s}} for {{least_bytes}} and at most twice "
         "that for {most_bytes}, so smaller gradients are better sent together, in a bucket"
     ),

@@ -179,8 +179,8 @@ def test_how_many_calls_are_in_flight_stands_beside_each_size() -> None:
 def test_what_it_means_is_said_in_figures() -> None:
     shown = text(*ran(), 250)
     assert (
-        "A small tensor costs the call, a large one its bytes: an all_reduce takes 200 µs for 1 KB and at most twice "
-        "that for 256 KB, so smaller gradients are better sent together, in a bucket."
+        "For small tensors the call takes the time, for large ones their bytes: an all_reduce takes 200 µs for 1 "
+        "KB and at most twice that for 256 KB, so smaller gradients are better sent together, in a bucket."
     ) in shown
     assert "On 2 ranks the fastest way to average is gather + scatter up to 64 KB." in shown
 
