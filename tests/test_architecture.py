@@ -16,7 +16,7 @@ BUDGETS = {
     "wire": 419,
     "host": 954,
     "analysis": 2525,
-    "findings": 1792,
+    "findings": 1788,
     "diagnosis": 492,
     "live": 791,
     "report": 1415,
