@@ -1,6 +1,7 @@
 """The notes below a table: findings, cautions and explanations. findings/words.py puts findings into words."""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -56,11 +57,11 @@ class Note(msgspec.Struct, frozen=True):
 def answer(results: Results) -> list[str]:
     """The answer to the preset's question in sentences, as a rule at most three. Findings that are more severe than a
     note are never left out, such as those that put the answer in doubt."""
-    told = in_sentences(results.findings)
-    always = in_sentences(finding for finding in results.findings if finding.severity != "note")
-    room = MOST_SENTENCES - len(always)
-    plain = [words for words in told if words not in always]
-    return [words for words in told if words in always or words in plain[: max(0, room)]]
+    groups = [[*alike] for _, alike in groupby(results.findings, key=lambda finding: finding.kind)]
+    severe = [at for at, group in enumerate(groups) if any(finding.severity != "note" for finding in group)]
+    others = [at for at in range(len(groups)) if at not in severe]
+    kept = {*severe, *others[: max(0, MOST_SENTENCES - len(severe))]}
+    return in_sentences(finding for at in sorted(kept) for finding in groups[at])
 
 
 def notes(results: Results, preset: Preset) -> list[Note]:

@@ -9,7 +9,7 @@ from ddptui.analysis.cautions import Caution
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.results import ConfidenceInterval, Culprit, Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report.notes import in_short, in_words, shown_first
+from ddptui.report.notes import answer, in_short, in_words, shown_first
 from ddptui.report.table import markdown
 from tests.support.builders import (
     done,
@@ -179,3 +179,20 @@ def test_a_repeat_that_was_skipped_is_said(status: str, line: str) -> None:
     found = results_for(preset, journal("a"), journal("b"), journal("a", 2), left_out)
     assert line in in_words(found, preset, "b").chosen
     assert not any("repeats" in line for line in in_words(found, preset, "a").chosen)
+
+
+def test_an_answer_has_three_sentences_but_no_severe_finding_is_left_out() -> None:
+    def shown(ranks: float) -> Finding:
+        return Finding(kind=Kind.SHOWN, place="gloo", numbers={"primitives": 3.0, "ranks": ranks, "refused": 0.0})
+
+    def wrong(trial: str) -> Finding:
+        return Finding(kind=Kind.WRONG_VALUES, severity="critical", trials=(trial,), numbers={"elements": 1.0})
+
+    def told(*findings: Finding) -> str:
+        return " ".join(answer(msgspec.structs.replace(results({}), findings=[*findings])))
+
+    both = told(shown(2.0), wrong("a"), shown(3.0), wrong("b"))
+    assert "do not trust the times of a:" in both.lower()
+    assert "do not trust the times of b:" in both.lower()
+    many = [shown(2.0), Finding(kind=Kind.WAYS_ALIKE, numbers={"ranks": 2.0})] * 2
+    assert len(answer(msgspec.structs.replace(results({}), findings=many))) == 3
