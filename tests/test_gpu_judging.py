@@ -191,7 +191,7 @@ KEPT = "\ntorch's record of the last collectives of rank 0: trial-hang/repeat-1/
         ("hang", "failed", f"rank 1 has not arrived{KEPT}", []),
         ("mismatch", "failed", "no progress for 8 s", []),
         ("hang", "failed", "rank 1 has not arrived", ["hang failed: rank 1 has not arrived (no flight record)"]),
-        ("kill", "failed", "rank 0 killed by SIGKILL", ["kill failed: rank 0 killed by SIGKILL"]),
+        ("kill", "failed", "rank 0 was killed by SIGKILL", ["kill failed: rank 0 was killed by SIGKILL"]),
         ("mismatch", "ok", None, ["mismatch ok: "]),
         ("sound", "failed", "rank 0 died", ["sound: failed"]),
     ],

@@ -9,9 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ddptui.config.trial import Trial
+from ddptui.wire.messages import Position
+from ddptui.wire.phases import BETWEEN
 from workers.aggregate.strategy import Strategy, gradients_of
 from workers.instruments.clock import Clock
 from workers.instruments.cuda_clock import clock_of
+from workers.instruments.output import print_line
 from workers.instruments.progress import Progress
 from workers.instruments.records import PhaseTimer, StepRecord
 from workers.rank.faults import Faults
@@ -78,6 +81,8 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
         delays.begin(step)
         timer = PhaseTimer(clock, step)
         tap.begin(timer)
+        if faults.leaves(step):
+            break
 
         inputs, labels = on_device(trial, next(batches), device)
         delays.at("data")
@@ -102,7 +107,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
             timer.end("backward")
 
         if trial.average == "gradients" and averages:
-            strategy.average(gradients_of(model))
+            strategy.average(faults.averaged(step, gradients_of(model)))
             timer.end("aggregate")
 
         # If parameters are averaged, each rank makes its own optimizer step first, in every step. If gradients are
@@ -113,7 +118,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
 
         if trial.average == "parameters" and averages:
             with torch.no_grad():
-                strategy.average(list(model.parameters()))
+                strategy.average(faults.averaged(step, list(model.parameters())))
             timer.end("aggregate")
 
         record = StepRecord(step, epoch, timer, len(labels), own_loss, tap.end(), tap.buckets, delays.taken())
@@ -125,6 +130,8 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
 
     delays.end()
     tap.close()
+    print_line(f"rank {me.rank}  left the training loop")
+    me.reporter.position = lambda: after_loop(tap.position())
     done = evaluate(me, model, data.test)
     audited = audit(me, strategy, network, model, data.train)
     progress.done(msgspec.structs.replace(done, orders=tuple(share.orders), audit=audited))
@@ -154,6 +161,11 @@ def is_stopped(me: Rank, step: int) -> bool:
     """Whether the console wants training to end with this step. It announces the last step early, so that all ranks end
     with the same one."""
     return me.reporter.last_step is not None and step >= me.reporter.last_step
+
+
+def after_loop(position: Position) -> Position:
+    """The position of a rank that has left the loop: that of its device, if it is still in a step."""
+    return Position(phase=BETWEEN) if position.step is None else position
 
 
 def take_new_delays(me: Rank) -> None:

@@ -52,9 +52,9 @@ def breakdown(trial: TrialResult) -> Breakdown | None:
 
 
 def difference(trial: TrialResult, baseline: TrialResult) -> Breakdown | None:
-    """The parts by which a trial took longer than the baseline. None: one of the two has no figures, or the user
-    changed the delays of every baseline repeat."""
-    if all_changed(baseline.repeats):
+    """The parts by which a trial took longer than the baseline. None: one of the two has no figures or was cut short,
+    or the user changed the delays of every baseline repeat."""
+    if all_changed(baseline.repeats) or trial.is_cut_short or baseline.is_cut_short:
         return None
     mine, its = breakdown(trial), breakdown(baseline)
     return mine.minus(its) if mine and its else None

@@ -123,7 +123,7 @@ def unpaired(samples: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list
 def ratio_pairs(trial: TrialResult, results: Results) -> list[Pair]:
     """The pairs of repeats that the ratio of a trial is of; none without a baseline that counts."""
     base = results.base_of(trial)
-    if base is None or all_changed(base.repeats):
+    if base is None or all_changed(base.repeats) or trial.is_cut_short or base.is_cut_short:
         return []
     if results.of_two_runs and base is not trial:
         return [*product(counted(trial.repeats), counted(base.repeats))]
@@ -133,6 +133,8 @@ def ratio_pairs(trial: TrialResult, results: Results) -> list[Pair]:
 def pairs_of(trial: TrialResult, other: TrialResult) -> list[Pair]:
     """The pairs of repeats that count in the ratio of two trials. A trial has no repeats after a failed or skipped
     one, so positions are repeat numbers."""
+    if trial.is_cut_short or other.is_cut_short:
+        return []
     mine, its = (dict(enumerate(each.repeats)) for each in (trial, other))
     return paired(mine, its)
 

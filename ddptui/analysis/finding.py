@@ -25,7 +25,7 @@ class Kind(enum.Enum):
     FIRST_BATCH = "first_batch"  # most of the data time is the first batch of each epoch: workers are restarted
     BETWEEN_STEPS = "between_steps"  # a large part of the time passes between steps
     LONG_STEPS = "long_steps"  # a few steps take much longer than the others, on all ranks
-    RESTART = "restart"  # the ranks were restarted during the launch
+    RESTART = "restart"  # the ranks were restarted during the launch; place: why
     NETWORK = "network"  # ranks stand idle for transfers
     WAITING = "waiting"  # ranks stand idle for late ranks, and no rank stands out
     SMALL_CALLS = "small_calls"  # most of the transfer time is many calls of few bytes
@@ -56,7 +56,8 @@ class Kind(enum.Enum):
     FASTEST_WAY, WAYS_ALIKE = "fastest_way", "ways_alike"  # the fastest of several ways to average
     PUBLISHED_HOLDS, PUBLISHED_SWAPPED = "published_holds", "published_swapped"
     PUBLISHED_UNCLEAR = "published_unclear"
-    DIVERGED, FAILED, INTERRUPTED, TOO_FEW_STEPS = "diverged", "failed", "interrupted", "too_few_steps"
+    DIVERGED, INTERRUPTED, TOO_FEW_STEPS = "diverged", "interrupted", "too_few_steps"
+    FAILED = "failed"  # place: the first cause, if the only trial is a command
     CELLS = "cells"  # of primitives in two runs: the ratio of their times; place: the cell that differs most
     NO_PAIR = "no_pair"  # place: what two runs do not have in common: a trial, or a timed call
     NO_BASELINE = "no_baseline"  # nothing can be compared with it

@@ -15,7 +15,7 @@ from ddptui.analysis.thinning import StepsByRank, ThinnedSteps, close_gaps
 from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.text.units import S
 from ddptui.wire.messages import Done, Fingerprint, Heartbeat, Hello, Pause, Ready, Shown, Step, Timed, Trained
-from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Refused
+from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Refused, Restarted
 
 MOST_PAUSES = 100_000  # kept per launch, so that no rank can fill the console's memory
 
@@ -38,7 +38,9 @@ class LaunchLog(msgspec.Struct):
     gpu_readings: GpuReadings = msgspec.field(default_factory=GpuReadings)
     injections: list[Injection] = []
     first_step_after: dict[int, int] = {}  # index of an injection -> the first step that any rank began after it
-    restarts: frozenset[int] = frozenset()  # the last steps before the ranks of a watched training were restarted
+    restarts: dict[int, str] = {}  # last step before the ranks of a watched training were restarted -> why they ended
+    why_again: str = ""  # why the ranks that were restarted last had ended, until the first one connects again
+    again: set[int] = set()  # the ranks that have connected again since the last restart
     refused: int = 0
     primitives: PrimitivesLog = msgspec.field(default_factory=PrimitivesLog)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
@@ -78,8 +80,13 @@ class LaunchLog(msgspec.Struct):
             case Refused():
                 self.refused = message.count
             case Hello():
+                if message.rank in self.thinned.totals and (not self.again or message.rank in self.again):
+                    totals = self.thinned.totals.values()
+                    self.restarts.setdefault(max((each.end or each.first).step for each in totals), self.why_again)
+                    self.why_again = ""
+                    self.again.clear()
                 if message.rank in self.thinned.totals:
-                    self.restarts |= {max((totals.end or totals.first).step for totals in self.thinned.totals.values())}
+                    self.again.add(message.rank)
                 self.hellos[message.rank] = message
             case Shown() | Timed():
                 self.primitives.add(message)
@@ -94,6 +101,10 @@ class LaunchLog(msgspec.Struct):
             # Notices of a queue arrive before the ranks connect; later notices do not concern the start.
             case Notice() if not self.hellos:
                 self.begun_ns = message.at_ns
+            case Restarted() if self.restarts and not self.restarts[max(self.restarts)]:
+                self.restarts[max(self.restarts)] = message.failure.summary
+            case Restarted():  # no rank has connected again yet
+                self.why_again = message.failure.summary
             case Ended():
                 self.ended = message
                 self._bring_to_console_time()

@@ -9,6 +9,7 @@ from ddptui.analysis.finding import Finding
 from ddptui.analysis.primitives.results import NcclUse, PrimitivesResult, Ratio
 from ddptui.config.trial import StartKind, TrialKind
 from ddptui.wire.messages import Audit
+from ddptui.wire.records import Failure
 
 SCHEMA = 1  # version of the format
 Verdict = Literal["transfer", "skew", "mixed", "inconclusive"]
@@ -258,12 +259,18 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     kind: TrialKind = "training"  # command: a training of the user's own; primitives: collectives alone
     status: Literal["ok", "failed", "skipped"]
     error: str | None
+    failure: Failure | None = None  # the same error in parts, if its first cause is known
     config: dict[str, Any]
     command: list[str]
     repeats: list[RepeatResult]
     summary: Summary | None  # None: no repeat has figures
     findings: list[Finding] = []  # findings of most repeats: the late rank first, then the most costly
     primitives: list[PrimitivesResult] = []  # one per launch, if the ranks run primitives instead of training
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether it is a command that failed: its figures are of fewer steps, and comparable with no other trial's."""
+        return self.kind == "command" and self.status == "failed"
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):

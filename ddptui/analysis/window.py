@@ -1,7 +1,7 @@
 """The window of steps that rules look at, as arrays: covered time, own work of each rank, and waits. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,9 @@ class Window:
 
     steps: Sequence[AlignedStep]
     disturbed: bool = False  # other programs kept cores busy
-    restarts: frozenset[int] = frozenset()  # the last steps before the ranks were restarted
+    restarts: Mapping[int, str] = field(
+        default_factory=dict
+    )  # last step before the ranks were restarted -> why they ended
     watched: bool = False  # the user's own training: advice must not refer to trials of the lab
 
     @cached_property

@@ -28,6 +28,13 @@ STEPS_OPTION = click.option(
 SKIP_OPTION = click.option(
     "--skip", type=click.IntRange(0), default=3, metavar="N", help="Steps to leave out first (default: 3)."
 )
+STALL_OPTION = click.option(
+    "--stall",
+    type=click.FloatRange(2, 86_400),
+    default=20.0,
+    metavar="S",
+    help="Seconds without a step after which the ranks' positions are reported (default: 20).",
+)
 EVERY_OPTION = click.option("--every", type=click.IntRange(1), default=1, metavar="N", help="Report one step in N.")
 
 
@@ -35,6 +42,7 @@ EVERY_OPTION = click.option("--every", type=click.IntRange(1), default=1, metava
 @STEPS_OPTION
 @SKIP_OPTION
 @EVERY_OPTION
+@STALL_OPTION
 @click.option("--name", help="Name in the list of runs (default: the script's).")
 @click.option("--no-ui", is_flag=True, help="Leave this terminal to the training; the report follows on stderr.")
 @click.option("--kill-on-exit", is_flag=True, help="End the training when the console ends.")
@@ -56,6 +64,7 @@ def watch(
     steps: int | None,
     skip: int,
     every: int,
+    stall: float,
     name: str | None,
     no_ui: bool,
     kill_on_exit: bool,
@@ -78,7 +87,7 @@ def watch(
         _join(context, command, ticket)
     _check_listening(command, listen=listen, only_then=(interface, port), kills=kill_on_exit)
     called = name or ("elsewhere" if listen else None)
-    preset = _preset(LISTENING if listen else command, called, skip, steps, assignments)
+    preset = _preset(LISTENING if listen else command, called, skip, steps, stall, assignments)
     if listen:
         preset = _listening(preset, interface, port)
     folder = runs_folder(runs)
@@ -93,6 +102,7 @@ def watch(
 @STEPS_OPTION
 @SKIP_OPTION
 @EVERY_OPTION
+@STALL_OPTION
 @click.option("--no-ui", is_flag=True, help="No screens: print the report when the training ends, or at Ctrl-C.")
 @RUNS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print results.json on stderr, not the report.")
@@ -101,6 +111,7 @@ def attach(
     steps: int | None,
     skip: int,
     every: int,
+    stall: float,
     no_ui: bool,
     runs: str | None,
     as_json: bool,
@@ -121,7 +132,8 @@ def attach(
         run = find_run(folder, name)
         terms = Terms(outlives=True, running=hold(training_of(run)), every=every)
     before = run.preset().trials[0]
-    preset = preset_of(tuple(map(as_argument, before.command)), name=before.name, skip=skip, steps=steps, overrides={})
+    command = tuple(map(as_argument, before.command))
+    preset = preset_of(command, name=before.name, skip=skip, steps=steps, stall_s=stall, overrides={})
     headless = no_ui or as_json or not sys.stdout.isatty()
     sys.exit(_open(preset, folder, terms, headless=headless, as_json=as_json))
 
@@ -141,7 +153,12 @@ def _open(preset: "Preset", runs: "Path", terms: "Terms", *, headless: bool, as_
 
 
 def _preset(
-    command: tuple[str, ...], name: str | None, skip: int, steps: int | None, assignments: tuple[str, ...]
+    command: tuple[str, ...],
+    name: str | None,
+    skip: int,
+    steps: int | None,
+    stall_s: float,
+    assignments: tuple[str, ...],
 ) -> "Preset":
     """The command as a preset. Raises Refusal."""
     from ddptui.config.command_presets import preset_of
@@ -151,7 +168,8 @@ def _preset(
     if command != LISTENING:
         _check_command(command)
     with refusing(TrialError):
-        preset = preset_of(command, name=name, skip=skip, steps=steps, overrides=overrides_of(assignments))
+        overrides = overrides_of(assignments)
+        preset = preset_of(command, name=name, skip=skip, steps=steps, stall_s=stall_s, overrides=overrides)
     check_temporary_folder()
     return preset
 

@@ -25,6 +25,8 @@ NO_IMAGES = ("mlp", "linears")  # models without convolutions
 # The primitives that gloo cannot carry out with tensors on GPUs. For collectives it copies such tensors to the host.
 # It builds reduce_scatter from all_reduces, from torch 2.8 on; older versions lack it, on the CPU too.
 NOT_BY_GLOO = ("send_recv", "isend_irecv")
+# Faults after which ranks call different collectives, like `skip` and `mismatch`, which one rank alone may have, too.
+DESYNCHRONIZE = ("uneven_inputs", "early_stop", "lone_collective", "other_shape", "wrong_order")
 NO_SENDING = "gloo cannot send or receive tensors on a GPU"
 
 Rule = tuple[object, str, str]  # whether the rule is broken, the field, and the error message
@@ -219,13 +221,21 @@ def _delay_rules(trial: Trial, delay: Bottleneck) -> list[Rule]:
 
 def _check_fault(trial: Trial, fault: Fault, path: str) -> None:
     """Check that this fault can happen in the trial."""
-    steps = trial.steps or math.inf
+    steps, kind, name = trial.steps or math.inf, fault.kind, trial.strategy or "none"
     processes = trial.world_size if trial.launch != "dp" else 1  # a fault affects a process, and dp has only one
+    in_average, facts = kind in ("other_shape", "wrong_order"), STRATEGIES[name]
     _keep([
         (fault.rank >= processes, "rank", _no_rank(fault.rank, trial, processes)),
         (fault.step >= steps, "step", f"the fault would never happen: step {fault.step} of {steps}"),
-        (fault.kind in ("skip", "mismatch") and trial.strategy in (None, "none"), "kind",
-         f"this trial has no collective to {fault.kind}; choose another strategy or kind"),
+        (kind in ("skip", "mismatch", *DESYNCHRONIZE) and name == "none", "kind",
+         f"the ranks of this trial call no collective, so {kind!r} has no effect; choose another strategy or kind"),
+        (kind in DESYNCHRONIZE and trial.world_size == 1, "kind", f"{kind!r} needs at least two ranks"),
+        (in_average and trial.every > 1, "kind",
+         f"{kind!r} changes an average, but with every = {trial.every} some steps have none; use every = 1"),
+        (in_average and facts.overlaps, "kind",
+         f"strategy = {name!r} sends buckets that {kind!r} cannot change; use strategy = 'all_reduce'"),
+        (kind == "wrong_order" and facts.sends is not None and facts.sends.how == "all", "kind",
+         f"strategy = {name!r} calls one collective in a step: there is no order; use strategy = 'all_reduce'"),
     ], f"{path}.")
 # fmt: on
 

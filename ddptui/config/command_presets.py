@@ -64,13 +64,20 @@ name = "{as_it_is}"
 
 
 def preset_of(
-    command: tuple[str, ...], *, name: str | None, skip: int, steps: int | None, overrides: dict[str, Any]
+    command: tuple[str, ...],
+    *,
+    name: str | None,
+    skip: int,
+    steps: int | None,
+    stall_s: float = 20.0,
+    overrides: dict[str, Any],
 ) -> Preset:
     """The preset for a command. name: the trial's; None: the script's. skip: the number of warm-up steps. steps: the
-    number of steps to watch after them; None: all. Raises TrialError."""
+    number of steps to watch after them; None: all. stall_s: seconds without a step until the ranks' positions are
+    reported. Raises TrialError."""
     called = name or name_of(command)
     text = [*map(as_text, command)]
-    trial = {"name": called, "command": text, "warmup_steps": skip}
+    trial = {"name": called, "command": text, "warmup_steps": skip, "stall_s": stall_s}
     trial |= {} if steps is None else {"steps": skip + steps}
     return parse(called, {"kind": "command", "title": shell_line(text), "trial": [trial]}, overrides)
 

@@ -31,7 +31,10 @@ Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[float, Meta(ge=0)]
 MessageBytes = Annotated[int, Meta(ge=4, le=2**33)]
 A_DAY_MS = 86_400_000
-FaultKind = Literal["kill", "exit", "raise", "abort", "stop", "hang", "skip", "mismatch"]
+FaultKind = Literal[
+    "kill", "exit", "raise", "abort", "stop", "hang", "skip", "mismatch",
+    "uneven_inputs", "early_stop", "lone_collective", "other_shape", "wrong_order",
+]  # fmt: skip
 SHAPES = {"net": (1, 28, 28), "linears": (3,)}  # the sample shape of models that accept only one
 PATIENCE = 10  # times stall_s: the timeout of a rank that still computes, since it may only be slow
 
@@ -62,7 +65,7 @@ class Bottleneck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault, injected once into one rank in one step, between forward and backward."""
+    """A fault, injected once into one rank in one step."""
 
     kind: FaultKind  # workers/rank/faults.py says what each does
     rank: Count
@@ -210,8 +213,9 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cadence: Annotated[Cadence, About(
         "barrier: each call follows a barrier, whose time is not counted; pipelined: up to 8 calls are in flight (2 of"
         " 64 MB), except for send_recv and local_sum", MEASURE)] = "back_to_back"
-    stall_s: Annotated[float, Meta(ge=5, le=86_400), About(
-        "timeout: the launch is stopped after this many seconds without progress of any rank", LAB)] = 20.0
+    stall_s: Annotated[float, Meta(ge=2, le=86_400), About(
+        "timeout: after this many seconds without progress of any rank, the launch is stopped; a command is never"
+        " stopped, but the ranks' positions are reported", EVERY)] = 20.0
     # fmt: on
 
     @property

@@ -5,21 +5,18 @@ import signal
 from collections.abc import Mapping, Sequence
 
 from ddptui.config.trial import Trial
-from ddptui.diagnosis.known_errors import known_error
+from ddptui.diagnosis.known_errors import is_consequence, known_error
 from ddptui.diagnosis.memory import RAN_OUT, memory_remedy
+from ddptui.diagnosis.positions import named, verb
 from ddptui.text.words import ending, printable
 from ddptui.wire.messages import Failed
+from ddptui.wire.records import Failure
 
 LAST_LINES = 8  # lines of a log shown below the headline: the end of a traceback
 LINES_SEARCHED = 60  # lines at the end of a log searched for a known error, which a C++ stack trace may follow
 WIDEST_LINE = 300
-# Errors of a rank whose peer has died: this rank is a victim, not the cause.
-PEER_IS_GONE = re.compile(
-    r"(closed|reset) by (remote )?peer|peer closed|Broken pipe|Socket closed|Timed out waiting \d+ms for|"
-    r"ncclRemoteError|remote process exited|communicator was aborted|"
-    r"Watchdog caught collective operation timeout|NCCL operation timed out",
-    re.IGNORECASE,
-)
+GAVE_UP, LINES_BEFORE = "terminate called", 2  # the first words of native code that gives up, and lines shown before
+FRAMES = 4  # of the thread that crashed
 # How launchers report the first rank that failed: ddptui's own launchers, then torchrun.
 OUR_LAUNCHERS = re.compile(r"^rank (\d+) ended with exit code (-?\d+)", re.MULTILINE)
 TORCHRUN = re.compile(r"Root Cause.*?rank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
@@ -30,6 +27,8 @@ IN_THE_LOG = re.compile(r"^.*(?:NCCL WARN|Unexpected bus error|is killed by sign
 # Warnings are ignored, because they do not end a rank.
 WARNING = re.compile(r"^.*Warning:.*$", re.MULTILINE)
 INJECTED_FAULT = re.compile(r"^fault, step \d+: (?:kill|exit|abort)$", re.MULTILINE)
+LEFT_LOOP = re.compile(r"^rank \d+  left the training loop$", re.MULTILINE)
+OTHER_SIZE = "op.preamble.length <= op.nbytes"  # gloo's words
 # Output of Python's helper processes (resource tracker and resource sharer) after a rank was killed.
 AFTERWARDS = re.compile(
     r"^.*UserWarning: resource_tracker: .*\n?(?:^ +warnings\.warn\(.*\n?)?|"
@@ -49,29 +48,48 @@ def explain_failure(
     missing: Sequence[int],  # ranks that never connected
     memory_was_short: bool = False,  # during the launch, the kernel killed a process because memory ran out
     one_process: bool = False,  # there is no launcher: the started process is rank 0, and contains all other ranks
-) -> str:
-    """The headline of a failure, followed by the last lines of the most informative log."""
+) -> Failure:
+    """Why the launch failed, with the last lines of the most informative log."""
     if one_process and not failed:
         log = rank_logs.get(0, "") or launcher_log
-        return with_log(f"rank 0 {_unreported_end(trial, exit_code, log, memory_was_short)}", log)
+        return failure_of(f"rank 0 {_unreported_end(trial, exit_code, log, memory_was_short)}", log, rank=0)
     if exit_code is not None and exit_code < 0 and not failed:
-        return with_log(f"the launcher was {ending(exit_code)}", launcher_log)
+        return failure_of(f"the launcher {ending(exit_code)}", launcher_log)
     rank, how = _first_failure(launcher_log, failed, silent)
     if rank is None:
         who = f"rank {missing[0]} never connected" if missing else "the ranks ended without a result"
         launcher = "was stopped" if exit_code is None and missing else ending(exit_code)
-        return with_log(f"{who}; the launcher {launcher}", launcher_log)
+        suspect = missing[0] if len(missing) == 1 else None
+        return failure_of(f"{who}; the launcher {launcher}", launcher_log, rank=suspect)
     errors = [message.error for message in failed if message.rank == rank]
     log = rank_logs.get(rank, "")
     why = _reported_error(trial, errors[0], log) if errors else f" {_unreported_end(trial, how, log, memory_was_short)}"
-    return with_log(f"rank {rank}{why}", log or launcher_log)
+    suspect = None if errors and is_consequence(errors[0]) else rank
+    if left := _left_before(rank, how, rank_logs):
+        headline = f"{named(left)} {verb(left, 'has left its training loop')}, and rank {rank} has not: it{why}"
+        return failure_of(headline, log, rank=left[0] if len(left) == 1 else None)
+    return failure_of(f"rank {rank}{why}", log or launcher_log, rank=suspect)
 
 
-def explain_end(why: str, trial: Trial, launcher_log: str, memory_was_short: bool) -> str:
+def _left_before(rank: int, exit_code: int | None, rank_logs: Mapping[int, str]) -> list[int]:
+    """The ranks that had left their training loop when gloo received another size than it expected in this rank's, and
+    ended it; empty if it ended otherwise."""
+    met_another = exit_code == -signal.SIGABRT and OTHER_SIZE in rank_logs.get(rank, "")
+    left = [other for other, log in rank_logs.items() if LEFT_LOOP.search(log)]
+    return left if met_another and rank not in left else []
+
+
+def explain_end(why: str, trial: Trial, launcher_log: str, memory_was_short: bool) -> Failure:
     """Like `explain_failure`, for a launch whose end the engine can explain itself, e.g. because a node was lost. why:
     the engine's explanation."""
     is_killed = memory_was_short and ending(-signal.SIGKILL) in why
-    return with_log(f"{why}: {_killed_for_memory(trial)}" if is_killed else why, launcher_log)
+    return failure_of(f"{why}: {_killed_for_memory(trial)}" if is_killed else why, launcher_log)
+
+
+def failure_of(headline: str, log: str = "", *, rank: int | None = None, name: str = "") -> Failure:
+    """A failure with a headline, which may have several lines, and the last lines of a log. name: as in `with_log`."""
+    summary, *details = with_log(headline, log, name=name).splitlines()
+    return Failure(summary=summary, rank=rank, details=tuple(details))
 
 
 def _killed_for_memory(trial: Trial) -> str:
@@ -83,7 +101,7 @@ def _reported_error(trial: Trial, error: str, log: str) -> str:
     causes = IN_THE_LOG.findall(log) if "NCCL" in error or "DataLoader worker" in error else []
     if known := known_error("\n".join([error, *causes]), trial):
         return f" {known}" if known.startswith(RAN_OUT) else f": {known}"  # "rank 1 ran out …", "rank 1: NCCL failed"
-    return f" {error}; {memory_remedy(trial)}" if OUT_OF_MEMORY.search(error) else f" {error}"
+    return f" failed: {error}" + (f"; {memory_remedy(trial)}" if OUT_OF_MEMORY.search(error) else "")
 
 
 def _unreported_end(trial: Trial, exit_code: int | None, log: str, memory_was_short: bool) -> str:
@@ -94,14 +112,15 @@ def _unreported_end(trial: Trial, exit_code: int | None, log: str, memory_was_sh
         return how
     if memory_was_short and exit_code in (None, -signal.SIGKILL):
         return f"{how}: {_killed_for_memory(trial)}"
-    known = known_error("\n".join(WARNING.sub("", log).splitlines()[-LINES_SEARCHED:]), trial)
+    lines = _without_dump(WARNING.sub("", log)).splitlines()
+    known = known_error("\n".join(lines[-LINES_SEARCHED:]), trial)
     return f"{how}: {known}" if known else how
 
 
 def _first_failure(launcher_log: str, failed: Sequence[Failed], silent: Sequence[int]) -> tuple[int | None, int | None]:
     """The rank that failed first, and its exit code (None: not known): from the launcher's report if there is one, else
     from the errors."""
-    causes = [message for message in failed if not PEER_IS_GONE.search(message.error)]
+    causes = [message for message in failed if not is_consequence(message.error)]
     victims = {message.rank for message in failed} - {message.rank for message in causes}
     report = OUR_LAUNCHERS.search(launcher_log) or TORCHRUN.search(launcher_log)
     # A victim may exit before the rank that caused the failure, which shuts down NCCL first.
@@ -116,8 +135,21 @@ def _first_failure(launcher_log: str, failed: Sequence[Failed], silent: Sequence
 
 def with_log(headline: str, log: str, *, name: str = "") -> str:
     """The headline, followed by the last lines of a log, both made safe for a terminal. Output of Python's helper
-    processes is left out. name: the name of the log, if the headline does not make it clear."""
-    lines = [printable(line)[:WIDEST_LINE].rstrip() for line in AFTERWARDS.sub("", log).splitlines()]
-    last = [line for line in lines if line][-LAST_LINES:]
+    processes is left out, and what follows the words of native code that gave up. name: the name of the log, if the
+    headline does not make it clear."""
+    log = _without_dump(AFTERWARDS.sub("", log))
+    lines = [line for line in (printable(line)[:WIDEST_LINE].rstrip() for line in log.splitlines()) if line]
+    first = max(0, len(lines) - LAST_LINES)
+    if gave_up := [number for number, line in enumerate(lines) if line.startswith(GAVE_UP)]:
+        first = max(0, min(first, gave_up[-1] - LINES_BEFORE))
+    last = lines[first : first + LAST_LINES]
     named = [f"the end of {name}:"] if name and last else []
     return "\n".join([*map(printable, headline.splitlines()), *named, *last])
+
+
+def _without_dump(log: str) -> str:
+    """The log with a dump of faulthandler cut down to the innermost lines of the thread that crashed."""
+    before, fatal, dump = log.partition("Fatal Python error: ")
+    what, _, threads = dump.partition("\n")
+    crashed = re.search(rf"^Current thread .*(?:\n  File .*){{1,{FRAMES}}}", threads, re.MULTILINE)
+    return f"{before}{fatal}{what}\n{crashed[0] if crashed else ''}" if fatal else log

@@ -13,14 +13,18 @@ SMALLER = {None: "a smaller batch_size or model", "measure": "a smaller max_byte
 
 def memory_remedy(trial: Trial) -> str:
     """The advice how to make a trial use less host memory."""
-    return _take([*_smaller(trial), *(["fewer ranks"] if trial.world_size > 1 else [])])
+    workers = ["fewer DataLoader workers"] if trial.kind == "command" else []
+    return _take([*_smaller(trial), *workers, *(["fewer ranks"] if trial.world_size > 1 else [])])
 
 
 def gpu_memory_remedy(trial: Trial) -> str:
     """The advice how to make a trial use less GPU memory."""
     ways = _smaller(trial)
     ways += ["fewer ranks"] if trial.share_gpu else []  # on GPUs of their own, fewer ranks would each need more memory
-    ways += ["amp = 'bf16'"] if trial.primitives is None and trial.amp is None and trial.dtype == "float32" else []
+    if trial.kind == "command":
+        ways.append("bf16 (torch.autocast)")
+    elif trial.primitives is None and trial.amp is None and trial.dtype == "float32":
+        ways.append("amp = 'bf16'")
     return _take(ways)
 
 
@@ -39,6 +43,8 @@ def gpu_out_of_memory(match: "re.Match[str]", trial: Trial) -> str:
 
 
 def _smaller(trial: Trial) -> list[str]:
+    if trial.kind == "command":
+        return ["smaller batches or a smaller model"]
     return [SMALLER[trial.primitives]] if trial.primitives in SMALLER else []
 
 
@@ -52,5 +58,6 @@ def _held_by_others(text: str, trial: Trial) -> str:
     held = sum(float(size) * UNITS.get(unit, 0) for size, unit in others)
     if held < GIB:
         return ""
-    who = "ranks that share it, or other programs" if trial.share_gpu else "other programs (`nvidia-smi` lists them)"
+    shares = trial.share_gpu or trial.kind == "command"
+    who = "ranks that share it, or other programs" if shares else "other programs (`nvidia-smi` lists them)"
     return f"; other processes use {held / GIB:.2f} GiB of it: {who}"

@@ -8,6 +8,7 @@ from ddptui.config.trial import StartKind, Trial
 from ddptui.engines.hub import Hub
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Hello
+from ddptui.wire.watching import Event
 
 LAUNCHER_LOG = "launcher.log"  # in the folder of a repeat: the output of its launcher, or of a watched command
 ELSEWHERE = "elsewhere"  # the status of a process on another host
@@ -39,6 +40,10 @@ class Launch(Protocol):
     def take_notices(self) -> list[str]:
         """New notices since the last call, such as what the launch waits for. It is called often, so it must be
         fast."""
+        return []
+
+    def take_events(self) -> list[Event]:
+        """New events of processes of a watched command that no relay knows."""
         return []
 
     def end_reason(self) -> str | None:

@@ -21,7 +21,7 @@ from ddptui.engines.gate import ConsoleSocket
 from ddptui.host import folders
 from ddptui.wire.connection import HUB, KEYS, TOKEN
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
-from ddptui.wire.messages import VERSION, Heartbeat, Hello, HelloOfAnyVersion, Position, RankMessage, Step
+from ddptui.wire.messages import VERSION, Failed, Heartbeat, Hello, HelloOfAnyVersion, Position, RankMessage, Step
 from ddptui.wire.records import ConsoleMessage, SetBottleneck, Stop
 
 LONGEST_FOLDER_PATH = 45  # bytes: the path of a socket has at most 107, also in the subfolders of a rank's forkserver
@@ -55,7 +55,6 @@ class Hub(AbstractContextManager["Hub"]):
         self.folder = self._temporary.path
         self._rank_of: dict[bytes, int] = {}
         self._next_step = 0  # one more than the highest step number so far
-        self.restarts = 0  # how many times ranks were restarted
         self._first_of_restart = 0  # number of the first step after the last restart
         self._first_step: dict[bytes, int] = {}  # number of the first step of each restarted rank
         self._gone: set[bytes] = set()  # identities of processes that were replaced by a restart
@@ -119,8 +118,10 @@ class Hub(AbstractContextManager["Hub"]):
             self._refuse(f"rank {rank} sent messages of another rank, or a second Hello", refused)
         if first := self._first_step.get(identity):
             accepted = [_numbered_from(first, message) for message in accepted]
-        last = next((message for message in reversed(accepted) if isinstance(message, Step)), None)
-        self._next_step = max(self._next_step, last.step + 1 if last else 0)
+        for message in accepted:
+            match message:
+                case Step(step=step) | Failed(position=Position(step=int(step))):
+                    self._next_step = max(self._next_step, step + 1)
         return accepted
 
     def _refuse_undecodable(self, identity: bytes, frames: list[bytes]) -> list[RankMessage]:
@@ -182,7 +183,6 @@ class Hub(AbstractContextManager["Hub"]):
         del self._rank_of[gone]
         self._gone.add(gone)
         if self._first_step.pop(gone, 0) == self._first_of_restart:
-            self.restarts += 1
             # One number is left out, so that the restart does not count as time between two steps.
             self._first_of_restart = self._next_step + 1
         self._first_step[identity] = self._first_of_restart
@@ -207,6 +207,8 @@ def _numbered_from(first: int, message: RankMessage) -> RankMessage:
         case Step(step=step):
             return replace(message, step=first + step)
         case Heartbeat(position=Position(step=int(step)) as position):
+            return replace(message, position=replace(position, step=first + step))
+        case Failed(position=Position(step=int(step)) as position):
             return replace(message, position=replace(position, step=first + step))
     return message
 

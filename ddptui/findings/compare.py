@@ -12,6 +12,7 @@ from ddptui.analysis.correctness import with_verdict
 from ddptui.analysis.counted import all_changed, counted, paired
 from ddptui.analysis.culprit import culprit_of_repeats, verdict_for
 from ddptui.analysis.effect import beside_baseline, ratio_of
+from ddptui.analysis.finding import Kind
 from ddptui.analysis.launch_log import LaunchLog
 from ddptui.analysis.policy import FEWEST_STEPS
 from ddptui.analysis.primitives.results import Ratio
@@ -63,7 +64,9 @@ def compare(preset: Preset, run: str, environment: dict[str, Any], outcomes: Out
         trial.name: [outcome for number in numbers if (outcome := outcomes.get((trial.name, number)))]
         for trial in preset.trials
     }
-    baseline = _results(of_trial[preset.baseline])
+    base = of_trial[preset.baseline]
+    has_failed = preset.kind == "command" and any(outcome.status == "failed" for outcome in base)
+    baseline = {} if has_failed else _results(base)  # figures of a command that failed are of another length
     cores = environment.get("cores") if preset.engine.name == "local" else None  # other hosts' cores are unknown
     trials = [_trial_result(trial, of_trial[trial.name], baseline, cores) for trial in preset.trials]
     statuses = {trial.status for trial in trials}
@@ -145,14 +148,21 @@ def _trial_result(
     trial: Trial, outcomes: Sequence[RepeatOutcome], baseline: Mapping[int, RepeatResult], cores: int | None
 ) -> TrialResult:
     repeats = _results(outcomes)
-    summary = _summary(trial, repeats, baseline, cores) if repeats else None
     failed = next((outcome for outcome in outcomes if outcome.status == "failed"), None)
+    is_cut_short = failed is not None and trial.kind == "command"
+    summary = _summary(trial, repeats, {} if is_cut_short else baseline, cores) if repeats else None
+    found = of_trial([*repeats.values()], summary) if summary else []
+    if failed:  # never advice on speed beside a failure
+        found = [replace(finding, action=None) for finding in found if finding.kind is Kind.RESTART]
+    if summary and is_cut_short:
+        summary = replace(summary, warnings=[each for each in summary.warnings if each is not Caution.TOO_FEW_STEPS])
     succeeded = any(outcome.status == "ok" for outcome in outcomes)
     return TrialResult(
         name=trial.name,
         kind=trial.kind,
         status="failed" if failed else "ok" if succeeded else "skipped",
         error=failed.error if failed else None,
+        failure=failed.failure if failed else None,
         config=_config(trial),
         command=list(outcomes[0].command) if outcomes else [],
         # Whether the averaging is right depends on what the trial's strategy promises.
@@ -161,7 +171,7 @@ def _trial_result(
             for repeat in repeats.values()
         ],
         summary=summary,
-        findings=of_trial([*repeats.values()], summary) if summary else [],
+        findings=found,
         primitives=[outcome.primitives for outcome in outcomes if outcome.primitives],
     )
 

@@ -61,6 +61,11 @@ def answer_of(results: Results, preset: Preset) -> list[Finding]:
     if not any(trial.summary or trial.primitives or trial.error for trial in results.trials):
         is_one = results.status == "interrupted" and not results.of_two_runs
         return [Finding(kind=Kind.NOTHING_YET, place=results.run)] if is_one else []
+    if preset.kind == "command" and (failure := results.base.failure) and len(results.trials) == 1:
+        # The first cause alone: no figure, and no advice on speed, stands beside a failure.
+        place, action = failure.summary, failure.remedy or None
+        trials = (results.baseline,)
+        return [Finding(kind=Kind.FAILED, severity="critical", trials=trials, place=place, action=action)]
     question = question_of(results, preset)
     is_about_faults = question.rule is faults
     broken = [] if is_about_faults else [trial.name for trial in results.trials if diverged(trial)]
@@ -82,7 +87,7 @@ def why_none(results: Results) -> str:
     if results.of_two_runs:
         return "" if results.baselines else "the runs have no trial in common"
     base, who = results.base, f"{results.baseline}, the baseline,"
-    if base.summary is None:
+    if base.summary is None or base.is_cut_short:
         return f"{who} failed ({base.error.splitlines()[0]})" if base.error else f"{who} has no figures"
     return f"every repeat of {who} was changed by hand" if all_changed(base.repeats) else ""
 
@@ -223,9 +228,10 @@ def losses(trials: Sequence[TrialResult]) -> Iterator[Finding]:
 
 
 def _loss(trial: TrialResult) -> float | None:
-    """A trial's median last loss; None without instruments, or if the trial diverged (a finding of its own)."""
+    """A trial's median last loss; None without instruments, or if the trial diverged or failed (findings of their
+    own)."""
     found = [repeat.loss.last for repeat in counted(trial.repeats) if repeat.step_ms and repeat.loss.last is not None]
-    return median(found) if found and not diverged(trial) else None
+    return median(found) if found and not (diverged(trial) or trial.is_cut_short) else None
 
 
 def _averages(results: Results) -> Iterator[Finding]:
@@ -369,11 +375,11 @@ def checks(results: Results, preset: Preset) -> Iterator[Finding]:
 def faults(results: Results, preset: Preset) -> Iterator[Finding]:
     """Finds how many injected faults ended their trial with an error that names the right rank, and which did not."""
     planned = {trial.name: trial.fault[0].rank for trial in preset.trials if trial.fault}
-    failed = {trial.name: (trial.error or "").splitlines()[0] for trial in results.trials if trial.error}
+    failed = {trial.name: _culprit(trial) for trial in results.trials if trial.error}
     reached = [trial.name for trial in results.trials if trial.name in planned and trial.status != "skipped"]
     if not reached:
         return
-    right = [name for name in reached if name in failed and _names(failed[name], planned[name])]
+    right = [name for name in reached if failed.get(name) == planned[name]]
     ranks = {planned[name] for name in right}
     numbers = {"found": float(len(right)), "faults": float(len(reached))}
     yield Finding(kind=Kind.FAULTS_NAMED, rank=ranks.pop() if len(ranks) == 1 else None, numbers=numbers)
@@ -383,10 +389,12 @@ def faults(results: Results, preset: Preset) -> Iterator[Finding]:
         yield Finding(kind=Kind.FAULT_UNNAMED, trials=wrong)
 
 
-def _names(reason: str, rank: int) -> bool:
-    """Whether the first rank named in the reason is this one."""
-    first = re.search(r"\brank (\d+)\b", reason)
-    return first is not None and int(first[1]) == rank
+def _culprit(trial: TrialResult) -> int | None:
+    """The rank that a failed trial's error names. Journals of older versions say it only in words."""
+    if trial.failure:
+        return trial.failure.rank
+    first = re.search(r"\brank (\d+)\b", (trial.error or "").splitlines()[0])
+    return int(first[1]) if first else None
 
 
 # Batches, overlap, starts, ranks

@@ -32,7 +32,7 @@ from ddptui.analysis.train_time import time_parts
 from ddptui.analysis.waits import AlignedSteps
 from ddptui.findings.trial import scaled
 from ddptui.text.units import S
-from ddptui.wire.records import Launched, Message
+from ddptui.wire.records import Failure, Launched, Message
 
 
 class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +44,7 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...]
     status: Literal["ok", "failed", "interrupted", "skipped"]
     error: str | None = None
+    failure: Failure | None = None  # the same error in parts, if its first cause is known
     result: RepeatResult | None = None
     primitives: PrimitivesResult | None = None
 
@@ -88,6 +89,7 @@ def outcome_of_log(log: LaunchLog) -> RepeatOutcome | None:
         command=log.launched.command,
         status=status,
         error=error,
+        failure=log.ended.failure if log.ended else None,
         result=result,
         primitives=log.primitives.result(hello, took_s, nccl_use(log)) if hello and log.primitives.places else None,
     )

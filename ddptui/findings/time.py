@@ -67,12 +67,14 @@ def of_time(window: Window) -> list[Finding]:
 def restarts(window: Window) -> Iterator[Finding]:
     """Finds restarts, and the time until all ranks trained again, warm-up included. Needs no minimum of steps."""
     for before, after in pairwise(window.steps):
-        if any(before.number <= last < after.number for last in window.restarts):
+        whys = [why for last, why in window.restarts.items() if before.number <= last < after.number]
+        if whys:
             ends = [of_rank.step.end_ns for of_rank in before.ranks.values()]
             begins = [of_rank.step.begin_ns for of_rank in after.ranks.values()]
             lost_ns = max(begins) - max(ends)
             numbers = {"lost_s": lost_ns / S, "share": lost_ns / (window.covered_ns + lost_ns)}
-            yield Finding(kind=Kind.RESTART, severity="warning", steps=(after.number,), numbers=numbers)
+            place = whys[-1] or None
+            yield Finding(kind=Kind.RESTART, severity="warning", steps=(after.number,), numbers=numbers, place=place)
 
 
 def data(window: Window) -> Iterator[Finding]:

@@ -48,10 +48,10 @@ def analyze_waits(steps: Mapping[int, Sequence[Step]]) -> WaitAnalysis | None:
 
 
 def analyze_aligned(
-    aligned: AlignedSteps, *, disturbed: bool = False, restarts: frozenset[int] = frozenset(), watched: bool = False
+    aligned: AlignedSteps, *, disturbed: bool = False, restarts: Mapping[int, str] | None = None, watched: bool = False
 ) -> WaitAnalysis | None:
     """Analyzes the waits in aligned steps; None if they have no operation. The options are those of a Window."""
-    window = Window(aligned.steps, disturbed, restarts, watched)
+    window = Window(aligned.steps, disturbed, restarts or {}, watched)
     steps, ranks = window.steps, window.ranks
     if not any(of_rank.step.collectives for step in steps for of_rank in step.ranks.values()):
         return None

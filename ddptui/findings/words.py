@@ -13,7 +13,7 @@ from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.policy import MUCH, NAMED_PART
 from ddptui.analysis.results import Culprit
 from ddptui.text.units import MS, S, seconds, size, time_range
-from ddptui.text.words import count, in_a_row, listed
+from ddptui.text.words import count, in_a_row, listed, sentence
 from ddptui.wire.phases import BETWEEN, PARTS
 
 Template = str | Callable[[Finding], str]
@@ -37,9 +37,14 @@ def long(finding: Finding) -> str:
 
 
 def in_sentences(findings: Iterable[Finding]) -> list[str]:
-    """Findings as sentences, those about trials with their reason. Neighbors of one kind share a sentence."""
+    """Findings as sentences, those about trials with their reason, a failure with its remedy. Neighbors of one kind
+    share a sentence."""
     told = []
-    for kind, alike in groupby(findings, key=lambda finding: finding.kind):
+    for kind, group in groupby(findings, key=lambda finding: finding.kind):
+        alike = [*group]
+        if kind is Kind.FAILED and alike[0].place:
+            told += [sentence(part) for part in (alike[0].place, alike[0].action) if part]
+            continue
         clauses = [in_a_row([short(each), evidence(each) if kind in REASONS else ""], ";") for each in alike]
         words = "; ".join(clauses)
         is_word = words.split(" ", 1)[0] in CAPITALS  # else it may be the name of a trial, which stays as it is
@@ -318,7 +323,9 @@ FOUND: Mapping[Kind, Template] = {
         f"{{times:step}} took {{longer_s}} longer than usual{' on all ranks' * (finding.numbers['ranks'] > 1)}, "
         "{where}: {steps}"
     ),
-    Kind.RESTART: lambda finding: f"The ranks were restarted before step {finding.steps[0]}",
+    Kind.RESTART: lambda finding: (
+        f"The ranks were restarted before step {finding.steps[0]}" + ": {place}" * bool(finding.place)
+    ),
     Kind.RARE_WAITS: _rare_waits,
     Kind.BURSTS: "Rank {rank} is late in 1 step of {every_steps}, by {pause_ms}, {where} ({times:time})",
     Kind.BY_TURNS: _by_turns,
@@ -390,7 +397,9 @@ FOUND: Mapping[Kind, Template] = {
     Kind.WAYS_ALIKE: "cannot tell which way to average is fastest on {ranks} ranks",
     **dict.fromkeys(PUBLISHED, _order),
     Kind.DIVERGED: "the loss of {names} is not finite: training diverged",
-    Kind.FAILED: lambda finding: f"trial{'s' * (len(finding.trials) > 1)} {{names}} failed: see below",
+    Kind.FAILED: lambda finding: (
+        "{place}" if finding.place else f"trial{'s' * (len(finding.trials) > 1)} {{names}} failed: see below"
+    ),
     Kind.INTERRUPTED: "the run was interrupted: {done} of {of_trials:trial} have figures",
     Kind.TOO_FEW_STEPS: lambda finding: (
         f"do not rely on these times: {{few:step}}{' in {names}' * bool(finding.trials)} are too few; raise `epochs` "

@@ -44,7 +44,7 @@ def _apply(live: Live, message: Message) -> None:
         case Refused():
             live.refused = message
         case Notice():
-            live.notice = message.text
+            live.notice = message.text.partition("\n")[0]
         case Injection():
             live.injected, live.changed_ns = message.bottleneck, message.at_ns
         case Ended():
@@ -68,7 +68,7 @@ def _apply_to_rank(live: Live, rank: RankState, message: OfRank) -> None:
             rank.cpu_percent, rank.rss_bytes = message.cpu_percent, message.rss_bytes
             rank.gpu_bytes, rank.gpu_reserved_bytes = message.gpu_bytes, message.gpu_reserved_bytes
             rank.gpu = message.gpu or Gpu()
-            rank.dropped, rank.position = message.dropped, message.position
+            rank.dropped, rank.position, rank.stack = message.dropped, message.position, message.stack
         case Ready():
             rank.state, rank.steps, rank.flops = "running", message.steps, message.flops
         case Trained():
@@ -76,7 +76,8 @@ def _apply_to_rank(live: Live, rank: RankState, message: OfRank) -> None:
         case Done():
             rank.state, rank.dropped = "done", message.dropped
         case Failed():
-            rank.state, rank.error = "failed", message.error
+            rank.state, rank.error = "failed", message.error or "ended without an error message"
+            rank.position, rank.stack = message.position, message.stack
 
 
 def _step(live: Live, rank: RankState, message: Step) -> None:

@@ -30,7 +30,7 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
     if not live.step or watched.shown is not watched:
         before = _of_trial(watched.before, preset) if watched.before else ""
         return " · ".join(filter(None, [_starting(live, world_size), before]))
-    if still := _standing_still(live, states, world_size, now_ns):
+    if still := _standing_still(live, states, world_size, preset, now_ns):
         finding = ""  # no finding: it would describe steps before the standstill
     elif watched.mismatch:
         finding = f"ranks call different operations: {watched.mismatch}"
@@ -69,23 +69,30 @@ def refusal(refused: Refused) -> str:
 def _ended(live: Live, preset: Preset) -> str:
     """The outcome of the launch that ended last; after the whole run, also every trial that failed."""
     if live.finished == launches(preset, live) and live.failures:
-        return "failed: " + "; ".join(f"{trial} ({why})" for trial, why in live.failures.items())
+        is_one = len(preset.trials) == 1
+        return "failed: " + "; ".join(why if is_one else f"{trial} ({why})" for trial, why in live.failures.items())
     if live.error:
         return f"{live.status}: {live.error.splitlines()[0]}"
     imports = preset.kind != "command" and preset.engine.name == "local"
     return {"ok": "done", "idle": "starting" + ": importing torch" * imports}.get(live.status, live.status)
 
 
-def _standing_still(live: Live, states: dict[int, str], world_size: int, now_ns: int) -> str:
+def _standing_still(live: Live, states: dict[int, str], world_size: int, preset: Preset, now_ns: int) -> str:
     """Which ranks have not arrived at which collective, if a rank is stalled."""
     if not any(state.startswith(STALLED) for state in states.values()):
         return ""
     positions = {}
     for rank in live.ranks.values():
-        if rank.state != "done":
-            steps, silent = rank.step, silent_s(rank, now_ns) > 0
+        is_over = rank.state in ("done", "failed")
+        if not is_over or preset.kind == "command":
+            steps, silent = rank.step, not is_over and silent_s(rank, now_ns) > 0
             positions[rank.rank] = RankProgress(  # the state of the process is unknown: messages do not carry it
-                position=rank.position, steps=steps, trains=steps > 0, silent=silent, state=None
+                position=rank.position,
+                steps=steps,
+                trains=steps > 0,
+                silent=silent,
+                stack=rank.stack,
+                is_over=is_over,
             )
     return describe_positions(positions, world_size)[0] if positions else ""
 

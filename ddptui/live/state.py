@@ -14,7 +14,7 @@ import msgspec
 from ddptui.analysis.clock_sync import Clocks
 from ddptui.analysis.figures import mean_by_sample
 from ddptui.config.trial import Bottleneck
-from ddptui.wire.messages import Gpu, Pause, Position, Step
+from ddptui.wire.messages import Gpu, Pause, Position, Stack, Step
 from ddptui.wire.records import Load, Refused
 
 Item = TypeVar("Item")
@@ -89,6 +89,7 @@ class RankState(msgspec.Struct):
     gpu: Gpu = Gpu()  # load, memory, power and clock of the rank's GPU, all processes included
     dropped: int = 0  # messages lost because the rank's queue was full
     position: Position = Position()  # at the last heartbeat
+    stack: Stack = ()  # likewise; empty while the rank makes calls
     error: str | None = None
 
     @property

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from ddptui.analysis.finding import Kind
 from ddptui.analysis.primitives.cells import PrimitiveKey
 from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.analysis.results import Results
@@ -60,7 +61,13 @@ def as_text(results: Results, preset: Preset, blocks: Iterable[Block], width: in
     """The question, its answer and the blocks as text for a terminal. Tables and drawings fit into `width` columns."""
     title = [styled(line, BOLD if color else "") for line in paragraph(preset.title, width)]
     words = paragraph(" ".join(answer(results)), width)
-    return _joined([title, words, *(_in_text(block, width, color) for block in blocks)])
+    head = [words, title] if has_only_failed(results) else [title, words]  # a failure comes first
+    return _joined([*head, *(_in_text(block, width, color) for block in blocks)])
+
+
+def has_only_failed(results: Results) -> bool:
+    """Whether the answer is the first cause of the failure of the only trial."""
+    return any(finding.kind is Kind.FAILED and finding.place for finding in results.findings)
 
 
 def as_markdown(results: Results, preset: Preset, blocks: Iterable[Block]) -> str:

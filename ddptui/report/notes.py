@@ -76,7 +76,7 @@ def notes(results: Results, preset: Preset) -> list[Note]:
     return [
         *(Note("caution", line) for line in damage(results.unread or ())),
         *(_of_trials("finding", names, line) for line, names in grouped(lines).items()),
-        *(Note("finding", failure(trial), (trial.name,)) for trial in results.trials if trial.error),
+        *(Note("finding", line, (trial.name,)) for trial in results.trials if (line := failure(trial, results))),
         *(Note("difference", f"difference: {line}") for line in results.differences or ()),
         *(note for note in about_columns if note.kind == "caution"),
         *cautions(results.trials),
@@ -288,10 +288,14 @@ def missing_repeats(trial: TrialResult, results: Results) -> list[str]:
     return [f"finished {done} of {wanted} repeats{': the others were skipped' * (results.status != 'interrupted')}"]
 
 
-def failure(result: TrialResult) -> str:
-    """Why a trial failed, with the end of its log indented below."""
-    headline, *log = (result.error or "").splitlines()
-    return "\n  ".join([f"trial {result.name} failed: {headline}", *log])
+def failure(result: TrialResult, results: Results) -> str:
+    """Why a trial failed, with the evidence or the end of its log indented below; what the answer says is left out.
+    Empty if it has not failed, or if the answer has said all."""
+    headline, *log = (result.error or "").splitlines() or [""]
+    if result.failure and any(finding.place == headline for finding in results.findings):
+        details = result.failure.details
+        return "\n  ".join(["what the ranks did:", *details]) if details else ""
+    return "\n  ".join([f"trial {result.name} failed: {headline}", *log]) if headline else ""
 
 
 class TrialNotes(NamedTuple):
@@ -324,7 +328,7 @@ def in_words(results: Results, preset: Preset, chosen: str | None) -> TrialNotes
 
 
 def _no_findings(trial: TrialResult, results: Results) -> str:
-    if trial.summary is None:
+    if trial.summary is None or trial.is_cut_short:
         return f"{trial.name} {what_became(trial)}"
     parts = ["the baseline"] if results.base_of(trial) is trial else []
     if all(len(repeat.ranks) == 1 for repeat in trial.repeats):

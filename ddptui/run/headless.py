@@ -31,7 +31,7 @@ from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
 from ddptui.text.door import CLEAR_LINE
 from ddptui.text.words import count, printable
-from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
+from ddptui.wire.records import Ended, Launched, Message, Notice, Refused, Restarted
 
 REDRAW_EVERY_S = 0.25  # slow enough for a terminal over SSH
 EXIT_CODES = {"ok": 0, "failed": 1, "interrupted": 130}
@@ -120,6 +120,18 @@ def resumption(preset: Preset, outcomes: Outcomes, changed: dict[str, Any]) -> l
     return lines + ([f"the environment has changed since the run started: {now}"] if now else [])
 
 
+def notice_lines(message: Message) -> list[str]:
+    """The lines to print about a message: only problems of a launch."""
+    match message:
+        case Notice():
+            return message.text.splitlines()
+        case Refused():
+            return [refusal(message)]
+        case Restarted():
+            return [f"the ranks were restarted: {message.failure.summary}"]
+    return []
+
+
 class Narrator:
     """Prints a run's progress: on a terminal as a line that is redrawn, elsewhere as two lines per launch."""
 
@@ -151,9 +163,10 @@ class Narrator:
             self.print(f"{self._where()}  starts cold: {message.start_why}")
         if isinstance(message, Launched) and not self._redraws:
             self.print(f"{self._where()}  {self._labels[message.trial]}")
-        if isinstance(message, Refused | Notice):
+        if isinstance(message, Refused | Notice | Restarted):
             where = f"{self._where()}  " if self._live.status == "running" else ""  # else all launches have ended
-            self.print(f"{where}{message.text if isinstance(message, Notice) else refusal(message)}")
+            for line in notice_lines(message):
+                self.print(f"{where}{line}")
         elif isinstance(message, Ended):
             self.print(f"{self._where(self._live.finished)}  {self._how_it_ended()}")
         elif self._redraws and (isinstance(message, Launched) or time.monotonic() - self._drawn_at > REDRAW_EVERY_S):

@@ -257,9 +257,10 @@ def _inject(hub: Hub, controls: Controls, launched_ns: int) -> Iterator[Injectio
         yield Injection(at_ns=now_ns, bottleneck=bottleneck)
 
 
-def _notices(supervisor: Supervisor) -> Iterator[Notice]:
-    for text in (*supervisor.launch.take_notices(), *supervisor.take_notices()):
+def _notices(supervisor: Supervisor) -> Iterator[Message]:
+    for text in supervisor.launch.take_notices():
         yield Notice(at_ns=time.monotonic_ns(), text=text)
+    yield from supervisor.take_records()
 
 
 class _RefusalReports:

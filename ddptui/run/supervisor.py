@@ -20,7 +20,7 @@ from ddptui.host import machine
 from ddptui.store.journal import RepeatJournal
 from ddptui.text.units import S
 from ddptui.wire.messages import Done, Failed, Hello, RankMessage, Ready, Shown, Step, Timed
-from ddptui.wire.records import Ended, LastStep, Stop
+from ddptui.wire.records import Ended, Failure, LastStep, Message, Stop
 
 LOOK_EVERY_S = 0.25  # interval between two checks of the processes, which read files in /proc: too slow per message
 CONSOLE_PAUSE_S = 3.0  # a check this late means that the console itself stood still (suspended, swapped out)
@@ -116,9 +116,9 @@ class LaunchSupervisor:
         """Yields the messages that are still queued after the ranks have ended."""
         return drained(self.hub, self.add, lambda: len(self._reported()) == len(self._ranks))
 
-    def take_notices(self) -> list[str]:
-        """Always empty: any problem ends the launch, and `ended` reports it."""
-        return []
+    def take_records(self) -> Iterator[Message]:
+        """Yields nothing: any problem ends the launch, and `ended` reports it."""
+        return iter(())
 
     def all_here(self) -> bool:
         """Whether every rank has connected."""
@@ -175,21 +175,24 @@ class LaunchSupervisor:
 
     def ended(self) -> Ended:
         """The end of the launch, with the error if it failed."""
-        error = self._why_failed()
-        return Ended(at_ns=time.monotonic_ns(), status="ok" if error is None else "failed", error=error)
+        why = self._failure()
+        if why is None:
+            return Ended(at_ns=time.monotonic_ns(), status="ok")
+        return Ended(at_ns=time.monotonic_ns(), status="failed", error=why.text, failure=why)
 
-    def _why_failed(self) -> str | None:
+    def _failure(self) -> Failure | None:
         if self._stall is not None:
             folder = self._repeat.folder
             kept = records_kept(self._repeat.flight_records(self._ranks), f"{folder.parent.name}/{folder.name}")
             log = f"rank-{self._stall.rank}.log"
-            return failure.with_log(self._stall.why + kept, self._repeat.log(log), name=log)
+            return failure.failure_of(self._stall.why + kept, self._repeat.log(log), rank=self._stall.suspect, name=log)
         if len(self._done) == len(self._ranks) and not self._exit_code:
             few = [steps for steps in self._steps.values() if steps <= self._trial.warmup_steps]
             is_too_short = few and self._trial.primitives is None
-            return f"all of its {few[-1]} steps are warm-up steps: nothing was measured" if is_too_short else None
+            nothing = f"all of its {few[-1]} steps are warm-up steps: nothing was measured" if is_too_short else None
+            return Failure(summary=nothing) if nothing else None
         if self.hub.other_version:  # the ranks were stopped for that reason, so their logs tell nothing more
-            return self.hub.other_version
+            return Failure(summary=self.hub.other_version)
         memory_was_short = machine.oom_kills() > self._killed_before
         if why := self.launch.end_reason():
             return failure.explain_end(why, self._trial, self._repeat.log(LAUNCHER_LOG), memory_was_short)
@@ -228,7 +231,9 @@ class LaunchSupervisor:
         elif self._missing() and time.monotonic() - self._last_connected > START_S:
             self._end_within(0)
         elif stopped := self._stopped_before_hello():
-            self._stall = Stall(f"{stopped}; {no_progress(self._trial.stall_s)}", self._missing()[0])
+            missing = self._missing()
+            suspect = missing[0] if len(missing) == 1 else None
+            self._stall = Stall(f"{stopped}; {no_progress(self._trial.stall_s)}", missing[0], suspect)
             self._end_within(0)
         elif stall := self._stalled({rank: state for rank, state in states.items() if state}):
             self._stall = stall

@@ -14,16 +14,14 @@ from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.foreign import ForeignLaunch, Terms, start_for_console_elsewhere
 from ddptui.findings.compare import RunningResults
 from ddptui.host.machine import describe
-from ddptui.live.headline import refusal
 from ddptui.report import table
 from ddptui.run import lab
-from ddptui.run.headless import EXIT_CODES
+from ddptui.run.headless import EXIT_CODES, notice_lines
 from ddptui.run.output import width
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
 from ddptui.text.words import printable
 from ddptui.wire.connection import HUB, KEYS, TOKEN
-from ddptui.wire.records import Ended, Message, Notice, Refused
 
 
 def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool, usual: Sequence[str] = ()) -> int:
@@ -65,11 +63,11 @@ def _follow(
     """Watch to the end, then print the report. Returns the results."""
     run = Run.create(runs, preset, describe())
     results = RunningResults(preset, run.name, run.environment())
+    told: set[str] = set()  # lines printed so far: the final error may repeat a notice
     try:
-        told: set[str] = set()  # lines printed so far: the final error may repeat a notice
         with run.held(), closing(lab.run_preset(preset, run, controls, results=results, terms=terms)) as stream:
             for message in stream:
-                for line in said(message):
+                for line in notice_lines(message):
                     if line not in told:
                         tell(line)
                     told.add(line)
@@ -79,22 +77,14 @@ def _follow(
         say(table.as_json(results.results, preset))
     elif any(trial.repeats for trial in results.results.trials):
         say(f"\n{table.text(results.results, preset, width(), usual=usual)}")
+    else:
+        for line in [line for trial in results.results.trials for line in (trial.error or "").splitlines()]:
+            if line not in told:
+                tell(line)
     if terms.saw_nothing:
         run.remove()
     tell("nothing was watched, so no run was saved" if terms.saw_nothing else f"kept in {run.folder}")
     return results.results
-
-
-def said(message: Message) -> list[str]:
-    """The lines to print about a message: only problems with the watching."""
-    match message:
-        case Notice():
-            return [message.text]
-        case Refused():
-            return [refusal(message)]
-        case Ended(error=str(error)):
-            return [error.splitlines()[0]]
-    return []
 
 
 def tell(line: str) -> None:

@@ -49,13 +49,13 @@ def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str
 
 
 def ending(exit_code: int | None) -> str:
-    """How a process ended, as words to put after its name: killed by SIGKILL."""
+    """How a process ended, as words to put after its name: was killed by SIGKILL."""
     if exit_code is None:
         return "died without an error message"
     if exit_code >= 0:
         return f"ended with exit code {exit_code}"
     names = {number.value: number.name for number in signal.Signals}  # most real-time signals have none
-    return f"killed by {names.get(-exit_code, f'signal {-exit_code}')}"  # as in subprocess: minus the signal number
+    return f"was killed by {names.get(-exit_code, f'signal {-exit_code}')}"  # as in subprocess: minus the signal number
 
 
 def printable(text: str) -> str:

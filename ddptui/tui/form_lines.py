@@ -60,7 +60,7 @@ KINDS = {
         {"kind": "kind", "rank": "on rank", "step": "in step"},
         {"kind": "kill", "rank": "1", "step": "5"},
         {
-            "kind": "what happens to the rank, between its forward and its backward",
+            "kind": "what happens to the rank: it ends, hangs, leaves the loop, or calls the wrong collectives",
             "rank": "the rank that it happens to",
             "step": "the step in which it happens, once; steps count from 0",
         },

@@ -13,6 +13,7 @@ LOGS = "DDPTUI_LOGS"  # the folder for rank-R.log, and for rank-R.flight.json
 LINKS = "DDPTUI_LINKS"  # the network namespace of each rank, for trials with simulated links: "PID FD FD …"
 CONSOLE_PID = "DDPTUI_CONSOLE_PID"  # the process whose death ends the rank
 WATCHED = "DDPTUI_WATCHED"  # under `ddptui watch`: the file that names the socket of the relay
+EVENTS = "events"  # beside that file: how processes end and join their group (workers/watch/ending.py)
 NOTES = "notes"  # beside that file: a process that cannot be watched writes each reason here, on a line of its own
 SILENCE_S = "DDPTUI_SILENCE_S"  # the rank ends if it receives nothing from the console for this many seconds
 

@@ -149,6 +149,18 @@ class Trained(Tagged, frozen=True, kw_only=True):
     loss: Number | None  # of the last step
 
 
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """A line of code on a rank's stack."""
+
+    file: Name  # relative to the training's folder, if it lies below
+    line: Count
+    function: Name
+    own: bool  # part of the user's code, not of a library
+
+
+Stack = Annotated[tuple[Place, ...], Meta(max_length=64)]  # innermost first
+
+
 class Position(msgspec.Struct, frozen=True, array_like=True):
     """Where in its training a rank is right now."""
 
@@ -165,7 +177,10 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     epoch: Count = 0  # the pass over the data
     batch: Count = 0  # batches fetched in this pass
     batches: Count | None = None  # batches per pass; None: not known
-    phase: Word = ""  # the current phase, one of PARTS; empty: the phase that follows those in `passed`
+    phase: Word = ""  # one of PARTS; empty: the phase after those in `passed`. Of the lab: BETWEEN after the last step
+    seq: Count = 0  # number of the unfinished collective within its group since the start, from 1; 0: not known
+    bytes: Count = 0  # its size, as in Collective
+    between: Count = 0  # collectives between the end of the last step and the begin of this one's data or forward
 
 
 class Gpu(msgspec.Struct, frozen=True, array_like=True):
@@ -194,6 +209,7 @@ class Heartbeat(Tagged, frozen=True, kw_only=True):
     gpu: Gpu | None = None
     dropped: Count = 0  # messages lost because the queue was full
     position: Position = Position()
+    stack: Stack = ()  # of a watched training whose thread has made no call for some seconds; else empty
 
 
 class Tied(Tagged, frozen=True, kw_only=True):
@@ -302,11 +318,18 @@ class Done(Tagged, frozen=True, kw_only=True):
 
 
 class Failed(Tagged, frozen=True, kw_only=True):
-    """A rank's last message, with its error. A killed rank sends none."""
+    """A rank's last message, with its error. A killed rank of the lab sends none; for a watched one, the relay does."""
 
     rank: RankNumber
     at_ns: Count
-    error: Error
+    error: Error  # empty: the process has ended without an error message
+    # Only of a watched training:
+    stack: Stack = ()  # where the exception was raised
+    workers: Annotated[
+        tuple[tuple[Count, int], ...], Meta(max_length=64)
+    ] = ()  # dead DataLoader workers: pid, exit code
+    position: Position = Position()  # where the rank was
+    grown_bytes: int = 0  # by how much its resident memory has grown since its first message
 
 
 class Echo(Tagged, frozen=True, kw_only=True):

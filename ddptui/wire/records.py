@@ -3,6 +3,8 @@ is the type of any line of a journal."""
 
 from typing import Literal
 
+import msgspec
+
 from ddptui.config.trial import Bottleneck, StartKind
 from ddptui.wire.limits import Count, Moment, Name, Tagged
 from ddptui.wire.messages import RankMessage
@@ -107,12 +109,37 @@ class NcclLog(Tagged, frozen=True, forbid_unknown_fields=False):
     at_ns: Moment
 
 
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a launch failed: its first cause, as far as it is known."""
+
+    summary: str  # one line: which rank, how, and where
+    remedy: str = ""  # one line: what it means, and what to do
+    rank: int | None = None  # the rank that failed first or kept the others waiting; None: not a single one
+    step: int | None = None  # the step that this rank was in, or had finished last
+    place: str = ""  # the innermost line of the user's code: train.py:57
+    error: str = ""  # the first line of the exception
+    details: tuple[str, ...] = ()  # the evidence, a line each: what the other ranks did, the end of a log
+
+    @property
+    def text(self) -> str:
+        """The whole failure, a line each."""
+        return "\n".join([self.summary, *filter(None, [self.remedy]), *self.details])
+
+
+class Restarted(Tagged, frozen=True, kw_only=True):
+    """The launcher of a watched training has started the ranks again."""
+
+    at_ns: Moment
+    failure: Failure  # why the attempt before has ended
+
+
 class Ended(Tagged, frozen=True, kw_only=True):
     """A repeat is over: the last line of its journal."""
 
     at_ns: Moment
     status: Literal["ok", "failed", "interrupted", "skipped"]  # skipped: the user went on to the next trial
     error: str | None = None
+    failure: Failure | None = None  # the same error, in parts, if its cause is known
 
 
-Message = RankMessage | Launched | Load | Notice | Offset | Refused | Injection | NcclLog | Ended
+Message = RankMessage | Launched | Load | Notice | Offset | Refused | Injection | NcclLog | Restarted | Ended

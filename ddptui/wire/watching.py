@@ -1,9 +1,14 @@
 """How a watched training finds the relay on its host: through a file that an environment variable names. A later
 console may rewrite the file for its own relay; ranks that were released then report to that relay."""
 
+from typing import Annotated, Literal
+
 import msgspec
+from msgspec import Meta
 
 from ddptui.config.trial import Bottleneck
+from ddptui.wire.limits import Count, Error
+from ddptui.wire.messages import Stack
 
 LET_GO = b"let go\n"  # the last line sent to a relay; if it is missing, the process that started the relay has died
 
@@ -15,6 +20,25 @@ class Watching(msgspec.Struct, frozen=True, kw_only=True):
     steps: int | None = None  # ranks are released after this many steps, warm-up included; None: never
     every: int = 1  # only every n-th step is reported
     bottleneck: tuple[Bottleneck, ...] = ()
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process writes into the file of events, as a line of JSON: that it joins its process group, that a thread
+    of it fails, or, if its relay does not learn of it, that it fails itself."""
+
+    what: Literal["failed", "thread", "joins", "joined"]
+    at_ns: Count
+    pid: Count
+    rank: int | None = None  # by its environment, or as it has joined
+    world: int | None = None
+    attempt: Count = 0  # how many times torchrun has restarted the ranks
+    launched: int | None = None  # the world size by its environment
+    error: Error = ""
+    stack: Stack = ()
+    exit: int | None = None  # the exit code that it has chosen
+    # Of a launcher, the ranks that have failed: rank, process id, exit code; as in subprocess, minus the signal number.
+    failures: Annotated[tuple[tuple[int, int | None, int | None], ...], Meta(max_length=1024)] = ()
+    workers: Annotated[tuple[tuple[Count, int], ...], Meta(max_length=64)] = ()
 
 
 class RelayTask(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ MOST_TIE_ERROR_NS = 60_000
 SETTLED_NS = S  # after which a GPU's clock is expected to be known so well
 DELAY_TOLERANCE = 0.05  # relative
 BEATS_S = 3.0  # a shorter training may have less than two heartbeats, by which clocks and energy are read
-UNNAMED = {"mismatch"}  # NCCL compares no sizes: which rank is behind may stay unknown
+UNNAMED = {"mismatch", "lone-collective"}  # NCCL compares no calls: which rank is out of step may stay unknown
 STALLED = {"stop", "hang", "skip"}
 
 

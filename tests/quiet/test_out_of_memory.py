@@ -71,21 +71,21 @@ def test_a_rank_that_the_kernel_killed_for_want_of_memory_is_said_to_have_been(
     assert kills_in(little_memory) > 0, done
     [trial] = json.loads(done.stdout)["trials"]
     headline = trial["error"].splitlines()[0]
-    assert headline.startswith("rank 0 killed by SIGKILL: the kernel killed it because memory ran out; take a smaller")
+    assert headline.startswith("rank 0 was killed by SIGKILL: the kernel killed it because memory ran out; take")
 
 
 def said(trial: Trial | None = None, **known: Any) -> str:
     """The headline of a process that is its own launcher."""
     nothing: dict[str, Any] = {"exit_code": 1, "launcher_log": "", "rank_logs": {}, "failed": [], "silent": [0]}
     told = explain_failure(trial=trial or Trial(), missing=[], one_process=True, **(nothing | known))
-    return told.splitlines()[0]
+    return told.summary
 
 
 def test_who_was_killed_while_memory_was_enough_is_not_said_to_have_lacked_it() -> None:
-    assert said(exit_code=-9) == "rank 0 killed by SIGKILL"
+    assert said(exit_code=-9) == "rank 0 was killed by SIGKILL"
     assert "memory ran out" in said(exit_code=-9, memory_was_short=True)
     put_in = said(exit_code=-9, memory_was_short=True, rank_logs={0: "fault, step 3: kill"})
-    assert put_in == "rank 0 killed by SIGKILL", "its own doing, whoever else the kernel has killed"
+    assert put_in == "rank 0 was killed by SIGKILL", "its own doing, whoever else the kernel has killed"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_rank_that_says_itself_that_memory_is_short_is_told_what_to_lower(erro
     "error", ["ValueError: out of memory-mapped range", "KeyError: 'a cache'", "RuntimeError: memory is out of order"]
 )
 def test_what_only_sounds_like_memory_keeps_its_own_words(error: str) -> None:
-    assert said(failed=[failed(0, error)]) == f"rank 0 {error}"
+    assert said(failed=[failed(0, error)]) == f"rank 0 failed: {error}"
 
 
 @pytest.mark.parametrize(

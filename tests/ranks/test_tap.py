@@ -561,10 +561,10 @@ def test_where_a_rank_is_the_device_says_and_not_the_loop_that_runs_ahead() -> N
     tap = by_the_clock(clock)
     (timer, [reduced, sent]), _ = [make_a_step(tap, clock, number) for number in (5, 6)]
     data, forward = ("data",), ("data", "forward")
-    sent_at = {"number": 1, "kind": "broadcast", "root": 0}
+    sent_at = {"number": 1, "kind": "broadcast", "root": 0, "bytes": 4}
     for at, place in (
         (timer.moments[0], Position(5)),
-        (reduced.enter, Position(5, data, 1, 0, "all_reduce")),
+        (reduced.enter, Position(5, data, 1, 0, "all_reduce", bytes=4)),
         (reduced.ended, Position(5, data, 1)),
         (sent.enter, Position(5, data, 2, **sent_at, ahead=True)),
         (sent.awaited, Position(5, forward, 2, **sent_at)),

@@ -4,12 +4,12 @@ from typing import Any, cast
 
 import pytest
 
-from ddptui.wire.messages import Done, Pause, Step
+from ddptui.wire.messages import Done, Pause, Position, Step
 from ddptui.wire.watching import Watching
 from workers.instruments.reporter import Reporter
 from workers.relay import steps
 from workers.relay.steps import Steps
-from workers.watch.notes import CODES, LENGTHS, NONE, bits_of
+from workers.watch.notes import CODES, KINDS, LENGTHS, NONE, bits_of
 
 
 class Rank:
@@ -159,3 +159,108 @@ def test_delays_count_from_the_warm_up_on_and_stand_in_their_step() -> None:
     done = rank.steps.done()
     assert isinstance(done, Done)
     assert (done.bottleneck_fired, done.bottleneck_ns) == (2, 40)
+
+
+def reduces(rank: Rank, *, kind: int = 0, group: int = 1, size: int = 400, ends: bool = True) -> None:
+    """The rank calls a collective, and waits for it at once. kind, group: as named in `named`."""
+    now = rank._at_ns + 1
+    end = now if ends else NONE
+    rank.note("collective", 5, kind, size, NONE, group, False, now, end, end, NONE, end)
+
+
+def named() -> Rank:
+    rank = Rank(0)
+    for number, name in enumerate(("all_reduce", [0, 1], "broadcast", [0, 2])):
+        rank.steps.name(number, name)
+    return rank
+
+
+def test_its_position_numbers_the_unfinished_collective_within_its_group_over_all_steps() -> None:
+    rank = named()
+    reduces(rank)
+    reduces(rank, group=3)
+    rank.trains(1)
+    assert (rank.steps.position().number, rank.steps.position().seq) == (None, 0)
+    reduces(rank)
+    reduces(rank, kind=2, group=3, size=8, ends=False)
+    rank.read()
+    position = rank.steps.position()
+    assert (position.kind, position.group, position.seq, position.bytes) == ("broadcast", (0, 2), 2, 8)
+    reduces(rank)  # of another group, called while that one runs
+    rank.read()
+    assert rank.steps.position().seq == 2
+
+
+def test_its_position_counts_the_collectives_since_the_last_step_until_the_next_one_begins() -> None:
+    rank = named()
+    rank.trains(2)
+    counts = []
+    for _ in range(3):
+        reduces(rank)
+        rank.read()
+        counts.append(rank.steps.position().between)
+    assert counts == [1, 2, 3]
+    rank.note("data_begins", True)
+    rank.note("data_ends", 8, True, False, 3, NONE, 1)
+    rank.note("backward_begins", True, bits_of(1.0))
+    reduces(rank, ends=False)
+    rank.read()
+    position = rank.steps.position()
+    assert (position.step, position.between, position.calls) == (2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        # ends, calls since the last one, calls in all, kind, bytes, whether in backward
+        ((2, 1, 3, KINDS.index("all_reduce"), 400, 0), None),  # all that stands there was sent
+        (
+            (2, 3, 5, KINDS.index("reduce"), 4, 0),
+            Position(step=1, passed=("optimizer",), calls=3, number=2, kind="reduce", phase="between steps", seq=5,
+                     bytes=4, between=3),
+        ),
+        (
+            (3, 1, 6, KINDS.index("all_reduce"), 400, 2),
+            Position(step=3, calls=1, number=0, kind="all_reduce", phase="backward", seq=6, bytes=400),
+        ),
+        ((3, 1, 6, -1, 8, 2), Position(step=3, calls=1, number=0, phase="backward", seq=6, bytes=8)),
+        # It has made a step since, and no call.
+        ((3, 0, 3, -1, 0, 0), Position(step=2, passed=("optimizer",), phase="between steps")),
+    ],
+)  # fmt: skip
+def test_a_rank_that_has_died_is_where_its_page_says_if_that_is_newer(
+    page: tuple[int, ...], expected: Position | None
+) -> None:
+    rank = named()
+    reduces(rank)
+    reduces(rank)
+    rank.trains(2)
+    reduces(rank)
+    rank.read()
+    sent = rank.steps.position()
+    assert rank.steps.last_position(page) == (expected or sent)
+
+
+def test_of_a_page_the_number_within_a_group_is_unknown_if_there_are_several() -> None:
+    rank = named()
+    reduces(rank)
+    reduces(rank, group=3)
+    rank.trains(1)
+    position = rank.steps.last_position((1, 1, 3, KINDS.index("all_reduce"), 8, 1))
+    assert (position.step, position.kind, position.seq) == (1, "all_reduce", 0)
+
+
+def test_of_a_training_that_counts_several_optimizer_steps_as_one_the_page_gives_the_step() -> None:
+    rank = named()
+    for _ in range(4):  # two optimizers a step, as of a GAN
+        rank.note("data_begins", True)
+        rank.note("data_ends", 8, True, False, 1, NONE, 1)
+        for optimizer in (1, 2):
+            rank.note("backward_begins", True, bits_of(1.0))
+            rank.note("backward_ends")
+            rank.note("optimizer_begins", optimizer)
+            rank.note("optimizer_ends", optimizer)
+    reduces(rank)
+    rank.read()
+    page = (10, 1, 2, KINDS.index("all_reduce"), 8, 1)
+    assert rank.steps.last_position(page).step == 5

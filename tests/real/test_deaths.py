@@ -90,7 +90,7 @@ def kill(console: Console, trial: str, victim: str) -> Death:
 def test_a_killed_rank_is_named(death: Callable[[str, str], Death], mode: str) -> None:
     seen = death("rank", mode)
     assert seen.noticed_at - seen.killed_at < NAMED_WITHIN_S + GONE_WITHIN_S
-    assert seen.error.splitlines()[0] == "rank 1 killed by SIGKILL"
+    assert seen.error.splitlines()[0] == "rank 1 was killed by SIGKILL"
     assert "step" in seen.error  # the end of its log
     assert seen.ended_at - seen.killed_at < NAMED_WITHIN_S
     assert not seen.survivors
@@ -99,20 +99,20 @@ def test_a_killed_rank_is_named(death: Callable[[str, str], Death], mode: str) -
 @pytest.mark.parametrize("mode", modes_of("launcher"))
 def test_a_killed_launcher_takes_its_ranks_along(death: Callable[[str, str], Death], mode: str) -> None:
     seen = death("launcher", mode)
-    assert seen.error.splitlines()[0] == f"{who(seen.launch)} killed by SIGKILL"
+    assert seen.error.splitlines()[0] == f"{who(seen.launch)} was killed by SIGKILL"
     assert not seen.survivors
 
 
 @pytest.mark.parametrize("mode", modes_of("keeper"))
 def test_a_killed_keeper_takes_everybody_along(death: Callable[[str, str], Death], mode: str) -> None:
     seen = death("keeper", mode)
-    assert seen.error.splitlines()[0] == f"{who(seen.launch)} killed by SIGKILL"
+    assert seen.error.splitlines()[0] == f"{who(seen.launch)} was killed by SIGKILL"
     assert not seen.survivors
 
 
 def who(launch: UnderWay) -> str:
     """A launcher, in the console's words: it may be the only rank."""
-    return "rank 0" if launch.launcher.pid in launch.pids.values() else "the launcher was"
+    return "rank 0" if launch.launcher.pid in launch.pids.values() else "the launcher"
 
 
 # The console ends, or what it forks from: the launch goes along. Each has a console of its own.

@@ -3,11 +3,12 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
+from ddptui.config.trial import FaultKind
 from ddptui.engines.local.warm import WarmParent
 from tests.support.here import run_here
 from tests.support.runner import QUICK, write_preset
@@ -16,37 +17,71 @@ STALL_S = 5
 STEP = 3
 LATER = {"stop-dp": 3000}  # steps: one that is stopped at once may not have said Hello yet
 
+OUT_OF_STEP = "was killed by SIGABRT: the ranks are out of step: gloo received "
+
 # What is launched; and how the first line of the error begins, and goes on.
 FAULTS: dict[str, tuple[str, str, int, str]] = {
     "stop": (
         'strategy = "all_reduce"\nworld_size = 3', "stop", 1,
-        f"rank 1 has not arrived at all_reduce 0 of step {STEP}: rank 1 is stopped, as by SIGSTOP; "
-        f"ranks 0, 2 wait there; no progress for {STALL_S} s",
+        f"rank 1 has not arrived at all_reduce 0 of step {STEP}: it is stopped, as by SIGSTOP; "
+        f"ranks 0 and 2 wait there; no progress for {STALL_S} s",
     ),
     "hang-ddp": (
         'launch = "launch"\nstrategy = "ddp"', "hang", 0,
-        f"rank 0 has not arrived at all_reduce 0 of step {STEP}: rank 0 is in step {STEP}, in backward; "
+        f"rank 0 has not arrived at all_reduce 0 of step {STEP}: it is in step {STEP}, in backward; "
         f"rank 1 waits there; no progress for {STALL_S} s",
     ),
     "skip": (
         'strategy = "flat"\nworld_size = 3', "skip", 2,
-        f"in step {STEP}, rank 2 made 0 of 1 collectives, and is out of step with the others since; now ",
+        f"rank 2 has been out of step with the others since step {STEP}: there, rank 2 called 0 collectives, "
+        "the others 1; now ",
     ),
     "stop-dp": (
-        'launch = "dp"\nsteps = 4000', "stop", 0, f"ranks 0, 1 are stopped, as by SIGSTOP; no progress for {STALL_S} s"
+        'launch = "dp"\nsteps = 4000', "stop", 0, "ranks 0 and 1 are stopped, as by SIGSTOP; no progress for "
     ),
-    "mismatch": ('strategy = "all_reduce"', "mismatch", 1, "rank 1 killed by SIGABRT"),
+    "mismatch": ('launch = "launch"\nstrategy = "all_reduce"', "mismatch", 1, f"rank 1 {OUT_OF_STEP}"),
     "exit": ('launch = "launch"\nstrategy = "ddp"', "exit", 1, "rank 1 ended with exit code 7"),
     "raise": (
         'launch = "process"\nstrategy = "ring"', "raise", 1,
-        "rank 1 RuntimeError: a fault was injected here on purpose",
+        "rank 1 failed: RuntimeError: injected by the trial's `fault`",
     ),
-    "kill-single": ('launch = "single"', "kill", 0, "rank 0 killed by SIGKILL"),
+    "uneven-ddp": (
+        'launch = "process"\nstrategy = "ddp"\nworld_size = 3', "uneven_inputs", 1,
+        f"rank 1 has not arrived at all_reduce 0 of step {STEP + 1}: it has left its training loop after {STEP} steps; "
+        f"ranks 0 and 2 wait there; no progress for {STALL_S} s",
+    ),
+    "uneven-all-gather": (
+        'strategy = "all_gather"\nworld_size = 3', "uneven_inputs", 0,
+        f"rank 0 has left its training loop, and rank 1 has not: it {OUT_OF_STEP}",
+    ),
+    "early-stop": (
+        'launch = "launch"\nstrategy = "flat"\nworld_size = 4', "early_stop", 2,
+        f"ranks are in different collectives: rank 2 is in barrier 0 of step {STEP}, in data; ranks 0, 1 and 3 are in "
+        f"all_reduce 0 of step {STEP}, past their backward; no progress for {STALL_S} s",
+    ),
+    "early-stop-async": (
+        'strategy = "all_reduce_async"', "early_stop", 1,
+        f"ranks are in different collectives: rank 1 is in barrier 0 of step {STEP}, in data; rank 0 is in "
+        f"all_reduce 0 of step {STEP}, past its backward; no progress for {STALL_S} s",
+    ),
+    "early-stop-ring": (
+        'strategy = "ring"\nworld_size = 3', "early_stop", 1,
+        f"ranks are in different collectives: rank 1 is in barrier 0 of step {STEP}, in data; rank 0 is in ",
+    ),
+    "lone-gather": (
+        'strategy = "gather_scatter"', "lone_collective", 1,
+        f"ranks are in different collectives: rank 1 is in reduce 0 of step {STEP}, in backward; rank 0 is in "
+        f"gather 0 of step {STEP}, past its backward; no progress for {STALL_S} s",
+    ),
+    "other-shape": ('launch = "process"\nworld_size = 4', "other_shape", 2, f"rank 2 {OUT_OF_STEP}"),
+    "wrong-order": ('strategy = "all_reduce"\nworld_size = 3', "wrong_order", 0, f"rank 0 {OUT_OF_STEP}"),
+    "kill-single": ('launch = "single"', "kill", 0, "rank 0 was killed by SIGKILL"),
 }  # fmt: skip
 RECORDS = pytest.mark.skipif(
     not hasattr(torch._C._distributed_c10d, "_dump_fr_trace_json"), reason="this torch records nothing of gloo"
 )
-STILL = ("stop", "hang-ddp", "skip", "stop-dp")
+LONE = ("early-stop", "early-stop-async", "early-stop-ring", "lone-gather")
+STILL = ("stop", "hang-ddp", "skip", "stop-dp", "uneven-ddp", *LONE)
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +105,16 @@ def trials(warm: WarmParent, folder: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_who_it_was_and_how_is_said_first(trials: dict[str, dict[str, Any]], name: str) -> None:
-    _, kind, _, said = FAULTS[name]
+    _, kind, rank, said = FAULTS[name]
     assert trials[name]["status"] == "failed"
     headline, *rest = trials[name]["error"].splitlines()
     assert headline.startswith(said)
+    if name != "stop-dp":  # one process with two ranks
+        assert trials[name]["failure"].get("rank") == rank
     if said.endswith(" s"):
         assert headline == said
     log = [line for line in rest if line.startswith("fault, step")]
-    if name in ("mismatch", "exit", "kill-single", "stop"):  # others say more after it
+    if name in ("mismatch", "exit", "kill-single", "stop", "other-shape", "wrong-order"):  # others say more after it
         assert log == [f"fault, step {STEP}: {kind}"]
 
 
@@ -88,7 +125,8 @@ def test_a_launch_that_hangs_says_what_to_do_where_it_does_not(trials: dict[str,
 
 @RECORDS
 @pytest.mark.parametrize(
-    ("name", "left"), [("stop", "ranks 0, 2"), ("hang-ddp", "ranks 0, 1"), ("skip", "ranks 0–2"), ("kill-single", None)]
+    ("name", "left"),
+    [("stop", "ranks 0 and 2"), ("hang-ddp", "ranks 0 and 1"), ("skip", "ranks 0–2"), ("kill-single", None)],
 )
 def test_each_rank_that_lived_when_it_was_stopped_has_left_its_last_collectives(
     trials: dict[str, dict[str, Any]], folder: Path, name: str, left: str | None
@@ -101,8 +139,8 @@ def test_each_rank_that_lived_when_it_was_stopped_has_left_its_last_collectives(
         assert not any("record" in line for line in lines)
         return
     where = f"trial-{name}/repeat-1/*.flight.json in the run's folder"
-    assert lines[2] == f"torch's record of the last collectives of {left}: {where}"
-    assert len(records) == (2 if "," in left else 3)
+    assert lines[2] == f"the last collectives of {left}, by torch's flight recorder: {where}"
+    assert len(records) == (2 if " and " in left else 3)
     for record in records:
         assert json.loads(record.read_bytes())["entries"][-1]["profiling_name"].startswith("gloo:")
 
@@ -117,16 +155,35 @@ def test_these_show_which_rank_is_behind(folder: Path) -> None:
     assert called[0] < called[1]
 
 
+@RECORDS
+@pytest.mark.usefixtures("trials")
+def test_these_show_the_barrier_of_the_rank_that_stopped_early(folder: Path) -> None:
+    last = [
+        json.loads(record.read_bytes())["entries"][-1]["profiling_name"]
+        for record in sorted(folder.glob("runs/*/trial-early-stop/repeat-1/rank-*.flight.json"))
+    ]
+    assert last == ["gloo:all_reduce", "gloo:all_reduce", "gloo:barrier", "gloo:all_reduce"]
+
+
 @pytest.mark.parametrize("name", ["hang-ddp"])
 def test_the_log_of_a_rank_that_hangs_shows_where(trials: dict[str, dict[str, Any]], name: str) -> None:
     assert "waiter.acquire()" in trials[name]["error"]
     assert "the end of rank-0.log:" in trials[name]["error"].splitlines()
 
 
-def test_native_code_that_gives_up_is_quoted(trials: dict[str, dict[str, Any]]) -> None:
-    assert re.search(r"size|length", trials["mismatch"]["error"])
-    assert "gloo" in trials["mismatch"]["error"]
+@pytest.mark.parametrize("name", ["mismatch", "other-shape", "wrong-order", "uneven-all-gather"])
+def test_native_code_that_gives_up_is_quoted(trials: dict[str, dict[str, Any]], name: str) -> None:
+    assert re.search(r"size|length", trials[name]["error"])
+    assert "gloo" in trials[name]["error"]
 
 
 def test_one_bad_trial_does_not_spoil_the_others(trials: dict[str, dict[str, Any]]) -> None:
     assert trials["sound"]["status"] == "ok"
+
+
+@pytest.mark.rare
+def test_the_preset_names_the_rank_of_every_fault(warm: WarmParent, tmp_path: Path) -> None:
+    results = run_here(warm, tmp_path / "runs", Path("faults"), steps=44, stall_s=STALL_S)
+    every = {trial["config"]["fault"][0]["kind"] for trial in results["trials"][1:]}
+    assert every == {*get_args(FaultKind)} - {"abort"}  # which looks like kill
+    assert results["findings"] == [{"kind": "faults_named", "rank": 1, "numbers": {"found": 12.0, "faults": 12.0}}]

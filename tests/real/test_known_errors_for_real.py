@@ -23,7 +23,9 @@ def test_a_model_that_makes_a_tensor_on_another_device_is_told_where_to_make_it(
     assert results["status"] == "failed"
     first, *log = results["trials"][0]["error"].splitlines()
     assert first.startswith("rank 0: tensors on two devices, meta and cpu, met")
-    assert first.endswith("create it with device=inputs.device, or with register_buffer, which moves with the model")
+    assert first.endswith(
+        "create tensors with device=inputs.device, or with register_buffer, which moves with the model"
+    )
     assert any("is not on the expected device" in line for line in log)
 
 
@@ -32,7 +34,7 @@ def test_of_a_killed_rank_with_workers_the_log_shows_its_own_words_alone(warm: W
     # Without instruments it prints no progress, to which its thread may come before the kill, or not.
     killed = QUICK + 'instruments = "off"\nnum_workers = 1\n[[trial.fault]]\nkind = "kill"\nrank = 0\nstep = 3\n'
     results = run_here(warm, tmp_path / "runs", write_preset(tmp_path, ONE_RANK + killed))
-    assert results["trials"][0]["error"].splitlines() == ["rank 0 killed by SIGKILL", "fault, step 3: kill"]
+    assert results["trials"][0]["error"].splitlines() == ["rank 0 was killed by SIGKILL", "fault, step 3: kill"]
 
 
 @pytest.mark.skipif(not surely_none(), reason="this machine has a GPU, which torch finds")

@@ -1,5 +1,6 @@
 """Presets of primitives, as a user runs them: what is shown, measured, kept; and what happens when a rank is lost."""
 
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -156,11 +157,11 @@ def errors(warm: WarmParent, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 def test_a_rank_that_is_killed_among_its_calls_is_named(errors: dict[str, str]) -> None:
-    assert "rank 1 killed by SIGKILL" in errors["killed"]
+    assert "rank 1 was killed by SIGKILL" in errors["killed"]
 
 
 def test_of_a_rank_that_is_stopped_among_its_calls_it_is_said_what_the_other_waits_in(errors: dict[str, str]) -> None:
     said = errors["stopped"]
-    assert "rank 0 is stopped" in said
+    assert re.search("(rank 0|: it) is stopped, as by SIGSTOP; rank 1 waits", said)
     assert "rank 1 waits" in said
     assert "all_reduce" in said

@@ -24,6 +24,7 @@ from ddptui.wire.messages import (
     Heartbeat,
     Hello,
     Pause,
+    Place,
     Position,
     Ready,
     Shown,
@@ -37,6 +38,7 @@ from ddptui.wire.records import (
     Alive,
     ConsoleMessage,
     Ended,
+    Failure,
     Injection,
     LastStep,
     Launched,
@@ -47,6 +49,7 @@ from ddptui.wire.records import (
     Offset,
     Probe,
     Refused,
+    Restarted,
     SetBottleneck,
     Stop,
 )
@@ -190,8 +193,11 @@ def tied(rank: int = 0, at_ms: float = FIRST_STEP_MS, error_ms: float = 0.05) ->
     return Tied(rank=rank, at_ns=round(at_ms * MS), error_ns=round(error_ms * MS))
 
 
-def ended(status: str = "ok", error: str | None = None) -> Ended:
-    return msgspec.convert({"type": "Ended", "at_ns": 9_500 * MS, "status": status, "error": error}, Ended)
+def ended(status: str = "ok", error: str | None = None, failure: Failure | None = None) -> Ended:
+    """failure: of a watched training; its text is the error, unless that is given."""
+    text = failure.text if failure and error is None else error
+    words = {"type": "Ended", "at_ns": 9_500 * MS, "status": status, "error": text}
+    return msgspec.structs.replace(msgspec.convert(words, Ended), failure=failure)
 
 
 def shown(rank: int = 0, place: int = 0, **changes: Any) -> Shown:
@@ -234,7 +240,14 @@ def one_of_each() -> list[Message]:
     late = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
     waits = Position(step=3, passed=("data", "forward"), calls=2, number=1, kind="reduce", root=0, group=(0, 1))
     seen: list[Message] = [heartbeat(), msgspec.structs.replace(heartbeat(), position=waits), pause(), load(), tied()]
-    seen += [Injection(at_ns=4_000 * MS, bottleneck=(late,)), Refused(at_ns=4_000 * MS, count=3, why="a stranger")]
+    watched = msgspec.structs.replace(waits, batch=3, batches=9, phase="forward", seq=7, bytes=400, between=1)
+    seen += [msgspec.structs.replace(heartbeat(), position=watched, stack=SAVING)]
+    seen += [msgspec.structs.replace(failed(), position=watched, stack=SAVING, workers=((77, -9),), grown_bytes=-5)]
+    seen += [
+        Restarted(at_ns=4_000 * MS, failure=CAUSE),
+        Injection(at_ns=4_000 * MS, bottleneck=(late,)),
+        Refused(at_ns=4_000 * MS, count=3, why="a stranger"),
+    ]
     seen += [Notice(at_ns=1_500 * MS, text="job 7 waits"), offset(), Echo(rank=1, number=2, heard_ns=10, said_ns=20)]
     seen += [shown(), shown(buffers=(Buffer("parts", 2, None, None),)), shown(error="no"), timed(), timed(us=())]
 
@@ -248,6 +261,7 @@ def one_of_each() -> list[Message]:
         failed(),
         NcclLog(at_ns=4_500 * MS),
         ended("failed", "no"),
+        ended("failed", failure=CAUSE),
     ]
 
 
@@ -300,7 +314,19 @@ def beside(messages: list[Message], **load: Any) -> list[Message]:
     return [*messages[:-1], Load(at_ns=last.end_ns, **reading), messages[-1]]
 
 
-def failure(trial: str, repeat: int = 1, error: str = "rank 1 killed by SIGKILL\nthe log's end") -> list[Message]:
+SAVING = (Place("/lib/serialization.py", 9, "save", False), Place("train.py", 18, "<module>", True))
+CAUSE = Failure(
+    summary="rank 1 failed after step 59, at train.py:30: KeyError: 'val/f1'",
+    remedy="give every rank the same metrics",
+    rank=1,
+    step=59,
+    place="train.py:30",
+    error="KeyError: 'val/f1'",
+    details=("rank 0 failed as a consequence: RuntimeError: Connection closed by peer",),
+)
+
+
+def failure(trial: str, repeat: int = 1, error: str = "rank 1 was killed by SIGKILL\nthe log's end") -> list[Message]:
     return [launched(trial, repeat), hello(0), hello(1), ended("failed", error)]
 
 

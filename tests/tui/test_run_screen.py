@@ -83,7 +83,7 @@ def test_a_killed_rank_is_named(tmp_path: Path) -> None:
     screen = replay("killed", 20)
     screen.feed.seek(1e6)  # type: ignore[union-attr]
     text = asyncio.run(shown(tmp_path, screen))
-    assert "failed: killed (rank 1 killed by SIGKILL" in text
+    assert "failed: killed (rank 1 killed by SIGKILL" in text  # the words of the recording
     assert "stopped" in text
 
 

@@ -91,7 +91,7 @@ def test_parts_of_more_than_all_leave_the_bar_as_long_as_it_was() -> None:
 def test_a_trial_without_figures_says_why() -> None:
     preset = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}, {"name": "b"}]})
     lines = text_of(bars(results_for(preset, journal("a"), failure("b"))), 60, 9)
-    assert lines[1] == "  b failed: rank 1 killed by SIGKILL"
+    assert lines[1] == "  b failed: rank 1 was killed by SIGKILL"
 
 
 def test_a_trial_that_was_not_run_says_so() -> None:
@@ -197,8 +197,8 @@ def test_without_a_baseline_no_difference_is_drawn_and_the_reason_is_told() -> N
     preset = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}, {"name": "b"}]})
     failed = results_for(preset, failure("a"), journal("b"))
     assert text_of(bars(failed, "b", differences=True), 60, 9) == [
-        "no differences: a, the baseline, failed (rank 1 killed by",
-        "SIGKILL)",
+        "no differences: a, the baseline, failed (rank 1 was killed",
+        "by SIGKILL)",
     ]
     disturbed = results_for(preset, beside(journal("a")), journal("b"))
     assert any(line.endswith(" s ⚠") for line in text_of(bars(disturbed, "b", differences=True), 60, 9))

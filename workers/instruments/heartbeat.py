@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ddptui.host.gpus import MJ_PER_J, MW_PER_W, answer, is_held_back
-from ddptui.wire.messages import Gpu, Heartbeat, Position
+from ddptui.wire.messages import Gpu, Heartbeat, Position, Stack
 
 T = TypeVar("T")
 UUID_PREFIXES = ("GPU", "MIG")  # NVML's prefix of the UUID of a whole GPU, or of a part of one
@@ -75,7 +75,9 @@ class ProcessMeter:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if self._pid is None else 0  # in bytes on macOS
 
 
-def heartbeat(rank: int, process: ProcessMeter, meter: GpuMeter, dropped: int, position: Position) -> Heartbeat:
+def heartbeat(
+    rank: int, process: ProcessMeter, meter: GpuMeter, dropped: int, position: Position, stack: Stack = ()
+) -> Heartbeat:
     """A rank's heartbeat. dropped: the number of messages for which its queue had no room."""
     memory = meter.memory()
     return Heartbeat(
@@ -88,6 +90,7 @@ def heartbeat(rank: int, process: ProcessMeter, meter: GpuMeter, dropped: int, p
         gpu=meter.read(),
         dropped=dropped,
         position=position,
+        stack=stack,
     )
 
 

@@ -30,6 +30,12 @@ def position_of(timer: PhaseTimer | None, calls: Sequence[Call], clock: Clock, *
         if not is_past(call.ended):
             ahead = call.background and not is_past(call.awaited)
             return msgspec.structs.replace(
-                position, number=number, kind=call.kind, root=call.root, group=call.group, ahead=ahead
+                position,
+                number=number,
+                kind=call.kind,
+                root=call.root,
+                group=call.group,
+                ahead=ahead,
+                bytes=call.size,
             )
     return position

@@ -17,7 +17,7 @@ import zmq
 
 from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, use_keys
 from ddptui.wire.limits import MOST_A_STEP, MOST_BYTES_A_FRAME, MOST_OF_AN_ERROR
-from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position, RankMessage, Step
+from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position, RankMessage, Stack, Step
 from ddptui.wire.records import Alive, ConsoleMessage, LastStep, Probe, SetBottleneck, Stop
 
 from .clock import LOOK_EVERY_MS, NS_PER_MS, SEND_EVERY_MS, STOOD_STILL_MS
@@ -69,6 +69,7 @@ class Reporter:
         self.command: SetBottleneck | None = None  # the console's latest, until the loop takes it between two steps
         self.last_step: int | None = None  # the training's last step, once the console has sent it
         self.position: Callable[[], Position] = Position  # returns the rank's position
+        self.stack: Callable[[], Stack] = tuple  # returns the rank's stack, while it makes no calls
         self.before_sending: Callable[[], object] = list  # called by the thread; may still queue messages
         self.meter = GpuMeter()  # replaced once the rank's device is known
         self._last_received = time.monotonic()
@@ -152,7 +153,7 @@ class Reporter:
         context.term()
 
     def _beat(self, process: ProcessMeter) -> Heartbeat:
-        return heartbeat(self.rank, process, self.meter, self.dropped, self.position())
+        return heartbeat(self.rank, process, self.meter, self.dropped, self.position(), self.stack())
 
     def _note_pause(self, due_ns: int, woke_ns: int) -> None:
         begin_ns = due_ns - LOOK_EVERY_MS * NS_PER_MS // 2  # a guess: half an interval before it was due

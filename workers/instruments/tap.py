@@ -159,6 +159,10 @@ class Tap:
         for call in calls:
             call.awaited, call.ended = awaited, ended
 
+    def abandon(self) -> None:
+        """torch DDP has raised an exception: its operations may never end."""
+        self._unsettled.clear()
+
     def end(self) -> list[Call]:
         """End the step. Returns its calls, in order."""
         self.renew()

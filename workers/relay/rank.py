@@ -6,23 +6,29 @@ import struct
 import threading
 import time
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import asdict
 
 from ddptui.host.clock import own_clock
+from ddptui.text.words import printable
 from ddptui.wire.connection import TOKEN
-from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Ready
+from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Place, Ready, Stack
 from ddptui.wire.watching import Watching
-from workers.instruments.heartbeat import GpuMemory, GpuMeter
+from workers.instruments.heartbeat import GpuMemory, GpuMeter, ProcessMeter
 from workers.instruments.reporter import Reporter
 from workers.relay.steps import Steps
 from workers.watch.link import HEAD_BYTES, JSON
 from workers.watch.notes import VERSION as NOTES_VERSION
+from workers.watch.page import LastCall, taken
 
 MOST_BYTES_A_FRAME = 64 * 2**20  # a frame has all notes since the previous one
+LOOK_EVERY_S = 0.1  # how often the memory of a rank's process is read
+ENDS_WITHIN_S = 1.0
+MOST_IN_NAME, MOST_FRAMES = 500, 64
 
 
 class WatchedRank:
@@ -37,11 +43,15 @@ class WatchedRank:
         self._lock = threading.Lock()  # protects the steps: the reporter's thread reads the position
         self._reporter: Reporter | None = None
         self._has_reported = False  # whether the last message was sent
+        self._is_ended = False  # whether this end has closed the connection
+        self._stack: Stack = ()  # the rank's stack, while it makes no calls
+        self._memory = ProcessMemory(0)
         self.thread = threading.Thread(target=self._run, name="rank")
         self.thread.start()
 
     def end(self) -> None:
         """Read what has arrived, and nothing more. Any thread may call this."""
+        self._is_ended = True
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RD)
 
@@ -50,7 +60,7 @@ class WatchedRank:
             with self._connection:
                 self._read_all()
         except OSError:
-            pass  # the rank was killed
+            pass  # the rank was killed before it sent anything
         except (ValueError, LookupError, TypeError, RecursionError, AttributeError) as error:
             self._note(f"{type(error).__name__}: {error}")
         finally:
@@ -63,14 +73,23 @@ class WatchedRank:
         if not isinstance(hello, dict) or hello["version"] != NOTES_VERSION:
             raise ValueError("the training was started by another version of ddptui: restart it with `ddptui watch`")
         steps = self._begin(hello)
-        while (frame := self._frame()) is not None:
-            if isinstance(frame, array):
-                with self._lock:
-                    steps.read(iter(frame))
-            elif "name" in frame:
-                steps.name(frame["number"], frame["name"])
-            else:
-                self._finish(steps, frame["error"])
+        try:
+            while (frame := self._frame()) is not None:
+                if isinstance(frame, array):
+                    self._memory.look()
+                    with self._lock:
+                        steps.read(iter(frame))
+                elif "name" in frame:
+                    steps.name(frame["number"], frame["name"])
+                elif "error" in frame:
+                    self._finish(steps, frame)
+                else:
+                    self._stack = places(frame["stack"])
+        except OSError:
+            pass  # the rank was killed
+        page = taken(hello["page"])
+        if not self._has_reported and not self._is_ended and self._memory.has_ended():
+            self._report_death(steps, page)
         with self._lock:
             steps.close()
 
@@ -78,6 +97,7 @@ class WatchedRank:
         """Send Hello and Ready to the console, in the rank's place."""
         rank, gpus, nccl = hello["rank"], hello["gpus"], hello["nccl"]
         pid = peer_of(self._connection) or hello["pid"]
+        self._memory = ProcessMemory(peer_of(self._connection))
         reporter = self._reporter = Reporter(rank, stop=lambda _: self.end(), of=pid, way=self._way)
         steps = Steps(
             rank,
@@ -117,6 +137,7 @@ class WatchedRank:
         if self._asked.bottleneck:
             steps.tell = self._tell
         reporter.position, reporter.before_sending = lambda: self._position(steps), lambda: self._pass_on(steps)
+        reporter.stack = lambda: self._stack
         return steps
 
     def _position(self, steps: Steps) -> Any:
@@ -136,18 +157,45 @@ class WatchedRank:
             self._connection.sendall(json.dumps(order).encode() + b"\n")
 
     def _see_no_more(self, steps: Steps) -> None:
-        self._finish(steps, "")
+        self._finish(steps, {"error": ""})
         self.end()
 
-    def _finish(self, steps: Steps, error: str) -> None:
-        """Send the rank's last message, once. error: the exception that ends the training; empty if there is none."""
+    def _finish(self, steps: Steps, last: dict[str, Any]) -> None:
+        """Send the rank's last message, once. last: its last frame, with the exception that ends the training."""
         if self._reporter is None or self._has_reported:
             return
-        steps.close()
         self._has_reported = True
-        rank = self._reporter.rank
-        last = Failed(rank=rank, at_ns=time.monotonic_ns(), error=error) if error else steps.done()
-        self._reporter.send(last)
+        position = steps.position()
+        steps.close()
+        if not last["error"]:
+            self._reporter.send(steps.done())
+            return
+        failed = Failed(
+            rank=self._reporter.rank,
+            at_ns=last["ended_ns"],
+            error=last["error"],
+            stack=places(last["stack"]),
+            workers=tuple((pid, code) for pid, code in last["workers"]),
+            position=position,
+            grown_bytes=self._memory.grown_bytes,
+        )
+        self._reporter.send(failed)
+
+    def _report_death(self, steps: Steps, page: LastCall | None) -> None:
+        """Report that the rank's process has ended without a last word. page: what stands in its page, if any."""
+        assert self._reporter is not None
+        with self._lock:
+            position = steps.last_position(page.numbers) if page else steps.position()
+        died = Failed(
+            rank=self._reporter.rank,
+            at_ns=time.monotonic_ns(),
+            error="",
+            stack=self._stack or places(page.stack if page else []),
+            position=position,
+            grown_bytes=self._memory.grown_bytes,
+        )
+        self._has_reported = True
+        self._reporter.send(died)
 
     def _frame(self) -> "dict[str, Any] | array[int] | None":
         """The next frame; None if the connection has ended. Raises OSError or ValueError."""
@@ -170,6 +218,55 @@ class WatchedRank:
         while len(parts) < number and (new := self._connection.recv(number - len(parts))):
             parts += new
         return bytes(parts)
+
+
+class ProcessMemory:
+    """The resident memory of a rank's process, and whether the process has ended."""
+
+    def __init__(self, pid: int) -> None:
+        """pid: in this process's namespace; 0 if the process has none there: then nothing is known of it."""
+        self._pid, self._meter = pid, ProcessMeter(pid)
+        self._first = self._last = 0
+        self._looked_at = 0.0
+
+    def look(self) -> None:
+        """Read the memory, unless that was done just now."""
+        if time.monotonic() - self._looked_at < LOOK_EVERY_S:
+            return
+        self._looked_at = time.monotonic()
+        self._last = self._meter.rss_bytes() or self._last
+        self._first = self._first or self._last
+
+    @property
+    def grown_bytes(self) -> int:
+        """By how much it has grown between the first reading and the last."""
+        return self._last - self._first
+
+    def has_ended(self) -> bool:
+        """Whether the process ends within ENDS_WITHIN_S: it closes its connections shortly before."""
+        deadline = time.monotonic() + ENDS_WITHIN_S * (self._pid > 0)
+        while not (ended := not is_alive(self._pid)) and time.monotonic() < deadline:
+            time.sleep(LOOK_EVERY_S / 10)
+        return ended
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this host runs, and is no zombie. 0 stands for an unknown process, which may run."""
+    if pid == 0:
+        return True
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def places(frames: Sequence[Sequence[Any]]) -> Stack:
+    """The frames of a rank's stack as it has sent them, made safe for a terminal."""
+    return tuple(
+        Place(printable(file)[-MOST_IN_NAME:], line, printable(function)[:MOST_IN_NAME], bool(own))
+        for file, line, function, own in frames[:MOST_FRAMES]
+    )
 
 
 def peer_of(connection: socket.socket) -> int:

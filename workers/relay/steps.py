@@ -1,20 +1,21 @@
 """Derives a rank's steps from its notes, and reports them."""
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from ddptui.wire.messages import Done, Pause, Position, Tied
+from ddptui.wire.phases import BETWEEN
 from ddptui.wire.watching import Watching
 from workers.instruments.clock import UNKNOWN
 from workers.instruments.progress import Progress, read_loss
 from workers.instruments.records import Call, Slept, StepRecord
 from workers.instruments.reporter import Reporter
-from workers.watch.loop import Cut
-from workers.watch.notes import ASIDE, MOST_OPEN, NONE, SITES
+from workers.watch.loop import BACKWARD, OPTIMIZER, Cut
+from workers.watch.notes import ASIDE, KINDS, MOST_OPEN, NONE, SITES
 from workers.watch.reader import LoopReader
 
 MOST_PHASES = 100_000  # a step with more phases is not a training step
@@ -40,6 +41,7 @@ class Steps(LoopReader):
         self._rank, self._asked, self._reporter, self._over = rank, asked, reporter, over
         self._progress = WatchedProgress(rank, asked.skip, reporter)
         self._names: dict[int, Any] = {}  # kinds and groups of collectives, by number
+        self._calls_of: Counter[tuple[int, ...]] = Counter()  # collectives so far, by group
         self._open: dict[int, Call] = {}  # calls that have not ended, by number
         self._aside: deque[Call] = deque(maxlen=MOST_ASIDE)  # calls on other streams, for which the loop's may wait yet
         self._buckets = False  # whether a torch DDP sends buckets of gradients
@@ -69,7 +71,46 @@ class Steps(LoopReader):
         """The rank's position in its training."""
         batch, batches = self.place
         position = self.calls.position(asleep=self._is_asleep)
-        return replace(position, phase=self.loop.phase, epoch=self.loop.epoch, batch=batch, batches=batches)
+        seq = 0
+        if position.number is not None:
+            calls = self.calls.calls[position.number :]
+            seq = self._calls_of[position.group] - sum(call.group == position.group for call in calls[1:])
+        return replace(
+            position,
+            phase=self.loop.phase,
+            epoch=self.loop.epoch,
+            batch=batch,
+            batches=batches,
+            seq=seq,
+            between=self._calls_between(),
+        )
+
+    def _calls_between(self) -> int:
+        """How many collectives the rank has called between the last step and the current one's data or forward."""
+        if end := self.loop.after_step:
+            return len(self.calls.calls) - end.calls
+        timer = self.loop.timer
+        begun = timer.moments[1] if timer.phases[:1] == [BETWEEN] else timer.moments[0]
+        return sum(call.enter <= begun for call in self.calls.calls)
+
+    def last_position(self, page: Sequence[int]) -> Position:
+        """The position of a rank that has died, from its page (watch/page.py): its last notes were not sent."""
+        ends, calls, seq, kind, size, where = page
+        if seq <= self._calls_of.total() and ends <= self.ends:
+            return self.position()
+        done = self.loop.timer.step + (self.loop.after_step is not None)
+        done += round((ends - self.ends) * (done / self.ends if self.ends else 1))
+        return Position(
+            step=done if where else max(0, done - 1),
+            passed=() if where else (OPTIMIZER,),
+            calls=calls,
+            number=calls - 1 if calls else None,
+            kind=KINDS[kind] if 0 <= kind < len(KINDS) else "",
+            phase=BACKWARD if where == 2 else BETWEEN,
+            seq=seq if calls and len(self._calls_of) <= 1 else 0,  # the page counts over all groups
+            bytes=size,
+            between=0 if where else calls,
+        )
 
     def close(self) -> None:
         """Report the last step: the loop is over."""
@@ -109,6 +150,7 @@ class Steps(LoopReader):
                     self._open[number] = call
                     if len(self._open) > MOST_OPEN:  # the rank no longer reports its end
                         del self._open[next(iter(self._open))]
+                self._calls_of[call.group] += 1
                 self._collective(call)
             case "collective_ended", [number, background, *moments]:
                 if (open_call := self._open.pop(number, None)) is not None:

@@ -9,9 +9,12 @@ import atexit
 import functools
 import multiprocessing.util
 import os
+import re
+import sys
+import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -24,18 +27,21 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from ddptui.wire import phases
 from ddptui.wire.connection import WATCHED
 
-from ..instruments.shield import pass_on
+from ..instruments.shield import pass_on, suppressed
 from .batches import samples_in
 from .device import device_of, is_autograds_thread, is_capturing
+from .ending import END
 from .link import Gone
 from .modules import ModuleCalls
-from .process import fatal_error, is_a_rank, no_signals, written
+from .process import is_a_rank, no_signals, written
 from .threads import OwnThread
 from .untraced import FRAMES, leave_untraced
 
 if TYPE_CHECKING:
     from .observer import Observer
 
+UNUSED = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")  # as torch DDP lists parameters, by index
+MOST_SHAPES = 100  # sent if a DDP cannot be made
 LOOK_EVERY_S = 1.0  # how often we check whether another console has started
 Note = Callable[[BaseException], None]
 
@@ -124,9 +130,9 @@ class Entrances:
             has_ddp=self.has_ddp,
         )
         self._thread = get_ident()
-        atexit.register(self.close)
+        atexit.register(self._end)
         # a process that multiprocessing has forked does not run atexit functions
-        multiprocessing.util.Finalize(None, self.close, exitpriority=0)
+        multiprocessing.util.Finalize(None, self._end, exitpriority=0)
 
     def _module_is_called(self) -> None:
         if observer := self.observer():
@@ -157,14 +163,21 @@ class Entrances:
         self.changed()
         self.fail(error)
 
-    def close(self) -> None:
-        """Report that the process ends or leaves its process group, and stop observing."""
+    def _end(self) -> None:
+        for _ in range(2):
+            with suppress(Exception):  # a signal handler of the training has raised: nothing can catch that any more
+                self.close(is_over=True)
+
+    def close(self, *, is_over: bool = False) -> None:
+        """Report that the process leaves its process group, and stop observing. is_over: the process ends."""
         observer = self._take_observer()
         if observer is not None:
             try:
                 if self.has_stepped_unseen:
                     observer.stepped_unseen()
-                observer.close(fatal_error())
+                failure = END.failure(is_over=is_over)
+                observer.close(failure, [] if failure is None else END.dead_workers())
+                END.is_reported = failure is not None and not observer.is_over
             except Exception as error:
                 self._observer = observer
                 self.fail(error)
@@ -206,8 +219,25 @@ def install(note: Note) -> None:
     phases.listener = Marks(entrances)
     if dist.is_available():
         _enter_ddp(entrances)
+        _enter_begin_of_group()
         _enter_end_of_group(entrances)
+    _enter_threads()
     leave_untraced()
+
+
+def _enter_threads() -> None:
+    hook = threading.excepthook
+
+    @functools.wraps(hook)
+    def hook_and_tell(arguments: Any) -> Any:
+        try:
+            return hook(arguments)
+        finally:
+            with suppress(Exception):
+                if arguments.exc_value is not None and arguments.exc_type is not SystemExit:
+                    END.thread_fails(arguments.exc_value)
+
+    threading.excepthook = hook_and_tell
 
 
 def _enter_data(entrances: Entrances) -> None:
@@ -216,26 +246,39 @@ def _enter_data(entrances: Entrances) -> None:
 
     @functools.wraps(fetch)
     def fetch_and_tell(iterator: Any) -> Any:
-        if (observer := entrances.observer()) is None:
-            return fetch(iterator)
+        observer = entrances.observer()
         trains = torch.is_grad_enabled()
         batch = None
         try:  # notes the end even if a signal handler of the training raises while the begin is noted
             try:
-                observer.data_begins(trains)
+                if observer is not None:
+                    observer.data_begins(trains)
             except Exception as error:
                 entrances.fail(error)
             batch = fetch(iterator)
             return batch
+        except StopIteration:
+            raise
+        except Exception:
+            _note_workers(iterator)
+            raise
         finally:
-            samples = None if batch is None else 0
-            try:
-                samples = None if batch is None else samples_in(batch) or 0
-                observer.data_ends(samples, trains, iterator)
-            except BaseException as error:
-                entrances.fail_at_end(error, partial(observer.data_ends, samples, trains, iterator))
+            if observer is not None:
+                samples = None if batch is None else 0
+                try:
+                    samples = None if batch is None else samples_in(batch) or 0
+                    observer.data_ends(samples, trains, iterator)
+                except BaseException as error:
+                    entrances.fail_at_end(error, partial(observer.data_ends, samples, trains, iterator))
 
     iterators.__next__ = fetch_and_tell
+
+
+def _note_workers(iterator: Any) -> None:
+    """Note the workers of a loader, since a fetch has just raised: one of them may have died."""
+    with suppressed(Exception):
+        workers = getattr(iterator, "_workers", ())
+        END.loader = [(worker.pid, worker._popen.returncode) for worker in workers]  # `exitcode` would reap it
 
 
 def _enter_backward(entrances: Entrances) -> None:
@@ -247,18 +290,21 @@ def _enter_backward(entrances: Entrances) -> None:
         if (observer := entrances.observer(tensors)) is None:
             entrances.signs += 1
             return backward(*arguments, **options)
+        is_whole = False
         try:
             try:
                 observer.backward_begins(tensors)
             except Exception as error:
                 entrances.fail(error)
-            return backward(*arguments, **options)
+            result = backward(*arguments, **options)
+            is_whole = True
+            return result
         finally:
             entrances.signs += 1
             try:
-                observer.backward_ends()
+                observer.backward_ends(is_whole=is_whole)
             except BaseException as error:
-                entrances.fail_at_end(error, observer.backward_ends)
+                entrances.fail_at_end(error, lambda: observer.backward_ends(is_whole=is_whole))
 
     torch.autograd.backward = backward_and_tell
 
@@ -330,7 +376,14 @@ def _enter_ddp(entrances: Entrances) -> None:
 
     @functools.wraps(make)
     def make_and_tell(network: Any, *arguments: Any, **options: Any) -> None:
-        make(network, *arguments, **options)
+        try:
+            make(network, *arguments, **options)
+        except RuntimeError:  # perhaps since the models of the ranks differ
+            with suppress(Exception):
+                module = arguments[0] if arguments else options["module"]
+                shapes = [str([*parameter.shape]) for parameter in module.parameters() if parameter.requires_grad]
+                END.remark = f"\nparameters: {' '.join(shapes[:MOST_SHAPES])}"
+            raise
         entrances.has_ddp = True
         if observer := entrances.observer(network):
             try:
@@ -354,6 +407,10 @@ def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Ca
             except Exception as error:
                 entrances.fail(error)
             return forward(network, *arguments, **options)
+        except RuntimeError as error:
+            with suppress(Exception):
+                END.remark = _without_gradients(network, str(error))
+            raise
         finally:
             try:
                 observer.forward_ends(trains)
@@ -361,6 +418,15 @@ def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Ca
                 entrances.fail_at_end(error, partial(observer.forward_ends, trains))
 
     return forward_and_tell
+
+
+def _without_gradients(network: Any, error: str) -> str:
+    """The names of the parameters whose indices a DDP's error lists, as a line; empty if it lists none."""
+    listed = UNUSED.search(error)
+    if listed is None:
+        return ""
+    names = [name for name, parameter in network.module.named_parameters() if parameter.requires_grad]
+    return "\nwithout gradients: " + ", ".join(names[int(index)] for index in listed[1].split())
 
 
 class Marks:
@@ -392,6 +458,28 @@ class Marks:
             except BaseException as error:
                 self._entrances.fail_at_end(error, partial(observer.step_ends, loss, samples))
         self._entrances.signs += 1
+
+
+def _enter_begin_of_group() -> None:
+    join = dist.init_process_group
+
+    @functools.wraps(join)
+    def join_and_tell(*arguments: Any, **options: Any) -> Any:
+        with suppressed(Exception):
+            world, rank = (
+                options.get(name, arguments[place] if place < len(arguments) else -1)
+                for name, place in (("world_size", 3), ("rank", 4))
+            )
+            END.joins(rank if rank >= 0 else None, world if world >= 0 else None, sys._getframe(1))
+        group = join(*arguments, **options)
+        with suppressed(Exception):
+            END.joined(dist.get_rank(), dist.get_world_size())
+        return group
+
+    modules: tuple[Any, ...] = dist, dist.distributed_c10d, dist.device_mesh  # each has a name of its own for it
+    for module in modules:
+        if getattr(module, "init_process_group", None) is join:
+            module.init_process_group = join_and_tell
 
 
 def _enter_end_of_group(entrances: Entrances) -> None:

@@ -86,6 +86,11 @@ class Loop:
         """The current phase, as far as the calls have shown; BETWEEN if there is none."""
         return self._within[-1] if self._within else self._otherwise
 
+    @property
+    def after_step(self) -> End | None:
+        """The end of the step that is over although the next one has not begun; None while a step is under way."""
+        return self._end if not self._within and self._otherwise == BETWEEN else None
+
     # The calls that a loop makes.
 
     def data_begins(self, trains: bool) -> None:

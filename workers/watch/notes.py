@@ -57,8 +57,13 @@ ARGUMENTS = {
 NAMES = tuple(ARGUMENTS)
 CODES = {name: code for code, name in enumerate(NAMES)}
 LENGTHS = tuple(2 + len(arguments) for arguments in ARGUMENTS.values())
+# The kinds of collectives that hooks.METHODS lists, sorted. The relay reads them, without torch.
+KINDS = (
+    *("all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "gather", "recv", "reduce"),
+    *("reduce_scatter", "scatter", "send"),
+)
 SITES: "tuple[Site, ...]" = ("data", "forward", "backward", "aggregate")
-VERSION = 5  # of the protocol between a rank and its relay
+VERSION = 6  # of the protocol between a rank and its relay
 BITS, FLOAT = struct.Struct("=q"), struct.Struct("=d")
 
 

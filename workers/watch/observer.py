@@ -6,9 +6,11 @@ import json
 import math
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import get_ident
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -27,11 +29,13 @@ from ..instruments.run_queue import RunQueue
 from ..instruments.shield import pass_on
 from ..instruments.tap import Tap
 from .batches import batches_of
+from .ending import Failure
 from .link import Gone, Link
 from .loop import MARKED
 from .modules import ModuleCalls
-from .notes import CODES, MOST_NOTES, SITES, VERSION
+from .notes import CODES, KINDS, MOST_NOTES, NONE, SITES, VERSION
 from .own_steps import OwnSteps
+from .page import NUMBERS, Page
 from .sender import Sender
 
 if TYPE_CHECKING:
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 READ_QUEUE_EVERY_S = 0.004  # one reading takes 8 µs in a training
 MOST_UNSCALED = 16  # scaled losses kept until backward is called on them
 MOST_PASSES = 64  # passes over the data whose lengths are kept; most of them have ended
+KIND_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 DATA_BEGINS, DATA_ENDS = CODES["data_begins"], CODES["data_ends"]
 FORWARD_BEGINS, FORWARD_ENDS = CODES["forward_begins"], CODES["forward_ends"]
 BACKWARD_BEGINS, BACKWARD_ENDS = CODES["backward_begins"], CODES["backward_ends"]
@@ -82,6 +87,8 @@ class Observer:
         self._delays = RankDelays((), rank, seed=0, warmup_steps=0, device=self._device)
         self._own_steps: OwnSteps | None = None  # only while there are delays
         self._ends = 0  # optimizer steps and marked step ends so far
+        self._calls = self._calls_before = 0  # collectives so far, and at the last of these
+        self._page = Page(asked["socket"])
         hello = {
             "version": VERSION,
             "rank": rank,
@@ -96,9 +103,10 @@ class Observer:
             "gpus": own_gpus(self._device),
             "nccl": nccl_in_use(self._device),
             "signs": signs,
+            "page": self._page.path,
         }
         self._sender = Sender(
-            Link(asked["socket"]), hello, self._clock, lambda: self._delays.asleep, self._sender_is_over
+            Link(asked["socket"]), hello, self._clock, get_ident(), lambda: self._delays.asleep, self._sender_is_over
         )
         try:
             self._attach(asked["bottleneck"], signs, has_ddp=has_ddp)
@@ -116,7 +124,7 @@ class Observer:
             None,
             before_collective=self._before_collective,
             is_asleep=lambda: self._delays.asleep,
-            record=lambda call: self._note_call(call),
+            record=self._record,
             held_up=lambda begin, end: self._note((CODES["held_up"], end, begin)),
             fail=self._fail,
         )
@@ -127,6 +135,7 @@ class Observer:
         # Made here, in the loop's thread, which it measures. Not for a GPU, which runs on while the thread has no core.
         self._queue = RunQueue() if self._clock.device is None else None
         self._first_steps = 2  # how many of the first steps are still to come
+        self._had_backward = False  # in this step
         self._shows_forward = False  # in this step, a hook saw a batch being fetched or a DDP being called
         self._read_queue_at = 0.0
         self.backwards = 0  # nested backward calls in progress
@@ -177,6 +186,25 @@ class Observer:
         is_delayed = self._delays.before_collective()
         self._note_delays()
         return is_delayed
+
+    def _record(self, call: Call) -> None:
+        self._calls += 1
+        NUMBERS.pack_into(
+            self._page.numbers,
+            0,
+            self._ends,
+            self._calls - self._calls_before,
+            self._calls,
+            KIND_NUMBERS.get(call.kind, NONE),
+            call.size,
+            2 if self.backwards else self._had_backward,
+        )
+        if self._clock.device is None:
+            if self.backwards:
+                self._page.forget_line()
+            else:
+                self._page.write_line(sys._getframe(1))
+        self._note_call(call)
 
     def _note_delays(self) -> None:
         for site, begin_ns, end_ns in self._delays.taken():
@@ -248,14 +276,17 @@ class Observer:
             self._delay("forward", within="backward", depth=0)
         loss = None if tensors is None else self._loss_of(tensors)
         self.backwards += 1
+        self._had_backward = True
         self._flags.forward_is_over = True
         self._note((BACKWARD_BEGINS, self._come_home(), loss is not None, loss))
 
-    def backward_ends(self) -> None:
+    def backward_ends(self, *, is_whole: bool = True) -> None:
+        """is_whole: it has not raised an exception."""
         self.backwards = max(0, self.backwards - 1)  # an exception may have kept us from counting its begin
         if not self.backwards:
             self._await_forward()
-            self._tap.settle()  # torch DDP waits at the end of backward in C++, where the tap cannot see it
+            # torch DDP waits at the end of backward in C++, where the tap cannot see it.
+            (self._tap.settle if is_whole else self._tap.abandon)()
         if self._delays.are_any:
             self._delay("backward", within="backward", depth=1)
         self._note((BACKWARD_ENDS, self._now()))
@@ -274,10 +305,13 @@ class Observer:
 
     def _between_steps(self) -> None:
         self._ends += 1
+        self._calls_before = self._calls
+        NUMBERS.pack_into(self._page.numbers, 0, self._ends, 0, self._calls, NONE, 0, False)
         self._tap.renew()
         if self._first_steps:
             self._first_steps -= 1
         self._await_forward()
+        self._had_backward = False
         self._shows_forward = False  # the next step may call the model's methods without calling the model
         if (now := time.monotonic()) - self._read_queue_at > READ_QUEUE_EVERY_S:
             self._read_queue_at = now
@@ -375,11 +409,13 @@ class Observer:
         self._tap.forget()
         self._sender.forget()
 
-    def close(self, fatal_error: str) -> None:
-        """Report the end of the loop to the relay, and detach from torch. fatal_error: the exception that ends the
-        training; empty if there is none."""
+    def close(self, failure: Failure | None, workers: list[list[int]]) -> None:
+        """Report the end of the loop to the relay, and detach from torch. failure: what ends the training; None if it
+        does not fail. workers: ProcessEnd.dead_workers."""
+        error, stack, *_ = failure or ("", [])
+        last = {"ended_ns": time.monotonic_ns(), "error": error, "stack": stack, "workers": workers}
         self._detach()
-        self._sender.close(None if self.is_over else {"ended_ns": time.monotonic_ns(), "error": fatal_error})
+        self._sender.close(None if self.is_over else last)
 
     def _detach(self) -> None:
         self._modules.stop()

@@ -2,19 +2,12 @@
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch.distributed as dist
 
 from ..instruments.shield import pass_on
-
-
-def fatal_error() -> str:
-    """The uncaught exception that ends this process, as text; empty if there is none."""
-    error = getattr(sys, "last_value", None)
-    return ": ".join(filter(None, [type(error).__name__, str(error)])) if error is not None else ""
 
 
 @contextmanager

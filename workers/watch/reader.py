@@ -72,6 +72,8 @@ class LoopReader:
             case "data_ends", [samples, trains, is_first, batch, batches, loader]:
                 if batch:
                     self.place = batch, None if batches == NONE else batches
+                elif trains and samples == NONE:  # the pass is over
+                    self.place = self.place[0], self.place[0]
                 self.loop.data_ends(None if samples == NONE else samples, bool(trains), bool(is_first), loader)
             case "backward_begins", [has_loss, loss]:
                 self.loop.backward_begins(loss_of(loss) if has_loss else None)

@@ -16,11 +16,14 @@ from ..instruments.gpu import peak_bytes, peak_reserved_bytes, reserved_bytes, u
 from ..instruments.page_locked import RELAXED, exchange_capture_mode
 from ..instruments.shield import suppressed
 from .encoder import NoteEncoder
+from .ending import Place, stack_of_thread
 from .link import JSON, NUMBERS, Gone, Link
 from .notes import CODES
 from .threads import OwnThread
 
 MEMORY_EVERY_S = 1.0  # how often a GPU's memory use is noted
+STILL_S = 2.0  # without a note for this long, the relay learns where the training stands
+STACK_EVERY_S = 1.0  # how often we look then
 LAST_WORDS_S = 1.0  # timeout for the device to reach the last notes, and for the relay to receive them
 
 
@@ -32,11 +35,12 @@ class Sender:
         link: Link,
         hello: dict[str, Any],
         clock: Clock,
+        trains: int,
         is_asleep: Callable[[], bool],
         over: Callable[[Exception | None], None],
     ) -> None:
-        """is_asleep: whether the rank is in an injected delay. over: called by the thread when it stops sending, with
-        the error that stopped it, or None if the relay is gone."""
+        """trains: the thread that trains. is_asleep: whether the rank is in an injected delay. over: called by the
+        thread when it stops sending, with the error that stopped it, or None if the relay is gone."""
         # A note's numbers are appended together, but not as one object: more objects would trigger more garbage
         # collections, which walk everything that the training has. A collective is a note of its own.
         self.notes: deque[Any] = deque()
@@ -46,6 +50,10 @@ class Sender:
         self._is_asleep, self._over = is_asleep, over
         self._was_asleep = False
         self._memory_at = 0.0
+        self._trains = trains
+        self._waiting = 0  # notes that were left after the last look
+        self._noted_at = self._stack_at = time.monotonic()  # the last new note, and the last look at the stack
+        self._stack: list[Place] = []  # as sent
         self._closing = Event()
         self._link.put(JSON, json.dumps(hello).encode())
         self.thread = OwnThread(self._run)
@@ -67,11 +75,14 @@ class Sender:
             self._over(error)
 
     def _send_until_closed(self) -> None:
+        self._link.send()  # Hello: if the rank dies soon, the relay knows of it
         next_send_ms = 0
         while not self._closing.is_set():
             due_ms = (time.monotonic_ns() // NS_PER_MS // LOOK_EVERY_MS + 1) * LOOK_EVERY_MS
             self._closing.wait(max(0.0, due_ms / 1000 - time.monotonic()))
             woke_ns = time.monotonic_ns()
+            if len(self.notes) != self._waiting:
+                self._noted_at = time.monotonic()
             begin_ns = (due_ms - LOOK_EVERY_MS // 2) * NS_PER_MS  # a guess: half an interval before it was due
             if woke_ns - begin_ns > STOOD_STILL_MS * NS_PER_MS:
                 self.notes.extend((CODES["paused"], woke_ns, begin_ns, woke_ns))
@@ -79,6 +90,7 @@ class Sender:
             if woke_ns // NS_PER_MS >= next_send_ms:
                 next_send_ms = (woke_ns // NS_PER_MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
                 self._send_known()
+            self._waiting = len(self.notes)
 
     def _send_known(self) -> None:
         """Send the notes whose moments are known. Raises Gone."""
@@ -95,7 +107,19 @@ class Sender:
                 self.notes.extend((CODES["memory"], time.monotonic_ns(), *figures))
         if numbers := self._encoder.encode():
             self._link.put(NUMBERS, numbers)
-            self._link.send()
+        self._look_at_stack(time.monotonic())
+        self._link.send()
+
+    def _look_at_stack(self, now: float) -> None:
+        """Send where the training stands if it is still, and if that has changed."""
+        is_still = now - self._noted_at > STILL_S
+        if (is_still and now - self._stack_at < STACK_EVERY_S) or not (is_still or self._stack):
+            return
+        self._stack_at = now
+        stack = stack_of_thread(self._trains) if is_still else []
+        if stack != self._stack:
+            self._stack = stack
+            self._link.put(JSON, json.dumps({"stack": stack}).encode())
 
     def _name(self, number: int, name: Any) -> None:
         """Send the relay the name for which a number stands in all notes that follow."""

@@ -30,7 +30,7 @@ class Relay:
         """file: the file by which ranks find the relay; notes are written beside it. folder: a private folder for the
         socket. way: the environment variables by which the relay reaches the console. ends_training: whether the relay
         ends the training if this process dies. Raises OSError."""
-        self._path = folder / SOCKET
+        self.file, self._path = file, folder / SOCKET
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(str(self._path))
             listener.listen(1024)

@@ -10,15 +10,16 @@ import msgspec
 import psutil
 
 from ddptui.config.preset import Preset
-from ddptui.engines.base import Launch
+from ddptui.engines.base import ELSEWHERE, Launch
 from ddptui.engines.local.relay import Relay
 from ddptui.host.files import open_plain
 from ddptui.host.folders import write_private
 from ddptui.store.lock import lock, opened
 from ddptui.store.runs import Run
 from ddptui.text.argv import as_argument, as_text
-from ddptui.wire.connection import WATCHED
+from ddptui.wire.connection import EVENTS, WATCHED
 from ddptui.wire.messages import Hello
+from ddptui.wire.watching import Event
 
 TRAINING_FILE, CONSOLE_FILE = "training", "console"  # in the folder of a repeat, while its command runs
 MOST_BYTES = 65_536  # limit for these files
@@ -111,6 +112,12 @@ def training_that_runs(run: Run, preset: Preset) -> Training | None:
     return None
 
 
+def _event(line: bytes) -> Event | None:
+    with suppress(ValueError):
+        return msgspec.json.decode(line, type=Event)
+    return None  # damaged, or too long
+
+
 class TrainingLaunch(Launch):
     """The launch of a watched command."""
 
@@ -120,12 +127,29 @@ class TrainingLaunch(Launch):
         self.folder = folder
         self._relay = relay
         self._processes: dict[int, psutil.Process] = {}
+        self._events_read = 0  # number of bytes read from the file of events
         self.has_ranks = False  # whether a rank has connected
 
     def add_rank(self, hello: Hello) -> None:
         self.has_ranks = True
         with suppress(psutil.NoSuchProcess):
             self._processes[hello.pid] = psutil.Process(hello.pid)
+
+    def process_status(self, hello: Hello) -> str | None:
+        process = self._processes.get(hello.pid)
+        with suppress(psutil.Error):
+            return process.status() if process else ELSEWHERE
+        return None
+
+    def take_events(self) -> list[Event]:
+        path = self._relay.file.with_name(EVENTS)
+        with suppress(OSError), path.open("rb") as file:
+            file.seek(self._events_read)
+            text = file.read(MOST_BYTES)
+            *lines, rest = text.split(b"\n")
+            self._events_read += len(text) - len(rest)
+            return [event for line in lines if (event := _event(line))]
+        return []
 
     def end_relay(self) -> None:
         self._relay.close()
@@ -137,6 +161,6 @@ class TrainingLaunch(Launch):
         """End the relay. If the command has ended, remove the files that describe it."""
         self._relay.close()
         if self.exit_code is not None:
-            for name in (TRAINING_FILE, CONSOLE_FILE):
+            for name in (TRAINING_FILE, CONSOLE_FILE, EVENTS):
                 with suppress(OSError):
                     (self.folder / name).unlink()

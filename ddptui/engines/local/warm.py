@@ -324,7 +324,7 @@ class WarmParent:
         last = ""
         with suppress(OSError, IndexError):
             last = (self._folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()[-1]
-        how = f"the process that forks the ranks {'was ' * (code < 0)}{ending(code)}"
+        how = f"the process that forks the ranks {ending(code)}"
         self._give_up(f"{how}: {last}" if last else how)
 
     def _give_up(self, problem: str) -> str:

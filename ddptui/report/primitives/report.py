@@ -60,7 +60,7 @@ def _failures(results: Results) -> list[str]:
     lines = damage(results.unread or ())
     for trial in results.trials:
         if trial.error or trial.status != "ok":
-            lines.append(failure(trial) if trial.error else f"{trial.name} {what_became(trial)}")
+            lines.append(failure(trial, results) if trial.error else f"{trial.name} {what_became(trial)}")
         lines += [f"{trial.name}: {line}" for line in missing_repeats(trial, results)]
     if results.status == "interrupted":
         lines.append("interrupted: only finished parts are shown")

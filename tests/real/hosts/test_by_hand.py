@@ -56,7 +56,7 @@ def test_a_run_on_two_hosts_has_the_table_of_one(hosts: list[Host], consoles: Co
     told = json.loads(out)
     assert [trial["status"] for trial in told["trials"]] == ["ok", "ok", "ok", "failed"]
     killed = told["trials"].pop()
-    assert killed["error"].startswith("rank 0 killed by SIGKILL"), killed["error"]
+    assert killed["error"].startswith("rank 0 was killed by SIGKILL"), killed["error"]
     placed = {trial["name"]: [rank["host"] for rank in trial["repeats"][0]["ranks"]] for trial in told["trials"]}
     assert placed == {
         "spawn": ["host-1", "host-1", "host-2"],

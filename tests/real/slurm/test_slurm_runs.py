@@ -117,7 +117,7 @@ def test_a_rank_that_is_killed_is_named(cluster: Cluster, running: Running) -> N
     running.ranks[0].kill()  # it cannot say so itself
     output, _ = running.console.communicate(timeout=GONE_WITHIN_S)
     [killed] = json.loads(output)["trials"]
-    assert killed["error"].splitlines()[0] == "rank 0 killed by SIGKILL"
+    assert killed["error"].splitlines()[0] == "rank 0 was killed by SIGKILL"
     assert running.console.returncode == 1
     assert_nothing_is_left(cluster, running)
 

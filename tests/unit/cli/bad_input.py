@@ -113,8 +113,8 @@ PRESETS = {
     "a fault after the end": preset("[[trial]]\nsteps = 9\n" + FAULT.format("stop", 0, 9), "would never happen"),
     "an unknown fault": preset("[[trial]]\n" + FAULT.format("kil", 0, 1), "unknown value 'kil'; one of kill"),
     "a fault of no replica": preset('[[trial]]\nlaunch = "dp"\n' + FAULT.format("stop", 1, 1), "dp is one process"),
-    "a skip of nothing": preset('[[trial]]\nlaunch = "single"\n' + FAULT.format("skip", 0, 1), "no collective to skip"),
-    "no patience at all": preset("[[trial]]\nstall_s = 1", "stall_s: expected a number of 5 or more"),
+    "a skip of nothing": preset('[[trial]]\nlaunch = "single"\n' + FAULT.format("skip", 0, 1), "call no collective"),
+    "no patience at all": preset("[[trial]]\nstall_s = 1", "stall_s: expected a number of 2 or more"),
     "a matrix without end": preset(
         f"[matrix]\nseed = {list(range(1000))}\nepochs = {list(range(1, 101))}",
         f"makes {MANY} trials; at most 1000 are allowed"

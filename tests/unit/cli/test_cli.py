@@ -495,7 +495,7 @@ def test_a_run_is_shown_again(run: Run) -> None:
     result = ddptui("show", "last", "--runs", "runs")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("A or b?\n\nb took about 2.00 times as long as a; ")
-    assert "trial b failed: rank 1 killed by SIGKILL\n  the log's end\n" in result.stdout
+    assert "trial b failed: rank 1 was killed by SIGKILL\n  the log's end\n" in result.stdout
     assert ddptui("show", run.name, "--runs", "runs").stdout == result.stdout
     assert ddptui("show", str(run.folder)).stdout == result.stdout
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from ddptui.config.checks import DESYNCHRONIZE
 from ddptui.config.fields import FIELDS, choices, meaningless
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
 from ddptui.config.primitives import OPERATIONS, REDUCE_OPS, Cadence
-from ddptui.config.strategies import COMPOSITES
+from ddptui.config.strategies import COMPOSITES, STRATEGIES
 from ddptui.config.trial import Bottleneck, CompositeName, OperationName, Trial, TrialError
 from ddptui.config.trial_text import from_arguments, parse_assignment
 from ddptui.config.trial_text import to_arguments as spelled
@@ -192,6 +193,48 @@ def test_a_trial_that_cannot_be_is_refused_by_its_key(values: dict[str, Any], ke
 def test_a_trial_next_to_one_that_cannot_be_is_let_in(values: dict[str, Any]) -> None:
     trial = make_trial(values)
     assert {key: getattr(trial, key) for key in values} == values
+
+
+# Faults
+
+
+def faulty(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"fault": [{"kind": kind, "rank": 0, "step": 5}], **fields}
+
+
+NOT_IN = {"launch": "single"}, {"launch": "dp"}, {"strategy": "none"}
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        *((faulty(kind, **fields), f"call no collective, so '{kind}' has no effect")
+          for kind in ("skip", "mismatch", *DESYNCHRONIZE) for fields in NOT_IN),
+        *((faulty(kind, world_size=1), f"'{kind}' needs at least two ranks") for kind in DESYNCHRONIZE),
+        *((faulty(kind, every=2), f"'{kind}' changes an average, but with every = 2 some steps have none")
+          for kind in ("other_shape", "wrong_order")),
+        *((faulty(kind, strategy=strategy), f"strategy = '{strategy}' sends buckets that '{kind}' cannot change; use ")
+          for kind in ("other_shape", "wrong_order") for strategy in ("bucketed", "ddp", "ddp_bf16", "ddp_powersgd")),
+        (faulty("wrong_order", strategy="flat"), "calls one collective in a step: there is no order; use strategy = "),
+    ],
+)  # fmt: skip
+def test_a_fault_that_would_have_no_effect_is_refused(values: dict[str, Any], why: str) -> None:
+    with pytest.raises(TrialError) as refusal:
+        make_trial(values)
+    assert refusal.value.key == "fault[0].kind"
+    assert why in refusal.value.why
+
+
+@pytest.mark.parametrize("launch", ["process", "launch", "spawn", "task"])
+@pytest.mark.parametrize("strategy", [name for name in choices("strategy") if name != "none"])
+def test_every_other_fault_is_let_in(launch: str, strategy: str) -> None:
+    bound = {"other_shape", "wrong_order"} if STRATEGIES[strategy].overlaps else set()
+    bound |= {"wrong_order"} if strategy == "flat" else set()
+    for kind in {*choices("kind")} - bound:
+        [fault] = make_trial(faulty(kind, launch=launch, strategy=strategy, average="gradients")).fault
+        assert fault.kind == kind
+    for kind in ("skip", "mismatch"):  # from before, also with one rank
+        assert make_trial(faulty(kind, strategy=strategy, world_size=1)).fault
 
 
 # What means nothing
@@ -433,8 +476,14 @@ STRATEGIES_AND_MISTAKES = [
 
 
 @st.composite
-def faults(draw: st.DrawFn, processes: int, strategy: str | None) -> dict[str, Any]:
-    kinds = [kind for kind in choices("kind") if kind not in ("skip", "mismatch") or strategy not in (None, "none")]
+def faults(draw: st.DrawFn, launch: str, values: dict[str, Any]) -> dict[str, Any]:
+    processes = 1 if launch == "dp" else values.get("world_size", 1)
+    strategy = values.get("strategy") or "none"
+    never = {"skip", "mismatch"} if strategy == "none" else set()
+    never |= {*DESYNCHRONIZE} if strategy == "none" or processes == 1 else set()
+    never |= {"other_shape", "wrong_order"} if values.get("every", 1) > 1 or STRATEGIES[strategy].overlaps else set()
+    never |= {"wrong_order"} if strategy == "flat" else set()
+    kinds = [kind for kind in choices("kind") if kind not in never]
     return {
         "kind": draw(st.sampled_from(kinds)),
         "rank": draw(st.integers(0, processes - 1)),
@@ -538,7 +587,7 @@ def trials(draw: st.DrawFn) -> Trial:
         values["hash_every"] = min(values["hash_every"], 101) if values.get("hash_every") else None
         values |= {"steps": draw(st.integers(101, 199)), "warmup_steps": draw(st.integers(0, 4))}
     values["bottleneck"] = draw(st.lists(bottlenecks(launch, world_size, strategy), max_size=3))
-    values["fault"] = draw(st.lists(faults(1 if launch == "dp" else world_size, strategy), max_size=2))
+    values["fault"] = draw(st.lists(faults(launch, values), max_size=2))
     return make_trial(without_contradictions(values))
 
 

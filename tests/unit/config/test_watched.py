@@ -28,7 +28,8 @@ def test_a_command_is_a_preset_of_one_trial() -> None:
     [trial] = preset.trials
     assert (preset.kind, preset.name, preset.title) == ("command", "train", "torchrun train.py 'a b'")
     assert (trial.command, trial.warmup_steps, trial.steps) == (("torchrun", "train.py", "a b"), 5, 25)
-    assert (trial.ranks, trial.strategy) == (0, None)
+    assert (trial.ranks, trial.strategy, trial.stall_s) == (0, None, 20)
+    assert preset_of(("train.py",), name=None, skip=3, steps=None, stall_s=2, overrides={}).base.stall_s == 2
 
 
 def test_a_matrix_over_variables_names_its_trials_by_them() -> None:

@@ -33,7 +33,7 @@ def first_line(**known: Any) -> str:
         "trial": Trial(), "exit_code": 1, "launcher_log": "", "rank_logs": {},
         "failed": [], "silent": [], "missing": [],
     }  # fmt: skip
-    return explain_failure(**(nothing | known)).splitlines()[0]
+    return explain_failure(**(nothing | known)).text.splitlines()[0]
 
 
 def test_a_killed_launcher_is_named_when_no_rank_has_spoken() -> None:
@@ -42,11 +42,11 @@ def test_a_killed_launcher_is_named_when_no_rank_has_spoken() -> None:
 
 
 def test_last_words_are_better_than_the_launchers_signal() -> None:
-    assert first_line(exit_code=-15, failed=[failed(1, "ValueError: no")]) == "rank 1 ValueError: no"
+    assert first_line(exit_code=-15, failed=[failed(1, "ValueError: no")]) == "rank 1 failed: ValueError: no"
 
 
 @pytest.mark.parametrize(
-    ("code", "how"), [(-9, "killed by SIGKILL"), (-11, "killed by SIGSEGV"), (3, "ended with exit code 3")]
+    ("code", "how"), [(-9, "was killed by SIGKILL"), (-11, "was killed by SIGSEGV"), (3, "ended with exit code 3")]
 )
 def test_our_launchers_and_torchrun_have_seen_who_went_first(code: int, how: str) -> None:
     ours = f"some warning\nrank 1 ended with exit code {code}\nrank 0 ended with exit code 1\n"
@@ -56,27 +56,29 @@ def test_our_launchers_and_torchrun_have_seen_who_went_first(code: int, how: str
 
 def test_what_the_launcher_saw_is_told_in_the_ranks_own_words() -> None:
     words = [failed(0, "ValueError: mine", at_ms=1), failed(1, "KeyError: 'other'", at_ms=2)]
-    assert first_line(launcher_log="rank 1 ended with exit code 1", failed=words) == "rank 1 KeyError: 'other'"
+    assert first_line(launcher_log="rank 1 ended with exit code 1", failed=words) == "rank 1 failed: KeyError: 'other'"
 
 
 def test_the_first_to_fail_is_the_cause() -> None:
     words = [failed(0, "ValueError: late", at_ms=2), failed(1, "KeyError: 'early'", at_ms=1)]
-    assert first_line(failed=words) == "rank 1 KeyError: 'early'"
+    assert first_line(failed=words) == "rank 1 failed: KeyError: 'early'"
 
 
 @pytest.mark.parametrize(
     "said",
-    [VICTIM, "Connection reset by peer", "reset by remote peer", "peer closed", "Broken pipe", "SOCKET CLOSED"],
+    [VICTIM, "DistNetworkError: Connection reset by peer", "RuntimeError: Broken pipe"],
 )
 def test_a_rank_whose_peer_is_gone_is_not_the_cause(said: str) -> None:
     words = [failed(0, said, at_ms=1), failed(1, "KeyError: 'cause'", at_ms=2)]
-    assert first_line(failed=words) == "rank 1 KeyError: 'cause'"
+    assert first_line(failed=words) == "rank 1 failed: KeyError: 'cause'"
     assert first_line(failed=words[:1], silent=[2, 1]) == "rank 2 died without an error message"
 
 
 def test_of_victims_alone_the_first_is_named() -> None:
     words: list[Failed] = [failed(0, VICTIM, at_ms=2), failed(1, VICTIM, at_ms=1)]
-    assert first_line(failed=words) == f"rank 1 {VICTIM}"
+    assert (
+        first_line(failed=words) == "rank 1: another rank ended and closed its connections: its own error is the cause"
+    )
 
 
 def test_a_rank_that_is_gone_without_a_word_is_named() -> None:
@@ -96,11 +98,11 @@ def test_the_end_of_the_ranks_own_log_is_shown_else_the_launchers() -> None:
         "trial": Trial(), "exit_code": 1, "launcher_log": "launcher", "failed": [], "missing": [],
     }  # fmt: skip
     own = explain_failure(**known, rank_logs={0: "zero", 1: "one"}, silent=[1])
-    assert own.splitlines()[1:] == ["one"]
+    assert [*own.details] == ["one"]
     other = explain_failure(**known, rank_logs={0: "zero", 1: ""}, silent=[1])
-    assert other.splitlines()[1:] == ["launcher"]
+    assert [*other.details] == ["launcher"]
     nobody = explain_failure(**known, rank_logs={0: "zero"}, silent=[])
-    assert nobody.splitlines()[1:] == ["launcher"]
+    assert [*nobody.details] == ["launcher"]
 
 
 def test_the_last_lines_of_a_log_are_shown_without_blank_ones() -> None:
@@ -109,6 +111,75 @@ def test_the_last_lines_of_a_log_are_shown_without_blank_ones() -> None:
     assert with_log("headline", "") == "headline"
     assert with_log("headline", "", name="rank-1.log") == "headline"
     assert with_log("headline", "line", name="rank-1.log") == "headline\nthe end of rank-1.log:\nline"
+
+
+GLOO = """\
+terminate called after throwing an instance of 'gloo::EnforceNotMet'
+  what():  [enforce fail at pair.cc:464] op.preamble.length <= op.nbytes. 684 vs 8. Received data size doesn't match
+"""
+OUT_OF_STEP = (
+    "the ranks are out of step: gloo received 684 bytes where it expected 8; all ranks must make the same calls"
+)
+DUMP = "\n".join(
+    [
+        "Fatal Python error: Aborted", "",
+        *("Thread 0x7f8c (most recent call first):", *(f'  File "zmq/{n}.py", line 1 in poll' for n in range(70)), ""),
+        *("{}hread 0x7f8d (most recent call first):", *(f'  File "own/{n}.py", line 1 in own' for n in range(40)), ""),
+        "Extension modules: numpy (total: 1)",
+    ]
+)  # fmt: skip
+OF_THREAD, OF_ANOTHER = DUMP.format("Current t"), DUMP.format("T")
+INNERMOST = [f'  File "own/{n}.py", line 1 in own' for n in range(4)]
+
+
+@pytest.mark.parametrize("after", ["", OF_THREAD, OF_ANOTHER, "frame #0: abort\n" * 20])
+def test_what_native_code_said_is_found_before_the_dump_of_all_threads(after: str) -> None:
+    log = f"rank 1  epoch 0  step 0  loss 2.4929\nfault, step 9: mismatch\n{GLOO}{after}"
+    failure = explain_failure(
+        trial=Trial(), exit_code=1, launcher_log="rank 1 ended with exit code -6", rank_logs={1: log},
+        failed=[], silent=[], missing=[],
+    )  # fmt: skip
+    assert failure.summary.startswith(f"rank 1 was killed by SIGABRT: {OUT_OF_STEP}")
+    assert failure.rank == 1
+    assert failure.details[:4] == tuple(log.splitlines()[:4])
+    assert len(failure.details) <= 8
+
+
+def test_of_a_crash_the_innermost_lines_of_its_thread_are_shown() -> None:
+    shown = with_log("headline", f"a line\n{OF_THREAD}").splitlines()[1:]
+    head = ["a line", "Fatal Python error: Aborted", "Current thread 0x7f8d (most recent call first):"]
+    assert shown == [*head, *INNERMOST]
+    assert with_log("headline", f"a line\n{OF_ANOTHER}").splitlines()[1:] == head[:2]
+
+
+LEFT = "rank 0  left the training loop\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "rank"), [(-6, GLOO, 0), (-6, f"{LEFT.replace('0', '1')}{GLOO}", 1), (-6, "", 1), (-9, GLOO, 1)]
+)
+def test_a_rank_that_has_left_its_loop_is_the_cause_of_anothers_size_error(code: int, log: str, rank: int) -> None:
+    failure = explain_failure(
+        trial=Trial(), exit_code=1, launcher_log=f"rank 1 ended with exit code {code}", rank_logs={0: LEFT, 1: log},
+        failed=[], silent=[], missing=[],
+    )  # fmt: skip
+    assert failure.rank == rank
+    left = f"rank 0 has left its training loop, and rank 1 has not: it was killed by SIGABRT: {OUT_OF_STEP}"
+    assert failure.summary.startswith("rank 1 was killed" if rank else left)
+
+
+def test_a_failure_names_the_rank_that_is_its_cause_if_it_is_known() -> None:
+    def rank(**known: Any) -> int | None:
+        given: dict[str, Any] = {"failed": [], "silent": [], "missing": [], "rank_logs": {}, "exit_code": 1}
+        return explain_failure(trial=Trial(), launcher_log="", **given | known).rank
+
+    assert rank(failed=[failed(1, "KeyError: 'cause'")]) == 1
+    assert rank(failed=[failed(1, VICTIM)]) is None
+    assert rank(silent=[2]) == 2
+    assert rank(missing=[1]) == 1
+    assert rank(missing=[1, 2]) is None
+    assert rank(one_process=True) == 0
+    assert rank(exit_code=-9) is None
 
 
 PYTHON = "/usr/lib/python3.11/multiprocessing"
@@ -180,7 +251,7 @@ def test_nothing_a_rank_says_reaches_the_terminal_unspelled() -> None:
         silent=[],
         missing=[],
     )
-    assert all(char.isprintable() or char == "\n" for char in told)
+    assert all(char.isprintable() or char == "\n" for char in told.text)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +260,8 @@ def test_nothing_a_rank_says_reaches_the_terminal_unspelled() -> None:
         (None, "died without an error message"),
         (0, "ended with exit code 0"),
         (1, "ended with exit code 1"),
-        (-6, "killed by SIGABRT"),
-        (-200, "killed by signal 200"),
+        (-6, "was killed by SIGABRT"),
+        (-200, "was killed by signal 200"),
     ],
 )
 def test_an_ending_is_told_in_words(code: int | None, words: str) -> None:
@@ -211,4 +282,4 @@ LOST = "the process that forks the ranks was killed by SIGKILL"
 def test_a_process_of_the_engine_that_the_kernel_killed_for_memory_is_told_so(
     why: str, memory_was_short: bool, expected: str
 ) -> None:
-    assert explain_end(why, Trial(), "a line\n", memory_was_short).splitlines() == [expected, "a line"]
+    assert explain_end(why, Trial(), "a line\n", memory_was_short).text.splitlines() == [expected, "a line"]

@@ -14,6 +14,9 @@ S = 1_000_000_000  # ns
 STALL_S = 20.0
 IN_ALL_REDUCE = Position(step=5, passed=("data", "forward", "backward"), calls=1, number=0, kind="all_reduce")
 IN_FORWARD = Position(step=5, passed=("data",))
+IN_BARRIER = Position(step=5, calls=1, number=0, kind="barrier")
+IN_REDUCE = Position(step=5, passed=("data", "forward"), calls=1, number=0, kind="reduce", root=0, bytes=4)
+LEFT = Position(phase="between steps")
 
 
 def beat(rank: int, position: Position, cpu_percent: float = 0.0) -> Heartbeat:
@@ -63,8 +66,8 @@ def headline(stall: Stall | None) -> str:
 def test_a_stopped_rank_is_named_with_the_collective_that_it_keeps_the_others_from() -> None:
     found = Launch(3).stay(STALL_S, {0: IN_ALL_REDUCE, 2: IN_ALL_REDUCE}, rank1="stopped")
     assert headline(found) == (
-        "rank 1 has not arrived at all_reduce 0 of step 5: rank 1 is stopped, as by SIGSTOP; "
-        "ranks 0, 2 wait there; no progress for 20 s"
+        "rank 1 has not arrived at all_reduce 0 of step 5: it is stopped, as by SIGSTOP; "
+        "ranks 0 and 2 wait there; no progress for 20 s"
     )
     assert found is not None
     assert found.rank == 1
@@ -74,7 +77,7 @@ def test_a_stopped_rank_is_named_with_the_collective_that_it_keeps_the_others_fr
 def test_a_rank_that_hangs_elsewhere_is_said_to_be_there() -> None:
     found = Launch(3).stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_FORWARD, 2: IN_ALL_REDUCE})
     assert headline(found).startswith(
-        "rank 1 has not arrived at all_reduce 0 of step 5: rank 1 is in step 5, in forward; ranks 0, 2 wait there"
+        "rank 1 has not arrived at all_reduce 0 of step 5: it is in step 5, in forward; ranks 0 and 2 wait there"
     )
 
 
@@ -96,7 +99,7 @@ def test_of_two_collectives_the_first_is_the_one_that_counts() -> None:
 def test_a_collective_of_a_group_needs_only_its_members() -> None:
     of_two = msgspec.structs.replace(IN_ALL_REDUCE, group=(0, 1))
     found = Launch(3).stay(STALL_S, {0: of_two, 1: IN_FORWARD, 2: IN_FORWARD})
-    assert headline(found).startswith("rank 1 has not arrived at all_reduce 0 of step 5: rank 1 is in step 5")
+    assert headline(found).startswith("rank 1 has not arrived at all_reduce 0 of step 5: it is in step 5")
 
 
 def test_a_rank_that_is_stopped_in_the_midst_of_a_collective_does_not_wait_there() -> None:
@@ -112,7 +115,9 @@ def test_a_rank_that_is_stopped_in_the_midst_of_a_collective_does_not_wait_there
 
 def test_all_waiting_in_the_same_collective_is_said_as_it_is() -> None:
     found = Launch(2).stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_ALL_REDUCE})
-    assert headline(found) == "ranks 0, 1 wait in all_reduce 0 of step 5, which does not finish; no progress for 20 s"
+    assert (
+        headline(found) == "ranks 0 and 1 wait in all_reduce 0 of step 5, which does not finish; no progress for 20 s"
+    )
 
 
 def test_a_rank_that_left_a_collective_out_is_named_though_all_went_on() -> None:
@@ -122,7 +127,7 @@ def test_a_rank_that_left_a_collective_out_is_named_though_all_went_on() -> None
         launch.add(*(made(rank, number) for rank in range(3)))
     found = launch.stay(STALL_S, dict.fromkeys(range(3), Position()))
     assert headline(found) == (
-        "in step 5, rank 1 made 0 of 1 collectives, and is out of step with the others since; "
+        "rank 1 has been out of step with the others since step 5: there, rank 1 called 0 collectives, the others 1; "
         "now ranks 0–2 have made their last step (7); no progress for 20 s"
     )
     assert found is not None
@@ -200,7 +205,7 @@ def test_a_rank_that_starts_may_take_its_time_unless_it_is_silent() -> None:
 
 def test_but_it_must_come_further_some_day() -> None:
     found = starting(5 * STALL_S).stay(6 * STALL_S, {0: Position(), 1: Position()})
-    assert headline(found) == "ranks 0, 1 have not begun to train; no progress for 100 s"
+    assert headline(found) == "ranks 0 and 1 have not begun to train; no progress for 100 s"
     assert found is not None
     assert "stall_s" not in found.why
     asleep = Position(asleep=True)
@@ -237,10 +242,96 @@ def test_of_ranks_that_went_on_who_came_to_fewer_operations_has_not_arrived() ->
     three, one = (msgspec.structs.replace(IN_BACKGROUND, calls=calls) for calls in (3, 1))
     found = Launch(3).stay(STALL_S, {0: three, 1: one, 2: three})
     assert headline(found).startswith(
-        "rank 1 has not arrived at all_reduce 1 of step 5: rank 1 is in step 5, in backward; ranks 0, 2 wait there"
+        "rank 1 has not arrived at all_reduce 1 of step 5: it is in step 5, in backward; ranks 0 and 2 wait there"
     )
     assert found is not None
     assert found.rank == 1
+
+
+def test_ranks_that_wait_in_the_same_operation_are_not_behind_though_some_have_called_more() -> None:
+    four = msgspec.structs.replace(IN_ALL_REDUCE, calls=4)  # all at once, and then a wait for each
+    found = Launch(2).stay(STALL_S, {0: IN_ALL_REDUCE, 1: four})
+    assert headline(found).startswith("ranks 0 and 1 wait in all_reduce 0 of step 5, which does not finish")
+    assert found is not None
+    assert found.suspect is None
+
+
+IN_DDP = msgspec.structs.replace(IN_BACKGROUND, passed=("data", "forward"))
+WAITS_FOR_FOUR = msgspec.structs.replace(IN_ALL_REDUCE, calls=4)
+IN_GATHER = msgspec.structs.replace(IN_ALL_REDUCE, kind="gather")
+LONE = {  # the position of rank 1, and of the others; and their phases
+    "a barrier before the step": (IN_BARRIER, IN_ALL_REDUCE, ", in data", ", past its backward"),
+    "a metric's reduce": (IN_REDUCE, IN_ALL_REDUCE, ", in backward", ", past its backward"),
+    "beside several at once": (IN_BARRIER, WAITS_FOR_FOUR, ", in data", ", past its backward"),
+    "beside a gather": (IN_REDUCE, IN_GATHER, ", in backward", ", past its backward"),
+    "a barrier beside DDP": (IN_BARRIER, IN_DDP, ", in data", ", in backward"),
+    "a reduce beside DDP": (IN_REDUCE, IN_DDP, "", ""),
+}
+
+
+@pytest.mark.parametrize(("own", "others", "phase", "their_phase"), LONE.values(), ids=LONE)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rank_in_a_collective_of_its_own_is_named_first(
+    ranks: int, own: Position, others: Position, phase: str, their_phase: str
+) -> None:
+    found = Launch(ranks).stay(STALL_S, dict.fromkeys(range(ranks), others) | {1: own})
+    they = "rank 0 is" if ranks == 2 else "ranks 0, 2 and 3 are"
+    there = f"{others.kind} 0 of step 5{their_phase if ranks == 2 else their_phase.replace('its', 'their')}"
+    assert headline(found) == (
+        f"ranks are in different collectives: rank 1 is in {own.kind} 0 of step 5{phase}; {they} in {there}; "
+        "no progress for 20 s"
+    )
+    assert found is not None
+    assert found.suspect == 1
+
+
+def test_tensors_of_different_sizes_in_the_same_collective_are_told_apart_by_them() -> None:
+    larger, smaller = (msgspec.structs.replace(IN_ALL_REDUCE, bytes=size) for size in (5980, 3292))
+    found = Launch(3).stay(STALL_S, {0: larger, 1: smaller, 2: larger})
+    assert headline(found).startswith(
+        "ranks are in different collectives: rank 1 is in all_reduce 0 of step 5 (3.21 KB); "
+        "ranks 0 and 2 are in all_reduce 0 of step 5 (5.84 KB); "
+    )
+    assert found is not None
+    assert found.suspect == 1
+    of_two = Launch(2).stay(STALL_S, {0: larger, 1: smaller})
+    assert of_two is not None
+    assert of_two.suspect is None
+
+
+PASSED = ("data", "forward", "backward")
+SENDS = Position(step=5, passed=PASSED, calls=2, number=0, kind="send", root=1)
+RECEIVES = Position(step=5, passed=PASSED, calls=2, number=0, kind="recv", root=1)
+RECEIVES_LATER = msgspec.structs.replace(RECEIVES, calls=4, number=3)
+
+
+@pytest.mark.parametrize("of_rank_2", [RECEIVES, RECEIVES_LATER])
+def test_a_rank_in_a_collective_while_its_neighbours_send_and_receive_is_named(of_rank_2: Position) -> None:
+    found = Launch(3).stay(STALL_S, {0: SENDS, 1: IN_BARRIER, 2: of_rank_2})
+    assert headline(found) == (
+        "ranks are in different collectives: rank 1 is in barrier 0 of step 5, in data; "
+        "rank 0 is in send 0 of step 5, past its backward; "
+        f"rank 2 is in recv {of_rank_2.number} of step 5, past its backward; no progress for 20 s"
+    )
+    assert found is not None
+    assert found.suspect == 1
+
+
+def test_of_ranks_that_only_send_and_receive_none_is_suspected() -> None:
+    found = Launch(3).stay(STALL_S, {0: SENDS, 1: SENDS, 2: RECEIVES_LATER})
+    assert headline(found).startswith("ranks 0 and 1 are in send 0 of step 5; rank 2 is in recv 3 of step 5; no ")
+    assert found is not None
+    assert found.suspect is None
+
+
+def test_neighbours_of_a_rank_that_has_left_wait_to_send_and_to_receive() -> None:
+    found = Launch(3).stay(STALL_S, {0: SENDS, 1: LEFT, 2: RECEIVES})
+    assert headline(found).startswith(
+        "rank 1 has not arrived at recv/send 0 of step 5: it has left its training loop after 5 steps; "
+        "ranks 0 and 2 wait there"
+    )
+    assert found is not None
+    assert found.suspect == 1
 
 
 def test_where_nobody_waits_in_an_operation_who_is_behind_is_suspected() -> None:
@@ -274,13 +365,14 @@ def test_without_instruments_only_a_stopped_process_is_seen(state: str, stall_de
 def test_many_ranks_are_named_in_few_words() -> None:
     at = {rank: IN_ALL_REDUCE for rank in range(8) if rank not in (3, 5)} | {3: IN_FORWARD, 5: IN_FORWARD}
     assert headline(Launch(8).stay(STALL_S, at)) == (
-        "ranks 3, 5 have not arrived at all_reduce 0 of step 5: ranks 3, 5 are in step 5, in forward; "
-        "ranks 0–2, 4, 6, 7 wait there; no progress for 20 s"
+        "ranks 3 and 5 have not arrived at all_reduce 0 of step 5: they are in step 5, in forward; "
+        "ranks 0–2, 4, 6 and 7 wait there; no progress for 20 s"
     )
 
 
 def test_a_line_leads_to_what_ranks_have_left_and_there_is_none_without() -> None:
     assert records_kept([], "trial-a/repeat-1") == ""
     assert records_kept([0, 2, 3, 4], "trial-a/repeat-1") == (
-        "\ntorch's record of the last collectives of ranks 0, 2–4: trial-a/repeat-1/*.flight.json in the run's folder"
+        "\nthe last collectives of ranks 0 and 2–4, by torch's flight recorder: trial-a/repeat-1/*.flight.json in the "
+        "run's folder"
     )

@@ -166,9 +166,9 @@ def test_a_journal_that_stops_short_was_interrupted() -> None:
 
 
 def test_a_failure_keeps_its_error_and_has_no_figures() -> None:
-    found = outcome_of_messages([*BY_HAND[:-1], ended("failed", "rank 1 killed by SIGKILL")])
+    found = outcome_of_messages([*BY_HAND[:-1], ended("failed", "rank 1 was killed by SIGKILL")])
     assert found is not None
-    assert (found.status, found.error, found.result) == ("failed", "rank 1 killed by SIGKILL", None)
+    assert (found.status, found.error, found.result) == ("failed", "rank 1 was killed by SIGKILL", None)
 
 
 def test_nothing_but_warm_up_is_a_failure() -> None:

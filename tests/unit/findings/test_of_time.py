@@ -210,8 +210,12 @@ def test_a_restart_is_told_with_what_it_took() -> None:
         ]
         for rank, own in told.items()
     }
-    finding = the(Kind.RESTART, window_of(later, restarts=frozenset({59})))
+    finding = the(Kind.RESTART, window_of(later, restarts={59: ""}))
     assert long(finding).startswith("The ranks were restarted before step 61. It took 12 s until all trained again, 9")
+    died = the(Kind.RESTART, window_of(later, restarts={59: "rank 1 died after step 59"}))
+    assert long(died).startswith(
+        "The ranks were restarted before step 61: rank 1 died after step 59. It took 12 s until"
+    )
     assert of_time(window_of(later)) == []
 
 

@@ -13,12 +13,13 @@ from ddptui.findings import questions
 from ddptui.findings.questions import question_of
 from ddptui.store.presets import load
 from ddptui.wire.messages import Done, Step
-from ddptui.wire.records import Injection
+from ddptui.wire.records import Failure, Injection
 from tests.support.builders import (
     audit,
     audit_without_numbers,
     beside,
     done,
+    ended,
     failure,
     journal,
     preset_of,
@@ -124,7 +125,7 @@ def changed(results: Results, name: str, fields: Callable[[Any], dict[str, Any]]
 def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
     first, second = found_in(results_for(preset, failure("a"), journal("b")))
-    assert (first.kind, first.doubt) == (Kind.NO_BASELINE, "a, the baseline, failed (rank 1 killed by SIGKILL)")
+    assert (first.kind, first.doubt) == (Kind.NO_BASELINE, "a, the baseline, failed (rank 1 was killed by SIGKILL)")
     assert (second.kind, second.trials) == (Kind.FAILED, ("a",))
 
 
@@ -273,19 +274,22 @@ def test_buffers_that_differ_are_found_and_the_question_is_answered_nevertheless
 
 def test_of_faults_it_is_said_whether_the_reason_names_the_rank() -> None:
     trials = [{"name": "sound"}] + [
-        {"name": name, "fault": [{"kind": "kill", "rank": 1, "step": 2}]} for name in ("named", "wrong", "survived")
+        {"name": name, "fault": [{"kind": "kill", "rank": 1, "step": 2}]}
+        for name in ("named", "wrong", "said", "unsaid", "survived")
     ]
     preset = preset_of({"trial": trials, "defaults": {"world_size": 2}})
     results = results_for(
         preset,
         journal("sound"),
-        failure("named"),
+        failure("named"),  # as journals of older versions do, only in words
         failure("wrong", error="rank 0 died, and rank 1 with it"),
+        [*failure("said")[:-1], replace(ended("failed", "rank 0 is"), failure=Failure(summary="rank 0 is", rank=1))],
+        [*failure("unsaid")[:-1], replace(ended("failed", "rank 1 is"), failure=Failure(summary="rank 1 is"))],
         journal("survived"),
     )
     count, *others = found_in(results)
-    assert (count.kind, count.rank, count.numbers) == (Kind.FAULTS_NAMED, 1, {"found": 1, "faults": 3})
-    assert told(others) == [(Kind.FAULT_SURVIVED, ("survived",)), (Kind.FAULT_UNNAMED, ("wrong",))]
+    assert (count.kind, count.rank, count.numbers) == (Kind.FAULTS_NAMED, 1, {"found": 2, "faults": 5})
+    assert told(others) == [(Kind.FAULT_SURVIVED, ("survived",)), (Kind.FAULT_UNNAMED, ("wrong", "unsaid"))]
 
 
 def test_a_fault_that_was_stopped_before_its_step_has_not_been_survived() -> None:

@@ -36,7 +36,7 @@ for line in sys.stdin:
     ("question", "why"),
     [
         ("die", "SomeError: the last line"),
-        ("crash", "killed by SIGSEGV"),
+        ("crash", "was killed by SIGSEGV"),
         ("fail", "it did not work"),
         ("garbage", "could not be started, or its answer not parsed"),
     ],

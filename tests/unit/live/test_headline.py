@@ -10,7 +10,20 @@ from ddptui.live import headline
 from ddptui.live.monitor import RunMonitor
 from ddptui.wire.messages import Position, Slept, Step
 from ddptui.wire.records import Injection, Load, Message, Notice
-from tests.support.builders import MS, ended, failure, heartbeat, hello, journal, launched, preset_of, ready, step
+from tests.support.builders import (
+    MS,
+    SAVING,
+    done,
+    ended,
+    failure,
+    heartbeat,
+    hello,
+    journal,
+    launched,
+    preset_of,
+    ready,
+    step,
+)
 from tests.support.traces import delayed, trace, works_of
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=20)
@@ -68,13 +81,14 @@ def test_when_it_is_over_it_is_said_how_it_ended() -> None:
     assert said(*journal("a")) == "done"
     assert said(launched(), ended("interrupted")) == "interrupted"
     assert said(launched(), ended("skipped")) == "skipped"
-    assert said(launched(), ended("failed")) == "failed: a (no reason is known)"
+    assert said(launched(), ended("failed")) == "failed: no reason is known"
 
 
 def test_of_a_failure_the_first_line_is_said() -> None:
-    killed = failure("a", error="rank 1 killed by SIGKILL\nthe log's end")
-    assert said(*killed) == "failed: a (rank 1 killed by SIGKILL)"
-    assert said(*failure("a", error="[/red] no")) == "failed: a ([/red] no)"
+    killed = failure("a", error="rank 1 was killed by SIGKILL\nthe log's end")
+    assert said(*killed) == "failed: rank 1 was killed by SIGKILL"
+    assert said(*failure("a", error="[/red] no")) == "failed: [/red] no"
+    assert two(*failure("b"), *journal("a")) == "failed: b (rank 1 was killed by SIGKILL)"
 
 
 def test_one_rank_has_nobody_to_wait_for() -> None:
@@ -202,9 +216,32 @@ def test_ranks_that_stand_still_come_first() -> None:
     beats = [beat(0, WAITS), beat(1, Position(step=100, passed=("data",)))]
     words = said(*trained_together(0.0), *beats, put_in, states={0: "stalled (5 s)", 1: "stalled (5 s)"})
     assert words == (
-        "rank 1 has not arrived at all_reduce 0 of step 100: rank 1 is in step 100, in forward; rank 0 waits there "
+        "rank 1 has not arrived at all_reduce 0 of step 100: it is in step 100, in forward; rank 0 waits there "
         "· You delay rank 1 by 20 ms in forward"
     )
+
+
+COMMAND = {"kind": "command", "trial": [{"name": "a", "launch": "command", "command": ["true"]}]}
+
+
+def test_of_a_watched_rank_the_line_of_its_code_is_said_also_when_it_has_left_its_loop() -> None:
+    monitor = RunMonitor()
+    reduces = Position(step=100, calls=1, number=0, kind="all_reduce", seq=9, bytes=4096)
+    saves = replace(heartbeat(1), position=Position(step=99), stack=SAVING)
+    monitor.add([*trained_together(0.0), beat(0, reduces), saves, done(2)])
+    still = {0: "stalled (20 s)", 1: "stalled (20 s)"}
+    words = headline.sentence(monitor, still, preset_of(COMMAND), 0)
+    assert words.startswith("rank 1 ")
+    assert "in save, train.py:18" in words
+    assert "rank 0 waits" in words
+    assert "all_reduce (4 KB) of step 100" in words
+    monitor.add([done(1)])
+    assert "has left its training loop after 100 steps" in headline.sentence(monitor, still, preset_of(COMMAND), 0)
+
+
+def test_of_a_notice_the_first_line_is_said() -> None:
+    queued = Notice(at_ns=1, text="no step for 20 s: rank 0 is in step 3\nrank 0: save (train.py:18)")
+    assert said(launched(), queued) == "no step for 20 s: rank 0 is in step 3"
 
 
 def test_a_rank_that_is_silent_is_not_believed_to_be_where_it_was_last() -> None:
@@ -214,7 +251,7 @@ def test_a_rank_that_is_silent_is_not_believed_to_be_where_it_was_last() -> None
     last_ns = max(message.end_ns for message in going if isinstance(message, Step))
     beats_on = msgspec.structs.replace(beats[0], at_ns=last_ns + 9_000 * MS)
     words = said(*going, beats_on, states=states, now_ns=last_ns + 9_500 * MS)
-    assert words.startswith("rank 1 has not arrived at all_reduce 0 of step 100: rank 1 sends no heartbeats; rank 0")
+    assert words.startswith("rank 1 has not arrived at all_reduce 0 of step 100: it sends no heartbeats; rank 0")
 
 
 def test_of_many_that_stand_still_it_is_said_in_few_words() -> None:

@@ -77,7 +77,7 @@ def test_without_differences_the_page_says_why() -> None:
     results = results_for(preset, failure("a"), journal("b"))
     assert differences(results) is None
     page = training_page(Told(journal()), preset, results)
-    why = "No differences to the baseline: a, the baseline, failed (rank 1 killed by SIGKILL)."
+    why = "No differences to the baseline: a, the baseline, failed (rank 1 was killed by SIGKILL)."
     assert why in Found(page).text
     alone = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}]})
     page = training_page(Told(journal()), alone, results_for(alone, beside(journal("a"))))

@@ -100,7 +100,7 @@ def test_a_failed_trial_brings_the_end_of_its_log() -> None:
     preset = two_trials(repeats=1)
     run = Told(journal("a"))
     text = Found(formats.page(run, preset, results_for(preset, journal("a"), failure("b")))).text
-    assert "trial b failed: rank 1 killed by SIGKILL  the log's end" in text
+    assert "trial b failed: rank 1 was killed by SIGKILL  the log's end" in text
 
 
 def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> None:

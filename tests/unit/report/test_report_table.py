@@ -428,10 +428,10 @@ def test_what_is_averaged_after_ddp_by_mistake_has_a_time_of_its_own() -> None:
 
 def test_a_failure_is_told_with_the_end_of_its_log() -> None:
     preset = two_trials(repeats=1)
-    results = results_for(preset, journal("a"), failure("b", error="rank 1 killed by SIGKILL\nlast words"))
+    results = results_for(preset, journal("a"), failure("b", error="rank 1 was killed by SIGKILL\nlast words"))
     shown = text(results, preset, 120)
-    assert "trial b failed: rank 1 killed by SIGKILL\n  last words" in shown
-    assert "trial b failed: rank 1 killed by SIGKILL" in markdown(results, preset)
+    assert "trial b failed: rank 1 was killed by SIGKILL\n  last words" in shown
+    assert "trial b failed: rank 1 was killed by SIGKILL" in markdown(results, preset)
 
 
 def test_an_interrupted_run_says_that_it_is_not_whole() -> None:
@@ -512,7 +512,7 @@ def test_csv_has_a_line_for_a_trial_without_figures() -> None:
     rows = list(csv.DictReader(io.StringIO(as_csv(*everything()))))
     c, d = rows[-2:]
     assert (c["trial"], c["status"], c["repeat"]) == ("c", "failed", "")
-    assert c["error"] == "rank 1 killed by SIGKILL\nthe log's end"
+    assert c["error"] == "rank 1 was killed by SIGKILL\nthe log's end"
     assert (d["trial"], d["status"], d["train_time_s"]) == ("d", "skipped", "")
 
 

@@ -11,12 +11,13 @@ import pytest
 from ddptui.config.preset import Preset
 from ddptui.findings.compare import RunningResults
 from ddptui.run import headless, lab
-from ddptui.run.headless import CLEAR_LINE, EXIT_CODES, Narrator
+from ddptui.run.headless import CLEAR_LINE, EXIT_CODES, Narrator, notice_lines
 from ddptui.run.session import Session
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
-from ddptui.wire.records import Message, Notice
+from ddptui.wire.records import Message, Notice, Refused, Restarted
 from tests.support.builders import (
+    CAUSE,
     LAUNCHED_MS,
     ended,
     failure,
@@ -98,8 +99,8 @@ def test_after_the_last_launch_no_time_is_left(clock: SimpleNamespace) -> None:
     ("messages", "line"),
     [
         (
-            failure("a", error="rank 1 killed by SIGKILL\nits log"),
-            "[1/3] a  repeat 1 of 2  failed: rank 1 killed by SIGKILL",
+            failure("a", error="rank 1 was killed by SIGKILL\nits log"),
+            "[1/3] a  repeat 1 of 2  failed: rank 1 was killed by SIGKILL",
         ),
         ([launched(), ended("interrupted")], "[1/3] a  repeat 1 of 2  interrupted: stopped"),
         ([launched(), ended("failed")], "[1/3] a  repeat 1 of 2  failed: stopped"),
@@ -107,6 +108,23 @@ def test_after_the_last_launch_no_time_is_left(clock: SimpleNamespace) -> None:
 )
 def test_a_bad_end_is_told_in_one_line(messages: list[Message], line: str, clock: SimpleNamespace) -> None:
     assert told(io.StringIO(), two_trials(), messages, clock).splitlines()[-1] == line
+
+
+@pytest.mark.parametrize(
+    ("message", "lines"),
+    [
+        (Notice(at_ns=1, text="no step for 20 s: rank 0 is in step 3"), ["no step for 20 s: rank 0 is in step 3"]),
+        (Restarted(at_ns=1, failure=CAUSE), [f"the ranks were restarted: {CAUSE.summary}"]),
+        (Refused(at_ns=1, count=3, why="a stranger"), ["3 messages rejected and not recorded: a stranger"]),
+        (ended("failed", failure=CAUSE), []),  # the report says it
+    ],
+)  # fmt: skip
+def test_problems_of_a_launch_are_said_as_they_come(message: Message, lines: list[str], clock: SimpleNamespace) -> None:
+    assert notice_lines(message) == lines
+    told_lines = told(io.StringIO(), two_trials(), [launched(), message], clock).splitlines()
+    assert [line for line in told_lines if any(line.endswith(f"  {each}") for each in lines)] == [
+        f"[1/4] a  repeat 1 of 2  {line}" for line in lines
+    ]
 
 
 def test_a_loss_that_is_no_number_is_left_out(clock: SimpleNamespace) -> None:

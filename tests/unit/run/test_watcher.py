@@ -1,9 +1,12 @@
-"""What is said of a training that is watched and shows no steps, or is heard of no more."""
+"""What is said of a training that is watched and stands still, is started again, fails, or is heard of no more."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pytest
 
 from ddptui.config.command_presets import preset_of
@@ -11,8 +14,10 @@ from ddptui.engines.hub import Hub
 from ddptui.run import watcher
 from ddptui.run.watcher import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
 from ddptui.store.journal import RepeatJournal
-from ddptui.wire.messages import Failed
-from tests.support.builders import done, heartbeat, hello, step
+from ddptui.wire.messages import Failed, Heartbeat, Place, Position
+from ddptui.wire.records import Notice, Restarted
+from ddptui.wire.watching import Event
+from tests.support.builders import SAVING, done, failed, heartbeat, hello, step
 
 [TRIAL] = preset_of(("train.py",), name=None, skip=3, steps=None, overrides={}).trials
 
@@ -46,36 +51,56 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-def supervisor_of(hub: Hub, tmp_path: Path, *, ends_with_ranks: bool) -> WatchSupervisor:
+def supervisor_of(hub: Hub, tmp_path: Path, *events: Event, ends_with_ranks: bool = False) -> WatchSupervisor:
+    """events: what the processes of the command have written when the console looks for the second time."""
+    waiting: list[Event] = []
     launch = SimpleNamespace(
-        ends_with_ranks=ends_with_ranks, exit_code=None, end_reason=lambda: None, add_rank=lambda _: None
+        ends_with_ranks=ends_with_ranks,
+        exit_code=None,
+        end_reason=lambda: None,
+        add_rank=lambda _: None,
+        process_status=lambda _: None,
+        take_events=lambda: [waiting.pop(0) for _ in events if waiting],
     )
     with (tmp_path / "journal").open("wb") as journal:
-        return WatchSupervisor(TRIAL, hub, launch, RepeatJournal(tmp_path, 1, journal))  # type: ignore[arg-type]
+        supervisor = WatchSupervisor(TRIAL, hub, launch, RepeatJournal(tmp_path, 1, journal))  # type: ignore[arg-type]
+    supervisor.is_over()
+    waiting += events
+    return supervisor
+
+
+def notices(supervisor: WatchSupervisor) -> list[str]:
+    """The texts of the new notices; there must be no other new records."""
+    records = list(supervisor.take_records())
+    assert all(isinstance(record, Notice) for record in records)
+    return [record.text for record in records if isinstance(record, Notice)]
+
+
+def event(what: str = "failed", **fields: Any) -> Event:
+    return msgspec.convert({"what": what, "at_ns": 1, "pid": 1, **fields}, Event)
 
 
 def test_after_a_minute_without_a_step_that_is_said_once(hub: Hub, tmp_path: Path, clock: Clock) -> None:
-    supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=False)
+    supervisor = supervisor_of(hub, tmp_path)
     clock.passes(NO_STEP_S - 1, supervisor)
-    assert supervisor.take_notices() == []
+    assert notices(supervisor) == []
     clock.passes(2, supervisor)
-    [notice] = supervisor.take_notices()
-    assert notice.startswith("after 60 s: no rank was seen: no process computed a gradient with torch")
-    assert supervisor.take_notices() == []
+    [notice] = notices(supervisor)
+    assert notice == "after 60 s: no rank was seen: no process computed a gradient with torch; still watching"
+    assert notices(supervisor) == []
 
 
 def test_elsewhere_the_minute_begins_with_the_first_rank(hub: Hub, tmp_path: Path, clock: Clock) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     clock.passes(10 * NO_STEP_S, supervisor)
-    assert (supervisor.take_notices(), supervisor.is_over()) == ([], False)
+    assert (notices(supervisor), supervisor.is_over()) == ([], False)
     hub.hellos[0] = hello(0)
     supervisor.add([hello(0)])
     clock.passes(NO_STEP_S / 2, supervisor)
     supervisor.add([heartbeat(0)])
     clock.passes(NO_STEP_S / 2 + 1, supervisor)
-    assert supervisor.take_notices() == [
-        "after 60 s: 1 rank connected, but no step of an optimizer was seen; still watching"
-    ]
+    late = "after 60 s: 1 rank connected, but no step of an optimizer was seen; still watching"
+    assert notices(supervisor)[-1] == late
 
 
 def test_ranks_elsewhere_that_fall_silent_are_lost_but_not_where_the_console_stood_still(
@@ -85,23 +110,30 @@ def test_ranks_elsewhere_that_fall_silent_are_lost_but_not_where_the_console_sto
     supervisor.add([hello(0), step(0, 0)])
     clock.now += 5 * LOST_AFTER_S  # in one leap
     assert not supervisor.is_over()
+    assert notices(supervisor) == []
     clock.passes(LOST_AFTER_S + 1, supervisor)
     assert supervisor.is_over()
     assert supervisor.ended().error == "no message from its ranks for 60 s: they were killed, or cannot be reached"
 
 
-def test_ranks_that_were_started_again_have_yet_to_train_and_that_is_said_once(
+def test_ranks_that_were_started_again_have_yet_to_train_and_that_is_said_once_with_the_reason(
     hub: Hub, tmp_path: Path, clock: Clock
 ) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     hub.world_size = 2
-    supervisor.add([hello(0), hello(1), step(0), step(1), done(0), done(1)])
-    assert (supervisor.has_trained(), supervisor.take_notices()) == (True, [])
-    hub.restarts = 1
+    supervisor.add([hello(0), hello(1), step(0), step(1), done(0), failed(1, "RuntimeError: out of data")])
+    assert notices(supervisor) == []
+    supervisor.add([done(1)])
+    assert supervisor.has_trained()
     supervisor.add([hello(1), hello(0)])
     assert not supervisor.has_trained()
-    assert supervisor.take_notices() == ["the ranks were restarted; step numbers continue"]
-    assert supervisor.take_notices() == []
+    [restarted] = supervisor.take_records()
+    assert isinstance(restarted, Restarted)
+    assert restarted.failure.summary == "rank 1 failed after step 0: RuntimeError: out of data"
+    assert notices(supervisor) == []
+    supervisor.add([step(0, 1), step(1, 1), done(0), done(1)])
+    assert supervisor.is_over()
+    assert supervisor.ended().failure is None  # the failure of the attempt before is over
 
 
 def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_it_must_be_lost(
@@ -109,11 +141,164 @@ def test_a_rank_that_has_failed_elsewhere_is_waited_for_until_it_must_be_lost(
 ) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     hub.world_size = 2
-    failed = Failed(rank=1, at_ns=0, error="RuntimeError: out of data")
-    supervisor.add([hello(0), hello(1), step(0), step(1), done(0), failed])
+    out = Failed(rank=1, at_ns=0, error="RuntimeError: out of data")
+    supervisor.add([hello(0), hello(1), step(0), step(1), done(0), out])
     assert not supervisor.is_over()  # its launcher may start it again
     supervisor.add([hello(1), step(1), done(1)])
     assert (supervisor.is_over(), supervisor.ended().status) == (True, "ok")
-    supervisor.add([hello(1), failed])
+    supervisor.add([hello(1), out])
     clock.passes(LOST_AFTER_S + 1, supervisor)
-    assert (supervisor.is_over(), supervisor.ended().error) == (True, "rank 1 has failed: RuntimeError: out of data")
+    why = "rank 1 failed before its first step: RuntimeError: out of data"
+    assert (supervisor.is_over(), supervisor.ended().error) == (True, why)
+
+
+REDUCES = Position(step=1, calls=1, number=0, kind="all_reduce", seq=2, bytes=400)
+
+
+def beat(rank: int, position: Position, *stack: Place) -> Heartbeat:
+    return msgspec.structs.replace(heartbeat(rank), position=position, stack=stack)
+
+
+def test_a_standstill_is_said_once_and_the_next_one_again(hub: Hub, tmp_path: Path, clock: Clock) -> None:
+    supervisor = supervisor_of(hub, tmp_path)
+    hub.world_size = 2
+    supervisor.add([hello(0), hello(1), step(0), step(1), beat(0, REDUCES), beat(1, Position(step=1), *SAVING)])
+    clock.passes(TRIAL.stall_s - 1, supervisor)
+    assert notices(supervisor) == []
+    clock.passes(1, supervisor)
+    [notice] = notices(supervisor)
+    assert notice.startswith("no step for 20 s: rank 1 ")
+    assert "in save, train.py:18" in notice
+    assert "rank 0 waits" in notice
+    assert "\n" not in notice
+    clock.passes(10 * TRIAL.stall_s, supervisor)
+    assert notices(supervisor) == []
+    supervisor.add([step(0, 1), step(1, 1), beat(0, Position(step=2)), beat(1, Position(step=2))])
+    clock.passes(TRIAL.stall_s, supervisor)
+    [notice] = notices(supervisor)
+    assert notice.startswith("no step for 20 s: ranks 0 and 1 are in step 2, in data")
+
+
+@pytest.mark.parametrize(
+    ("step_s", "over", "after_s"),
+    [(0.01, (), 20), (10, (), 50), (0.01, (done(1),), 20), (0.01, (done(0), done(1)), None)],
+)
+def test_a_standstill_is_longer_than_five_usual_steps_and_there_is_none_at_the_end(
+    hub: Hub, tmp_path: Path, clock: Clock, step_s: float, over: tuple[Any, ...], after_s: float | None
+) -> None:
+    supervisor = supervisor_of(hub, tmp_path)
+    first = 3_000
+    steps = [step(rank, 0, begin_ms=first, end_ms=first + 1000 * step_s) for rank in (0, 1)]
+    supervisor.add([hello(0), hello(1), *steps, *over])
+    clock.passes((after_s or 1000) - 1, supervisor)
+    assert notices(supervisor) == []
+    clock.passes(1, supervisor)
+    assert len(notices(supervisor)) == (after_s is not None)
+
+
+LOST = "RuntimeError: [pair.cc:561] Connection closed by peer [127.0.0.1]:1"
+BANNER = "ChildFailedError: train.py FAILED"
+ADDRESS = "DistNetworkError: The server socket has failed to listen on any local network address. EADDRINUSE"
+
+
+@pytest.mark.parametrize(
+    ("ends", "events", "summary", "rank"),
+    [
+        (  # the launcher knows the signal of a rank that died without a word
+            (failed(1, ""), failed(0, LOST)),
+            (event(error=BANNER, failures=[[1, 101, -9], [0, 100, 1]]),),
+            "rank 1 was killed by SIGKILL after step 0",
+            1,
+        ),
+        (  # a launcher that knows processes only
+            (failed(1, ""),), (event(error=BANNER, failures=[[1, 101, -11]]),),
+            "rank 1 was killed by SIGSEGV after step 0", 1,
+        ),
+        ((failed(1, ""),), (), "rank 1 died without an error message after step 0", 1),
+        ((), (event(error=BANNER, failures=[[1, 101, 7]]),), "rank 1 ended with exit code 7 after step 0", 1),
+        (  # its observer was closed, as after destroy_process_group: it is found by its process
+            (done(1),), (event(pid=101, error="ValueError: no metric", exit=1),),
+            "rank 1 failed after step 0: ValueError: no metric", 1,
+        ),
+        # A child of a rank has the rank's environment, but is not the rank.
+        ((), (event(pid=7, rank=1, error="ValueError: no", exit=1),), "the command failed: ValueError: no", None),
+        ((), (), "the command ended with exit code 1", None),
+        ((), (event(pid=7, error=ADDRESS),), f"the command failed: {ADDRESS}", None),
+    ],
+)  # fmt: skip
+def test_the_first_cause_is_found_from_what_ranks_and_launchers_report(
+    hub: Hub, tmp_path: Path, ends: tuple[Any, ...], events: tuple[Event, ...], summary: str, rank: int | None
+) -> None:
+    supervisor = supervisor_of(hub, tmp_path, *events)
+    supervisor.add([hello(0), hello(1), step(0), step(1), *ends])
+    supervisor.launch.exit_code = 1  # type: ignore[misc]
+    assert supervisor.is_over()
+    ended = supervisor.ended()
+    assert ended.failure
+    assert (ended.status, ended.failure.summary, ended.failure.rank) == ("failed", summary, rank)
+    assert ended.error == ended.failure.text
+
+
+def test_a_late_rank_is_where_it_stood_when_the_others_gave_up_on_it(hub: Hub, tmp_path: Path) -> None:
+    supervisor = supervisor_of(hub, tmp_path)
+    hub.world_size = 2
+    supervisor.add([hello(0), hello(1), step(0), step(1), beat(0, REDUCES), beat(1, Position(step=1), *SAVING)])
+    gives_up = failed(0, "RuntimeError: Timed out waiting 6000ms for recv operation to complete")
+    supervisor.add([msgspec.structs.replace(gives_up, position=REDUCES), failed(1, "", at_ms=9_000)])  # it has saved
+    supervisor.launch.exit_code = 1  # type: ignore[misc]
+    supervisor.is_over()
+    assert (supervisor.ended().error or "").startswith("rank 1 kept rank 0 waiting: it was in save, train.py:18")
+
+
+@pytest.mark.parametrize(("stands_s", "status"), [(0, "interrupted"), (TRIAL.stall_s + 1, "failed")])
+def test_a_training_that_is_ended_from_outside_has_not_failed_unless_it_stood_still(
+    hub: Hub, tmp_path: Path, clock: Clock, stands_s: float, status: str
+) -> None:
+    hub.world_size = 2
+    supervisor = supervisor_of(hub, tmp_path, event(pid=7, error="SignalException: Process 7 got signal: 15", exit=1))
+    supervisor.add([hello(0), hello(1), step(0), step(1), beat(0, REDUCES), beat(1, Position(step=1), *SAVING)])
+    clock.passes(stands_s, supervisor)
+    notices(supervisor)
+    supervisor.add([failed(0, ""), failed(1, "")])
+    supervisor.launch.exit_code = 1  # type: ignore[misc]
+    supervisor.is_over()
+    assert supervisor.ended().status == status
+
+
+def test_the_exit_code_of_a_command_that_is_a_rank_itself_is_the_ranks(hub: Hub, tmp_path: Path) -> None:
+    supervisor = supervisor_of(hub, tmp_path)
+    supervisor.add([hello(0, world_size=1), step(0), failed(0, "")])
+    supervisor.launch.pid, supervisor.launch.exit_code = 100, -signal.SIGKILL  # type: ignore[attr-defined, misc]
+    supervisor.is_over()
+    assert (supervisor.ended().error or "").startswith("rank 0 was killed by SIGKILL after step 0")
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(0, "ok"), (1, "failed"), (-signal.SIGINT, "interrupted"), (128 + signal.SIGINT, "interrupted")],
+)
+def test_a_silent_end_is_no_failure_if_the_command_ends_well_and_ctrl_c_is_none(
+    hub: Hub, tmp_path: Path, code: int, status: str
+) -> None:
+    supervisor = supervisor_of(hub, tmp_path)
+    supervisor.add([hello(0), hello(1), step(0), step(1), failed(0, ""), failed(1, "")])  # as by os._exit
+    supervisor.launch.exit_code = code  # type: ignore[misc]
+    supervisor.is_over()
+    ended = supervisor.ended()
+    assert (ended.status, ended.failure is None) == (status, status != "failed")
+
+
+def test_ranks_that_wait_for_others_in_init_process_group_are_named_and_so_are_those_that_never_came(
+    hub: Hub, tmp_path: Path, clock: Clock
+) -> None:
+    joins = [event("joins", pid=100 + rank, rank=rank, world=3) for rank in (0, 1)]
+    supervisor = supervisor_of(hub, tmp_path, *joins)
+    clock.passes(TRIAL.stall_s + 1, supervisor)
+    wait = "ranks 0 and 1 wait in init_process_group; rank 2 has not called it"
+    assert notices(supervisor) == [f"no step for 20 s: {wait}"]
+    clock.passes(NO_STEP_S, supervisor)
+    assert notices(supervisor) == []
+    assert supervisor.ended().error == wait
+    supervisor.launch.exit_code = 1  # type: ignore[misc]
+    supervisor.is_over()
+    assert (supervisor.ended().error or "").startswith("rank 2 never called init_process_group: ranks 0 and 1 wait")

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddptui.wire.limits import MOST_OF_AN_ERROR
-from ddptui.wire.messages import Heartbeat, RankMessage
+from ddptui.wire.messages import Failed, Heartbeat, Place, Position, RankMessage
 from ddptui.wire.phases import PHASES
-from ddptui.wire.records import ConsoleMessage, Message, NcclLog
+from ddptui.wire.records import ConsoleMessage, Ended, Message, NcclLog
+from ddptui.wire.watching import Event
 from tests.support.builders import (
     audit,
     done,
@@ -51,6 +52,55 @@ def test_what_older_journals_say_besides_is_ignored() -> None:
     assert isinstance(beat, Heartbeat)
     assert beat.gpu is not None
     assert (beat.gpu.held_back, beat.gpu.joules) == (("power cap",), 8.5)
+
+
+def test_what_older_journals_do_not_say_yet_is_empty() -> None:
+    at = [3, ["data"], 2, 1, "all_reduce", None, [0, 1], False, False, 0, 7, 32, "forward"]
+    beat = LINE.decode(msgspec.json.encode(BEAT | {"position": at}))
+    assert isinstance(beat, Heartbeat)
+    assert (beat.stack, beat.position.phase) == ((), "forward")
+    assert (beat.position.seq, beat.position.bytes, beat.position.between) == (0, 0, 0)
+    old = LINE.decode(b'{"type": "Failed", "rank": 1, "at_ns": 7, "error": "ValueError: no"}')
+    assert isinstance(old, Failed)
+    assert (old.stack, old.workers, old.position, old.grown_bytes) == ((), (), Position(), 0)
+    end = LINE.decode(b'{"type": "Ended", "at_ns": 7, "status": "failed", "error": "no"}')
+    assert isinstance(end, Ended)
+    assert (end.error, end.failure) == ("no", None)
+
+
+EVENT: dict[str, Any] = {"what": "failed", "at_ns": 1, "pid": 2, "ppid": 1, "rank": None, "world": None, "attempt": 0}
+EVENT |= {"error": "ValueError: no", "stack": [["train.py", 3, "f", True]], "exit": None, "workers": [[7, -9]]}
+EVENT |= {"failures": [[1, 101, -9], [0, None, None]]}
+
+
+def test_an_event_of_a_process_is_read_and_what_it_says_besides_is_ignored() -> None:
+    event = msgspec.convert(EVENT, Event)
+    assert (event.rank, event.stack, event.workers) == (None, (Place("train.py", 3, "f", True),), ((7, -9),))
+    assert event.failures == ((1, 101, -9), (0, None, None))
+    joins = msgspec.json.decode(b'{"what": "joins", "at_ns": 1, "pid": 2, "rank": 1, "world": 3}', type=Event)
+    assert (joins.rank, joins.world, joins.error, joins.failures) == (1, 3, "", ())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"what": "leaves"},
+        {"pid": -1},
+        {"pid": None},
+        {"rank": "0"},
+        {"error": "x" * (MOST_OF_AN_ERROR + 1)},
+        {"stack": [["a\x1b[2J", 3, "f", True]]},
+        {"stack": [["train.py", -3, "f", True]]},
+        {"stack": [["train.py", 3, "f", True]] * 65},
+        {"failures": [[1, 101]]},
+        {"failures": [["1", 101, -9]]},
+        {"workers": [[7, None]]},
+    ],
+    ids=repr,
+)
+def test_an_event_that_no_process_writes_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(EVENT | changes, Event)
 
 
 def test_a_frame_is_a_list_of_messages() -> None:
@@ -136,7 +186,7 @@ def test_every_kind_of_message_is_among_the_examples() -> None:
 
 def test_a_rank_cannot_speak_for_the_lab() -> None:
     for message in one_of_each():
-        if type(message).__name__ in ("Launched", "Load", "Refused", "Injection", "Ended"):
+        if type(message).__name__ in ("Launched", "Load", "Refused", "Injection", "Restarted", "Ended"):
             with pytest.raises(msgspec.ValidationError):
                 FRAME.decode(msgspec.msgpack.encode([message]))
 
@@ -217,6 +267,10 @@ INFINITE = float("inf")
         PRINT | {"buffers": {str(number): "" for number in range(50_001)}},
         DONE | {"audit": AUDIT | {"worst": "a\x9bb"}},
         FAILED | {"error": "x" * (MOST_OF_AN_ERROR + 1)},
+        FAILED | {"stack": [["a\nb", 3, "f", True]]},
+        FAILED | {"workers": [[-7, -9]]},
+        BEAT | {"stack": [["train.py", 3, "f", True]] * 65},
+        BEAT | AT | {"position": [*AT["position"], False, 0, 7, 32, "forward", -1]},
     ],
     ids=lambda raw: repr(raw)[-60:],
 )

@@ -1,10 +1,11 @@
 """Python imports this file at the start of every process below `ddptui watch`: PYTHONPATH begins with this folder.
 
-It makes `from ddptui import phase, step` work. It does nothing else until the process imports torch, so that a process
-without torch (a shell script may start many) takes only a millisecond longer. This file must run in the training's
-Python, 3.6 or newer.
+It makes `from ddptui import phase, step` work, and tells the console if the process fails (workers/watch/ending.py). It
+does nothing else until the process imports torch, so that a process without torch (a shell script may start many) takes
+only a millisecond longer. This file must run in the training's Python, 3.6 or newer.
 """
 
+import atexit
 import os
 import sys
 from importlib.machinery import PathFinder
@@ -20,6 +21,9 @@ OLDEST_PYTHON, OLDEST_TORCH = (3, 10), (2, 4)  # what our other modules require
 WATCHED = "DDPTUI_WATCHED"  # variable with the path of the file that says how to reach the console
 HUB = "DDPTUI_HUB"  # variable that is set in a rank of the lab, which finds the package itself
 NOTES = "notes"  # the file beside that one in which a process notes why it is not watched
+EVENTS = "events"  # the file beside that one in which a process says why it fails
+EXIT = sys.exit
+KEPT: Any = []  # multiprocessing refers to it weakly
 
 
 def note(why: str) -> None:
@@ -47,24 +51,27 @@ def note_error(error: Exception) -> None:
     note(f"{type(error).__name__}: {error}")
 
 
-class AfterTorch:
-    """A module finder that finds no module itself, but has `enter` called once torch has been imported."""
+class AfterImport:
+    """A module finder that finds no module itself, but has `enter` called once a module has been imported."""
+
+    def __init__(self, module: str, enter: Any) -> None:
+        self.module, self.enter = module, enter
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "torch":
+        if name != self.module:
             return None
         sys.meta_path.remove(self)
         try:
-            spec = find_spec("torch")
+            spec = find_spec(name)
         finally:
-            sys.meta_path.insert(0, self)  # the caller may only check whether torch exists
+            sys.meta_path.insert(0, self)  # the caller may only check whether the module exists
         if spec is not None and spec.loader is not None:
-            import_torch = spec.loader.exec_module
+            import_module = spec.loader.exec_module
 
             def import_and_enter(module: Any) -> None:
                 sys.meta_path.remove(self)
-                import_torch(module)
-                enter(module)
+                import_module(module)
+                self.enter(module)
 
             loader: Any = spec.loader
             loader.exec_module = import_and_enter
@@ -102,10 +109,7 @@ def enter(torch: Any) -> None:
         if why:
             note(why)
             return
-        # Under a name of our own: the training may have a package named `workers`.
-        package = type(sys)("ddptui_injected")
-        package.__path__ = [WORKERS]
-        sys.modules[package.__name__] = package
+        process_end()
         from ddptui_injected.watch import entrances  # type: ignore[import-not-found]
 
         entrances.install(note_error)
@@ -113,8 +117,76 @@ def enter(torch: Any) -> None:
         note_error(error)
 
 
+def process_end() -> Any:
+    """Import what knows how this process ends. Only now: most processes succeed, and import no torch."""
+    if "ddptui_injected" not in sys.modules:  # a name of our own: the training may have a package named `workers`
+        package = type(sys)("ddptui_injected")
+        package.__path__ = [WORKERS]
+        sys.modules[package.__name__] = package
+    from ddptui_injected.watch.ending import END  # type: ignore[import-not-found]
+
+    END.events = EVENTS_FILE
+    return END
+
+
+def report_end() -> Any:
+    """Tell the console if this process fails. Called at the process's end."""
+    is_failing = (sys.exc_info()[1] or getattr(sys, "last_value", None)) is not None
+    if not (is_failing or "ddptui_injected.watch.ending" in sys.modules):
+        return None
+    for _ in range(2):  # a signal handler of the training may raise meanwhile: nothing can catch that any more
+        try:
+            return process_end().report()
+        except Exception:  # or the console is gone, or the disk is full: that must not disturb the training
+            continue
+
+
+def end_by_exit(*code: Any) -> None:
+    """Do what sys.exit does, and note why, if this is a failure."""
+    unwinding = note_exit(code[0] if code else None)  # noqa: F841  must live as long as the frame
+    EXIT(*code)
+
+
+def note_exit(code: Any) -> Any:
+    """Note that sys.exit was called. Returns what the caller's frame must hold."""
+    if code is None or (isinstance(code, int) and code == 0):
+        return None
+    try:
+        return process_end().exits(code, sys._getframe(2))
+    except Exception as error:  # the process ends, whether or not the console learns why
+        from ddptui_injected.instruments.shield import is_from_a_handler  # type: ignore[import-not-found]
+
+        if is_from_a_handler(error):
+            raise
+        return None
+
+
+def wrap_exit() -> None:
+    """Have `end_by_exit` called for sys.exit."""
+    wrapped: Any = end_by_exit
+    for attribute in ("__name__", "__qualname__", "__module__", "__doc__"):
+        setattr(wrapped, attribute, getattr(EXIT, attribute))
+    sys.exit = wrapped
+
+
+def enter_multiprocessing(util: Any) -> None:
+    """Have `report_end` called where a process of multiprocessing ends. It reports an exception of its own there, and
+    then exits with a code."""
+
+    def register(_: Any) -> None:
+        util.Finalize(None, report_end, exitpriority=0)
+
+    register(None)
+    util.register_after_fork(register, register)  # a forked process drops what its parent has registered
+    KEPT.append(register)
+
+
 if WATCHED in os.environ:
-    sys.meta_path.insert(0, AfterTorch())
+    sys.meta_path.insert(0, AfterImport("torch", enter))
     if sys.version_info >= OLDEST_PYTHON and not is_the_consoles_own():
         sys.meta_path.insert(0, ConsolesOwn())
+        EVENTS_FILE = os.path.join(os.path.dirname(os.environ[WATCHED]), EVENTS)
+        wrap_exit()
+        atexit.register(report_end)
+        sys.meta_path.insert(0, AfterImport("multiprocessing.util", enter_multiprocessing))
 import_the_environments_own()
