@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from ddptui.analysis.thinning import StepsByRank
-from ddptui.wire.messages import GATHER_OUTPUTS, Collective, Step
+from ddptui.wire.messages import GATHER_OUTPUTS, POINT_TO_POINT, Collective, Step
 
-POINT_TO_POINT = ("send", "recv")
 # The largest error of the times of a GPU's operations, which come from its clock and from callbacks.
 SLACK_NS = 1_000_000
 OperationKey = tuple[object, ...]  # identifies an operation within a step, equal on all ranks

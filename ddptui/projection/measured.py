@@ -16,7 +16,7 @@ from ddptui.analysis.clock_error import exceeds_waits, wait_uncertainty
 from ddptui.analysis.disturbance import takes_cores
 from ddptui.analysis.figures import other_load
 from ddptui.analysis.launch_log import LaunchLog, launch_logs
-from ddptui.analysis.operations import POINT_TO_POINT, OperationKey, operation_keys
+from ddptui.analysis.operations import OperationKey, operation_keys
 from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.config.preset import Preset
@@ -26,7 +26,7 @@ from ddptui.projection import ProjectionError
 from ddptui.projection.model import Costs, MeasuredCall, MeasuredTrial, Work, fit_costs
 from ddptui.store.runs import Run, RunError
 from ddptui.text.units import MB, MS, US_IN_S, S
-from ddptui.wire.messages import Collective, Trained
+from ddptui.wire.messages import POINT_TO_POINT, Collective, Trained
 from ddptui.wire.phases import PHASES
 
 BATCH_PHASES = ("data", "forward", "backward")  # phases whose work grows with a rank's batch

@@ -11,7 +11,7 @@ import psutil
 from ddptui.analysis.clock_sync import Clocks, in_console_time
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.cause import Evidence, ProcessEnd, first_cause, stopped_from_outside, thread_failure
-from ddptui.diagnosis.positions import POINT_TO_POINT, CallCountMismatch, RankProgress, describe_positions, named, verb
+from ddptui.diagnosis.positions import CallCountMismatch, RankProgress, describe_positions, named, verb
 from ddptui.diagnosis.stall import MOST_STEPS_APART
 from ddptui.engines.base import LAUNCHER_LOG, Launch
 from ddptui.engines.hub import Hub
@@ -20,7 +20,7 @@ from ddptui.run.supervisor import CONSOLE_PAUSE_S, LAST_WORDS_S, PACE_OVER, drai
 from ddptui.store.journal import RepeatJournal
 from ddptui.text.units import S
 from ddptui.text.words import count
-from ddptui.wire.messages import Done, Failed, Heartbeat, Hello, RankMessage, Step
+from ddptui.wire.messages import POINT_TO_POINT, Done, Failed, Heartbeat, Hello, RankMessage, Step
 from ddptui.wire.records import Ended, Failure, Message, Notice, Restarted, Stop
 from ddptui.wire.watching import Event
 
