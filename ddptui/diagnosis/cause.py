@@ -102,10 +102,10 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first_line(self) -> str:
-        """The first line of the error, shortened."""
+        """The first line of the error, shortened, without the line in gloo's source that begins it."""
         first, second, *_ = [*(line.strip() for line in self.error.splitlines() if line.strip()), "", ""]
         goes_on = first.endswith(":") and not ORIGIN.match(second)
-        return shortened(f"{first} {second}" if goes_on else first, MOST_OF_AN_ERROR)
+        return shortened(SOURCE.sub("", f"{first} {second}" if goes_on else first), MOST_OF_AN_ERROR)
 
 
 def shortened(text: str, most: int) -> str:
@@ -333,7 +333,8 @@ def _late(seen: Evidence) -> Failure | None:
 def _never_came(seen: Evidence) -> Failure | None:
     """The failure of ranks that waited in init_process_group for ranks that never called it."""
     missing = sorted({*range(seen.world_size)} - {*seen.joining})
-    if not missing or not seen.joining:
+    has_addresses = any("connectFullMesh" in end.error for end in seen.ends)  # in a store from before a restart
+    if not missing or not seen.joining or has_addresses:
         return None
     waiting = [end for end in seen.ends if end.rank in seen.joining and end.error]
     line = line_of(waiting[0].stack) if waiting else ""
@@ -357,6 +358,8 @@ def _never_came(seen: Evidence) -> Failure | None:
 
 
 def _unknown(seen: Evidence) -> Failure:
+    if of_ranks := [end for end in seen.ends if end.rank is not None and end.error]:
+        return _ended(seen, of_ranks)
     first = seen.ends[0].first_line if seen.ends else ""
     remedy = known_error(first or "\n".join(_end_of_log(seen)), seen.trial) or ""
     how = "the command " + ("has failed" if seen.exit_code is None else ending(seen.exit_code))
@@ -377,8 +380,9 @@ def _consequences(seen: Evidence, failure: Failure) -> list[str]:
     """A line for each error that only followed from the first cause."""
     errors: dict[str, list[int]] = {}
     for end in seen.ends:
-        if end.rank is not None and end.rank != failure.rank and end.error and not end.is_cause:
-            errors.setdefault(shortened(SOURCE.sub("", end.first_line), MOST_OF_A_CONSEQUENCE), []).append(end.rank)
+        is_told = end.rank == failure.rank or end.first_line == failure.error
+        if end.rank is not None and end.error and not (end.is_cause or is_told):
+            errors.setdefault(shortened(end.first_line, MOST_OF_A_CONSEQUENCE), []).append(end.rank)
     return [f"{named(ranks)} failed as a consequence: {line}" for line, ranks in errors.items()]
 
 

@@ -298,16 +298,17 @@ class WatchSupervisor:
         """The end of the command, with an error if it failed or if nothing was measured."""
         if self._exit_code in INTERRUPTED:
             return Ended(at_ns=time.monotonic_ns(), status="interrupted")
-        if (failure := self._problem()) is None:
+        seen = self._evidence()
+        if (failure := self._problem(seen)) is None:
             return Ended(at_ns=time.monotonic_ns(), status="ok")
-        stopped = stopped_from_outside(self._evidence())
+        stopped = stopped_from_outside(seen)
         if stopped and stopped.summary == failure.summary and not self._attempt.is_told:
             return Ended(at_ns=time.monotonic_ns(), status="interrupted")  # as by Ctrl-C: it had not failed
         return Ended(at_ns=time.monotonic_ns(), status="failed", error=failure.text, failure=failure)
 
-    def _problem(self) -> Failure | None:
+    def _problem(self, seen: Evidence) -> Failure | None:
         if self._exit_code or any(end.is_cause and end.error for end in self._attempt.ends if end.rank is not None):
-            return first_cause(self._evidence())
+            return first_cause(seen)
         if self._are_lost():
             lost = f"no message from its ranks for {LOST_AFTER_S:.0f} s: they were killed, or cannot be reached"
             return Failure(summary=lost)

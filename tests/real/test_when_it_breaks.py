@@ -454,7 +454,7 @@ def test_a_restart_is_told_with_its_cause_and_the_training_ends_well(tmp_path: P
         command = [*RESTARTING, "restart.py", "checkpoint.pt"]
         bare, done = (ran(tmp_path / way, command, watch=way == "watched") for way in ("bare", "watched"))
     _, _, report = parts_of(done.stderr)
-    assert (bare.returncode, done.returncode) == (0, 0)
+    assert (bare.returncode, done.returncode) == (0, 0), bare.stderr
     assert sorted(done.stdout.splitlines()) == sorted(bare.stdout.splitlines())
     assert failure_in(tmp_path / "watched" / "runs") is None
     patterns = "(?i)restart", f"rank 1 [^.;]*step {{9}}[^;]*{line_of('restart:ray')}: ValueError: cosmic ray"

@@ -20,7 +20,7 @@ from ddptui.engines.base import LAUNCHER_LOG, Launch, LaunchRefused
 from ddptui.engines.hub import Hub
 from ddptui.engines.local.hidden import HiddenRanks, injected_folder
 from ddptui.engines.local.relay import Relay
-from ddptui.engines.local.training import CONSOLE_FILE, HeldTraining, TrainingLaunch, remember, training_at
+from ddptui.engines.local.training import CONSOLE_FILE, HeldTraining, Tail, TrainingLaunch, remember, training_at
 from ddptui.host.ending import end_watched
 from ddptui.text.argv import as_argument
 from ddptui.wire.connection import NOTES, WATCHED
@@ -28,7 +28,6 @@ from ddptui.wire.watching import Watching
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 NOT_FOUND = "no such program: is it installed, and on PATH?"
-MOST_NOTES = 65_536  # bytes
 LOOK_EVERY_S = 0.05  # interval of checks in `wait`
 
 
@@ -116,7 +115,7 @@ class ForeignLaunch(TrainingLaunch):
         super().__init__(folder, relay)
         self.pid = process.pid
         self._process = process
-        self._read = 0  # number of bytes read from the file of notes
+        self._notes = Tail(folder / NOTES)
         self._said: list[str] = []  # notices returned so far
         self._terms = terms
         self._hidden = HiddenRanks(process.pid)
@@ -140,22 +139,13 @@ class ForeignLaunch(TrainingLaunch):
     def take_notices(self) -> list[str]:
         """New reasons why processes are not watched: those that processes report, and, at the end, those that were
         observed. Each reason is returned once."""
-        lines = [f"not watched: {reason}" for reason in self._notes()]
+        lines = [f"not watched: {reason.decode('utf-8', 'replace')}" for reason in self._notes.take()]
         if not self.has_ranks:
             self._hidden.look()
             lines += filter(None, [self._hidden.reason() if self._process.returncode is not None else ""])
         new = [line for line in dict.fromkeys(lines) if line not in self._said]
         self._said += new
         return new
-
-    def _notes(self) -> list[str]:
-        """The new lines in the file of notes."""
-        with suppress(OSError), (self.folder / NOTES).open("rb") as file:
-            file.seek(self._read)
-            text = file.read(MOST_NOTES)
-            self._read += len(text)
-            return text.decode("utf-8", "replace").splitlines()
-        return []
 
     def end_reason(self) -> str | None:
         """Why no rank was seen, if that is known."""

@@ -112,6 +112,23 @@ def training_that_runs(run: Run, preset: Preset) -> Training | None:
     return None
 
 
+class Tail:
+    """A growing file of lines, each of which is taken once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read = path, 0  # number of bytes
+
+    def take(self) -> list[bytes]:
+        """The complete lines that are new. Part of one that is longer than MOST_BYTES is dropped."""
+        with suppress(OSError), self._path.open("rb") as file:
+            file.seek(self._read)
+            text = file.read(MOST_BYTES)
+            *lines, rest = text.split(b"\n")
+            self._read += len(text) if len(rest) == MOST_BYTES else len(text) - len(rest)
+            return lines
+        return []
+
+
 def _event(line: bytes) -> Event | None:
     with suppress(ValueError):
         return msgspec.json.decode(line, type=Event)
@@ -127,7 +144,7 @@ class TrainingLaunch(Launch):
         self.folder = folder
         self._relay = relay
         self._processes: dict[int, psutil.Process] = {}
-        self._events_read = 0  # number of bytes read from the file of events
+        self._events = Tail(relay.file.with_name(EVENTS))
         self.has_ranks = False  # whether a rank has connected
 
     def add_rank(self, hello: Hello) -> None:
@@ -142,14 +159,7 @@ class TrainingLaunch(Launch):
         return None
 
     def take_events(self) -> list[Event]:
-        path = self._relay.file.with_name(EVENTS)
-        with suppress(OSError), path.open("rb") as file:
-            file.seek(self._events_read)
-            text = file.read(MOST_BYTES)
-            *lines, rest = text.split(b"\n")
-            self._events_read += len(text) - len(rest)
-            return [event for line in lines if (event := _event(line))]
-        return []
+        return [event for line in self._events.take() if (event := _event(line))]
 
     def end_relay(self) -> None:
         self._relay.close()

@@ -179,3 +179,14 @@ def test_ranks_that_never_came_are_named() -> None:
         )
     )
     assert other.summary.startswith("the script asks for a world size of 4, and its launcher has started 2 ranks: ")
+
+
+def test_ranks_that_find_old_addresses_after_a_restart_are_named_and_none_is_said_to_be_missing() -> None:
+    mesh = "RuntimeError: Gloo connectFullMesh failed with [/src/gloo/pair.cc:152] timed out: Connection refused"
+    group = Place(file="train.py", line=6, function="<module>", own=True)
+    failed = ended(0, mesh, stack=(group,))
+    failure = first_cause(Evidence(trial=TRIAL, exit_code=1, ends=[failed], positions={}, world_size=2, joining=[0]))
+    words = "RuntimeError: Gloo connectFullMesh failed with timed out: Connection refused"
+    assert failure.summary == f"rank 0 failed, at train.py:6: {words}"
+    assert "from before a restart" in failure.remedy
+    assert not failure.details

@@ -15,7 +15,7 @@ if "RANK" not in os.environ:
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     for number in range(1, int(started)):
         subprocess.Popen([sys.executable, *sys.argv], env=os.environ | {"RANK": str(number)}, **silent)
-rank, _ = join(5)  # mark: join
+rank, _ = join(20)  # mark: join
 model, optimizer = ddp()
 for epoch in range(2):
     for _ in range(10):
