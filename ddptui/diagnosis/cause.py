@@ -239,14 +239,11 @@ def _how(seen: Evidence, end: ProcessEnd) -> tuple[tuple[str, str], str]:
         return ("failed", f"{place}: its DataLoader worker (process {pid}) {ending(code)}"), remedy
     if end.error:
         how = "failed" if end.exit_code in (None, 1) else ending(end.exit_code)
-        remedy = "; ".join(
-            filter(
-                None, [known_error(end.origin if end.is_origin_cause else end.error, seen.trial), *_remarks(seen, end)]
-            )
-        )
-        if used := re.search(r"EADDRINUSE|[Aa]ddress already in use", end.error):
+        error = end.origin if end.is_origin_cause else end.error
+        remedy = "; ".join(filter(None, [known_error(error, seen.trial), *_remarks(seen, end)]))
+        if re.search(r"EADDRINUSE|[Aa]ddress already in use", end.error):
             port = re.search(r"port: (\d+)|:(\d+)\b", end.error)
-            holder = seen.port_holder(int(port[1] or port[2])) if port and used else ""
+            holder = seen.port_holder(int(port[1] or port[2])) if port else ""
             remedy = remedy.replace("another process", holder or "another process", 1)
         if worker := IN_WORKER.search(end.error):
             inside = _error_of_worker(end.error)
@@ -257,8 +254,7 @@ def _how(seen: Evidence, end: ProcessEnd) -> tuple[tuple[str, str], str]:
         return (how, f"{place}: {end.first_line}{after}"), remedy
     how = ending(end.exit_code)
     is_killed = end.exit_code in (None, -signal.SIGKILL)
-    has_grown = is_killed and end.grown_bytes > MUCH_GROWN
-    grown = f"; its memory had grown by {size(end.grown_bytes)}" if has_grown else ""
+    grown = f"; its memory had grown by {size(end.grown_bytes)}" if is_killed and end.grown_bytes > MUCH_GROWN else ""
     where = f", {where}" if (where := where_in(end.stack)) else ""
     if is_killed and (seen.memory_was_short or grown):
         fact = "the kernel killed a process because" if seen.memory_was_short else "perhaps"
