@@ -14,7 +14,16 @@ import pytest
 from ddptui.config.command_presets import preset_of
 from ddptui.engines.local.foreign import AttachedLaunch, Terms
 from ddptui.engines.local.relay import Relay
-from ddptui.engines.local.training import NotRunning, Training, hold, remember, training_at, training_of
+from ddptui.engines.local.training import (
+    MOST_BYTES,
+    NotRunning,
+    Tail,
+    Training,
+    hold,
+    remember,
+    training_at,
+    training_of,
+)
 from ddptui.run.resume import begin_resumption
 from ddptui.store.runs import Run, RunError
 from ddptui.wire.connection import WATCHED
@@ -103,3 +112,13 @@ def test_a_training_is_known_after_the_clock_was_set(training: Training, monkeyp
     assert training.runs()
     monkeypatch.setattr(psutil.Process, "create_time", lambda _: 0.0)
     assert training.runs()
+
+
+def test_each_line_of_a_growing_file_is_taken_once_and_whole(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "events")
+    assert tail.take() == []  # no file yet
+    with (tmp_path / "events").open("ab", buffering=0) as file:
+        taken = [
+            tail.take() for part in (b"one\ntw", b"o\n", b"", b"x" * MOST_BYTES, b"\nthree\n") if file.write(part) >= 0
+        ]
+    assert taken == [[b"one"], [b"two"], [], [], [b"", b"three"]]
