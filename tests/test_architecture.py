@@ -21,7 +21,7 @@ BUDGETS = {
     "live": 800,
     "report": 1421,
     "store": 837,
-    "engines": 2392,
+    "engines": 2393,
     "run": 1761,
     "doctor": 436,
     "projection": 493,

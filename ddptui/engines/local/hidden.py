@@ -62,7 +62,8 @@ def _uses_torch(pid: int) -> bool:
 def _why_hidden(process: psutil.Process) -> str:
     try:
         words, variables = process.cmdline(), process.environ()
-        who = f"not watched: process {process.pid} ({' '.join(words)[:LONGEST_COMMAND]}) uses torch, but"
+        command = " ".join(" ".join(words).split())[:LONGEST_COMMAND]
+        who = f"not watched: process {process.pid} ({command}) uses torch, but"
         why = _ignoring(words) or _lacking(variables, process) or _apart(process)
     except (psutil.Error, OSError):
         return ""
