@@ -17,7 +17,7 @@ BUDGETS = {
     "host": 954,
     "analysis": 2544,
     "findings": 1815,
-    "diagnosis": 1095,
+    "diagnosis": 1096,
     "live": 800,
     "report": 1421,
     "store": 837,

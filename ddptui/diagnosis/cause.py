@@ -37,6 +37,7 @@ SOURCE = re.compile(r"\[/\S+:\d+\] ")  # where in the source of gloo an error wa
 MUCH_GROWN = 100 * 2**20  # bytes: growth of a rank's memory that is mentioned when it was killed
 TIME_LIMIT = re.compile(r"Timed out waiting (\d+)ms|Timeout\(ms\)=(\d+)|wait timeout after (\d+)ms")
 ORIGIN = re.compile(r"^origin: (.+)$", re.MULTILINE)  # what watch/ending.py adds to an error
+NUMBER = re.compile(r"\d+")  # a rank, a port or a process, which differ in errors that are alike
 SYMPTOM = re.compile(r"op\.preamble\.length|Detected mismatch between collectives")
 STOPS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 SIGNALLED = re.compile(r"^SignalException: Process \d+ got signal: (\d+)")  # torchrun's own
@@ -226,7 +227,7 @@ def _ended(seen: Evidence, causes: Sequence[ProcessEnd]) -> Failure:
 
 
 def _likeness(end: ProcessEnd) -> tuple[object, ...]:
-    return re.sub(r"\d+", "0", end.first_line), end.exit_code, line_of(end.stack), end.rank is None
+    return NUMBER.sub("0", end.first_line), end.exit_code, line_of(end.stack), end.rank is None
 
 
 def _how(seen: Evidence, end: ProcessEnd) -> tuple[tuple[str, str], str]:
@@ -376,7 +377,7 @@ def _consequences(seen: Evidence, failure: Failure) -> list[str]:
     """A line for each error that only followed from the first cause."""
     errors: dict[str, list[int]] = {}
     for end in seen.ends:
-        is_told = end.rank == failure.rank or end.first_line == failure.error
+        is_told = end.rank == failure.rank or NUMBER.sub("0", end.first_line) == NUMBER.sub("0", failure.error)
         if end.rank is not None and end.error and not (end.is_cause or is_told):
             errors.setdefault(shortened(end.first_line, MOST_OF_A_CONSEQUENCE), []).append(end.rank)
     return [f"{named(ranks)} failed as a consequence: {line}" for line, ranks in errors.items()]

@@ -190,3 +190,10 @@ def test_ranks_that_find_old_addresses_after_a_restart_are_named_and_none_is_sai
     assert failure.summary == f"rank 0 failed, at train.py:6: {words}"
     assert "from before a restart" in failure.remedy
     assert not failure.details
+
+
+def test_ranks_that_cannot_connect_to_each_other_are_told_once() -> None:
+    mesh = "RuntimeError: Gloo connectFullMesh failed with timed out: refused, remote=[127.0.0.1]:4700"
+    failure = cause(*(ended(rank, f"{mesh}{rank}") for rank in (0, 1)), joining=[0, 1])
+    assert failure.summary == f"ranks 0 and 1 failed: {mesh}0"
+    assert not failure.details
