@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
-from ddptui.analysis.results import Averaging, Check, InSync, RepeatResult, TrialResult
+from ddptui.analysis.results import Averaging, Check, InSync, Light, RepeatResult, TrialResult
 from ddptui.config import strategies
 from ddptui.config.trial import Trial
 from ddptui.wire.messages import Audit, Done, Fingerprint
@@ -15,6 +15,7 @@ from ddptui.wire.messages import Audit, Done, Fingerprint
 EXACT = {"float32": 1e-5, "float64": 1e-12}
 NEAR = 1e-3  # relative: a factor this close to 1, n or 1/n counts as equal to it
 EXPLAINED = 1e-2  # a multiple of the mean explains an error if at most this part of the error remains
+BUFFERS = "buffers"  # the check that does not put a comparison in doubt
 MOST_NAMES = 3  # tensor names in a message
 
 
@@ -94,6 +95,29 @@ def problems(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
         yield why
     if repeat.reshuffled is False:
         yield "the samples came in the same order in every epoch: set_epoch was not called"
+
+
+def lights(repeat: RepeatResult) -> list[Light]:
+    """The checks of a trial of the lab that apply to it, by the names of their columns."""
+    in_sync, found = repeat.in_sync, []
+    if in_sync.parameters is not None:
+        since = next((check.step for check in repeat.sync_checks if not check.parameters), None)
+        found.append(_light("in sync", in_sync.parameters, [] if in_sync.parameters else in_sync.differing, since))
+    if in_sync.parameters and in_sync.buffers is not None:
+        found.append(_light(BUFFERS, in_sync.buffers, in_sync.differing))
+    if repeat.averaging is not None and not is_not_finite(repeat):
+        is_right = None if repeat.averaging.right is None else averaged_wrong(repeat) is None
+        found.append(_light("average", is_right, [repeat.averaging.worst] if is_right is False else []))
+    return found if repeat.reshuffled is None else [*found, _light("order", repeat.reshuffled)]
+
+
+def _light(name: str, is_right: bool | None, differs: Sequence[str] = (), since: int | None = None) -> Light:
+    return Light(
+        name=name,
+        state="unknown" if is_right is None else "right" if is_right else "wrong",
+        differs=[*differs],
+        since=since,
+    )
 
 
 def is_not_finite(repeat: RepeatResult) -> bool:

@@ -29,6 +29,23 @@ class Kind(enum.Enum):
     NETWORK = "network"  # ranks stand idle for transfers
     WAITING = "waiting"  # ranks stand idle for late ranks, and no rank stands out
     SMALL_CALLS = "small_calls"  # most of the transfer time is many calls of few bytes
+    # The checks of a watched training.
+    FEWER_PROCESSES = "fewer_processes"  # than the command asks for
+    NOT_AVERAGED = "not_averaged"  # each rank trains for itself; place: why, a key of words.ALONE
+    STARTED_APART = "started_apart"  # gradients are averaged, but the first parameters differed; place: tensors
+    MOVED_APART = "moved_apart"  # parameters differ although gradients do not; place: tensors
+    SOME_AVERAGED = "some_averaged"  # place: the tensors whose gradients are not averaged
+    SELDOM_AVERAGED = "seldom_averaged"  # gradients are averaged in some steps only
+    AVERAGE_DIFFERS = "average_differs"  # gradients differ between ranks in spite of collectives; place: tensors
+    NO_DIVISION, DIVIDED_TWICE = "no_division", "divided_twice"
+    NO_SYNC_LATE = "no_sync_late"  # the last micro-batches are not averaged
+    NO_SYNC_SAVES = "no_sync_saves"  # each micro-batch is averaged
+    SAME_BATCHES = "same_batches"  # place: the ranks that train on the same batches
+    OVERLAP_OF_SAMPLES = "overlap_of_samples"
+    SAME_ORDER = "same_order"  # each epoch has the same order
+    SETTINGS_DIFFER = "settings_differ"  # place: what differs, between which ranks
+    NOT_FINITE, NEVER_FINITE = "not_finite", "never_finite"  # the loss
+    APART_AT_END = "apart_at_end"  # parameters differ after the last step, though not while training
     NOTHING = "nothing"  # no rule found anything
     # About a trial over its repeats.
     INJECTED = "injected"  # the trial delayed this rank; how much of it was measured
@@ -64,6 +81,8 @@ class Kind(enum.Enum):
     NOTHING_YET = "nothing_yet"  # interrupted before a trial had figures; place: the run
 
 
+BATCHES = "batches"  # place of UNEVEN_WORK: the batches of the ranks differ in size
+OF_CHECKS = tuple(Kind)[list(Kind).index(Kind.FEWER_PROCESSES) : list(Kind).index(Kind.NOTHING)]
 PAUSES = (Kind.BY_TURNS, Kind.RARE_WAITS, Kind.BURSTS, Kind.LONG_STEPS)
 ABOUT_LATE_RANK = (Kind.LATE_RANK, Kind.NO_CORE, Kind.UNCERTAIN)
 IDLE = (Kind.NETWORK, Kind.WAITING)

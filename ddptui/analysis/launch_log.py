@@ -5,6 +5,7 @@ from math import inf
 
 import msgspec
 
+from ddptui.analysis.check_log import CheckLog, processes_of
 from ddptui.analysis.clock_sync import Clocks, ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.correctness import sync_checks
 from ddptui.analysis.gpu_readings import GpuReadings
@@ -42,6 +43,7 @@ class LaunchLog(msgspec.Struct):
     why_again: str = ""  # why the ranks that were restarted last had ended, until the first one connects again
     again: set[int] = set()  # the ranks that have connected again since the last restart
     refused: int = 0
+    of_checks: CheckLog = msgspec.field(default_factory=CheckLog)
     primitives: PrimitivesLog = msgspec.field(default_factory=PrimitivesLog)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
     clock_spread: ClockSpread | None = None  # the clock error between ranks; None: they share one clock
@@ -60,11 +62,13 @@ class LaunchLog(msgspec.Struct):
     def add(self, message: Message) -> None:
         """Take a message; kinds that no figure needs are dropped."""
         self.clocks.add(message)
+        if self.launched is not None and self.launched.watched:
+            self.of_checks.add(message)
         match message:
             case Step():
                 self.thinned.add(message)
                 self._note_injections(message)
-            case Fingerprint():
+            case Fingerprint() if not message.settings:
                 self._check(message)
             case Pause() if len(self.pauses) < MOST_PAUSES:
                 self.pauses.append(message)
@@ -98,6 +102,7 @@ class LaunchLog(msgspec.Struct):
                 self.done[message.rank] = message
             case Launched():
                 self.launched = message
+                self.of_checks.asked = processes_of(message.command)
             # Notices of a queue arrive before the ranks connect; later notices do not concern the start.
             case Notice() if not self.hellos:
                 self.begun_ns = message.at_ns

@@ -77,6 +77,16 @@ class InSync(msgspec.Struct, frozen=True, kw_only=True):
     differing: list[str]  # names of tensors
 
 
+class Light(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one check. wrong: a finding says what is. doubtful: it may be meant so. unknown: nothing has shown
+    it. does not apply: this training's ranks are meant to differ, or it has nothing to check."""
+
+    name: str
+    state: Literal["right", "wrong", "doubtful", "unknown", "does not apply"]
+    differs: list[str] = []  # names of tensors or settings, or ranks
+    since: int | None = None  # step
+
+
 class Averaging(Audit, frozen=True, kw_only=True):
     """The audits of all ranks combined, with a verdict. Each error is that of the rank where it is largest."""
 
@@ -222,6 +232,7 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     tflops: float | None = None  # mean over ranks
     mfu: float | None = None  # of all GPUs together, each counted once
     joules_a_step: float | None = None  # likewise
+    checks: list[Light] = []
     reshuffled: bool | None = None  # every epoch had a new order of samples; None: there was only one epoch
     ranks: list[RankResult]
 

@@ -36,6 +36,9 @@ STALL_OPTION = click.option(
     help="Seconds without a step after which the ranks' positions are reported (default: 20).",
 )
 EVERY_OPTION = click.option("--every", type=click.IntRange(1), default=1, metavar="N", help="Report one step in N.")
+CHECKS_OPTION = click.option(
+    "--no-checks", "checks", flag_value=False, default=True, help="Do not compare what the ranks train, and on what."
+)
 
 
 @click.command(context_settings=OF_COMMAND)
@@ -43,6 +46,7 @@ EVERY_OPTION = click.option("--every", type=click.IntRange(1), default=1, metava
 @SKIP_OPTION
 @EVERY_OPTION
 @STALL_OPTION
+@CHECKS_OPTION
 @click.option("--name", help="Name in the list of runs (default: the script's).")
 @click.option("--no-ui", is_flag=True, help="Leave this terminal to the training; the report follows on stderr.")
 @click.option("--kill-on-exit", is_flag=True, help="End the training when the console ends.")
@@ -65,6 +69,7 @@ def watch(
     skip: int,
     every: int,
     stall: float,
+    checks: bool,
     name: str | None,
     no_ui: bool,
     kill_on_exit: bool,
@@ -93,7 +98,7 @@ def watch(
     folder = runs_folder(runs)
     in_terminal = no_ui or as_json or not sys.stdout.isatty()
     starts_here = in_terminal and not listen
-    terms = Terms(in_terminal=starts_here, outlives=not kill_on_exit, elsewhere=listen, every=every)
+    terms = Terms(in_terminal=starts_here, outlives=not kill_on_exit, elsewhere=listen, every=every, checks=checks)
     sys.exit(_open(preset, folder, terms, headless=in_terminal, as_json=as_json))
 
 
@@ -103,6 +108,7 @@ def watch(
 @SKIP_OPTION
 @EVERY_OPTION
 @STALL_OPTION
+@CHECKS_OPTION
 @click.option("--no-ui", is_flag=True, help="No screens: print the report when the training ends, or at Ctrl-C.")
 @RUNS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print results.json on stderr, not the report.")
@@ -112,6 +118,7 @@ def attach(
     skip: int,
     every: int,
     stall: float,
+    checks: bool,
     no_ui: bool,
     runs: str | None,
     as_json: bool,
@@ -130,7 +137,7 @@ def attach(
     folder = runs_folder(runs)
     with refusing(NotRunning, RunError):
         run = find_run(folder, name)
-        terms = Terms(outlives=True, running=hold(training_of(run)), every=every)
+        terms = Terms(outlives=True, running=hold(training_of(run)), every=every, checks=checks)
     before = run.preset().trials[0]
     command = tuple(map(as_argument, before.command))
     preset = preset_of(command, name=before.name, skip=skip, steps=steps, stall_s=stall, overrides={})

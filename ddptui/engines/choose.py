@@ -19,7 +19,7 @@ def engine_for(preset: Preset, run: Run, warm: WarmParent, terms: Terms | None =
             case "join" if terms is not None and terms.elsewhere:
                 from ddptui.engines.join.listen import ListeningEngine
 
-                return ListeningEngine(options, run, terms.every)
+                return ListeningEngine(options, run, terms)
             case "join":
                 from ddptui.engines.join.engine import JoinEngine  # imported late, as below: most runs are local
 

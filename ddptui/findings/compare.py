@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ddptui.analysis.cautions import Caution, Evidence, cautions_for
-from ddptui.analysis.correctness import with_verdict
+from ddptui.analysis.correctness import lights, with_verdict
 from ddptui.analysis.counted import all_changed, counted, paired
 from ddptui.analysis.culprit import culprit_of_repeats, verdict_for
 from ddptui.analysis.effect import beside_baseline, ratio_of
@@ -167,8 +167,9 @@ def _trial_result(
         command=list(outcomes[0].command) if outcomes else [],
         # Whether the averaging is right depends on what the trial's strategy promises.
         repeats=[
-            replace(repeat, averaging=repeat.averaging and with_verdict(repeat.averaging, trial))
-            for repeat in repeats.values()
+            repeat if repeat.checks else replace(repeat, checks=lights(repeat))
+            for each in repeats.values()
+            for repeat in [replace(each, averaging=each.averaging and with_verdict(each.averaging, trial))]
         ],
         summary=summary,
         findings=found,

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from ddptui.analysis.breakdown import middle, slept_in_steps
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.correctness import averaged_wrong, diverged
+from ddptui.analysis.correctness import BUFFERS, diverged
 from ddptui.analysis.counted import all_changed, counted
 from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, Effects, beside_baseline, effects, off, spread
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.policy import EXACT_AVERAGE, HIDES, MOST_OF_DIFFERENCE, NEARLY, WAITS_ALONG_A_CHAIN
-from ddptui.analysis.results import RepeatResult, Results, TrialResult
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
@@ -33,13 +33,7 @@ DISTURBED = "other programs disturbed repeats, or a hand changed them"
 SINGLE = "one repeat shows no difference between runs; increase `--repeats`"
 FEW = 2  # trials beside the baseline: each gets a sentence of its own
 STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started
-BUFFERS = "buffers"
-CHECKS: dict[str, Callable[[RepeatResult], bool]] = {
-    "in sync": lambda repeat: repeat.in_sync.parameters is False,
-    "average": lambda repeat: averaged_wrong(repeat) is not None,
-    "order": lambda repeat: repeat.reshuffled is False,
-    BUFFERS: lambda repeat: bool(repeat.in_sync.parameters) and repeat.in_sync.buffers is False,
-}
+CHECKS = ("in sync", "average", "order", BUFFERS)
 
 
 class Question(NamedTuple):
@@ -69,6 +63,7 @@ def answer_of(results: Results, preset: Preset) -> list[Finding]:
     question = question_of(results, preset)
     is_about_faults = question.rule is faults
     broken = [] if is_about_faults else [trial.name for trial in results.trials if diverged(trial)]
+    broken = [] if preset.kind == "command" else broken  # its checks say more
     found = [Finding(kind=Kind.DIVERGED, severity="critical", trials=tuple(broken))] if broken else []
     if question.rule is not checks:  # buffers that differ do not put the comparison in doubt
         found += [finding for finding in checks(results, preset) if finding.place == BUFFERS]
@@ -353,14 +348,15 @@ def are_in_doubt(results: Results, preset: Preset) -> bool:
     """Whether any trial makes a deliberate mistake, or fails a check other than that of the buffers."""
     last = [trial.repeats[-1] for trial in results.trials if trial.repeats]
     return any(trial.mistake for trial in preset.trials) or any(
-        failed(repeat) for check, failed in CHECKS.items() if check != BUFFERS for repeat in last
+        light.state == "wrong" and light.name != BUFFERS for repeat in last for light in repeat.checks
     )
 
 
 def checks(results: Results, preset: Preset) -> Iterator[Finding]:
     """Finds which checks fail in which trials, and how many deliberate mistakes the checks found."""
     last = {trial.name: trial.repeats[-1] for trial in results.trials if trial.repeats}
-    failing = {check: [name for name, repeat in last.items() if failed(repeat)] for check, failed in CHECKS.items()}
+    wrong = {name: {light.name for light in repeat.checks if light.state == "wrong"} for name, repeat in last.items()}
+    failing = {check: [name for name in last if check in wrong[name]] for check in CHECKS}
     found = {name for names in failing.values() for name in names}
     mistaken = [trial.name for trial in preset.trials if trial.mistake and trial.name in last]
     if mistaken:

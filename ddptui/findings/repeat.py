@@ -30,6 +30,7 @@ from ddptui.analysis.thinning import extrapolate
 from ddptui.analysis.time_source import is_host_time
 from ddptui.analysis.train_time import time_parts
 from ddptui.analysis.waits import AlignedSteps
+from ddptui.findings.checks import Checked
 from ddptui.findings.trial import scaled
 from ddptui.text.units import S
 from ddptui.wire.records import Failure, Launched, Message
@@ -140,6 +141,8 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     if analysis and judged:
         analysis = analysis._replace(culprit=judged.culprit)  # so that the what-if uses it, too
         found = [*judged.findings, *(finding for finding in found if finding.kind not in ABOUT_LATE_RANK)]
+    checked = Checked(log.of_checks, found)
+    found = [*checked.findings, *checked.of_time]
     hello = log.hellos[min(log.hellos)]
     done = log.done.values()
     train_time_s = max(span.end_ns - span.begin_ns for span in spans) / S
@@ -177,6 +180,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         in_sync=in_sync([log.done[rank] for rank in sorted(log.done)]),
         sync_checks=log.all_checks(),
         averaging=averaging(done),
+        checks=checked.lights,
         reshuffled=reshuffled(done),
         injected=injected_delays(log),
         other_load=other,

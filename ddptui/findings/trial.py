@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ddptui.analysis.breakdown import slept_in_steps
 from ddptui.analysis.counted import counted, is_changed
-from ddptui.analysis.finding import ABOUT_LATE_RANK, EXPLAIN_IDLE, IDLE, PAUSES, Finding, Kind
+from ddptui.analysis.finding import ABOUT_LATE_RANK, EXPLAIN_IDLE, IDLE, OF_CHECKS, PAUSES, Finding, Kind
 from ddptui.analysis.policy import FEWEST_STEPS, MATTERS, SLEPT_ALIKE
 from ddptui.analysis.results import Culprit, RepeatResult, Summary
 from ddptui.text.units import MS, S
@@ -34,7 +34,8 @@ def of_trial(all_repeats: Sequence[RepeatResult], summary: Summary) -> list[Find
             late = [] if culprit.rank in slept_by_rank(ours) else late
     if not any(finding.kind in WHERE for finding in others):
         others += _slow_steps(repeats)
-    found = [*injected, *late, *others]
+    of_checks = [finding for finding in others if finding.kind in OF_CHECKS]
+    found = [*of_checks, *injected, *late, *(finding for finding in others if finding not in of_checks)]
     return [finding for finding in found if not _says_little(finding)] or found
 
 
@@ -49,9 +50,10 @@ def most_costly_first(found: Sequence[Finding]) -> list[Finding]:
     explained = sum(finding.numbers["share"] for finding in found if finding.kind in EXPLAIN_IDLE)
 
     def cost(finding: Finding) -> float:
-        return finding.numbers["share"] - (explained if finding.kind in IDLE else 0.0)
+        return finding.numbers.get("share", 0.0) - (explained if finding.kind in IDLE else 0.0)
 
-    return sorted(found, key=lambda finding: (finding.kind not in ABOUT_LATE_RANK, -cost(finding)))
+    firsts = OF_CHECKS, ABOUT_LATE_RANK
+    return sorted(found, key=lambda finding: (*(finding.kind not in first for first in firsts), -cost(finding)))
 
 
 def of_repeats(repeats: Sequence[RepeatResult]) -> list[Finding]:

@@ -189,6 +189,74 @@ def _idle(finding: Finding) -> str:
     return f"{mostly}ranks stood idle {words}" if mostly and wait + transfer >= MUCH else f"Ranks stood idle {words}"
 
 
+# The checks of a watched training
+
+ALONE = {  # by Finding.place: why ranks do not average gradients
+    "no group": "no process has joined a process group",
+    "bypassed": "none of {made:step} called a collective or the DDP's forward",
+    "": "none of {made:step} called a collective that could average them",
+}
+
+
+def _not_finite(finding: Finding) -> str:
+    where = "on all ranks" if finding.rank is None else "on rank {rank} first"
+    later = f"; on the others from step {finding.numbers['later']:.0f} on" * bool(finding.numbers["later"])
+    return f"The loss became NaN or infinite {where}, in step {finding.steps[0]}{later}"
+
+
+def _since(finding: Finding) -> str:
+    return f"since step {finding.steps[0]}" if finding.steps else ""
+
+
+OF_CHECKS: Mapping[Kind, Template] = {
+    Kind.FEWER_PROCESSES: "The command asks for {asked} processes, but {found} trained",
+    Kind.NOT_AVERAGED: lambda finding: (
+        f"The {{ranks}} ranks do not average gradients: {ALONE[finding.place or '']}. Each rank trains for itself"
+    ),
+    Kind.STARTED_APART: "The ranks began with different parameters, and train different models: {place}",
+    Kind.MOVED_APART: lambda finding: (
+        f"The ranks' parameters differ {_since(finding)}"
+        + ", although their gradients are averaged" * bool(finding.numbers["known"])
+        + ": {place}"
+    ),
+    Kind.SOME_AVERAGED: "Some gradients are not averaged: {place}. The ranks train different models",
+    Kind.SELDOM_AVERAGED: lambda finding: (
+        f"Gradients are averaged in {{averaged}} of {{made:step}} only; the ranks' parameters differ {_since(finding)}"
+    ),
+    Kind.AVERAGE_DIFFERS: lambda finding: (
+        "Gradients differ between ranks although each step calls collectives; "
+        f"the ranks' parameters differ {_since(finding)}"
+    ),
+    Kind.NO_DIVISION: lambda finding: (
+        "Gradients are {factor:.3g} times their mean over the ranks: they are the sum, not divided"
+        + "; that is right if the loss is divided by the number of ranks" * (finding.severity != "critical")
+    ),
+    Kind.DIVIDED_TWICE: lambda finding: (
+        "Gradients are {factor:.3g} times their mean over the ranks: the sum is divided twice"
+        + "; that is right if the loss is multiplied by the number of ranks" * (finding.severity != "critical")
+    ),
+    Kind.NO_SYNC_LATE: lambda finding: (
+        "The last {unaveraged} of {of} backward passes of each step are not averaged (`no_sync`); "
+        f"the ranks' parameters differ {_since(finding)}"
+    ),
+    Kind.NO_SYNC_SAVES: (
+        "Gradients are averaged in each of {of} micro-batches: `no_sync` would save {early} of {of} averages "
+        "({early_s} of {steps_s})"
+    ),
+    Kind.SAME_BATCHES: "Ranks {place} train on the same batches ({batches} of {batches} compared)",
+    Kind.OVERLAP_OF_SAMPLES: (
+        "Ranks draw from the same samples: {overlap_share} of those that a rank read were also read by another"
+    ),
+    Kind.SAME_ORDER: "Samples come in the same order in every epoch: set_epoch is not called",
+    Kind.SETTINGS_DIFFER: "Settings differ between ranks: {place}",
+    Kind.NOT_FINITE: _not_finite,
+    Kind.NEVER_FINITE: "The loss was NaN or infinite in every step, from the first one on",
+    Kind.APART_AT_END: lambda finding: (
+        f"After the training the ranks' parameters differ: {{place}}; in step {finding.steps[0]} they were the same. "
+        "That is right if ranks loaded other weights since"
+    ),
+}
+
 # A run: its trials beside each other
 
 PART_NAMES = {  # of the parts of a time
@@ -329,7 +397,11 @@ FOUND: Mapping[Kind, Template] = {
     Kind.RARE_WAITS: _rare_waits,
     Kind.BURSTS: "Rank {rank} is late in 1 step of {every_steps}, by {pause_ms}, {where} ({times:time})",
     Kind.BY_TURNS: _by_turns,
-    Kind.UNEVEN_WORK: "Ranks are late by turns, in forward and backward: their work differs from step to step",
+    Kind.UNEVEN_WORK: lambda finding: (
+        "Ranks are late by turns, from uneven batches: one has up to {size_times:.1f} times the numbers of another"
+        if finding.place
+        else "Ranks are late by turns, in forward and backward: their work differs from step to step"
+    ),
     Kind.TREND: _trend,
     Kind.NETWORK: _idle,
     Kind.WAITING: _idle,
@@ -338,6 +410,7 @@ FOUND: Mapping[Kind, Template] = {
         + " of {bytes}" * bool(finding.numbers["bytes"])
         + " a step, {where}"
     ),
+    **OF_CHECKS,
     Kind.NOTHING: "Nothing to worry about: {share} of the time in communication",
     # A trial
     Kind.INJECTED: _injected,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from ddptui.analysis.check_log import CheckLog, processes_of
 from ddptui.live.state import Live, RankState, StepEnd
 from ddptui.text.units import size
 from ddptui.wire.messages import Done, Failed, Gpu, Heartbeat, Hello, Pause, Ready, Shown, Step, Timed, Trained
@@ -20,6 +21,8 @@ def fold(live: Live, messages: Iterable[Message]) -> Live:
         if rank is None or rank in live.ranks or isinstance(message, Hello):
             live.clocks.add(message)
             _apply(live, message)
+            if live.watched:
+                live.checks.add(message)
     return live
 
 
@@ -96,6 +99,7 @@ def _begin(live: Live, message: Launched) -> None:
     live.status, live.error = "running", None
     live.ranks, live.load, live.refused, live.called = {}, None, None, None
     live.injected, live.changed_ns = None, 0
+    live.watched, live.checks = message.watched, CheckLog(asked=processes_of(message.command))
     live.launched_ns = message.at_ns
     live.began_ns = message.at_ns if live.began_ns is None else live.began_ns
     live.notice = f"starting cold: {message.start_why}" if message.start_why else ""

@@ -32,6 +32,8 @@ def sentence(watched: RunMonitor, states: dict[int, str], preset: Preset, now_ns
         return " · ".join(filter(None, [_starting(live, world_size), before]))
     if still := _standing_still(live, states, world_size, preset, now_ns):
         finding = ""  # no finding: it would describe steps before the standstill
+    elif wrong := [found for found in watched.checked.findings if found.severity == "critical"]:
+        finding = short(wrong[0])  # before any verdict on speed
     elif watched.mismatch:
         finding = f"ranks call different operations: {watched.mismatch}"
     else:
@@ -180,6 +182,13 @@ def steps(live: Live) -> str:
         return f"step {live.step}"
     number, share = live.epoch
     return f"step {live.step} · {share:.0%} of epoch {number}"
+
+
+def checks(watched: RunMonitor) -> str:
+    """How many checks of a watched training are right so far, and the names of those that are not."""
+    lights = [light for light in watched.checked.lights if light.state in ("right", "wrong")]
+    wrong = [light.name for light in lights if light.state == "wrong"]
+    return f"✗ {', '.join(wrong)}" if wrong else f"✓ {count(len(lights), 'check')}" if lights else ""
 
 
 def part_done(preset: Preset, live: Live) -> float:

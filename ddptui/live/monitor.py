@@ -7,6 +7,7 @@ from math import inf
 
 import msgspec
 
+from ddptui.analysis.check_log import CheckLog
 from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.disturbance import of_reading, takes_cores
 from ddptui.analysis.operations import drop_inconsistent
@@ -15,6 +16,7 @@ from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.config.delays import still_to_come
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
+from ddptui.findings.checks import Checked
 from ddptui.findings.judgement import Judgement, judge, sleeps
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.live.fold import fold
@@ -44,6 +46,7 @@ class RunMonitor:
         self.joined: deque[AlignedStep] = deque(maxlen=MOST_RECENT)
         self.mismatch: str | None = None  # how the ranks' operations differ, if they do
         self.judgement: Judgement | None = None  # on the last two seconds or, if steps are long, on a few steps
+        self.checked = Checked(CheckLog())  # renewed with the judgement
         self.apart: ClockSpread | None = None  # the clock error between ranks; None: they share one clock
         self.before: RunMonitor | None = None  # the monitor at the end of the previous launch, if that had steps
         self._next = 0  # the next step to join
@@ -100,6 +103,9 @@ class RunMonitor:
         is_cheap = self.live.status != "running" or len(self.joined) < FEWEST_STEPS
         if at_once or is_cheap or now_ns - self._judged_ns >= JUDGE_EVERY_NS:
             self._judged, self._judged_ns, self.judgement = self.joined[-1], now_ns, self.judge()
+            # With fewer steps, ranks may just not have averaged yet.
+            enough = self.live.checks.steps >= FEWEST_STEPS or self.live.status != "running"
+            self.checked = Checked(self.live.checks if enough else CheckLog())
 
     def judge(self) -> Judgement | None:
         """Judge the last two seconds, if the delays did not change meanwhile; None without a step to judge."""
@@ -122,6 +128,7 @@ class RunMonitor:
             self.before.judgement, self.before.apart = self.judgement, self.apart
         self.joined = deque(maxlen=MOST_RECENT)
         self.mismatch = self.judgement = self.apart = self._judged = None
+        self.checked = Checked(CheckLog())
         self._next, self._judged_ns, self._changed_ns = 0, -inf, 0
 
     def _join(self) -> None:

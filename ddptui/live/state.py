@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from ddptui.analysis.check_log import CheckLog
 from ddptui.analysis.clock_sync import Clocks
 from ddptui.analysis.figures import mean_by_sample
 from ddptui.config.trial import Bottleneck
@@ -136,6 +137,8 @@ class Live(msgspec.Struct):
     called: str | None = None  # the primitive that was called last, with its size
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
     clocks: Clocks = msgspec.field(default_factory=Clocks)
+    watched: bool = False  # the current launch is of a user's own training
+    checks: CheckLog = msgspec.field(default_factory=CheckLog)  # of the current launch, if it is watched
 
     @property
     def step(self) -> int:

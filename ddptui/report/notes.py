@@ -43,6 +43,7 @@ from ddptui.text.words import count, in_a_row
 # between two runs.
 NoteKind = Literal["reading", "finding", "caution", "published", "difference"]
 OF_LOSS = "loss: the mean over the last tenth of the steps"
+STATES = ("wrong", "doubtful", "right", "unknown", "does not apply")  # of checks, in the order in which they are shown
 MOST_SENTENCES = 3  # in an answer
 
 
@@ -193,8 +194,21 @@ def _of_trial(row: Row, results: Results, tried: set[str]) -> list[str]:
     """The lines on one trial: the checks that fail, its findings in one line, then limits of its figures. tried: the
     advice given so far, which is not repeated."""
     wrong = problems(row.trial, row.last) if row.last else ()
-    lines = [*wrong, _in_one_line(row.result, results, tried), *_facts(row), *missing_repeats(row.result, results)]
+    lines = [
+        *wrong,
+        lights(row.last) if row.last and row.result.kind == "command" else "",
+        _in_one_line(row.result, results, tried),
+        *_facts(row),
+        *missing_repeats(row.result, results),
+    ]
     return [line for line in lines if line]
+
+
+def lights(repeat: RepeatResult) -> str:
+    """The checks of a watched training, by their state; empty if there are none."""
+    by_state = {state: [light.name for light in repeat.checks if light.state == state] for state in STATES}
+    told = "; ".join(f"{state}: {', '.join(names)}" for state, names in by_state.items() if names)
+    return told and f"checks: {told}"
 
 
 def _in_one_line(result: TrialResult, results: Results, tried: set[str]) -> str:

@@ -19,6 +19,7 @@ from ddptui.wire.limits import (
     Group,
     Hash,
     Hashes,
+    Moment,
     Name,
     Number,
     RankNumber,
@@ -32,6 +33,7 @@ VERSION = 1  # a rank of another version is rejected; raise it only for a change
 Pieces = Annotated[tuple[tuple[Annotated[int, Meta(ge=0, lt=len(PARTS))], Count], ...], Meta(max_length=MOST_A_STEP)]
 POINT_TO_POINT = ("send", "recv")  # kinds of Collective that concern two ranks only
 GATHER_OUTPUTS = "gather_outputs"  # in `dp`, the collective that gathers all replicas' outputs on the first device
+Settings = Annotated[dict[Word, Name], Meta(max_length=32)]
 Order = Annotated[tuple[Annotated[int, Meta(ge=0, lt=len(PHASES))], ...], Meta(min_length=1, max_length=16)]
 
 
@@ -136,6 +138,7 @@ class Step(Tagged, frozen=True, kw_only=True):
     # Only for a step in which a phase occurs more than once, or in which some time belongs to no phase: the pieces of
     # the step in order, each as an index into PARTS and a length in ns. Otherwise empty, and `order` applies.
     pieces: Pieces = ()
+    has_loss: bool = True  # whether the loss could be read: if so, and it is None, it is NaN or infinite
 
 
 class Trained(Tagged, frozen=True, kw_only=True):
@@ -231,12 +234,41 @@ class Pause(Tagged, frozen=True, kw_only=True):
 
 
 class Fingerprint(Tagged, frozen=True, kw_only=True):
-    """A rank's copy of the model after a step, as hashes like those in Done."""
+    """A rank's copy of the model after a step (in a watched training: as an optimizer's step begins). Hashes are like
+    those in Done, or sums over the bytes of each tensor, modulo 2^64; of a large model, only some tensors have one."""
 
     rank: RankNumber
     step: Count
     parameters: Hashes
     buffers: Hashes
+    # Only of a watched training:
+    gradients: Hashes = msgspec.field(default_factory=dict)
+    optimizer: Count = 0  # its number in the rank
+    at_end: bool = False  # the training is over, and may have changed the model since its last step
+    sharded: Count = 0  # parameters of which the rank holds only a part
+    # Some numbers of the gradients: before a collective could average them, and as the optimizer received them.
+    own: Values = ()
+    left: Values = ()
+    mean_loss: bool = False  # whether backward was called on the mean of losses
+    ddp_groups: Annotated[tuple[Group, ...], Meta(max_length=64)] = ()  # of each torch DDP; empty: all ranks
+    ddp_called: bool = False  # whether the forward of a torch DDP was called
+    ddp_hooks: Annotated[tuple[Word, ...], Meta(max_length=8)] = ()  # its communication hooks, by name
+    settings: Settings = msgspec.field(default_factory=dict)  # what should be the same on all ranks
+
+
+class Batch(Tagged, frozen=True, kw_only=True):
+    """A batch on which a rank of a watched training trains."""
+
+    rank: RankNumber
+    step: Count
+    loader: Annotated[int, Meta(ge=-1, le=2**31)]  # its number in the rank; -1: none, these are a module's arguments
+    passes: Count  # over the loader's data, this one included
+    batch: Count  # its number in the pass; without a loader, a number that is the same on all ranks
+    samples: Count
+    elements: Count  # numbers in the first tensor
+    rows: Annotated[tuple[Moment, ...], Meta(max_length=256)]  # a sum for each of the first samples
+    sampler: Word = ""  # the sampler's class
+    epoch: Count | None = None  # as the sampler of a shuffled loader knows it; its order depends on nothing else
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -343,5 +375,18 @@ class Echo(Tagged, frozen=True, kw_only=True):
 
 
 RankMessage = (
-    Hello | Ready | Step | Trained | Heartbeat | Tied | Pause | Fingerprint | Shown | Timed | Done | Failed | Echo
+    Hello
+    | Ready
+    | Step
+    | Trained
+    | Heartbeat
+    | Tied
+    | Pause
+    | Fingerprint
+    | Batch
+    | Shown
+    | Timed
+    | Done
+    | Failed
+    | Echo
 )

@@ -20,6 +20,7 @@ class Watching(msgspec.Struct, frozen=True, kw_only=True):
     steps: int | None = None  # ranks are released after this many steps, warm-up included; None: never
     every: int = 1  # only every n-th step is reported
     bottleneck: tuple[Bottleneck, ...] = ()
+    checks: bool = True  # whether ranks read what the checks compare
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,4 +66,6 @@ def orders(socket: str, watching: Watching) -> bytes:
     """The content of the file by which ranks find the relay: JSON, so that ranks can read it without msgspec. socket:
     the path of the relay's socket."""
     bottleneck = [msgspec.structs.asdict(delay) for delay in watching.bottleneck]
-    return msgspec.json.encode({"socket": socket, "steps": watching.steps, "bottleneck": bottleneck})
+    return msgspec.json.encode(
+        {"socket": socket, "steps": watching.steps, "bottleneck": bottleneck, "checks": watching.checks}
+    )

@@ -81,15 +81,19 @@ def test_watched_sleep(watch: Watch, expect: Expect) -> None:
 def test_watched_pair(watch: Watch, expect: Expect) -> None:
     """Two ranks share the GPU, with torch DDP over gloo.
 
-    Expected: no rank is named; a message for each step; times of the GPU known to ±60 µs after a second.
+    Expected: no rank is named; a message for each step; times of the GPU known to ±60 µs after a second; the checks
+    find the ranks in sync.
     """
     watched = watch("grouped", "group=gloo", ranks=2)
     culprit = watched.repeat.culprit
+    lights = {light.name: light.state for light in watched.repeat.checks}
+    in_sync = lights.get("in sync") == lights.get("average") == "right"
     expect(
         on_gpus(watched),
         all_told(watched, 2, watched.found[0]["steps"]),
         Observed(culprit is None, f"rank {culprit.rank} named in {culprit.phase}" if culprit else "no rank named"),
         judging.clocks_tied(watched.recorded),
+        Observed(in_sync, f"in sync: {lights.get('in sync')}, average: {lights.get('average')}"),
     )
 
 

@@ -15,6 +15,7 @@ from ddptui.findings.repeat import RepeatOutcome, outcome_of_messages
 from ddptui.store.runs import Run
 from ddptui.wire.messages import (
     Audit,
+    Batch,
     Buffer,
     Collective,
     Done,
@@ -243,6 +244,9 @@ def one_of_each() -> list[Message]:
     watched = msgspec.structs.replace(waits, batch=3, batches=9, phase="forward", seq=7, bytes=400, between=1)
     seen += [msgspec.structs.replace(heartbeat(), position=watched, stack=SAVING)]
     seen += [msgspec.structs.replace(failed(), position=watched, stack=SAVING, workers=((77, -9),), grown_bytes=-5)]
+    batch = Batch(rank=0, step=1, loader=0, passes=1, batch=1, samples=4, elements=40, rows=(1, -2, 3))
+    read = {"gradients": {"weight": "1f"}, "own": (1.0, None), "left": (0.5, 2.0), "settings": {"learning rate": "0.1"}}
+    seen += [batch, msgspec.structs.replace(fingerprint(), **read)]
     seen += [
         Restarted(at_ns=4_000 * MS, failure=CAUSE),
         Injection(at_ns=4_000 * MS, bottleneck=(late,)),

@@ -76,9 +76,9 @@ class Clock:
         difference of two times from `resolve`. Raises RuntimeError if the device has failed."""
         return [later - earlier for earlier, later in pairwise(marks)]
 
-    def keep(self, tensor: "Tensor") -> "OnItsWay | float":
-        """Save a number for `read` later; NaN if it cannot be saved. On the CPU it is read now: that does not wait, and
-        reading in another thread would take Python's lock again and again."""
+    def keep(self, tensor: "Tensor") -> "OnItsWay | float | None":
+        """Save a number for `read` later; None if it cannot be saved. On the CPU it is read now: that does not wait,
+        and reading in another thread would take Python's lock again and again."""
         return float(tensor.item())
 
     def read(self, number: "OnItsWay | Tensor | float") -> float:

@@ -9,7 +9,6 @@ earlier ties.
 While a thread captures a CUDA graph, its marks are UNKNOWN: the device does not execute what is captured.
 """
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -212,10 +211,10 @@ class CudaClock(Clock):
             return None
         return [device_ns(earlier.event, later.event) for earlier, later in pairwise(marks)]
 
-    def keep(self, tensor: Tensor) -> OnItsWay | float:
+    def keep(self, tensor: Tensor) -> OnItsWay | None:
         # Copy at this point of the stream: replaying a graph would overwrite the tensor.
         if self.is_capturing():
-            return math.nan
+            return None
         if tensor.dtype not in self._kept:
             self._kept[tensor.dtype] = Numbers(tensor.dtype)
         return self._kept[tensor.dtype].copy(tensor)

@@ -5,7 +5,6 @@ and the capture also fails. Threads that have set their own capture mode to rela
 """
 
 import ctypes
-import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,10 +66,10 @@ class Numbers:
         with captures_go_on(), torch.inference_mode(False):
             self._free = deque(page_locked(MOST, dtype))
 
-    def copy(self, number: Tensor) -> OnItsWay | float:
-        """Queue a copy of a number on the current stream. Returns NaN if no place is free."""
+    def copy(self, number: Tensor) -> OnItsWay | None:
+        """Queue a copy of a number on the current stream. Returns None if no place is free."""
         if not self._free:
-            return math.nan
+            return None
         on_its_way = OnItsWay(self._free.popleft(), self._free)
         try:
             on_its_way.copy.copy_(number.detach().reshape(()), non_blocking=True)

@@ -102,6 +102,7 @@ class Progress:
             slept=tuple(Slept(*delay) for delay in record.slept),
             queued_ns=scheduled.queued_ns,
             cpu_ns=scheduled.cpu_ns,
+            has_loss=not isinstance(record.loss, list) or bool(record.loss),
         )
 
 

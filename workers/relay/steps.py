@@ -1,13 +1,17 @@
 """Derives a rank's steps from its notes, and reports them."""
 
+import math
 import time
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from ddptui.wire.messages import Done, Pause, Position, Tied
+from ddptui.text.words import printable
+from ddptui.wire.messages import Batch, Done, Fingerprint, Pause, Position, Tied
 from ddptui.wire.phases import BETWEEN
 from ddptui.wire.watching import Watching
 from workers.instruments.clock import UNKNOWN
@@ -20,6 +24,7 @@ from workers.watch.reader import LoopReader
 
 MOST_PHASES = 100_000  # a step with more phases is not a training step
 MOST_ASIDE = 1_000
+MOST_IN_NAME, MOST_IN_WORD = 500, 64  # characters
 
 
 class WatchedProgress(Progress):
@@ -169,10 +174,31 @@ class Steps(LoopReader):
                 self.memory, self.peaks = (used, reserved), (peak, peak_reserved)
             case "ddp_is_made", []:
                 self._buckets = True
+            case "read", [number]:
+                self._read_facts(self._names.pop(number))
             case "numbered", []:
                 self.tell = None
             case _:
                 super()._take(name, arguments)
+
+    def _read_facts(self, facts: dict[str, Any]) -> None:
+        """Report what the rank has read for the checks (watch/checks.py)."""
+        if self._first is None:
+            return
+        common = {"rank": self._rank, "step": self.loop.timer.step}
+        if batch := facts.get("batch"):
+            batch |= common | {"rows": facts.get("rows", ())}
+            batch["sampler"] = printable(batch.get("sampler", ""))[:MOST_IN_WORD]
+            self._reporter.send(msgspec.convert(batch, Batch))
+            return
+        for name in ("own", "left"):
+            values = array("d", array("q", facts.get(name, ())).tobytes())
+            facts[name] = [value if math.isfinite(value) else None for value in values]
+        for name in ("parameters", "buffers", "gradients"):
+            facts[name] = {printable(key)[:MOST_IN_NAME]: value for key, value in facts.get(name, {}).items()}
+        facts["settings"] = {key: printable(value)[:MOST_IN_NAME] for key, value in facts["settings"].items()}
+        facts["ddp_hooks"] = [printable(hook)[:MOST_IN_WORD] for hook in facts.get("ddp_hooks", ())]
+        self._reporter.send(msgspec.convert(facts | common, Fingerprint))
 
     def _known_of_call(self, at_ns: int) -> int:
         self.is_untimed_since |= at_ns == UNKNOWN

@@ -33,6 +33,13 @@ def batches_of(iterator: Any) -> int | None:
 
 def samples_in(batch: Any) -> int | None:
     """The length of the first tensor in a batch, at any depth; None if no tensor is near its beginning."""
+    first = first_tensor(batch)
+    with torch._C.DisableTorchFunction():
+        return None if first is None else int(first.size(0))
+
+
+def first_tensor(batch: Any) -> Tensor | None:
+    """The first tensor in a batch that has dimensions, at any depth; None if there is none near its beginning."""
     pending = [batch]
     for _ in range(MOST_LOOKED_AT):
         if not pending:
@@ -43,7 +50,7 @@ def samples_in(batch: Any) -> int | None:
             continue
         with torch._C.DisableTorchFunction():
             if first.dim():
-                return int(first.size(0))
+                return first  # type: ignore[no-any-return]
     return None
 
 

@@ -12,6 +12,7 @@ from ..instruments.clock import UNKNOWN, Clock
 from ..instruments.page_locked import OnItsWay
 from ..instruments.records import Call
 from ..instruments.shield import pass_on
+from .checks import Reading
 from .notes import ASIDE, CODES, LENGTHS, MOST_OPEN, NONE, bits_of
 
 PLAIN = {int, bool}
@@ -29,6 +30,7 @@ class NoteEncoder:
         self._open: dict[int, tuple[Call, float]] = {}
         self._numbers = count()  # numbers of such calls
         self._names: dict[Any, int] = {}
+        self._readings = 0  # numbered downwards, apart from the names of collectives
 
     @property
     def has_more(self) -> bool:
@@ -125,6 +127,10 @@ class NoteEncoder:
             return NONE
         if isinstance(item, float | OnItsWay):
             return bits_of(self._clock.read(item))
+        if isinstance(item, Reading):
+            self._readings -= 1
+            self._name(self._readings, item.read())
+            return self._readings
         return int(item)
 
     def _collective(self, call: Call, moments: list[Any], ns: Callable[[Any], int]) -> list[int]:

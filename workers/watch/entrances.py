@@ -18,6 +18,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 import torch.distributed as dist
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 UNUSED = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")  # as torch DDP lists parameters, by index
 MOST_SHAPES = 100  # sent if a DDP cannot be made
+CALLBACKS_S = 0.005  # gloo's thread then gets Python's lock, and drops what it has called
 LOOK_EVERY_S = 1.0  # how often we check whether another console has started
 Note = Callable[[BaseException], None]
 
@@ -62,7 +64,8 @@ class Entrances:
         self._modules = ModuleCalls(self._module_is_called)
         self._is_over = False  # the observer has failed or ended, or waits for another console
         self._has_failed = False
-        self.has_ddp = self.has_stepped_unseen = False  # the latter: an optimizer made a step in compiled code
+        self.has_stepped_unseen = False  # an optimizer made a step in compiled code
+        self.ddps: list[ref[Any]] = []  # the torch DDPs of the training
         self.signs = 0  # backward calls and marked step ends so far: equal on all ranks at the same place in training
 
     def observer(self, shows: Any = None) -> "Observer | None":
@@ -99,7 +102,7 @@ class Entrances:
         return self._observer
 
     def _begin(self, shows: Any) -> "Observer | None":
-        if not is_a_rank() or is_autograds_thread():  # the latter: in a backward whose begin we have missed
+        if not is_a_rank(self.signs) or is_autograds_thread():  # the latter: in a backward whose begin we have missed
             return None
         compiling = FRAMES.set_eval_frame(None)  # else torch.compile would trace the modules imported here
         try:
@@ -127,17 +130,17 @@ class Entrances:
             self.fail,
             self.signs,
             device,
-            has_ddp=self.has_ddp,
+            [ddp for ddp in self.ddps if ddp() is not None],
         )
         self._thread = get_ident()
         atexit.register(self._end)
         # a process that multiprocessing has forked does not run atexit functions
         multiprocessing.util.Finalize(None, self._end, exitpriority=0)
 
-    def _module_is_called(self) -> None:
+    def _module_is_called(self, module: Any, arguments: Any) -> None:
         if observer := self.observer():
             try:
-                observer.module_is_called()
+                observer.module_is_called(module, arguments)
             except Exception as error:
                 self.fail(error)
 
@@ -170,6 +173,10 @@ class Entrances:
 
     def close(self, *, is_over: bool = False) -> None:
         """Report that the process leaves its process group, and stop observing. is_over: the process ends."""
+        if self.ddps and not hasattr(dist.ProcessGroup, "register_pre_hook"):
+            # The tap's hook of a DDP (buckets.py) has callbacks in gloo's thread, for which the end of the group waits
+            # with Python's lock held (seen with torch 2.11: the rank hung).
+            time.sleep(CALLBACKS_S)
         observer = self._take_observer()
         if observer is not None:
             try:
@@ -267,9 +274,9 @@ def _enter_data(entrances: Entrances) -> None:
                 samples = None if batch is None else 0
                 try:
                     samples = None if batch is None else samples_in(batch) or 0
-                    observer.data_ends(samples, trains, iterator)
+                    observer.data_ends(batch, samples, trains, iterator)
                 except BaseException as error:
-                    entrances.fail_at_end(error, partial(observer.data_ends, samples, trains, iterator))
+                    entrances.fail_at_end(error, partial(observer.data_ends, None, samples, trains, iterator))
 
     iterators.__next__ = fetch_and_tell
 
@@ -327,7 +334,7 @@ def _enter_optimizers(entrances: Entrances) -> None:
     def begins(optimizer: Any) -> None:
         if not torch.compiler.is_compiling() and (observer := entrances.observer()):
             try:
-                observer.optimizer_begins(id(optimizer))
+                observer.optimizer_begins(optimizer)
             except Exception as error:
                 entrances.fail(error)
 
@@ -338,9 +345,9 @@ def _enter_optimizers(entrances: Entrances) -> None:
             entrances.changed()
         elif observer := entrances.observer():
             try:
-                observer.optimizer_ends(id(optimizer))
+                observer.optimizer_ends(optimizer)
             except BaseException as error:
-                entrances.fail_at_end(error, partial(observer.optimizer_ends, id(optimizer)))
+                entrances.fail_at_end(error, partial(observer.optimizer_ends, optimizer))
 
     optimizers.register_optimizer_step_pre_hook(OptimizerHook(begins))
     optimizers.register_optimizer_step_post_hook(OptimizerHook(ends))
@@ -384,12 +391,12 @@ def _enter_ddp(entrances: Entrances) -> None:
                 shapes = [str([*parameter.shape]) for parameter in module.parameters() if parameter.requires_grad]
                 END.remark = f"\nparameters: {' '.join(shapes[:MOST_SHAPES])}"
             raise
-        entrances.has_ddp = True
         if observer := entrances.observer(network):
             try:
-                observer.ddp_is_made()
+                observer.ddp_is_made(network)
             except Exception as error:
                 entrances.fail(error)
+        entrances.ddps.append(ref(network))
 
     ddp.__init__, ddp.forward = make_and_tell, _telling_of_forward(entrances, ddp.forward)
 
@@ -403,7 +410,7 @@ def _telling_of_forward(entrances: Entrances, forward: Callable[..., Any]) -> Ca
         trains = torch.is_grad_enabled()
         try:
             try:
-                observer.forward_begins(trains)
+                observer.forward_begins(trains, network, (arguments, options))
             except Exception as error:
                 entrances.fail(error)
             return forward(network, *arguments, **options)

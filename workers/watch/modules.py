@@ -17,14 +17,15 @@ from ..instruments.shield import pass_on
 
 CALLED: Any = Module._call_impl
 # torch.compile drops this line when it traces it.
-QUESTION = "if not torch.compiler.is_compiling() and torch.is_grad_enabled(): 'watch'.called(self)"
+QUESTION = "if not torch.compiler.is_compiling() and torch.is_grad_enabled(): 'watch'.called(self, (args, kwargs))"
 MOST_MODULES = 100  # modules searched for a parameter
 
 
 class ModuleCalls:
     """Calls `tell` when a module with parameters is called while gradients are recorded."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
+    def __init__(self, tell: Callable[[Module, Any], None]) -> None:
+        """tell: called with the module and the arguments of the call."""
         self._tell = tell
         self._plain: CodeType = CALLED.__code__
         self._asking: CodeType | None = None  # the code with the check; compiled when it is first needed
@@ -41,10 +42,10 @@ class ModuleCalls:
         if CALLED.__code__ is self._asking:
             CALLED.__code__ = self._plain
 
-    def called(self, module: Module) -> None:
+    def called(self, module: Module, arguments: Any) -> None:
         """A module is called, in any thread. The inserted line calls this."""
         if has_parameters(module):
-            self._tell()
+            self._tell(module, arguments)
 
     def _code_that_asks(self) -> CodeType | None:
         """The function's code with the check before it, and the same line numbers. None if its source is missing."""

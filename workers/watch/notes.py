@@ -32,6 +32,7 @@ ARGUMENTS = {
     "step_ends": ("has_loss", "loss", "samples"),
     "scheduled": ("cpu_ns", "queued_ns"),
     "ddp_is_made": (),
+    "read": ("reading",),  # a number whose name is a Reading's facts (checks.py)
     "slept": ("site", "begin_ns", "end_ns"),  # site: an index into SITES
     "numbered": (),  # the rank has accepted the number of a step that the relay has sent
     # kind and group: numbers whose names the relay has received. background: 0, 1 or ASIDE
@@ -63,7 +64,7 @@ KINDS = (
     *("reduce_scatter", "scatter", "send"),
 )
 SITES: "tuple[Site, ...]" = ("data", "forward", "backward", "aggregate")
-VERSION = 6  # of the protocol between a rank and its relay
+VERSION = 7  # of the protocol between a rank and its relay
 BITS, FLOAT = struct.Struct("=q"), struct.Struct("=d")
 
 

@@ -3,7 +3,6 @@ which derives steps from them. Runs in the training's environment, so it needs o
 """
 
 import json
-import math
 import os
 import socket
 import sys
@@ -29,6 +28,7 @@ from ..instruments.run_queue import RunQueue
 from ..instruments.shield import pass_on
 from ..instruments.tap import Tap
 from .batches import batches_of
+from .checks import Checks, Reading
 from .ending import Failure
 from .link import Gone, Link
 from .loop import MARKED
@@ -65,19 +65,18 @@ class Observer:
         fail: Callable[[Exception], None],
         signs: int,
         device: torch.device,
-        *,
-        has_ddp: bool,
+        ddps: Sequence[ref[Any]],
     ) -> None:
         """The process must have joined its process group, if it has one.
 
         console: the file that names the relay's socket. modules: shows where forward begins if no other call does.
         over: called, from any thread, once `is_over` is set. fail: called, from any thread, with an error of the tap or
         the sender. signs: backward calls and marked step ends before now. device: the device on which the process
-        trains. has_ddp: a torch DDP already exists. Raises Gone if there is no relay, and any other error.
+        trains. ddps: the torch DDPs that exist already. Raises Gone if there is no relay, and any other error.
         """
         self._modules, self._over, self._fail = modules, over, fail
         in_group = dist.is_available() and dist.is_initialized()
-        rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else (0, 1)
+        rank, world_size = (dist.get_rank(), dist.get_world_size()) if in_group else launched_as()
         self._device = device
         self.is_over = False  # whether to stop observing
         asked = read_console(console)
@@ -109,13 +108,14 @@ class Observer:
             Link(asked["socket"]), hello, self._clock, get_ident(), lambda: self._delays.asleep, self._sender_is_over
         )
         try:
-            self._attach(asked["bottleneck"], signs, has_ddp=has_ddp)
+            self._checks = Checks(self._clock, device, signs) if asked["checks"] else None
+            self._attach(asked["bottleneck"], signs, ddps)
             self._sender.start()  # last, so that an observer that fails before has sent no Hello
         except BaseException:  # a signal handler of the training may raise here
             self._sender.close(None)
             raise
 
-    def _attach(self, bottlenecks: list[dict[str, Any]], signs: int, *, has_ddp: bool) -> None:
+    def _attach(self, bottlenecks: list[dict[str, Any]], signs: int, ddps: Sequence[ref[Any]]) -> None:
         self._notes = self._sender.notes
         self._note: Callable[[tuple[Any, ...]], object] = self._notes.extend
         self._note_call: Callable[[Call], None] = self._notes.append
@@ -128,8 +128,8 @@ class Observer:
             held_up=lambda begin, end: self._note((CODES["held_up"], end, begin)),
             fail=self._fail,
         )
-        if has_ddp:
-            self.ddp_is_made()
+        for ddp in ddps:
+            self.ddp_is_made(ddp())
         self._flags = PhaseTimer(Clock())  # the tap only reads its `forward_is_over`
         self._tap.begin(self._flags)
         # Made here, in the loop's thread, which it measures. Not for a GPU, which runs on while the thread has no core.
@@ -137,11 +137,14 @@ class Observer:
         self._first_steps = 2  # how many of the first steps are still to come
         self._had_backward = False  # in this step
         self._shows_forward = False  # in this step, a hook saw a batch being fetched or a DDP being called
+        self._awaits_forward = False  # until the next module call, since nothing else shows where forward begins
         self._read_queue_at = 0.0
         self.backwards = 0  # nested backward calls in progress
         self._batches: dict[int, int | None] = {}  # batches in a pass over the data, by its iterator's id
         self._marks: list[tuple[str, bool]] = []  # the marked phases in progress, and whether each trains
-        self._unscaled: dict[int, tuple[ref[Tensor], OnItsWay | float]] = {}  # losses, by the id of the scaled tensor
+        self._unscaled: dict[
+            int, tuple[ref[Tensor], OnItsWay | float | None]
+        ] = {}  # losses, by the id of the scaled tensor
         if bottlenecks:
             self._set_delays(bottlenecks, first=None if signs else 0)
 
@@ -218,39 +221,51 @@ class Observer:
         self._shows_forward |= trains
         self._note((DATA_BEGINS, self._now(), trains))
 
-    def data_ends(self, samples: int | None, trains: bool, iterator: Any) -> None:
-        """iterator: the loader's iterator; None if the training marks its data phase itself."""
+    def data_ends(self, batch: Any, samples: int | None, trains: bool, iterator: Any) -> None:
+        """samples: in the batch; None if there was none. iterator: the loader's iterator; None if the training marks
+        its data phase itself."""
         if self._delays.are_any and samples is not None and trains:
             self._delay("data", within="data", depth=1)
         self._flags.forward_is_over = False
+        if self._checks is not None and trains and samples is not None and iterator is not None:
+            self._checks.batch_is_fetched(batch, iterator)
         number, loader = getattr(iterator, "_num_yielded", 0), id(getattr(iterator, "_index_sampler", None))
-        batch: int = 0
+        place: int = 0
         batches: int | None = None
         if trains and samples is not None and number:
             if number == 1 or id(iterator) not in self._batches:
                 if len(self._batches) == MOST_PASSES:
                     self._batches.clear()
                 self._batches[id(iterator)] = batches_of(iterator)
-            batch, batches = number, self._batches[id(iterator)]
-        self._note((DATA_ENDS, self._now(), samples, trains, number == 1, batch, batches, loader))
+            place, batches = number, self._batches[id(iterator)]
+        self._note((DATA_ENDS, self._now(), samples, trains, number == 1, place, batches, loader))
 
-    def forward_begins(self, trains: bool) -> None:
-        """Forward begins. trains: gradients are recorded."""
+    def forward_begins(self, trains: bool, network: Any = None, arguments: Any = None) -> None:
+        """Forward begins. trains: gradients are recorded. network: a torch DDP; None if the training marks the phase.
+        arguments: of its call."""
         self._shows_forward |= trains
+        if self._checks is not None and self._checks.is_due and trains:
+            self._checks.forward_begins(network, arguments)
         self._note((FORWARD_BEGINS, self._come_home(), trains))
 
     def forward_ends(self, trains: bool) -> None:
         self._note((FORWARD_ENDS, self._now(), trains))
 
     def _await_forward(self) -> None:
-        if not self._first_steps and not self._shows_forward:
+        self._awaits_forward = not self._first_steps and not self._shows_forward
+        if self._awaits_forward or (self._checks is not None and not self._checks.knows_modules):
             self._modules.await_next()
 
-    def module_is_called(self) -> None:
-        """The module call that we awaited: forward lasts from now until backward begins."""
+    def module_is_called(self, module: Any, arguments: Any) -> None:
+        """The module call that we awaited: forward lasts from now until backward begins. arguments: of the call."""
         self._modules.stop()
-        self._note((FORWARD_BEGINS, self._come_home(), True))
-        self._note((FORWARD_ENDS, self._now(), True))
+        if self._checks is not None:
+            self._checks.learn(module)
+            if self._checks.is_due:
+                self._checks.forward_begins(None, arguments)
+        if self._awaits_forward:
+            self._note((FORWARD_BEGINS, self._come_home(), True))
+            self._note((FORWARD_ENDS, self._now(), True))
 
     def loss_is_scaled(self, loss: Any, scaled: Any) -> None:
         """A GradScaler has scaled one or several losses. Copies the value now and keeps neither tensor, since both keep
@@ -265,8 +280,8 @@ class Observer:
             self._unscaled[id(scaled)] = ref(scaled), self._kept(loss)
 
     def _forget_unscaled(self, number: int) -> None:
-        if number in self._unscaled:
-            self._clock.read(self._unscaled.pop(number)[1])  # reading frees its buffer
+        if number in self._unscaled and (kept := self._unscaled.pop(number)[1]) is not None:
+            self._clock.read(kept)  # reading frees its buffer
 
     def backward_begins(self, tensors: Any = None) -> None:
         """tensors: the tensors on which backward is called; None if unknown."""
@@ -275,10 +290,14 @@ class Observer:
         if self._delays.are_any:
             self._delay("forward", within="backward", depth=0)
         loss = None if tensors is None else self._loss_of(tensors)
+        batch = None
+        if self._checks is not None and not self.backwards and (self._checks.is_due or self._checks.batch):
+            batch = self._checks.backward_begins(tensors, self._calls)
         self.backwards += 1
         self._had_backward = True
         self._flags.forward_is_over = True
         self._note((BACKWARD_BEGINS, self._come_home(), loss is not None, loss))
+        self._note_reading(batch)
 
     def backward_ends(self, *, is_whole: bool = True) -> None:
         """is_whole: it has not raised an exception."""
@@ -287,16 +306,29 @@ class Observer:
             self._await_forward()
             # torch DDP waits at the end of backward in C++, where the tap cannot see it.
             (self._tap.settle if is_whole else self._tap.abandon)()
+        if self._checks is not None:
+            self._checks.count()
+            if self._checks.is_due:
+                self._checks.backward_ends(self._calls, is_outermost=not self.backwards)
         if self._delays.are_any:
             self._delay("backward", within="backward", depth=1)
         self._note((BACKWARD_ENDS, self._now()))
 
-    def optimizer_begins(self, optimizer: int) -> None:
-        self._note((OPTIMIZER_BEGINS, self._now(), optimizer))
+    def optimizer_begins(self, optimizer: Any) -> None:
+        """optimizer: MARKED if the training marks the phase."""
+        self._note((OPTIMIZER_BEGINS, self._now(), optimizer if optimizer is MARKED else id(optimizer)))
+        if self._checks is not None and self._checks.is_due and optimizer is not MARKED:
+            self._note_reading(self._checks.optimizer_begins(optimizer))
 
-    def optimizer_ends(self, optimizer: int) -> None:
-        self._note((OPTIMIZER_ENDS, self._now(), optimizer))
+    def optimizer_ends(self, optimizer: Any) -> None:
+        if self._checks is not None and self._checks.within is not None:
+            self._note_reading(self._checks.optimizer_ends(optimizer))
+        self._note((OPTIMIZER_ENDS, self._now(), optimizer if optimizer is MARKED else id(optimizer)))
         self._between_steps()
+
+    def _note_reading(self, reading: Reading | None) -> None:
+        if reading is not None:  # its moment is taken after the reading: once that is reached, its numbers are there
+            self._note((CODES["read"], self._clock.now(), reading))
 
     def stepped_unseen(self) -> None:
         """An optimizer in compiled code has made a step since the last call."""
@@ -330,31 +362,31 @@ class Observer:
         elif self._own_steps is not None and self._own_steps.learn(order["step"], order["ends"]):
             self._note((CODES["numbered"], self._now()))
 
-    def _loss_of(self, tensors: Any) -> OnItsWay | float:
+    def _loss_of(self, tensors: Any) -> OnItsWay | float | None:
         loss = tensors[0] if isinstance(tensors, Sequence) and len(tensors) == 1 else tensors
-        scaled, unscaled = self._unscaled.get(id(loss), (None, math.nan))
+        scaled, unscaled = self._unscaled.get(id(loss), (None, None))
         if scaled is not None and scaled() is loss:
             del self._unscaled[id(loss)]
             return unscaled
         return self._kept(loss)
 
-    def _kept(self, loss: Any) -> OnItsWay | float:
-        """The loss, or a copy of it on its way from the device. NaN if it is not a number, or if reading it would run
+    def _kept(self, loss: Any) -> OnItsWay | float | None:
+        """The loss, or a copy of it on its way from the device. None if it is not a number, or if reading it would run
         the training's own code (e.g. of a tensor subclass) or call a collective."""
         if isinstance(loss, int | float):
             return float(loss)
         if not isinstance(loss, Tensor) or type(loss).__torch_dispatch__ is not Tensor.__torch_dispatch__:
-            return math.nan
+            return None
         with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():  # also the training's modes
             if loss.is_cuda and self._clock.device is None:
                 raise RuntimeError(f"its first backward was on the {self._device}, and this one on {loss.device}")
             try:
                 is_there = loss.device == self._device and self._device.type in ("cpu", "cuda")
                 is_number = loss.numel() == 1 and not loss.is_complex()
-                return self._clock.keep(loss) if is_there and is_number else math.nan
+                return self._clock.keep(loss) if is_there and is_number else None
             except RuntimeError as error:  # the tensor is on the meta device, fake, or torch.func's
                 pass_on(error)
-                return math.nan
+                return None
 
     def phase_begins(self, name: str) -> None:
         """The training marks a phase."""
@@ -377,7 +409,7 @@ class Observer:
         name, trains = self._marks.pop() if self._marks else (None, False)  # empty: it began before we observed
         match name:
             case "data":
-                self.data_ends(0, trains, None)
+                self.data_ends(None, 0, trains, None)
             case "forward":
                 self.forward_ends(trains)
             case "backward":
@@ -390,11 +422,15 @@ class Observer:
     def step_ends(self, loss: Any, samples: int) -> None:
         """The training marks the end of a step."""
         kept = None if loss is None else self._kept(loss)  # before the mark: once that is reached, the loss is there
-        self._note((STEP_ENDS, self._come_home(), loss is not None, kept, samples))
+        self._note((STEP_ENDS, self._come_home(), kept is not None, kept, samples))
+        if self._checks is not None:
+            self._checks.count()
         self._between_steps()
 
-    def ddp_is_made(self) -> None:
+    def ddp_is_made(self, network: Any) -> None:
         """The training has made a torch DDP."""
+        if self._checks is not None and network is not None:
+            self._checks.ddp_is_made(network)
         self._tap.expect_ddp()
         self._note((CODES["ddp_is_made"], self._now()))
 
@@ -414,6 +450,9 @@ class Observer:
         does not fail. workers: ProcessEnd.dead_workers."""
         error, stack, *_ = failure or ("", [])
         last = {"ended_ns": time.monotonic_ns(), "error": error, "stack": stack, "workers": workers}
+        if self._checks is not None and failure is None:
+            for reading in self._checks.at_end() or ():
+                self._note_reading(reading)
         self._detach()
         self._sender.close(None if self.is_over else last)
 
@@ -432,6 +471,14 @@ def read_console(file: str) -> dict[str, Any]:
         pass_on(error)
         raise Gone(str(error)) from None
     return console
+
+
+def launched_as() -> tuple[int, int]:
+    """The rank and the world size that a launcher has given to a process without a process group; (0, 1) without a
+    launcher."""
+    rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    is_known = rank.isdecimal() and world_size.isdecimal() and int(rank) < int(world_size)
+    return (int(rank), int(world_size)) if is_known else (0, 1)
 
 
 def as_bottleneck(fields: dict[str, Any]) -> "Bottleneck":

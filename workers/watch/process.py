@@ -31,6 +31,11 @@ def written(console: str) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def is_a_rank() -> bool:
-    """Whether this process is in a process group, or trains alone. False for a rank that has yet to join its group."""
-    return not dist.is_available() or dist.is_initialized() or os.environ.get("WORLD_SIZE", "1") == "1"
+FEW_BACKWARDS = 10  # a rank that has called backward this often without a process group trains without one
+
+
+def is_a_rank(backwards: int) -> bool:
+    """Whether this process is in a process group, or trains without one. False for a rank that has yet to join its
+    group. backwards: how often it has called backward."""
+    is_alone = os.environ.get("WORLD_SIZE", "1") == "1" or backwards >= FEW_BACKWARDS
+    return not dist.is_available() or dist.is_initialized() or is_alone

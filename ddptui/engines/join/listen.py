@@ -10,7 +10,7 @@ from ddptui.engines.base import Engine, Launch
 from ddptui.engines.hub import Hub
 from ddptui.engines.join.engine import TICKET, short
 from ddptui.engines.join.ticket import ticket_for
-from ddptui.engines.local.foreign import watching_of
+from ddptui.engines.local.foreign import Terms
 from ddptui.host.folders import write_private
 from ddptui.host.network import choose_interface, port_of
 from ddptui.store.journal import RepeatJournal
@@ -20,9 +20,9 @@ from ddptui.store.runs import Run
 class ListeningEngine(Engine):
     """Lets the ranks of a training on other hosts connect."""
 
-    def __init__(self, options: EngineOptions, run: Run, every: int) -> None:
-        """every: only every n-th step is reported. Raises NetworkError."""
-        self._run, self._every = run, every
+    def __init__(self, options: EngineOptions, run: Run, terms: Terms) -> None:
+        """Raises NetworkError."""
+        self._run, self._terms = run, terms
         self._at = choose_interface(options.interface).address, options.port or port_of(run.name)
         self._ticket = run.folder / TICKET
 
@@ -36,7 +36,7 @@ class ListeningEngine(Engine):
         return Hub(world_size, at=self._at)
 
     def start(self, trial: Trial, command: list[str], repeat: RepeatJournal, hub: Hub) -> "ListeningLaunch":
-        ticket = ticket_for(self._run.name, hub.socket, watching_of(trial, self._every))
+        ticket = ticket_for(self._run.name, hub.socket, self._terms.watching(trial))
         write_private(self._ticket, ticket.spell() + "\n")
         return ListeningLaunch(self._ticket)
 

@@ -41,6 +41,7 @@ class Terms:
     elsewhere: bool = False  # the command is started on other hosts, not by the console
     running: HeldTraining | None = None  # a command that another console has started before
     every: int = 1  # only every n-th step is reported
+    checks: bool = True  # ranks read what the checks compare
     launch: "ForeignLaunch | None" = field(default=None, init=False)  # the last launch
 
     @property
@@ -48,10 +49,20 @@ class Terms:
         """Whether a command was started and ended well, but none of its ranks connected."""
         return self.launch is not None and not self.launch.has_ranks and self.launch.exit_code == 0
 
+    def watching(self, trial: Trial) -> Watching:
+        """What ranks of a trial's command report."""
+        return Watching(
+            skip=trial.warmup_steps,
+            steps=trial.steps,
+            every=self.every,
+            bottleneck=trial.bottleneck,
+            checks=self.checks,
+        )
+
     def start(self, trial: Trial, hub: Hub, folder: Path) -> Launch:
         """Start a trial's command in the current folder, or attach to the running one. folder: the folder of the
         repeat. Raises LaunchRefused, OSError."""
-        way, watching = hub.rank_environment, watching_of(trial, self.every)
+        way, watching = hub.rank_environment, self.watching(trial)
         if self.running is not None:
             remember(self.running.training, folder)
             relay = Relay(Path(self.running.training.console), hub.folder, way, watching, ends_training=False)
@@ -86,11 +97,6 @@ class Terms:
             raise LaunchRefused(f"{command[0]}: {why}") from None
         self.launch = ForeignLaunch(process, folder, relay, self)
         return self.launch
-
-
-def watching_of(trial: Trial, every: int) -> Watching:
-    """Which steps of a trial's command are reported. every: only every n-th step is."""
-    return Watching(skip=trial.warmup_steps, steps=trial.steps, every=every, bottleneck=trial.bottleneck)
 
 
 def start_for_console_elsewhere(

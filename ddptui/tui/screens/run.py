@@ -109,7 +109,8 @@ class RunScreen(Delaying):
         self._picture = picture = self._look()  # shared by header and panes, so that they agree
         sentence = self.feed.error or headline.sentence(self.watched, picture.states, self.feed.preset, picture.now_ns)
         self.query_one("#now", Static).update(Content(sentence), layout=False)  # a layout would triple the cost
-        parts = ["on hold: space continues" if self.held else "", headline.steps(self.watched.live)]
+        parts = ["on hold: space continues" if self.held else "", headline.checks(self.watched)]
+        parts.append(headline.steps(self.watched.live))
         self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, *parts))
         self.query_one(Panes).draw(picture, self.feed)
         if (trial := self.trial_under_way()) is not self._trial:

@@ -16,6 +16,7 @@ from tests.support.builders import (
     done,
     ended,
     failure,
+    fingerprint,
     heartbeat,
     hello,
     journal,
@@ -52,6 +53,25 @@ def trained_together(
     told = trace(works)
     heard: list[Message] = [own for together in zip(*told.values(), strict=True) for own in together]
     return [launched(), *(hello(rank, world_size=ranks) for rank in range(ranks)), *heard]
+
+
+def test_what_a_check_finds_wrong_is_said_before_who_is_late() -> None:
+    def of(rank: int) -> Message:
+        read = {"parameters": {"weight": f"{rank}"}, "gradients": {"weight": "1"}, "settings": {"learning rate": "0.1"}}
+        return replace(fingerprint(rank, 2), **read)
+
+    first, *rest = trained_together(20)
+    monitor = RunMonitor()
+    monitor.add([replace(first, watched=True), *rest[:2], of(0), of(1), *rest[2:22]])
+    monitor.look(0, at_once=True)
+    assert (monitor.checked.lights, headline.checks(monitor)) == ([], "")  # ranks may just not have averaged yet
+    monitor.add(rest[22:])
+    monitor.look(0, at_once=True)
+    assert headline.sentence(monitor, {}, ranks_of(2), 0).startswith("The ranks began with different parameters")
+    assert headline.checks(monitor) == "✗ in sync"
+    monitor.add([replace(first, watched=True), *rest])
+    monitor.look(0, at_once=True)
+    assert headline.checks(monitor) == ""
 
 
 def test_before_the_first_launch_it_starts() -> None:
