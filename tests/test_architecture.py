@@ -19,7 +19,7 @@ BUDGETS = {
     "findings": 2183,
     "diagnosis": 1096,
     "live": 815,
-    "report": 1432,
+    "report": 1438,
     "store": 837,
     "engines": 2400,
     "run": 1761,

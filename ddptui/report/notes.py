@@ -43,7 +43,13 @@ from ddptui.text.words import count, in_a_row
 # between two runs.
 NoteKind = Literal["reading", "finding", "caution", "published", "difference"]
 OF_LOSS = "loss: the mean over the last tenth of the steps"
-STATES = ("wrong", "doubtful", "right", "unknown", "does not apply")  # of checks, in the order in which they are shown
+STATES = {  # of checks, in the order in which they are shown
+    "wrong": "failed",
+    "doubtful": "doubtful",
+    "right": "passed",
+    "unknown": "not seen",
+    "does not apply": "not applicable",
+}
 MOST_SENTENCES = 3  # in an answer
 
 
@@ -206,9 +212,9 @@ def _of_trial(row: Row, results: Results, tried: set[str]) -> list[str]:
 
 def lights(repeat: RepeatResult) -> str:
     """The checks of a watched training, by their state; empty if there are none."""
-    by_state = {state: [light.name for light in repeat.checks if light.state == state] for state in STATES}
-    told = "; ".join(f"{state}: {', '.join(names)}" for state, names in by_state.items() if names)
-    return told and f"checks: {told}"
+    by_state = {word: [light.name for light in repeat.checks if light.state == state] for state, word in STATES.items()}
+    told = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_state.items() if names)
+    return told and f"checks {told}"
 
 
 def _in_one_line(result: TrialResult, results: Results, tried: set[str]) -> str:

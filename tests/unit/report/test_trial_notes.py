@@ -7,9 +7,9 @@ import pytest
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.results import ConfidenceInterval, Culprit, Results, TrialResult
+from ddptui.analysis.results import ConfidenceInterval, Culprit, Light, Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report.notes import answer, in_short, in_words, shown_first
+from ddptui.report.notes import answer, in_short, in_words, lights, shown_first
 from ddptui.report.table import markdown
 from tests.support.builders import (
     done,
@@ -196,3 +196,12 @@ def test_an_answer_has_three_sentences_but_no_severe_finding_is_left_out() -> No
     assert "do not trust the times of b:" in both.lower()
     many = [shown(2.0), Finding(kind=Kind.WAYS_ALIKE, numbers={"ranks": 2.0})] * 2
     assert len(answer(msgspec.structs.replace(results({}), findings=many))) == 3
+
+
+def test_checks_of_a_watched_training_are_named_by_what_came_of_them() -> None:
+    states = {"loss": "right", "in sync": "wrong", "accumulation": "does not apply", "order": "right"}
+    checks = [Light(name=name, state=state) for name, state in states.items()]  # type: ignore[arg-type]
+    [repeat] = results({}).trials[0].repeats
+    told = lights(msgspec.structs.replace(repeat, checks=checks))
+    assert told == "checks failed: in sync; passed: loss, order; not applicable: accumulation"
+    assert lights(msgspec.structs.replace(repeat, checks=[])) == ""
