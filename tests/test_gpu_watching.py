@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ddptui.analysis.results import ConfidenceInterval, Culprit
+from ddptui.analysis.results import ConfidenceInterval, Culprit, Light
 from ddptui.wire.messages import Collective, Step
 from ddptui.wire.records import Message
 from tests.gpu import test_watch as watch
@@ -68,6 +68,8 @@ SLEEP = {"slept_ms": 20.0}  # in each of the 10 steps that a repeat has there
 CAPTURED = {"captures": 20, "errors": [], "waits": "", "steps": STEPS}
 SHARDED = TOLD | {"bytes": [10**8, 10**8]}
 ON_CPU = {"device": "cpu"}
+IN_SYNC = [Light(name="in sync", state="right"), Light(name="average", state="right")]
+NOT_AVERAGED = [IN_SYNC[0], Light(name="average", state="wrong")]
 Made = Callable[[], Watched]
 
 CASES: list[tuple[Any, Made, dict[str, Made], tuple[Any, ...]]] = [
@@ -76,7 +78,8 @@ CASES: list[tuple[Any, Made, dict[str, Made], tuple[Any, ...]]] = [
         "19 of 20 steps reported": lambda: training(PARTS | {"slept_ms": 7.0}, steps_of(1, (SLEPT * 2)[:-1])),
         "on cpu": lambda: training(PARTS | {"slept_ms": 7.0}, steps_of(1, SLEPT * 2), ranks=1, of_ranks=ON_CPU),
     }, ()),
-    (watch.test_watched_pair, lambda: training(TOLD, [*PAIR, TIED], ranks=2), {
+    (watch.test_watched_pair, lambda: training(TOLD, [*PAIR, TIED], ranks=2, checks=IN_SYNC), {
+        "in sync: right, average: wrong": lambda: training(TOLD, [*PAIR, TIED], ranks=2, checks=NOT_AVERAGED),
         "rank 1 named in data": lambda: training(TOLD, [*PAIR, TIED], ranks=2, culprit=late(1, "data", 0.2)),
         "times of GPUs off by ±90.0": lambda: training(TOLD, [*PAIR, tied(error_ms=0.09)], ranks=2),
         "11 and 10 of 11 steps": lambda: training(TOLD, [*PAIR[:-1], TIED], ranks=2),
