@@ -55,11 +55,11 @@ def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
     if averaging.scale == averaging.own_scale == 0:
         return f"{averaging.of} are all zero"
     if is_own(averaging):
-        multiple = "" if _is_near(averaging.own_scale, 1) else f", times {averaging.own_scale:.3g}"
+        multiple = "" if is_near(averaging.own_scale, 1) else f", times {averaging.own_scale:.3g}"
         return f"each rank kept its own {averaging.of}{multiple}: nothing was averaged"
     if is_multiple(averaging):
-        hint = ": the sum was divided once too often" if _is_near(averaging.scale, 1 / trial.world_size) else ""
-        hint = ": they are the sum, the division is missing" if _is_near(averaging.scale, trial.world_size) else hint
+        hint = ": the sum was divided once too often" if is_near(averaging.scale, 1 / trial.world_size) else ""
+        hint = ": they are the sum, the division is missing" if is_near(averaging.scale, trial.world_size) else hint
         return f"{averaging.of} are {averaging.scale:.4g} times the mean{hint}"
     if limit is None:  # the error may be the strategy's own approximation
         return None
@@ -74,7 +74,7 @@ def is_own(averaging: Averaging) -> bool:
 
 def is_multiple(averaging: Averaging) -> bool:
     """Whether the result is a multiple of the mean, other than the mean itself."""
-    return _explains(averaging.scaled_error, averaging) and not _is_near(averaging.scale or 0.0, 1)
+    return _explains(averaging.scaled_error, averaging) and not is_near(averaging.scale or 0.0, 1)
 
 
 def _explains(rest: float | None, averaging: Averaging) -> bool:
@@ -143,7 +143,8 @@ def names_text(names: list[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more tensor{'s' if more > 1 else ''}" if more > 0 else "")
 
 
-def _is_near(number: float, wanted: float) -> bool:
+def is_near(number: float, wanted: float) -> bool:
+    """Whether a factor counts as equal to 1, to the number of ranks, or to one over it."""
     return abs(number - wanted) <= NEAR * wanted
 
 

@@ -101,8 +101,8 @@ EXACT_AVERAGE = 1e-5  # an average with a smaller error is exact within float32
 HIDES = 0.01  # less overlap than this counts as none
 WAITS_ALONG_A_CHAIN = 0.5  # part of a rank's waiting that must be for a rank other than the late one
 
-# Checks of a watched training. A factor counts as the number of ranks, or one over it, if it is this near in this many
-# readings. Gradients are averaged regularly if they are in this part of the steps.
-NEAR_FACTOR, SAME_READINGS, MOST_STEPS_AVERAGED = 1e-3, 3, 0.9
+# Checks of a watched training. Gradients count as a multiple of their mean, and batches as the same, if they are so in
+# this many readings. Gradients are averaged regularly if they are in this part of the steps.
+SAME_READINGS, MOST_STEPS_AVERAGED = 3, 0.9
 OVERLAPS = 0.05  # part of the samples of each rank that other ranks read as well; samplers pad by fewer
 UNEVEN_SIZES = 1.2  # ratio of the largest batch to the smallest in a step, if ranks are late by turns for it

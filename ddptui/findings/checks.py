@@ -11,11 +11,10 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from ddptui.analysis.check_log import RANDOM, CheckLog, Compared
-from ddptui.analysis.correctness import names_text
+from ddptui.analysis.correctness import is_near, names_text
 from ddptui.analysis.finding import BATCHES, Finding, Kind, Severity
 from ddptui.analysis.policy import (
     MOST_STEPS_AVERAGED,
-    NEAR_FACTOR,
     OVERLAPS,
     SAME_READINGS,
     UNEVEN_SIZES,
@@ -202,7 +201,7 @@ class Checked:
             return None
         ranks = known[0][1]
         for factor in (float(ranks), 1 / ranks):
-            if all(abs(scale / factor - 1) < NEAR_FACTOR for scale, _ in known):
+            if all(is_near(scale, factor) for scale, _ in known):
                 return factor
         return None
 

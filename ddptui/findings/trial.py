@@ -52,8 +52,7 @@ def most_costly_first(found: Sequence[Finding]) -> list[Finding]:
     def cost(finding: Finding) -> float:
         return finding.numbers.get("share", 0.0) - (explained if finding.kind in IDLE else 0.0)
 
-    firsts = OF_CHECKS, ABOUT_LATE_RANK
-    return sorted(found, key=lambda finding: (*(finding.kind not in first for first in firsts), -cost(finding)))
+    return sorted(found, key=lambda finding: (finding.kind not in ABOUT_LATE_RANK, -cost(finding)))
 
 
 def of_repeats(repeats: Sequence[RepeatResult]) -> list[Finding]:

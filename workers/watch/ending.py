@@ -47,7 +47,7 @@ class ProcessEnd:
         """Start anew, in a process that was just forked."""
         self.is_reported = False  # whether the console knows already why this process ends
         self.loader: list[tuple[int, int | None]] = []  # its workers when a fetch raised: pid, and exit code if known
-        self.rank, self.world = _variable("RANK"), _variable("WORLD_SIZE")
+        self.rank, self.world = variable("RANK"), variable("WORLD_SIZE")
         self.remark = ""  # what a hook has added to the error of a DDP, on a line of its own
         self._exit: tuple[int, Failure] | None = None  # the last sys.exit, with the id of its Unwinding
 
@@ -111,8 +111,8 @@ class ProcessEnd:
 
     def joins(self, rank: int | None, world: int | None, caller: FrameType) -> None:
         """Write that this process begins to join its process group. rank, world: None if only the environment says."""
-        self.rank = _variable("RANK") if rank is None else rank
-        self.world = _variable("WORLD_SIZE") if world is None else world
+        self.rank = variable("RANK") if rank is None else rank
+        self.world = variable("WORLD_SIZE") if world is None else world
         self.write("joins", Failure("", stack_of(caller), None, []))
 
     def joined(self, rank: int, world: int) -> None:
@@ -135,8 +135,8 @@ class ProcessEnd:
             "ppid": os.getppid(),
             "rank": self.rank,
             "world": self.world,
-            "launched": _variable("WORLD_SIZE"),
-            "attempt": _variable("TORCHELASTIC_RESTART_COUNT") or 0,
+            "launched": variable("WORLD_SIZE"),
+            "attempt": variable("TORCHELASTIC_RESTART_COUNT") or 0,
             "error": failure.error,
             "stack": shortened(failure.stack, MOST_FRAMES_IN_EVENT),
             "exit": failure.exit,
@@ -307,7 +307,7 @@ def _failures_of_ranks(error: BaseException) -> list[list[int | None]]:
     return []
 
 
-def _variable(name: str) -> int | None:
+def variable(name: str) -> int | None:
     """A variable of the environment as a number; None if it is none."""
     value = os.environ.get(name, "")
     return int(value) if value.isdecimal() else None

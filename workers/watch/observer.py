@@ -29,7 +29,7 @@ from ..instruments.shield import pass_on
 from ..instruments.tap import Tap
 from .batches import batches_of
 from .checks import Checks, Reading
-from .ending import Failure
+from .ending import Failure, variable
 from .link import Gone, Link
 from .loop import MARKED
 from .modules import ModuleCalls
@@ -476,9 +476,8 @@ def read_console(file: str) -> dict[str, Any]:
 def launched_as() -> tuple[int, int]:
     """The rank and the world size that a launcher has given to a process without a process group; (0, 1) without a
     launcher."""
-    rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
-    is_known = rank.isdecimal() and world_size.isdecimal() and int(rank) < int(world_size)
-    return (int(rank), int(world_size)) if is_known else (0, 1)
+    rank, world_size = variable("RANK"), variable("WORLD_SIZE")
+    return (0, 1) if rank is None or world_size is None or rank >= world_size else (rank, world_size)
 
 
 def as_bottleneck(fields: dict[str, Any]) -> "Bottleneck":
