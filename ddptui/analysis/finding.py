@@ -85,8 +85,17 @@ BATCHES = "batches"  # place of UNEVEN_WORK: the batches of the ranks differ in 
 OF_CHECKS = tuple(Kind)[list(Kind).index(Kind.FEWER_PROCESSES) : list(Kind).index(Kind.NOTHING)]
 PAUSES = (Kind.BY_TURNS, Kind.RARE_WAITS, Kind.BURSTS, Kind.LONG_STEPS)
 ABOUT_LATE_RANK = (Kind.LATE_RANK, Kind.NO_CORE, Kind.UNCERTAIN)
+NAME_LINES = (Kind.LATE_RANK, Kind.RARE_WAITS, Kind.BURSTS)  # place: the line of code that takes most of the time
 IDLE = (Kind.NETWORK, Kind.WAITING)
 EXPLAIN_IDLE = (Kind.BY_TURNS, Kind.RARE_WAITS, Kind.BURSTS, Kind.UNEVEN_WORK, Kind.TREND, Kind.SMALL_CALLS)
+
+
+class Where(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A place in the user's code that explains a part of a finding."""
+
+    place: str  # augment, train.py:28
+    by: str = ""  # the line of the user's code that called this function: collate, train.py:37
+    ms: float  # a step
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,6 +107,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rank: int | None = None
     phase: str | None = None  # one of PARTS
     place: str | None = None  # a line of code, an operation's name, or what the kind says
+    lines: tuple[Where, ...] = ()  # where in the user's code, the most costly first
     steps: tuple[int, ...] = ()  # numbers of the steps, if it is about a few
     numbers: dict[str, float] = {}
     doubt: str | None = None  # why the finding is uncertain: the end of a sentence

@@ -9,16 +9,29 @@ from ddptui.analysis.check_log import CheckLog, processes_of
 from ddptui.analysis.clock_sync import Clocks, ClockSpread, clock_spread, in_console_time
 from ddptui.analysis.correctness import sync_checks
 from ddptui.analysis.gpu_readings import GpuReadings
+from ddptui.analysis.loaders import Loaders
 from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.primitives.collect import PrimitivesLog
 from ddptui.analysis.results import Check
 from ddptui.analysis.thinning import StepsByRank, ThinnedSteps, close_gaps
 from ddptui.analysis.waits import AlignedSteps, align_steps
 from ddptui.text.units import S
-from ddptui.wire.messages import Done, Fingerprint, Heartbeat, Hello, Pause, Ready, Shown, Step, Timed, Trained
+from ddptui.wire.messages import (
+    Done,
+    Fingerprint,
+    Heartbeat,
+    Hello,
+    Line,
+    Pause,
+    Ready,
+    Shown,
+    Step,
+    Timed,
+    Trained,
+)
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Refused, Restarted
 
-MOST_PAUSES = 100_000  # kept per launch, so that no rank can fill the console's memory
+MOST_PAUSES = MOST_LINES = 100_000  # kept per launch, so that no rank can fill the console's memory
 
 
 class LaunchLog(msgspec.Struct):
@@ -43,6 +56,8 @@ class LaunchLog(msgspec.Struct):
     why_again: str = ""  # why the ranks that were restarted last had ended, until the first one connects again
     again: set[int] = set()  # the ranks that have connected again since the last restart
     refused: int = 0
+    loaders: dict[int, Loaders] = {}
+    lines: dict[int, Line] = {}  # the lines of code for which numbers stand in steps
     of_checks: CheckLog = msgspec.field(default_factory=CheckLog)
     primitives: PrimitivesLog = msgspec.field(default_factory=PrimitivesLog)
     clocks: Clocks = msgspec.field(default_factory=Clocks)
@@ -70,10 +85,13 @@ class LaunchLog(msgspec.Struct):
                 self._note_injections(message)
             case Fingerprint() if not message.settings:
                 self._check(message)
+            case Line() if len(self.lines) < MOST_LINES:
+                self.lines[message.number] = message
             case Pause() if len(self.pauses) < MOST_PAUSES:
                 self.pauses.append(message)
             case Heartbeat():
                 self.gpu_readings.add(message)
+                self.loaders.setdefault(message.rank, Loaders()).add(message)
             case Load():
                 self.loads.append(message)
             case Injection():
@@ -167,7 +185,8 @@ class LaunchLog(msgspec.Struct):
         comparable, pauses = (steps, self.pauses) if is_whole else close_gaps(steps, self.pauses)
         devices = {rank: hello.device for rank, hello in self.hellos.items()}
         aligned = align_steps(comparable, pauses, self.clock_spread, devices)
-        return aligned._replace(mismatches=dict(sorted((aligned.mismatches | inconsistent).items())))
+        mismatches = dict(sorted((aligned.mismatches | inconsistent).items()))
+        return aligned._replace(mismatches=mismatches, lines=self.lines, loaders=self.loaders)
 
 
 def launch_logs(messages: Iterable[Message]) -> Iterator[LaunchLog]:

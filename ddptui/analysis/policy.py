@@ -52,8 +52,21 @@ AT_ITS_LIMIT = 0.04  # minimum share of data, on the rank with the smallest
 LONG_FETCHES = 3  # long fetches per rank besides the first of an epoch; a single one may be a slow file
 FIRST_OF_EPOCH = 0.5  # part of the data time in the first batch of each epoch
 
+# A DataLoader's workers: parts of the time.
+BUSY_WORKERS, IDLE_WORKERS, OFTEN_ON_DISK = 0.8, 0.2, 0.3
+
 # Work between steps: a step counts with at most this many times the median, since evaluations are rare and long.
 STEADY = 3
+
+# Lines of code, by samples of the thread that trains.
+FEWEST_SAMPLES = 3  # on a line, to name it
+SURE_OF_LINE = 2.0  # standard deviations of a share of few samples, by which the late rank must exceed the others
+WORTH_NAMING = 0.1  # part of the excess
+ONE_LINE = 0.7  # part of a function's time: with this much on one line, its neighbors are not named
+NEIGHBORS = 3  # lines of a function this near each other are one place
+MOST_LINES = 3  # in a finding
+SMALLEST_PLACE, MOST_PLACES = 0.01, 40  # in the table of places: part of the ranks' own work; number
+UNEXPLAINED = 0.05  # part of the excess that no line explains, from which on that is said
 
 # Pauses: a rank's own work beyond the usual in that part of a step, without the time in the queue for a core.
 PAUSE_NS = 20 * MS  # beside two busy processes, lengths without queueing rarely exceeded this

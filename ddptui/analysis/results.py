@@ -87,6 +87,18 @@ class Light(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None  # step
 
 
+class PlaceTime(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in the user's code, and how long each rank worked there, in one part of its steps."""
+
+    phase: str  # one of PARTS
+    place: str  # augment, train.py:28
+    by: str  # the line of the user's code that called this function: collate, train.py:37; empty: not known
+    file: str
+    line: int  # the first one
+    last: int  # the last one
+    ms: dict[int, float]  # by rank: own work there, per step
+
+
 class Averaging(Audit, frozen=True, kw_only=True):
     """The audits of all ranks combined, with a verdict. Each error is that of the rank where it is largest."""
 
@@ -233,6 +245,7 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     mfu: float | None = None  # of all GPUs together, each counted once
     joules_a_step: float | None = None  # likewise
     checks: list[Light] = []
+    places: list[PlaceTime] = []  # where in the user's code the ranks worked, the most costly first
     reshuffled: bool | None = None  # every epoch had a new order of samples; None: there was only one epoch
     ranks: list[RankResult]
 

@@ -25,10 +25,11 @@ from msgspec.structs import replace
 
 from ddptui.analysis.clock_sync import ClockSpread
 from ddptui.analysis.intervals import Interval, overlapping, subtract, total_ns, union
+from ddptui.analysis.loaders import Loaders
 from ddptui.analysis.operations import OperationKey, mismatch, needed_ranks, operation_keys
 from ddptui.analysis.own_work import Event, work_program
 from ddptui.analysis.time_source import is_host_time, is_timed_by_device
-from ddptui.wire.messages import Pause, Step
+from ddptui.wire.messages import Line, Pause, Step
 
 Standstills = dict[int, list[Interval]]  # rank -> intervals in which its process was stopped; usually empty
 
@@ -78,6 +79,8 @@ class AlignedSteps(NamedTuple):
 
     steps: list[AlignedStep]
     mismatches: dict[int, str]
+    lines: Mapping[int, Line] = MappingProxyType({})  # the lines of code for which numbers stand in the steps
+    loaders: Mapping[int, Loaders] = MappingProxyType({})  # by rank: the workers of its DataLoader
 
 
 def align_steps(

@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddptui.analysis.clock_error import WaitUncertainty, exceeds_waits, wait_uncertainty
+from ddptui.analysis.loaders import Loaders
+from ddptui.analysis.places import Spot, spots_of
 from ddptui.analysis.waits import AlignedStep, WaitAttribution
+from ddptui.wire.messages import Line
 
 Array = NDArray[np.float64]  # axes: steps, ranks, parts of own work; in ns
 
@@ -23,6 +26,8 @@ class Window:
         default_factory=dict
     )  # last step before the ranks were restarted -> why they ended
     watched: bool = False  # the user's own training: advice must not refer to trials of the lab
+    lines: Mapping[int, Line] = field(default_factory=dict)  # as in AlignedSteps
+    loaders: Mapping[int, Loaders] = field(default_factory=dict)  # likewise
 
     @cached_property
     def ranks(self) -> list[int]:
@@ -62,6 +67,11 @@ class Window:
         """How long all others together waited for each rank's own work, steps × ranks."""
         by_step = WaitAttribution(self.steps).by_step()
         return np.array([[of_step[rank] for rank in self.ranks] for of_step in by_step], dtype=np.float64)
+
+    @cached_property
+    def spots(self) -> list[Spot]:
+        """Where in the user's code the ranks worked."""
+        return spots_of(self.steps, self.lines)
 
     @cached_property
     def uncertainty(self) -> WaitUncertainty | None:

@@ -114,6 +114,7 @@ def show(run: str, format: str, runs: str | None) -> None:
 
 def _print(run: "Run", preset: "Preset", results: "Results", format: str, settings: "Settings") -> None:
     """Print a run, or two in one. Raises RunError."""
+    from ddptui.host.source import source_line
     from ddptui.report import table
     from ddptui.report.trace import trace
     from ddptui.run.output import as_table
@@ -131,7 +132,7 @@ def _print(run: "Run", preset: "Preset", results: "Results", format: str, settin
         with refusing(PictureError):
             text = formats.FORMATS[format](run, preset, results)
     else:
-        text = table.FORMATS[format](results, preset)
+        text = table.FORMATS[format](results, preset, source_line)
     click.echo(text, nl=False)
 
 

@@ -39,6 +39,9 @@ EVERY_OPTION = click.option("--every", type=click.IntRange(1), default=1, metava
 CHECKS_OPTION = click.option(
     "--no-checks", "checks", flag_value=False, default=True, help="Do not compare what the ranks train, and on what."
 )
+LINES_OPTION = click.option(
+    "--no-lines", "lines", flag_value=False, default=True, help="Do not look which lines of code take the time."
+)
 
 
 @click.command(context_settings=OF_COMMAND)
@@ -47,6 +50,7 @@ CHECKS_OPTION = click.option(
 @EVERY_OPTION
 @STALL_OPTION
 @CHECKS_OPTION
+@LINES_OPTION
 @click.option("--name", help="Name in the list of runs (default: the script's).")
 @click.option("--no-ui", is_flag=True, help="Leave this terminal to the training; the report follows on stderr.")
 @click.option("--kill-on-exit", is_flag=True, help="End the training when the console ends.")
@@ -70,6 +74,7 @@ def watch(
     every: int,
     stall: float,
     checks: bool,
+    lines: bool,
     name: str | None,
     no_ui: bool,
     kill_on_exit: bool,
@@ -98,7 +103,14 @@ def watch(
     folder = runs_folder(runs)
     in_terminal = no_ui or as_json or not sys.stdout.isatty()
     starts_here = in_terminal and not listen
-    terms = Terms(in_terminal=starts_here, outlives=not kill_on_exit, elsewhere=listen, every=every, checks=checks)
+    terms = Terms(
+        in_terminal=starts_here,
+        outlives=not kill_on_exit,
+        elsewhere=listen,
+        every=every,
+        checks=checks,
+        lines=lines,
+    )
     sys.exit(_open(preset, folder, terms, headless=in_terminal, as_json=as_json))
 
 
@@ -109,6 +121,7 @@ def watch(
 @EVERY_OPTION
 @STALL_OPTION
 @CHECKS_OPTION
+@LINES_OPTION
 @click.option("--no-ui", is_flag=True, help="No screens: print the report when the training ends, or at Ctrl-C.")
 @RUNS_OPTION
 @click.option("--json", "as_json", is_flag=True, help="Print results.json on stderr, not the report.")
@@ -119,6 +132,7 @@ def attach(
     every: int,
     stall: float,
     checks: bool,
+    lines: bool,
     no_ui: bool,
     runs: str | None,
     as_json: bool,
@@ -137,7 +151,7 @@ def attach(
     folder = runs_folder(runs)
     with refusing(NotRunning, RunError):
         run = find_run(folder, name)
-        terms = Terms(outlives=True, running=hold(training_of(run)), every=every, checks=checks)
+        terms = Terms(outlives=True, running=hold(training_of(run)), every=every, checks=checks, lines=lines)
     before = run.preset().trials[0]
     command = tuple(map(as_argument, before.command))
     preset = preset_of(command, name=before.name, skip=skip, steps=steps, stall_s=stall, overrides={})

@@ -51,6 +51,7 @@ KEYS = {
     "where": Key("w", "choose where in a step the delay is"),
     "more": Key("+", "a longer delay; a faster replay"),
     "less": Key("-", "a shorter delay; a slower replay"),
+    "stacks": Key("W", "ask every rank where in its code it is"),
     "skip": Key("s", "skip to the next trial"),
     "stop": Key("S", "stop the run"),
     "step": Key(".", "replay: one step of all ranks forward"),

@@ -10,7 +10,7 @@ import msgspec
 
 from ddptui.text.units import size
 from ddptui.text.words import count, listed
-from ddptui.wire.messages import POINT_TO_POINT, Place, Position, Stack
+from ddptui.wire.messages import POINT_TO_POINT, Position, Stack
 from ddptui.wire.phases import BETWEEN, PHASES
 
 STOPPED = ("stopped", "tracing-stop")  # states of a process, as psutil names them
@@ -301,7 +301,7 @@ def is_after_step(position: Position) -> bool:
 def line_of(stack: Stack) -> str:
     """The innermost line of the user's own code: train.py:57. Empty if there is none."""
     own = next((place for place in stack if place.own), None)
-    return _line(own) if own else ""
+    return own.text if own else ""
 
 
 def where_in(stack: Stack) -> str:
@@ -311,7 +311,7 @@ def where_in(stack: Stack) -> str:
     if not owns:
         return ""
     callers = [at for at in owns[1:] if not stack[at - 1].own]
-    inner, *outer = [f"{_called(stack, at)}, {_line(stack[at])}".removeprefix(", ") for at in [owns[0], *callers[:1]]]
+    inner, *outer = [f"{_called(stack, at)}, {stack[at].text}".removeprefix(", ") for at in [owns[0], *callers[:1]]]
     return ", called by ".join([f"in {inner}" if _called(stack, owns[0]) else f"at {inner}", *outer])
 
 
@@ -322,11 +322,6 @@ def _called(stack: Stack, at: int) -> str:
     own = stack[at].function.rpartition(".")[2]
     direct = at > 0 and not stack[at - 1].own
     return names[0] if direct and names else own if not own.startswith("<") else ""
-
-
-def _line(place: Place) -> str:
-    file = place.file if not place.file.startswith("/") else place.file.rpartition("/")[2]
-    return f"{file}:{place.line}"
 
 
 def _phase(position: Position) -> str:

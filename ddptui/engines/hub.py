@@ -22,7 +22,7 @@ from ddptui.host import folders
 from ddptui.wire.connection import HUB, KEYS, TOKEN
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.messages import VERSION, Failed, Heartbeat, Hello, HelloOfAnyVersion, Position, RankMessage, Step
-from ddptui.wire.records import ConsoleMessage, SetBottleneck, Stop
+from ddptui.wire.records import ConsoleMessage, Look, SetBottleneck, Stop
 
 LONGEST_FOLDER_PATH = 45  # bytes: the path of a socket has at most 107, also in the subfolders of a rank's forkserver
 MOST_BYTES_OF_A_STRANGER = 64 * 2**10  # limit for a peer's first frame: a Hello is short
@@ -32,6 +32,8 @@ OPTIONS = {
     zmq.SNDHWM: 100,  # queue of sent frames per peer; further messages to the peer are dropped
     zmq.LINGER: 200,  # ms for sending the last messages when the hub closes
 }
+
+STANDING = (SetBottleneck, Look)  # what a restarted rank must be sent again
 
 # Why a frame or message is rejected; the text follows "3 messages refused: ".
 UNDECODABLE = "a message that could not be decoded"
@@ -58,7 +60,7 @@ class Hub(AbstractContextManager["Hub"]):
         self._first_of_restart = 0  # number of the first step after the last restart
         self._first_step: dict[bytes, int] = {}  # number of the first step of each restarted rank
         self._gone: set[bytes] = set()  # identities of processes that were replaced by a restart
-        self._bottleneck: SetBottleneck | None = None  # the last one that was sent
+        self._standing: dict[type[ConsoleMessage], ConsoleMessage] = {}  # the last one of each kind in STANDING
         self._decoder = msgspec.msgpack.Decoder(list[RankMessage])
         try:
             self.socket = ConsoleSocket(at or f"ipc://{self.folder}/hub", OPTIONS)
@@ -90,8 +92,8 @@ class Hub(AbstractContextManager["Hub"]):
 
     def send(self, message: ConsoleMessage, ranks: Iterable[int] | None = None) -> None:
         """Sends a message to these ranks; None: to all connected ranks."""
-        if isinstance(message, SetBottleneck):
-            self._bottleneck = message
+        if isinstance(message, STANDING):
+            self._standing[type(message)] = message
         receivers = self.hellos if ranks is None else set(ranks)
         for identity, rank in self._rank_of.items():
             if rank in receivers:
@@ -186,8 +188,8 @@ class Hub(AbstractContextManager["Hub"]):
             # One number is left out, so that the restart does not count as time between two steps.
             self._first_of_restart = self._next_step + 1
         self._first_step[identity] = self._first_of_restart
-        if self._bottleneck is not None:
-            self.socket.send(identity, self._bottleneck)
+        for standing in self._standing.values():
+            self.socket.send(identity, standing)
 
     def _turn_away(self, identity: bytes, why: str) -> list[RankMessage]:
         self.socket.send(identity, Stop(why=why))

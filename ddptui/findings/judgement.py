@@ -24,20 +24,20 @@ class Judgement(NamedTuple):
         return self.analysis.aligned.steps
 
 
-def judge(steps: list[AlignedStep], *, disturbed: bool, is_young: bool) -> Judgement | None:
+def judge(aligned: AlignedSteps, *, disturbed: bool, is_young: bool) -> Judgement | None:
     """Judges these steps; None if they have no operation. is_young: delays were changed recently, so no rank is named
     by measurement alone."""
     from ddptui.findings.verdict import analyze_aligned  # imports numpy: not before the first judgement
 
-    analysis = analyze_aligned(AlignedSteps(steps, {}), disturbed=disturbed)
+    analysis = analyze_aligned(aligned, disturbed=disturbed)
     if analysis is None:
         return None
     if is_young:
         analysis = analysis._replace(culprit=None, rank_without_core=None, verdict="inconclusive", findings=())
     rank = analysis.culprit.rank if analysis.culprit else analysis.rank_without_core
-    waits_for = {} if analysis.withheld else _waits_for(steps)
+    waits_for = {} if analysis.withheld else _waits_for(aligned.steps)
     if rank is None and waits_for:
-        rank = _delayed(steps, analysis.caused_ns)
+        rank = _delayed(aligned.steps, analysis.caused_ns)
     if rank is None and is_young:
         return Judgement(analysis, disturbed, {}, None, None)
     doubted = next((finding for finding in analysis.findings if finding.kind is Kind.UNCERTAIN), None)

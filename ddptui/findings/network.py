@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from statistics import median, mode
 from typing import NamedTuple
 
-from ddptui.analysis.finding import Finding, Kind
+from ddptui.analysis.finding import Finding, Kind, Where
 from ddptui.analysis.operations import operation_keys
 from ddptui.analysis.own_work import Piece, phase_spans
 from ddptui.analysis.policy import FEWEST_STEPS, MATTERS, MOST_OF_TRANSFER, MUCH, SMALL_BYTES, SMALL_CALLS
 from ddptui.analysis.window import Window
+from ddptui.text.units import MS
 from ddptui.wire.messages import GATHER_OUTPUTS
 from ddptui.wire.phases import BETWEEN as BETWEEN_STEPS
 from ddptui.wire.phases import PARTS
@@ -47,6 +48,7 @@ class Cost(NamedTuple):
     bytes: float  # median size of a call
     phase: str  # the phase of most calls, one of PARTS
     exposed_ns: float  # idle time after all ranks had arrived
+    line: int | None = None  # number of the line that called most of those whose line is known
 
 
 def idle_shares(window: Window) -> tuple[float, float]:
@@ -114,29 +116,32 @@ def small_calls(window: Window) -> Iterator[Finding]:
             numbers = {"share": cost.exposed_ns / step_ns, "of_transfer_share": cost.exposed_ns / exposed_ns}
             numbers |= {"calls": cost.calls, "bytes": cost.bytes}
             action = NO_BARRIERS if sent.kind == BARRIER else RARER
+            line = window.lines.get(cost.line) if cost.line is not None else None
             yield Finding(
                 kind=Kind.SMALL_CALLS,
                 severity="warning",
                 phase=cost.phase,
                 place=sent.kind,
+                lines=(Where(place=line.stack[0].full_text, ms=cost.exposed_ns / MS),) if line else (),
                 numbers=numbers,
                 action=action,
             )
 
 
 def _costs(window: Window) -> dict[Sent, Cost]:
-    made: dict[Sent, list[tuple[int, int, str]]] = defaultdict(list)  # (bytes, exposed ns, phase)
+    made: dict[Sent, list[tuple[int, int, str, int | None]]] = defaultdict(list)  # bytes, exposed ns, phase, line
     for of_rank in (of_rank for step in window.steps for of_rank in step.ranks.values()):
         spans = phase_spans(of_rank.step)
         for key, call in zip(operation_keys(of_rank.step), of_rank.step.collectives, strict=True):
             exposed_ns = max(0, min(of_rank.transfers[key], call.exit_ns - call.awaited_ns))
             sent = Sent(call.kind, call.bucket is not None, call.bytes <= SMALL_BYTES)
-            made[sent].append((call.bytes, exposed_ns, _phase(spans, call.called_ns)))
+            made[sent].append((call.bytes, exposed_ns, _phase(spans, call.called_ns), call.line))
     number = len(window.steps) * len(window.ranks)
     costs = {}
     for sent, calls in made.items():
-        sizes, exposed, phases = zip(*calls, strict=True)
-        costs[sent] = Cost(len(calls) / number, median(sizes), mode(phases), sum(exposed) / number)
+        sizes, exposed, phases, lines = zip(*calls, strict=True)
+        line = mode([line for line in lines if line is not None] or [None])
+        costs[sent] = Cost(len(calls) / number, median(sizes), mode(phases), sum(exposed) / number, line)
     return costs
 
 

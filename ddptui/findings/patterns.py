@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ddptui.analysis.finding import Finding, Kind
+from ddptui.analysis.places import lines_of_excess, lines_on_all_ranks, spots_of
 from ddptui.analysis.policy import (
     ALIKE,
     ARE_ALIKE,
@@ -130,7 +131,9 @@ def _long_steps(window: Window, part: int, found: Sequence[Pause]) -> Iterator[F
         return
     numbers = {"share": lost_ns / window.covered_ns, "longer_s": lost_ns / S, "times": float(len(at))}
     numbers["ranks"] = float(len(window.ranks))
-    yield Finding(kind=Kind.LONG_STEPS, phase=PARTS[part], steps=_named(window, at), numbers=numbers)
+    lines = lines_on_all_ranks(spots_of([window.steps[index] for index in at], window.lines), part, len(at))
+    named = _named(window, at)
+    yield Finding(kind=Kind.LONG_STEPS, phase=PARTS[part], steps=named, lines=lines, numbers=numbers)
 
 
 def _named(window: Window, at: Sequence[int]) -> tuple[int, ...]:
@@ -169,11 +172,15 @@ def _of_one_rank(window: Window, part: str | None, found: Sequence[Pause], numbe
     every = every_so_many([window.steps[index].number for index in at])
     numbers |= {"waiting_rank": float(sum(window.ranks) - rank)} if len(window.ranks) == 2 else {}
     numbers |= {"every_steps": float(every)} if every else {}
+    lost = {each: sum(pause.ns for pause in found if pause.part == each) for each in {pause.part for pause in found}}
+    lines = lines_of_excess(spots_of([window.steps[index] for index in at], window.lines), rank, lost, len(at))
     return Finding(
         kind=Kind.BURSTS if every else Kind.RARE_WAITS,
         severity="warning",
         rank=rank,
         phase=part,
+        place=lines[0].place if lines else None,
+        lines=lines,
         steps=_named(window, at),
         numbers=numbers,
         action=CALMER if part == BETWEEN else None,

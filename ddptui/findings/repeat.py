@@ -122,6 +122,7 @@ def _why_no_steps(log: LaunchLog) -> str | None:
 
 
 def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
+    from ddptui.analysis.places import place_times
     from ddptui.analysis.window import Window  # these modules import numpy, which only judgements need
     from ddptui.findings.changes import change_of_delays, judged_stretch, stretches_of
     from ddptui.findings.time import all_findings
@@ -133,7 +134,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     aligned = log.align_measured() if instrumented and log.clocks_known else AlignedSteps([], {})
     other = other_load(log.loads, spans)
     disturbed = takes_cores(other)
-    window = Window(aligned.steps, disturbed, log.restarts, launched.watched)
+    window = Window(aligned.steps, disturbed, log.restarts, launched.watched, aligned.lines, aligned.loaders)
     analysis = analyze_aligned(aligned, disturbed=disturbed, restarts=log.restarts, watched=launched.watched)
     found = list(analysis.findings) if analysis else all_findings(window, [])
     stretches = stretches_of(log, aligned, disturbed=disturbed) if log.injections else []
@@ -181,6 +182,7 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         sync_checks=log.all_checks(),
         averaging=averaging(done),
         checks=checked.lights,
+        places=place_times(window.spots, len(window.steps)),
         reshuffled=reshuffled(done),
         injected=injected_delays(log),
         other_load=other,

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ddptui.analysis.finding import EXPLAIN_IDLE, IDLE, PAUSES, Finding, Kind
 from ddptui.analysis.intervals import overlapping, total_ns
 from ddptui.analysis.own_work import BETWEEN, phase_spans
+from ddptui.analysis.places import lines_on_all_ranks
 from ddptui.analysis.policy import (
     AT_ITS_LIMIT,
     FEWEST_STEPS,
@@ -105,7 +106,9 @@ def data(window: Window) -> Iterator[Finding]:
     numbers["step_ms"] = share * whole_ns / len(window.steps) / MS
     if every := every_so_many(np.flatnonzero(fetches.max(axis=1) >= long_ns).tolist()):
         numbers["every_steps"] = float(every)
-    yield Finding(kind=Kind.DATA, severity="warning", phase="data", numbers=numbers, action=MORE_WORKERS)
+    numbers |= next((loaders.numbers for loaders in window.loaders.values()), {})
+    lines = lines_on_all_ranks(window.spots, DATA, len(window.steps))
+    yield Finding(kind=Kind.DATA, severity="warning", phase="data", lines=lines, numbers=numbers, action=MORE_WORKERS)
 
 
 def _waited_for_data(window: Window, rank: int) -> int:
@@ -127,4 +130,5 @@ def between_steps(window: Window) -> Iterator[Finding]:
     shares = np.minimum(between, STEADY * np.median(between, axis=0)).sum(axis=0) / window.covered_ns
     if (share := float(shares.mean())) >= LARGE and shares.min() >= LARGE / 2:
         numbers = {"share": share, "step_ms": share * window.covered_ns / len(window.steps) / MS}
-        yield Finding(kind=Kind.BETWEEN_STEPS, phase=PARTS[BETWEEN], numbers=numbers, action=CALMER)
+        lines = lines_on_all_ranks(window.spots, BETWEEN, len(window.steps))
+        yield Finding(kind=Kind.BETWEEN_STEPS, phase=PARTS[BETWEEN], lines=lines, numbers=numbers, action=CALMER)

@@ -8,7 +8,17 @@ from msgspec.structs import replace
 
 from ddptui.analysis.breakdown import slept_in_steps
 from ddptui.analysis.counted import counted, is_changed
-from ddptui.analysis.finding import ABOUT_LATE_RANK, EXPLAIN_IDLE, IDLE, OF_CHECKS, PAUSES, Finding, Kind
+from ddptui.analysis.finding import (
+    ABOUT_LATE_RANK,
+    EXPLAIN_IDLE,
+    IDLE,
+    NAME_LINES,
+    OF_CHECKS,
+    PAUSES,
+    Finding,
+    Kind,
+    Where,
+)
 from ddptui.analysis.policy import FEWEST_STEPS, MATTERS, SLEPT_ALIKE
 from ddptui.analysis.results import Culprit, RepeatResult, Summary
 from ddptui.text.units import MS, S
@@ -60,7 +70,8 @@ def of_repeats(repeats: Sequence[RepeatResult]) -> list[Finding]:
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for finding in (finding for repeat in repeats for finding in repeat.findings):
         kind = Kind.NETWORK if finding.kind in IDLE else finding.kind
-        alike.setdefault((kind, finding.rank, finding.phase, finding.place), []).append(finding)
+        place = None if finding.kind in NAME_LINES else finding.place  # repeats may name other lines
+        alike.setdefault((kind, finding.rank, finding.phase, place), []).append(finding)
     many = [found for found in alike.values() if len(found) > len(repeats) / 2]
     return most_costly_first([*map(middle_of, many)])
 
@@ -75,7 +86,23 @@ def middle_of(found: Sequence[Finding]) -> Finding:
     if first.kind in IDLE:  # in some repeats the network may dominate, in others late ranks
         kind = Kind.NETWORK if numbers["transfer_share"] > numbers["wait_share"] else Kind.WAITING
         first = next((finding for finding in found if finding.kind is kind), replace(first, kind=kind, action=None))
-    return replace(first, steps=steps, numbers=numbers)
+    lines = _middle_lines(found)
+    place = first.place if first.kind not in NAME_LINES else lines[0].place if lines else None
+    return replace(first, steps=steps, numbers=numbers, lines=lines, place=place)
+
+
+def _middle_lines(found: Sequence[Finding]) -> tuple[Where, ...]:
+    """The lines of the first finding that more than half of them name, with medians of their times."""
+    times = {
+        line.place: [each.ms for other in found for each in other.lines if each.place == line.place]
+        for line in found[0].lines
+    }
+    lines = [
+        replace(line, ms=median(times[line.place]))
+        for line in found[0].lines
+        if len(times[line.place]) > len(found) / 2
+    ]
+    return tuple(sorted(lines, key=lambda line: -line.ms))
 
 
 def scaled(finding: Finding, factor: float) -> Finding:
@@ -86,12 +113,8 @@ def scaled(finding: Finding, factor: float) -> Finding:
 
 def late_rank(repeats: Sequence[RepeatResult], summary: Summary, culprit: Culprit) -> Finding:
     """The finding about the culprit over all repeats, with its interval, and the estimated time without it."""
-    same = [
-        finding
-        for repeat in repeats
-        for finding in repeat.findings
-        if finding.kind is Kind.LATE_RANK and finding.rank == culprit.rank
-    ]
+    same = _late_in(repeats, culprit.rank)
+    found = middle_of(same) if same else Finding(kind=Kind.LATE_RANK, rank=culprit.rank)
     steps = fmean(repeat.compared for repeat in repeats if repeat.culprit and repeat.culprit.rank == culprit.rank)
     if culprit.steps:
         steps = culprit.steps[1] - culprit.steps[0] + 1
@@ -102,8 +125,14 @@ def late_rank(repeats: Sequence[RepeatResult], summary: Summary, culprit: Culpri
     }
     numbers |= {"of_waiting_share": culprit.share, "of_repeats": float(len(same)), **_without(summary)}
     numbers |= {f"in_{phase}_share": part for phase, part in culprit.phases.items()}
-    found = middle_of(same) if same else Finding(kind=Kind.LATE_RANK, rank=culprit.rank)
+    if found.lines:
+        numbers["unexplained_ms"] = max(0.0, numbers["late_ms"] - sum(line.ms for line in found.lines))
     return replace(found, phase=culprit.phase, steps=culprit.steps or (), numbers=found.numbers | numbers)
+
+
+def _late_in(repeats: Sequence[RepeatResult], rank: int) -> list[Finding]:
+    found = (finding for repeat in repeats for finding in repeat.findings)
+    return [finding for finding in found if finding.kind is Kind.LATE_RANK and finding.rank == rank]
 
 
 def _without(summary: Summary) -> dict[str, float]:
@@ -133,7 +162,9 @@ def _injected(repeats: Sequence[RepeatResult], summary: Summary, others: Sequenc
             numbers |= _at_start(repeats)
         elif is_last and not culprit and not is_seen:
             doubt = _why_unseen(repeats, slept)
-        yield Finding(kind=Kind.INJECTED, rank=rank, phase=site, numbers=numbers, doubt=doubt)
+        late = _late_in(repeats, rank)
+        lines = middle_of(late).lines if late and "measured_s" in numbers else ()
+        yield Finding(kind=Kind.INJECTED, rank=rank, phase=site, numbers=numbers, doubt=doubt, lines=lines)
 
 
 def slept_by_rank(repeats: Sequence[RepeatResult]) -> dict[int, float]:

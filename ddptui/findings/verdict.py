@@ -12,6 +12,7 @@ from ddptui.analysis.clock_error import WaitUncertainty
 from ddptui.analysis.culprit import WaitAnalysis, verdict_for
 from ddptui.analysis.finding import Finding, Kind, Severity
 from ddptui.analysis.late import Excess, chance_of_waits, excess_of_rank
+from ddptui.analysis.places import lines_of_excess
 from ddptui.analysis.policy import (
     CHANCE,
     FEWEST_STEPS,
@@ -51,7 +52,7 @@ def analyze_aligned(
     aligned: AlignedSteps, *, disturbed: bool = False, restarts: Mapping[int, str] | None = None, watched: bool = False
 ) -> WaitAnalysis | None:
     """Analyzes the waits in aligned steps; None if they have no operation. The options are those of a Window."""
-    window = Window(aligned.steps, disturbed, restarts or {}, watched)
+    window = Window(aligned.steps, disturbed, restarts or {}, watched, aligned.lines, aligned.loaders)
     steps, ranks = window.steps, window.ranks
     if not any(of_rank.step.collectives for step in steps for of_rank in step.ranks.values()):
         return None
@@ -62,7 +63,7 @@ def analyze_aligned(
     caused_ns = dict(zip(ranks, map(int, window.caused.sum(axis=0)), strict=True))
     # A group of a single rank has collectives, too, but no rank waits.
     claim = _claim(window, caused_ns) if window.waits_are_known else None
-    findings = all_findings(window, [*_told(claim, caused_ns, len(steps), whole_ns)] if claim else [])
+    findings = all_findings(window, [*_told(claim, caused_ns, window)] if claim else [])
     found = {finding.kind for finding in findings}
     enough = len(steps) >= FEWEST_STEPS and not window.withheld
     return WaitAnalysis(
@@ -154,9 +155,9 @@ def _culprit(claim: Claim, caused_ns: Mapping[int, int], waited_ns: float) -> Cu
     )
 
 
-def _told(claim: Claim, caused_ns: Mapping[int, int], steps: int, whole_ns: float) -> Iterator[Finding]:
+def _told(claim: Claim, caused_ns: Mapping[int, int], window: Window) -> Iterator[Finding]:
     """The findings about the rank that caused most of the waiting."""
-    rank, excess = claim.rank, claim.excess
+    rank, excess, steps, whole_ns = claim.rank, claim.excess, len(window.steps), window.covered_ns
     caused_share = caused_ns[rank] / (len(caused_ns) - 1) / whole_ns  # share of the others' time
     of_waiting = caused_ns[rank] / (sum(caused_ns.values()) or 1)
     numbers = {
@@ -177,8 +178,19 @@ def _told(claim: Claim, caused_ns: Mapping[int, int], steps: int, whole_ns: floa
     if not claim.doubt:
         numbers |= {f"in_{PARTS[part]}_share": ns / excess.estimate for part, ns in excess.lost}
         numbers |= {"slower": excess.slower} if excess.slower else {}
-        action = EVERYWHERE if excess.slower else LOOK_AT[phase]
-        yield Finding(kind=Kind.LATE_RANK, severity=severity, rank=rank, phase=phase, numbers=numbers, action=action)
+        numbers |= window.loaders[rank].numbers if phase == "data" and rank in window.loaders else {}
+        lines = () if excess.slower else lines_of_excess(window.spots, rank, dict(excess.lost), steps)
+        numbers |= {"unexplained_ms": numbers["late_ms"] - sum(line.ms for line in lines)} if lines else {}
+        yield Finding(
+            kind=Kind.LATE_RANK,
+            severity=severity,
+            rank=rank,
+            phase=phase,
+            place=lines[0].place if lines else None,
+            lines=lines,
+            numbers=numbers,
+            action=EVERYWHERE if excess.slower else LOOK_AT[phase],
+        )
     elif not claim.without_core and of_waiting >= MOST_OF_WAITING and caused_share >= MATTERS:
         yield Finding(
             kind=Kind.UNCERTAIN, severity=severity, rank=rank, phase=phase, numbers=numbers, doubt=claim.doubt

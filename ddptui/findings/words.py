@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.policy import MUCH, NAMED_PART
+from ddptui.analysis.policy import BUSY_WORKERS, IDLE_WORKERS, MUCH, NAMED_PART, OFTEN_ON_DISK, UNEXPLAINED
 from ddptui.analysis.results import Culprit
 from ddptui.text.units import MS, S, seconds, size, time_range
 from ddptui.text.words import count, in_a_row, listed, sentence
@@ -22,8 +22,9 @@ CAPITALS |= {"others", "rank", "in", "for", "trial", "trials"}
 
 
 def short(finding: Finding) -> str:
-    """The finding alone, in one line."""
-    return _filled(FOUND[finding.kind], finding)
+    """The finding alone, in one line; of a late rank, with the line of code."""
+    named = f" ({escaped(finding.lines[0].place)})" if finding.lines and finding.kind is Kind.LATE_RANK else ""
+    return _filled(FOUND[finding.kind], finding) + named
 
 
 def evidence(finding: Finding) -> str:
@@ -33,7 +34,7 @@ def evidence(finding: Finding) -> str:
 
 def long(finding: Finding) -> str:
     """The finding, the evidence and what to try, a sentence each."""
-    return in_a_row([short(finding), evidence(finding), finding.action or ""], ".")
+    return in_a_row([_filled(FOUND[finding.kind], finding), evidence(finding), finding.action or ""], ".")
 
 
 def in_sentences(findings: Iterable[Finding]) -> list[str]:
@@ -134,9 +135,10 @@ def _in_parts(finding: Finding) -> str:
 
 def _caused(finding: Finding) -> str:
     numbers = finding.numbers
-    parts = ["Rank {rank} caused {of_waiting_share} of the waiting for late ranks"]
+    parts = [*filter(None, [_in_lines(finding)]), "Rank {rank} caused {of_waiting_share} of the waiting for late ranks"]
     if "share" in numbers:
-        parts[0] += ": the others waited for it {share} of the time"
+        parts[-1] += ": the others waited for it {share} of the time"
+    parts += filter(None, [_workers(finding)])
     if "without_s" in numbers:
         parts.append("Without its delay: about {without_s:.2f} s instead of {train_s:.2f} s")
     if "cpu_times" in numbers:
@@ -145,6 +147,42 @@ def _caused(finding: Finding) -> str:
     elif "blocked_share" in numbers:
         parts.append("It did not compute meanwhile: it slept, or waited for a file, a lock or another process")
     return in_a_row(parts, ".")
+
+
+def _in_lines(finding: Finding) -> str:
+    """As in: 19.8 ms of it in augment, train.py:28, called by collate, train.py:37. Empty if no line is known."""
+    if not finding.lines:
+        return ""
+    first, *others = finding.lines
+    calls = f", called by {first.by}" * bool(first.by and finding.kind is not Kind.INJECTED)
+    parts = [f"{seconds(first.ms * MS / S)} of it {_at(first.place)}{calls}"]
+    parts += [f"{seconds(each.ms * MS / S)} {_at(each.place)}" for each in others]
+    left, whole = finding.numbers.get("unexplained_ms", 0.0), finding.numbers.get("late_ms", 0.0)
+    return escaped("; ".join(parts)) + "; no line explains the other {unexplained_ms}" * (left > UNEXPLAINED * whole)
+
+
+def _workers(finding: Finding) -> str:
+    """What the DataLoader's workers do, of a rank, or on all ranks; empty if there are none."""
+    numbers = finding.numbers
+    if "workers" not in numbers:
+        return ""
+    is_one = finding.rank is not None and numbers["workers"] == 1
+    of = f"Its {{workers}} loader worker{'s' * (not is_one)}" if finding.rank is not None else "The loader workers"
+    if numbers["workers_disk_share"] >= OFTEN_ON_DISK:
+        return f"{of} wait{'s' * is_one} for the disk"
+    if numbers["workers_busy_share"] <= IDLE_WORKERS:
+        return f"{of} hardly compute{'s' * is_one}: they sleep, or wait for a file, a lock or the network"
+    much = "all the time" if numbers["workers_busy_share"] >= BUSY_WORKERS else "{workers_busy_share} of the time"
+    return f"{of} {'is' if is_one else 'are'} busy {much}"
+
+
+def _at(place: str) -> str:
+    return f"in {place}" if ", " in place else f"at {place}"
+
+
+def escaped(text: str) -> str:
+    """A text of the training as part of a template."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _injected(finding: Finding) -> str:
@@ -160,7 +198,12 @@ def _injected(finding: Finding) -> str:
 
 def _rare_waits(finding: Finding) -> str:
     who = "rank {waiting_rank}" if "waiting_rank" in finding.numbers else "each of the other ranks"
-    return f"In {{steps}}, {who} waited {{waited_s}} for rank {{rank}} ({{where}})"
+    return f"In {{steps}}, {who} waited {{waited_s}} for rank {{rank}} ({{where}}{_line(finding)})"
+
+
+def _line(finding: Finding) -> str:
+    """As in ": validate, train.py:61"; empty if no line is known."""
+    return f": {escaped(finding.lines[0].place)}" if finding.lines else ""
 
 
 def _by_turns(finding: Finding) -> str:
@@ -365,7 +408,7 @@ def _cells(finding: Finding) -> str:
 
 
 def _order(finding: Finding) -> str:
-    order = " < ".join(finding.trials).replace("{", "{{").replace("}", "}}")
+    order = escaped(" < ".join(finding.trials))
     return PUBLISHED[finding.kind].replace("ORDER", order)
 
 
@@ -389,13 +432,15 @@ FOUND: Mapping[Kind, Template] = {
     Kind.BETWEEN_STEPS: "Work between steps takes {share} of the time on all ranks",
     Kind.LONG_STEPS: lambda finding: (
         f"{{times:step}} took {{longer_s}} longer than usual{' on all ranks' * (finding.numbers['ranks'] > 1)}, "
-        "{where}: {steps}"
+        "{where}" + "".join(f" ({escaped(line.place)})" for line in finding.lines[:1]) + ": {steps}"
     ),
     Kind.RESTART: lambda finding: (
         f"The ranks were restarted before step {finding.steps[0]}" + ": {place}" * bool(finding.place)
     ),
     Kind.RARE_WAITS: _rare_waits,
-    Kind.BURSTS: "Rank {rank} is late in 1 step of {every_steps}, by {pause_ms}, {where} ({times:time})",
+    Kind.BURSTS: lambda finding: (
+        "Rank {rank} is late in 1 step of {every_steps}, by {pause_ms}, {where}" + _line(finding) + " ({times:time})"
+    ),
     Kind.BY_TURNS: _by_turns,
     Kind.UNEVEN_WORK: lambda finding: (
         "Ranks are late by turns, from uneven batches: one has up to {size_times:.1f} times the numbers of another"
@@ -409,6 +454,7 @@ FOUND: Mapping[Kind, Template] = {
         "Most of the communication is {calls} {place}s"
         + " of {bytes}" * bool(finding.numbers["bytes"])
         + " a step, {where}"
+        + "".join(f", by {escaped(each.place)}" for each in finding.lines)
     ),
     **OF_CHECKS,
     Kind.NOTHING: "Nothing to worry about: {share} of the time in communication",
@@ -486,18 +532,21 @@ FOUND: Mapping[Kind, Template] = {
     Kind.NO_BASELINE: "nothing can be compared: {doubt}",
     Kind.NOTHING_YET: "the run was interrupted before a trial finished; go on with `ddptui --resume {place}`",
 }
+FETCHING = (
+    "Fetching batches takes {low_share} to {high_share} of each rank's time; the rest is waiting for other ranks that "
+    "fetch theirs"
+)
 EVIDENCE: Mapping[Kind, Template] = {
     Kind.LATE_RANK: _caused,
     Kind.INJECTED: lambda finding: _caused(finding) if "of_waiting_share" in finding.numbers else "",
     Kind.NO_CORE: "It queued for a core {queued_ms} a step longer than the others",
     Kind.DATA: lambda finding: (
-        "Fetching batches takes {low_share} to {high_share} of each rank's time; the rest is waiting for other ranks "
-        "that fetch theirs"
+        in_a_row([_in_lines(finding), _workers(finding), FETCHING], ".")
         + ". One batch in {every_steps} is slow: {every_steps} workers at their limit look like this"
         * ("every_steps" in finding.numbers)
     ),
     Kind.FIRST_BATCH: "A loader that restarts its workers for each epoch looks like this",
-    Kind.BETWEEN_STEPS: "That is {step_ms} a step",
+    Kind.BETWEEN_STEPS: lambda finding: in_a_row(["That is {step_ms} a step", _in_lines(finding)], "."),
     Kind.LONG_STEPS: "That is {share} of the time",
     Kind.RESTART: "It took {lost_s} until all trained again, {share} of the time",
     Kind.RARE_WAITS: "That is {share} of the time, {pause_ms} in such a step",

@@ -3,14 +3,30 @@
 from collections.abc import Iterable
 
 from ddptui.analysis.check_log import CheckLog, processes_of
+from ddptui.analysis.loaders import Loaders
 from ddptui.live.state import Live, RankState, StepEnd
 from ddptui.text.units import size
-from ddptui.wire.messages import Done, Failed, Gpu, Heartbeat, Hello, Pause, Ready, Shown, Step, Timed, Trained
+from ddptui.wire.messages import (
+    Done,
+    Failed,
+    Gpu,
+    Heartbeat,
+    Hello,
+    Line,
+    Pause,
+    Ready,
+    Shown,
+    Step,
+    Stood,
+    Timed,
+    Trained,
+)
 from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notice, Offset, Refused
 
 OfRank = Step | Shown | Timed | Heartbeat | Ready | Trained | Done | Failed
 RATE_OVER = 20  # a rank's pace is measured over this many steps
 FEWEST_RECENT = 25  # steps that are always kept
+MOST_LINES = 100_000  # of code that are known by number
 MOST_COLLECTIVES = 5_000  # kept per rank: if steps have many collectives, fewer steps are kept
 
 
@@ -34,10 +50,16 @@ def _apply(live: Live, message: Message) -> None:
         case Launched():
             _begin(live, message)
         case Hello():
-            rank = live.ranks[message.rank] = RankState(rank=message.rank, pid=message.pid, device=message.device)
+            rank = live.ranks[message.rank] = RankState(
+                rank=message.rank, pid=message.pid, device=message.device, host=message.host
+            )
             _active(live, rank, message.at_ns)
         case Pause():
             live.pauses.append(message)
+        case Line() if len(live.lines) < MOST_LINES:
+            live.lines[message.number] = message
+        case Stood():
+            live.stood[message.rank] = message
         case Offset() if live.clocks.is_first(message):
             for rank in live.ranks.values():  # before a clock's first offset, its times were only a guess
                 if live.clocks.of_rank.get(rank.rank) == message.clock:
@@ -71,6 +93,7 @@ def _apply_to_rank(live: Live, rank: RankState, message: OfRank) -> None:
             rank.cpu_percent, rank.rss_bytes = message.cpu_percent, message.rss_bytes
             rank.gpu_bytes, rank.gpu_reserved_bytes = message.gpu_bytes, message.gpu_reserved_bytes
             rank.gpu = message.gpu or Gpu()
+            live.loaders.setdefault(message.rank, Loaders()).add(message)
             rank.dropped, rank.position, rank.stack = message.dropped, message.position, message.stack
         case Ready():
             rank.state, rank.steps, rank.flops = "running", message.steps, message.flops
@@ -104,6 +127,7 @@ def _begin(live: Live, message: Launched) -> None:
     live.began_ns = message.at_ns if live.began_ns is None else live.began_ns
     live.notice = f"starting cold: {message.start_why}" if message.start_why else ""
     live.pauses.clear()
+    live.lines, live.stood, live.loaders = {}, {}, {}
 
 
 def _end(live: Live, message: Ended) -> None:

@@ -12,7 +12,8 @@ from ddptui.analysis.clock_sync import ClockSpread, clock_spread, in_console_tim
 from ddptui.analysis.disturbance import of_reading, takes_cores
 from ddptui.analysis.operations import drop_inconsistent
 from ddptui.analysis.policy import FEWEST_STEPS
-from ddptui.analysis.waits import AlignedStep, align_steps
+from ddptui.analysis.results import PlaceTime
+from ddptui.analysis.waits import AlignedStep, AlignedSteps, align_steps
 from ddptui.config.delays import still_to_come
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
@@ -70,6 +71,13 @@ class RunMonitor:
         """The steps that the judgement is based on."""
         return self.judgement.steps if self.judgement else []
 
+    def places(self) -> list[PlaceTime]:
+        """Where in the user's code the ranks worked in the last steps, the most costly first."""
+        from ddptui.analysis.places import place_times, spots_of  # after the first judgement, as these import numpy
+
+        steps = list(self.joined)
+        return place_times(spots_of(steps, self.live.lines), len(steps))
+
     @property
     def are_clocks_known(self) -> bool:
         """Whether the times of all ranks can be compared."""
@@ -114,7 +122,7 @@ class RunMonitor:
             return None
         load, changed_ns = self.live.load, self.live.changed_ns
         return judge(
-            recent(list(self.joined), _ended, FEWEST_STEPS),
+            AlignedSteps(recent(list(self.joined), _ended, FEWEST_STEPS), {}, self.live.lines, self.live.loaders),
             disturbed=load is not None and takes_cores(of_reading(load)),
             is_young=changed_ns > 0 and _ended(self.joined[-1]) - changed_ns < YOUNG_NS,
         )

@@ -14,8 +14,9 @@ import msgspec
 from ddptui.analysis.check_log import CheckLog
 from ddptui.analysis.clock_sync import Clocks
 from ddptui.analysis.figures import mean_by_sample
+from ddptui.analysis.loaders import Loaders
 from ddptui.config.trial import Bottleneck
-from ddptui.wire.messages import Gpu, Pause, Position, Stack, Step
+from ddptui.wire.messages import Gpu, Line, Pause, Position, Stack, Step, Stood
 from ddptui.wire.records import Load, Refused
 
 Item = TypeVar("Item")
@@ -72,6 +73,7 @@ class RankState(msgspec.Struct):
     rank: int
     pid: int
     device: str
+    host: str = ""
     state: str = "starting"  # starting, running, done, failed
     step: int = 0  # number of finished steps
     steps: int | None = None  # number of steps to make
@@ -137,6 +139,9 @@ class Live(msgspec.Struct):
     called: str | None = None  # the primitive that was called last, with its size
     pauses: deque[Pause] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
     clocks: Clocks = msgspec.field(default_factory=Clocks)
+    loaders: dict[int, Loaders] = msgspec.field(default_factory=dict)  # by rank
+    lines: dict[int, Line] = msgspec.field(default_factory=dict)  # for which numbers stand in steps
+    stood: dict[int, Stood] = msgspec.field(default_factory=dict)  # by rank: where it stood when the user asked
     watched: bool = False  # the current launch is of a user's own training
     checks: CheckLog = msgspec.field(default_factory=CheckLog)  # of the current launch, if it is watched
 

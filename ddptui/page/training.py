@@ -38,7 +38,7 @@ def training_page(run: Run, preset: Preset, results: Results) -> str:
     for trial in results.trials:
         steps = recorded(run, trial)
         headline = "; ".join(filter(None, [in_short(trial), ROUGH if is_marked(trial) else ""]))
-        panels.append(panel(trial, steps, headline, prints=trial.name == chosen or is_base[trial.name]))
+        panels.append(panel(trial, results, steps, headline, prints=trial.name == chosen or is_base[trial.name]))
         if steps.loss:
             at_end = loss_of(trial)
             curves.append(Series(trial.name, steps.loss, "not finite" if at_end is None else f"{at_end:.3f}"))

@@ -2,13 +2,16 @@
 
 from typing import NamedTuple
 
-from ddptui.analysis.results import TrialResult
+from ddptui.analysis.results import Results, TrialResult
 from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
+from ddptui.host.source import source_line
 from ddptui.live.excerpts import excerpts
 from ddptui.page.recorded import Recorded
 from ddptui.page.steps import Arrivals, Timeline, arrivals, timeline
 from ddptui.page.tables import TableView, table_view
 from ddptui.report.matrix import name, span
+from ddptui.report.places import MOST_ROWS as MOST_PLACES
+from ddptui.report.places import of_trial, place_columns
 from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.text.tables import fill
 from ddptui.text.units import NOTHING, seconds
@@ -55,10 +58,11 @@ class Panel(NamedTuple):
     arrivals: Arrivals | None
     timelines: list[Timeline]
     ranks: TableView | None
+    where: TableView | None
     why_empty: str
 
 
-def panel(trial: TrialResult, recorded: Recorded, headline: str, *, prints: bool) -> Panel:
+def panel(trial: TrialResult, results: Results, recorded: Recorded, headline: str, *, prints: bool) -> Panel:
     """Builds the panel of a trial."""
     matrix = wait_matrix(trial, MOST_ROWS)
     return Panel(
@@ -69,6 +73,7 @@ def panel(trial: TrialResult, recorded: Recorded, headline: str, *, prints: bool
         arrivals(recorded.joined, trial.summary.culprit if trial.summary else None),
         [timeline(excerpt) for excerpt in excerpts(recorded.joined)],
         _ranks(trial),
+        _where(trial, results),
         "" if recorded.joined else _why_empty(trial),
     )
 
@@ -97,6 +102,13 @@ def _ranks(trial: TrialResult) -> TableView | None:
     ranks = trial.repeats[-1].ranks[:MOST_RANKS] if trial.repeats else []
     caption = f"Ranks of {trial.name}, in its last repeat"
     return table_view(caption, fill(RANK_COLUMNS, ranks)) if ranks else None
+
+
+def _where(trial: TrialResult, results: Results) -> TableView | None:
+    """The table of the places in the code where the last repeat's ranks worked most."""
+    places, late, read = of_trial(trial, results, source_line)
+    caption = f"Where in the code the ranks of {trial.name} worked, in ms a step"
+    return table_view(caption, place_columns(places[:MOST_PLACES], late, read)) if places else None
 
 
 def _why_empty(trial: TrialResult) -> str:

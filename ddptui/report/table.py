@@ -14,6 +14,7 @@ from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_
 from ddptui.report.exports import json_text, values_of
 from ddptui.report.matrix import matrices, side_by_side
 from ddptui.report.notes import OF_LOSS, note_lines
+from ddptui.report.places import UNREAD, Source, place_tables
 from ddptui.report.primitives import report as primitives
 from ddptui.report.ranks import known, rank_tables
 from ddptui.report.rows import Row, is_stand_in, rows_of
@@ -25,18 +26,28 @@ LOSS = " loss"  # found in the table's header if the loss is shown
 STYLES = {"failed": RED, "skipped": DIM}  # the style of a trial's row, by its status
 
 
-def text(results: Results, preset: Preset, width: int, *, color: bool = False, usual: Sequence[str] = ()) -> str:
+def text(
+    results: Results,
+    preset: Preset,
+    width: int,
+    *,
+    color: bool = False,
+    usual: Sequence[str] = (),
+    source: Source = UNREAD,
+) -> str:
     """The question, its answer, the tables and the notes. Tables are at most `width` columns wide. usual: keys of the
-    table's columns in the user's settings."""
-    return as_text(results, preset, _blocks(results, preset, width, usual), width, color=color)
+    table's columns in the user's settings. source: reads lines of code."""
+    return as_text(results, preset, _blocks(results, preset, source, width, usual), width, color=color)
 
 
-def markdown(results: Results, preset: Preset) -> str:
+def markdown(results: Results, preset: Preset, source: Source = UNREAD) -> str:
     """The question, its answer, the tables and the notes as Markdown, with every column that has a value."""
-    return as_markdown(results, preset, _blocks(results, preset))
+    return as_markdown(results, preset, _blocks(results, preset, source))
 
 
-def _blocks(results: Results, preset: Preset, width: int | None = None, usual: Sequence[str] = ()) -> Iterator[Block]:
+def _blocks(
+    results: Results, preset: Preset, source: Source, width: int | None = None, usual: Sequence[str] = ()
+) -> Iterator[Block]:
     """The blocks of the report. width: the terminal's; None: all columns are shown."""
     if preset.kind == "primitives":
         yield from primitives.blocks(results, preset)
@@ -45,7 +56,7 @@ def _blocks(results: Results, preset: Preset, width: int | None = None, usual: S
     styles = {place: STYLES[row.result.status] for place, row in enumerate(rows) if row.result.status in STYLES}
     table = Table(columns_of(rows, preset.columns, usual), styles, AT_LEAST)
     yield table
-    for heading, of_ranks in rank_tables(results).items():
+    for heading, of_ranks in (rank_tables(results) | place_tables(results, source, width)).items():
         yield from (Heading(heading), of_ranks)
     if waited := matrices(results):
         yield from (Heading("Who waited for whom"), Drawing(partial(side_by_side, waited)))
@@ -59,7 +70,7 @@ def _sign(note: str) -> str:
     return LOSS if note == OF_LOSS else note[:1] if note[:1] in (IN_BACKWARD, IN_SOME_STEPS) else ""
 
 
-def as_json(results: Results, preset: Preset) -> str:
+def as_json(results: Results, preset: Preset, *_: Source) -> str:
     """The text of results.json."""
     return json_text(results)
 
@@ -122,7 +133,7 @@ CSV: dict[str, str | Callable[[Line], object]] = {
 }
 
 
-def as_csv(results: Results, preset: Preset) -> str:
+def as_csv(results: Results, preset: Preset, *_: Source) -> str:
     """CSV with one line for each repeat of each trial; a trial without repeats has one line with status and error."""
     if preset.kind == "primitives":
         return primitives.as_csv(results)
@@ -136,4 +147,5 @@ def _lines(row: Row) -> Iterator[dict[str, object]]:
         yield {"trial": row.result.name, "status": row.result.status, "error": row.result.error}
 
 
-FORMATS: dict[str, Callable[[Results, Preset], str]] = {"markdown": markdown, "csv": as_csv, "json": as_json}
+# Called with results, a preset and, if lines of code may be shown, a Source.
+FORMATS: dict[str, Callable[..., str]] = {"markdown": markdown, "csv": as_csv, "json": as_json}

@@ -28,12 +28,13 @@ from ddptui.engines.local.warm import WarmParent
 from ddptui.findings.compare import RunningResults
 from ddptui.host.clock import own_clock
 from ddptui.host.load import LoadMeter
+from ddptui.run.sampling import SamplingPace
 from ddptui.run.supervisor import LaunchSupervisor
 from ddptui.run.watcher import WatchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Echo
-from ddptui.wire.records import Alive, Ended, Injection, Launched, Message, Notice, Refused, SetBottleneck, Stop
+from ddptui.wire.records import Alive, Ended, Injection, Launched, Look, Message, Notice, Refused, SetBottleneck, Stop
 
 READY_S = 0.1  # longest wait for the warm parent before the user's requests are checked again
 POLL_MS = 100  # longest wait for a message before processes and the user's requests are checked again
@@ -46,6 +47,8 @@ class Controls:
 
     def __init__(self) -> None:
         self._injections: deque[tuple[int, tuple[Bottleneck, ...]]] = deque()
+        self._asks: deque[int] = deque()  # requests for stacks: the launch that is meant
+        self._asked = 0  # number of the last one that was read
         self._guard = threading.Lock()  # so that a skip cannot hit the next launch
         self._launched_ns: int | None = None  # the start of the launch that can be skipped, which identifies it
         self._skipped_at: float | None = None  # when the user asked to skip this launch
@@ -56,6 +59,16 @@ class Controls:
         """Replace the ranks' delays by these. launched_ns: the start of the launch for which they are meant; another
         one may be running by the time that the request is read."""
         self._injections.append((launched_ns, bottleneck))
+
+    def ask_for_stacks(self, launched_ns: int) -> None:
+        """Have every rank of this launch send where it stands right now."""
+        self._asks.append(launched_ns)
+
+    def stacks_asked(self, launched_ns: int) -> int:
+        """The number of a new request for the stacks of this launch; 0 if there is none."""
+        meant = {self._asks.popleft() for _ in range(len(self._asks))}
+        self._asked += launched_ns in meant
+        return self._asked if launched_ns in meant else 0
 
     def skip(self, launched_ns: int) -> bool:
         """End this launch, leave out the trial's other repeats, and continue with the next trial. launched_ns: the
@@ -211,12 +224,15 @@ def _follow(
 ) -> Generator[Message, None, bool]:
     """Yields all messages of a launch while it runs. Returns whether the user ended it by a skip or stop."""
     alive_sent, changed_ns, phase, probes = 0.0, 0, (False, False), Probes(launched.clock)
+    pace = SamplingPace()
     while not supervisor.is_over():
         if controls.end():
             grace_s = supervisor.grace_s(changed_ns)
             if controls.waited_s() >= min(grace_s, controls.patience_s):
                 return True
-        yield from _receive(supervisor, probes)
+        received = [*_receive(supervisor, probes)]
+        yield from received
+        pace.add(received)
         yield from _notices(supervisor)
         before, phase = phase, (supervisor.all_ready(), supervisor.has_trained())
         # take a reading when the training begins and when it ends, so that a short training has one of its own
@@ -227,6 +243,9 @@ def _follow(
         yield from refusals.new(only_first=True)
         # Injections wait until all ranks have connected, so that they reach every rank. After a stop they are dropped:
         # the ranks' last step was chosen by their pace before.
+        asked = controls.stacks_asked(launched.at_ns)
+        if supervisor.all_here() and (pace.has_changed() or asked):
+            supervisor.hub.send(Look(per_s=pace.per_s, asked=asked))
         if supervisor.all_here() and not controls.end():
             for injection in _inject(supervisor.hub, controls, launched.at_ns):
                 changed_ns = injection.at_ns

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.host.source import source_line
 from ddptui.host.terminal import is_dumb
 from ddptui.report import table
 from ddptui.text.door import FIRST_STYLE, LAST_STYLE
@@ -27,7 +28,7 @@ def show(text: str) -> None:
 
 def as_table(results: Results, preset: Preset, usual: Sequence[str]) -> str:
     """The results as a table for stdout, as wide as the terminal, in color if it shows color. usual: see table.text."""
-    return wrapped(table.text(results, preset, width(), color=_takes_color(), usual=usual))
+    return wrapped(table.text(results, preset, width(), color=_takes_color(), usual=usual, source=source_line))
 
 
 def wrapped(text: str) -> str:

@@ -27,7 +27,7 @@ from ddptui.wire.limits import (
     Values,
     Word,
 )
-from ddptui.wire.phases import PARTS, PHASES
+from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 
 VERSION = 1  # a rank of another version is rejected; raise it only for a change that an old console would misread
 Pieces = Annotated[tuple[tuple[Annotated[int, Meta(ge=0, lt=len(PARTS))], Count], ...], Meta(max_length=MOST_A_STEP)]
@@ -107,6 +107,7 @@ class Collective(msgspec.Struct, frozen=True, array_like=True):
     root: RankNumber | None = None  # the rank that sends or receives all; for a send or a receive, the peer
     group: Group = ()  # the ranks that take part; empty: all ranks
     bucket: Count | None = None  # the number of the gradient bucket that it carried, if any
+    line: Count | None = None  # number of the Line that called it, if that is known
 
 
 class Slept(msgspec.Struct, frozen=True, array_like=True):
@@ -115,6 +116,17 @@ class Slept(msgspec.Struct, frozen=True, array_like=True):
     at: Site
     begin_ns: Count
     end_ns: Count
+
+
+class Sampled(msgspec.Struct, frozen=True, array_like=True):
+    """Where the training's thread was at a moment."""
+
+    at_ns: Count
+    ns: Count  # the time for which this sample stands
+    line: Count  # number of a Line
+    # Why it was taken late: 0 (it was not), 1 (the thread kept Python's lock for some ms, until it gave it up on this
+    # line or before), 2 (until it had to give it up, on this line).
+    late: Annotated[int, Meta(ge=0, le=2)] = 0
 
 
 class Step(Tagged, frozen=True, kw_only=True):
@@ -139,6 +151,7 @@ class Step(Tagged, frozen=True, kw_only=True):
     # the step in order, each as an index into PARTS and a length in ns. Otherwise empty, and `order` applies.
     pieces: Pieces = ()
     has_loss: bool = True  # whether the loss could be read: if so, and it is None, it is NaN or infinite
+    lines: Annotated[tuple[Sampled, ...], Meta(max_length=MOST_A_STEP)] = ()  # since the step before
 
 
 class Trained(Tagged, frozen=True, kw_only=True):
@@ -161,8 +174,45 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     function: Name
     own: bool  # part of the user's code, not of a library
 
+    @property
+    def text(self) -> str:
+        """As in train.py:57."""
+        file = self.file if not self.file.startswith("/") else self.file.rpartition("/")[2]
+        return f"{file}:{self.line}"
+
+    @property
+    def full_text(self) -> str:
+        """As in "augment, train.py:28"; in the body of a module, "train.py:28". A lambda has its function's name."""
+        names = [name for name in self.function.split(".<locals>.") if not name.startswith("<")]
+        return f"{names[-1]}, {self.text}" if names else self.text
+
 
 Stack = Annotated[tuple[Place, ...], Meta(max_length=64)]  # innermost first
+
+
+class Line(Tagged, frozen=True, kw_only=True):
+    """A line of the user's code and its callers, for which a number stands in a Step."""
+
+    rank: RankNumber
+    number: Count  # a hash of the rest: the same on all ranks
+    stack: Annotated[tuple[Place, ...], Meta(min_length=1, max_length=64)]  # innermost first
+    outside: Count = (
+        0  # if the line is within calls of modules: the index in `stack` of the first frame outside of them
+    )
+
+    def within(self, part: str) -> Stack:
+        """The line in a part of a step. Between steps, an evaluation calls the modules: its own line counts."""
+        whole = self.outside or len(self.stack)
+        return (self.stack[self.outside :] if part == BETWEEN else self.stack[:whole]) or self.stack
+
+
+class Stood(Tagged, frozen=True, kw_only=True):
+    """Where a rank stood when the console asked for all stacks."""
+
+    rank: RankNumber
+    at_ns: Count
+    asked: Count  # number of the console's request
+    stack: Stack
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
@@ -201,6 +251,13 @@ class Gpu(msgspec.Struct, frozen=True, array_like=True):
     joules: Amount | None = None  # energy used since the driver was loaded
 
 
+class LoaderWorker(msgspec.Struct, frozen=True, array_like=True):
+    """A worker process of a rank's DataLoader."""
+
+    cpu_percent: Number | None  # of one core, since the last heartbeat
+    state: Literal["running", "disk", "asleep"]  # right now: running or ready to run, waiting for a disk, or neither
+
+
 class Heartbeat(Tagged, frozen=True, kw_only=True):
     """A rank's regular report, sent once a second."""
 
@@ -214,6 +271,7 @@ class Heartbeat(Tagged, frozen=True, kw_only=True):
     dropped: Count = 0  # messages lost because the queue was full
     position: Position = Position()
     stack: Stack = ()  # of a watched training whose thread has made no call for some seconds; else empty
+    loaders: Annotated[tuple[LoaderWorker, ...], Meta(max_length=256)] = ()
 
 
 class Tied(Tagged, frozen=True, kw_only=True):
@@ -382,6 +440,8 @@ RankMessage = (
     | Heartbeat
     | Tied
     | Pause
+    | Line
+    | Stood
     | Fingerprint
     | Batch
     | Shown

@@ -1,9 +1,10 @@
 """The messages that the console sends to ranks, and the records that it writes into a run's journal itself. `Message`
 is the type of any line of a journal."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from ddptui.config.trial import Bottleneck, StartKind
 from ddptui.wire.limits import Count, Moment, Name, Tagged
@@ -39,7 +40,14 @@ class LastStep(Tagged, frozen=True, kw_only=True):
     step: int
 
 
-ConsoleMessage = Stop | Alive | SetBottleneck | Probe | LastStep
+class Look(Tagged, frozen=True, kw_only=True):
+    """To a rank: how often to sample its lines, and perhaps to send its stack."""
+
+    per_s: Annotated[int, Meta(ge=1, le=1_000)]
+    asked: Count = 0  # number of the request for stacks; 0: none
+
+
+ConsoleMessage = Stop | Alive | SetBottleneck | Probe | LastStep | Look
 
 
 # Records that occur only in a journal.

@@ -49,7 +49,8 @@ def map_times(message: AnyStruct, move: Callable[[int], int]) -> AnyStruct:
         return moved
     collectives = tuple(_moved(collective, TIMES_OF_COLLECTIVES, move) for collective in message.collectives)
     slept = tuple(_moved(delay, TIMES, move) for delay in message.slept)
-    return msgspec.structs.replace(moved, collectives=collectives, slept=slept)
+    lines = tuple(_moved(sample, TIMES, move) for sample in message.lines)
+    return msgspec.structs.replace(moved, collectives=collectives, slept=slept, lines=lines)
 
 
 def _moved(struct: AnyStruct, fields: tuple[str, ...], move: Callable[[int], int]) -> AnyStruct:

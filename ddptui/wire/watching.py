@@ -21,6 +21,7 @@ class Watching(msgspec.Struct, frozen=True, kw_only=True):
     every: int = 1  # only every n-th step is reported
     bottleneck: tuple[Bottleneck, ...] = ()
     checks: bool = True  # whether ranks read what the checks compare
+    lines: bool = True  # whether ranks sample the lines of the training's thread
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,5 +68,11 @@ def orders(socket: str, watching: Watching) -> bytes:
     the path of the relay's socket."""
     bottleneck = [msgspec.structs.asdict(delay) for delay in watching.bottleneck]
     return msgspec.json.encode(
-        {"socket": socket, "steps": watching.steps, "bottleneck": bottleneck, "checks": watching.checks}
+        {
+            "socket": socket,
+            "steps": watching.steps,
+            "bottleneck": bottleneck,
+            "checks": watching.checks,
+            "lines": watching.lines,
+        }
     )

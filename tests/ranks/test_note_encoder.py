@@ -61,9 +61,9 @@ def test_notes_are_numbers_in_their_order_and_names_are_told_once() -> None:
     rank.notes.append(call(7, 9))
     rank.notes.append(call(8, 9))
     loss = bits_of(0.25)
-    of_call = [CODES["collective"], 7, NONE, 0, 40, NONE, 1, 0, 7, 7, 7, NONE, 9]
-    assert rank.encoded()[:20] == [CODES["data_begins"], 5, 1, CODES["backward_begins"], 6, 1, loss, *of_call]
-    assert rank.names == {0: "all_reduce", 1: (0, 2)}
+    of_call = [CODES["collective"], 7, NONE, 0, 40, NONE, 1, 2, 0, 7, 7, 7, NONE, 9]
+    assert rank.encoded()[:21] == [CODES["data_begins"], 5, 1, CODES["backward_begins"], 6, 1, loss, *of_call]
+    assert rank.names == {0: "all_reduce", 1: (0, 2), 2: ()}
     assert rank.encoded() == []
     assert (loss_of(loss), math.isnan(loss_of(bits_of(math.nan)))) == (0.25, True)
 
@@ -71,7 +71,7 @@ def test_notes_are_numbers_in_their_order_and_names_are_told_once() -> None:
 def test_a_call_that_goes_on_is_told_and_its_end_once_it_has_ended() -> None:
     rank, late = Rank(), call(7)
     rank.notes.append(late)
-    assert rank.encoded() == [CODES["collective"], 7, 0, 0, 40, NONE, 1, 0, 7, NONE, NONE, NONE, NONE]
+    assert rank.encoded() == [CODES["collective"], 7, 0, 0, 40, NONE, 1, 2, 0, 7, NONE, NONE, NONE, NONE]
     assert rank.encoded() == []
     late.issued, late.awaited, late.ended, late.background = 8, 9, 10, True
     assert rank.encoded() == [CODES["collective_ended"], 10, 0, 1, 8, 9, NONE, 10]
@@ -91,9 +91,9 @@ def test_a_call_that_ends_while_the_notes_are_read_is_told_the_next_time() -> No
     device = Hasty()
     rank, device.at_ns = Rank(device), 21
     rank.notes.append(call(Mark(20), Mark(25)))
-    assert rank.encoded() == [CODES["collective"], 20, 0, 0, 40, NONE, 1, 0, 20, NONE, NONE, NONE, NONE]
+    assert rank.encoded() == [CODES["collective"], 20, 0, 0, 40, NONE, 1, 2, 0, 20, NONE, NONE, NONE, NONE]
     rank.notes.append(call(Mark(25), Mark(55)))
-    assert rank.encoded()[-7:] == [1, 0, 25, NONE, NONE, NONE, NONE]  # the call before has ended; at 31
+    assert rank.encoded()[-7:] == [2, 0, 25, NONE, NONE, NONE, NONE]  # the call before has ended; at 31
     assert rank.encoded() == []  # at 41, and 51 once the marks are read
     assert rank.encoded() == []
     assert rank.encoded() == [CODES["collective_ended"], 55, 1, 0, 25, 25, NONE, 55]
@@ -127,7 +127,7 @@ def test_on_a_device_notes_are_encoded_as_far_as_it_has_come() -> None:
     assert rank.encoded() == []
     device.at_ns = 21
     began = [CODES["data_begins"], 10, 1]
-    assert rank.encoded() == [*began, CODES["collective"], 20, 0, 0, 40, NONE, 1, 0, 20, NONE, NONE, NONE, NONE]
+    assert rank.encoded() == [*began, CODES["collective"], 20, 0, 0, 40, NONE, 1, 2, 0, 20, NONE, NONE, NONE, NONE]
     assert rank._encoder.has_more
     device.at_ns = 30
     ended = [CODES["collective_ended"], 25, 0, 0, 20, 20, NONE, 25]

@@ -311,10 +311,11 @@ def test_a_call_of_which_a_moment_is_unknown_costs_its_step_and_no_other(rank: R
     moments[place] = UNKNOWN
     rank.steps.name(0, "all_reduce")
     rank.steps.name(1, [])
+    rank.steps.name(2, [])
 
     def call() -> None:
         rank.encode()
-        rank.steps.read(iter([CODES["collective"], 5, NONE, 0, 64, NONE, 1, 0, *moments]))
+        rank.steps.read(iter([CODES["collective"], 5, NONE, 0, 64, NONE, 1, 2, 0, *moments]))
 
     rank.step(lambda: None)
     if between:

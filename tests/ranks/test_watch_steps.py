@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from ddptui.wire.messages import Done, Pause, Position, Step
+from ddptui.wire.messages import Done, Line, Pause, Place, Position, Step
 from ddptui.wire.watching import Watching
 from workers.instruments.reporter import Reporter
 from workers.relay import steps
@@ -131,7 +131,8 @@ def test_a_call_that_ends_after_it_was_sent_is_the_steps_with_its_end() -> None:
     rank.steps.name(0, "all_reduce")
     rank.steps.name(1, [0, 2])
     rank.note("backward_begins", False, 0)
-    rank.note("collective", 5, 0, 400, NONE, 1, True, 3, NONE, NONE, NONE, NONE)
+    rank.steps.name(2, [["train.py", 44, "log_metrics", True]])
+    rank.note("collective", 5, 0, 400, NONE, 1, 2, True, 3, NONE, NONE, NONE, NONE)
     rank.read()
     position = rank.steps.position()
     assert (position.kind, position.group, position.calls) == ("all_reduce", (0, 2), 1)
@@ -141,7 +142,10 @@ def test_a_call_that_ends_after_it_was_sent_is_the_steps_with_its_end() -> None:
     rank.note("optimizer_ends", 1)
     rank.read()
     rank.steps.close()
-    [call] = rank.sent[0].collectives
+    line, step = rank.sent
+    assert line.stack == (Place("train.py", 44, "log_metrics", True),)
+    [call] = step.collectives
+    assert call.line == line.number
     assert (call.kind, call.bytes, call.group, call.root) == ("all_reduce", 400, (0, 2), None)
     assert (call.enter_ns, call.awaited_ns, call.exit_ns) == (3, 5, 7)
 
@@ -161,18 +165,49 @@ def test_delays_count_from_the_warm_up_on_and_stand_in_their_step() -> None:
     assert (done.bottleneck_fired, done.bottleneck_ns) == (2, 40)
 
 
+NO_LINE = 99  # number of the line of a collective, where it is not known
+
+
 def reduces(rank: Rank, *, kind: int = 0, group: int = 1, size: int = 400, ends: bool = True) -> None:
     """The rank calls a collective, and waits for it at once. kind, group: as named in `named`."""
     now = rank._at_ns + 1
     end = now if ends else NONE
-    rank.note("collective", 5, kind, size, NONE, group, False, now, end, end, NONE, end)
+    rank.note("collective", 5, kind, size, NONE, group, NO_LINE, False, now, end, end, NONE, end)
 
 
 def named() -> Rank:
     rank = Rank(0)
     for number, name in enumerate(("all_reduce", [0, 1], "broadcast", [0, 2])):
         rank.steps.name(number, name)
+    rank.steps.name(NO_LINE, [])
     return rank
+
+
+def test_samples_stand_in_the_step_in_which_they_were_due_and_lines_are_told_once() -> None:
+    augment, loop = ["train.py", 28, "augment", True], ["train.py", 57, "main", True]
+    rank = Rank(0)
+    rank.steps.take_samples([[2, 100, 0, [augment, loop], 0], [4, 100, 1, [loop], 0], [5, 100, 0, [], 0]])
+    rank.trains(1)  # its step ends at 6
+    rank.steps.take_samples([[9, 20, 2, [augment, loop], 0]])
+    rank.trains(2)
+    first, second, *_ = (message for message in rank.sent if isinstance(message, Step))
+    lines = {message.number: message.stack for message in rank.sent if isinstance(message, Line)}
+    assert [(sample.at_ns, sample.ns, sample.late) for sample in (*first.lines, *second.lines)] == [
+        (2, 100, 0),
+        (4, 100, 1),
+        (9, 20, 2),
+    ]
+    assert [lines[sample.line][0].line for sample in (*first.lines, *second.lines)] == [28, 57, 28]
+    assert sum(isinstance(message, Line) for message in rank.sent) == 2
+
+
+def test_names_of_code_are_made_safe_for_a_terminal() -> None:
+    rank = Rank(0)
+    rank.steps.take_samples([[2, 100, 0, [["\x1b[2J.py", 1, "f\n", True]], 0]])
+    rank.trains(1)
+    [place] = next(message.stack for message in rank.sent if isinstance(message, Line))
+    assert "\x1b" not in place.file
+    assert "\n" not in place.function
 
 
 def test_its_position_numbers_the_unfinished_collective_within_its_group_over_all_steps() -> None:

@@ -24,13 +24,17 @@ from ddptui.wire.messages import (
     Fingerprint,
     Heartbeat,
     Hello,
+    Line,
+    LoaderWorker,
     Pause,
     Place,
     Position,
     Ready,
+    Sampled,
     Shown,
     Slept,
     Step,
+    Stood,
     Tied,
     Timed,
     Trained,
@@ -44,6 +48,7 @@ from ddptui.wire.records import (
     LastStep,
     Launched,
     Load,
+    Look,
     Message,
     NcclLog,
     Notice,
@@ -236,13 +241,16 @@ def one_of_each() -> list[Message]:
     told = [done(), done(audit=audit(), orders=("12", "34")), done(audit=audit_without_numbers())]
     operation = Collective("all_reduce", 1, 8, 10, 20, 30, 40, 0, (0, 1), 2)
     slept = Slept("aggregate", 10, 20)
+    operation = msgspec.structs.replace(operation, line=7)
     full = msgspec.structs.replace(step(), collectives=(operation,), slept=(slept,), order=(0, 1, 3, 2))
+    full = msgspec.structs.replace(full, lines=(Sampled(15, 20, 7, 1),))
     steps: list[Message] = [step(), full, step(loss=None), fingerprint(), trained(), trained(loss=None)]
     late = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
     waits = Position(step=3, passed=("data", "forward"), calls=2, number=1, kind="reduce", root=0, group=(0, 1))
     seen: list[Message] = [heartbeat(), msgspec.structs.replace(heartbeat(), position=waits), pause(), load(), tied()]
     watched = msgspec.structs.replace(waits, batch=3, batches=9, phase="forward", seq=7, bytes=400, between=1)
-    seen += [msgspec.structs.replace(heartbeat(), position=watched, stack=SAVING)]
+    seen += [msgspec.structs.replace(heartbeat(), position=watched, stack=SAVING, loaders=(LoaderWorker(5.0, "disk"),))]
+    seen += [Line(rank=0, number=7, stack=SAVING), Stood(rank=0, at_ns=4_000 * MS, asked=1, stack=SAVING)]
     seen += [msgspec.structs.replace(failed(), position=watched, stack=SAVING, workers=((77, -9),), grown_bytes=-5)]
     batch = Batch(rank=0, step=1, loader=0, passes=1, batch=1, samples=4, elements=40, rows=(1, -2, 3))
     read = {"gradients": {"weight": "1f"}, "own": (1.0, None), "left": (0.5, 2.0), "settings": {"learning rate": "0.1"}}
@@ -278,6 +286,7 @@ def one_of_each_to_a_rank() -> list[ConsoleMessage]:
         SetBottleneck(bottleneck=(late,)),
         SetBottleneck(bottleneck=()),
         LastStep(step=17),
+        Look(per_s=50, asked=3),
     ]
 
 

@@ -1,6 +1,9 @@
 """The recorded run, told by a clock that a test sets."""
 
+from itertools import accumulate
 from pathlib import Path
+
+import msgspec
 
 from ddptui.analysis.results import Results
 from ddptui.engines.local.foreign import Terms
@@ -10,6 +13,8 @@ from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.store.runs import Run
+from ddptui.wire.messages import Hello, Line, Place, Sampled, Step, Stood
+from ddptui.wire.phases import PHASES
 from ddptui.wire.records import Launched, Message
 from tests.support.launches import told_by
 
@@ -71,3 +76,34 @@ class ToldAsItGoes(Session):
 
     def close(self) -> None:
         pass
+
+
+class SampledAsItGoes(ToldAsItGoes):
+    """The same, of ranks that sample their lines: four times a phase, which has one line."""
+
+    stands_in: int | None = None  # step in which each rank says where it stands
+
+    def drain(self) -> list[Message]:
+        return [changed for message in super().drain() for changed in self._changed(message)]
+
+    def _changed(self, message: Message) -> list[Message]:
+        changed = _sampled(message)
+        if isinstance(message, Step) and message.step == self.stands_in:
+            torch, main = Place("/torch/_tensor.py", 5, "Tensor.backward", False), Place("train.py", 60, "main", True)
+            stack = (torch, main) if message.rank == 0 else (Place("train.py", 20, "augment", True), main)
+            changed.append(Stood(rank=message.rank, at_ns=message.end_ns, asked=1, stack=stack))
+        return changed
+
+
+def _sampled(message: Message) -> list[Message]:
+    if isinstance(message, Hello) and message.rank == 0:
+        caller = Place("train.py", 60, "main", True)
+        stacks = {number: (Place("train.py", 10 * number, phase, True), caller) for number, phase in enumerate(PHASES)}
+        return [message, *(Line(rank=0, number=number, stack=stack) for number, stack in stacks.items())]
+    if not isinstance(message, Step):
+        return [message]
+    ends_ns = [*accumulate(message.phases_ns, initial=message.begin_ns)][1:]
+    lines = []
+    for number, ns in enumerate(message.phases_ns):
+        lines += [Sampled(ends_ns[number] - ns * part // 8, ns // 8, number) for part in (7, 5, 3, 1)]
+    return [msgspec.structs.replace(message, lines=tuple(lines))]

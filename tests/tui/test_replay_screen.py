@@ -156,7 +156,7 @@ def test_panes_have_no_numbers_and_are_reached_all_the_same(tmp_path: Path) -> N
             assert panes.pane(name).region.area
             assert not str(panes.pane(name).border_title)[0].isdigit()
         await pilot.press("shift+tab")
-        assert panes.chosen == "log"
+        assert panes.chosen == "where"
         for name, title in TITLES.items():
             await pilot.click(PaneBar, offset=(bar.index(title), 0))
             await until(pilot, partial(shows, screen, name))

@@ -210,8 +210,8 @@ def test_the_way_back_is_in_the_footer(tmp_path: Path) -> None:
         ((80, 24), ["table", "verdict"]),
         ((80, 40), ["table", "verdict"]),
         ((120, 24), ["table", "verdict"]),
-        ((120, 40), [*PANES]),
-        ((200, 60), [*PANES]),
+        ((120, 40), [*PANES][:-1]),  # the last one shares its place
+        ((200, 60), [*PANES][:-1]),
     ],
 )
 def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[int, int], visible: list[str]) -> None:
@@ -259,7 +259,7 @@ def test_no_layout_shows_more_panes_than_have_room(
             await app.push_screen(Confirm("Which one?"))
         await pilot.resize_terminal(200, 60)
         await until(pilot, lambda: laid_out((200, 60)))
-        assert laid_out((200, 60)) == {len(PANES)}
+        assert laid_out((200, 60)) == {len(PANES) - 1}
         shown.clear()
         await pilot.resize_terminal(*size)
         await until(pilot, lambda: laid_out(size))

@@ -97,7 +97,12 @@ def test_a_killed_rank_is_named(tmp_path: Path) -> None:
             ["b", "down", "w"],
             ["rank 1  w aggregate  - + 12 ms", "now: backward 12 ms on 1, backward 20 "],
         ),
-        (70, (200, 60), [], [" optim. ", "╭─ 5 So far · 6: log ─╮╭─ 6 Log of rank 0 · 5: so far ─╮"]),
+        (
+            70,
+            (200, 60),
+            [],
+            [" optim. ", "╭─ 5 So far · 6: log · 7: where ─╮╭─ 6 Log of rank 0 · 5: so far · 7: where ─╮"],
+        ),
     ],
     ids=["the next trial starts", "a delay is put in", "a large terminal"],
 )
@@ -116,7 +121,7 @@ def test_every_pane_can_be_had_at_every_size(size: tuple[int, int], number: int,
     text = asyncio.run(shown(tmp_path, screen, size, str(number)))
     title = list(TITLES.values())[number - 1]
     assert f"─ {number} {title}" in text
-    words = ("samples/s", "last in", "injected delay", "step 0", "trial", "rank 0  epoch 0")
+    words = ("samples/s", "last in", "injected delay", "step 0", "trial", "rank 0  epoch 0", "No line has been")
     assert words[number - 1] in text or (number == 1 and "progress" in text)
 
 

@@ -26,7 +26,7 @@ from ddptui.tui.screens.runs import RunsScreen
 from tests.support.two_runs import run_with
 from tests.tui import primitive_recordings
 from tests.tui.opened import Opened, until
-from tests.tui.recordings import RECORDED, ToldAsItGoes, moment_s, playback
+from tests.tui.recordings import RECORDED, SampledAsItGoes, ToldAsItGoes, moment_s, playback
 from tests.tui.two_runs import compare_screen
 
 Snap = Callable[..., bool]
@@ -42,6 +42,7 @@ def always_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)  # on a busy machine it blinks before the picture
     monkeypatch.setattr(export, "offered", lambda name, form: Path("/exports") / f"{name}{export.suffix(form)}")
     monkeypatch.setattr(presets, "folders", lambda: [RECORDED.parent, tmp_path])
+    monkeypatch.setattr("ddptui.tui.widgets.where.source_line", lambda file, line, *_: f"line {line} of {file}")
     monkeypatch.setattr("ddptui.engines.command.environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
     monkeypatch.setattr("ddptui.engines.command.command", lambda trial: ["python", "-m", f"workers.{trial.launch}"])
 
@@ -50,6 +51,14 @@ def under_way() -> RunScreen:
     told = playback()
     told.seek(moment_s(told, "late", 70))
     return RunScreen(ToldAsItGoes(told))
+
+
+def where() -> RunScreen:
+    told = playback()
+    told.seek(moment_s(told, "late", 70))
+    feed = SampledAsItGoes(told)
+    feed.stands_in = 60
+    return RunScreen(feed)
 
 
 def failed() -> RunScreen:
@@ -85,6 +94,7 @@ SCREENS: dict[str, tuple[Callable[[], Screen[None]] | None, list[str]]] = {  # w
     "run": (under_way, []),
     "save": (under_way, ["b", "down", "w", "ctrl+s"]),
     "help": (under_way, ["question_mark"]),
+    "where": (where, ["7", "z"]),
     "failed": (failed, []),
     "result": (result, ["down"]),
     "differences": (result, ["f", "5", "down"]),
@@ -124,7 +134,7 @@ def test_screen(snap_compare: Snap, name: str) -> None:
     assert pictured(snap_compare, name)
 
 
-@pytest.mark.parametrize("name", ["run", "result"])
+@pytest.mark.parametrize("name", ["run", "result", "where"])
 def test_small(snap_compare: Snap, name: str) -> None:
     assert pictured(snap_compare, name, SMALL)
 

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ddptui.host.gpus import MJ_PER_J, MW_PER_W, answer, is_held_back
-from ddptui.wire.messages import Gpu, Heartbeat, Position, Stack
+from ddptui.wire.messages import Gpu, Heartbeat, LoaderWorker, Position, Stack
 
 T = TypeVar("T")
+LOADER_WORKER = "pt_data_worker"  # torch/utils/data/_utils/worker.py names its thread so
+MOST_CHILDREN, MOST_WORKERS = 1_000, 256
 UUID_PREFIXES = ("GPU", "MIG")  # NVML's prefix of the UUID of a whole GPU, or of a part of one
 
 
@@ -75,8 +77,47 @@ class ProcessMeter:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if self._pid is None else 0  # in bytes on macOS
 
 
+class LoaderMeter:
+    """Looks at the DataLoader workers of a process, from outside: they are its children with the name that torch gives
+    them. On other systems than Linux, none are found."""
+
+    def __init__(self, pid: int | None = None) -> None:
+        """pid: None for this process."""
+        self._pid = pid or os.getpid()
+        self._meters: dict[int, ProcessMeter] = {}
+
+    def read(self) -> tuple[LoaderWorker, ...]:
+        """The workers that run now."""
+        tasks = Path(f"/proc/{self._pid}/task")
+        try:
+            children = [pid for file in tasks.glob("*/children") for pid in map(int, file.read_text().split())]
+        except OSError:
+            return ()
+        states = {pid: state for pid in children[:MOST_CHILDREN] if (state := self._state(pid))}
+        known = {pid: meter for pid, meter in self._meters.items() if pid in states}
+        new = [pid for pid in states if pid not in known][: MOST_WORKERS - len(known)]
+        self._meters = known | {pid: ProcessMeter(pid) for pid in new}  # of these, the next call knows the CPU time
+        return tuple(LoaderWorker(meter.cpu_percent(), states[pid]) for pid, meter in known.items())
+
+    def _state(self, pid: int) -> Literal["running", "disk", "asleep"] | None:
+        try:
+            name, _, fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").partition("(")[2].rpartition(")")
+        except OSError:
+            return None
+        state = fields.split()[0] if fields.split() else "Z"
+        if name != LOADER_WORKER or state in "ZX":
+            return None
+        return "running" if state == "R" else "disk" if state == "D" else "asleep"
+
+
 def heartbeat(
-    rank: int, process: ProcessMeter, meter: GpuMeter, dropped: int, position: Position, stack: Stack = ()
+    rank: int,
+    process: ProcessMeter,
+    loaders: LoaderMeter,
+    meter: GpuMeter,
+    dropped: int,
+    position: Position,
+    stack: Stack = (),
 ) -> Heartbeat:
     """A rank's heartbeat. dropped: the number of messages for which its queue had no room."""
     memory = meter.memory()
@@ -91,6 +132,7 @@ def heartbeat(
         dropped=dropped,
         position=position,
         stack=stack,
+        loaders=loaders.read(),
     )
 
 

@@ -1,23 +1,47 @@
 """Reports a rank's training: that it is ready, each step once its device has finished it, and the end."""
 
 import math
-from collections.abc import Sequence
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
+from types import CodeType
 from typing import TYPE_CHECKING, Any, cast
 
-from ddptui.wire.messages import Collective, Done, Fingerprint, RankMessage, Ready, Slept, Step, Tied, Trained
+from ddptui.wire.limits import MOST_A_STEP
+from ddptui.wire.messages import (
+    Collective,
+    Done,
+    Fingerprint,
+    Line,
+    Place,
+    RankMessage,
+    Ready,
+    Sampled,
+    Slept,
+    Stack,
+    Step,
+    Stood,
+    Tied,
+    Trained,
+)
 from ddptui.wire.phases import BETWEEN, PARTS, PHASES
+from ddptui.wire.records import Look
 
 from .clock import Clock
 from .output import print_line
 from .records import POINT_TO_POINT, Call, StepRecord, carries_gradients
 from .reporter import Reporter
 from .run_queue import RunQueue, Scheduled
+from .sampler import Named, Sampler, frames_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 LOG_EVERY = 20  # steps between two lines in the log
+MOST_SAMPLES = 10_000
 PLACES = {part: place for place, part in enumerate(PARTS)}
 USUAL_ORDER = (0, 1, 2, 3, 4)
 UNKNOWN = Scheduled()
@@ -31,6 +55,23 @@ class Progress:
         self.warmup_steps = warmup_steps
         self._reporter = reporter
         self._queue: RunQueue | None = None
+        self._sampler: Sampler | None = None
+        self._sampled: deque[Sampled] = deque()  # that belong to no step yet
+        self._lines: set[int] = set()  # numbers that the console knows
+
+    def sample_lines(self, name: Callable[[CodeType], Named]) -> None:
+        """Sample the lines of the calling thread from now on, in a thread. name: names the code of a frame."""
+        ident, sampler = threading.get_ident(), Sampler(threading.get_ident(), name)
+
+        def look(look: Look) -> None:
+            sampler.per_s = look.per_s
+            if look.asked:
+                at_ns, places = time.monotonic_ns(), sampler.stack(frames_of(ident))[0]
+                stack = as_stack(places)
+                self._reporter.send(Stood(rank=self.rank, at_ns=at_ns, asked=look.asked, stack=stack))
+
+        self._sampler, self._reporter.look = sampler, look
+        threading.Thread(target=sampler.run, name="sampler", daemon=True).start()
 
     def ready(self, ready: Ready) -> None:
         """Report that the loop is about to begin. The loop's thread must call this."""
@@ -55,6 +96,8 @@ class Progress:
         """Report the result of the evaluation at the end of the training."""
         if self._queue:
             self._queue.close()
+        if self._sampler is not None:
+            self._sampler.close()
         self._reporter.send(done)
 
     def messages(
@@ -98,12 +141,37 @@ class Progress:
             loss=loss if math.isfinite(loss) else None,
             order=order if is_plain else USUAL_ORDER,
             pieces=() if is_plain else pieces,
-            collectives=collective_messages(record.calls, of_calls, buckets=record.buckets),
+            collectives=collective_messages(record.calls, of_calls, buckets=record.buckets, line=self._line),
             slept=tuple(Slept(*delay) for delay in record.slept),
             queued_ns=scheduled.queued_ns,
             cpu_ns=scheduled.cpu_ns,
             has_loss=not isinstance(record.loss, list) or bool(record.loss),
+            lines=self._lines_until(of_phases[-1]),
         )
+
+    def _lines_until(self, end_ns: int) -> tuple[Sampled, ...]:
+        """The samples up to this moment that no step has yet."""
+        for at_ns, ns, late, places, outside in self._sampler.taken() if self._sampler is not None else ():
+            self.add_sample(at_ns, ns, late, as_stack(places), outside)
+        lines = []
+        while self._sampled and self._sampled[0].at_ns <= end_ns:
+            lines.append(self._sampled.popleft())
+        return tuple(lines[:MOST_A_STEP])
+
+    def add_sample(self, at_ns: int, ns: int, late: int, stack: Stack, outside: int) -> None:
+        """Take a sample of the training's thread (sampler.py), before its step."""
+        if stack:
+            self._sampled.append(Sampled(at_ns, ns, self._line(stack, outside), late))
+        if len(self._sampled) > MOST_SAMPLES:  # no step is reported
+            self._sampled.popleft()
+
+    def _line(self, stack: Stack, outside: int = 0) -> int:
+        """The number of a line, which the console learns."""
+        number = zlib.crc32(repr((stack, outside)).encode())
+        if number not in self._lines:
+            self._lines.add(number)
+            self._reporter.send(Line(rank=self.rank, number=number, stack=stack, outside=outside))
+        return number
 
 
 class SummaryProgress(Progress):
@@ -145,8 +213,15 @@ class SummaryProgress(Progress):
         return [trained]
 
 
-def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets: bool) -> tuple[Collective, ...]:
-    """The messages about a step's collectives, in order. times: the calls' moments in ns, five per call."""
+def collective_messages(
+    calls: Sequence[Call],
+    times: Sequence[int],
+    *,
+    buckets: bool,
+    line: Callable[[Stack], int | None] = lambda _: None,
+) -> tuple[Collective, ...]:
+    """The messages about a step's collectives, in order. times: the calls' moments in ns, five per call. line: numbers
+    the lines that called them."""
     messages = []
     next_number: dict[tuple[int, ...], int] = {}  # by group
     bucket = 0
@@ -168,6 +243,7 @@ def collective_messages(calls: Sequence[Call], times: Sequence[int], *, buckets:
                 root=call.root,
                 group=call.group,
                 bucket=bucket if buckets and carries_gradients(call) else None,
+                line=line(call.line) if call.line else None,
             )
         )
         bucket += carries_gradients(call)
@@ -202,3 +278,8 @@ def clock_accuracy(rank: int, clock: Clock) -> list[Tied]:
     applies."""
     accuracy = clock.accuracy_change()
     return [Tied(rank=rank, at_ns=accuracy.from_ns, error_ns=accuracy.error_ns)] if accuracy else []
+
+
+def as_stack(places: Sequence[tuple[str, int, str, bool]]) -> Stack:
+    """The places of a sample as the console knows them."""
+    return tuple(Place(*place) for place in places)

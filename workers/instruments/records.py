@@ -51,6 +51,7 @@ class Call:
         "group",
         "issued",
         "kind",
+        "line",
         "notified",
         "root",
         "size",
@@ -74,6 +75,7 @@ class Call:
         self.kind, self.size, self.root, self.group = kind, size, root, group
         self.forward_is_over, self.called, self.enter = forward_is_over, called, enter
         self.by = by
+        self.line: Any = ()  # the line of the user's code that called it, and its callers, if looked at
         self.background = False  # whether the rank continues meanwhile
         self.aside = False  # whether it is on another stream than the loop's, which may wait for it later
         self.thread = 0  # the thread that issued it, if it runs in the background

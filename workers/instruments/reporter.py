@@ -18,10 +18,10 @@ import zmq
 from ddptui.wire.connection import HUB, KEYS, SILENCE_S, Keys, use_keys
 from ddptui.wire.limits import MOST_A_STEP, MOST_BYTES_A_FRAME, MOST_OF_AN_ERROR
 from ddptui.wire.messages import Echo, Failed, Heartbeat, Hello, Pause, Position, RankMessage, Stack, Step
-from ddptui.wire.records import Alive, ConsoleMessage, LastStep, Probe, SetBottleneck, Stop
+from ddptui.wire.records import Alive, ConsoleMessage, LastStep, Look, Probe, SetBottleneck, Stop
 
 from .clock import LOOK_EVERY_MS, NS_PER_MS, SEND_EVERY_MS, STOOD_STILL_MS
-from .heartbeat import GpuMemory, GpuMeter, ProcessMeter, heartbeat
+from .heartbeat import GpuMemory, GpuMeter, LoaderMeter, ProcessMeter, heartbeat
 from .output import print_line
 
 if TYPE_CHECKING:
@@ -62,11 +62,13 @@ class Reporter:
 
             self._on_stop = partial(end_process, first=partial(flight_recorder.keep, rank))
         self._of = of
+        self._loaders = LoaderMeter(of)
         self._known = False  # whether Hello has left the queue, which may be late since CUDA starts first
         self.dropped = 0
         self._given_up = False
         self._has_failed = False  # whether a deferred message has failed
         self.command: SetBottleneck | None = None  # the console's latest, until the loop takes it between two steps
+        self.look: Callable[[Look], object] = lambda _: None  # called by the thread when the console sends a Look
         self.last_step: int | None = None  # the training's last step, once the console has sent it
         self.position: Callable[[], Position] = Position  # returns the rank's position
         self.stack: Callable[[], Stack] = tuple  # returns the rank's stack, while it makes no calls
@@ -77,7 +79,8 @@ class Reporter:
         self._unsent: list[RankMessage] = []  # messages taken from the queue, and the thread's own
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None  # None without a console: `send` then processes messages at once
-        if HUB in way:
+        self.is_heard = HUB in way
+        if self.is_heard:
             self._thread = threading.Thread(target=self._run, args=(way,), name="reporter", daemon=True)
             self._thread.start()
 
@@ -153,7 +156,7 @@ class Reporter:
         context.term()
 
     def _beat(self, process: ProcessMeter) -> Heartbeat:
-        return heartbeat(self.rank, process, self.meter, self.dropped, self.position(), self.stack())
+        return heartbeat(self.rank, process, self._loaders, self.meter, self.dropped, self.position(), self.stack())
 
     def _note_pause(self, due_ns: int, woke_ns: int) -> None:
         begin_ns = due_ns - LOOK_EVERY_MS * NS_PER_MS // 2  # a guess: half an interval before it was due
@@ -218,6 +221,8 @@ class Reporter:
                 self.command = command
             case LastStep(step=step):
                 self.last_step = step
+            case Look() as look:
+                self.look(look)
 
     def _call(self, deferred: Deferred) -> Sequence[RankMessage] | None:
         """The messages of a deferred message; none if it fails, as all do after the device has failed."""

@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,12 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ddptui.host.clock import own_clock
-from ddptui.text.words import printable
 from ddptui.wire.connection import TOKEN
-from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Place, Ready, Stack
+from ddptui.wire.messages import VERSION, Failed, Hello, Nccl, OwnGpu, Ready, Stack, Stood
 from ddptui.wire.watching import Watching
 from workers.instruments.heartbeat import GpuMemory, GpuMeter, ProcessMeter
 from workers.instruments.reporter import Reporter
-from workers.relay.steps import Steps
+from workers.relay.steps import Steps, places
 from workers.watch.link import HEAD_BYTES, JSON
 from workers.watch.notes import VERSION as NOTES_VERSION
 from workers.watch.page import LastCall, taken
@@ -28,7 +27,6 @@ from workers.watch.page import LastCall, taken
 MOST_BYTES_A_FRAME = 64 * 2**20  # a frame has all notes since the previous one
 LOOK_EVERY_S = 0.1  # how often the memory of a rank's process is read
 ENDS_WITHIN_S = 1.0
-MOST_IN_NAME, MOST_FRAMES = 500, 64
 
 
 class WatchedRank:
@@ -81,6 +79,10 @@ class WatchedRank:
                         steps.read(iter(frame))
                 elif "name" in frame:
                     steps.name(frame["number"], frame["name"])
+                elif "samples" in frame:
+                    steps.take_samples(frame["samples"])
+                elif "asked" in frame:
+                    self._report_stack(frame)
                 elif "error" in frame:
                     self._finish(steps, frame)
                 else:
@@ -138,6 +140,7 @@ class WatchedRank:
             steps.tell = self._tell
         reporter.position, reporter.before_sending = lambda: self._position(steps), lambda: self._pass_on(steps)
         reporter.stack = lambda: self._stack
+        reporter.look = lambda look: self._tell({"per_s": look.per_s, "stack": look.asked})
         return steps
 
     def _position(self, steps: Steps) -> Any:
@@ -151,6 +154,11 @@ class WatchedRank:
         if command is not None:
             steps.tell = self._tell
             self._tell({"bottleneck": [asdict(delay) for delay in command.bottleneck]})
+
+    def _report_stack(self, frame: dict[str, Any]) -> None:
+        assert self._reporter is not None
+        stack = places(frame["stack"])
+        self._reporter.send(Stood(rank=self._reporter.rank, at_ns=frame["at_ns"], asked=frame["asked"], stack=stack))
 
     def _tell(self, order: dict[str, Any]) -> None:
         with suppress(OSError):  # the rank has ended
@@ -259,14 +267,6 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"
-
-
-def places(frames: Sequence[Sequence[Any]]) -> Stack:
-    """The frames of a rank's stack as it has sent them, made safe for a terminal."""
-    return tuple(
-        Place(printable(file)[-MOST_IN_NAME:], line, printable(function)[:MOST_IN_NAME], bool(own))
-        for file, line, function, own in frames[:MOST_FRAMES]
-    )
 
 
 def peer_of(connection: socket.socket) -> int:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ddptui.text.words import printable
-from ddptui.wire.messages import Batch, Done, Fingerprint, Pause, Position, Tied
+from ddptui.wire.messages import Batch, Done, Fingerprint, Pause, Place, Position, Stack, Tied
 from ddptui.wire.phases import BETWEEN
 from ddptui.wire.watching import Watching
 from workers.instruments.clock import UNKNOWN
@@ -24,7 +24,7 @@ from workers.watch.reader import LoopReader
 
 MOST_PHASES = 100_000  # a step with more phases is not a training step
 MOST_ASIDE = 1_000
-MOST_IN_NAME, MOST_IN_WORD = 500, 64  # characters
+MOST_IN_NAME, MOST_IN_WORD, MOST_FRAMES = 500, 64, 64  # characters; frames
 
 
 class WatchedProgress(Progress):
@@ -62,7 +62,14 @@ class Steps(LoopReader):
 
     def name(self, number: int, name: Any) -> None:
         """Store for which kind or group (a list of ranks) a number stands in the notes that follow."""
-        self._names[number] = tuple(name) if isinstance(name, list) else name
+        if isinstance(name, list):  # a stack, or a group's ranks
+            name = places(name) if name and isinstance(name[0], list) else tuple(name)
+        self._names[number] = name
+
+    def take_samples(self, samples: Sequence[Sequence[Any]]) -> None:
+        """Take samples of the training's thread (instruments/sampler.py), which come before their steps."""
+        for at_ns, ns, late, stack, outside in samples:
+            self._progress.add_sample(at_ns, ns, late, places(stack), outside)
 
     def read(self, notes: Iterator[Any]) -> None:
         """Read notes, each of which must be complete. Raises ValueError if they contain no training steps."""
@@ -140,7 +147,7 @@ class Steps(LoopReader):
 
     def _take(self, name: str, arguments: list[Any]) -> None:
         match name, arguments:
-            case "collective", [number, kind, size, root, group, background, *moments]:
+            case "collective", [number, kind, size, root, group, line, background, *moments]:
                 call = Call(
                     self._names[kind],
                     size,
@@ -150,6 +157,7 @@ class Steps(LoopReader):
                     self._known_of_call(self._at),
                     self._known_of_call(moments[0]),
                 )
+                call.line = self._names[line]
                 self._end_call(call, background, moments[1:])
                 if number != NONE:
                     self._open[number] = call
@@ -260,3 +268,11 @@ class Steps(LoopReader):
         step.following.step = steps + 1
         self._progress.warmup_steps += steps
         return True
+
+
+def places(frames: Sequence[Sequence[Any]]) -> Stack:
+    """The frames of a rank's stack as it has sent them, made safe for a terminal."""
+    return tuple(
+        Place(printable(file)[-MOST_IN_NAME:], line, printable(function)[:MOST_IN_NAME], bool(own))
+        for file, line, function, own in frames[:MOST_FRAMES]
+    )

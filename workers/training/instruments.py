@@ -1,19 +1,40 @@
 """Makes the instruments that a trial requests."""
 
+import os
+from types import CodeType
+
 from torch import nn
 
 from ddptui.config.strategies import STRATEGIES
 from ddptui.config.trial import is_own_model
 from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress, SummaryProgress
+from workers.instruments.sampler import Named
 from workers.instruments.tap import Tap
 from workers.rank.process import Rank
+from workers.watch.ending import WORKERS, has_lock, is_ours, place_of
+from workers.watch.sender import named_code
+
+LAB = os.path.dirname(WORKERS)
+OF_LAB_ITSELF = os.path.join("workers", "instruments", ""), os.path.join("workers", "rank", "")
 
 
 def make_progress(me: Rank) -> Progress:
     """The reporting of every step, or, without instruments, only of the training's begin and end."""
     kind = Progress if me.trial.instruments == "on" else SummaryProgress
-    return kind(me.rank, me.trial.warmup_steps, me.reporter)
+    progress = kind(me.rank, me.trial.warmup_steps, me.reporter)
+    if me.trial.instruments == "on" and me.reporter.is_heard and has_lock():
+        progress.sample_lines(own_code)
+    return progress
+
+
+def own_code(code: CodeType) -> Named:
+    """File and function of some code, and whether it is the user's own. In a trial of the lab, the training loop and
+    the strategies are the user's."""
+    if not is_ours(code):
+        return named_code(code)
+    file = code.co_filename.removeprefix(LAB + os.sep)
+    return None if file.startswith(OF_LAB_ITSELF) else (file, place_of(code, 0)[2], True)
 
 
 def make_tap(me: Rank, network: nn.Module, clock: Clock) -> Tap:

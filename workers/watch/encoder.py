@@ -142,9 +142,10 @@ class NoteEncoder:
             self._open[number] = call, time.monotonic()
             if len(self._open) > MOST_OPEN:
                 del self._open[next(iter(self._open))]
-        kind, group, root = self._named(call.kind), self._named(call.group), NONE if call.root is None else call.root
+        kind, group, line = self._named(call.kind), self._named(call.group), self._named(call.line)
+        root = NONE if call.root is None else call.root
         known = [ns(enter), *(NONE if one is None else ns(one) for one in others)]
-        return [CODES["collective"], ns(call.called), number, kind, call.size, root, group, how(call), *known]
+        return [CODES["collective"], ns(call.called), number, kind, call.size, root, group, line, how(call), *known]
 
     def _ended(self, moments: Callable[[Call], list[Any]], ns: Callable[[Any], int]) -> list[int]:
         """The notes of open calls that have ended since the last call of this method, encoded. Calls open for more than

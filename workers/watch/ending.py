@@ -211,10 +211,9 @@ def stack_of(frame: FrameType | None) -> list[Place]:
     return shortened(places, MOST_FRAMES)
 
 
-def stack_of_thread(ident: int) -> list[Place]:
-    """Where a thread stands; empty if it has ended, and in a Python without a lock, where no frame may be read."""
-    has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
-    return stack_of(sys._current_frames().get(ident)) if has_lock else []
+def has_lock() -> bool:
+    """Whether this Python has a global lock: without it, no frame of a running thread may be read."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def shortened(stack: list[Place], most: int) -> list[Place]:

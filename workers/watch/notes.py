@@ -35,13 +35,14 @@ ARGUMENTS = {
     "read": ("reading",),  # a number whose name is a Reading's facts (checks.py)
     "slept": ("site", "begin_ns", "end_ns"),  # site: an index into SITES
     "numbered": (),  # the rank has accepted the number of a step that the relay has sent
-    # kind and group: numbers whose names the relay has received. background: 0, 1 or ASIDE
+    # kind, group and line: numbers whose names the relay has received. background: 0, 1 or ASIDE
     "collective": (
         "number",
         "kind",
         "size",
         "root",
         "group",
+        "line",
         "background",
         "enter",
         "issued",
@@ -64,7 +65,7 @@ KINDS = (
     *("reduce_scatter", "scatter", "send"),
 )
 SITES: "tuple[Site, ...]" = ("data", "forward", "backward", "aggregate")
-VERSION = 7  # of the protocol between a rank and its relay
+VERSION = 8  # of the protocol between a rank and its relay
 BITS, FLOAT = struct.Struct("=q"), struct.Struct("=d")
 
 

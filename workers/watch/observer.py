@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ddptui.config.trial import Bottleneck, Site
 
 READ_QUEUE_EVERY_S = 0.004  # one reading takes 8 µs in a training
+LOOK_EVERY_S, MOST_LINES = 1.0, 1_000  # on a GPU: how often, and at how many collectives of a step
 MOST_UNSCALED = 16  # scaled losses kept until backward is called on them
 MOST_PASSES = 64  # passes over the data whose lengths are kept; most of them have ended
 KIND_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
@@ -88,6 +89,8 @@ class Observer:
         self._ends = 0  # optimizer steps and marked step ends so far
         self._calls = self._calls_before = 0  # collectives so far, and at the last of these
         self._page = Page(asked["socket"])
+        self._has_lines = asked["lines"]
+        self._looked: dict[int, float] = {}  # by the number of a collective in its step: when its line was looked at
         hello = {
             "version": VERSION,
             "rank": rank,
@@ -105,7 +108,13 @@ class Observer:
             "page": self._page.path,
         }
         self._sender = Sender(
-            Link(asked["socket"]), hello, self._clock, get_ident(), lambda: self._delays.asleep, self._sender_is_over
+            Link(asked["socket"]),
+            hello,
+            self._clock,
+            get_ident(),
+            asked["lines"],
+            lambda: self._delays.asleep,
+            self._sender_is_over,
         )
         try:
             self._checks = Checks(self._clock, device, signs) if asked["checks"] else None
@@ -202,12 +211,22 @@ class Observer:
             call.size,
             2 if self.backwards else self._had_backward,
         )
-        if self._clock.device is None:
-            if self.backwards:
-                self._page.forget_line()
-            else:
-                self._page.write_line(sys._getframe(1))
+        if self._clock.device is None and self.backwards:
+            self._page.forget_line()
+        elif self._clock.device is None:
+            line = self._page.line(sys._getframe(1), write=True)
+            call.line = line if self._has_lines else ()
+        elif self._has_lines and not self.backwards and self._is_due(self._calls - self._calls_before):
+            call.line = self._page.line(sys._getframe(1), write=False)
         self._note_call(call)
+
+    def _is_due(self, number: int) -> bool:
+        """Whether to look which line calls the collective with this number in its step: once a second and number."""
+        now = time.monotonic()
+        if number >= MOST_LINES or now - self._looked.get(number, 0.0) < LOOK_EVERY_S:
+            return False
+        self._looked[number] = now
+        return True
 
     def _note_delays(self) -> None:
         for site, begin_ns, end_ns in self._delays.taken():

@@ -33,7 +33,7 @@ class Page:
         """socket: the path of the relay's socket, beside which the file is made."""
         self.path: str | None = None  # of the file; None if it could not be made
         self.numbers: Any = ctypes.create_string_buffer(SIZE)  # for NUMBERS.pack_into
-        self._texts: dict[CodeType, bytes | None] = {}  # of the codes met so far; None: not the user's own
+        self._codes: dict[CodeType, tuple[Place, bytes] | None] = {}  # met so far; None: not the user's own
         self._code: CodeType | None = None  # whose text stands in the page
         with suppressed(OSError):
             self._share(os.path.join(os.path.dirname(socket), f"page-{os.getpid()}-{time.monotonic_ns()}"))
@@ -58,24 +58,30 @@ class Page:
         self.numbers = (ctypes.c_char * SIZE).from_address(address)
         self.path = path
 
-    def write_line(self, frame: FrameType | None) -> None:
-        """Write which line of the user's code calls a collective. frame: the hook's."""
+    def line(self, frame: FrameType | None, *, write: bool) -> tuple[tuple[Any, ...], ...]:
+        """Which line of the user's code calls a collective, as a stack; empty if it is not known. frame: the hook's.
+        write: whether to write it to the page."""
         for _ in range(MOST_CALLERS):
             if frame is None:
                 break
             code = frame.f_code
-            if code not in self._texts:
-                file, _, function, is_own = place_of(code, 0)
+            if code not in self._codes:
+                file, _, function, is_own = place = place_of(code, 0)
                 text = json.dumps([file, function]).encode()
-                self._texts[code] = text if is_own and not is_ours(code) and len(text) < MOST_CODE else None
-            if (text_of := self._texts[code]) is not None:
-                LINE.pack_into(self.numbers, LINE_AT, frame.f_lineno or 0)
-                if code is not self._code:
-                    self._code = code
-                    self.numbers[CODE_AT:SIZE] = text_of.ljust(MOST_CODE, b"\0")
-                return
+                is_known = is_own and not is_ours(code) and len(text) < MOST_CODE
+                self._codes[code] = (place, text) if is_known else None
+            if (known := self._codes[code]) is not None:
+                (file, _, function, is_own), text = known
+                line = frame.f_lineno or 0
+                if write:
+                    LINE.pack_into(self.numbers, LINE_AT, line)
+                    if code is not self._code:
+                        self._code = code
+                        self.numbers[CODE_AT:SIZE] = text.ljust(MOST_CODE, b"\0")
+                return ((file, line, function, is_own),)
             frame = frame.f_back
         self.forget_line()
+        return ()
 
     def forget_line(self) -> None:
         """Write that the line is not known."""

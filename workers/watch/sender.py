@@ -3,10 +3,12 @@ thread takes several times as long, since the training's data have displaced eve
 """
 
 import json
+import os
 import time
 from collections import deque
 from collections.abc import Callable
 from threading import Event
+from types import CodeType
 from typing import Any
 
 import torch
@@ -14,9 +16,10 @@ import torch
 from ..instruments.clock import LOOK_EVERY_MS, NS_PER_MS, SEND_EVERY_MS, STOOD_STILL_MS, Clock
 from ..instruments.gpu import peak_bytes, peak_reserved_bytes, reserved_bytes, used_bytes
 from ..instruments.page_locked import RELAXED, exchange_capture_mode
+from ..instruments.sampler import MODULE_CALL, Named, Sampler, frames_of, line_of
 from ..instruments.shield import suppressed
 from .encoder import NoteEncoder
-from .ending import Place, stack_of_thread
+from .ending import MOST_FRAMES, PACKAGES, Place, has_lock, is_ours, place_of, shortened
 from .link import JSON, NUMBERS, Gone, Link
 from .notes import CODES
 from .threads import OwnThread
@@ -24,6 +27,7 @@ from .threads import OwnThread
 MEMORY_EVERY_S = 1.0  # how often a GPU's memory use is noted
 STILL_S = 2.0  # without a note for this long, the relay learns where the training stands
 STACK_EVERY_S = 1.0  # how often we look then
+MODULES = os.path.join("torch", "nn", "modules", "module.py")
 LAST_WORDS_S = 1.0  # timeout for the device to reach the last notes, and for the relay to receive them
 
 
@@ -36,11 +40,13 @@ class Sender:
         hello: dict[str, Any],
         clock: Clock,
         trains: int,
+        lines: bool,
         is_asleep: Callable[[], bool],
         over: Callable[[Exception | None], None],
     ) -> None:
-        """trains: the thread that trains. is_asleep: whether the rank is in an injected delay. over: called by the
-        thread when it stops sending, with the error that stopped it, or None if the relay is gone."""
+        """trains: the thread that trains. lines: whether to sample its lines. is_asleep: whether the rank is in an
+        injected delay. over: called by the thread when it stops sending, with the error that stopped it, or None if the
+        relay is gone."""
         # A note's numbers are appended together, but not as one object: more objects would trigger more garbage
         # collections, which walk everything that the training has. A collective is a note of its own.
         self.notes: deque[Any] = deque()
@@ -57,10 +63,14 @@ class Sender:
         self._closing = Event()
         self._link.put(JSON, json.dumps(hello).encode())
         self.thread = OwnThread(self._run)
+        self._sampler = Sampler(trains, named_code) if lines and has_lock() else None
+        self._samples = OwnThread(self._sampler.run) if self._sampler is not None else None
 
     def start(self) -> None:
-        """Start the thread, which sends Hello first. Raises RuntimeError if no thread can be started."""
+        """Start the threads; the sending one sends Hello first. Raises RuntimeError if no thread can be started."""
         self.thread.start()
+        if self._samples is not None:
+            self._samples.start()
 
     def _run(self) -> None:
         try:
@@ -86,7 +96,8 @@ class Sender:
             begin_ns = (due_ms - LOOK_EVERY_MS // 2) * NS_PER_MS  # a guess: half an interval before it was due
             if woke_ns - begin_ns > STOOD_STILL_MS * NS_PER_MS:
                 self.notes.extend((CODES["paused"], woke_ns, begin_ns, woke_ns))
-            self.orders.extend(self._link.receive())
+            for order in self._link.receive():
+                self._look(order) if "per_s" in order else self.orders.append(order)
             if woke_ns // NS_PER_MS >= next_send_ms:
                 next_send_ms = (woke_ns // NS_PER_MS // SEND_EVERY_MS + 1) * SEND_EVERY_MS
                 self._send_known()
@@ -105,10 +116,20 @@ class Sender:
             with suppressed(RuntimeError):  # a custom allocator may not report its memory
                 figures = [read(self._device) for read in (used_bytes, reserved_bytes, peak_bytes, peak_reserved_bytes)]
                 self.notes.extend((CODES["memory"], time.monotonic_ns(), *figures))
+        if self._sampler is not None and (samples := self._sampler.taken()):  # before the steps that have them
+            self._link.put(JSON, json.dumps({"samples": samples}).encode())
         if numbers := self._encoder.encode():
             self._link.put(NUMBERS, numbers)
         self._look_at_stack(time.monotonic())
         self._link.send()
+
+    def _look(self, order: dict[str, Any]) -> None:
+        """Sample as often as the console wants, and send the stack if it asks for one."""
+        if self._sampler is not None:
+            self._sampler.per_s = order["per_s"]
+        if order["stack"]:
+            at_ns, stack = time.monotonic_ns(), stack_of_thread(self._trains)
+            self._link.put(JSON, json.dumps({"stack": stack, "asked": order["stack"], "at_ns": at_ns}).encode())
 
     def _look_at_stack(self, now: float) -> None:
         """Send where the training stands if it is still, and if that has changed."""
@@ -129,6 +150,9 @@ class Sender:
         """End the thread, send the remaining notes and `last`, and close the connection. last: a message about the end;
         None to send nothing more."""
         self._closing.set()
+        if self._sampler is not None and self._samples is not None:
+            self._sampler.close()
+            self._samples.has_ended_within(LAST_WORDS_S)
         has_ended = self.thread.has_ended_within(LAST_WORDS_S)
         if last is not None and has_ended:
             self._send_last(last)
@@ -150,3 +174,20 @@ class Sender:
     def forget(self) -> None:
         """In a process forked from the rank's, close the inherited descriptor of its connection."""
         self._link.close()
+
+
+def stack_of_thread(ident: int) -> list[Place]:
+    """Where a thread stands; empty if it has ended, and in a Python without a lock."""
+    frames = frames_of(ident) if has_lock() else []
+    return shortened([place_of(code, line_of(code, at)) for code, at in frames if not is_ours(code)], MOST_FRAMES)
+
+
+def named_code(code: CodeType) -> Named:
+    """File and function of some code, and whether it is the user's own. None for ours, torch's and Python's, but
+    MODULE_CALL for a call of a module."""
+    if code.co_name == "_call_impl" and code.co_filename.endswith(MODULES):
+        return MODULE_CALL
+    file, _, function, own = place_of(code, 0)
+    folders = code.co_filename.split(os.sep)
+    is_library = bool(PACKAGES.intersection(folders)) and "torch" not in folders
+    return (file, function, own) if (own or is_library) and not is_ours(code) else None

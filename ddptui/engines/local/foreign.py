@@ -42,6 +42,7 @@ class Terms:
     running: HeldTraining | None = None  # a command that another console has started before
     every: int = 1  # only every n-th step is reported
     checks: bool = True  # ranks read what the checks compare
+    lines: bool = True  # ranks sample the lines of the training's thread
     launch: "ForeignLaunch | None" = field(default=None, init=False)  # the last launch
 
     @property
@@ -57,6 +58,7 @@ class Terms:
             every=self.every,
             bottleneck=trial.bottleneck,
             checks=self.checks,
+            lines=self.lines,
         )
 
     def start(self, trial: Trial, hub: Hub, folder: Path) -> Launch:

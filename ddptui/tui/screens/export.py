@@ -13,6 +13,7 @@ from textual.widgets.option_list import Option
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.host.source import source_line
 from ddptui.report import table
 from ddptui.report.trace import trace
 from ddptui.store.runs import Run
@@ -54,7 +55,7 @@ def pieces(run: Run, preset: Preset, results: Results, form: str) -> Iterable[st
     if form == "trace":
         return trace(run.repeats(preset))
     if form in table.FORMATS:
-        return [table.FORMATS[form](results, preset)]
+        return [table.FORMATS[form](results, preset, source_line)]
     from ddptui.page import formats  # imported late, so that the first screen appears sooner
 
     return [formats.FORMATS[form](run, preset, results)]

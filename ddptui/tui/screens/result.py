@@ -12,6 +12,7 @@ from textual.widgets import DataTable
 from ddptui.analysis.extent import extent
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.host.source import source_line
 from ddptui.report import table
 from ddptui.report.notes import answer, shown_first
 from ddptui.store.runs import Run
@@ -121,7 +122,7 @@ class ResultScreen(ExportableRun):
 
     def action_copy_table(self) -> None:
         self.copy(
-            table.markdown(self.results, self.preset),
+            table.markdown(self.results, self.preset, source_line),
             f"The table as Markdown; {name_of('export', self.app)} writes it to a file.",
         )
 

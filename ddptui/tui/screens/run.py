@@ -24,6 +24,7 @@ from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes, Picture
 from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.tui.widgets.replay_bar import ReplayBar
+from ddptui.tui.widgets.where import Where
 from ddptui.wire.records import Message
 
 STEP = "Replay: go one step of all ranks forward or back, and pause"
@@ -39,6 +40,7 @@ class RunScreen(Delaying):
     BINDINGS: ClassVar[list[BindingType]] = [
         *DELAY_KEYS,
         Binding("space", "hold", "Hold", tooltip="Freeze the screen while the run continues; in a replay: pause"),
+        bound("stacks", "stacks", "Stacks", show=False, tooltip="Ask every rank where in its code it is, now"),
         *RUN_KEYS,
         bound("step", "step(1)", "Step", show=False, tooltip=STEP),
         bound("step_back", "step(-1)", "Step back", show=False, tooltip=STEP),
@@ -57,6 +59,7 @@ class RunScreen(Delaying):
         Binding("shift+tab", "next_pane(-1)", "Previous pane", show=False, system=True),
     ]
     SPARE_KEYS = ("faster(1)", "faster(-1)", "seek(-5)", "step(1)", "launch(1)")
+    RUN_ACTIONS = (*Delaying.RUN_ACTIONS, "stacks")
     REPLAY_ACTIONS = (*Delaying.REPLAY_ACTIONS, "step", "launch", "tenth")
 
     feed: Session | Playback
@@ -209,6 +212,12 @@ class RunScreen(Delaying):
         panes.choose(name)
         self.keep_zoomed()
         panes.draw_pane(panes.pane(name), self._picture or self._look(), self.feed)
+
+    def action_stacks(self) -> None:
+        if isinstance(self.feed, Session) and self.watched.live.status == "running":
+            self.feed.controls.ask_for_stacks(self.watched.live.launched_ns)
+            self.action_pane("where")
+            self.query_one(Where).border_subtitle = "asked: each rank answers with its stack"  # a toast would cover it
 
     def action_log_scale(self) -> None:
         chart = self.query_one(LineChart)

@@ -20,12 +20,14 @@ from ddptui.run.session import Session
 from ddptui.store.journal import LogTail
 from ddptui.text.drawing import series_kind
 from ddptui.tui.background import in_background
+from ddptui.tui.keys import name_of
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.frame import PaneBar
 from ddptui.tui.widgets.last_steps import MOST_STEPS, Arrivals, Timeline
 from ddptui.tui.widgets.line_chart import LineChart, Series
 from ddptui.tui.widgets.lists import SCROLL_KEYS
 from ddptui.tui.widgets.rank_table import RankTable
+from ddptui.tui.widgets.where import Where
 
 TITLES = {
     "ranks": "Ranks",
@@ -34,10 +36,11 @@ TITLES = {
     "loss": "Loss",
     "so-far": "So far",
     "log": "Log",
+    "where": "Where",
 }
-OF_STEPS = ("arrivals", "timeline", "loss")  # while a trial starts, these show the previous trial
+OF_STEPS = ("arrivals", "timeline", "loss", "where")  # while a trial starts, these show the previous trial
 CHART_EVERY_NS = 1e9  # curves change slowly, and drawing them costs as much as everything else
-BESIDE = {"so-far": "log", "log": "so-far"}  # panes that share a place in the grid
+BESIDE = ("so-far", "log", "where")  # panes that share a place in the grid
 MOST_CURVES = 8  # curves of ranks, besides the mean
 FEW_CURVES = 4  # up to this many curves, each has its own color
 MOST_LOG_LINES = 2000  # lines kept on the screen; the file has all of them
@@ -97,20 +100,26 @@ class Panes(Container):
             yield Timeline(id="timeline", classes="pane")
             yield Comparison(id="so-far", classes="pane", growing=True)
             yield RankLog(id="log", classes="pane", max_lines=MOST_LOG_LINES)
+            yield Where(id="where", classes="pane")
 
     def on_mount(self) -> None:
         for name, title in TITLES.items():
             pane = self.pane(name)
             pane.can_focus = True  # drawings are not focusable by default
             pane.border_title = self._title(name, title)
-        self.pane("ranks").border_subtitle = "times in ms, medians of the last two seconds"
+            pane.border_subtitle = self._hint(name)
         self.choose(self.chosen)
 
     def _title(self, name: str, title: str) -> str:
-        """Return a pane's title with its key, and the name of the pane that shares its place."""
-        other = BESIDE.get(name)
-        beside = f" · {self._key(other, ': ')}{TITLES[other].lower()}" if other else ""
-        return f"{self._key(name, ' ')}{title}{beside}"
+        """Return a pane's title with its key, and the names of the panes that share its place."""
+        others = [other for other in BESIDE if other != name] if name in BESIDE else []
+        beside = [f"{self._key(other, ': ')}{TITLES[other].lower()}" for other in others]
+        return " · ".join([f"{self._key(name, ' ')}{title}", *beside])
+
+    def _hint(self, name: str) -> str:
+        """Return what a pane's lower border says."""
+        asks = f"own work, in ms a step · {name_of('stacks', self.app)}: where each rank is now" * self._numbered
+        return {"ranks": "times in ms, medians of the last two seconds", "where": asks}.get(name, "")
 
     def _key(self, name: str, end: str) -> str:
         return f"{[*TITLES].index(name) + 1}{end}" if self._numbered else ""
@@ -124,8 +133,9 @@ class Panes(Container):
         self.chosen = chosen
         for name in TITLES:
             self.pane(name).set_class(name == chosen, "-chosen")
-        if chosen in ("log", "so-far"):  # these share a place in the grid
-            self.set_class(chosen == "log", "-log")
+        if chosen in BESIDE:
+            for name in BESIDE:
+                self.set_class(name == chosen, f"-{name}")
         self.query_one(PaneBar).show(TITLES, chosen)
         self.pane(chosen).focus()
 
@@ -142,7 +152,7 @@ class Panes(Container):
         watched, shown = picture.watched, picture.watched.shown
         if pane.id in OF_STEPS and (shown is not watched) != pane.has_class("-before"):
             pane.set_class(shown is not watched, "-before")
-            before = f"previous trial: {shown.live.trial}" if shown is not watched else ""
+            before = f"previous trial: {shown.live.trial}" if shown is not watched else self._hint(pane.id)
             pane.border_subtitle = Content(before)  # text from a journal is not markup
         match pane:
             case RankTable():
@@ -157,6 +167,8 @@ class Panes(Container):
                 if moment != self._charted:
                     self._charted = moment
                     pane.show(losses(shown))
+            case Where():
+                pane.follow(shown, feed, self.query_one(RankTable).rank, picture.now_ns)
             case Comparison():
                 pane.show(feed.results, feed.preset)
             case RankLog():

@@ -12,6 +12,7 @@ from ddptui.tui.keys import name_of
 from ddptui.tui.widgets.comparison import Comparison, Verdict
 from ddptui.tui.widgets.tables import RankDetail
 from ddptui.tui.widgets.time_bars import TimeBars
+from ddptui.tui.widgets.where import Where
 from ddptui.tui.widgets.who_waits import WhoWaits
 
 PANES = {
@@ -20,9 +21,11 @@ PANES = {
     "verdict": "In words",
     "ranks": "Ranks",
     "waits": "Who waits for whom",
+    "where": "Where in the code",
 }
-SHORT = {"bars": "Time", "verdict": "Words", "waits": "Waits"}
+SHORT = {"bars": "Time", "verdict": "Words", "waits": "Waits", "where": "Where"}
 TURNS = {False: "difference to the baseline", True: "whole times"}
+SHARED = ("ranks", "where")  # panes that share a place in the grid
 BORDER = 2  # lines
 TABLE_PART, RANKS_PART = 0.4, 0.3  # maximum parts of the lines if all panes are visible
 BESIDE_PART = 0.5  # minimum part of the lines for the pane shown with the table
@@ -37,6 +40,7 @@ class ResultPanes(Container):
         yield Verdict(id="verdict", classes="pane -beside")
         yield WhoWaits(id="waits", classes="pane")
         yield RankDetail(id="ranks", classes="pane")
+        yield Where(id="where", classes="pane")
 
     def on_mount(self) -> None:
         for pane in PANES:
@@ -56,6 +60,7 @@ class ResultPanes(Container):
         verdict.border_title = Content(": ".join(filter(None, [_title("verdict"), finding])))
         self.query_one(WhoWaits).show(trial)
         self.query_one(RankDetail).show(trial)
+        self.query_one(Where).show(trial, results, preset)
         self.make_room()
 
     def turn(self) -> None:
@@ -77,6 +82,8 @@ class ResultPanes(Container):
             self.pane(name).set_class(name == chosen, "-chosen")
             if chosen != "table":  # if two panes are visible, the second one is shown with the table
                 self.pane(name).set_class(name == chosen, "-beside")
+        if chosen in SHARED:
+            self.set_class(chosen == "where", "-where")
         self.make_room()
 
     def on_resize(self) -> None:
@@ -97,7 +104,8 @@ class ResultPanes(Container):
             rows = f"{min(self._wanted('table'), at_most)} 1fr"
         else:
             table = min(self._wanted("table"), int(room * TABLE_PART))
-            ranks = min(self._wanted("ranks"), int(room * RANKS_PART))
+            shown = "where" if self.has_class("-where") else "ranks"
+            ranks = min(self._wanted(shown), int(room * RANKS_PART))
             middle = room - table - ranks
             bars = min(self._wanted("bars"), middle - min(self._wanted("waits"), middle // 2))
             rows = f"{table} {bars} 1fr {ranks}"
@@ -105,9 +113,12 @@ class ResultPanes(Container):
 
     def _wanted(self, name: str) -> int:
         pane = self.pane(name)
-        assert isinstance(pane, Comparison | TimeBars | Verdict | RankDetail | WhoWaits)
+        assert isinstance(pane, Comparison | TimeBars | Verdict | RankDetail | WhoWaits | Where)
         return pane.wanted_lines + BORDER
 
 
 def _title(pane: str) -> str:
-    return f"{[*PANES].index(pane) + 1} {PANES[pane]}"
+    """A pane's title with its key, and the pane that shares its place."""
+    key = {name: str(number) for number, name in enumerate(PANES, start=1)}
+    beside = "".join(f" · {key[other]}: {PANES[other].lower()}" for other in SHARED if pane in SHARED and other != pane)
+    return f"{key[pane]} {PANES[pane]}{beside}"

@@ -160,7 +160,7 @@ def test_every_moment_that_a_rank_tells_is_aligned_and_nothing_else(message: Mes
     )
     near = msgspec.structs.replace(message, rank=0)
     assert in_console_time(near, clocks) is near
-    moments = {"at_ns", "begin_ns", "end_ns", "first_ns", "heard_ns", "said_ns", "collectives", "slept"}
+    moments = {"at_ns", "begin_ns", "end_ns", "first_ns", "heard_ns", "said_ns", "collectives", "slept", "lines"}
     kept = {field: getattr(of_far, field) for field in of_far.__struct_fields__ if field not in moments}
     assert {field: getattr(told, field) for field in kept} == kept
 

@@ -18,7 +18,7 @@ from ddptui.engines.hub import MOST_BYTES_OF_A_STRANGER, Hub
 from ddptui.host.folders import LOCK, TemporaryFolder
 from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.messages import Failed, Heartbeat, Position, RankMessage, Step
-from ddptui.wire.records import ConsoleMessage, SetBottleneck, Stop
+from ddptui.wire.records import ConsoleMessage, Look, SetBottleneck, Stop
 from tests.support.builders import done, heartbeat, hello, ready, step
 
 SOON_MS = 5_000  # for what must come
@@ -155,8 +155,9 @@ def test_ranks_that_were_started_again_take_their_places_and_count_their_steps_o
 
     steps: list[list[int]] = []
     before = [comes(rank, *range(5 + rank)) for rank in (0, 1)]
-    delay = SetBottleneck(bottleneck=(Bottleneck(at="forward", ranks=(1,), sleep_ms=1),))
+    delay, pace = SetBottleneck(bottleneck=(Bottleneck(at="forward", ranks=(1,), sleep_ms=1),)), Look(per_s=50)
     hub.send(delay)
+    hub.send(pace)
     assert comes(1, 0).heard() == Stop(why="a second process connected as rank 1")  # which is still there
     assert hub.refused == 1
     for rank, process in enumerate(before):
@@ -164,6 +165,7 @@ def test_ranks_that_were_started_again_take_their_places_and_count_their_steps_o
     again = [comes(1, 0, 1), comes(0, 0)]
     assert steps[2:] == [[], [7, 8], [7]]  # 5 was the last
     assert [process.heard() for process in again] == [delay, delay]
+    assert [process.heard() for process in again] == [pace, pace]
     beat = replace(heartbeat(1), position=Position(step=2))
     words = again[0].say(beat, heartbeat(1))
     assert [message.position.step for message in words if isinstance(message, Heartbeat)] == [9, None]

@@ -119,7 +119,7 @@ def test_an_excerpt_holds_no_step_that_is_not_next_to_it() -> None:
 
 def test_a_panel_says_who_waits_for_whom() -> None:
     run, _, results = a_run()
-    shown = panel(results.trials[1], recorded(run, results.trials[1]), "", prints=True)
+    shown = panel(results.trials[1], results, recorded(run, results.trials[1]), "", prints=True)
     assert shown.matrix
     assert [row.ranks for row in shown.matrix.rows] == ["0", "1"]
     assert shown.matrix.rows[0].cells[1].shade == SHADES
@@ -132,8 +132,9 @@ def test_a_panel_says_who_waits_for_whom() -> None:
 def test_many_ranks_are_put_together_in_a_matrix() -> None:
     preset = two_trials(repeats=1)
     told = journal_of(late_steps(40, 4))
-    trial = results_for(preset, told).trials[0]
-    shown = panel(trial, recorded(Told(told), trial), "", prints=False)
+    results = results_for(preset, told)
+    trial = results.trials[0]
+    shown = panel(trial, results, recorded(Told(told), trial), "", prints=False)
     assert shown.matrix
     assert len(shown.matrix.rows) <= MOST_ROWS
     assert shown.matrix.rows[0].ranks == "0–2"
@@ -144,7 +145,8 @@ def test_a_trial_without_steps_says_why_it_has_no_pictures() -> None:
     _, _, results = a_run()
     run = Told([])
     assert (
-        "without instruments" in panel(results.trials[1], recorded(run, results.trials[1]), "", prints=True).why_empty
+        "without instruments"
+        in panel(results.trials[1], results, recorded(run, results.trials[1]), "", prints=True).why_empty
     )
 
 

@@ -70,3 +70,15 @@ def test_it_is_known_since_when_an_end_is_wanted(wish: str, clock: SimpleNamespa
     controls.skip(1) if wish == "skip" else controls.stop()
     clock.now += 2.5
     assert controls.waited_s() == 2.5
+
+
+def test_stacks_are_asked_for_once_and_of_the_launch_that_is_meant() -> None:
+    controls = Controls()
+    assert controls.stacks_asked(1) == 0
+    controls.ask_for_stacks(1)
+    controls.ask_for_stacks(1)  # pressed twice
+    assert [controls.stacks_asked(1), controls.stacks_asked(1)] == [1, 0]
+    controls.ask_for_stacks(0)  # for the launch before
+    assert controls.stacks_asked(1) == 0
+    controls.ask_for_stacks(1)
+    assert controls.stacks_asked(1) == 2

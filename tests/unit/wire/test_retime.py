@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from ddptui.wire.messages import Collective, Slept, Step
+from ddptui.wire.messages import Collective, Sampled, Slept, Step
 from ddptui.wire.records import Launched, Message
 from ddptui.wire.retime import GAP, LONGEST_GAP, Sittings, shift_times
 from tests.support.builders import MS, ended, hello, journal, launched, one_of_each, step
@@ -70,3 +71,8 @@ def test_what_was_resumed_follows_at_once(resumed_ms: int) -> None:
     assert isinstance(begun, Launched)
     assert begun.at_ns == 9_000 * MS + GAP
     assert times(over) == [begun.at_ns + 50 * MS]
+
+
+def test_the_samples_of_a_step_move_with_it() -> None:
+    whole = replace(step(), lines=(Sampled(100, 20, 7, 1),))
+    assert shift_times(whole, 1_000).lines == (Sampled(1_100, 20, 7, 1),)

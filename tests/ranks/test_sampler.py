@@ -1,0 +1,238 @@
+"""The sampler: which line of the user's code a thread is on."""
+
+import gc
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType
+from weakref import ref
+
+import pytest
+
+from workers.instruments.sampler import COLLECTION, HELD, LATE, PUNCTUAL, Named, Sampler, frames_of, line_of
+
+RATE = 200
+
+
+def name(code: CodeType) -> Named:
+    own = code.co_filename == __file__
+    return (code.co_filename, code.co_name, own) if own else None
+
+
+@contextmanager
+def sampling(name: Callable[[CodeType], Named] = name) -> Iterator[Sampler]:
+    sampler = Sampler(threading.get_ident(), name)
+    sampler.per_s = RATE
+    thread = threading.Thread(target=sampler.run)
+    thread.start()
+    try:
+        yield sampler
+    finally:
+        sampler.close()
+        thread.join()
+
+
+def slow_call() -> None:
+    time.sleep(0.3)
+
+
+def busy(seconds: float) -> int:
+    end, total = time.thread_time() + seconds, 0
+    while time.thread_time() < end:
+        total += 1
+    return total
+
+
+def shares(sampler: Sampler) -> Counter[str]:
+    times = Counter[str]()
+    for sample in sampler.taken():
+        times[sample.stack[0][2] if sample.stack else ""] += sample.ns
+    whole = sum(times.values())
+    return Counter({function: round(100 * ns / whole) for function, ns in times.items()})
+
+
+@pytest.mark.parametrize("work", [slow_call, lambda: busy(0.3)], ids=["asleep", "in Python"])
+def test_the_samples_name_the_line_and_its_caller(work: Callable[[], object]) -> None:
+    with sampling() as sampler:
+        work()
+    function, _ = most_often(sampler)
+    assert function in ("slow_call", "busy")
+
+
+def most_often(sampler: Sampler) -> tuple[str, int]:
+    found = Counter((stack[0][2], stack[0][1]) for _, _, _, stack, _ in sampler.taken() if stack)
+    return found.most_common(1)[0][0]
+
+
+def test_the_line_is_the_one_that_runs() -> None:
+    with sampling() as sampler:
+        slow_call()
+    assert most_often(sampler) == ("slow_call", slow_call.__code__.co_firstlineno + 1)
+
+
+def test_the_caller_is_the_next_function_of_the_users_code() -> None:
+    def outer() -> None:
+        (lambda: slow_call())()
+
+    with sampling() as sampler:
+        outer()
+    stacks = Counter(tuple(place[2] for place in stack) for _, _, _, stack, _ in sampler.taken())
+    assert stacks.most_common(1)[0][0] == ("slow_call", "<lambda>")
+
+
+def test_a_comprehension_is_its_functions_line() -> None:
+    def outer() -> None:
+        [time.sleep(0.3) for _ in range(1)]
+
+    with sampling() as sampler:
+        outer()
+    assert most_often(sampler) == ("outer", outer.__code__.co_firstlineno + 1)
+
+
+def test_the_samples_stand_for_the_time_that_has_passed() -> None:
+    begin = time.monotonic_ns()
+    with sampling() as sampler:
+        busy(0.3)
+        slow_call()
+    passed, counted = time.monotonic_ns() - begin, sum(sample.ns for sample in sampler.taken())
+    assert passed * 0.8 < counted < passed * 1.2
+
+
+def test_a_call_that_keeps_the_lock_gets_the_samples_that_were_due_meanwhile() -> None:
+    numbers = [*range(3_000_000)]
+
+    def sorts() -> None:
+        for _ in range(3):
+            sorted(numbers, key=str)
+
+    with sampling() as sampler:
+        sorts()
+    assert shares(sampler)["sorts"] > 90
+
+
+def test_samples_say_whether_the_thread_kept_the_lock() -> None:
+    with sampling() as sampler:
+        busy(0.4)
+        in_python = Counter(sample.late for sample in sampler.taken())
+        slow_call()
+        asleep = Counter(sample.late for sample in sampler.taken())
+    assert in_python[HELD] > in_python[PUNCTUAL]
+    assert asleep[PUNCTUAL] + asleep[LATE] > asleep[HELD]
+
+
+def test_garbage_collections_are_told_apart() -> None:
+    kept = [[[number]] for number in range(400_000)]
+
+    def collects() -> None:
+        for _ in range(10):
+            gc.collect()
+
+    gc.unfreeze()  # the test's fixture has frozen what there was
+    with sampling() as sampler:
+        collects()
+    assert shares(sampler)[COLLECTION] > 50
+    del kept
+
+
+def test_work_without_a_collection_is_none() -> None:
+    gc.disable()
+    try:
+        with sampling() as sampler:
+            busy(0.3)
+    finally:
+        gc.enable()
+    assert COLLECTION not in shares(sampler)
+
+
+def test_code_of_a_library_stands_in_where_no_frame_is_the_users() -> None:
+    def library(code: CodeType) -> Named:
+        return ("lib.py", code.co_name, False) if code.co_filename == __file__ else None
+
+    with sampling(library) as sampler:
+        slow_call()
+    file, _, function, own = Counter(stack[0] for _, _, _, stack, _ in sampler.taken()).most_common(1)[0][0]
+    assert (file, function, own) == ("lib.py", "slow_call", False)
+
+
+def test_no_frame_outlives_the_look_at_it() -> None:
+    """A frame would keep the variables of its function alive: in a training, activations."""
+
+    class Big:
+        pass
+
+    looked, done = threading.Event(), threading.Event()
+    held: list[ref[Big]] = []
+
+    def works() -> None:
+        big = Big()
+        held.append(ref(big))
+        looked.wait()
+
+    thread = threading.Thread(target=lambda: (works(), done.set()))
+    thread.start()
+    while not held:
+        time.sleep(0.001)
+    frames = frames_of(thread.ident or 0)
+    assert "works" in [code.co_name for code, _ in frames]
+    looked.set()
+    done.wait()
+    thread.join()
+    assert held[0]() is None
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_collection_is_as_the_training_has_set_it(enabled: bool) -> None:
+    (gc.enable if enabled else gc.disable)()
+    try:
+        for _ in range(100):
+            assert frames_of(threading.get_ident())
+        assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
+
+
+def test_no_collection_runs_while_frames_are_read() -> None:
+    """In Python 3.11 it could run Python code halfway, and the frames would be gone."""
+    ran: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        ran.append(sys._getframe(1).f_code.co_name)
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(note)
+    gc.set_threshold(1)
+    try:
+        for _ in range(200):
+            frames_of(threading.get_ident())
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(note)
+    assert ran  # collections did run, between the reads
+
+
+def test_a_thread_that_has_ended_ends_its_sampler() -> None:
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    thread.join()
+    sampler = Sampler(thread.ident or 0, name)
+    sampler.per_s = RATE
+    sampler.run()  # returns
+    assert not sampler.taken()
+
+
+def test_the_line_of_an_instruction_is_pythons() -> None:
+    frame = sys._getframe()
+    code, instruction, line = frame.f_code, frame.f_lasti, frame.f_lineno
+    assert line_of(code, instruction) == line
+
+
+def test_lines_and_codes_are_forgotten_at_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.instruments.sampler.MOST_CODES", 3)
+    sampler = Sampler(threading.get_ident(), name)
+    for number in range(10):
+        code = compile("x = 1", f"file{number}", "exec")
+        sampler.stack([(code, 0)])
+    assert len(sampler._names) <= 4

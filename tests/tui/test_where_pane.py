@@ -1,0 +1,206 @@
+"""The pane Where: on which lines the ranks work, and where each is when the user asks."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ddptui.analysis.results import PlaceTime
+from ddptui.config.settings import KEYS
+from ddptui.engines.local.foreign import Terms
+from ddptui.host import source
+from ddptui.store.outcomes import results_of
+from ddptui.store.runs import Run
+from ddptui.tui.screens.result import ResultScreen
+from ddptui.tui.screens.run import RunScreen
+from ddptui.tui.widgets import where
+from ddptui.tui.widgets.where import MOST_STACKS, Where
+from ddptui.wire.messages import Place, Stood
+from ddptui.wire.records import Message
+from tests.tui.opened import opened, seen
+from tests.tui.recordings import RECORDED, SampledAsItGoes, ToldAsItGoes, moment_s, playback
+
+ASK = KEYS["stacks"].usual
+SIZES = [(80, 24), (120, 40), (200, 60)]
+INNER = Place("train.py", 28, "augment", True)
+CALLER = Place("train.py", 37, "main", True)
+TORCH = [Place("/torch/_tensor.py", line, "Tensor.backward", False) for line in (5, 6)]
+
+
+@pytest.fixture(autouse=True)
+def sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(where, "source_line", lambda file, line, host, *_: f"line {line} in {file}" * bool(host))
+
+
+def under_way(kind: type[ToldAsItGoes] = SampledAsItGoes, trial: str = "late", step: int = 70) -> RunScreen:
+    told = playback()
+    told.seek(moment_s(told, trial, step))
+    return RunScreen(kind(told))
+
+
+async def shown(
+    screen: RunScreen, *keys: str, size: tuple[int, int] = (120, 40), messages: Sequence[Message] = ()
+) -> str:
+    async with opened(Path("no-such-folder"), screen, size) as (app, pilot):
+        screen.tick()
+        await pilot.press(*keys)
+        screen.watched.add(messages)
+        screen.tick()
+        await pilot.pause()
+        return seen(app)
+
+
+def stood(rank: int, stack: Sequence[Place], asked: int = 1, at_ns: int = 10**18) -> Stood:
+    return Stood(rank=rank, at_ns=at_ns, asked=asked, stack=tuple(stack))
+
+
+def rows(text: str) -> Iterator[list[str]]:
+    """The cells of the lines of the pane, between its borders."""
+    of_pane = text.partition("Where")[2].splitlines()[1:]
+    return (line.strip("│ ").split("  ") for line in of_pane if line.startswith("│"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_places_are_shown_the_most_costly_first(size: tuple[int, int]) -> None:
+    text = asyncio.run(shown(under_way(), "7", size=size))
+    header, first, *_ = [[cell.strip() for cell in row if cell.strip()] for row in rows(text)]
+    assert header[:5] == ["where", "phase", "rank 0 ms", "rank 1 ms", "called by"]
+    assert first[:2] == ["backward, train.py:20", "backward"]
+    assert float(first[3]) > 10 > float(first[2])  # rank 1 sleeps for 12 ms there
+    assert first[4] == "main, train.py:60"
+    assert ("line 20 in train.py" in text) == (size[0] > 80)
+
+
+def test_what_was_sampled_before_is_shown_while_the_next_trial_starts() -> None:
+    text = asyncio.run(shown(under_way(step=0), "7"))
+    assert "previous trial: none" in text.partition("7 Where")[2]
+    assert "backward, train.py:20" in text
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [(Terms(), "No line has been sampled yet"), (Terms(lines=False), "not sampled, because of `--no-lines`")],
+)
+def test_without_a_sample_it_says_why(terms: Terms, words: str) -> None:
+    screen = under_way(ToldAsItGoes)
+    assert isinstance(screen.feed, ToldAsItGoes)
+    screen.feed.terms = terms
+    assert words in asyncio.run(shown(screen, "7"))
+
+
+def test_a_key_asks_every_rank_and_shows_the_pane() -> None:
+    screen = under_way()
+    text = asyncio.run(shown(screen, ASK))
+    assert isinstance(screen.feed, ToldAsItGoes)
+    launched_ns = screen.watched.live.launched_ns
+    assert screen.feed.controls.stacks_asked(launched_ns) == 1
+    assert screen.feed.controls.stacks_asked(launched_ns) == 0
+    assert "asked: each rank answers" in text
+
+
+def test_a_replay_has_no_ranks_to_ask() -> None:
+    told = playback()
+    told.seek(moment_s(told, "late", 70))
+    screen = RunScreen(told)
+    assert "where each rank is now" not in asyncio.run(shown(screen, ASK))
+    assert screen.check_action("stacks", ()) is False
+    assert under_way().check_action("stacks", ()) is True
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_stacks_are_shown_beside_each_other_or_below(size: tuple[int, int]) -> None:
+    answers = [stood(0, [*TORCH, INNER, CALLER, *TORCH]), stood(1, [CALLER])]
+    text = asyncio.run(shown(under_way(), "7", "z", size=size, messages=answers))
+    lines = text.splitlines()
+    at = next(at for at, line in enumerate(lines) if "Rank 0, 0 s ago" in line)
+    assert ("Rank 1, 0 s ago" in lines[at]) == (size[0] >= 120)
+    of_rank = [line[: 58 if size[0] >= 120 else 80].strip("│ ").split("  ")[0] for line in lines[at + 1 : at + 4]]
+    assert of_rank == ["Tensor.backward, _tensor.py:6", "augment, train.py:28", "main, train.py:37"]
+    assert "_tensor.py:5" not in text  # what torch calls itself
+    assert "line 28 in train.py" in text
+    assert "line 6 in" not in text
+    assert "where " in text.partition("Rank 1")[2]  # the table follows
+
+
+def test_the_same_stack_is_shown_once_and_who_has_not_answered_is_said() -> None:
+    answers = [stood(0, [INNER]), stood(1, [INNER])]
+    assert "Ranks 0 and 1, 0 s ago" in asyncio.run(shown(under_way(), "7", "z", messages=answers))
+    again = [*answers, stood(1, [], asked=2)]
+    text = asyncio.run(shown(under_way(), "7", "z", messages=again))
+    assert "Rank 0: no answer yet" in text
+    assert "Rank 1: its Python code is not known" in text
+    assert "augment, train.py:28" not in text
+
+
+def test_how_old_a_stack_is() -> None:
+    screen = under_way()
+    now_ns = screen.feed.now_ns()
+    text = asyncio.run(shown(screen, "7", "z", messages=[stood(0, [INNER], at_ns=now_ns - int(3.5e9))]))
+    assert "Rank 0, 3 s ago" in text
+
+
+def test_of_many_stacks_those_of_the_fewest_ranks_are_shown() -> None:
+    screen = under_way()
+
+    async def check() -> None:
+        async with opened(Path("no-such-folder"), screen, (200, 60)) as (_, pilot):
+            screen.tick()
+            await pilot.press("7")
+            live = screen.watched.live
+            for rank in range(2, 64):
+                live.ranks[rank] = msgspec.structs.replace(live.ranks[0], rank=rank)
+            for rank in live.ranks:
+                live.stood[rank] = stood(rank, [Place("train.py", rank, "augment", True)] if rank > 20 else [CALLER])
+            found = where.standings_of(screen.watched, screen.feed.now_ns())
+            assert [each.ranks for each in found[:2]] == [[21], [22]]
+            assert found[-1].ranks == [*range(21)]
+            screen.tick()
+            text = str(screen.query_one(Where).query_one("Static").render())
+            assert text.count("s ago") == MOST_STACKS
+            assert f"and {len(found) - MOST_STACKS} more stacks" in text
+
+    asyncio.run(check())
+
+
+def test_real_sources_are_read_for_this_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(where, "source_line", source.source_line)
+    text = asyncio.run(shown(under_way(), "7"))
+    assert "backward, train.py:20" in text
+    assert "source" not in text.partition("7 Where")[2]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_result_has_the_places_of_the_chosen_trial(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(where, "source_line", lambda *_: "long line " * 30)
+    run = Run(RECORDED)
+    preset = run.preset()
+    results = results_of(run, preset)
+    place = PlaceTime(
+        phase="data", place="augment, a.py:7", by="collate, a.py:9", file="a.py", line=7, last=7, ms={0: 0.5, 1: 12.5}
+    )
+    first, late, *others = results.trials
+    repeats = [msgspec.structs.replace(repeat, places=[place] * 40) for repeat in late.repeats]
+    trials = [first, msgspec.structs.replace(late, repeats=repeats), *others]
+    screen = ResultScreen(run, preset, msgspec.structs.replace(results, trials=trials))
+
+    async def check() -> None:
+        async with opened(Path("no-such-folder"), screen, size) as (app, pilot):
+            await pilot.press("p", "6")
+            await pilot.pause()
+            assert "No line was sampled" in seen(app)
+            await pilot.press("4", "n")
+            await pilot.pause()
+            assert "augment, a.py:7" not in seen(app)
+            await pilot.press("6")
+            await pilot.pause()
+            text = seen(app)
+            assert "augment, a.py:7" in text
+            assert "12.50" in text
+            assert ("long line" in text) == (size[0] > 80)
+            _, *lines = text.rpartition("6 Where in")[2].splitlines()
+            of_table = [line.strip("│ ")[:7] for line in lines if line.startswith("│")]
+            assert {*of_table} == {"where  ", "augment"}  # no line is wrapped
+
+    asyncio.run(check())

@@ -1,0 +1,148 @@
+"""The table of places in the code: its columns, and in which reports it stands."""
+
+import msgspec
+import pytest
+
+from ddptui.analysis.finding import Finding, Kind, Where
+from ddptui.analysis.results import PlaceTime, Results
+from ddptui.config.preset import Preset
+from ddptui.report.places import UNREAD, place_columns, why_no_places
+from ddptui.report.table import markdown, text
+from ddptui.store.outcomes import results_of
+from ddptui.store.runs import Run
+from tests.recorded.net import RUNS
+from tests.support.builders import preset_of
+
+WIDTH, WIDE = 80, 200
+HEADING = "Where in the code each rank worked, in ms a step"
+
+
+def place(number: int, ms: dict[int, float], **changes: object) -> PlaceTime:
+    told = PlaceTime(
+        phase="data",
+        place=f"augment, train.py:{number}",
+        by="collate, train.py:37",
+        file="train.py",
+        line=number,
+        last=number,
+        ms=ms,
+    )
+    return msgspec.structs.replace(told, **changes)
+
+
+def source(file: str, line: int, host: str, started: str, is_lab: bool) -> str:
+    return f"line {line} of {file} on {host}"
+
+
+def read(run: str, places: list[PlaceTime], findings: list[Finding] | None = None) -> tuple[Results, Preset]:
+    """A recorded run, with these places and findings in each repeat, and no late rank."""
+    preset = Run(RUNS / run).preset()
+    results = results_of(Run(RUNS / run), preset)
+    trials = [
+        msgspec.structs.replace(
+            trial,
+            repeats=[
+                msgspec.structs.replace(repeat, places=places, culprit=None, findings=findings or [])
+                for repeat in trial.repeats
+            ],
+        )
+        for trial in results.trials
+    ]
+    return msgspec.structs.replace(results, trials=trials), preset
+
+
+PLACES = [place(number, {0: 0.0, 1: 20.5 - number}) for number in range(1, 31)]
+LATE = Finding(kind=Kind.LATE_RANK, severity="warning", rank=1, lines=(Where(place="a, b.py:1", ms=1.0),))
+
+
+def cells(places: list[PlaceTime], late: int | None = None, width: int | None = None) -> dict[str, list[str]]:
+    shown = place_columns(places, late, lambda file, line, rank: f"{file} {line} {rank}", width)
+    return {column.header: list(column.cells) for column in shown}
+
+
+def test_few_ranks_have_a_column_each() -> None:
+    assert cells([place(28, {0: 0.0, 1: 19.821, 2: 0.3})]) == {
+        "where": ["augment, train.py:28"],
+        "phase": ["data"],
+        "rank 1 ms": ["19.82"],
+        "rank 2 ms": ["0.30"],
+        "called by": ["collate, train.py:37"],
+        "source": ["train.py 28 1"],
+    }
+
+
+@pytest.mark.parametrize(("late", "header"), [(2, "rank 2 ms"), (None, "rank 5 ms"), (9, "rank 5 ms")])
+def test_of_many_ranks_one_stands_beside_the_others(late: int | None, header: str) -> None:
+    ms = {0: 1.0, 1: 2.0, 2: 3.0, 3: 3.5, 4: 4.0, 5: 50.0}
+    shown = cells([place(28, ms)], late)
+    assert [name for name in shown if name.endswith("ms")] == [header, "others ms"]
+    assert (shown[header], shown["others ms"]) == ((["3.00"], ["3.50"]) if late == 2 else (["50.00"], ["3.00"]))
+
+
+def test_a_place_of_several_lines_shows_the_first() -> None:
+    assert cells([place(28, {0: 1.0}, last=30)])["source"] == ["train.py 28 0 …"]
+
+
+def test_the_source_takes_the_room_that_is_left() -> None:
+    places = [place(28, {0: 1.0, 1: 2.0})]
+    assert "source" not in cells(places, width=WIDTH + 8)
+    assert cells(places, width=WIDTH + 21)["source"] == ["train.py 28 1"]
+    long = place_columns(places, None, lambda *_: "x" * 200, 120)
+    assert sum(column.width + 2 for column in long) - 2 == 120
+    assert "source" not in [column.header for column in place_columns(places, None, lambda *_: "", 120)]
+
+
+def test_of_a_terminal_only_five_places_that_explain_something_are_shown() -> None:
+    results, preset = read("watched", PLACES, [LATE])
+    shown = text(results, preset, WIDTH)
+    at = shown.splitlines().index(HEADING)
+    header, _, *rows = shown.splitlines()[at + 2 :]
+    assert header.split() == ["where", "phase", "rank", "1", "ms", "called", "by"]
+    assert rows[0].startswith("augment, train.py:1  ")
+    assert rows.index("") == 5
+    assert HEADING not in text(*read("watched", PLACES), WIDTH)
+    assert HEADING not in text(*read("watched", [], [LATE]), WIDTH)
+    assert "Where in the code" not in text(*read("quickstart", PLACES, [LATE]), WIDTH)  # the lab's own code
+
+
+def test_a_late_rank_is_enough() -> None:
+    results, preset = read("watched", PLACES)
+    assert HEADING not in text(results, preset, WIDTH)
+    recorded = results_of(Run(RUNS / "watched"), preset)
+    [repeat] = recorded.base.repeats
+    assert repeat.culprit is not None
+    repeats = [msgspec.structs.replace(repeat, places=PLACES, findings=[])]
+    late = msgspec.structs.replace(recorded, trials=[msgspec.structs.replace(recorded.base, repeats=repeats)])
+    assert HEADING in text(late, preset, WIDTH)
+
+
+def test_markdown_has_twenty_places_with_their_source() -> None:
+    results, preset = read("watched", PLACES)
+    assert f"#### {HEADING}" in markdown(results, preset)
+    rows = [line for line in markdown(results, preset, source).splitlines() if line.startswith("| augment")]
+    assert len(rows) == 20
+    [host] = {rank.host for rank in results.base.repeats[-1].ranks}
+    assert rows[0] == f"| augment, train.py:1 | data | 19.50 | collate, train.py:37 | line 1 of train.py on {host} |"
+    assert "source" not in markdown(results, preset, UNREAD)
+
+
+def test_a_wide_terminal_has_room_for_the_source() -> None:
+    results, preset = read("watched", PLACES, [LATE])
+    assert "line 1 of train.py" in text(results, preset, WIDE, source=source)
+    assert "line 1 of train.py" not in text(results, preset, WIDTH, source=source)
+
+
+@pytest.mark.parametrize(
+    ("trial", "asked", "over", "words"),
+    [
+        ({"launch": "dp"}, True, True, "nn.DataParallel"),
+        ({"instruments": "off"}, True, False, "without instruments"),
+        ({}, False, False, "`--no-lines`"),
+        ({}, True, False, "has been sampled yet"),
+        ({}, True, True, "No line was sampled"),
+    ],
+)
+def test_why_there_is_no_place(trial: dict[str, object], asked: bool, over: bool, words: str) -> None:
+    [made] = preset_of({"title": "Which?", "trial": [{"name": "a", **trial}]}).trials
+    assert words in why_no_places(made, is_asked=asked, is_over=over)
+    assert why_no_places(None, is_over=True)
