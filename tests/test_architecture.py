@@ -15,8 +15,8 @@ BUDGETS = {
     "config": 1269,
     "wire": 552,
     "host": 972,
-    "analysis": 2965,
-    "findings": 2256,
+    "analysis": 2969,
+    "findings": 2258,
     "diagnosis": 1093,
     "live": 831,
     "report": 1511,
@@ -28,7 +28,7 @@ BUDGETS = {
     "page": 606,
     "tui": 4420,
     "cli": 877,
-    "workers": 7064,
+    "workers": 7062,
     "templates": 935,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000

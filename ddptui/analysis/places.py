@@ -6,6 +6,7 @@ only divide it among lines, so that their times add up to it. Neighboring lines 
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from math import sqrt
 from statistics import median
@@ -15,9 +16,10 @@ from msgspec.structs import replace
 
 from ddptui.analysis.finding import Where
 from ddptui.analysis.intervals import Interval
-from ddptui.analysis.own_work import AGGREGATE, BETWEEN, phase_spans
+from ddptui.analysis.own_work import AGGREGATE, BETWEEN, Piece, phase_spans
 from ddptui.analysis.policy import (
     FEWEST_SAMPLES,
+    KEEPS_LOCK_NS,
     MOST_LINES,
     MOST_PLACES,
     NEIGHBORS,
@@ -33,7 +35,6 @@ from ddptui.wire.messages import Line, Place, Sampled, Stack
 from ddptui.wire.phases import PARTS
 
 COLLECTION = "garbage collection"  # as in workers/instruments/sampler.py: the function of such a sample
-LATE, HELD = 1, 2  # Sampled.late
 
 
 class Spot(NamedTuple):
@@ -66,7 +67,8 @@ class Taken(NamedTuple):
 
     def plus(self, sample: Sampled) -> "Taken":
         """With one more sample."""
-        late, held = sample.ns * (sample.late == LATE), sample.ns * (sample.late == HELD)
+        late = sample.ns * (0 < sample.held_ns < KEEPS_LOCK_NS)
+        held = sample.ns * (sample.held_ns >= KEEPS_LOCK_NS)
         return Taken(self.ns + sample.ns, self.late_ns + late, self.held_ns + held, self.samples + 1)
 
 
@@ -97,15 +99,22 @@ def _taken(steps: Sequence[RankStep], lines: Mapping[int, Line]) -> dict[tuple[i
             continue
         follows = before is not None and before.step.step == own.step.step - 1
         begin = before.step.end_ns if before is not None and follows else own.step.begin_ns
-        held = [(call.called_ns, call.enter_ns) for call in own.step.collectives if call.enter_ns > call.called_ns]
-        spans = phase_spans(own.step)
+        part_at = partial(_part_at, own, begin, phase_spans(own.step))
         for sample in own.step.lines:
-            if sample.at_ns < begin or sample.line not in lines or _covers(own.idle, sample.at_ns):
-                continue
-            parts = (part for part, since, until in spans if since <= sample.at_ns < until)
-            part = AGGREGATE if _covers(held, sample.at_ns) else next(parts, BETWEEN)
-            taken[part, sample.line] = taken.get((part, sample.line), Taken()).plus(sample)
+            part = part_at(sample.at_ns)
+            # If the thread has gone on to another part until the stack was read, its line is of that part.
+            if part is not None and part == part_at(sample.at_ns + sample.held_ns) and sample.line in lines:
+                taken[part, sample.line] = taken.get((part, sample.line), Taken()).plus(sample)
     return taken
+
+
+def _part_at(own: RankStep, begin: int, spans: Sequence[Piece], at_ns: int) -> int | None:
+    """The part of the step in which the rank worked at a moment. None: it waited then, or the step had not begun."""
+    if at_ns < begin or _covers(own.idle, at_ns):
+        return None
+    held = [(call.called_ns, call.enter_ns) for call in own.step.collectives if call.enter_ns > call.called_ns]
+    parts = (part for part, since, until in spans if since <= at_ns < until)
+    return AGGREGATE if _covers(held, at_ns) else next(parts, BETWEEN)
 
 
 def _shares(taken: Mapping[int, Taken]) -> dict[int, float]:

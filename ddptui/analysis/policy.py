@@ -60,6 +60,7 @@ STEADY = 3
 
 # Lines of code, by samples of the thread that trains.
 FEWEST_SAMPLES = 3  # on a line, to name it
+KEEPS_LOCK_NS = 5 * MS  # Python makes a thread give up its lock after that, and the sampler reads the line that kept it
 SURE_OF_LINE = 2.0  # standard deviations of a share of few samples, by which the late rank must exceed the others
 WORTH_NAMING = 0.1  # part of the excess
 ONE_LINE = 0.7  # part of a function's time: with this much on one line, its neighbors are not named

@@ -124,9 +124,7 @@ class Sampled(msgspec.Struct, frozen=True, array_like=True):
     at_ns: Count
     ns: Count  # the time for which this sample stands
     line: Count  # number of a Line
-    # Why it was taken late: 0 (it was not), 1 (the thread kept Python's lock for some ms, until it gave it up on this
-    # line or before), 2 (until it had to give it up, on this line).
-    late: Annotated[int, Meta(ge=0, le=2)] = 0
+    held_ns: Count = 0  # how long the thread kept Python's lock after at_ns: at the end of that, it was on this line
 
 
 class Step(Tagged, frozen=True, kw_only=True):

@@ -192,7 +192,7 @@ def test_samples_stand_in_the_step_in_which_they_were_due_and_lines_are_told_onc
     rank.trains(2)
     first, second, *_ = (message for message in rank.sent if isinstance(message, Step))
     lines = {message.number: message.stack for message in rank.sent if isinstance(message, Line)}
-    assert [(sample.at_ns, sample.ns, sample.late) for sample in (*first.lines, *second.lines)] == [
+    assert [(sample.at_ns, sample.ns, sample.held_ns) for sample in (*first.lines, *second.lines)] == [
         (2, 100, 0),
         (4, 100, 1),
         (9, 20, 2),

@@ -243,7 +243,7 @@ def one_of_each() -> list[Message]:
     slept = Slept("aggregate", 10, 20)
     operation = msgspec.structs.replace(operation, line=7)
     full = msgspec.structs.replace(step(), collectives=(operation,), slept=(slept,), order=(0, 1, 3, 2))
-    full = msgspec.structs.replace(full, lines=(Sampled(15, 20, 7, 1),))
+    full = msgspec.structs.replace(full, lines=(Sampled(15, 20, 7, 1_000),))
     steps: list[Message] = [step(), full, step(loss=None), fingerprint(), trained(), trained(loss=None)]
     late = Bottleneck(at="forward", ranks=(1,), sleep_ms=5)
     waits = Position(step=3, passed=("data", "forward"), calls=2, number=1, kind="reduce", root=0, group=(0, 1))

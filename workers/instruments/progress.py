@@ -151,17 +151,17 @@ class Progress:
 
     def _lines_until(self, end_ns: int) -> tuple[Sampled, ...]:
         """The samples up to this moment that no step has yet."""
-        for at_ns, ns, late, places, outside in self._sampler.taken() if self._sampler is not None else ():
-            self.add_sample(at_ns, ns, late, as_stack(places), outside)
+        for at_ns, ns, held_ns, places, outside in self._sampler.taken() if self._sampler is not None else ():
+            self.add_sample(at_ns, ns, held_ns, as_stack(places), outside)
         lines = []
         while self._sampled and self._sampled[0].at_ns <= end_ns:
             lines.append(self._sampled.popleft())
         return tuple(lines[:MOST_A_STEP])
 
-    def add_sample(self, at_ns: int, ns: int, late: int, stack: Stack, outside: int) -> None:
+    def add_sample(self, at_ns: int, ns: int, held_ns: int, stack: Stack, outside: int) -> None:
         """Take a sample of the training's thread (sampler.py), before its step."""
         if stack:
-            self._sampled.append(Sampled(at_ns, ns, self._line(stack, outside), late))
+            self._sampled.append(Sampled(at_ns, ns, self._line(stack, outside), held_ns))
         if len(self._sampled) > MOST_SAMPLES:  # no step is reported
             self._sampled.popleft()
 

@@ -32,10 +32,7 @@ OBJECTS_A_FRAME = 3  # that are made when it is read, at most
 LOOK_AT_COLLECTIONS = 8  # how often: each so many samples
 COMPREHENSIONS = "<listcomp>", "<dictcomp>", "<setcomp>"  # functions of their own before Python 3.12
 COLLECTION = "garbage collection"
-# How the sampler got the lock: at once; when the thread gave it up, on that line or a later one; or when the thread had
-# to give it up, on the line that kept it.
-PUNCTUAL, LATE, HELD = range(3)
-PUNCTUAL_NS = 300_000  # waking up takes 60 to 100 µs on an idle core
+PUNCTUAL_NS = 300_000  # a shorter wait for the lock is none: waking up takes 60 to 100 µs on an idle core
 HELD_NS, HELD_BY_PYTHON_NS = 2_000_000, 8_000_000  # how late a sample is if a collection, or perhaps Python code, ran
 NS = 1_000_000_000
 
@@ -52,7 +49,7 @@ class Sample(NamedTuple):
 
     at_ns: int  # when it was due, unless the sampler had no core then
     ns: int  # the time for which this sample stands
-    late: int  # PUNCTUAL, LATE or HELD
+    held_ns: int  # how long it waited for Python's lock meanwhile: the stack is of the end of this wait
     stack: tuple[Place, ...]  # innermost first, at most CALLERS; empty if no frame is the user's
     outside: int = (
         0  # the index in `stack` from which on CALLERS more stand outside of all calls of modules; 0: in none
@@ -98,16 +95,15 @@ class Sampler:
         """Keep a sample. held_ns: how long the sampler has waited for Python's lock, apart from waiting for a core.
         frames: the innermost."""
         stack, outside = self.stack(frames)
-        if len(frames) == NEAR and (
-            len(stack) < CALLERS or outside is not None
-        ):  # and the modules may have been called from afar
+        if len(frames) == NEAR and (len(stack) < CALLERS or outside is not None):  # there is more to be seen
             stack, outside = self.stack(frames_of(self._ident, DEPTH))
         if self._has_collected(held_ns) and stack:
             file, line, _, own = stack[0]
             stack = [(file, line, COLLECTION, own), *stack][:CALLERS]
-        late = PUNCTUAL if held_ns < PUNCTUAL_NS else HELD if held_ns >= sys.getswitchinterval() * NS else LATE
-        at_ns = now_ns - held_ns if late else now_ns
-        self.samples.append(Sample(at_ns, ns, late, (*stack, *(outside or ())), len(stack) if outside else 0))
+        held_ns = held_ns if held_ns >= PUNCTUAL_NS else 0
+        self.samples.append(
+            Sample(now_ns - held_ns, ns, held_ns, (*stack, *(outside or ())), len(stack) if outside else 0)
+        )
 
     def close(self) -> None:
         """End `run` soon. Any thread may call this, once."""

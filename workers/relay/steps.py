@@ -68,8 +68,8 @@ class Steps(LoopReader):
 
     def take_samples(self, samples: Sequence[Sequence[Any]]) -> None:
         """Take samples of the training's thread (instruments/sampler.py), which come before their steps."""
-        for at_ns, ns, late, stack, outside in samples:
-            self._progress.add_sample(at_ns, ns, late, places(stack), outside)
+        for at_ns, ns, held_ns, stack, outside in samples:
+            self._progress.add_sample(at_ns, ns, held_ns, places(stack), outside)
 
     def read(self, notes: Iterator[Any]) -> None:
         """Read notes, each of which must be complete. Raises ValueError if they contain no training steps."""

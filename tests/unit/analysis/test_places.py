@@ -30,11 +30,11 @@ DATA, BACKWARD = PHASES.index("data"), PHASES.index("backward")
 
 @dataclass(frozen=True)
 class At:
-    """A sample: so long after the step's begin, on this line."""
+    """A sample: so long after the step's begin, on this line. held_ms: how long it waited for Python's lock."""
 
     ms: float
     line: int
-    late: int = 0
+    held_ms: float = 0
 
 
 def own_step(rank: int, number: int, data_ms: float, waits_ms: float, samples: Sequence[At]) -> Step:
@@ -44,7 +44,7 @@ def own_step(rank: int, number: int, data_ms: float, waits_ms: float, samples: S
     made = step(rank, number, begin_ms=begin, end_ms=begin + STEP_MS, phases_ms=phases)
     entered, ended = (round((begin + STEP_MS - left) * MS) for left in (waits_ms, 0.0))
     call = Collective("all_reduce", 0, 4_000_000, entered, entered, entered, ended)
-    lines = tuple(Sampled(round((begin + at.ms) * MS), 20 * MS, at.line, at.late) for at in samples)
+    lines = tuple(Sampled(round((begin + at.ms) * MS), 20 * MS, at.line, round(at.held_ms * MS)) for at in samples)
     return replace(made, collectives=(call,), lines=lines)
 
 
@@ -83,7 +83,7 @@ def test_a_sample_between_two_steps_or_before_an_unseen_one_is_not_of_a_phase() 
 
 def test_late_samples_belong_to_the_line_that_kept_the_lock() -> None:
     """They were due while augment ran, and taken at the next line."""
-    held = [At(2, 1, 2), At(8, 1, 2), At(14, 1, 2), At(20, 2, 1)]
+    held = [At(2, 1, 6), At(8, 1, 6), At(14, 1, 6), At(20, 2, 1)]
     spots = spots_of((aligned := two_ranks([At(1, 2)], held)).steps, aligned.lines)
     assert {spot.place: spot.ns[1] / STEPS / MS for spot in spots if spot.part == DATA} == {
         "augment, train.py:28": pytest.approx(22.0),
@@ -95,6 +95,15 @@ def test_late_samples_stay_where_they_are_if_no_line_kept_the_lock() -> None:
     aligned = two_ranks([At(1, 2)], [At(2, 1), At(20, 2, 1)])
     spots = spots_of(aligned.steps, aligned.lines)
     assert [spot.ns[1] / STEPS / MS for spot in spots if spot.part == DATA] == pytest.approx([11.0, 11.0])
+
+
+def test_a_line_of_the_next_part_of_the_step_is_not_taken_for_one_of_this() -> None:
+    """It was due 1 ms before the end of data, and read 3 ms later, in forward."""
+    aligned = two_ranks([At(1, 2)], [At(2, 1), At(21, 6, 3)])
+    data = [spot for spot in spots_of(aligned.steps, aligned.lines) if spot.part == DATA]
+    assert {spot.place: spot.ns[1] / STEPS / MS for spot in data if spot.ns[1]} == {
+        "augment, train.py:28": pytest.approx(22.0)
+    }
 
 
 def test_neighboring_lines_of_a_function_are_one_place() -> None:
@@ -206,7 +215,7 @@ def test_whatever_a_rank_sends_has_places() -> None:
     """A broken rank must not end the console."""
     odd = {1: Line(rank=0, number=1, stack=STACKS[1], outside=40), 2: LINES[2]}
     for ms in (1.0, 8.0):
-        aligned = two_ranks([At(ms, 1), At(ms, 2), At(ms, 77)], [At(ms, 2, 2), At(ms, 2, 1)])._replace(lines=odd)
+        aligned = two_ranks([At(ms, 1), At(ms, 2), At(ms, 77)], [At(ms, 2, 6), At(ms, 2, 1)])._replace(lines=odd)
         for step_of_all in aligned.steps:
             own = step_of_all.ranks[0]
             none = tuple(replace(sample, ns=0) for sample in own.step.lines)

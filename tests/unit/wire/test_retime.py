@@ -74,5 +74,5 @@ def test_what_was_resumed_follows_at_once(resumed_ms: int) -> None:
 
 
 def test_the_samples_of_a_step_move_with_it() -> None:
-    whole = replace(step(), lines=(Sampled(100, 20, 7, 1),))
-    assert shift_times(whole, 1_000).lines == (Sampled(1_100, 20, 7, 1),)
+    whole = replace(step(), lines=(Sampled(100, 20, 7, 5),))
+    assert shift_times(whole, 1_000).lines == (Sampled(1_100, 20, 7, 5),)
