@@ -28,7 +28,7 @@ BUDGETS = {
     "page": 606,
     "tui": 4420,
     "cli": 877,
-    "workers": 7062,
+    "workers": 7067,
     "templates": 935,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000

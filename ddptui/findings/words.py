@@ -23,7 +23,7 @@ CAPITALS |= {"others", "rank", "in", "for", "trial", "trials"}
 
 def short(finding: Finding) -> str:
     """The finding alone, in one line; of a late rank, with the line of code."""
-    named = f" ({escaped(finding.lines[0].place)})" if finding.lines and finding.kind is Kind.LATE_RANK else ""
+    named = f" ({finding.lines[0].place})" if finding.lines and finding.kind is Kind.LATE_RANK else ""
     return _filled(FOUND[finding.kind], finding) + named
 
 

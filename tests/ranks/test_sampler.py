@@ -225,6 +225,15 @@ def test_a_thread_that_has_ended_ends_its_sampler() -> None:
     assert not sampler.taken()
 
 
+def test_it_can_be_closed_again_and_before_it_runs() -> None:
+    sampler = Sampler(threading.get_ident(), name)
+    sampler.close()
+    sampler.close()
+    sampler.run()  # returns
+    sampler.close()
+    assert not sampler.taken()
+
+
 def test_the_line_of_an_instruction_is_pythons() -> None:
     frame = sys._getframe()
     code, instruction, line = frame.f_code, frame.f_lasti, frame.f_lineno

@@ -13,6 +13,7 @@ import time
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import accumulate, chain, islice, repeat
 from itertools import takewhile as taken_while
@@ -51,9 +52,8 @@ class Sample(NamedTuple):
     ns: int  # the time for which this sample stands
     held_ns: int  # how long it waited for Python's lock meanwhile: the stack is of the end of this wait
     stack: tuple[Place, ...]  # innermost first, at most CALLERS; empty if no frame is the user's
-    outside: int = (
-        0  # the index in `stack` from which on CALLERS more stand outside of all calls of modules; 0: in none
-    )
+    # The index in `stack` from which on at most CALLERS more stand, outside of all calls of modules; 0: there are none.
+    outside: int = 0
 
 
 class Sampler:
@@ -106,8 +106,9 @@ class Sampler:
         )
 
     def close(self) -> None:
-        """End `run` soon. Any thread may call this, once."""
-        self._closing.release()
+        """End `run` soon. Any thread may call this."""
+        with suppress(RuntimeError):  # it is closed already
+            self._closing.release()
 
     def taken(self) -> list[Sample]:
         """The samples since the last call."""

@@ -64,13 +64,20 @@ class Sender:
         self._link.put(JSON, json.dumps(hello).encode())
         self.thread = OwnThread(self._run)
         self._sampler = Sampler(trains, named_code) if lines and has_lock() else None
-        self._samples = OwnThread(self._sampler.run) if self._sampler is not None else None
+        self._samples = OwnThread(self._sample) if self._sampler is not None else None
 
     def start(self) -> None:
         """Start the threads; the sending one sends Hello first. Raises RuntimeError if no thread can be started."""
         self.thread.start()
         if self._samples is not None:
             self._samples.start()
+
+    def _sample(self) -> None:
+        assert self._sampler is not None
+        try:
+            self._sampler.run()
+        except Exception as error:
+            self._over(error)
 
     def _run(self) -> None:
         try:

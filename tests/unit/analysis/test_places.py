@@ -222,3 +222,12 @@ def test_whatever_a_rank_sends_has_places() -> None:
             step_of_all.ranks[0] = own._replace(step=replace(own.step, lines=none))
         assert place_times(spots_of(aligned.steps, aligned.lines), STEPS)
         assert odd[1].within("between steps")
+
+
+def test_braces_in_the_name_of_a_file_are_shown_as_they_are() -> None:
+    places = {number: (Place("{x}.py", 28, "augment", True),) for number in (1, 2)}
+    odd = {number: Line(rank=0, number=number, stack=stack) for number, stack in places.items()}
+    analysis = analyze_aligned(two_ranks([], [At(1, 1), At(8, 1), At(15, 1)])._replace(lines=odd))
+    assert analysis is not None
+    assert short(analysis.findings[0]).endswith("in data (augment, {x}.py:28)")
+    assert "of it in augment, {x}.py:28." in long(analysis.findings[0])
