@@ -33,7 +33,9 @@ class Watched:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen()
-            console.write_text(json.dumps({"socket": path, "steps": None, "bottleneck": [], "checks": True}))
+            console.write_text(
+                json.dumps({"socket": path, "steps": None, "bottleneck": [], "checks": True, "lines": False})
+            )
             accepting = threading.Thread(target=self._accept, args=(listener,))
             accepting.start()
             paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
