@@ -18,7 +18,7 @@ BUDGETS = {
     "analysis": 2969,
     "findings": 2258,
     "diagnosis": 1093,
-    "live": 831,
+    "live": 830,
     "report": 1511,
     "store": 837,
     "engines": 2403,

@@ -112,9 +112,9 @@ def _part_at(own: RankStep, begin: int, spans: Sequence[Piece], at_ns: int) -> i
     """The part of the step in which the rank worked at a moment. None: it waited then, or the step had not begun."""
     if at_ns < begin or _covers(own.idle, at_ns):
         return None
-    held = [(call.called_ns, call.enter_ns) for call in own.step.collectives if call.enter_ns > call.called_ns]
-    parts = (part for part, since, until in spans if since <= at_ns < until)
-    return AGGREGATE if _covers(held, at_ns) else next(parts, BETWEEN)
+    if any(call.called_ns <= at_ns < call.enter_ns for call in own.step.collectives):  # a delay postponed the call
+        return AGGREGATE
+    return next((part for part, since, until in spans if since <= at_ns < until), BETWEEN)
 
 
 def _shares(taken: Mapping[int, Taken]) -> dict[int, float]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from ddptui.analysis.check_log import CheckLog, processes_of
+from ddptui.analysis.launch_log import MOST_LINES
 from ddptui.analysis.loaders import Loaders
 from ddptui.live.state import Live, RankState, StepEnd
 from ddptui.text.units import size
@@ -26,7 +27,6 @@ from ddptui.wire.records import Ended, Injection, Launched, Load, Message, Notic
 OfRank = Step | Shown | Timed | Heartbeat | Ready | Trained | Done | Failed
 RATE_OVER = 20  # a rank's pace is measured over this many steps
 FEWEST_RECENT = 25  # steps that are always kept
-MOST_LINES = 100_000  # of code that are known by number
 MOST_COLLECTIVES = 5_000  # kept per rank: if steps have many collectives, fewer steps are kept
 
 

@@ -61,7 +61,7 @@ class Progress:
 
     def sample_lines(self, name: Callable[[CodeType], Named]) -> None:
         """Sample the lines of the calling thread from now on, in a thread. name: names the code of a frame."""
-        ident, sampler = threading.get_ident(), Sampler(threading.get_ident(), name)
+        sampler = Sampler(ident := threading.get_ident(), name)
 
         def look(look: Look) -> None:
             sampler.per_s = look.per_s
