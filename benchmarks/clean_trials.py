@@ -28,7 +28,8 @@ MOST_RANKS = 4  # more would only compete for the cores
 
 def trials() -> list[Trial]:
     """Of all presets, with names that say of which: those that train ranks here, and end well."""
-    shipped = [(preset, trial) for preset in all_presets()[0] if preset.kind == "training" for trial in preset.trials]
+    presets = [preset for shelf in all_presets()[0].values() for preset in shelf]
+    shipped = [(preset, trial) for preset in presets if preset.kind == "training" for trial in preset.trials]
     return [
         replace(trial, name=f"{preset.name}.{trial.name}")
         for preset, trial in shipped

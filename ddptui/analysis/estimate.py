@@ -1,15 +1,14 @@
 """Estimates from earlier runs how long a preset will take. Pure.
 
-A launch consists of startup, training with its warm-up, and end. Startup and training come from the newest run of this
-preset with a similar trial; training is scaled by the number of steps. Primitives take as long as before. If the trial
-never started this way (warm or cold), the startup of other trials with the same launch mode and number of ranks is
-used. If it never trained this way, only its startup counts, and the estimate is a lower bound.
+A launch consists of startup, training with its warm-up, and end. Startup and training come from the newest trial that
+trained this way, under any name; training is scaled by the number of steps. Primitives take as long as before. If that
+trial did not start this way (warm or cold), the startup of others with the same launch mode and number of ranks counts.
+If none trained this way, there is no estimate: one that is far too short misleads.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import NamedTuple
 
 import msgspec
 
@@ -23,44 +22,32 @@ from ddptui.config.trial import StartKind, Trial
 END_S: dict[StartKind, float] = {"warm": 0.3, "cold": 1.7}
 
 
-class Estimate(NamedTuple):
-    """An estimated duration in s; infinite if the run lasts until the user stops it."""
-
-    s: float
-    at_least: bool = False  # a lower bound: for some trial only the startup is known
-
-    def __str__(self) -> str:
-        if self.s == math.inf:
-            return "until you stop it"
-        return f"at least {_rounded(self.s, math.floor)}" if self.at_least else f"~{_rounded(self.s, round)}"
-
-
-def estimate(preset: Preset, past: Sequence[Results]) -> Estimate | None:
-    """The estimate for a whole run of a preset; None if nothing similar was run. past: results, newest first."""
+def estimate(preset: Preset, past: Sequence[Results]) -> float | None:
+    """How long a whole run of a preset will take, in s; infinite if it lasts until the user stops it. None if something
+    like one of its trials was never run. past: results, newest first."""
     if preset.has_no_end:
-        return Estimate(math.inf)
-    launches = [_launch(trial, preset, past) for trial in preset.trials]
-    known = [launch for launch in launches if launch is not None]
-    if not known:
-        return None
-    at_least = len(known) < len(launches) or any(launch.at_least for launch in known)
-    s = preset.repeats * sum(launch.s for launch in known)
-    return Estimate(s, at_least) if math.isfinite(s) else None  # a file may say that a start took 1e308 s
+        return math.inf
+    launches = [s for trial in preset.trials if (s := _launch_s(trial, preset, past)) is not None]
+    s = preset.repeats * sum(launches)
+    is_known = len(launches) == len(preset.trials) and math.isfinite(s)  # a file may say that a start took 1e308 s
+    return s if is_known else None
 
 
-def _launch(trial: Trial, preset: Preset, past: Sequence[Results]) -> Estimate | None:
+def spell(s: float) -> str:
+    """An estimate in words: ~20 s."""
+    return "until you stop it" if s == math.inf else f"~{_rounded(s)}"
+
+
+def _launch_s(trial: Trial, preset: Preset, past: Sequence[Results]) -> float | None:
     kind = start_of(trial, preset.engine.nodes)[0]
-    of_preset = (result for results in past if results.preset == preset.name for result in results.trials)
-    for result in of_preset:
-        if result.name != trial.name:
-            continue
+    like = _like(trial, past)
+    for result in like:
         if (primitives_s := _primitives_s(trial, result)) is not None:
-            return Estimate(primitives_s)
-        start_s = _start_s([result], kind) or _start_s(_like(trial, past), kind)
+            return primitives_s
         if (training_s := _training_s(trial, result)) is not None:
-            return Estimate((start_s or 0) + training_s + END_S[kind], at_least=start_s is None)
-    start_s = _start_s(_like(trial, past), kind)
-    return None if start_s is None else Estimate(start_s + END_S[kind], at_least=True)
+            start_s = _start_s([result], kind) or _start_s(like, kind)
+            return None if start_s is None else start_s + training_s + END_S[kind]
+    return None
 
 
 def _like(trial: Trial, past: Sequence[Results]) -> list[TrialResult]:
@@ -115,10 +102,10 @@ def _steps(trial: Trial, then: Trial, steps_then: float) -> float | None:
     return steps_then * then.batch_size / then.epochs * trial.epochs / trial.batch_size
 
 
-def _rounded(s: float, whole: Callable[[float], int]) -> str:
+def _rounded(s: float) -> str:
     if s < 10:
-        return f"{max(1, whole(s))} s"
+        return f"{max(1, round(s))} s"
     if s < 57.5:  # from here on, rounding would give 60 s
-        return f"{5 * whole(s / 5)} s"
+        return f"{5 * round(s / 5)} s"
     # From 3570 s on, rounding would give 60 min.
-    return f"{max(1, whole(s / 60))} min" if s < 3570 else f"{whole(s / 360) / 10:.1f} h"
+    return f"{max(1, round(s / 60))} min" if s < 3570 else f"{round(s / 360) / 10:.1f} h"

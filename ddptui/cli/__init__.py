@@ -21,7 +21,7 @@ from ddptui.cli.config import config
 from ddptui.cli.init import init
 from ddptui.cli.inspect import columns, compare, presets, project, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
-from ddptui.cli.options import NOTHING_TYPED, InSections, run_options, taken
+from ddptui.cli.options import NOTHING_TYPED, run_options, taken
 from ddptui.cli.run import begin, run
 from ddptui.cli.trash import delete, restore
 from ddptui.cli.watch import attach, watch
@@ -33,13 +33,11 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "color": True}
 SAME_NAME = ("jinja2", "msgspec", "numpy", "platformdirs", "psutil", "rich", "textual", "tomlkit")
 OTHER_NAME = {"markdown_it": "markdown-it-py", "pynvml": "nvidia-ml-py", "tomli_w": "tomli-w", "zmq": "pyzmq"}
 NEEDED = dict(zip(SAME_NAME, SAME_NAME, strict=True)) | OTHER_NAME
-GROUPS = {  # the sections of `ddptui --help`, in order
-    "Every day": (run, watch, runs, show, compare),
-    "Presets": (presets, init, columns),
-    "Runs": (attach, project, verify, delete, restore),
-    "Machines": (doctor, selftest, join, manifest, place),
-    "This program": (config, completion),
-}
+OWN_OPTIONS = ("preset", "resume", "version")  # those of `ddptui` alone, not also of `ddptui run`
+COMMANDS = (
+    run, watch, attach, show, runs, delete, restore, compare, presets, init, columns, project, verify, doctor, selftest,
+    config, completion, join, manifest, place,
+)  # fmt: skip
 
 
 def start() -> None:
@@ -64,7 +62,7 @@ def start() -> None:
         sys.exit(USAGE_ERROR)
 
 
-class Commands(InSections, click.Group):
+class Commands(click.Group):
     """The commands, listed in sections. For an unknown command it suggests a command or a preset."""
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -90,13 +88,10 @@ class Commands(InSections, click.Group):
         return "`ddptui --help` lists the commands; `ddptui run NAME` runs a preset"
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, then the options."""
-        width = max(map(len, self.commands))
-        for title, commands in GROUPS.items():
-            with formatter.section(title):
-                room = formatter.width - 6 - width
-                formatter.write_dl([(f"{each.name:{width}}", each.get_short_help_str(room)) for each in commands])
-        super().format_options(ctx, formatter)
+        """Write the options that only `ddptui` has. Its docstring names the commands."""
+        with formatter.section("Options"):
+            own = [option for option in self.get_params(ctx) if option.name in OWN_OPTIONS]
+            formatter.write_dl([line for option in own if (line := option.get_help_record(ctx))])
 
 
 @click.group(cls=Commands, invoke_without_command=True, context_settings=SETTINGS)
@@ -110,9 +105,31 @@ class Commands(InSections, click.Group):
 @click.version_option(__version__, prog_name="ddptui")
 @click.pass_context
 def main(context: click.Context, /, preset: str | None, resume: str | None, **options: Any) -> None:
-    """A lab console for distributed data-parallel training.
+    """A lab console for distributed training; without a command, it opens. `ddptui COMMAND --help` says more; the
+    options of `ddptui run` also follow --preset.
 
-    Without a command, opens the console with the list of presets.
+    \b
+    Every day:
+      run                    Run a preset, in the console or headless.
+      watch, attach          Watch your own training, unchanged; watch it again.
+      show                   Print a run's table, its page, or its timeline.
+      runs, delete, restore  List the runs; move them to the trash, or back.
+      compare                Compare two runs.
+
+    \b
+    The lab:
+      presets                List the presets; or one's trials and commands.
+      init                   Write a preset for a training of your own.
+      columns                Explain the columns of the tables, or one of them.
+      project                Predict the step time on other numbers of ranks.
+      verify                 Compare two checkpoints, or the ranks of a run.
+
+    \b
+    Machines:
+      doctor                 Check what it can run, and how to fix the rest.
+      selftest               Check that ddptui finds delays of known length.
+      config, completion     Show your settings; complete commands in a shell.
+      join, manifest, place  Several hosts, Slurm, Kubernetes: docs/machines.md.
     """
     typed = taken(options)
     if command := context.invoked_subcommand:
@@ -121,11 +138,10 @@ def main(context: click.Context, /, preset: str | None, resume: str | None, **op
         if typed != NOTHING_TYPED:
             raise Refusal(f"options come after the command: `ddptui {command} --help` lists its options")
         return
-    if resume and (preset or typed.assignments or typed.repeats or typed.engine):
-        raise Refusal("--resume keeps the run's own settings: leave out --preset, --set, --repeats and --engine")
+    if resume and (preset or any(typed.changes.values())):
+        raise Refusal("--resume keeps the run's own settings: leave out --preset, and what changes it, e.g. --set")
     sys.exit(begin(preset, resume, typed))
 
 
-for commands in GROUPS.values():
-    for command in commands:
-        main.add_command(command)
+for each in COMMANDS:
+    main.add_command(each)

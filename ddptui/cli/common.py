@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -49,18 +48,6 @@ def os_error_line(error: OSError) -> str:
     return f"{what}: {error.strerror or error}; {remedy}"
 
 
-def overrides_of(assignments: tuple[str, ...]) -> dict[str, Any]:
-    """Returns the trial fields that --set overrides, with their values. Raises TrialError."""
-    from ddptui.config.trial import TrialError
-    from ddptui.config.trial_text import parse_assignment
-
-    overrides = [parse_assignment(text) for text in assignments]
-    for key, times in Counter(key for key, _ in overrides).items():
-        if times > 1:
-            raise TrialError(key, f"is given {times} times: give it once")
-    return dict(overrides)
-
-
 def load_settings() -> "Settings":
     """Returns the user's settings. Raises Refusal if config.toml is invalid."""
     from ddptui.config.settings import SettingsError
@@ -76,28 +63,31 @@ def load_preset(
     engine: dict[str, Any],
     repeats: int | None = None,
     *,
+    copies: tuple[str, ...] = (),
+    removed: tuple[str, ...] = (),
     to_be_started: bool = True,
 ) -> "Preset":
-    """Returns the preset of this name or file, with the overrides of `--set` and of the engine options (`engine`, by
-    key of [engine]) applied. Checks that its ranks can run where it sends them. Raises Refusal."""
+    """Returns the preset of this name or file, with the changes of `--set`, `--duplicate` and `--remove` and of the
+    engine options (`engine`, by key of [engine]) applied. Checks that its ranks can run where it sends them. Raises
+    Refusal."""
     import msgspec
 
-    from ddptui.config.parser import BOTTLENECK, PresetError, left_as_it_is
+    from ddptui.config.parser import BOTTLENECK, PresetError, left_as_it_is, read_changes
     from ddptui.config.trial import TrialError
     from ddptui.engines.preflight import prepare
     from ddptui.store.presets import load
     from ddptui.text.words import printable
 
     try:
-        overrides = overrides_of(assignments)
-        preset = load(name, overrides, engine)
+        overrides, edits = read_changes(assignments, copies, removed)
+        preset = load(name, overrides, engine, edits)
         if BOTTLENECK in overrides:
             for trial, why in left_as_it_is(preset.trials, overrides[BOTTLENECK]).items():
                 click.echo(printable(f"trial {trial} does not get this bottleneck: {why}"), err=True)
         preset = msgspec.structs.replace(preset, repeats=repeats or preset.repeats)
         return prepare(preset, to_be_started=to_be_started)
     except TrialError as error:
-        raise Refusal(f"--set {error}") from None
+        raise Refusal(str(error)) from None
     except PresetError as error:
         raise Refusal(str(error)) from None
 

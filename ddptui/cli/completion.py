@@ -131,15 +131,9 @@ def run_names(context: click.Context, parameter: click.Parameter, incomplete: st
 
 def assignments(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Fields of a trial; after `=`, the values of a field that has a list of them."""
-    from ddptui.config.fields import choices
-    from ddptui.config.trial import TRIAL_FIELDS
+    from ddptui.config.fields import completions
 
-    field, equals, _ = incomplete.partition("=")
-    if not equals:
-        return _plain((f"{name}=" for name in TRIAL_FIELDS if name != "name"), incomplete)
-    is_flag = field in TRIAL_FIELDS and isinstance(TRIAL_FIELDS[field].default, bool)
-    values = ("true", "false") if is_flag else choices(field)
-    return _plain((f"{field}={value}" for value in values), incomplete)
+    return _plain(completions(incomplete), incomplete)
 
 
 def themes(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:

@@ -28,10 +28,14 @@ RUNS_OPTION = click.option(
 SET_OPTION = click.option(
     "--set",
     "assignments",
-    metavar="KEY=VALUE",
+    metavar="[TRIAL:]KEY=VALUE",
     multiple=True,
-    help="Override a trial field.",
+    help="Set a field of every trial, or of one.",
     shell_complete=assignments,
+)
+EDIT_OPTIONS = (
+    click.option("--duplicate", "copies", metavar="TRIAL=NEW", multiple=True, help="Add a copy of a trial."),
+    click.option("--remove", "removed", metavar="TRIAL", multiple=True, help="Leave a trial out."),
 )
 
 
@@ -94,6 +98,8 @@ class RunOptions(NamedTuple):
     no_ui: bool
     as_json: bool
     assignments: tuple[str, ...]
+    copies: tuple[str, ...]
+    removed: tuple[str, ...]
     repeats: int | None
     wait_quiet: float | None
     theme: str | None
@@ -102,12 +108,18 @@ class RunOptions(NamedTuple):
     engine: dict[str, Any]
 
     @property
+    def changes(self) -> dict[str, Any]:
+        """What changes a preset, as `load_preset` takes it."""
+        names = ("assignments", "copies", "removed", "repeats", "engine")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def asks_for_headless(self) -> bool:
         """Whether --no-ui or --json asks for a run without the console's screens."""
         return self.no_ui or self.as_json
 
 
-NOTHING_TYPED = RunOptions(False, False, (), None, None, None, None, None, {})
+NOTHING_TYPED = RunOptions(False, False, (), (), (), None, None, None, None, None, {})
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,6 +129,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--no-ui", is_flag=True, help="Run headless: progress on stderr, the comparison on stdout."),
             click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table."),
             SET_OPTION,
+            *EDIT_OPTIONS,
             click.option("--repeats", metavar="N", type=Whole(1, 1000), help="Launches of each trial."),
             click.option(
                 "--wait-quiet",

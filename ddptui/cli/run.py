@@ -73,7 +73,7 @@ def run_headless(name: str, resume: str | None, typed: RunOptions, settings: "Se
         with refusing(PresetError):
             if resume:
                 return headless.resume(_resumption(resume, folder), **how)
-            preset = load_preset(name, typed.assignments, typed.engine, typed.repeats)
+            preset = load_preset(name, **typed.changes)
             return headless.run(preset, folder, **how)
 
     return interruptible(work)
@@ -95,11 +95,11 @@ def open_console(name: str | None, resume: str | None, typed: RunOptions, settin
     calm = Calm() if typed.wait_quiet is None else None
     if typed.theme is not None and typed.theme not in THEMES:
         raise Refusal(f"--theme {typed.theme}: not one of {', '.join(THEMES)}")
-    if name is None and (typed.assignments or typed.repeats or typed.engine):
-        raise Refusal("--set, --repeats and --engine need a preset: `ddptui run NAME --set KEY=VALUE`")
+    if name is None and any(typed.changes.values()):
+        raise Refusal("options that change a preset need one: `ddptui run NAME --set KEY=VALUE`")
     user_config("presets")  # without a home folder this raises now, and not while a screen is drawn
     folder = runs_folder(typed.runs)
-    preset = None if name is None else load_preset(name, typed.assignments, typed.engine, typed.repeats)
+    preset = None if name is None else load_preset(name, **typed.changes)
     with refusing(RunError):
         resumed = _resumption(resume, folder) if resume is not None else None
 

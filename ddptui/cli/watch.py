@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from click.core import ParameterSource
 
-from ddptui.cli.common import Refusal, check_terminal, interruptible, load_settings, overrides_of, refusing
+from ddptui.cli.common import Refusal, check_terminal, interruptible, load_settings, refusing
 from ddptui.cli.completion import files, run_names
 from ddptui.cli.options import RUNS_OPTION, SET_OPTION
 
@@ -183,14 +183,16 @@ def _preset(
 ) -> "Preset":
     """The command as a preset. Raises Refusal."""
     from ddptui.config.command_presets import preset_of
+    from ddptui.config.parser import edited, read_changes
     from ddptui.config.trial import TrialError
     from ddptui.engines.checks import check_temporary_folder
 
     if command != LISTENING:
         _check_command(command)
     with refusing(TrialError):
-        overrides = overrides_of(assignments)
+        overrides, edits = read_changes(assignments)
         preset = preset_of(command, name=name, skip=skip, steps=steps, stall_s=stall_s, overrides=overrides)
+        preset = edited(preset, edits)
     check_temporary_folder()
     return preset
 

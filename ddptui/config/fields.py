@@ -33,6 +33,16 @@ def choices(key: str, *structs: type) -> tuple[str, ...]:
     return ()
 
 
+def completions(incomplete: str) -> list[str]:
+    """How the beginning of a KEY=VALUE may go on: the fields with a =; after it, the values of a field that has a list
+    of them."""
+    field, equals, _ = incomplete.partition("=")
+    is_flag = field in TRIAL_FIELDS and isinstance(TRIAL_FIELDS[field].default, bool)
+    values = ("true", "false") if is_flag else choices(field)
+    words = [f"{field}={value}" for value in values] if equals else [f"{name}=" for name in FIELDS if name != "name"]
+    return [word for word in words if word.startswith(incomplete)]
+
+
 def work_of(launch: str, primitives: str | None) -> str:
     """The kind of work that a trial does: train, see, measure or watch."""
     return "watch" if launch == COMMAND else primitives or "train"

@@ -16,6 +16,7 @@ from ddptui.config.fields import meaningless, meaningless_at_work, work_of
 from ddptui.config.launch_modes import COMMAND
 from ddptui.config.preset import Preset, Reference
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError, TrialKind
+from ddptui.config.trial_text import off_default, parse_assignment
 from ddptui.config.values import convert, make_trial
 from ddptui.text.words import did_you_mean, listed, printable
 
@@ -77,6 +78,90 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
         references=tuple(reference for reference in file.reference if reference.trial in names),
         columns=file.columns,
         engine=file.engine,
+    )
+
+
+class Edits(msgspec.Struct, frozen=True):
+    """Changes to single trials, by name. copies: the copied trial of each new one; own: values of fields; removed:
+    names."""
+
+    copies: dict[str, str] = {}
+    own: dict[str, dict[str, Any]] = {}
+    removed: Sequence[str] = ()
+
+
+NO_EDITS = Edits()
+
+
+def read_changes(
+    assignments: Iterable[str], copies: Iterable[str] = (), removed: Iterable[str] = ()
+) -> tuple[dict[str, Any], Edits]:
+    """The fields that `--set KEY=VALUE` changes in every trial, and what `--set TRIAL:KEY=VALUE`, `--duplicate
+    TRIAL=NEW` and `--remove TRIAL` change in single ones. Raises TrialError."""
+    of_all: dict[str, Any] = {}
+    own: dict[str, dict[str, Any]] = {}
+    for text in assignments:
+        try:
+            spelled, value = parse_assignment(text)
+        except TrialError as error:
+            raise TrialError(f"--set {error.key}", error.why) from None
+        trial, colon, key = spelled.rpartition(":")
+        fields = own.setdefault(trial, {}) if colon else of_all
+        if key in fields:
+            raise TrialError(f"--set {spelled}", "is given twice: give it once")
+        fields[key] = value
+    made: dict[str, str] = {}
+    for text in copies:
+        old, _, new = text.partition("=")
+        if not (old and new):
+            raise TrialError(f"--duplicate {text}", "expected TRIAL=NEW, e.g. none=slow")
+        if made.setdefault(new, old) != old:
+            raise TrialError(f"--duplicate {text}", "a trial has this name: choose another name")
+    return of_all, Edits(made, own, tuple(removed))
+
+
+def edited(preset: Preset, edits: Edits) -> Preset:
+    """The preset with changes to single trials: first the copies, then fields, then removals. Raises TrialError."""
+    trials = {trial.name: trial for trial in preset.trials}
+
+    def named(name: str, option: str) -> Trial:
+        if name not in trials:
+            raise TrialError(option, _no_trial(name, [*trials]))
+        return trials[name]
+
+    for new, old in edits.copies.items():
+        option = f"--duplicate {old}={new}"
+        copy = msgspec.structs.replace(named(old, option), name=new)
+        _check_name(new, option)
+        if new.lower() in map(str.lower, trials):
+            raise TrialError(option, "a trial has this name: choose another name")
+        place = [*trials].index(old) + 1
+        trials = dict([*[*trials.items()][:place], (new, copy), *[*trials.items()][place:]])
+    for name, fields in edits.own.items():
+        made = named(name, f"--set {name}:{next(iter(fields))}")
+        values = off_default(made) | fields
+        launch, strategy = (str(values.get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
+        useless = meaningless(launch, strategy, values.get("primitives"))
+        for key in fields:
+            if key in useless or key == "name":
+                why = useless.get(key, "cannot be set: `--duplicate` names a copy")
+                raise TrialError(f"--set {name}:{key}", f"has no effect with {why}" if key in useless else why)
+        try:
+            trials[name] = make_trial({key: value for key, value in values.items() if key not in useless})
+        except TrialError as error:
+            raise TrialError(f"--set {name}:{error.key}", error.why) from None
+    for name in edits.removed:
+        named(name, f"--remove {name}")
+        if len(trials) == 1:
+            raise TrialError(f"--remove {name}", "removes the last trial; leave one")
+        del trials[name]
+    left = tuple(trials.values())
+    _check_trials(preset.kind, left, ())
+    return msgspec.structs.replace(
+        preset,
+        trials=left,
+        baseline=preset.baseline if preset.baseline in trials else left[0].name,
+        references=tuple(each for each in preset.references if each.trial in trials),
     )
 
 
@@ -176,9 +261,13 @@ def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overrides
         key = error.key if error.key in merged else re.split(r"[.\[]", error.key)[0]
         where = "--set " if key in overrides else "defaults." if key in defaults and key not in fields else f"{path}."
         raise TrialError(where + error.key, error.why) from None
-    if not TRIAL_NAME.fullmatch(trial.name):
-        raise TrialError(f"{path}.name", f"{trial.name!r} cannot be the name of a folder; {NAME_RULE}")
+    _check_name(trial.name, f"{path}.name")
     return trial
+
+
+def _check_name(name: str, where: str) -> None:
+    if not TRIAL_NAME.fullmatch(name):
+        raise TrialError(where, f"{name!r} cannot be the name of a folder; {NAME_RULE}")
 
 
 def _name_of(point: dict[str, Any]) -> str:

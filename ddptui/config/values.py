@@ -1,6 +1,7 @@
 """Builds trials and other structs from plain values, and turns schema errors into messages for users."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -9,17 +10,30 @@ import msgspec
 from ddptui.config.checks import check_trial
 from ddptui.config.engine import EngineOptions
 from ddptui.config.fields import choices, misnamed
+from ddptui.config.fields import kind as kind_of
 from ddptui.config.launch_modes import COMMAND, ONE_PROCESS
 from ddptui.config.preset import Reference
 from ddptui.config.toml import quoted
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError
+from ddptui.text.units import NOTHING
 from ddptui.text.words import did_you_mean, in_a_row
 
 Made = TypeVar("Made", bound=msgspec.Struct)
 
+# Bottlenecks and faults in words, as tables and the form show them.
+DELAY = re.compile(
+    r"(?P<at>\w+) (?P<amount>[\d.]+) ?(?P<unit>ms|Mbit/s)(?P<pace>/call|/\d+ steps)? on (?P<ranks>\d+( ?, ?\d+)*)"
+)
+FAULT = re.compile(r"(?P<kind>\w+) on (?P<rank>\d+),? step (?P<step>\d+)")
+IN_WORDS = {"bottleneck": "backward 20 ms on 1", "fault": "kill on 1, step 5"}  # examples
+LONGEST_QUOTE = 40  # characters of a text that an error repeats
+NONE_IN_WORDS = ("", "none", NOTHING)
+
 
 def make_trial(values: dict[str, Any]) -> Trial:
-    """Build a trial from plain values. Raises TrialError if they are invalid."""
+    """Build a trial from plain values. Lists may be words with commas between them, bottlenecks and faults may be in
+    words. Raises TrialError if values are invalid."""
+    values = {key: _read(key, value) if isinstance(value, str) else value for key, value in values.items()}
     launch = values.get("launch", "spawn")
     fixed: dict[str, Any] = {}  # replaces defaults that do not fit the launch mode
     if launch in (*ONE_PROCESS, COMMAND) or values.get("primitives") is not None:
@@ -34,6 +48,54 @@ def make_trial(values: dict[str, Any]) -> Trial:
     trial = convert(fixed | values, Trial)
     check_trial(trial)
     return trial
+
+
+def _read(key: str, text: str) -> Any:
+    """The value of a field that is not text but was written as text; other fields keep the text."""
+    if key in IN_WORDS:
+        if text.strip() in NONE_IN_WORDS:
+            return []
+        # Ranks have commas between them, too, so only a comma before a letter separates.
+        parts = re.split(r",\s*(?=[a-z])(?!step )", " ".join(text.split()))
+        return [_delay(part) if key == "bottleneck" else _fault(part) for part in parts]
+    if key not in TRIAL_FIELDS or not (of := kind_of(key)).startswith("list of "):
+        return text
+    if of == "list of text":
+        try:
+            return shlex.split(text)
+        except ValueError:
+            raise TrialError(key, f"a quotation does not end in {text}") from None
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return [int(word) if word.isdecimal() and "integer" in of else word for word in words]
+
+
+def _delay(text: str) -> dict[str, Any]:
+    found = _words_of("bottleneck", DELAY, text)
+    amount = "mbit" if found["unit"] == "Mbit/s" else "sleep_ms"
+    try:
+        table: dict[str, Any] = {"at": found["at"], amount: float(found["amount"])}
+    except ValueError:
+        raise TrialError(f"bottleneck.{amount}", f"{quoted(found['amount'])} is not a number") from None
+    table["ranks"] = [int(rank[:9]) for rank in re.findall(r"\d+", found["ranks"])]
+    if found["pace"] == "/call":
+        table["per"] = "call"
+    elif found["pace"]:
+        table["every"] = int(found["pace"][1:10].partition(" ")[0])
+    return table
+
+
+def _fault(text: str) -> dict[str, Any]:
+    found = _words_of("fault", FAULT, text)
+    return {"kind": found["kind"], "rank": int(found["rank"][:9]), "step": int(found["step"][:9])}
+
+
+def _words_of(key: str, pattern: re.Pattern[str], text: str) -> dict[str, str]:
+    if found := pattern.fullmatch(text):
+        return found.groupdict()
+    example = f"write it like {quoted(IN_WORDS[key])}, or none"
+    raise TrialError(
+        key, f"{quoted(text[:LONGEST_QUOTE])} is not understood; {example}; or as tables, [{EXAMPLES[key]}]"
+    )
 
 
 def convert(values: Mapping[str, Any], kind: type[Made], before: str = "") -> Made:

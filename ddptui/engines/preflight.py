@@ -37,6 +37,17 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
     return msgspec.structs.replace(preset, trials=tuple(trials))
 
 
+def why_not_here(preset: Preset) -> str:
+    """Why a preset can never run on this machine; empty if it can. Starts nothing."""
+    try:
+        prepare(preset, to_be_started=False)
+        if preset.engine.name == "local":
+            check_gpus(preset.name, preset.trials, or_cpu=preset.group != ABOUT_GPUS)
+    except PresetError as error:
+        return str(error)
+    return ""
+
+
 def prepare_trial(trial: Trial, local_ranks: int) -> Trial:
     """Check a trial from a console on another host, of which this node runs local_ranks ranks. Returns the trial with
     this host's data folder. Raises PresetError."""

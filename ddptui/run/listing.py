@@ -1,7 +1,6 @@
 """The lists of `ddptui presets` and `ddptui runs`. This module does not import engines, whose import would be slow."""
 
 from collections.abc import Sequence
-from itertools import groupby
 
 from ddptui.report.exports import json_text
 from ddptui.store.overview import UNDER_WAY, overview, record
@@ -12,14 +11,13 @@ from ddptui.text.words import printable
 
 
 def every_preset() -> str:
-    """The list of presets: name, title and size of each, by group; then errors about presets that cannot be read."""
-    presets, broken = all_presets()
-    named = [(printable(preset.name), preset) for preset in presets]
-    width = max((len(name) for name, _ in named), default=0)
+    """The list of presets: name, title and size of each, by shelf; then errors about presets that cannot be read."""
+    shelves, broken = all_presets()
+    width = max(len(printable(preset.name)) for presets in shelves.values() for preset in presets)
     lines: list[str] = []
-    for group, members in groupby(named, key=lambda each: each[1].group):
-        lines += ["", group]
-        lines += [f"  {name:{width}}  {preset.title}  ({describe_size(preset)})" for name, preset in members]
+    for shelf, presets in shelves.items():
+        lines += ["", shelf] if presets else []
+        lines += [f"  {printable(each.name):{width}}  {each.title}  ({describe_size(each)})" for each in presets]
     return "\n".join([*lines[1:], *(printable(preset.why) for preset in broken)]) + "\n"
 
 

@@ -11,7 +11,7 @@ import tomli_w
 
 from ddptui.config.engine import LOCAL, EngineOptions
 from ddptui.config.fields import meaningless
-from ddptui.config.parser import PresetError, parse
+from ddptui.config.parser import NO_EDITS, Edits, PresetError, edited, parse
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, TrialError
 from ddptui.config.trial_text import off_default
@@ -40,8 +40,12 @@ def write_new(path: Path, text: str) -> None:
         raise PresetError(f"{path}: cannot be written: {error.strerror}; {remedy}") from None
 
 
-FIRST_PRESET = "quickstart"
-FIRST_GROUPS = ("start here", "primitives", "launch modes", "collectives", "strategies", "bottlenecks", "mistakes")
+FIRST = ("playground", "quickstart")
+# In the order of a lab sheet: what each collective does, two ways to average, where a delay hurts, who waits for whom;
+# then mistakes.
+LESSONS = ("primitives-see", "allreduce-vs-reduce-broadcast", "bottleneck-where", "who-waits", "mistakes")
+LESSONS_SHELF, YOURS, MORE = "Lessons", "Your own", "More"
+SHELVES = {"Start here": FIRST, LESSONS_SHELF: LESSONS}
 
 
 class BrokenPreset(NamedTuple):
@@ -51,25 +55,19 @@ class BrokenPreset(NamedTuple):
     why: str
 
 
-def all_presets() -> tuple[list[Preset], list[BrokenPreset]]:
-    """All presets in the order of the list (within a group, the user's own come last), and those that cannot be
-    read."""
-    presets: list[Preset] = []
+def all_presets() -> tuple[dict[str, list[Preset]], list[BrokenPreset]]:
+    """All presets, on named shelves in the order of the list; and those that cannot be read."""
+    presets: dict[str, Preset] = {}
     broken: list[BrokenPreset] = []
     paths = preset_paths()
-    users = {name for name, path in paths.items() if path.parent == folders()[1]}
     for name, path in paths.items():
         try:
-            presets.append(load(str(path)))
+            presets[name] = load(str(path))
         except PresetError as error:
             broken.append(BrokenPreset(name, brief(str(error))))
-    return sorted(presets, key=lambda preset: _order(preset, preset.name in users)), broken
-
-
-def _order(preset: Preset, is_own: bool) -> tuple[int, str, bool, bool, str]:
-    group = preset.group.lower()
-    place = FIRST_GROUPS.index(group) if group in FIRST_GROUPS else len(FIRST_GROUPS)
-    return place, group, is_own, preset.name != FIRST_PRESET, preset.name
+    shelves = {shelf: [presets.pop(name) for name in names if name in presets] for shelf, names in SHELVES.items()}
+    users = [presets.pop(name) for name in [*presets] if paths[name].parent == folders()[1]]
+    return shelves | {YOURS: users, MORE: sorted(presets.values(), key=lambda each: (each.group, each.name))}, broken
 
 
 def describe_size(preset: Preset) -> str:
@@ -128,12 +126,18 @@ def find(name_or_file: str) -> Path:
     return known[name_or_file]
 
 
-def load(name_or_file: str, overrides: dict[str, Any] | None = None, engine: dict[str, Any] | None = None) -> Preset:
-    """Read a preset. overrides: fields of every trial to replace (--set). engine: fields of [engine] to replace. Raises
-    PresetError."""
+def load(
+    name_or_file: str,
+    overrides: dict[str, Any] | None = None,
+    engine: dict[str, Any] | None = None,
+    edits: Edits = NO_EDITS,
+) -> Preset:
+    """Read a preset. overrides: fields of every trial to replace (--set). engine: fields of [engine] to replace. edits:
+    changes to single trials. Raises PresetError."""
     path = find(name_or_file)
     try:
         preset = parse(path.stem, read_table(path, "a preset"), overrides or {}, machine.available_cores())
+        preset = edited(preset, edits)
         if engine:
             base = preset.engine if engine.get("name", preset.engine.name) == preset.engine.name else LOCAL
             options = convert(msgspec.to_builtins(base) | engine, EngineOptions, "engine.")

@@ -1,6 +1,6 @@
 """A draft: a preset with changes that the console's form holds, and the command line that means the same.
 
-A change is the text that `--set KEY=VALUE` takes, so the form and the command line cannot differ.
+A change is the text that `--set [TRIAL:]KEY=VALUE` takes, so the form and the command line cannot differ.
 """
 
 import re
@@ -12,61 +12,74 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.config.fields import FIELDS, choices, kind, meaningless, work_of
-from ddptui.config.parser import BOTTLENECK, MOST_REPEATS, PresetError, left_as_it_is
+from ddptui.config.parser import (
+    BOTTLENECK,
+    MOST_REPEATS,
+    Edits,
+    PresetError,
+    edited,
+    left_as_it_is,
+    read_changes,
+)
 from ddptui.config.preset import Preset
-from ddptui.config.trial import Trial
+from ddptui.config.trial import Trial, TrialError
 from ddptui.config.trial_text import describe_bottleneck, describe_fault, parse_assignment
+from ddptui.config.values import IN_WORDS
 from ddptui.engines.preflight import prepare
 from ddptui.store.presets import find, load
 from ddptui.text.units import NOTHING
-from ddptui.tui.form_lines import KINDS, NOTHING_IN, REST, number_or_text, quoted, repeated
+from ddptui.text.words import did_you_mean, in_a_row, listed
 
 REPEATS = "repeats"  # of the preset; a change like any other here, on the command line an option of its own
+# The fields with a place of their own in the form, in order; the line below them takes all others.
 COMMON = (
-    "launch", "world_size", "strategy", "average", "model", "dataset", "operations", "reduce_ops", "root", "max_bytes",
-    "iterations", "cadence", "epochs", "steps", REPEATS, "bottleneck",
+    "launch", "world_size", "strategy", "model", "dataset", "epochs", "steps", "operations", "max_bytes", "iterations",
+    REPEATS, BOTTLENECK,
 )  # fmt: skip
-OTHERS = (
-    "batch_size", "warmup_steps", "num_workers", "pin_memory", "data_dir", "download", "shape", "samples", "classes",
-    "seed", "width", "depth", "batch_norm", "dtype", "amp", "channels_last", "compile", "optimizer", "lr", "momentum",
-    "weight_decay", "clip_norm", "every", "reduction", "bucket_mb", "gradient_as_bucket_view", "static_graph",
-    "powersgd_rank", "sync_batchnorm", "mistake", "composites", "min_bytes", "step_factor", "cell_s", "command", "env",
-    "device", "backend", "gpus_per_rank", "share_gpu", "threads", "sched_batch", "start", "start_method", "init_method",
-    "stall_s", "fault", "hash_every", "instruments", "save",
-)  # fmt: skip
-# Labels that are shorter than the field's name.
-LABELS = {
-    "world_size": "ranks",
-    "dataset": "data",
-    "sleep_ms": "ms",
-    "mbit": "Mbit/s",
-    "gradient_as_bucket_view": "bucket_view",
-    "sync_batchnorm": "sync_bn",
-}
 ABOUT_REPEATS = "launches of each trial, one after the other; medians are over them"
 VARIES = "varies"
-ALL = "all"
-ALL_IF_NONE = ("operations", "reduce_ops")
 LONGEST_QUOTE = 20  # characters of a wrong value that an error repeats
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A preset's name and its changes for all trials: by field, or `repeats`, the text that the command line takes."""
+    """A preset's name and its changes: the text of each by KEY, TRIAL:KEY or `repeats`; the copied trial of each new
+    one; and the names of removed trials."""
 
     name: str
     changes: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    removed: tuple[str, ...] = ()
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it differs from the preset."""
+        return bool(self.changes or self.copies or self.removed)
+
+
+def spell(key: str, trial: str | None) -> str:
+    """The key of a change of one trial, or of all (None)."""
+    return key if trial is None or key == REPEATS else f"{trial}:{key}"
+
+
+def own(changes: Mapping[str, str], trial: str | None) -> dict[str, str]:
+    """The changes of one trial, or those of all trials (None), by field."""
+    parts = {key: key.rpartition(":") for key in changes}
+    return {field: changes[key] for key, (whose, _, field) in parts.items() if whose == (trial or "")}
 
 
 def preset(draft: Draft) -> Preset:
-    """Return the preset with the changes. Raises PresetError, whose message is one line and does not name the file."""
-    if word := repeated(draft.changes.get(BOTTLENECK, NOTHING_IN)):
-        place, key = KINDS[BOTTLENECK].labels[REST], word.partition("=")[0]
-        raise PresetError(f"{BOTTLENECK}, {place}: {key} is given twice: remove {word[:LONGEST_QUOTE]}")
-    assignments = dict(parse_assignment(f"{key}={value}") for key, value in draft.changes.items() if key != REPEATS)
+    """The preset with the changes. Raises PresetError, whose message is one line and does not name the file."""
+    assignments = [f"{key}={value}" for key, value in draft.changes.items() if key != REPEATS]
     try:
-        loaded = load(draft.name, assignments)
-    except PresetError as error:
-        raise PresetError(_in_words_of_the_form(str(error), draft)) from None
+        overrides, edits = read_changes(
+            assignments, [f"{old}={new}" for new, old in draft.copies.items()], draft.removed
+        )
+        loaded = load(draft.name, overrides, edits=edits)
+    except (PresetError, TrialError) as error:
+        why = str(error)
+        with suppress(PresetError):  # the file is gone: then the reason is just that
+            why = why.removeprefix(f"{find(draft.name)}: ")
+        raise PresetError(" ".join(why.removeprefix("--set ").splitlines())) from None
     repeats = draft.changes.get(REPEATS)
     if repeats is None:
         return loaded
@@ -76,13 +89,37 @@ def preset(draft: Draft) -> Preset:
     return msgspec.structs.replace(loaded, repeats=int(repeats))
 
 
+def duplicated(draft: Draft, trial: str, name: str) -> Draft:
+    """The draft with a copy of a trial."""
+    copied = {spell(key, name): text for key, text in own(draft.changes, trial).items()}
+    return msgspec.structs.replace(draft, copies=draft.copies | {name: trial}, changes=draft.changes | copied)
+
+
+def without(draft: Draft, trial: str) -> Draft:
+    """The draft without a trial."""
+    changes = {key: text for key, text in draft.changes.items() if not key.startswith(f"{trial}:")}
+    if trial in draft.copies and trial not in draft.copies.values():
+        copies = {new: old for new, old in draft.copies.items() if new != trial}
+        return msgspec.structs.replace(draft, copies=copies, changes=changes)
+    return msgspec.structs.replace(draft, removed=(*draft.removed, trial), changes=changes)
+
+
+def copy_problem(made: Preset, name: str) -> str:
+    """Why a copy of a trial cannot have this name; empty if it can."""
+    try:
+        edited(made, Edits(copies={name: made.trials[0].name}))
+    except TrialError as error:
+        return error.why
+    return ""
+
+
 def without_old_figures(changed: Preset, before: Preset) -> Preset:
-    """Return the preset without the published figures of trials that were changed. `before`: what was changed. Of a run
-    it may be a draft, or what `--set` had made: the trials of the preset's file count, too."""
+    """The preset without the published figures of trials that were changed. before: what was changed. Of a run it may
+    be a draft, or what `--set` had made: the trials of the preset's file count, too."""
     unchanged = {*before.trials}
     with suppress(PresetError):  # the file is gone, or is not in a folder of presets
-        own = load(before.name)
-        unchanged &= {*own.trials, *prepare(own, to_be_started=False).trials}
+        in_file = load(before.name)
+        unchanged &= {*in_file.trials, *prepare(in_file, to_be_started=False).trials}
     names = {trial.name for trial in changed.trials if trial in unchanged}
     references = tuple(reference for reference in changed.references if reference.trial in names)
     return msgspec.structs.replace(changed, references=references)
@@ -110,89 +147,84 @@ def validate(draft: Draft) -> Validation:
 
 
 def command_line(draft: Draft) -> str:
-    """Return the command that runs the draft without the console."""
+    """The command that runs the draft without the console."""
     words = ["ddptui", "run", draft.name]
+    words += [word for new, old in draft.copies.items() for word in ("--duplicate", f"{old}={new}")]
     for key, value in draft.changes.items():
         words += ["--repeats", value] if key == REPEATS else ["--set", f"{key}={value}"]
+    words += [word for trial in draft.removed for word in ("--remove", trial)]
     return shlex.join([*words, "--no-ui"])
 
 
-def label(key: str) -> str:
-    """Return what the form calls a field."""
-    return LABELS.get(key, key)
+def became_equal(made: Preset, before: Preset) -> str:
+    """A sentence that names trials which the changes have made equal; empty if there are none."""
+    groups: dict[bytes, list[str]] = {}
+    for trial in made.trials:
+        groups.setdefault(_without_name(trial), []).append(trial.name)
+    were = {trial.name: _without_name(trial) for trial in before.trials}
+    for names in groups.values():
+        # Trials that are equal in the preset are so on purpose.
+        if len(names) > 1 and not (were.keys() >= {*names} and len({were[name] for name in names}) == 1):
+            return f"{listed(names)} are the same"
+    return ""
+
+
+def _without_name(trial: Trial) -> bytes:
+    return msgspec.json.encode(msgspec.structs.replace(trial, name=""))
 
 
 def about(key: str) -> str:
-    """Return a sentence about a field."""
+    """A sentence about a field."""
     if key == REPEATS:
         return f"{REPEATS}: {ABOUT_REPEATS}"
-    is_typed = not choices(key) and kind(key) not in ("true or false", "list of tables")  # not chosen from a list
+    if key in IN_WORDS:
+        return f"{key}: {FIELDS[key].description}, e.g. {IN_WORDS[key]}; or none"
+    is_typed = not choices(key) and kind(key) != "true or false"  # not chosen from a list
     type_of_it = f" ({kind(key)})" if is_typed else ""
     return f"{key}: {FIELDS[key].description}{type_of_it}"
 
 
-def offered(preset: Preset, changed: Preset) -> set[str]:
-    """Return the fields that the form offers: the common ones that mean something in the preset's kinds of work,
-    whatever is changed, and the others that mean something to at least one of the changed trials."""
+def common(preset: Preset) -> set[str]:
+    """The common fields that mean something in the preset's kinds of work, whatever is changed."""
     works = {work_of(trial.launch, trial.primitives) for trial in preset.trials}
     fields = {key for key in COMMON if key == REPEATS or works & {*FIELDS[key].work}}
     if works == {"watch"}:
         fields.discard("launch")  # a command stays one
-    if all(trial.steps is not None for trial in preset.trials):
-        fields.discard("epochs")
-    useless = [meaningless(trial.launch, trial.strategy, trial.primitives) for trial in changed.trials]
-    return fields | {key for key in OTHERS if any(key not in each for each in useless)}
+    are_limited = all(trial.steps is not None for trial in preset.trials)
+    return fields - {"epochs" if are_limited else "steps"}
 
 
-def as_it_is(preset: Preset, field: str) -> str:
-    """Return the value that all trials have in a field, or VARIES."""
+def others(trials: Iterable[Trial]) -> list[str]:
+    """The fields besides the common ones that mean something to at least one of these trials."""
+    useless = [meaningless(trial.launch, trial.strategy, trial.primitives) for trial in trials]
+    return [key for key in FIELDS if key not in (*COMMON, "name") and any(key not in each for each in useless)]
+
+
+def as_it_is(preset: Preset, field: str, trial: str | None = None) -> str:
+    """The value of a field in one trial; without a trial, the value that all trials have, or VARIES."""
     if field == REPEATS:
         return str(preset.repeats)
-    values = {_shown(trial, field) for trial in preset.trials}
+    values = {_shown(each, field) for each in preset.trials if trial in (None, each.name)}
     return values.pop() if len(values) == 1 else VARIES
 
 
-def is_typed_list(field: str) -> bool:
-    """Whether a field is a list that is typed as words: with commas between them, or as a shell takes them."""
-    return field != REPEATS and field not in KINDS and kind(field).startswith("list of ")
-
-
-def listed(field: str, words: str) -> str:
-    """Return the value of a list: `reduce, gather` becomes `["reduce", "gather"]`. A list stays as it is."""
-    if words.lstrip().startswith("["):
-        return words
-    if _is_of_shell_words(field):
-        with suppress(ValueError):  # a quotation that does not end: refused, as text is no list
-            return f"[{', '.join(map(quoted, shlex.split(words)))}]"
-        return words
-    spelled = number_or_text if "integer" in kind(field) else quoted
-    return f"[{', '.join(spelled(word.strip()) for word in words.split(',') if word.strip())}]"
-
-
-def unlisted(field: str, value: str) -> str:
-    """Return the words of a list; the inverse of `listed`."""
-    items = parse_assignment(f"{field}={value}")[1]
-    return _words(field, items) if isinstance(items, list) else value
+def read_line(text: str) -> dict[str, str]:
+    """The changes in a line of words KEY=VALUE, quoted as in a shell. Raises PresetError."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise PresetError("a quotation does not end: close it") from None
+    if wrong := next((word for word in words if "=" not in word.strip("=")), None):
+        hint = did_you_mean(wrong, FIELDS, "")
+        raise PresetError(in_a_row([f"{wrong[:LONGEST_QUOTE]}: write KEY=VALUE", hint], ";"))
+    return {key: value for key, _, value in (word.partition("=") for word in words)}
 
 
 def at_fault(draft: Draft, reason: str) -> str | None:
-    """Return the change that a refusal names first, or the first change if it names none."""
-    places = {key: re.search(rf"\b({key}|{label(key)})\b", reason) for key in draft.changes}
+    """The field that a refusal names first; if it names none, the field that was changed first."""
+    places = {key.rpartition(":")[2]: re.search(rf"\b{re.escape(key)}\b", reason) for key in draft.changes}
     named = {key: place.start() for key, place in places.items() if place}
-    return min(named or draft.changes, key=lambda key: named.get(key, 0), default=None)
-
-
-def _in_words_of_the_form(why: str, draft: Draft) -> str:
-    """Return an error in one line, without the file, which is on the screen, and `--set `, which the user has not
-    typed; with the form's labels if it is about a change: `ranks: expected …`."""
-    with suppress(PresetError):  # the file is gone: then the reason is just that
-        why = why.removeprefix(f"{find(draft.name)}: ")
-    why = " ".join(why.removeprefix("--set ").splitlines())
-    key, _, rest = why.partition(": ")
-    field, _, part = re.sub(r"\[\d+\]", "", key).partition(".")  # bottleneck[0].sleep_ms
-    if field not in draft.changes:
-        return why
-    return ", ".join(filter(None, [label(field), label(part)])) + f": {rest}"
+    return min(named or places, key=lambda key: named.get(key, 0), default=None)
 
 
 def _shown(trial: Trial, field: str) -> str:
@@ -202,15 +234,8 @@ def _shown(trial: Trial, field: str) -> str:
     if field == "fault":
         return describe_fault(value)
     if isinstance(value, tuple):
-        return _words(field, value) or (ALL if field in ALL_IF_NONE else NOTHING)
+        join = shlex.join if kind(field) == "list of text" else ", ".join
+        return join(map(str, value)) or ("all" if field in ("operations", "reduce_ops") else NOTHING)
     if isinstance(value, bool):
         return str(value).lower()
     return NOTHING if value is None else str(value)
-
-
-def _words(field: str, items: Iterable[object]) -> str:
-    return shlex.join(map(str, items)) if _is_of_shell_words(field) else ", ".join(map(str, items))
-
-
-def _is_of_shell_words(field: str) -> bool:
-    return kind(field) == "list of text"

@@ -138,8 +138,8 @@ def test_the_commands_and_options_that_a_page_names_exist(page: str) -> None:
     assert unknown(named_in((REPO / page).read_text(encoding="utf-8")), main) == []
 
 
-def test_the_readme_names_every_command() -> None:
-    assert unnamed(named_in((REPO / "README.md").read_text(encoding="utf-8")), main.commands) == []
+def test_a_page_names_every_command() -> None:
+    assert unnamed(named_in((REPO / "docs/commands.md").read_text(encoding="utf-8")), main.commands) == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "Makefile"])

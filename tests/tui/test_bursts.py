@@ -13,13 +13,13 @@ from textual.widgets import Input
 
 from ddptui.run.session import Session
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.screens.dialogs import NamePreset
+from ddptui.tui.screens.dialogs import NameDialog
 from ddptui.tui.screens.export import ExportDialog
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
-from ddptui.tui.widgets.fields import Field, InjectedFields
+from ddptui.tui.widgets.trial_form import LINE, Field
 from tests.tui import primitive_recordings
 from tests.tui.opened import Opened, opened, until
 from tests.tui.recordings import RECORDED, ToldAsItGoes, moment_s, playback
@@ -52,7 +52,7 @@ def ranks(lab: Screen[object]) -> str | None:
 
 
 def is_loaded(screen: Screen[object]) -> bool:
-    return not isinstance(screen, Lab) or bool(screen.query(InjectedFields))  # the form is built after the rest
+    return not isinstance(screen, Lab) or bool(screen.query(f"#{LINE}"))  # the form is built after the rest
 
 
 Burst = tuple[Callable[[], LabScreen], str, Callable[[Screen[object]], object]]
@@ -63,7 +63,7 @@ BURSTS: dict[str, Burst] = {
     "a digit replaces another": (Lab, f"e\t4{BACKSPACE}7", lambda top: ranks(top) == "7"),
     "an emptied field": (Lab, f"e\t45{CTRL_U}30", lambda top: ranks(top) == "30"),
     "another screen": (Lab, "r/0102", lambda top: isinstance(top, RunsScreen) and in_field(top) == "0102"),
-    "dialog": (Lab, f"{CTRL_S}{CTRL_U}mine", lambda top: isinstance(top, NamePreset) and in_field(top) == "mine"),
+    "dialog": (Lab, f"{CTRL_S}{CTRL_U}mine", lambda top: isinstance(top, NameDialog) and in_field(top) == "mine"),
     "palette": (Lab, f"{CTRL_P}runs", lambda top: isinstance(top, CommandPalette) and in_field(top) == "runs"),
     "dialog, next field": (
         lambda: PrimitivesScreen(primitive_recordings.over()),

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ddptui.config.parser import PresetError
+from ddptui.config.parser import PresetError, read_changes
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import parse_assignment
 from ddptui.store.presets import load
 from ddptui.tui import draft as drafts
-from ddptui.tui import form_lines
 from ddptui.tui.draft import Draft
-from ddptui.tui.form_lines import NOTHING_IN, REST
 from tests.support.builders import write_preset
 
 MIXED = """
@@ -34,10 +32,6 @@ sleep_ms = 5
 MATRIX = 'defaults = {launch = "spawn"}\nmatrix = {strategy = ["flat", "ring"], world_size = [1, 2]}\n'
 
 
-def delay(at: str, ranks: str, amount: str, rest: str = "") -> str:
-    return form_lines.value("bottleneck", [{"at": at, "ranks": ranks, "amount": amount, REST: rest}])
-
-
 @pytest.fixture
 def mixed(tmp_path: Path) -> str:
     return str(write_preset(tmp_path, MIXED))
@@ -54,7 +48,7 @@ def test_a_change_speaks_to_all_trials(mixed: str) -> None:
 
 
 def test_the_command_line_says_the_same(mixed: str) -> None:
-    draft = Draft(mixed, {"model": "mlp", "bottleneck": delay("forward", "0, 1", "2.5"), "repeats": "3"})
+    draft = Draft(mixed, {"model": "mlp", "bottleneck": "forward 2.5 ms on 0, 1", "repeats": "3"})
     words = shlex.split(drafts.command_line(draft))
     assert words[:3] == ["ddptui", "run", mixed]
     assert words[-3:] == ["--repeats", "3", "--no-ui"]
@@ -67,103 +61,42 @@ def test_only_what_was_changed_is_on_the_command_line() -> None:
 
 
 def test_a_bottleneck_is_put_in_everywhere_and_taken_out_everywhere(mixed: str) -> None:
-    put_in = drafts.preset(Draft(mixed, {"bottleneck": delay("aggregate", "1", "10")}))
+    put_in = drafts.preset(Draft(mixed, {"bottleneck": "aggregate 10 ms on 1"}))
     assert {trial.bottleneck for trial in put_in.trials} == {(Bottleneck(at="aggregate", ranks=(1,), sleep_ms=10),)}
-    taken_out = drafts.preset(Draft(mixed, {"bottleneck": NOTHING_IN}))
+    taken_out = drafts.preset(Draft(mixed, {"bottleneck": "none"}))
     assert {trial.bottleneck for trial in taken_out.trials} == {()}
 
 
 def test_slow_links_are_put_in_with_what_they_let_through(mixed: str) -> None:
-    put_in = drafts.preset(Draft(mixed, {"launch": "spawn", "bottleneck": delay("link", "0, 1", "2.5")}))
+    put_in = drafts.preset(Draft(mixed, {"launch": "spawn", "bottleneck": "link 2.5 Mbit/s on 0, 1"}))
     assert {trial.bottleneck for trial in put_in.trials} == {(Bottleneck(at="link", ranks=(0, 1), mbit=2.5),)}
-    refused = Draft(mixed, {"launch": "spawn", "bottleneck": delay("link", "1", "fast")})
-    with pytest.raises(PresetError, match=r"^bottleneck, Mbit/s: \"fast\" is not a number"):
+    refused = Draft(mixed, {"launch": "spawn", "bottleneck": "link 2.5.1 Mbit/s on 1"})
+    with pytest.raises(PresetError, match=r"^bottleneck.mbit: \"2.5.1\" is not a number"):
         drafts.preset(refused)
-
-
-def test_the_lines_of_bottlenecks_and_faults_come_back() -> None:
-    bottlenecks = [
-        {"at": "link", "ranks": "0,1", "amount": "2.5", REST: ""},
-        {"at": "aggregate", "ranks": "0,1", "amount": "2.5", REST: "per=call every=2 jitter=uniform"},
-    ]
-    assert form_lines.lines("bottleneck", form_lines.value("bottleneck", bottlenecks)) == bottlenecks
-    faults = [{"kind": "kill", "rank": "1", "step": "5"}, {"kind": "skip", "rank": "0", "step": "7"}]
-    assert form_lines.lines("fault", form_lines.value("fault", faults)) == faults
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        {"at": "aggregate", "ranks": "1", "amount": "10", REST: "every=2 every=3"},
-        {"at": "aggregate", "ranks": "1", "amount": "10", REST: "sleep_ms=3 ranks=1 at=link every"},
-        {"at": "link", "ranks": "1", "amount": "10", REST: "mbit=3 a=b=c a=d"},
-        {"at": "aggregate", "ranks": "0,1 # one", "amount": "10 # ms", REST: "every=2#steps # per=true"},
-        {"at": "aggregate", "ranks": "0x" + "f" * 6000, "amount": "9" * 6000, REST: "every=\" x=] y={ z=' =3 ="},
-    ],
-)
-def test_a_line_comes_back_whatever_is_typed(line: dict[str, str]) -> None:
-    [again] = form_lines.lines("bottleneck", form_lines.value("bottleneck", [line]))
-    assert again[REST].replace("every= ", "every ").split() == [
-        word if "=" in word else f"{word}=" for word in line[REST].split()
-    ]
-    assert {**again, REST: ""} == {**line, REST: ""}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "[", "1", "true", "every=2", '"text"', "[1]", "[[]]", "[{}]", '[{at = "link"}]', '[{at = 1, ranks = [1]}]',
-        '[{at = "link", ranks = 1}]', '[{kind = "kill"}]', f"[{'[' * 5000}", "[" * 400 + "]" * 400, "{}", "[{at",
-        f'[{{at = "link", ranks = [0x{"f" * 6000}]}}]', f'[{{at = "link", ranks = [], x = {"[" * 90}{"]" * 90}}}]',
-        f'[{{kind = 0x{"f" * 6000}, rank = 1, step = 1}}]', '[{at = "data", ranks = [1], sleep_ms = 1, sleep_ms = 2}]',
-        form_lines.value("bottleneck", [{"at": "data", "ranks": "1", "amount": "1", REST: f"x=a{'.a' * 20}"}]),
-    ],
-    ids=lambda text: text[:30],
-)  # fmt: skip
-def test_no_text_is_too_strange_for_lines(text: str) -> None:
-    for field in form_lines.KINDS:
-        assert len(form_lines.lines(field, text)) <= 1
-
-
-@pytest.mark.parametrize(
-    ("rest", "key", "word"),
-    [
-        ("every=2 every=3", "every", "every=3"),
-        ("sleep_ms=3", "sleep_ms", "sleep_ms=3"),
-        ("ranks=1", "ranks", "ranks=1"),
-        ("at=link", "at", "at=link"),
-        ("jitter=uniform every jitter=none", "jitter", "jitter=none"),
-    ],
-)
-def test_a_repeated_key_is_named(mixed: str, rest: str, key: str, word: str) -> None:
-    draft = Draft(mixed, {"bottleneck": delay("aggregate", "1", "10", rest)})
-    judged = drafts.validate(draft)
-    assert judged.preset is None
-    assert judged.reason == f"bottleneck, and: {key} is given twice: remove {word}"
-    assert drafts.at_fault(draft, judged.reason) == "bottleneck"
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"world_size": "two"}, 'ranks: expected an integer, got "two"'),
-        ({"world_size": "0"}, "ranks: expected an integer of 1 or more, got 0"),
-        ({"world_size": "2000"}, "ranks: expected an integer of 1024 at most, got 2000"),
-        ({"world_size": "2.5"}, "ranks: expected an integer, got 2.5"),
-        ({"model": "mlp", "dataset": "x"}, "data: unknown value 'x'"),
+        ({"world_size": "two"}, 'world_size: expected an integer, got "two"'),
+        ({"world_size": "0"}, "world_size: expected an integer of 1 or more, got 0"),
+        ({"world_size": "2000"}, "world_size: expected an integer of 1024 at most, got 2000"),
+        ({"world_size": "2.5"}, "world_size: expected an integer, got 2.5"),
+        ({"model": "mlp", "dataset": "x"}, "dataset: unknown value 'x'"),
         ({"model": "mlp", "strategy": "ringg"}, "did you mean 'ring'?"),
         ({"repeats": "0"}, "repeats: expected 1 to 1000, got 0"),
         ({"repeats": "9" * 5000}, "repeats: expected 1 to 1000"),
         ({"repeats": "²"}, "repeats: expected 1 to 1000"),
-        (
-            {"bottleneck": delay("aggregate", "one", "10")},
-            'bottleneck, ranks: expected an integer, got "one"',
-        ),
-        ({"bottleneck": delay("aggregate", "", "10")}, "lists no rank"),
-        ({"bottleneck": delay("aggregate", "1", "")}, 'bottleneck, ms: "" is not a number'),
-        ({"bottleneck": delay("aggregate", "1", "nan")}, "bottleneck, ms: expected a number of 0 or more"),
-        ({"bottleneck": delay("aggregate", "9", "1")}, "bottleneck, ranks: no rank 9"),
-        ({"bottleneck": delay("aggregate", "1", '"')}, "is not a number"),
+        ({"bottleneck": "aggregate 10 ms on one"}, 'bottleneck: "aggregate 10 ms on one" is not understood'),
+        ({"bottleneck": "aggregate 9..9 ms on 1"}, 'bottleneck.sleep_ms: "9..9" is not a number'),
+        ({"bottleneck": "aggregate 1 ms on 9"}, "bottleneck[0].ranks: no rank 9"),
+        ({"bottleneck": f"aggregate 1 ms on {'9' * 5000}"}, "bottleneck[0].ranks: no rank 999999999"),
+        ({"bottleneck": '[{at = "aggregate", ranks = [], sleep_ms = 1}]'}, "lists no rank"),
+        ({"bottleneck": '[{at = "aggregate", ranks = [1], sleep_ms = nan}]'}, "expected a number of 0 or more"),
+        ({"bottleneck": "link 10 ms on 1"}, "bottleneck[0]"),
+        ({"a:lr": "fast"}, 'a:lr: "fast" is not a number'),
+        ({"c:lr": "1"}, "c:lr: no trial 'c'"),
+        ({"a:name": "x"}, "a:name: "),
     ],
 )
 def test_a_change_that_cannot_be_is_refused_in_one_line(mixed: str, changes: dict[str, str], words: str) -> None:
@@ -173,11 +106,11 @@ def test_a_change_that_cannot_be_is_refused_in_one_line(mixed: str, changes: dic
     assert words in judged.reason
     assert mixed not in judged.reason
     assert "\n" not in judged.reason
-    assert drafts.at_fault(draft, judged.reason) == [*changes][-1]
+    assert drafts.at_fault(draft, judged.reason) == [*changes][-1].rpartition(":")[2]
 
 
 def test_what_is_refused_of_a_delay_is_not_taken_for_the_number_of_ranks(mixed: str) -> None:
-    draft = Draft(mixed, {"world_size": "2", "bottleneck": delay("aggregate", "9", "1")})
+    draft = Draft(mixed, {"world_size": "2", "bottleneck": "aggregate 1 ms on 9"})
     assert drafts.at_fault(draft, drafts.validate(draft).reason) == "bottleneck"
 
 
@@ -215,3 +148,50 @@ def test_a_preset_that_is_gone_is_said_to_be_gone(tmp_path: Path) -> None:
 )
 def test_a_field_says_what_the_trials_have(mixed: str, field: str, shown: str) -> None:
     assert drafts.as_it_is(load(mixed), field) == shown
+
+
+def test_copies_and_removals_are_on_the_command_line_and_in_the_preset(mixed: str) -> None:
+    draft = drafts.duplicated(Draft(mixed, {"lr": "0.5", "b:epochs": "7"}), "b", "c")
+    draft = drafts.without(draft, "a")
+    made = drafts.preset(draft)
+    assert [(trial.name, trial.epochs, trial.lr) for trial in made.trials] == [("b", 7, 0.5), ("c", 7, 0.5)]
+    assert made.baseline == "b"
+    words = shlex.split(drafts.command_line(draft))
+    given = {
+        option: [word for place, word in enumerate(words) if words[place - 1] == option]
+        for option in ("--set", "--duplicate", "--remove")
+    }
+    overrides, edits = read_changes(*given.values())
+    assert load(mixed, overrides, edits=edits) == made
+    assert drafts.preset(drafts.without(draft, "c")).trials == made.trials[:1]
+    kept = drafts.without(drafts.duplicated(draft, "c", "d"), "c")  # what others are copies of is removed at the end
+    assert [trial.name for trial in drafts.preset(kept).trials] == ["b", "d"]
+
+
+def test_only_trials_that_have_become_equal_are_named(tmp_path: Path) -> None:
+    path = str(write_preset(tmp_path, MATRIX + '[[trial]]\nname = "again"\nstrategy = "ring"\nworld_size = 2\n'))
+    before = load(path)
+    assert drafts.became_equal(before, before) == ""  # again and ring-2, on purpose
+    made = drafts.preset(Draft(path, {"flat-2:strategy": "ring"}))
+    assert drafts.became_equal(made, before) == "flat-2, ring-2 and again are the same"
+    assert drafts.became_equal(drafts.preset(Draft(path, {"epochs": "3"})), before) == ""
+    copied = drafts.preset(drafts.duplicated(Draft(path), "flat-1", "copy"))
+    assert drafts.became_equal(copied, before) == "flat-1 and copy are the same"
+
+
+@pytest.mark.parametrize(
+    ("typed", "changes"),
+    [
+        ("", {}),
+        ("lr=1  epochs=2", {"lr": "1", "epochs": "2"}),
+        ("'bottleneck=backward 20 ms on 1' env=A=1", {"bottleneck": "backward 20 ms on 1", "env": "A=1"}),
+    ],
+)
+def test_a_line_of_words_is_changes(typed: str, changes: dict[str, str]) -> None:
+    assert drafts.read_line(typed) == changes
+
+
+@pytest.mark.parametrize("typed", ["lr", "'lr=1", "=1", "lr=1 x"])
+def test_a_line_that_cannot_be_read_says_why(typed: str) -> None:
+    with pytest.raises(PresetError, match=r"KEY=VALUE|quotation"):
+        drafts.read_line(typed)

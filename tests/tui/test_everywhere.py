@@ -26,7 +26,7 @@ def test_a_picture_is_kept_where_exports_go_and_where_is_said(tmp_path: Path, mo
     toast = take_a_picture(tmp_path / "runs")
     [picture] = tmp_path.glob("ddptui-*.svg")
     assert toast == str(picture)
-    assert "quickstart" in picture.read_text(encoding="utf-8")
+    assert "playground" in picture.read_text(encoding="utf-8")
 
 
 def test_why_no_picture_is_kept_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

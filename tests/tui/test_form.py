@@ -1,64 +1,29 @@
-"""The form has every field of a trial: the common ones at once, the others once it has the focus; and bottlenecks."""
+"""The form: the common fields, a line for all others, for all trials or for one; copies and removals."""
 
 from pathlib import Path
 
 import pytest
+from textual.content import Content
 from textual.pilot import Pilot
-from textual.widgets import Select, Static
+from textual.widgets import Button, Input, Select, Static
 
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Bottleneck
 from ddptui.store.presets import load
 from ddptui.tui.app import Console
-from ddptui.tui.draft import COMMON, LABELS, OTHERS, REPEATS, offered
+from ddptui.tui.draft import COMMON, REPEATS, others
+from ddptui.tui.screens.dialogs import NameDialog
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.fields import Field, InjectedLine
 from ddptui.tui.widgets.lists import PresetList
 from ddptui.tui.widgets.tables import LEFT, TrialTable
-from ddptui.tui.widgets.trial_form import TrialForm
-from tests.tui.opened import play_in_lab, seen, until
+from ddptui.tui.widgets.trial_form import LINE, Field, TrialForm
+from tests.tui.opened import play_in_lab, seen, toasts, until
 
 SIZES = [(80, 24), *(pytest.param(size, marks=pytest.mark.rare) for size in ((60, 16), (120, 40)))]
-LEFT_OUT = {
-    "name": "trials cannot share a name",
-    "primitives": "it makes a preset of another kind, whose other fields mean something else",
-}
-TWO_DELAYS = """
-title = "Two delays"
-[[trial]]
-name = "one"
-launch = "single"
-[[trial]]
-name = "two"
-[[trial.bottleneck]]
-at = "backward"
-ranks = [1]
-sleep_ms = 20
-from_step = 5
-[[trial.bottleneck]]
-at = "data"
-ranks = [0]
-sleep_ms = 5
-"""
-
-
-@pytest.fixture
-def two_delays(tmp_path: Path) -> Path:
-    """One's own preset, two-delays."""
-    path = tmp_path / "config" / "ddptui" / "presets" / "two-delays.toml"
-    path.parent.mkdir(parents=True)
-    path.write_text(TWO_DELAYS, encoding="utf-8")
-    return path
 
 
 def field(lab: Lab, key: str) -> Field:
     return lab.query_one(f"#{key}", Field)
-
-
-async def edit(pilot: Pilot[int], lab: Lab) -> None:
-    """Go to the form, which then has all fields."""
-    await pilot.press("e")
-    await until(pilot, lambda: lab.query(f"#{OTHERS[-1]}"))
 
 
 async def answer(pilot: Pilot[int], lab: Lab, key: str, text: str) -> None:
@@ -72,162 +37,15 @@ async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
 
 
 def command(lab: Lab) -> str:
-    return str(lab.query_one("#command Static", Static).content).partition("\n")[0]
+    return str(lab.query_one("#command Static", Static).content)
 
 
 def meaning(lab: Lab) -> str:
     return str(lab.query_one("#meaning", Static).content)
 
 
-def reasons(lab: Lab) -> dict[str, str]:
-    """Why trials are left without the bottleneck, as the table of trials says."""
-    table = lab.query_one(TrialTable)
-    if LEFT not in table.columns:
-        return {}
-    return {str(row.key.value): str(table.get_cell(row.key, LEFT)) for row in table.ordered_rows}
-
-
-def test_every_field_of_a_trial_is_in_one_place_or_left_out_for_a_reason() -> None:
-    assert sorted([*COMMON, *OTHERS, *LEFT_OUT]) == sorted([*TRIAL_FIELDS, REPEATS])
-
-
-def test_labels_have_room_and_are_told_apart() -> None:
-    labels = [LABELS.get(key, key) for key in (*COMMON, *OTHERS)]
-    assert len({*labels}) == len(labels)
-    assert max(map(len, labels)) <= 14
-
-
-def test_the_other_fields_are_made_once_the_form_has_the_focus() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        assert not lab.query("#lr")
-        await edit(pilot, lab)
-        assert [each.id for each in lab.query("#all Field")] == [*COMMON, *OTHERS]
-        await choose(pilot, lab, "who-waits")
-        await edit(pilot, lab)
-        assert len(lab.query("#lr")) == 1
-
-    play_in_lab(scenario)
-
-
-def test_what_is_typed_while_the_other_fields_are_made_stays() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        form = lab.query_one(TrialForm)
-        others, form._others = form._others, ()
-        form.call_next(form._add, others)
-        field(lab, "steps").answer.value = "30"  # the form hears of it once it has them all
-        await edit(pilot, lab)
-        await until(pilot, lambda: "--set steps=30" in command(lab))
-        assert field(lab, "steps").text == "30"
-
-    play_in_lab(scenario)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_field_is_reached_and_filled_in_by_keyboard(size: tuple[int, int]) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await edit(pilot, lab)
-        while not field(lab, "lr").answer.has_focus:
-            await pilot.press("tab")
-        await pilot.press(*"0.125")
-        await until(pilot, lambda: "* lr" in seen(app) and "0.125" in seen(app))
-        assert "--set lr=0.125" in command(lab)
-        assert "lr: learning rate" in meaning(lab)
-        assert "lr: learning rate" in seen(app)
-
-    play_in_lab(scenario, size)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_field_is_filled_in_with_the_mouse(size: tuple[int, int]) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        if size[1] < 40:  # the form shows when its key in the foot is clicked
-            place = seen(app).splitlines()[-1].index("Change")
-            await pilot.click(offset=(place, size[1] - 1))
-        else:
-            await pilot.click("#epochs Input")
-        await until(pilot, lambda: lab.query("#compile") and field(lab, "compile").region.height)
-        field(lab, "compile").scroll_visible(animate=False)  # as the mouse wheel does
-        await pilot.pause()
-        select = field(lab, "compile").answer
-        assert isinstance(select, Select)
-        await pilot.click(select)
-        await until(pilot, lambda: select.expanded)
-        await until(pilot, lambda: "true" in seen(app))
-        lines = seen(app).splitlines()
-        row = next(number for number, line in enumerate(lines) if "true" in line)
-        await pilot.click(offset=(lines[row].index("true"), row))
-        await until(pilot, lambda: "--set compile=true" in command(lab))
-
-    play_in_lab(scenario, size)
-
-
-def test_a_change_stays_with_its_preset() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await edit(pilot, lab)
-        await answer(pilot, lab, "batch_size", "32")
-        assert field(lab, "batch_size").has_class("-changed")
-        await choose(pilot, lab, "who-waits")
-        assert field(lab, "batch_size").text is None
-        assert not field(lab, "batch_size").has_class("-changed")
-        await choose(pilot, lab, "quickstart")
-        assert field(lab, "batch_size").text == "32"
-        assert field(lab, "batch_size").has_class("-changed")
-
-    play_in_lab(scenario)
-
-
-def test_f5_goes_to_the_field_that_a_refusal_is_about() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await edit(pilot, lab)
-        await answer(pilot, lab, "threads", "many")
-        await pilot.press("f5")
-        await until(pilot, lambda: field(lab, "threads").answer.has_focus)
-        await until(pilot, lambda: "! threads" in seen(app))
-        assert 'threads: expected an integer, got "many"' in seen(app)
-
-    play_in_lab(scenario)
-
-
-def test_only_fields_that_mean_something_are_offered() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await edit(pilot, lab)
-        assert field(lab, "momentum").display
-        assert not field(lab, "composites").display
-        assert not field(lab, "env").display
-        assert field(lab, "gradient_as_bucket_view").display  # of its trial ddp
-        await answer(pilot, lab, "strategy", "ring")
-        assert not field(lab, "gradient_as_bucket_view").display
-        await answer(pilot, lab, "strategy", "ddp")
-        assert field(lab, "gradient_as_bucket_view").display
-        await choose(pilot, lab, "primitives-measure")
-        assert field(lab, "composites").display
-        assert not field(lab, "momentum").display
-
-    play_in_lab(scenario)
-
-
-def test_each_field_has_an_answer_of_its_kind() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await edit(pilot, lab)
-        chosen = {each.id for each in lab.query(Field) if isinstance(each.answer, Select)}
-        assert {"amp", "compile", "device", "mistake", "launch", "fault", "optimizer"} <= chosen
-        assert not {"lr", "shape", "operations", "composites", "data_dir", "command", "epochs"} & chosen
-
-    play_in_lab(scenario)
-
-
-def test_words_with_commas_and_words_of_a_shell_become_lists() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await edit(pilot, lab)
-        await answer(pilot, lab, "dataset", "random")
-        await answer(pilot, lab, "shape", "1, 28, 28")
-        assert "'shape=[1, 28, 28]'" in command(lab)
-        assert made(lab).trials[0].shape == (1, 28, 28)
-        await choose(pilot, lab, "primitives-see")
-        await choose(pilot, lab, "quickstart")
-        assert field(lab, "shape").text == "1, 28, 28"
-
-    play_in_lab(scenario)
+def reason(lab: Lab) -> str:
+    return str(lab.query_one("#reason", Static).content) if lab.query_one(TrialForm).has_class("-refused") else ""
 
 
 def made(lab: Lab) -> Preset:
@@ -236,23 +54,130 @@ def made(lab: Lab) -> Preset:
     return preset
 
 
-def test_a_bottleneck_goes_to_the_trials_that_can_have_it_and_the_table_says_why_not_to_the_others() -> None:
+def subtitle(lab: Lab) -> str:
+    return Content.from_markup(str(lab.query_one(TrialTable).border_subtitle)).plain
+
+
+def refusals(lab: Lab) -> dict[str, str]:
+    """Why trials are left without the bottleneck, as the table of trials says."""
+    table = lab.query_one(TrialTable)
+    if LEFT not in table.columns:
+        return {}
+    return {str(row.key.value): str(table.get_cell(row.key, LEFT)) for row in table.ordered_rows}
+
+
+def test_every_field_of_a_trial_has_a_place_in_the_form() -> None:
+    places = {*COMMON, "name", "primitives"}  # a name is given to a copy; primitives make a preset of another kind
+    for name in ("compression", "strategies", "primitives-measure", "primitives-see"):
+        places |= {*others(load(name).trials)}
+    of_commands = {"command", "env"}
+    assert sorted(places | of_commands) == sorted({*TRIAL_FIELDS, REPEATS})
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_common_field_is_reached_and_filled_in_by_keyboard(size: tuple[int, int]) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        assert reasons(lab) == {}
-        await answer(pilot, lab, "bottleneck", "put in")
+        await pilot.press("e")
+        while not field(lab, "repeats").answer.has_focus:
+            await pilot.press("tab")
+        await pilot.press(*"12")
+        await until(pilot, lambda: "* repeats" in seen(app) and "12" in seen(app))
+        assert "--repeats 12" in command(lab)
+        assert "launches of each trial" in meaning(lab)
+
+    play_in_lab(scenario, size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_any_other_field_is_a_word_that_is_completed(size: tuple[int, int]) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
+        await pilot.press("e")
+        while not field(lab, LINE).answer.has_focus:
+            await pilot.press("tab")
+        assert "batch_size" in meaning(lab)
+        await pilot.press(*"batch_s")
+        await until(pilot, lambda: "batch_size=" in seen(app))
+        await pilot.press("right", *"32 amp=bf")
+        await until(pilot, lambda: "amp=bf16" in seen(app))
+        await pilot.press("right")
+        assert "--set batch_size=32 --set amp=bf16" in " ".join(command(lab).split())
+        assert meaning(lab).startswith("amp: ")
+        assert {(trial.batch_size, trial.amp) for trial in made(lab).trials} == {(32, "bf16")}
+        await pilot.press("space", *"lr")
+        await until(pilot, lambda: "lr: write KEY=VALUE" in reason(lab))
+        assert made(lab).trials[0].batch_size == 32  # what was right stays
+        await pilot.press("f5")
+        assert app.screen is lab
+
+    play_in_lab(scenario, size)
+
+
+def test_fields_of_another_kind_of_work_are_not_completed() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        suggester = field(lab, LINE).answer.suggester  # type: ignore[union-attr]
+        assert suggester is not None
+        await choose(pilot, lab, "quickstart")
+        assert await suggester.get_suggestion("cade") is None
+        assert await suggester.get_suggestion("lr=1 mom") == "lr=1 momentum="
+        await choose(pilot, lab, "primitives-measure")
+        assert await suggester.get_suggestion("cade") == "cadence="
+        assert await suggester.get_suggestion("mom") is None
+
+    play_in_lab(scenario)
+
+
+def test_a_change_stays_with_its_preset() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
+        await answer(pilot, lab, LINE, "batch_size=32 'shape=1, 28,28' dataset=random")
+        assert made(lab).trials[0].shape == (1, 28, 28)
+        await choose(pilot, lab, "who-waits")
+        assert field(lab, LINE).text is None
+        assert not field(lab, LINE).has_class("-changed")
+        await choose(pilot, lab, "quickstart")
+        assert field(lab, LINE).text == "batch_size=32 'shape=1, 28,28'"
+        assert field(lab, "dataset").text == "random"  # it has a field of its own
+        assert field(lab, LINE).has_class("-changed")
+
+    play_in_lab(scenario)
+
+
+def test_f5_goes_to_the_field_that_a_refusal_is_about() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        for key, text, place in (("epochs", "many", "epochs"), (LINE, "threads=many", LINE)):
+            await choose(pilot, lab, "quickstart")
+            await pilot.press("ctrl+r")
+            await answer(pilot, lab, key, text)
+            await pilot.press("f5")
+            await until(pilot, lambda place=place: field(lab, place).answer.has_focus)
+            await until(pilot, lambda: 'expected an integer, got "many"' in reason(lab))
+            assert field(lab, place).has_class("-wrong")
+
+    play_in_lab(scenario)
+
+
+def test_a_bottleneck_in_words_goes_to_the_trials_that_can_have_it_and_the_table_says_why_not_to_the_others() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
+        assert refusals(lab) == {}
+        assert "backward 20 ms on 1" in field(lab, "bottleneck").answer.placeholder  # type: ignore[union-attr]
+        await answer(pilot, lab, "bottleneck", "aggregate 10 ms on 1")
         delay = Bottleneck(at="aggregate", ranks=(1,), sleep_ms=10)
         assert [trial.bottleneck for trial in made(lab).trials] == [(), (delay,), (delay,)]
-        assert reasons(lab) == {
+        assert refusals(lab) == {
             "one-process": "no rank 1: trial one-process has only rank 0",
             "all_reduce": "",
             "ddp": "",
         }
         assert lab._validation.prepared is not None
-        assert """--set 'bottleneck=[{at = "aggregate", ranks = [1], sleep_ms = 10}]'""" in command(lab)
-        await answer(pilot, lab, "ranks", "7")
-        assert "no rank 7" in str(lab.query_one("#reason", Static).content)  # of any
+        assert "--set 'bottleneck=aggregate 10 ms on 1'" in " ".join(command(lab).split())
+        await answer(pilot, lab, "bottleneck", "aggregate 10 ms on 7")
+        assert "no rank 7" in reason(lab)  # of any
+        await answer(pilot, lab, "bottleneck", "soon")
+        assert 'write it like "backward 20 ms on 1", or none' in reason(lab)
         await answer(pilot, lab, "bottleneck", "none")
-        assert reasons(lab) == {}
+        assert refusals(lab) == {}
 
     play_in_lab(scenario)
 
@@ -261,105 +186,117 @@ def test_a_bottleneck_goes_to_the_trials_that_can_have_it_and_the_table_says_why
 def test_every_kind_of_preset_takes_a_bottleneck(name: str) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, name)
-        await answer(pilot, lab, "bottleneck", "put in")
-        if name == "primitives-see":  # where no rank trains, only a link can be slow
-            await answer(pilot, lab, "at", "link")
+        # where no rank trains, only a link can be slow
+        of_link = name == "primitives-see"
+        await answer(pilot, lab, "bottleneck", "link 10 Mbit/s on 1" if of_link else "aggregate 10 ms on 1")
         assert any(trial.bottleneck for trial in made(lab).trials)
 
     play_in_lab(scenario)
 
 
-def test_two_delays_of_a_preset_are_two_lines_of_the_form(two_delays: Path) -> None:
-    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await choose(pilot, lab, "two-delays")
-        await answer(pilot, lab, "bottleneck", "put in")
-        await until(pilot, lambda: len(lab.query(InjectedLine)) == 2)
-        assert made(lab) == load(str(two_delays))
-        assert reasons(lab)["one"] == "no rank 1: trial one has only rank 0"
-        lab.query(InjectedLine).first().query_one("#amount", Field).answer.value = "30"
-        await pilot.pause()
-        first, second = made(lab).trials[1].bottleneck
-        assert first == Bottleneck(at="backward", ranks=(1,), sleep_ms=30, from_step=5)
-        assert second == load(str(two_delays)).trials[1].bottleneck[1]
-
-    play_in_lab(scenario)
-
-
 @pytest.mark.parametrize("size", SIZES)
-def test_lines_are_added_and_removed_by_keyboard(size: tuple[int, int]) -> None:
+def test_one_trial_is_duplicated_changed_and_removed_by_keyboard(size: tuple[int, int]) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, "who-waits")
-        await pilot.press("e")
-        while not field(lab, "bottleneck").answer.has_focus:
-            await pilot.press("tab")
-        await pilot.press("enter", "end", "enter")
-        await until(pilot, lambda: field(lab, "bottleneck").text == "put in" and lab.query(InjectedLine))
-        begun = len(lab.query(InjectedLine))
-        while getattr(app.focused, "id", "") != "another":
-            await pilot.press("tab")
+        table, names = lab.query_one(TrialTable), [trial.name for trial in load("who-waits").trials]
+        await pilot.press("D")
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        typed = app.screen.query_one(Input)
+        assert typed.value == "all_reduce-2"
+        typed.value = "ring"
         await pilot.press("enter")
-        await until(pilot, lambda: len(lab.query(InjectedLine)) == begun + 1)
-        await until(pilot, lambda: len(made(lab).trials[0].bottleneck) == begun + 1)
-        await pilot.press("tab", *"0")  # at the end of what the line above it has
-        await until(pilot, lambda: "on ranks" in seen(app))
-        while getattr(app.focused, "id", "") != "remove":
-            await pilot.press("tab")
+        await until(pilot, lambda: "choose another name" in seen(app))
+        typed.value = "slow"
         await pilot.press("enter")
-        await until(pilot, lambda: len(made(lab).trials[0].bottleneck) == begun)
-        while lab.query(InjectedLine):
-            while getattr(app.focused, "id", "") != "remove":
-                await pilot.press("tab")
-            await pilot.press("enter")
-            await pilot.pause()
-        assert field(lab, "bottleneck").text == "none"
-        assert "--set 'bottleneck=[]'" in command(lab)
+        await until(pilot, lambda: app.screen is lab and field(lab, "bottleneck").answer.has_focus)
+        assert [trial.name for trial in made(lab).trials] == [names[0], "slow", *names[1:]]
+        assert subtitle(lab) == "⚠ all_reduce and slow are the same"
+        await pilot.press(*"forward 30 ms on 0")
+        await until(pilot, lambda: made(lab).trials[1].bottleneck[0].sleep_ms == 30)
+        assert made(lab).trials[0] == load("who-waits").trials[0]  # of this trial only
+        assert lab.query_one(TrialForm).trial == table.chosen == "slow"
+        assert "the same" not in subtitle(lab)
+        words = "run who-waits --duplicate all_reduce=slow --set 'slow:bottleneck=forward 30 ms on 0'"
+        assert words in " ".join(command(lab).split())
+        await pilot.press("escape", "i")
+        table.focus()
+        await pilot.press("d")
+        assert made(lab) == load("who-waits")
+        assert "--duplicate" not in command(lab)
+        table.choose("ring")
+        await pilot.press("d")
+        assert "--remove ring" in command(lab)
+        assert [trial.name for trial in made(lab).trials] == names[:-1]
+        for _ in names:
+            await pilot.press("d")
+        assert len(made(lab).trials) == 1
+        assert "last trial" in toasts(app)[-1]
+        await pilot.press("ctrl+r")
+        assert made(lab) == load("who-waits")
 
     play_in_lab(scenario, size)
 
 
-def test_a_fault_is_put_in_with_the_mouse() -> None:
+def test_e_on_a_trial_changes_only_this_one_and_buttons_do_what_keys_do() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await choose(pilot, lab, "ddp-by-hand")
-        await edit(pilot, lab)
-        await answer(pilot, lab, "fault", "put in")
-        await until(pilot, lambda: lab.query("#step"))
-        await answer(pilot, lab, "kind", "raise")
-        await answer(pilot, lab, "step", "9")
-        assert '{kind = "raise", rank = 1, step = 9}' in command(lab)
-        assert {(fault.kind, fault.rank, fault.step) for trial in made(lab).trials for fault in trial.fault} == {
-            ("raise", 1, 9)
-        }
-        await pilot.click("#another")
-        await until(pilot, lambda: len(made(lab).trials[0].fault) == 2)
+        await choose(pilot, lab, "bottleneck-where")
+        table = lab.query_one(TrialTable)
+        table.focus()
+        await pilot.press("j", "e")
+        assert lab.query_one(TrialForm).trial == table.chosen == load("bottleneck-where").trials[1].name
+        assert not field(lab, "repeats").display  # of all trials
+        await answer(pilot, lab, "epochs", "9")
+        assert [trial.epochs == 9 for trial in made(lab).trials] == [
+            False,
+            True,
+            *[False] * (len(made(lab).trials) - 2),
+        ]
+        lab.query_one("#duplicate", Button).press()
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is lab and len(made(lab).trials) > len(load("bottleneck-where").trials))
+        assert [trial.epochs for trial in made(lab).trials][1:3] == [9, 9]  # with its own changes
+        lab.query_one("#remove", Button).press()
+        await until(pilot, lambda: len(made(lab).trials) == len(load("bottleneck-where").trials))
+        field(lab, "trial").answer.value = ""
+        await pilot.pause()
+        await answer(pilot, lab, "epochs", "2")
+        assert [trial.epochs for trial in made(lab).trials][:3] == [2, 9, 2]  # its own change counts
+
+    play_in_lab(scenario)
+
+
+def test_trials_that_the_changes_make_equal_are_said_in_amber() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "bottleneck-where")
+        table = lab.query_one(TrialTable)
+        assert "differ in bottleneck" in subtitle(lab)
+        await answer(pilot, lab, "bottleneck", "none")
+        assert subtitle(lab).endswith("are the same")
+        assert "$text-warning" in str(table.border_subtitle)
+        await choose(pilot, lab, "scheduler-tick")  # some of its trials may be equal on purpose
+        assert "are the same" not in subtitle(lab)
 
     play_in_lab(scenario)
 
 
 def test_the_form_itself_is_never_a_stop_of_the_tab_key() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        form = lab.query_one(TrialForm)
-        await edit(pilot, lab)
-        assert offered(load("quickstart"), load("quickstart")) > {"lr"}
-        assert not [each for each in form.query("#all, .fields") if each.can_focus]
+        assert not [each for each in lab.query_one(TrialForm).query("#fields, .fields, #whose") if each.can_focus]
+        assert {type(each.answer) for each in lab.query(Field)} == {Input, Select}
 
     play_in_lab(scenario)
 
 
-@pytest.mark.parametrize(
-    "rest", ["every=2 every=3", "sleep_ms=3", "ranks=1", "at=link", "every=2#3", f"x=a{'.a' * 20}"]
-)
-def test_a_bottleneck_that_cannot_be_is_there_when_one_comes_back(rest: str, two_delays: Path) -> None:
+def test_a_field_of_a_removed_file_is_refused_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "ddptui" / "presets" / "gone.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text('title = "Gone"\n[[trial]]\nname = "a"\n', encoding="utf-8")
+
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await answer(pilot, lab, "bottleneck", "put in")
-        await until(pilot, lambda: lab.query("#rest"))
-        await answer(pilot, lab, "rest", rest)
-        why = str(lab.query_one("#reason", Static).content)
-        assert why.startswith("! bottleneck")
-        await choose(pilot, lab, "two-delays")
-        await choose(pilot, lab, "quickstart")
-        await until(pilot, lambda: lab.query("#rest"))
-        if "." not in rest:  # of words with so many dots only the usual line comes back
-            assert field(lab, "rest").answer.value == rest
-            assert str(lab.query_one("#reason", Static).content) == why
+        await choose(pilot, lab, "gone")
+        path.unlink()
+        await answer(pilot, lab, "epochs", "9")
+        assert reason(lab) == "! no preset 'gone'; `ddptui presets` lists them"
 
     play_in_lab(scenario)

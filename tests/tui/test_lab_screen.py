@@ -15,17 +15,16 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.engines.local import links
 from ddptui.run import quiet
-from ddptui.store.presets import load
+from ddptui.store.presets import all_presets, load
 from ddptui.store.runs import Run
 from ddptui.tui import launch_check
 from ddptui.tui.app import Console
 from ddptui.tui.screens import lab
-from ddptui.tui.screens.dialogs import Confirm, NamePreset
+from ddptui.tui.screens.dialogs import Confirm, NameDialog
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.fields import Field
 from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns
 from ddptui.tui.widgets.tables import TrialTable
-from ddptui.tui.widgets.trial_form import TrialForm
+from ddptui.tui.widgets.trial_form import Field, TrialForm
 from tests.support.builders import journal, two_trials, write_run
 from tests.support.load import busy_processes
 from tests.tui.opened import each_theme, opened, play_in_lab, seen, toasts, until
@@ -78,6 +77,7 @@ async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
 
 def test_a_preset_is_shown_with_its_text_its_trials_and_its_commands() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
         await until(pilot, lambda: "The same net learns" in seen(app))
         for words in (
             "Start here",
@@ -87,21 +87,23 @@ def test_a_preset_is_shown_with_its_text_its_trials_and_its_commands() -> None:
         ):
             assert words in seen(app)
         assert command(lab) == "ddptui run quickstart --no-ui"
-        assert "workers.single" in seen(app)
-        await pilot.press(*"jjjjjj")
-        assert command(lab) == "ddptui run launch-modes --no-ui"
-        await until(pilot, lambda: "five ways" in seen(app))
+        assert "workers.single" not in seen(app)
+        await pilot.press("E")
+        await until(pilot, lambda: "workers.single" in seen(app) and "OMP_NUM_THREADS=" in seen(app))
+        await pilot.press("E", *"jj")
+        assert command(lab) == "ddptui run allreduce-vs-reduce-broadcast --no-ui"
         await pilot.press("g")
-        assert "quickstart" in command(lab)
+        assert "playground" in command(lab)
 
     play_in_lab(scenario)
 
 
 def test_the_command_is_the_highlighted_trials() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
         lab.query_one(TrialTable).focus()
-        await pilot.press("G")
-        assert "trial ddp:" in seen(app)
+        await pilot.press("G", "E")
+        assert "Command of trial ddp" in seen(app)
         assert "strategy=ddp" in seen(app)
 
     play_in_lab(scenario)
@@ -129,17 +131,18 @@ def test_the_filter_finds_names_titles_and_groups_and_goes_again() -> None:
 
 def test_enter_runs_what_the_cursor_is_on(started: Started) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await pilot.press(*"jjjjjj", "enter")
+        await pilot.press(*"jjjjj", "enter")
         await until(pilot, lambda: started)
 
     play_in_lab(scenario)
-    assert [preset.name for preset in started] == ["launch-modes"]
+    assert [preset.name for preset in started] == ["who-waits"]
 
 
 def test_keys_may_be_faster_than_messages(started: Started) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        lab.query_one(PresetChooser).action_last()
-        last = lab.query_one(PresetChooser).highlighted_option
+        presets = lab.query_one(PresetChooser)
+        presets.highlighted = presets.get_option_index("scheduler-tick")
+        last = presets.highlighted_option
         field(lab, "repeats").answer.value = "2"
         lab.action_run()
         await until(pilot, lambda: started)
@@ -216,15 +219,15 @@ def test_a_field_that_would_help_is_said_to_be_in_the_form(started: Started, mon
 
 def test_a_change_is_shown_run_and_copied(started: Started) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
         await pilot.press("e")
         await pilot.pause()
         assert field(lab, "launch").answer.has_focus
         await pilot.press("enter", "down", "down", "down", "enter")
         launch = field(lab, "launch").text
         await answer(pilot, lab, "repeats", "4")
-        await answer(pilot, lab, "bottleneck", "put in")
-        await answer(pilot, lab, "amount", "25")
-        assert "quickstart (changed)" in seen(app)
+        await answer(pilot, lab, "bottleneck", "aggregate 25 ms on 1")
+        assert any("One process, or" in line and " changed" in line for line in seen(app).splitlines())
         assert f"--set launch={launch}" in command(lab)
         assert "--repeats 4" in command(lab)
         assert "4 repeats" in seen(app)
@@ -236,11 +239,12 @@ def test_a_change_is_shown_run_and_copied(started: Started) -> None:
     play_in_lab(scenario)
     (preset,) = started
     assert preset.repeats == 4
-    assert {trial.bottleneck[0].sleep_ms for trial in preset.trials} == {25}
+    assert {delay.sleep_ms for trial in preset.trials for delay in trial.bottleneck} == {25}
 
 
 def test_a_refusal_is_said_at_once_and_enter_points_to_it(started: Started) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
         await answer(pilot, lab, "epochs", "many")
         assert 'epochs: expected an integer, got "many"' in reason(lab)
         assert field(lab, "epochs").has_class("-wrong")
@@ -270,6 +274,7 @@ def test_a_model_of_torchvision_can_be_chosen() -> None:
 
 def test_every_preset_keeps_its_own_changes() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
         await answer(pilot, lab, "repeats", "7")
         await choose(pilot, lab, "who-waits")
         assert command(lab) == "ddptui run who-waits --no-ui"
@@ -294,6 +299,7 @@ def test_the_form_asks_for_steps_where_steps_are_counted() -> None:
 
 def test_a_changed_preset_is_saved_as_ones_own(own: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
         await answer(pilot, lab, "world_size", "0")
         assert reason(lab) != ""
         await pilot.press("ctrl+s")
@@ -302,7 +308,7 @@ def test_a_changed_preset_is_saved_as_ones_own(own: Path) -> None:
         await pilot.press("ctrl+r")
         await answer(pilot, lab, "epochs", "2")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, NamePreset))
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
         assert app.screen.query_one(Input).value == "quickstart-mine"
         app.screen.query_one(Input).value = "No Name"
         await pilot.press("enter")
@@ -314,7 +320,7 @@ def test_a_changed_preset_is_saved_as_ones_own(own: Path) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is lab and "quickstart-mine" in command(lab))
         assert {trial.epochs for trial in load(str(own / "quickstart-mine.toml")).trials} == {2}
-        assert "(changed)" not in seen(app)
+        assert " changed" not in seen(app)
         assert toasts(app) == [str(own / "quickstart-mine.toml")]
 
     play_in_lab(scenario)
@@ -329,7 +335,7 @@ def test_nothing_is_replaced_unasked(own: Path) -> None:
         await answer(pilot, lab, "repeats", "9")
         for key, repeats in (("n", 1), ("y", 9)):
             await pilot.press("ctrl+s")
-            await until(pilot, lambda: isinstance(app.screen, NamePreset))
+            await until(pilot, lambda: isinstance(app.screen, NameDialog))
             await pilot.press("enter")
             await until(pilot, lambda: isinstance(app.screen, Confirm))
             await pilot.press(key)
@@ -346,7 +352,7 @@ def test_where_nothing_can_be_written_that_is_said(own: Path) -> None:
 
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: isinstance(app.screen, NamePreset))
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
         await pilot.press("enter")
         await until(pilot, lambda: toasts(app))
         assert "cannot be written" in toasts(app)[0]
@@ -403,7 +409,8 @@ def test_recent_runs_are_listed_timed_and_opened(tmp_path: Path, monkeypatch: py
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         assert lab.query_one(RecentRuns).option_count == 3
         assert "results.json cannot be read" in seen(app)
-        assert "~" in seen(app)  # quickstart was run here
+        await choose(pilot, lab, "quickstart")
+        assert "3 repeats, ~" in seen(app)  # it was run here
         lab.query_one(RecentRuns).focus()
         names = [line.name for line in lab.query_one(RecentRuns).runs]
         lab.query_one(RecentRuns).highlighted = names.index(run.name)
@@ -433,9 +440,8 @@ RARE_SIZES = [pytest.param(size, marks=pytest.mark.rare) for size in ((120, 40),
 @pytest.mark.parametrize("size", [(80, 24), (200, 60), *RARE_SIZES])
 def test_all_that_has_the_focus_can_be_seen_at_every_size(size: tuple[int, int]) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        for key, words in (
-            ("e", "ranks"), ("escape", "quickstart"), ("i", "The same net"), ("e", "ranks"), ("escape", "quickstart"),
-        ):  # fmt: skip
+        listed = ("escape", "Who waits for whom?")
+        for key, words in (("e", "world_size"), listed, ("i", "make something"), ("e", "world_size"), listed):
             await pilot.press(key)
             await until(pilot, lambda words=words: words in seen(app) and app.focused and app.focused.region.height)
 
@@ -444,6 +450,7 @@ def test_all_that_has_the_focus_can_be_seen_at_every_size(size: tuple[int, int])
 
 def test_at_80_by_24_there_is_one_pane_at_a_time() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
         assert "3 trials, 3 repeats" in seen(app)
         assert "Trials" not in seen(app)
         await pilot.press("right")
@@ -468,11 +475,11 @@ def test_the_footer_has_six_keys_at_most() -> None:
 
 def test_no_size_breaks_it() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await answer(pilot, lab, "bottleneck", "put in")
+        await answer(pilot, lab, "bottleneck", "aggregate 10 ms on 1")
         for size in ((1, 1), (60, 16), (20, 80), (200, 60), (80, 24), (120, 40)):
             await pilot.resize_terminal(*size)
             await pilot.pause()
-        assert "quickstart" in seen(app)
+        assert "Who waits for whom?" in seen(app)
 
     play_in_lab(scenario)
 
@@ -480,46 +487,74 @@ def test_no_size_breaks_it() -> None:
 @each_theme
 def test_no_theme_breaks_it(themes: Iterable[str]) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await answer(pilot, lab, "bottleneck", "put in")
+        await answer(pilot, lab, "bottleneck", "aggregate 10 ms on 1")
         for theme in themes:
             app.theme = theme
             await pilot.pause()
-        assert "quickstart" in seen(app)
+        assert "Who waits for whom?" in seen(app)
 
     play_in_lab(scenario)
 
 
 def test_in_an_open_list_what_the_preset_has_is_told_from_the_choice_of_the_same_name() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        select = field(lab, "average").answer
+        select = field(lab, "model").answer
         assert isinstance(select, Select)
-        assert select.prompt == "gradients"
+        assert select.prompt == "mlp"
         select.focus()
         await pilot.press("enter")
         await pilot.pause()
         shown = select.query_one(OptionList)
-        assert [str(option.prompt) for option in shown.options][:2] == ["as in the preset (gradients)", "gradients"]
+        prompts = [str(option.prompt) for option in shown.options]
+        assert prompts[0] == "as in the preset (mlp)"
+        assert "mlp" in prompts
         await pilot.press("escape")
-        assert select.prompt == "gradients"
+        assert select.prompt == "mlp"
 
     play_in_lab(scenario)
 
 
-def test_ones_own_presets_come_last_in_their_group(own: Path) -> None:
+def test_the_list_begins_with_the_playground_then_the_lessons_then_ones_own_and_ends_with_what_cannot_run_here(
+    own: Path,
+) -> None:
     own.mkdir(parents=True)
     (own / "a-first.toml").write_text('title = "?"\ngroup = "Start here"\n[[trial]]\nname = "a"\n')
 
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        assert lab.query_one(PresetList).chosen == "quickstart"
-        await choose(pilot, lab, "a-first")
-        await pilot.press("k")
+        options = lab.query_one(PresetChooser).options
+        listed = [option.id or str(option.prompt) for option in options]
         assert lab.query_one(PresetList).chosen == "playground"
+        lessons = ["primitives-see", "allreduce-vs-reduce-broadcast", "bottleneck-where", "who-waits", "mistakes"]
+        assert listed[:10] == ["Start here", "playground", "quickstart", "Lessons", *lessons, "Your own"]
+        assert listed[10:12] == ["a-first", "More"]
+        gpus = [preset.name for preset in all_presets()[0]["More"] if preset.group == "GPUs"]
+        assert listed[-len(gpus) - 1 :] == ["Not on this machine", *gpus]
+        assert "  4 Who waits for whom?" in seen(app)
+        assert "  a-first" in seen(app)  # one's own are known by their names
+        await pilot.resize_terminal(200, 60)
+        await until(pilot, lambda: "  4 who-waits" in seen(app))
 
     play_in_lab(scenario)
 
 
+def test_a_title_never_vanishes_behind_a_time(tmp_path: Path) -> None:
+    for name in ("algorithms", "quickstart"):
+        preset = load(name)
+        write_run(tmp_path, preset, *(journal(trial.name) for trial in preset.trials))
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        title = load("quickstart").title
+        for width in (200, 120, 80):
+            await pilot.resize_terminal(width, 50)
+            await until(pilot, lambda: any(title[:44] in line for line in seen(app).splitlines()[2:]))
+        await until(pilot, lambda: any(title in line and "~" in line for line in seen(app).splitlines()))  # at 80
+
+    play_in_lab(scenario, size=(200, 50), runs=tmp_path)
+
+
 def test_a_select_still_says_what_the_preset_has() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
         select = field(lab, "strategy").answer
         assert isinstance(select, Select)
         assert select.prompt == "varies"

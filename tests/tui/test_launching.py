@@ -260,7 +260,7 @@ def test_the_lab_is_made_when_somebody_comes_back_to_it(tmp_path: Path) -> None:
         async with opened(tmp_path, RunsScreen()) as (app, pilot):
             assert not any(isinstance(screen, Lab) for screen in app.screen_stack)
             await pilot.press("escape")
-            await until(pilot, lambda: isinstance(app.screen, Lab) and "quickstart" in seen(app))
+            await until(pilot, lambda: isinstance(app.screen, Lab) and "Lessons" in seen(app))
 
     asyncio.run(check())
 
@@ -271,6 +271,6 @@ def test_a_run_that_cannot_begin_at_once_is_complained_of_in_the_lab(tmp_path: P
     async def check() -> None:
         app = Console(tmp_path / "runs", load("quickstart"))
         async with app.run_test(size=(120, 40)) as pilot:
-            await until(pilot, lambda: toasts(app) and isinstance(app.screen, Lab) and "quickstart" in seen(app))
+            await until(pilot, lambda: toasts(app) and isinstance(app.screen, Lab) and "Lessons" in seen(app))
 
     asyncio.run(check())

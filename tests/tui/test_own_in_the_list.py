@@ -8,12 +8,12 @@ from textual.widgets import Button, Input, Select, Static
 
 from ddptui.store.presets import load
 from ddptui.tui.app import Console
-from ddptui.tui.screens.dialogs import Confirm, NamePreset
+from ddptui.tui.screens.dialogs import Confirm, NameDialog
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.fields import Field
 from ddptui.tui.widgets.lists import PresetChooser, PresetList
 from ddptui.tui.widgets.texts import About
+from ddptui.tui.widgets.trial_form import Field
 from tests.tui.opened import play_in_lab, seen, toasts, until
 from tests.tui.recordings import ToldAsItGoes, moment_s, playback
 
@@ -36,6 +36,11 @@ async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
     await pilot.pause()
 
 
+def is_changed(app: Console, name: str) -> bool:
+    """Whether the list says that a preset is changed."""
+    return any(f"  {name} " in line and " changed" in line for line in seen(app).splitlines())
+
+
 def options(lab: Lab) -> set[str | None]:
     return {option.id for option in lab.query_one(PresetChooser).options}
 
@@ -55,11 +60,10 @@ def test_ones_own_are_marked_and_so_are_those_with_changes(own: Path, size: tupl
     (own / "broken.toml").write_text("[", encoding="utf-8")
 
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        assert "  one (own)" in seen(app)
-        assert "quickstart (own" not in seen(app)
         await choose(pilot, lab, "one")
+        assert "  one " in seen(app)
         lab.query_one("#repeats", Field).answer.value = "5"
-        await until(pilot, lambda: "one (own, changed)" in seen(app))
+        await until(pilot, lambda: is_changed(app, "one"))
         await choose(pilot, lab, "broken")
         assert "! broken (own)" in seen(app)
 
@@ -105,20 +109,20 @@ def test_one_is_renamed_with_its_unsaved_changes(own: Path) -> None:
         await choose(pilot, lab, "one")
         lab.query_one("#repeats", Field).answer.value = "5"
         await pilot.press("f2")
-        await until(pilot, lambda: isinstance(app.screen, NamePreset))
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
         typed = app.screen.query_one(Input)
         assert typed.value == "one"
         typed.value = "quickstart"
         await pilot.press("enter")
         assert "the name is taken by" in seen(app).replace("\n", "")
         typed.value = "three"
-        await in_dialog(app, pilot, lab, NamePreset, "enter")
+        await in_dialog(app, pilot, lab, NameDialog, "enter")
         assert (own / "three.toml").read_text(encoding="utf-8") == TEXT
         assert not (own / "one.toml").exists()
         assert lab.query_one(PresetList).chosen == "three"
-        assert "three (own, changed)" in seen(app)
+        assert is_changed(app, "three")
         await pilot.press("f2")
-        await in_dialog(app, pilot, lab, NamePreset, "enter")  # the name that it has
+        await in_dialog(app, pilot, lab, NameDialog, "enter")  # the name that it has
         assert (own / "three.toml").is_file()
 
     play_in_lab(scenario)
@@ -131,9 +135,9 @@ def test_a_name_that_another_one_has_is_asked_about(own: Path) -> None:
         await choose(pilot, lab, "one")
         for key, is_left in (("n", True), ("y", False)):
             await pilot.press("f2")
-            await until(pilot, lambda: isinstance(app.screen, NamePreset))
+            await until(pilot, lambda: isinstance(app.screen, NameDialog))
             app.screen.query_one(Input).value = "two"
-            await in_dialog(app, pilot, lab, NamePreset, "enter")
+            await in_dialog(app, pilot, lab, NameDialog, "enter")
             await in_dialog(app, pilot, lab, Confirm, key)
             assert (own / "one.toml").exists() == is_left
         await pilot.press("u")
@@ -148,12 +152,12 @@ def test_changes_of_a_replaced_one_go_with_it(own: Path, key: str) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, "two")
         lab.query_one("#repeats", Field).answer.value = "7"
-        await until(pilot, lambda: "two (own, changed)" in seen(app))
+        await until(pilot, lambda: is_changed(app, "two"))
         await choose(pilot, lab, "one")
         await pilot.press(key)
-        await until(pilot, lambda: isinstance(app.screen, NamePreset))
+        await until(pilot, lambda: isinstance(app.screen, NameDialog))
         app.screen.query_one(Input).value = "two"
-        await in_dialog(app, pilot, lab, NamePreset, "enter")
+        await in_dialog(app, pilot, lab, NameDialog, "enter")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         question = str(app.screen.query_one(Static).content)
         assert question.startswith("There is a preset two. Replace it?")  # as the button says
@@ -162,7 +166,7 @@ def test_changes_of_a_replaced_one_go_with_it(own: Path, key: str) -> None:
         await in_dialog(app, pilot, lab, Confirm, "y")
         assert lab.query_one(PresetList).chosen == "two"
         assert lab.query_one("#repeats", Field).answer.value == ""
-        assert "two (own)" in seen(app)
+        assert not is_changed(app, "two")
 
     play_in_lab(scenario)
 
@@ -175,7 +179,7 @@ def test_published_figures_of_trials_that_were_changed_are_not_saved(own: Path) 
             await choose(pilot, lab, "one")
             lab.query_one(f"#{field}", Field).answer.value = value
             await pilot.press("ctrl+s")
-            await in_dialog(app, pilot, lab, NamePreset, "enter")
+            await in_dialog(app, pilot, lab, NameDialog, "enter")
             await in_dialog(app, pilot, lab, Confirm, "y")
             saved = load("one")
             assert (saved.repeats, len(saved.references)) == (5, kept)
@@ -192,7 +196,7 @@ async def save_on_the_run_screen(app: Console, pilot: Pilot[int], lab: Lab, name
     await app.push_screen(screen)
     screen.tick()
     await pilot.press("ctrl+s")
-    await until(pilot, lambda: isinstance(app.screen, NamePreset))
+    await until(pilot, lambda: isinstance(app.screen, NameDialog))
     app.screen.query_one(Input).value = name
     await pilot.press("enter")
     if answers:
@@ -211,7 +215,6 @@ def test_one_saved_on_the_run_screen_is_listed_deleted_and_brought_back(own: Pat
         await until(pilot, lambda: "watched" in options(lab))
         assert presets.chosen == "two"
         await choose(pilot, lab, "watched")
-        assert "watched (own)" in seen(app)
         await pilot.press("d")
         await in_dialog(app, pilot, lab, Confirm, "y")
         assert "watched" not in options(lab)
@@ -227,9 +230,9 @@ def test_one_replaced_on_the_run_screen_is_shown_as_it_is_now(own: Path) -> None
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, "two")
         lab.query_one("#repeats", Field).answer.value = "7"
-        await until(pilot, lambda: "two (own, changed)" in seen(app))
+        await until(pilot, lambda: is_changed(app, "two"))
         await save_on_the_run_screen(app, pilot, lab, "two", "y")
-        await until(pilot, lambda: "two (own)" in seen(app))
+        await until(pilot, lambda: not is_changed(app, "two"))
         await until(pilot, lambda: lab.query_one("#repeats", Field).answer.value == "")
         assert lab.query_one(PresetList).chosen == "two"
         assert str(lab.query_one(About).border_title) == load("two").title

@@ -6,16 +6,15 @@ from textual.pilot import Pilot
 from ddptui.config.preset import Preset
 from ddptui.store.presets import load
 from ddptui.tui.app import Console
-from ddptui.tui.draft import COMMON, offered
+from ddptui.tui.draft import common
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.fields import Field, InjectedFields
 from ddptui.tui.widgets.lists import PresetList
+from ddptui.tui.widgets.trial_form import LINE, Field
 from tests.tui.opened import play_in_lab, seen
 
 
 def asked(lab: Lab) -> set[str]:
-    fields = {field.id or "" for field in lab.query(".fields > Field") if field.display}
-    return fields | {"bottleneck" for field in lab.query(InjectedFields) if field.display}
+    return {field.id or "" for field in lab.query(Field) if field.display} - {"trial", LINE}
 
 
 async def choose(pilot: Pilot[int], lab: Lab, name: str) -> None:
@@ -27,7 +26,7 @@ def test_the_form_goes_with_the_preset() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         for name in ("primitives-see", "primitives-measure", "quickstart", "ddp-by-hand"):
             await choose(pilot, lab, name)
-            assert asked(lab) == offered(load(name), load(name)) & {*COMMON}, name
+            assert asked(lab) == common(load(name)), name
 
     play_in_lab(scenario)
 
@@ -54,7 +53,7 @@ def test_what_is_typed_is_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_calls_can_be_pipelined_but_not_those_that_cannot_be_in_flight() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, "primitives-measure")
-        lab.query_one("#cadence", Field).answer.value = "pipelined"
+        lab.query_one(f"#{LINE}", Field).answer.value = "cadence=pipelined"
         await pilot.pause()
         assert "--set cadence=pipelined" in seen(app)
         assert lab._validation.prepared is not None

@@ -10,8 +10,7 @@ from textual.screen import Screen
 from textual.widgets import Select
 
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.fields import Field
-from ddptui.tui.widgets.trial_form import TrialForm
+from ddptui.tui.widgets.trial_form import Field, TrialForm
 from tests.tui.opened import PATIENCE_S, Opened
 
 
@@ -25,7 +24,7 @@ def quits_before(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize(
     ("widget", "method"),
-    [(Lab, "compose_content"), (Lab, "on_mount"), (TrialForm, "_add"), (Field, "compose"), (Select, "compose")],
+    [(Lab, "compose_content"), (Lab, "on_mount"), (TrialForm, "_add_fields"), (Field, "compose"), (Select, "compose")],
 )
 def test_quitting_while_the_lab_is_laid_out_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, widget: type, method: str

@@ -22,7 +22,7 @@ from ddptui.run.playback import Playback
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
-from ddptui.tui.screens.dialogs import HelpScreen, LettingGo, NamePreset, RunQuestion
+from ddptui.tui.screens.dialogs import HelpScreen, LettingGo, NameDialog, RunQuestion
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.delay_bar import DelayBar
@@ -285,7 +285,7 @@ def test_what_was_set_up_is_saved_as_a_preset(tmp_path: Path) -> None:
         async with opened(tmp_path, screen) as (app, pilot):
             screen.tick()
             await pilot.press("b", "down", "w", "b", "ctrl+s")
-            await until(pilot, lambda: isinstance(app.screen, NamePreset))
+            await until(pilot, lambda: isinstance(app.screen, NameDialog))
             await pilot.press("enter")
             await until(pilot, lambda: app.screen is screen and toasts(app))
             saved = load(f"{screen.feed.preset.name}-mine")
@@ -637,7 +637,7 @@ def test_a_replay_saves_the_delays_of_its_moment(tmp_path: Path) -> None:
             screen.tick()
             screen.watched.live.injected = (delay(rank=1),)
             await pilot.press("ctrl+s")
-            await until(pilot, lambda: isinstance(app.screen, NamePreset))
+            await until(pilot, lambda: isinstance(app.screen, NameDialog))
             await pilot.press("enter")
             await until(pilot, lambda: app.screen is screen and toasts(app))
             trials = {trial.name: trial.bottleneck for trial in load(f"{screen.feed.preset.name}-mine").trials}

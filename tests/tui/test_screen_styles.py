@@ -15,7 +15,7 @@ from ddptui.store.runs import Run
 from ddptui.text.tables import Filled
 from ddptui.tui.app import Console
 from ddptui.tui.screens.curves import CurvesScreen
-from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, NamePreset
+from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, NameDialog
 from ddptui.tui.screens.export import FORMATS, ExportDialog
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.primitives import PrimitivesScreen
@@ -56,7 +56,7 @@ SCREENS: dict[str, Callable[[], Screen[object]]] = {
     "primitives": lambda: PrimitivesScreen(primitive_recordings.over()),
     "question": lambda: Confirm("Stop the run?"),
     "columns": lambda: ColumnsDialog([Filled("trial", ["a"], left=True, key="trial")], ["trial"]),
-    "save": lambda: NamePreset("Save as your own preset, named", "mine", "Save"),
+    "save": lambda: NameDialog("Save as your own preset, named", "mine", "Save", lambda name: ""),
     "export": lambda: ExportDialog("run", "csv", FORMATS),
     "help": lambda: HelpScreen(Screen()),
     "palette": CommandPalette,

@@ -23,6 +23,7 @@ from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
+from ddptui.tui.widgets.lists import PresetList
 from ddptui.tui.widgets.texts import About
 from ddptui.wire.messages import Hello, Ready
 from ddptui.wire.records import Launched
@@ -77,7 +78,7 @@ def test_no_control_character_reaches_the_terminal(screen: Callable[[Path], Scre
         async with opened(runs, screen(runs), (200, 50)) as (app, pilot):
             await until(pilot, lambda: "PWN" in seen(app))
             if screen is lab:
-                await pilot.press("G")
+                app.screen.query_one(PresetList).choose("evil")
             app.complain(EVIL, EVIL)
             await until(pilot, lambda: toasts(app))
             await until(pilot, lambda: seen(app).count("PWN") > 1)

@@ -206,12 +206,12 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
         self.dismiss(self._shown)
 
 
-class NamePreset(Dialog[str | None]):
-    """Asks for the name of one of the user's own presets. The result is a valid name."""
+class NameDialog(Dialog[str | None]):
+    """Asks for a name. The result is a valid one. `problem`: says why a name cannot be used; empty: it can."""
 
-    def __init__(self, question: str, usual: str, yes: str) -> None:
+    def __init__(self, question: str, usual: str, yes: str, problem: Callable[[str], str]) -> None:
         super().__init__()
-        self._question, self._usual, self._yes = question, usual, yes
+        self._question, self._usual, self._yes, self._problem = question, usual, yes, problem
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -224,19 +224,20 @@ class NamePreset(Dialog[str | None]):
 
     @on(Input.Changed)
     def _show_refusal(self, event: Input.Changed) -> None:
-        self.query_one("#why", Static).update(Content(own_presets.name_problem(event.value.strip())))
+        self.query_one("#why", Static).update(Content(self._problem(event.value.strip())))
 
     @on(Input.Submitted)
     @on(Button.Pressed, "#yes")
     def _answer(self) -> None:
         name = self.query_one(Input).value.strip()
-        if not own_presets.name_problem(name):  # otherwise the dialog stays open and shows the problem
+        if not self._problem(name):  # otherwise the dialog stays open and shows the problem
             self.dismiss(name)
 
 
 async def save_as_own(app: App[object], preset: Preset) -> str | None:
     """Ask for a name, and before a preset is replaced; then save. Return the name, or None if not saved."""
-    dialog = NamePreset("Save as your own preset, named", own_presets.suggested_name(preset.name), "Save")
+    usual = own_presets.suggested_name(preset.name)
+    dialog = NameDialog("Save as your own preset, named", usual, "Save", own_presets.name_problem)
     name = await _free_name(app, dialog, "There is a preset {}. Replace it?")
     if name is None or not _done(app, "Not saved", partial(own_presets.save, preset, name)):
         return None
@@ -246,7 +247,7 @@ async def save_as_own(app: App[object], preset: Preset) -> str | None:
 
 async def rename_own(app: App[object], name: str) -> str | None:
     """Rename one of the user's presets, after asking for a name. Return the new name, or None if it is unchanged."""
-    dialog = NamePreset(f"Rename the preset {name}", name, "Rename")
+    dialog = NameDialog(f"Rename the preset {name}", name, "Rename", own_presets.name_problem)
     new = await _free_name(app, dialog, "There is a preset {}. Replace it? The old one goes to the trash.", but=name)
     if new in (None, name) or not _done(app, "Not renamed", partial(own_presets.rename, name, new)):
         return None
@@ -266,7 +267,7 @@ async def delete_own(app: App[object], name: str) -> bool:
     return True
 
 
-async def _free_name(app: App[object], dialog: NamePreset, question: str, but: str = "") -> str | None:
+async def _free_name(app: App[object], dialog: NameDialog, question: str, but: str = "") -> str | None:
     """Ask for a name; if another preset than `but` has it, ask whether to replace that. Return the name, or None."""
     name = await app.push_screen_wait(dialog)
     if name is None or name == but or not own_presets.path_of(name).exists():

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import ClassVar
 
 from textual import on
@@ -21,12 +20,13 @@ from textual.widgets.option_list import Option
 
 from ddptui.config.preset import Preset
 from ddptui.store.overview import SKIPPED, UNDER_WAY, Overview
-from ddptui.store.presets import BrokenPreset
+from ddptui.store.presets import LESSONS_SHELF, BrokenPreset
 from ddptui.store.runs import Run
 from ddptui.tui.keys import bound, moves
 
-TITLES_BEGIN = 34  # column in which titles begin in the list of presets
-FEWEST_COLUMNS = 24  # minimum width for a title
+TITLES_BEGIN = 33  # column in which titles begin if there is room for names, too
+LONG = 95  # cells of a line that has room for both
+NOT_HERE = "Not on this machine"
 STATUS_MARKS = {
     "ok": ("✓", "$text-success"),
     SKIPPED: ("■", "$text-warning"),
@@ -72,19 +72,18 @@ class Chooser(OptionList):
 
 
 class TwoEnds(Visual):
-    """A line with a name on the left, a note on the right and, if there is room, a text `between`. That text starts in
-    column `begins`, so that it is aligned in a list."""
+    """A line with a text on the left, and a note on the right. `first`: whether the note is shown first if there is no
+    room for both. `long`: the text if there are LONG cells."""
 
-    def __init__(self, left: Content, right: Content, between: Content | None = None, begins: int = 0) -> None:
-        self._left, self._right, self._between, self._begins = left, right, between, begins
+    def __init__(self, left: Content, right: Content, *, first: bool = True, long: Content | None = None) -> None:
+        self._left, self._right, self._first, self._long = left, right, first, long
 
     def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
-        room = max(0, width - self._right.cell_length - 1)
-        begins, left = max(self._begins, self._left.cell_length + 1), self._left
-        if self._between and room >= begins + FEWEST_COLUMNS:
-            left = Content.assemble(left.truncate(begins, pad=True), self._between)
-        line = Content.assemble(left.truncate(room, ellipsis=True, pad=True), " ", self._right)
-        return line.truncate(max(width, 1)).render_strips(width, 1, style, options)
+        line = self._long if self._long and width >= LONG else self._left
+        if self._first or line.cell_length + 1 + self._right.cell_length <= width:
+            room = max(0, width - self._right.cell_length - 1)
+            line = Content.assemble(line.truncate(room, ellipsis=True, pad=True), " ", self._right)
+        return line.truncate(max(width, 1), ellipsis=True).render_strips(width, 1, style, options)
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
         return container_width
@@ -142,11 +141,12 @@ class PresetList(Vertical):
 
     BORDER_TITLE = "Presets"
     _chooser = query_one(PresetChooser)
-    _presets: Sequence[Preset] = ()
+    _shelves: Mapping[str, Sequence[Preset]] = {}
     _broken: Sequence[BrokenPreset] = ()
+    _own: Collection[str] = ()
     _notes: Mapping[str, str] = {}
     _changed: Collection[str] = ()
-    _own: Collection[str] = ()
+    _unfit: Collection[str] = ()
 
     def compose(self) -> ComposeResult:
         yield Input(placeholder="name, title or group", compact=True)
@@ -157,15 +157,18 @@ class PresetList(Vertical):
         """Return the name of the preset under the cursor."""
         return self._chooser.chosen
 
-    def fill(self, presets: Sequence[Preset], broken: Sequence[BrokenPreset], own: Collection[str]) -> None:
-        """List these presets, and the files that cannot be read. `own`: names of the user's presets."""
-        self._presets, self._broken, self._own = presets, broken, own
+    def fill(
+        self, shelves: Mapping[str, Sequence[Preset]], broken: Sequence[BrokenPreset], own: Collection[str]
+    ) -> None:
+        """List the presets of each shelf, and the files that cannot be read. `own`: names of the user's presets."""
+        self._shelves, self._broken, self._own = shelves, broken, own
         self._list()
 
-    def show_notes(self, notes: Mapping[str, str], changed: Collection[str]) -> None:
-        """Show notes beside presets, and mark presets with unsaved changes. notes: by name; changed: names."""
-        if (notes, changed) != (self._notes, self._changed):
-            self._notes, self._changed = dict(notes), list(changed)
+    def show_notes(self, notes: Mapping[str, str], changed: Collection[str], unfit: Collection[str]) -> None:
+        """Show a note beside each preset, by name, if there is room. `changed`: names of presets with unsaved changes.
+        `unfit`: names of those that this machine cannot run."""
+        if (notes, changed, unfit) != (self._notes, self._changed, self._unfit):
+            self._notes, self._changed, self._unfit = dict(notes), list(changed), list(unfit)
             self._list()
 
     @property
@@ -208,15 +211,24 @@ class PresetList(Vertical):
         typed = self.query_one(Input).value
         options = [*self._options(typed.lower().split())]
         self._chooser.refill(options)
-        shown, known = sum(not option.disabled for option in options), len(self._presets) + len(self._broken)
+        shown, known = (
+            sum(not option.disabled for option in options),
+            sum(map(len, self._shelves.values())) + len(self._broken),
+        )
         self.border_subtitle = f"{shown} of {known} · esc shows all" if typed else ""
 
     def _options(self, words: list[str]) -> Iterator[Option]:
-        """Yield the lines that match all words, below the headings of their groups."""
-        shown = [preset for preset in self._presets if _fits(words, preset.name, preset.title, preset.group)]
-        for group, members in groupby(shown, key=lambda preset: preset.group):
-            yield Option(Content.styled(group, "bold"), disabled=True)
-            yield from (Option(self._line(preset), preset.name) for preset in members)
+        """Yield the lines that match all words, below the headings of their shelves."""
+        presets = [preset for members in self._shelves.values() for preset in members]
+        unfit = [preset for preset in presets if preset.name in self._unfit]
+        shelves = {shelf: [each for each in members if each not in unfit] for shelf, members in self._shelves.items()}
+        for shelf, members in (shelves | {NOT_HERE: unfit}).items():
+            shown = [each for each in members if _fits(words, each.name, each.title, each.group, shelf)]
+            if shown:
+                yield Option(Content.styled(shelf, "bold"), disabled=True)
+            for preset in shown:
+                number = f"{members.index(preset) + 1} " if shelf == LESSONS_SHELF else ""
+                yield Option(self._line(preset, number, "dim" if shelf == NOT_HERE else ""), preset.name)
         if broken := [file.name for file in self._broken if _fits(words, file.name)]:
             yield Option(Content.styled("Cannot be read", "bold"), disabled=True)
             signs = {name: " (own)" if name in self._own else "" for name in broken}
@@ -225,12 +237,14 @@ class PresetList(Vertical):
                 for name, sign in signs.items()
             )
 
-    def _line(self, preset: Preset) -> TwoEnds:
-        signs = {"own": preset.name in self._own, "changed": preset.name in self._changed}
-        said = ", ".join(sign for sign, holds in signs.items() if holds)
-        name = Content(f"  {preset.name}{f' ({said})' if said else ''}")
-        note, title = self._notes.get(preset.name, ""), preset.title
-        return TwoEnds(name, Content.styled(note, "dim"), Content.styled(title, "dim"), TITLES_BEGIN)
+    def _line(self, preset: Preset, number: str, style: str) -> TwoEnds:
+        """A preset's title, or its name if it is the user's own, who knows it by that; both if there is room."""
+        name = f"  {number}{preset.name}"
+        short = name if preset.name in self._own else f"  {number}{preset.title}"
+        long = Content.assemble((f"{name:{TITLES_BEGIN}} ", style), (preset.title, "dim"))
+        is_changed = preset.name in self._changed
+        note = Content.styled("changed" if is_changed else self._notes.get(preset.name, ""), "dim")
+        return TwoEnds(Content.styled(short, style), note, first=is_changed, long=long)
 
 
 def _fits(words: list[str], *texts: str) -> bool:

@@ -155,7 +155,11 @@ LEFT = "bottleneck refused"
 class TrialTable(LabTable):
     """Shows a row for each trial, and a column for each field in which they differ."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.run", "Run")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "screen.run", "Run"),
+        bound("edit", "screen.edit", "Change this trial"),
+        bound("delete", "screen.remove", "Remove", tooltip="Leave this trial out"),
+    ]
     _trials: Mapping[str, Trial] = {}
 
     @property
@@ -163,9 +167,9 @@ class TrialTable(LabTable):
         """The trial under the cursor."""
         return self._trials.get(self.chosen or "")
 
-    def show(self, preset: Preset | None, title: str, left: Mapping[str, str]) -> None:
+    def show(self, preset: Preset | None, title: str, left: Mapping[str, str], equal: str = "") -> None:
         """Show the trials of a preset under a title; None: the preset cannot be read. `left`: name of a trial -> why it
-        does not get the user's bottleneck."""
+        does not get the user's bottleneck. `equal`: a warning about trials that have become equal."""
         self.border_title, self.border_subtitle = title, ""
         self._trials = {trial.name: trial for trial in preset.trials} if preset else {}
         if preset is None:
@@ -176,7 +180,9 @@ class TrialTable(LabTable):
             why = [left.get(name, "") for name in self._trials]
             columns.insert(1, Filled(LEFT, why, left=True, key=LEFT))
         self.fill(columns, [*self._trials])
-        if len(preset.trials) > 1:
+        if equal:
+            self.border_subtitle = Content.styled(f"⚠ {equal}", "$text-warning")
+        elif len(preset.trials) > 1:
             apart = ", ".join(fact.header for fact in shown[1:] if differs(fact))
             self.border_subtitle = Content(f"baseline {preset.baseline} · differ in {apart or 'nothing'}")
 

@@ -62,19 +62,33 @@ class TextPane(VerticalScroll):
 
 
 class CommandLine(TextPane):
-    """Shows the command that runs the draft without the console, and the command of the chosen trial."""
+    """Shows the command that runs the draft without the console; or the command of the chosen trial's ranks, with its
+    environment."""
 
     BORDER_TITLE = "Command"
+    _shown: tuple[Draft, Trial | None] | None = None
+    _of_trial = False
 
-    def on_mount(self) -> None:
-        self.border_subtitle = Content(f"{name_of('copy', self.app)} copies the first")
+    def turn(self) -> None:
+        """Switch between the command of the draft and that of the chosen trial."""
+        self._of_trial = not self._of_trial
+        if self._shown is not None:
+            self.show(*self._shown)
 
     def show(self, draft: Draft, trial: Trial | None) -> None:
-        """Show the commands. `trial`: the trial under the cursor, if it can start."""
-        parts: list[Content | str | tuple[str, str]] = [(command_line(draft), "bold")]
-        if trial is not None:
+        """Show the command. `trial`: the trial under the cursor, if it can start."""
+        self._shown = draft, trial
+        copy, turn = (name_of(key, self.app) for key in ("copy", "command"))
+        if self._of_trial and trial is not None:
             variables = command.environment(trial, available_cores()).items()
             assignments = (f"{name}={shlex.quote(value)}" for name, value in variables)  # in shell syntax
-            start = " ".join([*assignments, shlex.join(command.command(trial))])
-            parts += ["\n", (f"trial {trial.name}: ", "dim"), start]
-        self.query_one(Static).update(Content.assemble(*parts))
+            shown = " ".join([*assignments, shlex.join(command.command(trial))])
+            title, keys = f"Command of trial {trial.name}, without the console", f"{turn}: of the preset"
+        else:
+            title, shown, keys = (
+                "Command",
+                command_line(draft),
+                f"{copy}: copy · {turn}: of the trial, with environment",
+            )
+        self.border_title, self.border_subtitle = Content(title), Content(keys)
+        self.query_one(Static).update(Content(shown))

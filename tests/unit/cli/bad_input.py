@@ -185,7 +185,7 @@ FLAGS = {
     "an override of nothing": override("=1", "unknown key"),
     "an override with a line break": override("epo\nchs=1", "did you mean 'epochs'?"),
     "an override twice": run(
-        "--set", "epochs=1", "--set", "epochs=2", says="--set epochs: is given 2 times: give it once"
+        "--set", "epochs=1", "--set", "epochs=2", says="--set epochs: is given twice: give it once"
     ),
     "a name for all": override("name=x", "--set name: trials cannot share a name"),
     "ranks that MPI would start": override("backend=mpi", "mpi needs ranks that mpirun starts"),

@@ -173,8 +173,8 @@ def on_a_terminal(*words: str, keys: bool = True, term: str = "xterm") -> subpro
         (("--preset", "quickstart"), False, "the console needs a terminal to read keys from"),
         (("--theme", "dracul"), True, "--theme dracul: not one of "),
         (("--preset", "quickstar"), True, "did you mean 'quickstart'?"),
-        (("--repeats", "2"), True, "need a preset: `ddptui run NAME"),
-        (("--set", "epochs=1"), True, "need a preset: `ddptui run NAME"),
+        (("--repeats", "2"), True, "change a preset need one: `ddptui run NAME"),
+        (("--set", "epochs=1"), True, "change a preset need one: `ddptui run NAME"),
         (("--refresh", "0"), True, "'--refresh'"),
         (("--set", "epochs=7", "presets"), True, "`ddptui presets --help` lists its options"),
         (("--runs", "runs", "runs"), True, "options come after the command"),
@@ -230,12 +230,12 @@ def test_all_that_ddptui_depends_on_is_looked_for() -> None:
 # Listing presets
 
 
-def test_the_presets_are_listed_group_by_group() -> None:
+def test_the_presets_are_listed_the_lessons_first() -> None:
     result = ddptui("presets")
     assert (result.exit_code, result.stderr) == (0, "")
     groups = [line for line in result.stdout.splitlines() if line and not line.startswith(" ")]
-    in_front = ["Start here", "Primitives", "Launch modes", "Collectives", "Strategies", "Bottlenecks", "Mistakes"]
-    assert groups == [*in_front, *sorted(set(groups) - set(in_front))]
+    assert groups == ["Start here", "Lessons", "More"]
+    assert result.stdout.splitlines()[1].startswith("  playground ")
     assert "  quickstart " in result.stdout
     assert "One process, or two that average their gradients?  (3 trials, 3 repeats)" in result.stdout
 
@@ -610,20 +610,20 @@ def test_the_version_and_the_help_are_told() -> None:
         assert result.stdout.startswith("Usage: ")
 
 
-def test_the_commands_are_listed_in_groups_the_daily_ones_first_each_in_a_line(
+def test_the_help_has_thirty_lines_at_most_with_every_command_and_the_daily_ones_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = ddptui("--help").stdout.splitlines()
+    assert len(lines) <= 30
     assert max(map(len, lines)) <= 80
-    headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
-    assert headings == ["Every day:", "Presets:", "Runs:", "Machines:", "This program:", "Options:", "Where ranks run:"]
-    listed = lines[lines.index("Every day:") : lines.index("Options:")]
-    commands = [line.split()[0] for line in listed if line.startswith("  ")]
-    assert commands[:5] == ["run", "watch", "runs", "show", "compare"]
+    headings = [line.strip() for line in lines if line.endswith(":")]
+    assert headings == ["Every day:", "The lab:", "Machines:", "Options:"]
+    listed = [line for line in lines[: lines.index("Options:")] if line.startswith("    ")]
+    commands = [name for line in listed for name in line[4:].split("  ")[0].split(", ")]
+    assert commands[:7] == ["run", "watch", "attach", "show", "runs", "delete", "restore"]
     assert sorted(commands) == sorted(main.commands)
-    assert not [line for line in listed if line.endswith("...")]
-    assert all(line.endswith(".") for line in listed if line.startswith("  "))
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed)
 
 
 def test_the_settings_are_told_with_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ def test_meeting_at_a_file_wants_a_folder_before_anything_starts(tmp_path: Path)
         (("--engine", "join", "--nodes", "2", "runs"), "options come after the command"),
         (("presets", "--nodes", "3"), "--engine and its options need the name of a preset"),
         (("presets", "quickstart", "--engine", "slurm", "--sbatch", "foo"), "option 'foo' is not an option of sbatch"),
-        (("--resume", "last", "--nodes", "2"), "leave out --preset, --set, --repeats and --engine"),
+        (("--resume", "last", "--nodes", "2"), "leave out --preset, and what changes it"),
     ],
 )
 def test_options_of_an_engine_where_they_mean_nothing(tmp_path: Path, words: tuple[str, ...], why: str) -> None:

@@ -446,7 +446,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "bottlenecks that are no list": (
         "[[trial]]\nbottleneck = 'late'",
-        ["trial[0].bottleneck: expected a list of tables, e.g. [{ at = "],
+        ['trial[0].bottleneck: "late" is not understood; write it like "backward 20 ms on 1"', "[{ at = "],
     ),
     "a bottleneck that backward has no place for": (
         "[[trial]]\nlaunch = 'dp'\n[[trial.bottleneck]]\nat = 'backward'\nranks = [0]\nsleep_ms = 1",

@@ -43,7 +43,7 @@ def test_primitives_have_other_columns() -> None:
 
 
 def test_the_presets_want_the_columns_that_they_speak_of() -> None:
-    wanted = {preset.name: preset.columns for preset in all_presets()[0]}
+    wanted = {preset.name: preset.columns for presets in all_presets()[0].values() for preset in presets}
     assert wanted["launch-modes"] == ("startup",)
     assert wanted["mistakes"] == ("sync", "mean", "order")
     assert {key for keys in wanted.values() for key in keys} <= {*MEANINGS}
