@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -135,17 +135,16 @@ def edited(preset: Preset, edits: Edits) -> Preset:
         _check_name(new, option)
         if new.lower() in map(str.lower, trials):
             raise TrialError(option, "a trial has this name: choose another name")
-        place = [*trials].index(old) + 1
-        trials = dict([*[*trials.items()][:place], (new, copy), *[*trials.items()][place:]])
+        after = [*trials].index(old) + 1
+        trials = dict([*[*trials.items()][:after], (new, copy), *[*trials.items()][after:]])
     for name, fields in edits.own.items():
-        made = named(name, f"--set {name}:{next(iter(fields))}")
-        values = off_default(made) | fields
-        launch, strategy = (str(values.get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
-        useless = meaningless(launch, strategy, values.get("primitives"))
+        values = off_default(named(name, f"--set {name}:{next(iter(fields))}")) | fields
+        useless = _useless_in(values)
         for key in fields:
-            if key in useless or key == "name":
-                why = useless.get(key, "cannot be set: `--duplicate` names a copy")
-                raise TrialError(f"--set {name}:{key}", f"has no effect with {why}" if key in useless else why)
+            if key == "name":
+                raise TrialError(f"--set {name}:name", "cannot be set: `--duplicate` names a copy")
+            if key in useless:
+                raise TrialError(f"--set {name}:{key}", f"has no effect with {useless[key]}")
         try:
             trials[name] = make_trial({key: value for key, value in values.items() if key not in useless})
         except TrialError as error:
@@ -247,8 +246,7 @@ def _list_points(file: PresetFile, overrides: dict[str, Any], ranks: int) -> Ite
 def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overrides: dict[str, Any], ranks: int) -> Trial:
     """A trial from its own fields, the overrides, and the defaults that have an effect with its launch and strategy."""
     merged = defaults | fields | overrides
-    launch, strategy = (str(merged.get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
-    useless = meaningless(launch, strategy, merged.get("primitives"))
+    useless = _useless_in(merged)
     for key in fields:
         if key in useless:
             raise TrialError(f"{path}.{key}", f"has no effect with {useless[key]}")
@@ -263,6 +261,12 @@ def _make(fields: dict[str, Any], path: str, defaults: dict[str, Any], overrides
         raise TrialError(where + error.key, error.why) from None
     _check_name(trial.name, f"{path}.name")
     return trial
+
+
+def _useless_in(values: Mapping[str, Any]) -> dict[str, str]:
+    """The fields that have no effect in a trial with these values, with the reason for each."""
+    launch, strategy = (str(values.get(key, TRIAL_FIELDS[key].default)) for key in ("launch", "strategy"))
+    return meaningless(launch, strategy, values.get("primitives"))
 
 
 def _check_name(name: str, where: str) -> None:

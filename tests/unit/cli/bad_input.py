@@ -187,6 +187,22 @@ FLAGS = {
     "an override twice": run(
         "--set", "epochs=1", "--set", "epochs=2", says="--set epochs: is given twice: give it once"
     ),
+    "a field of no trial": override("none:epochs=1", "--set none:epochs: no trial 'none'; there is one-process"),
+    "a field that one trial has no use for": override(
+        "one-process:strategy=ring", "has no effect with launch = 'single'"
+    ),
+    "a name for one": override("ddp:name=x", "--set ddp:name: cannot be set: `--duplicate` names a copy"),
+    "a copy of no trial": run("--duplicate", "none=late", says="--duplicate none=late: no trial 'none'"),
+    "a copy without a name": run("--duplicate", "ddp", says="--duplicate ddp: expected TRIAL=NEW"),
+    "a copy with another's name": run("--duplicate", "ddp=DDP", says="a trial has this name: choose another name"),
+    "a copy that names no folder": run("--duplicate", "ddp=a/b", says="'a/b' cannot be the name of a folder"),
+    "no trial left out": run("--remove", "none", says="--remove none: no trial 'none'"),
+    "all trials left out": run(
+        "--remove", "one-process", "--remove", "all_reduce", "--remove", "ddp", says="removes the last trial; leave one"
+    ),
+    "a delay in other words": override("bottleneck=late", 'write it like "backward 20 ms on 1", or none; or as tables'),
+    "a delay of another length": override("bottleneck=data 1.2.3 ms on 1", '--set bottleneck.sleep_ms: "1.2.3" is not'),
+    "a fault in other words": override("fault=kill 1", 'write it like "kill on 1, step 5"'),
     "a name for all": override("name=x", "--set name: trials cannot share a name"),
     "ranks that MPI would start": override("backend=mpi", "mpi needs ranks that mpirun starts"),
     "NCCL for a shared GPU": override(
