@@ -9,7 +9,7 @@ import click
 
 from ddptui.cli.common import Refusal, load_preset, load_settings, refusing
 from ddptui.cli.completion import column_keys, files, presets_and_files, run_names, strategies
-from ddptui.cli.options import RUNS_OPTION, SET_OPTION, InSections, engine_options, given
+from ddptui.cli.options import RUNS_OPTION, SET_OPTION, engine_options, given
 
 if TYPE_CHECKING:
     from ddptui.analysis.results import Results
@@ -25,7 +25,7 @@ SCALINGS = ("weak", "strong")
 SCALING_HELP = "weak: each rank keeps its batch; strong: all ranks share it."
 
 
-@click.command(cls=InSections)
+@click.command()
 @click.argument("name", required=False, shell_complete=presets_and_files)
 @click.option("--fields", is_flag=True, help="List the fields of a trial instead.")
 @SET_OPTION

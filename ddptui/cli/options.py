@@ -39,42 +39,25 @@ EDIT_OPTIONS = (
 )
 
 
-class EngineOption(click.Option):
-    """An option about where ranks run; help lists these in a section of their own."""
-
-
-class InSections(click.Command):
-    """A command whose help lists the engine options in a second section, below the others."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write both sections of options."""
-        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
-        engine = [option for option in options if isinstance(option, EngineOption)]
-        others = [option for option in options if option not in engine]
-        for title, members in (("Options", others), ("Where ranks run", engine)):
-            if lines := [line for option in members if (line := option.get_help_record(ctx))]:
-                with formatter.section(title):
-                    formatter.write_dl(lines)
-
-
 def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator that adds the options about where ranks run. Their keys are fields of config.engine.EngineOptions."""
 
-    def option(*names: str, **facts: Any) -> Callable[..., Any]:
-        return click.option(*names, cls=EngineOption, **facts)
-
     for add in reversed(
         (
-            option("--engine", type=click.Choice(ENGINES), help="Run here, on nodes that join, or under Slurm."),
-            option("--nodes", type=int, help="Number of nodes."),
-            option("--interface", metavar="NAME", help="Network interface through which nodes reach the console."),
-            option("--port", type=int, help="Port on which the console listens for nodes."),
-            option("--shared", metavar="DIR", help="Folder that all nodes share, for init_method=file."),
-            option("--partition", help="Slurm: partition to submit to."),
-            option("--account", help="Slurm: account to charge."),
-            option("--gres", help="Slurm: generic resources per node, e.g. gpu:2."),
-            option("--time", help="Slurm: time limit of the run's job."),
-            option("--sbatch", "options", metavar="OPTION", multiple=True, help="Slurm: another option for sbatch."),
+            click.option("--engine", type=click.Choice(ENGINES), help="Run here, on nodes that join, or under Slurm."),
+            click.option("--nodes", type=int, help="Number of nodes."),
+            click.option(
+                "--interface", metavar="NAME", help="Network interface through which nodes reach the console."
+            ),
+            click.option("--port", type=int, help="Port on which the console listens for nodes."),
+            click.option("--shared", metavar="DIR", help="Folder that all nodes share, for init_method=file."),
+            click.option("--partition", help="Slurm: partition to submit to."),
+            click.option("--account", help="Slurm: account to charge."),
+            click.option("--gres", help="Slurm: generic resources per node, e.g. gpu:2."),
+            click.option("--time", help="Slurm: time limit of the run's job."),
+            click.option(
+                "--sbatch", "options", metavar="OPTION", multiple=True, help="Slurm: another option for sbatch."
+            ),
         )
     ):
         command = add(command)

@@ -16,7 +16,7 @@ from ddptui.cli.common import (
     refusing,
 )
 from ddptui.cli.completion import presets_and_files
-from ddptui.cli.options import InSections, RunOptions, run_options, taken
+from ddptui.cli.options import RunOptions, run_options, taken
 
 if TYPE_CHECKING:
     from ddptui.config.settings import Settings
@@ -29,7 +29,7 @@ NO_SCREEN = (
 )
 
 
-@click.command(cls=InSections)
+@click.command()
 @click.argument("name", metavar="NAME_OR_FILE", required=False, shell_complete=presets_and_files)
 @run_options
 def run(name: str | None, **options: Any) -> None:

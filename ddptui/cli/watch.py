@@ -3,7 +3,8 @@
 import shlex
 import shutil
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
@@ -13,8 +14,6 @@ from ddptui.cli.completion import files, run_names
 from ddptui.cli.options import RUNS_OPTION, SET_OPTION
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ddptui.config.preset import Preset
     from ddptui.engines.local.foreign import Terms
 
@@ -22,121 +21,83 @@ LISTENING = ("ddptui", "watch", "--join", "TICKET", "--", "COMMAND")  # the comm
 OF_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
-STEPS_OPTION = click.option(
-    "--steps", type=click.IntRange(1), metavar="N", help="Watch N steps, then leave the training alone."
+# The options that `watch` and `attach` share: the fields of the preset, then those of Terms, then where it is shown.
+OF_PRESET, OF_TERMS = ("steps", "skip", "stall_s"), ("every", "checks", "lines")
+SHARED_OPTIONS = (
+    click.option("--steps", type=click.IntRange(1), metavar="N", help="Watch N steps, then leave the training alone."),
+    click.option("--skip", type=click.IntRange(0), default=3, metavar="N", help="Leave out the first steps (3)."),
+    click.option("--every", type=click.IntRange(1), default=1, metavar="N", help="Report one step in N."),
+    click.option(
+        "--stall",
+        "stall_s",
+        type=click.FloatRange(2, 86_400),
+        default=20.0,
+        metavar="S",
+        help="Seconds without a step after which the ranks' positions are reported (20).",
+    ),
+    click.option("--no-checks", "checks", flag_value=False, default=True, help="Do not compare models and samples."),
+    click.option("--no-lines", "lines", flag_value=False, default=True, help="Do not look for lines of code."),
+    click.option("--no-ui", is_flag=True, help="No screens; the report follows on stderr at the end, or at Ctrl-C."),
+    click.option("--json", "as_json", is_flag=True, help="With --no-ui: print results.json on stderr."),
+    RUNS_OPTION,
 )
-SKIP_OPTION = click.option(
-    "--skip", type=click.IntRange(0), default=3, metavar="N", help="Steps to leave out first (default: 3)."
-)
-STALL_OPTION = click.option(
-    "--stall",
-    type=click.FloatRange(2, 86_400),
-    default=20.0,
-    metavar="S",
-    help="Seconds without a step after which the ranks' positions are reported (default: 20).",
-)
-EVERY_OPTION = click.option("--every", type=click.IntRange(1), default=1, metavar="N", help="Report one step in N.")
-CHECKS_OPTION = click.option(
-    "--no-checks", "checks", flag_value=False, default=True, help="Do not compare what the ranks train, and on what."
-)
-LINES_OPTION = click.option(
-    "--no-lines", "lines", flag_value=False, default=True, help="Do not look which lines of code take the time."
-)
+
+
+def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator that adds SHARED_OPTIONS."""
+    for option in reversed(SHARED_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command(context_settings=OF_COMMAND)
-@STEPS_OPTION
-@SKIP_OPTION
-@EVERY_OPTION
-@STALL_OPTION
-@CHECKS_OPTION
-@LINES_OPTION
+@shared_options
 @click.option("--name", help="Name in the list of runs (default: the script's).")
-@click.option("--no-ui", is_flag=True, help="Leave this terminal to the training; the report follows on stderr.")
 @click.option("--kill-on-exit", is_flag=True, help="End the training when the console ends.")
 @click.option("--listen", is_flag=True, help="Wait for a training on other hosts, started there with --join.")
 @click.option("--interface", metavar="NAME", help="With --listen: network interface that other hosts reach.")
 @click.option("--port", type=click.IntRange(1024, 65000), help="With --listen (default: from the run's name).")
 @click.option(
-    "--join", "ticket", metavar="TICKET", help="Report to the listening console: its ticket, or a file with it."
+    "--join", "ticket", metavar="TICKET", help="Report to the console of this ticket, or of the file with it."
 )
 @SET_OPTION
-@RUNS_OPTION
-@click.option("--json", "as_json", is_flag=True, help="With --no-ui: print results.json on stderr, not the report.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
 @click.pass_context
 def watch(
     context: click.Context,
     /,
     command: tuple[str, ...],
-    steps: int | None,
-    skip: int,
-    every: int,
-    stall: float,
-    checks: bool,
-    lines: bool,
     name: str | None,
-    no_ui: bool,
     kill_on_exit: bool,
     listen: bool,
     interface: str | None,
     port: int | None,
     ticket: str | None,
     assignments: tuple[str, ...],
-    runs: str | None,
-    as_json: bool,
+    **shared: Any,
 ) -> None:
     """Watch your own training, without a change to it.
 
     COMMAND starts the training: ddptui watch -- torchrun --nproc_per_node=2 train.py
     """
     from ddptui.engines.local.foreign import Terms
-    from ddptui.store.runs import runs_folder
 
     if ticket is not None:
         _join(context, command, ticket)
     _check_listening(command, listen=listen, only_then=(interface, port), kills=kill_on_exit)
     called = name or ("elsewhere" if listen else None)
-    preset = _preset(LISTENING if listen else command, called, skip, steps, stall, assignments)
+    preset = _preset(LISTENING if listen else command, called, assignments, shared)
     if listen:
         preset = _listening(preset, interface, port)
-    folder = runs_folder(runs)
-    in_terminal = no_ui or as_json or not sys.stdout.isatty()
-    starts_here = in_terminal and not listen
-    terms = Terms(
-        in_terminal=starts_here,
-        outlives=not kill_on_exit,
-        elsewhere=listen,
-        every=every,
-        checks=checks,
-        lines=lines,
-    )
-    sys.exit(_open(preset, folder, terms, headless=in_terminal, as_json=as_json))
+    how = {key: shared[key] for key in OF_TERMS}
+    starts_here = _is_headless(shared) and not listen
+    sys.exit(_open(preset, Terms(in_terminal=starts_here, outlives=not kill_on_exit, elsewhere=listen, **how), shared))
 
 
 @click.command()
 @click.argument("name", metavar="RUN", shell_complete=run_names)
-@STEPS_OPTION
-@SKIP_OPTION
-@EVERY_OPTION
-@STALL_OPTION
-@CHECKS_OPTION
-@LINES_OPTION
-@click.option("--no-ui", is_flag=True, help="No screens: print the report when the training ends, or at Ctrl-C.")
-@RUNS_OPTION
-@click.option("--json", "as_json", is_flag=True, help="Print results.json on stderr, not the report.")
-def attach(
-    name: str,
-    steps: int | None,
-    skip: int,
-    every: int,
-    stall: float,
-    checks: bool,
-    lines: bool,
-    no_ui: bool,
-    runs: str | None,
-    as_json: bool,
-) -> None:
+@shared_options
+def attach(name: str, **shared: Any) -> None:
     """Watch a training again that was left running.
 
     RUN is the run that recorded the training before; its console may have ended since. The steps from now on are
@@ -148,38 +109,38 @@ def attach(
     from ddptui.store.runs import RunError, find_run, runs_folder
     from ddptui.text.argv import as_argument
 
-    folder = runs_folder(runs)
     with refusing(NotRunning, RunError):
-        run = find_run(folder, name)
-        terms = Terms(outlives=True, running=hold(training_of(run)), every=every, checks=checks, lines=lines)
+        run = find_run(runs_folder(shared["runs"]), name)
+        terms = Terms(outlives=True, running=hold(training_of(run)), **{key: shared[key] for key in OF_TERMS})
     before = run.preset().trials[0]
     command = tuple(map(as_argument, before.command))
-    preset = preset_of(command, name=before.name, skip=skip, steps=steps, stall_s=stall, overrides={})
-    headless = no_ui or as_json or not sys.stdout.isatty()
-    sys.exit(_open(preset, folder, terms, headless=headless, as_json=as_json))
+    preset = preset_of(command, name=before.name, overrides={}, **{key: shared[key] for key in OF_PRESET})
+    sys.exit(_open(preset, terms, shared))
 
 
-def _open(preset: "Preset", runs: "Path", terms: "Terms", *, headless: bool, as_json: bool) -> int:
+def _is_headless(shared: dict[str, Any]) -> bool:
+    return shared["no_ui"] or shared["as_json"] or not sys.stdout.isatty()
+
+
+def _open(preset: "Preset", terms: "Terms", shared: dict[str, Any]) -> int:
     """Watch the training in the console or headless. Returns the exit code."""
-    settings = load_settings()
-    if not headless:
+    from ddptui.store.runs import runs_folder
+
+    settings, folder = load_settings(), runs_folder(shared["runs"])
+    if not _is_headless(shared):
         check_terminal()
         from ddptui.tui.start import start
 
-        return start(runs, preset, settings=settings, terms=terms)
+        return start(folder, preset, settings=settings, terms=terms)
     from ddptui.run import watch as here
 
     watch_here = here.watch if terms.in_terminal else here.look_on
-    return interruptible(lambda: watch_here(preset, runs, terms, as_json=as_json, usual=settings.columns))
+    how: dict[str, Any] = {"as_json": shared["as_json"], "usual": settings.columns}
+    return interruptible(lambda: watch_here(preset, folder, terms, **how))
 
 
 def _preset(
-    command: tuple[str, ...],
-    name: str | None,
-    skip: int,
-    steps: int | None,
-    stall_s: float,
-    assignments: tuple[str, ...],
+    command: tuple[str, ...], name: str | None, assignments: tuple[str, ...], shared: dict[str, Any]
 ) -> "Preset":
     """The command as a preset. Raises Refusal."""
     from ddptui.config.command_presets import preset_of
@@ -191,7 +152,7 @@ def _preset(
         _check_command(command)
     with refusing(TrialError):
         overrides, edits = read_changes(assignments)
-        preset = preset_of(command, name=name, skip=skip, steps=steps, stall_s=stall_s, overrides=overrides)
+        preset = preset_of(command, name=name, overrides=overrides, **{key: shared[key] for key in OF_PRESET})
         preset = edited(preset, edits)
     check_temporary_folder()
     return preset
