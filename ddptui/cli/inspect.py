@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from ddptui.store.runs import Run
 
 # Spelled out: to import the rooms that know them would slow down every command. A test compares them.
-PAGE_FORMATS = ("html", "svg")
-FORMATS = ("table", "markdown", "csv", "json", "trace", *PAGE_FORMATS)
+FORMATS = ("table", "markdown", "csv", "json", "trace", "html", "svg")
+PANES_OF_TRIAL = ("matrix", "arrivals", "timeline")
+PANES = ("times", "differences", "curves", *PANES_OF_TRIAL)
 PROJECTION_FORMATS = ("table", "markdown", "json", "html")
 SCALINGS = ("weak", "strong")
 SCALING_HELP = "weak: each rank keeps its batch; strong: all ranks share it."
@@ -95,13 +96,19 @@ def runs(trash: bool, as_json: bool, runs: str | None) -> None:
 @click.command()
 @click.argument("run", shell_complete=run_names)
 @click.option("--format", "format", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--pane", type=click.Choice(PANES), help="With --format svg: the pane to draw (default: times).")
+@click.option("--trial", metavar="NAME", help="The trial of that pane (default: the one that the answer is about).")
 @RUNS_OPTION
-def show(run: str, format: str, runs: str | None) -> None:
+def show(run: str, format: str, pane: str | None, trial: str | None, runs: str | None) -> None:
     """Print a run's table, its page, or its timeline.
 
     RUN is a run's name, the start of its name, its folder, the name of a preset (its last run), or `last`. `--format
     html` prints one file for a browser, `--format svg` a picture, `--format trace` the timeline, for ui.perfetto.dev.
     """
+    if pane and format != "svg":
+        raise Refusal("--pane chooses what a picture shows: add `--format svg`")
+    if trial is not None and pane not in PANES_OF_TRIAL:
+        raise Refusal(f"--trial needs `--format svg --pane` with one of {', '.join(PANES_OF_TRIAL)}")
     from ddptui.store.outcomes import results_of
     from ddptui.store.runs import RunError, find_run, runs_folder
 
@@ -109,31 +116,23 @@ def show(run: str, format: str, runs: str | None) -> None:
     with refusing(RunError):
         recorded = find_run(runs_folder(runs), run)
         preset = recorded.preset()
-        _print(recorded, preset, results_of(recorded, preset), format, settings)
+        form = f"{pane}.svg" if pane else format
+        _print((recorded, preset, results_of(recorded, preset)), form, settings, trial or "")
 
 
-def _print(run: "Run", preset: "Preset", results: "Results", format: str, settings: "Settings") -> None:
-    """Print a run, or two in one. Raises RunError."""
-    from ddptui.host.source import source_line
-    from ddptui.report import table
-    from ddptui.report.trace import trace
-    from ddptui.run.output import as_table
+def _print(shown: "tuple[Run, Preset, Results]", form: str, settings: "Settings", trial: str = "") -> None:
+    """Print a run, or two in one. form: table, or see `pieces`. Raises RunError."""
+    if form == "table":
+        from ddptui.run.output import as_table
 
-    if format == "table":
-        text = as_table(results, preset, settings.columns)
-    elif format == "trace":
-        for piece in trace(run.repeats(preset)):
+        _, preset, results = shown
+        return click.echo(as_table(results, preset, settings.columns), nl=False)
+    from ddptui.page.formats import pieces
+    from ddptui.page.picture import PictureError
+
+    with refusing(PictureError):
+        for piece in pieces(*shown, form, trial):
             click.echo(piece, nl=False)
-        return
-    elif format in PAGE_FORMATS:
-        from ddptui.page import formats
-        from ddptui.page.picture import PictureError
-
-        with refusing(PictureError):
-            text = formats.FORMATS[format](run, preset, results)
-    else:
-        text = table.FORMATS[format](results, preset, source_line)
-    click.echo(text, nl=False)
 
 
 @click.command()
@@ -157,7 +156,7 @@ def compare(a: str, b: str, match: tuple[str, ...], format: str, runs: str | Non
         first, second = (find_run(runs_folder(runs), name) for name in (a, b))
         if first.folder == second.folder:
             raise Refusal(f"A and B are the same run, {first.name}: name two (`ddptui runs` lists them)")
-        _print(*compare_on_disk(first, second, matches), format, settings)
+        _print(compare_on_disk(first, second, matches), format, settings)
 
 
 @click.command()

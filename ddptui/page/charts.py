@@ -1,86 +1,85 @@
-"""Charts for a page: lines and points in a square of 1,000 units, which the browser scales to the chart's size."""
+"""Charts: bars and curves, as shapes of SVG that one template draws on a page and in a picture alone.
 
-from collections.abc import Iterable, Sequence
+Horizontal places are in percent of the chart's width, vertical ones in pixels: so a chart has any width, and its texts
+keep their size.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from ddptui.report.differences import Part, stacked
 from ddptui.text.braille import Frame, Point, frame, is_finite
+from ddptui.text.drawing import shorten
+from ddptui.text.units import seconds
 
-UNITS = 1000
+UNITS_X, UNITS_Y = 1500, 1000  # a path's own units; it is stretched to the chart's width and to its strip's height
 FROM_THE_END = 95  # percent: labels of ticks beyond this are right-aligned
-ROOM = 0.02  # margin on each side of a chart, so that no mark is cut off
+TICKS = 38  # pixels below a chart, for its ticks and their unit
+MOST_TICKS_X, MOST_TICKS_Y = 8, 6
+ROOM = 0.02  # margin on each side of curves, so that no mark is cut off
 COLORS, DASHES = 6, 4  # number of line colors and dash patterns; after all combinations, looks repeat
+NAME_WIDTH = 40  # characters of a bar's name
+UNSEEN = 0.0005  # part of the longest bar: narrower pieces are left out
+PITCH, BAR_TOP, BAR = 42, 18, 16  # of bars, in pixels: from one to the next, below its name, and its own height
+CURVES_TOP, CURVES = 22, 240  # pixels above curves, for the name of the axis, and their height
 
 
-class Series(NamedTuple):
-    """The data of one line of a chart; logarithms if the axis is logarithmic."""
+class Shape(NamedTuple):
+    """An element of SVG. text: what it shows, or its tooltip; attributes: none comes from a run."""
 
-    name: str
-    points: Sequence[Point]
-    said: str = ""  # text in the legend, e.g. the last value
-    marks: Sequence[Point] = ()
-
-
-class Drawn(NamedTuple):
-    """One line as it is drawn."""
-
-    name: str
-    said: str
-    look: str  # CSS classes for color and dashes
-    path: str  # SVG path, in units
-    marks: list[tuple[str, str]]  # x and y in percent
-
-
-class Tick(NamedTuple):
-    """A tick with its position, in percent from the left or the top, and its label."""
-
-    at: str
-    label: str
-
-    @property
-    def anchor(self) -> str:
-        """The CSS class of a label that would be cut off at an end of a horizontal axis; empty for other labels."""
-        place = float(self.at.removesuffix("%"))
-        return "first" if place == 0 else "last" if place > FROM_THE_END else ""
+    tag: str
+    text: str
+    attributes: Mapping[str, object]
 
 
 class Chart(NamedTuple):
-    """A chart. about: its description for screen readers."""
+    """A chart, and what stands around it."""
+
+    name: str  # the caption
+    about: str  # the chart in words, for screen readers
+    height: int  # in pixels
+    shapes: Sequence[Shape]  # in drawing order
+    left: Sequence[tuple[float, str]] = ()  # labels to the left: y, text
+    key: Sequence[tuple[str, str]] = ()  # the legend: look, words
+    notes: Sequence[str] = ()  # sentences below the chart
+    width: int = 0  # in pixels; 0: as wide as the page
+    can_zoom: bool = False
+
+
+class Bar(NamedTuple):
+    """A bar, the figure at its right, and the value that a tick marks, in s."""
 
     name: str
-    about: str
-    x_label: str
-    y_label: str
-    x_ticks: list[Tick]
-    y_ticks: list[Tick]
-    lines: list[Drawn]
+    figure: str
+    parts: Sequence[Part]
+    tick: float | None = None
+
+
+class Series(NamedTuple):
+    """One curve's data; logarithms if an axis is logarithmic. figure: stands beside its name in the legend."""
+
+    name: str
+    points: Sequence[Point]
+    figure: str = ""
+    marks: Sequence[Point] = ()
 
 
 class Axis(NamedTuple):
-    """The label of an axis, and its ticks with labels; ticks outside the frame are left out."""
+    """The name of an axis, and what returns at most so many ticks between two values: places and labels."""
 
-    label: str
-    ticks: Iterable[tuple[float, str]]
-
-
-def frame_of(series: Sequence[Series]) -> Frame | None:
-    """The frame around all points and marks; None if there are none."""
-    return frame(points for each in series for points in (each.points, each.marks))
+    name: str
+    ticks: Callable[[float, float, int], Iterable[tuple[float, str]]]
 
 
-def chart(name: str, about: str, series: Sequence[Series], within: Frame, x: Axis, y: Axis) -> Chart:
-    """Draws a chart of these series, with a margin around the frame."""
-    room_x, room_y = ROOM * (within.right - within.left), ROOM * (within.high - within.low)
-    within = Frame(within.left - room_x, within.right + room_x, within.low - room_y, within.high + room_y)
-    across, up = within.right - within.left, within.high - within.low
-    x_ticks = _ticks((100 * (value - within.left) / across, label) for value, label in x.ticks)
-    y_ticks = _ticks((100 * (within.high - value) / up, label) for value, label in y.ticks)
-    lines = [_drawn(number, each, within) for number, each in enumerate(series)]
-    return Chart(name, about, x.label, y.label, x_ticks, y_ticks, lines)
+def shape(tag: str, look: str, text: str = "", **attributes: object) -> Shape:
+    """Returns a shape. look: its CSS classes. A path lies in a strip of the chart, whose y and height it has."""
+    return Shape(tag, text, {"class": look, **attributes})
 
 
-def _ticks(places: Iterable[tuple[float, str]]) -> list[Tick]:
-    return [Tick(percent(at), label) for at, label in places if 0 <= at <= 100]
+def line(look: str, x: str, top: float, bottom: float) -> Shape:
+    """Returns a vertical line."""
+    return shape("line", look, x1=x, x2=x, y1=top, y2=bottom)
 
 
 def percent(part: float) -> str:
@@ -88,17 +87,71 @@ def percent(part: float) -> str:
     return f"{round(part, 2) + 0.0:.2f}".rstrip("0").rstrip(".") + "%"  # + 0.0: never -0%
 
 
-def _drawn(number: int, series: Series, within: Frame) -> Drawn:
-    look = f"c{number % COLORS} d{number // COLORS % DASHES}"
-    path = "".join(_path(piece) for piece in _pieces(series.points, within))
-    points = [point for piece in _pieces(series.marks, within) for point in piece]
-    marks = [(percent(100 * x / UNITS), percent(100 * y / UNITS)) for x, y in points]
-    return Drawn(series.name, series.said, look, path, marks)
+def ticks(places: Iterable[tuple[float, str]], bottom: int, unit: str) -> list[Shape]:
+    """Ticks below a chart with their labels and their unit. places: percent, label; those outside are left out."""
+    shapes = [shape("text", "last", unit, x="100%", y=bottom + 34)]
+    for at, label in places:
+        if 0 <= at <= 100:
+            look, x = "first" if at == 0 else "last" if at > FROM_THE_END else "middle", percent(at)
+            shapes += [line("rule", x, bottom, bottom + 4), shape("text", f"tick {look}", label, x=x, y=bottom + 17)]
+    return shapes
+
+
+def bars(name: str, rows: Sequence[Bar], kinds: Mapping[str, str], notes: Sequence[str] = ()) -> Chart:
+    """Draws bars on one scale, which includes 0. kinds: kind of part -> its name, in the order of the legend."""
+    stretches = [stacked(row.parts) for row in rows]
+    ends = [0.0, *(end for bar in stretches for stretch in bar for end in stretch[1:])]
+    low, length = min(ends), (max(ends) - min(ends)) or 1.0
+    shapes, about, used = [], [], set()
+    for number, (row, bar) in enumerate(zip(rows, stretches, strict=True)):
+        top, words = PITCH * number + BAR_TOP, [row.figure]
+        shapes.append(shape("text", "first ink", shorten(row.name, NAME_WIDTH), x="0%", y=top - 5))
+        shapes.append(shape("text", "last ink", row.figure, x="100%", y=top - 5))
+        for part, begin, end in bar:
+            if end - begin >= UNSEEN * length:
+                x, width = (percent(100 * s / length) for s in (begin - low, end - begin))
+                words.append(f"{part.name} {seconds(part.s)}")
+                shapes.append(shape("rect", part.kind, words[-1], x=x, width=width, y=top, height=BAR))
+                used.add(part.kind)
+        marks = [("zero", 0.0)] * (low < 0) + ([] if row.tick is None else [("total", row.tick)])
+        shapes += [line(look, percent(100 * (s - low) / length), top - 2, top + BAR + 2) for look, s in marks]
+        about.append(f"{shorten(row.name, NAME_WIDTH)}: {', '.join(filter(None, words))}")
+    key = [(kind, words) for kind, words in kinds.items() if kind in used]
+    return Chart(name, "; ".join(about), PITCH * len(rows), shapes, key=key, notes=notes)
+
+
+def curves(name: str, series: Sequence[Series], x: Axis, y: Axis) -> list[Chart]:
+    """Draws curves with a margin around them; no chart without any point."""
+    data = frame(points for each in series for points in (each.points, each.marks))
+    if data is None:
+        return []
+    room_x, room_y = ROOM * (data.right - data.left), ROOM * (data.high - data.low)
+    within = Frame(data.left - room_x, data.right + room_x, data.low - room_y, data.high + room_y)
+    across, up = within.right - within.left, within.high - within.low
+    heights = (
+        (round(CURVES * (within.high - at) / up, 1), label) for at, label in y.ticks(data.low, data.high, MOST_TICKS_Y)
+    )
+    seen = [(CURVES_TOP + at, label) for at, label in heights if 0 <= at <= CURVES]
+    shapes = [shape("line", "rule", x2="100%", y1=at, y2=at) for at, _ in seen]
+    looks = [f"line c{number % COLORS} d{number // COLORS % DASHES}" for number in range(len(series))]
+    for look, each in zip(looks, series, strict=True):
+        d = "".join(_path(piece) for piece in _pieces(each.points, within))
+        shapes.append(shape("path", look, each.name, d=d, y=CURVES_TOP, height=CURVES))
+        for at_x, at_y in (point for piece in _pieces(each.marks, within) for point in piece):
+            cx, cy = percent(100 * at_x / UNITS_X), round(CURVES_TOP + CURVES * at_y / UNITS_Y, 1)
+            shapes.append(shape("circle", look, each.name, r=3.5, cx=cx, cy=cy))
+    bottom = CURVES_TOP + CURVES
+    places = ((100 * (at - within.left) / across, label) for at, label in x.ticks(data.left, data.right, MOST_TICKS_X))
+    shapes += ticks(places, bottom, x.name)
+    left = [(10.0, y.name), *((at + 4, label) for at, label in seen)]
+    key = [(look, ": ".join(filter(None, [each.name, each.figure]))) for look, each in zip(looks, series, strict=True)]
+    about = "; ".join(words for _, words in key)
+    return [Chart(name, about, bottom + TICKS, shapes, left, key, can_zoom=True)]
 
 
 def _pieces(points: Iterable[Point], within: Frame) -> list[list[tuple[int, int]]]:
     """Splits the points at gaps, and converts them to units from the top left."""
-    across, up = UNITS / (within.right - within.left), UNITS / (within.high - within.low)
+    across, up = UNITS_X / (within.right - within.left), UNITS_Y / (within.high - within.low)
     return [
         [(round((x - within.left) * across), round((within.high - y) * up)) for x, y in piece if y is not None]
         for has_value, piece in groupby(points, key=lambda point: is_finite(point[1]))
@@ -109,8 +162,8 @@ def _pieces(points: Iterable[Point], within: Frame) -> list[list[tuple[int, int]
 def _path(points: Sequence[tuple[int, int]]) -> str:
     """An SVG path with relative moves, which need the fewest characters. A single point becomes a dash."""
     (x, y), *others = points
-    path = f"M{x} {y}" + ("" if others else "h1")
+    d = f"M{x} {y}" + ("" if others else "h1")
     for next_x, next_y in others:
-        path += f"l{next_x - x} {next_y - y}"
+        d += f"l{next_x - x} {next_y - y}"
         x, y = next_x, next_y
-    return path
+    return d

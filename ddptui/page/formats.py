@@ -1,21 +1,27 @@
-"""The formats for a browser, a paper or a README: HTML and SVG."""
+"""A run in each form that is written to a file: tables, a trace, a page, and pictures of single panes."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.host.source import source_line
+from ddptui.page.pages import page
 from ddptui.page.picture import picture
-from ddptui.page.primitives import primitives_page
-from ddptui.page.training import training_page
+from ddptui.report import table
+from ddptui.report.trace import trace
 from ddptui.store.runs import Run
 
 
-def page(run: Run, preset: Preset, results: Results) -> str:
-    """Renders a run as an HTML page. Raises RunError if a journal cannot be read."""
-    return primitives_page(preset, results) if preset.kind == "primitives" else training_page(run, preset, results)
+def pieces(run: Run, preset: Preset, results: Results, form: str, trial: str = "") -> Iterable[str]:
+    """The text of a run in a form, in pieces.
 
-
-FORMATS: dict[str, Callable[[Run, Preset, Results], str]] = {
-    "html": page,
-    "svg": lambda _, preset, results: picture(preset, results),  # raises PictureError
-}
+    form: markdown, csv, json, trace, html, svg, or a pane with .svg, such as matrix.svg; trial: the trial that a pane
+    shows, if it is of one trial; else the one that the answer is about. Raises RunError if a journal cannot be read,
+    and PictureError if there is nothing to draw."""
+    if form == "html":
+        return [page(run, preset, results)]
+    if form == "trace":
+        return trace(run.repeats(preset))
+    if form.endswith("svg"):
+        return [picture(run, preset, results, form.removesuffix("svg").removesuffix(".") or "times", trial)]
+    return [table.FORMATS[form](results, preset, source_line)]

@@ -5,14 +5,19 @@ import hashlib
 import re
 from functools import cache
 from pathlib import Path
+from textwrap import wrap
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from ddptui.text.door import at_the_door
+from ddptui.text.drawing import shorten
+from ddptui.text.tables import order
 
+MOST_LINES = 3  # of a text in a picture
 TEMPLATES = Path(__file__).parent / "templates"
+CODE = ("page.css", "chart.css", "page.js")
 # The Markdown that a preset's text may use: no HTML, no images (they would be fetched), and no links.
 MARKDOWN = ["backticks", "emphasis", "list", "escape", "newline"]
 
@@ -24,7 +29,8 @@ def rendered(template: str, **parts: object) -> str:
 
 def prose(text: str) -> Markup:
     """Converts a preset's Markdown to HTML."""
-    return Markup(_markdown().render(at_the_door(text, is_terminal=False)))
+    markdown = MarkdownIt("zero", {"html": False}).enable(MARKDOWN)
+    return Markup(markdown.render(at_the_door(text, is_terminal=False)))
 
 
 @cache
@@ -38,17 +44,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    style, script = (Markup((TEMPLATES / name).read_text("utf-8")) for name in ("page.css", "page.js"))
-    environment.filters["with_code"] = _with_code
-    environment.globals.update(
-        style=style, style_hash=_hash(style), script=script, script_hash=_hash(script), prose=prose
-    )
+    page, charts, script = (Markup((TEMPLATES / name).read_text("utf-8")) for name in CODE)
+    style = page + charts
+    environment.filters.update(with_code=_with_code, lines=_lines, shortened=shorten)
+    environment.globals.update(style=style, style_hash=_hash(style), script=script, script_hash=_hash(script))
+    environment.globals.update(prose=prose, order=order)
+    # Programs that draw papers know no variables, so a picture has the colors of the light scheme, which come first.
+    colors = dict(reversed(re.findall(r"(--[\w]+): ([^;]+);", page)))
+    environment.globals["picture_style"] = Markup(re.sub(r"var\((--\w+)\)", lambda name: colors[name[1]], charts))
     return environment
-
-
-@cache
-def _markdown() -> MarkdownIt:
-    return MarkdownIt("zero", {"html": False}).enable(MARKDOWN)
 
 
 def _printable(value: object) -> object:
@@ -59,6 +63,11 @@ def _printable(value: object) -> object:
 def _with_code(text: str) -> Markup:
     """Converts text between backticks in a sentence to code elements."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(_printable(text)))))
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """Wraps a text to lines of a picture, at most MOST_LINES."""
+    return wrap(text, width, max_lines=MOST_LINES, break_on_hyphens=False, placeholder=" …")
 
 
 def _hash(text: str) -> str:

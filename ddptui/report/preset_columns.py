@@ -1,10 +1,11 @@
-"""The table of a preset's trials, before a run: first the fields in which trials differ, then those that they share."""
+"""Tables of how a run is made: a preset's trials, with the fields in which they differ first, and the environment."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
+from ddptui.analysis.results import Results
 from ddptui.config.fields import FIELDS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
@@ -13,6 +14,10 @@ from ddptui.text.argv import shell_line
 from ddptui.text.tables import Column, Filled, fill, telling
 from ddptui.text.units import NOTHING, size
 from ddptui.text.words import count
+
+NAMES = {"load_before": "load average before the run"}  # of environment entries
+# How the numbers of environment entries are shown, by the end of the entry's name, which is left out.
+UNITS: Mapping[str, Callable[[float], str]] = {"_bytes": size, "_w": "{:.0f} W".format}
 
 
 def facts(preset: Preset) -> list[Filled]:
@@ -23,6 +28,27 @@ def facts(preset: Preset) -> list[Filled]:
     name, *filled = fill([Column(header, cell, left=True) for header, cell in shown.items()], preset.trials)
     shared = [fact for fact in telling(filled[: len(columns)]) if not differs(fact)]
     return [name, *filter(differs, filled), *shared]
+
+
+def environment(results: Results) -> list[Filled]:
+    """The columns: the names of a run's environment, and its values; of two runs those of both."""
+    runs = results.environment.items() if results.of_two_runs else [("", results.environment)]
+    flat = [(f"{run}: {name}" if run else name, value) for run, of_run in runs for name, value in _flat(of_run)]
+    return [Filled(header, [pair[at] for pair in flat], left=True) for at, header in enumerate(("name", "value"))]
+
+
+def _flat(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Flattens nested tables and lists into (path in words, value)."""
+    if isinstance(value, dict | list):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value, start=1):
+            yield from _flat(child, f"{path}.{key}" if path else str(key))
+        return
+    entry, dot, place = path.removeprefix("packages.").partition(".")
+    words = "unknown" if value is None else f"{value:.2f}" if isinstance(value, float) else str(value)
+    for ending, form in UNITS.items():
+        if entry.endswith(ending) and isinstance(value, int | float):
+            entry, words = entry.removesuffix(ending), form(value)
+    yield f"{NAMES.get(entry, entry)}{dot}{place}".replace("_", " "), words
 
 
 def differs(fact: Filled) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from ddptui.page import formats
+from ddptui.page.pages import page as page_of
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import order
@@ -56,7 +56,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = Run(RECORDED)
     preset = run.preset()
     path = tmp_path_factory.mktemp("page") / "run.html"
-    path.write_text(formats.page(run, preset, results_of(run, preset)), encoding="utf-8")
+    path.write_text(page_of(run, preset, results_of(run, preset)), encoding="utf-8")
     return path
 
 
@@ -162,12 +162,12 @@ def test_a_matrix_of_three_ranks_fits_a_phone(browser: Browser, tmp_path: Path) 
     told = journal_of(late_steps(3))
     preset = preset_of({"title": "Who?", "repeats": 1, "trial": [{"name": "a", "world_size": 3}]})
     path = tmp_path / "run.html"
-    path.write_text(formats.page(Told(told), preset, results_for(preset, told)), encoding="utf-8")
+    path.write_text(page_of(Told(told), preset, results_for(preset, told)), encoding="utf-8")
     page = browser.new_context(viewport={"width": 375, "height": 700}).new_page()
     page.goto(path.as_uri())
-    matrix = page.locator(".scroll:has(.matrix)")
+    matrix = page.locator(".plot:has(.s8)")
     assert matrix.evaluate("frame => frame.scrollWidth === frame.clientWidth")
-    matrix.locator("tbody th").first.evaluate("head => head.style.minWidth = '20rem'")
+    matrix.locator(".view").evaluate("view => view.setAttribute('width', '600')")
     assert not matrix.evaluate("frame => frame.scrollWidth === frame.clientWidth")
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from ddptui.page.formats import pieces
 from ddptui.report.run_diff import NO_DIFFERENCE
 from ddptui.run.compare import compare_on_disk
 from ddptui.store.runs import Run
-from ddptui.tui.screens.export import pieces
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen

@@ -8,6 +8,8 @@ import pytest
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.page import formats
+from ddptui.page.pages import page
+from ddptui.page.picture import picture
 from ddptui.report import table
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
@@ -24,7 +26,7 @@ def what(tmp_path: Path) -> tuple[Run, Preset, Results]:
 
 
 def write(what: tuple[Run, Preset, Results], form: str, path: Path, *, replace: bool = False) -> None:
-    exports.write(lambda: exports.pieces(*what, form), path, replace=replace)
+    exports.write(lambda: formats.pieces(*what, form, "b"), path, replace=replace)
 
 
 @pytest.mark.parametrize("form", ["markdown", "csv", "json"])
@@ -45,12 +47,13 @@ def test_a_trace_has_the_steps_of_all_repeats(what: tuple[Run, Preset, Results],
     }
 
 
-@pytest.mark.parametrize("form", ["html", "svg"])
-def test_a_page_and_a_picture_are_written_as_the_command_line_has_them(
-    what: tuple[Run, Preset, Results], tmp_path: Path, form: str
+def test_a_page_and_pictures_are_written_as_the_command_line_has_them(
+    what: tuple[Run, Preset, Results], tmp_path: Path
 ) -> None:
-    write(what, form, tmp_path / "out")
-    assert (tmp_path / "out").read_text(encoding="ascii") == formats.FORMATS[form](what[0], what[1], what[2])
+    wanted = {"html": page(*what), "svg": picture(*what), "timeline.svg": picture(*what, "timeline", "b")}
+    for form, text in wanted.items():
+        write(what, form, tmp_path / form)
+        assert (tmp_path / form).read_text(encoding="ascii") == text
 
 
 def test_what_cannot_be_made_leaves_no_file(tmp_path: Path) -> None:

@@ -610,6 +610,23 @@ def test_a_run_is_exported_to_the_path_that_is_offered(tmp_path: Path, monkeypat
     play(four_trials(tmp_path / "runs"), tmp_path, scenario)
 
 
+def test_a_pane_of_the_trial_under_the_cursor_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        path = tmp_path / f"{screen.run.name}.timeline.svg"
+        await pilot.press("down", "x")
+        chosen = screen.chosen_trial
+        assert chosen != shown_first(screen.results)
+        await until(pilot, lambda: f"a few steps on a time axis, in {chosen}" in seen(app))
+        await pilot.press(*["down"] * [*FORMATS].index("timeline.svg"), "enter")
+        await until(pilot, lambda: toasts(app))
+        assert toasts(app) == [str(path)]
+        assert f">{chosen}<" in path.read_text()
+
+    play(four_trials(tmp_path / "runs"), tmp_path, scenario)
+
+
 @pytest.mark.parametrize("answer", ["n", "y"])
 def test_a_file_is_replaced_only_after_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     monkeypatch.chdir(tmp_path)

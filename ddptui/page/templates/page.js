@@ -98,4 +98,4 @@ class Zoom {
 }
 
 for (const figure of document.querySelectorAll(".zoomable")) new Zoom(figure);
-for (const hint of document.querySelectorAll(".zoomhint")) hint.hidden = false;
+for (const hint of document.querySelectorAll("section:has(.zoomable) .zoomhint")) hint.hidden = false;

@@ -11,12 +11,6 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Input, OptionList
 from textual.widgets.option_list import Option
 
-from ddptui.analysis.results import Results
-from ddptui.config.preset import Preset
-from ddptui.host.source import source_line
-from ddptui.report import table
-from ddptui.report.trace import trace
-from ddptui.store.runs import Run
 from ddptui.text.door import at_the_door
 from ddptui.tui.background import in_background
 from ddptui.tui.screens.base import EndedRun, LabScreen
@@ -25,9 +19,14 @@ from ddptui.tui.widgets.lists import Chooser
 
 SUFFIXES = {"markdown": "md", "trace": "trace.json"}  # file suffixes, if they differ from the format's name
 TITLES = {"html": "HTML", "svg": "SVG", "markdown": "Markdown", "csv": "CSV", "json": "JSON", "trace": "Trace"}
-FORMATS = {  # what each file contains
+FORMATS = {  # what each file contains; {}: the trial that the screen speaks of
     "html": "one file for a browser: everything, with zoomable pictures",
-    "svg": "one picture, for a paper or a README",
+    "svg": "a picture for a paper or a README: the times of all trials",
+    "differences.svg": "the differences to the baseline",
+    "curves.svg": "the losses of all trials",
+    "matrix.svg": "who waits for whom, in {}",
+    "arrivals.svg": "how the ranks arrive, in {}",
+    "timeline.svg": "a few steps on a time axis, in {}",
     "markdown": "the table with all its columns, and the findings",
     "csv": "one line per repeat, every figure in full",
     "json": "everything, as in results.json",
@@ -48,17 +47,6 @@ def suffix(form: str) -> str:
 def meant(typed: str) -> Path:
     """Return the absolute path for a path that the user typed."""
     return Path(os.path.abspath(os.path.expanduser(typed)))
-
-
-def pieces(run: Run, preset: Preset, results: Results, form: str) -> Iterable[str]:
-    """Return the text of a run in one of the FORMATS. Raises ValueError if the run has no such form."""
-    if form == "trace":
-        return trace(run.repeats(preset))
-    if form in table.FORMATS:
-        return [table.FORMATS[form](results, preset, source_line)]
-    from ddptui.page import formats  # imported late, so that the first screen appears sooner
-
-    return [formats.FORMATS[form](run, preset, results)]
 
 
 def write(text: Callable[[], Iterable[str]], path: Path, *, replace: bool = False) -> None:
@@ -86,7 +74,9 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "Export"
-            yield Chooser(*(Option(f"{TITLES[form]:10} {holds}", form) for form, holds in self._forms.items()))
+            yield Chooser(
+                *(Option(f"{TITLES[form.rpartition('.')[2]]:10} {holds}", form) for form, holds in self._forms.items())
+            )
             # Without selecting the text, since the first key would replace the whole path.
             yield Input(str(offered(self._exported, self._form)), compact=True, select_on_focus=False)
             with Horizontal(classes="buttons"):
@@ -131,7 +121,11 @@ class ExportableRun(LabScreen):
 
     @work(group="export")
     async def action_export(self, form: str = "html") -> None:
-        target = await self.app.push_screen_wait(ExportDialog(self.ended.run.name, form, self.forms))
+        from ddptui.page.formats import pieces  # imported late, so that the first screen appears sooner
+
+        trial = self.chosen_trial or ""
+        forms = {form: holds.replace("{}", trial) for form, holds in self.forms.items()}
+        target = await self.app.push_screen_wait(ExportDialog(self.ended.run.name, form, forms))
         if target is None:
             return
         form, path = target
@@ -140,7 +134,7 @@ class ExportableRun(LabScreen):
         if replace and not await self.app.push_screen_wait(Confirm(question, yes="Replace")):
             return
         try:  # the trace or the page of a long run takes its time
-            await in_background(partial(write, partial(pieces, *self.ended, form), path, replace=replace))
+            await in_background(partial(write, partial(pieces, *self.ended, form, trial), path, replace=replace))
         except (OSError, ValueError) as error:
             self.console_app.complain("Not exported", why(error))
         else:

@@ -20,12 +20,12 @@ from ddptui.cli import NEEDED, inspect, machine, main, options
 from ddptui.config.engine import EngineName
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.preset import Preset
-from ddptui.page import formats
 from ddptui.projection import Scaling
 from ddptui.projection import report as projection_report
 from ddptui.report import table
 from ddptui.run.resume import Resumption
 from ddptui.store.runs import Run
+from ddptui.tui.screens import export
 from tests.support.builders import failure, journal, preset_of, two_trials, write_preset, write_run
 
 TINY = '[[trial]]\nname = "a"\n[[trial]]\nname = "b"\n'
@@ -589,6 +589,23 @@ def test_trials_of_other_names_are_matched_by_hand(two: tuple[str, str]) -> None
         assert_refused(ddptui("compare", *two, "--match", typed, "--runs", "runs"), why)
 
 
+def test_a_pane_without_its_picture_is_refused_before_anything_is_read() -> None:
+    for typed, why in (
+        (("--pane", "matrix"), "--pane chooses what a picture shows: add `--format svg`"),
+        (("--format", "html", "--pane", "matrix"), "--pane chooses what a picture shows"),
+        (("--format", "svg", "--trial", "a"), "--trial needs `--format svg --pane` with one of matrix, arrivals, time"),
+        (("--format", "svg", "--pane", "curves", "--trial", "a"), "--trial needs"),
+    ):
+        assert_refused(ddptui("show", "no-such-run", *typed), why)
+
+
+def test_a_pane_that_has_nothing_to_draw_is_refused_in_one_line(two: tuple[str, str]) -> None:
+    show = ("show", two[0], "--runs", "runs", "--format", "svg", "--pane")
+    assert ddptui(*show, "timeline", "--trial", "b").stdout.startswith("<svg ")
+    assert_refused(ddptui(*show, "matrix", "--trial", "x"), f"{two[0]}: no trial 'x'; its trials: a, b")
+    assert_refused(ddptui(*show, "matrix"), f"{two[0]}: no picture of matrix: no steps were recorded, ")
+
+
 # The rest
 
 
@@ -596,8 +613,8 @@ def test_the_choices_which_the_command_line_spells_out_are_those_that_there_are(
     """It may not import them, since it must start fast."""
     assert get_args(EngineName) == options.ENGINES
     assert get_args(Scaling) == inspect.SCALINGS
-    assert set(inspect.PAGE_FORMATS) == set(formats.FORMATS)
-    assert set(inspect.FORMATS) == {"table", "trace", *table.FORMATS, *formats.FORMATS}
+    pictures = {"svg" if pane == "times" else f"{pane}.svg" for pane in inspect.PANES}
+    assert {*inspect.FORMATS, *pictures} == {"table", *table.FORMATS, *export.FORMATS}
     assert set(inspect.PROJECTION_FORMATS) == {"table", "html", *projection_report.FORMATS}
     assert set(machine.SELFTEST_MODES) < set(LAUNCH_MODES)
 

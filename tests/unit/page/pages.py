@@ -8,6 +8,7 @@ import msgspec
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.page.charts import Chart, Shape
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Message
@@ -86,3 +87,13 @@ class Found(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+
+
+def shapes(chart: Chart, tag: str, look: str = "") -> list[Shape]:
+    """The shapes of a chart with this tag, and with this CSS class if one is given."""
+    of_tag = [shape for shape in chart.shapes if shape.tag == tag]
+    return [shape for shape in of_tag if not look or look in str(shape.attributes["class"]).split()]
+
+
+def texts(chart: Chart) -> list[str]:
+    return [shape.text for shape in shapes(chart, "text")]

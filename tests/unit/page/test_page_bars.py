@@ -3,16 +3,25 @@
 import pytest
 
 from ddptui.analysis.breakdown import breakdown, difference
-from ddptui.page.bars import differences, train_times
+from ddptui.page.charts import Chart, Shape
+from ddptui.page.pages import page
+from ddptui.page.panes import differences, times
 from ddptui.page.picture import picture
-from ddptui.page.training import training_page
 from ddptui.report.differences import Part, Stretch, parts, signed, stacked
 from tests.support.builders import beside, failure, journal, preset_of, results_for, two_trials
-from tests.unit.page.pages import Found, Told, a_run
+from tests.unit.page.pages import Found, Told, a_run, shapes, texts
 
 
-def at(percent: str) -> float:
-    return float(percent.removesuffix("%"))
+def at(shape: Shape, *names: str) -> float:
+    return sum(float(str(shape.attributes[name]).removesuffix("%")) for name in names)
+
+
+def ends(chart: Chart) -> list[float]:
+    """Where the pieces of each bar end, from the top bar to the last one."""
+    tops: dict[object, float] = {}
+    for rect in shapes(chart, "rect"):
+        tops[rect.attributes["y"]] = max(tops.get(rect.attributes["y"], 0.0), at(rect, "x", "width"))
+    return [*tops.values()]
 
 
 def test_parts_that_save_time_lie_left_of_0() -> None:
@@ -24,64 +33,62 @@ def test_parts_that_save_time_lie_left_of_0() -> None:
 
 def test_a_bar_of_a_train_time_is_as_long_as_the_time() -> None:
     _, _, results = a_run()
-    view = train_times(results)
-    ends = [max(at(piece.x) + at(piece.width) for piece in bar.pieces) for bar in view.bars]
-    times = [trial.summary.train_time_s.median for trial in results.trials if trial.summary]
-    assert not view.zero
-    assert max(ends) == pytest.approx(100, abs=0.1)
-    assert ends[0] / ends[1] == pytest.approx(times[0] / times[1], abs=0.01)
-    assert [bar.is_baseline for bar in view.bars] == [True, False]
-    assert set(view.kinds) >= {"work", "wait", "transfer"}
+    [view] = times(results)
+    first, last = ends(view)
+    trained = [trial.summary.train_time_s.median for trial in results.trials if trial.summary]
+    assert not shapes(view, "line")
+    assert max(first, last) == pytest.approx(100, abs=0.1)
+    assert first / last == pytest.approx(trained[0] / trained[1], abs=0.01)
+    assert [text for text in texts(view) if "s" not in text] == ["b"]
+    assert "a, baseline" in texts(view)
+    assert {kind for kind, _ in view.key} >= {"work", "wait", "transfer"}
 
 
 def test_a_bar_of_a_difference_ends_at_its_sum() -> None:
     _, _, results = a_run()
-    view = differences(results)
-    assert view
-    [bar] = view.bars
+    [view] = differences(results)
     apart = difference(results.trials[1], results.trials[0])
     assert apart
+    zero = next((at(line, "x1") for line in shapes(view, "line", "zero")), 0.0)
+    [total] = shapes(view, "line", "total")
     added = sum(part.s for part in parts(apart, results.trials[1]) if part.s > 0)
-    scale = (at(bar.total) - at(view.zero)) / apart.total
-    assert max(at(piece.x) + at(piece.width) for piece in bar.pieces) - at(view.zero) == pytest.approx(
-        added * scale, abs=0.2
-    )
-    assert bar.said.startswith(f"{signed(apart.total)} s = ")
-    assert bar.figure == f"{signed(apart.total)} s"
+    scale = (at(total, "x1") - zero) / apart.total
+    assert ends(view) == [pytest.approx(zero + added * scale, abs=0.2)]
+    assert view.notes[0].startswith(f"b: {signed(apart.total)} s = ")
+    assert texts(view) == ["b", f"{signed(apart.total)} s"]
 
 
 def test_a_trial_without_figures_has_words_in_place_of_a_bar() -> None:
     results = results_for(two_trials(repeats=1), journal("a"), failure("b"))
-    view = train_times(results)
-    assert (view.bars[1].pieces, view.bars[1].figure) == ([], "failed")
+    [view] = times(results)
+    assert (len(ends(view)), texts(view)[-2:]) == (1, ["b", "failed"])
     assert breakdown(results.trials[1]) is None
-    assert differences(results) is None
+    assert differences(results) == []
 
 
 def test_what_is_drawn_of_a_disturbed_trial_is_marked() -> None:
     preset = two_trials(repeats=1)
     results = results_for(preset, beside(journal("a")), journal("b", step_ms=20))
-    assert [bar.figure for bar in train_times(results).bars] == ["0.03 s ⚠", "0.06 s"]
-    apart = differences(results)
-    assert apart
-    assert apart.bars[0].figure == "+0.03 s ⚠"
-    drawn = picture(preset, results)
+    assert texts(times(results)[0])[1::2] == ["0.03 s ⚠  × 1.00 ⚠", "0.06 s  × 2.00 ⚠"]
+    [apart] = differences(results)
+    assert texts(apart) == ["b", "+0.03 s ⚠"]
+    assert apart.notes[0].endswith(" ⚠")
+    drawn = picture(Told([]), preset, results)
     assert "0.03 s &#9888;" in drawn
     assert "2.00 &#9888;" in drawn
-    assert "&#9888; disturbed, so inexact. " in drawn
-    assert "a: ⚠ disturbed, so inexact" in Found(training_page(Told(journal()), preset, results)).text
+    assert ">&#9888; disturbed, so inexact<" in drawn
+    assert "a: ⚠ disturbed, so inexact" in Found(page(Told(journal()), preset, results)).text
 
 
 def test_without_differences_the_page_says_why() -> None:
     preset = two_trials(repeats=1)
     results = results_for(preset, failure("a"), journal("b"))
-    assert differences(results) is None
-    page = training_page(Told(journal()), preset, results)
+    assert differences(results) == []
     why = "No differences to the baseline: a, the baseline, failed (rank 1 was killed by SIGKILL)."
-    assert why in Found(page).text
+    assert why in Found(page(Told(journal()), preset, results)).text
     alone = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}]})
-    page = training_page(Told(journal()), alone, results_for(alone, beside(journal("a"))))
-    assert "No differences" not in Found(page).text
+    whole = page(Told(journal()), alone, results_for(alone, beside(journal("a"))))
+    assert "No differences" not in Found(whole).text
 
 
 def test_nothing_has_no_minus_sign() -> None:

@@ -1,50 +1,55 @@
-"""Lines of a chart: gaps, bands, marks and ticks."""
+"""Curves: gaps, marks and ticks."""
 
 import re
 
-from ddptui.page.charts import UNITS, Axis, Series, chart, frame_of, percent
+from ddptui.page.charts import UNITS_X, UNITS_Y, Axis, Chart, Series, curves, percent
+from tests.unit.page.pages import shapes, texts
 
-NO_TICKS = Axis("", ())
-
-
-def drawn(*series: Series, x: Axis = NO_TICKS, y: Axis = NO_TICKS):  # type: ignore[no-untyped-def]
-    within = frame_of(series)
-    assert within is not None
-    return chart("A chart", "", series, within, x, y)
+NO_TICKS = Axis("", lambda *_: ())
 
 
-def numbers(path: str) -> list[int]:
-    return [int(number) for number in re.findall(r"-?\d+", path)]
+def drawn(*series: Series, x: Axis = NO_TICKS, y: Axis = NO_TICKS) -> Chart:
+    [found] = curves("A chart", series, x, y)
+    return found
+
+
+def path(chart: Chart) -> str:
+    [line] = shapes(chart, "path")
+    return str(line.attributes["d"])
 
 
 def test_a_line_goes_from_corner_to_corner_with_some_room() -> None:
-    [line] = drawn(Series("a", [(0, 0.0), (10, 5.0)])).lines
-    x, y, across, down = numbers(line.path)
-    assert (x, y) == (19, 981)
-    assert (x + across, y + down) == (UNITS - 19, 19)
+    d = path(drawn(Series("a", [(0, 0.0), (10, 5.0)])))
+    x, y, across, down = (int(number) for number in re.findall(r"-?\d+", d))
+    assert (x, y) == (29, 981)
+    assert (x + across, y + down) == (UNITS_X - 29, UNITS_Y - 981)
 
 
 def test_a_value_that_is_not_finite_is_a_gap() -> None:
-    [line] = drawn(Series("a", [(0, 0.0), (1, 1.0), (2, None), (3, 1.0), (4, 0.0)])).lines
-    assert line.path.count("M") == 2
-    [line] = drawn(Series("a", [(0, 0.0), (1, float("nan")), (2, 1.0)])).lines
-    assert re.fullmatch(r"M\d+ \d+h1M\d+ \d+h1", line.path)
+    assert path(drawn(Series("a", [(0, 0.0), (1, 1.0), (2, None), (3, 1.0), (4, 0.0)]))).count("M") == 2
+    d = path(drawn(Series("a", [(0, 0.0), (1, float("nan")), (2, 1.0)])))
+    assert re.fullmatch(r"M\d+ \d+h1M\d+ \d+h1", d)
 
 
-def test_marks_and_ticks_are_in_percent_and_those_outside_are_left_out() -> None:
-    found = drawn(Series("a", [(0, 0.0), (10, 10.0)], marks=[(5, 5.0)]), y=Axis("y", [(0, "0"), (5, "5"), (11, "11")]))
-    assert found.lines[0].marks == [("50%", "50%")]
-    assert [tick.label for tick in found.y_ticks] == ["0", "5"]
-    assert found.y_ticks[1].at == "50%"
+def test_marks_and_ticks_have_places_and_those_outside_are_left_out() -> None:
+    up = Axis("y", lambda *_: [(0, "0"), (5, "5"), (11, "11")])
+    across = Axis("x", lambda *_: [(0, "0"), (11, "11")])
+    found = drawn(Series("a", [(0, 0.0), (10, 10.0)], marks=[(5, 5.0)]), x=across, y=up)
+    [mark] = shapes(found, "circle")
+    assert (mark.attributes["cx"], mark.text) == ("50%", "a")
+    assert [text for _, text in found.left] == ["y", "0", "5"]
+    assert found.left[2][0] == mark.attributes["cy"] + 4  # the label's base line is below the middle of its tick
+    assert texts(found) == ["x", "0"]
 
 
 def test_many_lines_look_different() -> None:
-    looks = [line.look for line in drawn(*(Series(str(n), [(0, 0.0), (1, 1.0 * n)]) for n in range(24))).lines]
-    assert len(set(looks)) == 24
+    found = drawn(*(Series(str(n), [(0, 0.0), (1, 1.0 * n)], "1.0") for n in range(24)))
+    assert len({line.attributes["class"] for line in shapes(found, "path")}) == len(dict(found.key)) == 24
+    assert found.key[3][1] == "3: 1.0"
 
 
-def test_nothing_to_draw_has_no_frame() -> None:
-    assert frame_of([Series("a", []), Series("b", [(0, None)])]) is None
+def test_nothing_to_draw_has_no_chart() -> None:
+    assert curves("", [Series("a", []), Series("b", [(0, None)])], NO_TICKS, NO_TICKS) == []
 
 
 def test_percent_is_short() -> None:

@@ -13,9 +13,8 @@ from click.testing import CliRunner
 from ddptui.analysis.results import Results
 from ddptui.cli import main
 from ddptui.config.preset import Preset
-from ddptui.page import formats
-from ddptui.page.made import READABLE
-from ddptui.page.picture import MOST_TRIALS, PictureError
+from ddptui.page.pages import page as page_of
+from ddptui.page.picture import MOST_TRIALS, PictureError, picture
 from ddptui.report.run_diff import NO_DIFFERENCE
 from ddptui.run.compare import compare_on_disk
 from ddptui.store.outcomes import results_of
@@ -31,7 +30,7 @@ from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps, re
 def page() -> str:
     run = Run(RECORDED)
     preset = run.preset()
-    return formats.page(run, preset, results_of(run, preset))
+    return page_of(run, preset, results_of(run, preset))
 
 
 def test_a_page_has_all_its_sections(page: str) -> None:
@@ -63,14 +62,14 @@ def test_headings_tables_and_pictures_are_named(page: str) -> None:
 
 def test_columns_that_the_preset_names_stand_beside_the_trial() -> None:
     run, preset, results = a_run(columns=["loss", "step"])
-    headers = re.findall(r"<button type=\"button\">(.*?)</button>", formats.page(run, preset, results))
+    headers = re.findall(r"<button type=\"button\">(.*?)</button>", page_of(run, preset, results))
     assert headers[:4] == ["trial", "loss", "step ms", "train s"]
 
 
 def test_a_page_opens_with_the_trial_of_the_answer_and_prints_it_beside_the_baseline() -> None:
     preset = preset_of({"title": "Which?", "repeats": 1, "trial": [{"name": name} for name in "abc"]})
     told = [journal("a"), failure("b"), journal("c", step_ms=300)]
-    page = formats.page(Told([]), preset, results_for(preset, *told))
+    page = page_of(Told([]), preset, results_for(preset, *told))
     assert re.findall(r"<option value=\"\d\" selected>(.*?)<", page) == ["c"]
     assert re.findall(r"data-prints>\n<h3>(\w+)", page) == ["a", "c"]
 
@@ -78,7 +77,7 @@ def test_a_page_opens_with_the_trial_of_the_answer_and_prints_it_beside_the_base
 def test_power_limits_and_links_of_gpus_are_spelled_out_in_the_environment() -> None:
     run, preset, results = a_run()
     environment = {"gpu_links": ["NVLink between all 8"], "gpu_power_limit_w": [700.0, None]}
-    told = Found(formats.page(run, preset, msgspec.structs.replace(results, environment=environment))).text
+    told = Found(page_of(run, preset, msgspec.structs.replace(results, environment=environment))).text
     assert "gpu power limit.1" in told
     assert "700 W" in told
     assert "NVLink between all 8" in told
@@ -88,7 +87,8 @@ def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
     run = Run(RECORDED)
     text = Found(page).text
     results = results_of(run, run.preset())
-    names = [READABLE.get(key, (key,))[0] for key in results.environment if key != "packages"]
+    names = [key.removesuffix("_bytes") for key in results.environment if key not in ("packages", "load_before")]
+    names += ["load average before the run", f"{results.environment['load_before']:.2f}"]
     names += results.environment["packages"]
     assert [name for name in names if name not in text] == []
     assert "memory_bytes" not in text
@@ -99,28 +99,28 @@ def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
 def test_a_failed_trial_brings_the_end_of_its_log() -> None:
     preset = two_trials(repeats=1)
     run = Told(journal("a"))
-    text = Found(formats.page(run, preset, results_for(preset, journal("a"), failure("b")))).text
+    text = Found(page_of(run, preset, results_for(preset, journal("a"), failure("b")))).text
     assert "trial b failed: rank 1 was killed by SIGKILL  the log's end" in text
 
 
 def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> None:
     preset = two_trials(repeats=1)
     results = results_for(preset, journal("a"), failure("b", error="rank 0 died: `<b>` <i>"))
-    whole = formats.page(Told(journal("a")), preset, results)
+    whole = page_of(Told(journal("a")), preset, results)
     assert "trial b failed: rank 0 died: <code>&lt;b&gt;</code> &lt;i&gt;" in whole
     assert "raise <code>epochs</code> or <code>steps</code>" in whole
 
 
 def test_a_run_of_which_nothing_is_known_has_a_page() -> None:
     preset = two_trials()
-    text = Found(formats.page(Told([]), preset, results_for(preset))).text
+    text = Found(page_of(Told([]), preset, results_for(preset))).text
     assert "was not reached" in text
 
 
 def test_a_run_of_many_ranks_has_a_page_of_bounded_size() -> None:
     preset = preset_of({"title": "Many?", "repeats": 1, "trial": [{"name": "a", "world_size": 64}]})
     told = journal_of(late_steps(64, 8))
-    page = formats.page(Told(told), preset, results_for(preset, told))
+    page = page_of(Told(told), preset, results_for(preset, told))
     assert len(page) < 300_000
     assert page.count("<article") == 1
 
@@ -129,13 +129,13 @@ def test_a_run_of_many_ranks_has_a_page_of_bounded_size() -> None:
 def test_a_run_of_many_steps_has_a_page_of_bounded_size() -> None:
     preset = two_trials(repeats=1)
     told = journal_of(repeated(late_steps(2, 100), 1_000))
-    assert len(formats.page(Told(told), preset, results_for(preset, told))) < 100_000
+    assert len(page_of(Told(told), preset, results_for(preset, told))) < 100_000
 
 
 def test_primitives_have_a_page_with_tables_and_a_chart() -> None:
     measured = cells("all_reduce", lambda bytes: 100 + bytes / 1000)
     results, preset = of_primitives({"a": [result(measured, views=[view()])]})
-    found = Found(formats.page(Told([]), preset, results))
+    found = Found(page_of(Told([]), preset, results))
     assert ("figure", "class") in found.elements
     assert "dist.reduce(tensor, dst=0)" in found.text
     assert "What it means" in found.text
@@ -154,7 +154,7 @@ def two(tmp_path: Path) -> tuple[Run, Preset, Results]:
 
 
 def test_two_runs_have_the_page_of_one(two: tuple[Run, Preset, Results]) -> None:
-    page = formats.page(*two)
+    page = page_of(*two)
     text = Found(page).text
     for said in ("A: first, B: second", "The difference to run A", "What differs between the runs", NO_DIFFERENCE):
         assert said in text
@@ -165,41 +165,43 @@ def test_two_runs_have_the_page_of_one(two: tuple[Run, Preset, Results]) -> None
 def test_the_pages_of_two_runs_show_the_machines_of_both(two: tuple[Run, Preset, Results]) -> None:
     run, preset, results = two
     results = msgspec.structs.replace(results, environment={"A": {"memory_bytes": 2**31}, "B": {"cores": 4}})
-    text = Found(formats.page(run, preset, results)).text
+    text = Found(page_of(run, preset, results)).text
     assert "A: memory" in text
     assert "B: cores" in text
 
 
 def test_two_runs_have_a_picture(two: tuple[Run, Preset, Results]) -> None:
-    texts = [element.text for element in ElementTree.fromstring(formats.FORMATS["svg"](*two)).iter()]
-    assert {"A: first, B: second", "A:a", "B:a", "× 3.00"} <= set(texts)
+    texts = [element.text or "" for element in ElementTree.fromstring(picture(*two)).iter()]
+    assert {"A: first, B: second", "A:a, baseline", "B:a"} <= set(texts)
+    assert [text for text in texts if text.endswith(" s  × 3.00")]
 
 
 def test_a_picture_is_an_svg_that_stands_alone() -> None:
     run, preset, results = a_run()
-    picture = formats.FORMATS["svg"](run, preset, results)
-    root = ElementTree.fromstring(picture)
+    drawn = picture(run, preset, results)
+    root = ElementTree.fromstring(drawn)
     assert root.get("width") == "900"
-    assert not re.findall(r"<script|<style|href|url\(", picture)
-    assert picture.count("http") == 1  # the namespace
+    assert not re.findall(r"<script|href|url\(|var\(|@import", drawn)
+    assert drawn.count("http") == 1  # the namespace
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"A or b?", "a", "b", "× 1.00"} <= set(texts)
+    assert {"A or b?", "a, baseline", "b"} <= set(texts)
+    assert [text for text in texts if str(text).endswith(" s  × 1.00")]
 
 
 def test_a_picture_of_primitives_is_a_chart_if_there_is_one() -> None:
     results, preset = of_primitives({"a": [result(cells("all_reduce", lambda bytes: 100 + bytes / 1000))]})
-    assert "<circle" in formats.FORMATS["svg"](Told([]), preset, results)
+    assert "<circle" in picture(Told([]), preset, results)
     shown, preset = of_primitives({"a": [result(views=[view()])]})
     with pytest.raises(PictureError, match="use --format html instead"):
-        formats.FORMATS["svg"](Told([]), preset, shown)
+        picture(Told([]), preset, shown)
 
 
 def test_a_picture_has_a_bounded_number_of_trials() -> None:
     preset = preset_of({"title": "Many?", "repeats": 1, "trial": [{"name": f"t{n}"} for n in range(MOST_TRIALS + 9)]})
-    picture = formats.FORMATS["svg"](Told([]), preset, results_for(preset, journal("t0")))
-    assert f">t{MOST_TRIALS - 1}<" in picture
-    assert f">t{MOST_TRIALS}<" not in picture
-    assert ">9 more trials are not shown" in picture
+    drawn = picture(Told([]), preset, results_for(preset, journal("t0")))
+    assert f">t{MOST_TRIALS - 1}<" in drawn
+    assert f">t{MOST_TRIALS}<" not in drawn
+    assert ">9 more trials are not shown" in drawn
 
 
 def test_the_command_line_prints_both(tmp_path: Path) -> None:
@@ -218,7 +220,7 @@ OF_GPUS = {"gpu mem.", "reserved", "TFLOP/s", "MFU %", "J/step"}  # in the table
 def test_what_gpus_did_is_in_the_tables_and_the_notes_of_a_page(page: str) -> None:
     run = Run(RECORDED)
     preset = run.preset()
-    on_them = formats.page(run, preset, on_gpus(results_of(run, preset)))
+    on_them = page_of(run, preset, on_gpus(results_of(run, preset)))
     headers = {re.sub(r"<.*?>", "", header).strip() for header in re.findall(r"<th.*?>(.*?)</th>", on_them, re.DOTALL)}
     assert headers >= {*OF_GPUS, "MHz"}
     assert "NCCL 2.28.9 (ProcessGroupNCCL)" in on_them

@@ -7,9 +7,11 @@ import msgspec
 import pytest
 
 from ddptui.analysis.results import Results
+from ddptui.cli.inspect import PANES
 from ddptui.config.preset import Preset, Reference
 from ddptui.page import render
-from ddptui.page.formats import FORMATS
+from ddptui.page.pages import page as page_of
+from ddptui.page.picture import picture as picture_of
 from ddptui.store.runs import Run
 from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps
 
@@ -52,13 +54,13 @@ def spoilt(evil: str) -> tuple[Run, Preset, Results]:
 @pytest.fixture(autouse=True)
 def toml_of_any_preset(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lone surrogate is in no preset's file: the parser of TOML refuses it, and so does the writer."""
-    monkeypatch.setattr("ddptui.page.made.as_toml", lambda preset: preset.title)
+    monkeypatch.setattr("ddptui.page.pages.as_toml", lambda preset: preset.title)
 
 
 @pytest.mark.parametrize("evil", EVIL, ids=["tags", "quotes", "templates", "control", "long"])
 def test_a_page_has_the_elements_of_one_of_plain_words(evil: str) -> None:
-    plain = Found(FORMATS["html"](*spoilt("plain ")))
-    page = FORMATS["html"](*spoilt(evil))
+    plain = Found(page_of(*spoilt("plain ")))
+    page = page_of(*spoilt(evil))
     found = Found(page)
     assert found.elements == plain.elements
     assert not [name for name, _ in found.attributes if name.startswith("on") or name in ("style", "src")]
@@ -68,30 +70,31 @@ def test_a_page_has_the_elements_of_one_of_plain_words(evil: str) -> None:
     assert len(page) < 3_000_000
 
 
+@pytest.mark.parametrize("pane", PANES)
 @pytest.mark.parametrize("evil", EVIL, ids=["tags", "quotes", "templates", "control", "long"])
-def test_a_picture_has_the_elements_of_one_of_plain_words(evil: str) -> None:
+def test_a_picture_has_the_elements_of_one_of_plain_words(evil: str, pane: str) -> None:
     def elements(text: str) -> set[str]:
         return {element.tag for element in ElementTree.fromstring(text).iter()}
 
-    picture = FORMATS["svg"](*spoilt(evil))
-    assert elements(picture) == elements(FORMATS["svg"](*spoilt("plain ")))
+    picture = picture_of(*spoilt(evil), pane)
+    assert elements(picture) == elements(picture_of(*spoilt("plain "), pane))
     assert picture.isascii()
-    assert len(picture) < 200_000
+    assert len(picture) < 300_000
 
 
 def test_what_differs_between_two_runs_is_escaped() -> None:
     def page(word: str) -> Found:
         run, preset, results = a_run()
-        return Found(FORMATS["html"](run, preset, msgspec.structs.replace(results, differences=[word])))
+        return Found(page_of(run, preset, msgspec.structs.replace(results, differences=[word])))
 
     assert page(EVIL[1]).elements == page("plain").elements
 
 
 def test_an_unescaped_word_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Found(FORMATS["html"](*spoilt("plain ")))
+    plain = Found(page_of(*spoilt("plain ")))
     monkeypatch.setattr(render._environment(), "autoescape", False)
     render._environment().cache = None
-    assert Found(FORMATS["html"](*spoilt(EVIL[1]))).elements != plain.elements
+    assert Found(page_of(*spoilt(EVIL[1]))).elements != plain.elements
 
 
 def test_markdown_brings_no_html_no_image_and_no_link() -> None:

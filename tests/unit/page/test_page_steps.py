@@ -8,12 +8,25 @@ from msgspec.structs import replace
 from ddptui.analysis.waits import AlignedStep, align_steps
 from ddptui.findings.verdict import analyze_waits
 from ddptui.live.excerpts import LONGEST_WAIT, TYPICAL, excerpts
-from ddptui.page.recorded import MOST_POINTS, recorded
-from ddptui.page.steps import CELLS, MOST_RANKS, MOST_STEPS, Track, arrivals, timeline
-from ddptui.page.trials import CAPTION, CAPTION_OF_BLOCKS, MOST_ROWS, SHADES, panel
-from tests.support.builders import results_for, step, two_trials
+from ddptui.page.charts import UNITS_X, Chart
+from ddptui.page.pages import page
+from ddptui.page.panes import (
+    MATRIX,
+    MATRIX_OF_BLOCKS,
+    MOST_RANKS,
+    MOST_STEPS,
+    SHADES,
+    arrivals,
+    losses,
+    matrix,
+    of_trial,
+    timeline,
+)
+from tests.support.builders import results_for, two_trials
 from tests.support.traces import delayed, trace, works_of
-from tests.unit.page.pages import Told, a_run, journal_of, late_steps
+from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps, shapes, texts
+
+A_TRIAL = a_run()[2].trials[0]  # no rank of it is late
 
 
 @cache
@@ -21,10 +34,10 @@ def aligned(ranks: int = 2, steps: int = 9) -> list[AlignedStep]:
     return align_steps(dict(enumerate(late_steps(ranks, steps)))).steps
 
 
-def cells(track: Track, kind: str) -> int:
-    """How many cells show this."""
-    path = dict(track.paths)[kind]
-    return sum(int(length) for length in re.findall(r"h(\d+)", path))
+def tracks(chart: Chart, rank: int) -> dict[str, str]:
+    """The path of each kind of activity of a rank."""
+    drawn = [shape for shape in shapes(chart, "path") if shape.text.startswith(f"rank {rank}:")]
+    return {str(shape.attributes["class"]).removeprefix("track "): str(shape.attributes["d"]) for shape in drawn}
 
 
 def test_a_wait_is_as_long_as_it_was() -> None:
@@ -33,57 +46,55 @@ def test_a_wait_is_as_long_as_it_was() -> None:
     ns = sum(aligned_step.ranks[0].wait_ns for aligned_step in typical.steps)
     begin = min(rank.step.begin_ns for rank in typical.steps[0].ranks.values())
     end = max(rank.step.end_ns for rank in typical.steps[-1].ranks.values())
-    assert abs(cells(drawn.tracks[0], "wait") / CELLS - ns / (end - begin)) < 0.01
-    assert "wait" not in dict(drawn.tracks[1].paths)
-    assert drawn.kinds[-2:] == ["transfer", "wait"]
+    cells = sum(int(length) for length in re.findall(r"h(\d+)", tracks(drawn, 0)["wait"]))
+    assert abs(cells / UNITS_X - ns / (end - begin)) < 0.01
+    assert "wait" not in tracks(drawn, 1)
+    assert drawn.key[-2:] == [("track transfer", "transfer"), ("track wait", "wait")]
 
 
 def test_of_times_that_devices_may_be_behind_no_wait_is_drawn() -> None:
     joined = align_steps(dict(enumerate(late_steps(2, 9))), devices={0: "xpu:0", 1: "xpu:1"}).steps
     [typical] = excerpts(joined)
     drawn = timeline(typical)
-    assert "wait" not in drawn.kinds
-    assert drawn.unit == "ms of host time: the device may be behind"
-    assert timeline(excerpts(aligned())[0]).unit == "ms"
-    assert arrivals(joined, None) is None
+    assert "wait" not in dict(drawn.key).values()
+    assert "ms of host time: the device may be behind" in texts(drawn)
+    assert "ms" in texts(timeline(excerpts(aligned())[0]))
+    assert arrivals(A_TRIAL, joined) == []
 
 
 def test_paths_go_forward_only_and_stay_in_the_picture() -> None:
     for excerpt in excerpts(aligned()):
-        for track in timeline(excerpt).tracks:
-            for _, path in track.paths:
-                moves = [int(move) for move in re.findall(r"[mh](\d+)", path)]
-                assert path.startswith("M0 0m")
-                assert sum(moves) <= CELLS
+        drawn = timeline(excerpt)
+        for path in (path for rank in (0, 1) for path in tracks(drawn, rank).values()):
+            moves = [int(move) for move in re.findall(r"[mh](\d+)", path)]
+            assert path.startswith("M0 500m")
+            assert sum(moves) <= UNITS_X
 
 
 def test_steps_are_marked_where_they_begin_and_the_chosen_one_stands_out() -> None:
     [excerpt, *_] = excerpts(aligned())
-    marks = timeline(excerpt).marks
-    assert [mark.number for mark in marks] == [each.number for each in excerpt.steps]
-    assert [mark.number for mark in marks if mark.is_it] == [excerpt.number]
-    assert marks[0].at == "0%"
+    marks = [shape for shape in shapes(timeline(excerpt), "text") if shape.text.startswith("step")]
+    assert [mark.text for mark in marks] == [f"step {each.number}" for each in excerpt.steps]
+    assert [mark.text for mark in marks if mark.attributes["class"] == "first ink"] == [f"step {excerpt.number}"]
+    assert marks[0].attributes["x"] == "0%"
 
 
 def test_of_many_ranks_the_ones_of_interest_are_shown_and_the_others_counted() -> None:
     many = aligned(ranks=40, steps=4)
-    drawn, found = timeline(excerpts(many)[0]), arrivals(many, None)
-    assert found
-    assert len(drawn.tracks) == len(found.bars.bars) == MOST_RANKS
-    assert 39 in [track.rank for track in drawn.tracks]  # the late one
-    assert "rank 39" in [bar.name for bar in found.bars.bars]
-    assert drawn.left_out == "24 ranks that waited longer are not shown"
+    drawn, [found] = timeline(excerpts(many)[0]), arrivals(A_TRIAL, many)
+    assert len(drawn.left) - 1 == len(texts(found)) / 2 == MOST_RANKS
+    assert "39" in [rank for _, rank in drawn.left]  # the late one
+    assert "rank 39" in texts(found)
+    assert drawn.notes == ["24 ranks that waited longer are not shown"]
 
 
 def test_arrivals_are_medians_of_at_most_so_many_steps() -> None:
-    found = arrivals(aligned(), None)
-    assert found
-    assert found.steps == "9 steps"
-    assert found.bars.bars[1].figure == "last in 9 of 9"
-    assert set(found.bars.kinds) == {"work", "wait", "transfer", "rest"}
-    long = arrivals(aligned(steps=2 * MOST_STEPS + 1), None)
-    assert long
-    assert int(long.steps.split()[0]) <= MOST_STEPS
+    [found] = arrivals(A_TRIAL, aligned())
+    assert "medians over 9 steps." in found.name
+    assert texts(found) == ["rank 0", "", "rank 1", "last in 9 of 9"]
+    assert set(dict(found.key)) == {"work", "wait", "transfer", "rest"}
+    [long] = arrivals(A_TRIAL, aligned(steps=2 * MOST_STEPS + 1))
+    assert int(re.findall(r"over (\d+) steps", long.name)[0]) <= MOST_STEPS
 
 
 def test_arrivals_are_of_the_steps_that_the_culprit_was_judged_on() -> None:
@@ -92,15 +103,16 @@ def test_arrivals_are_of_the_steps_that_the_culprit_was_judged_on() -> None:
     analysis = analyze_waits(trace(works))
     assert analysis
     assert analysis.culprit
-    found = arrivals(analysis.aligned.steps, replace(analysis.culprit, steps=(12, 39)))
-    assert found
-    assert found.steps == "28 steps from 12 to 39"
-    assert found.bars.bars[1].figure == "last in 28 of 28"
+    assert A_TRIAL.summary
+    judged = replace(A_TRIAL.summary, culprit=replace(analysis.culprit, steps=(12, 39)))
+    [found] = arrivals(replace(A_TRIAL, summary=judged), analysis.aligned.steps)
+    assert "28 steps from 12 to 39" in found.name
+    assert texts(found)[-1] == "last in 28 of 28"
 
 
 def test_one_rank_has_no_arrivals() -> None:
-    assert arrivals(aligned(ranks=1), None) is None
-    assert arrivals([], None) is None
+    assert arrivals(A_TRIAL, aligned(ranks=1)) == []
+    assert arrivals(A_TRIAL, []) == []
 
 
 def test_the_excerpts_are_the_median_step_and_the_longest_wait() -> None:
@@ -117,41 +129,35 @@ def test_an_excerpt_holds_no_step_that_is_not_next_to_it() -> None:
     assert excerpts([]) == []
 
 
-def test_a_panel_says_who_waits_for_whom() -> None:
+def test_a_trial_shows_who_waits_for_whom() -> None:
     run, _, results = a_run()
-    shown = panel(results.trials[1], results, recorded(run, results.trials[1]), "", prints=True)
-    assert shown.matrix
-    assert [row.ranks for row in shown.matrix.rows] == ["0", "1"]
-    assert shown.matrix.rows[0].cells[1].shade == SHADES
-    assert shown.matrix.rows[0].cells[0].text == ""
-    assert shown.matrix.caption == CAPTION
-    assert len(shown.timelines) == 2
-    assert not shown.why_empty
+    panes = of_trial(run, results.trials[1])
+    [drawn] = panes["matrix"]
+    assert drawn.name == MATRIX
+    assert [words for _, words in drawn.left] == ["rank", "0", "1"]
+    looks = [str(cell.attributes["class"]) for cell in shapes(drawn, "rect")]
+    assert looks[:2] == ["s0", f"s{SHADES}"]
+    shown = texts(drawn)
+    assert shown[:3] == ["for rank", "0", ""]
+    assert drawn.about.startswith(f"rank 0 waited {shown[3]} for rank 1 (100% of its waiting); ")
+    assert len(panes["timeline"]) == 2
 
 
 def test_many_ranks_are_put_together_in_a_matrix() -> None:
     preset = two_trials(repeats=1)
-    told = journal_of(late_steps(40, 4))
-    results = results_for(preset, told)
-    trial = results.trials[0]
-    shown = panel(trial, results, recorded(Told(told), trial), "", prints=False)
-    assert shown.matrix
-    assert len(shown.matrix.rows) <= MOST_ROWS
-    assert shown.matrix.rows[0].ranks == "0–2"
-    assert shown.matrix.caption == CAPTION_OF_BLOCKS
+    [drawn] = matrix(results_for(preset, journal_of(late_steps(40, 4))).trials[0])
+    assert len(drawn.left) - 1 <= MOST_RANKS
+    assert drawn.left[1][1] == "0–2"
+    assert drawn.name == MATRIX_OF_BLOCKS
 
 
 def test_a_trial_without_steps_says_why_it_has_no_pictures() -> None:
-    _, _, results = a_run()
-    run = Told([])
-    assert (
-        "without instruments"
-        in panel(results.trials[1], results, recorded(run, results.trials[1]), "", prints=True).why_empty
-    )
+    _, preset, results = a_run()
+    assert "without instruments" in Found(page(Told([]), preset, results)).text
 
 
-def test_a_loss_curve_has_a_bounded_number_of_points() -> None:
-    long = [[step(0, n, begin_ms=3000 + 10 * n, end_ms=3009 + 10 * n, loss=1.0) for n in range(2_000)]]
-    told = journal_of(long)
-    trial = results_for(two_trials(repeats=1), told).trials[0]
-    assert MOST_POINTS / 3 < len(recorded(Told(told), trial).loss) <= MOST_POINTS
+def test_losses_are_those_of_the_trials_that_have_one() -> None:
+    run, _, results = a_run()
+    [drawn] = losses(run, results)
+    assert [words for _, words in drawn.key] == ["a: 1.000", "b: 0.035"]
+    assert losses(Told([]), results) == []

@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from ddptui.analysis.results import PlaceTime
-from ddptui.page import trials
-from ddptui.page.training import training_page
+from ddptui.page import pages
 from tests.unit.page.pages import Found, a_run
 
 HEADING, HOST = "Where in the code", "here"
@@ -13,14 +12,14 @@ HEADING, HOST = "Where in the code", "here"
 
 def test_each_trial_with_places_has_a_table_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     run, preset, results = a_run()
-    assert HEADING not in Found(training_page(run, preset, results)).text
+    assert HEADING not in Found(pages.page(run, preset, results)).text
     asked = []
 
     def source(file: str, line: int, host: str, started: str, is_lab: bool) -> str:
         asked.append((file, line, host, started, is_lab))
         return f"x = {line} < <b>\x1b[31m"
 
-    monkeypatch.setattr(trials, "source_line", source)
+    monkeypatch.setattr(pages, "source_line", source)
     place = PlaceTime(
         phase="data", place="augment, a.py", by="", file="a.py", line=0, last=0, ms={0: 0.0, 1: 2.5}
     )  # fmt: skip
@@ -31,7 +30,7 @@ def test_each_trial_with_places_has_a_table_of_them(monkeypatch: pytest.MonkeyPa
     changed = msgspec.structs.replace(
         results, environment=environment, trials=[first, msgspec.structs.replace(last, repeats=repeats)]
     )
-    page = training_page(run, preset, changed)
+    page = pages.page(run, preset, changed)
     text = Found(page).text
     assert text.count("Where in the code the ranks of") == 1
     assert "augment, a.py:20" in text

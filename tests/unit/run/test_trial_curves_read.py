@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from ddptui.analysis.results import Results
-from ddptui.page.recorded import recorded
 from ddptui.run.curves import curves_of, repeats_shown
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run, RunError
@@ -40,12 +39,6 @@ def test_all_repeats_that_count_are_read(tmp_path: Path) -> None:
     assert curves.step_ms == [(1, 20.0), (2, 20.0), (3, 20.0)]
     assert curves.loss == [(0, 9.0), (1, 2.0), (2, 1.0), (3, 2 / 3)]
     assert curves_of(run, other).repeats == 0  # it was never launched
-
-
-def test_a_single_repeat_has_the_losses_that_a_page_shows(tmp_path: Path) -> None:
-    run = write_run(tmp_path, two_trials(repeats=1), journal("a"))
-    [trial, _] = read(run).trials
-    assert curves_of(run, trial).loss == recorded(run, trial).loss != []
 
 
 def test_a_trial_that_failed_shows_how_far_it_came(tmp_path: Path) -> None:
