@@ -2,8 +2,8 @@
 
 Goal: no more after 60 minutes than after 15. Ranks make steps of 10 ms with two collectives each. Their messages pass
 through the journal, the results and the monitor, as in a session and its screen, but as fast as these can. The replay
-goes at the highest speed, in a process of its own; near the end it goes 5 s back. Its results at the end are an
-analysis of as many steps as are kept of any launch.
+goes at the highest speed, in a process of its own; near the end it goes 5 s back. A long run is thinned in
+memory. Its results at the end are an analysis of as many steps as are kept of any launch.
 
     python -m benchmarks.console_memory [RANKS ...]
 """
@@ -122,9 +122,8 @@ def replay(folder: Path) -> Replayed:
         now_ns[0] += round(LOOK_EVERY_S * S)
         if playback.restarted:
             monitor = RunMonitor()
-            monitor.live = playback.start.live()
+            monitor.live = playback.state()
         monitor.add(playback.drain())
-        playback.keep(monitor.live)
         monitor.look(playback.now_ns())
         return time.monotonic() - began
 

@@ -88,12 +88,10 @@ def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[
         for note in getattr(interrupt, "__notes__", ["the ranks are stopped"]):
             narrator.print(f"interrupted; {note}")
         narrator.print(f"`ddptui --resume {run.name}` launches what is missing")
-    except RunLost as error:
-        stopped = lab.noted(error, str(error))
-        if run.is_there():
+    except (RunLost, OSError) as error:
+        stopped = lab.why_stopped(error)
+        if isinstance(error, RunLost) and run.is_there():
             stopped += f"; once there is room again, continue with `ddptui --resume {run.name}`"
-    except OSError as error:
-        stopped = lab.noted(error, lab.not_launched(error))
     if not run.is_there():
         stopped = stopped or f"{run.folder}: it has been moved or deleted"
         stopped += "; if you moved it, continue with `ddptui --resume` and its new path"

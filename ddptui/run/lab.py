@@ -1,8 +1,8 @@
 """Runs a preset: launches every trial, follows its ranks, and yields their messages.
 
 `run_preset` goes through the launches, `_launch` starts and ends one, `_follow` receives messages from its ranks, and
-`_inject` sends them new delays while they run, which a user requests through `Controls`. Repeats of different trials
-are interleaved (A B A B), so that a slow minute of the machine affects all trials alike.
+sends them what the user requests through `Controls`, e.g. new delays. Repeats of different trials are interleaved
+(A B A B), so that a slow minute of the machine affects all trials alike.
 """
 
 import threading
@@ -46,9 +46,8 @@ class Controls:
     """The user's requests to a running run, which may come from any thread. They are read between messages."""
 
     def __init__(self) -> None:
-        self._injections: deque[tuple[int, tuple[Bottleneck, ...]]] = deque()
-        self._asks: deque[int] = deque()  # requests for stacks: the launch that is meant
-        self._asked = 0  # number of the last one that was read
+        # The launch that is meant, and the delays to inject; None: every rank is to send where it stands.
+        self._requests: deque[tuple[int, tuple[Bottleneck, ...] | None]] = deque()
         self._guard = threading.Lock()  # so that a skip cannot hit the next launch
         self._launched_ns: int | None = None  # the start of the launch that can be skipped, which identifies it
         self._skipped_at: float | None = None  # when the user asked to skip this launch
@@ -58,17 +57,11 @@ class Controls:
     def inject(self, bottleneck: tuple[Bottleneck, ...], launched_ns: int) -> None:
         """Replace the ranks' delays by these. launched_ns: the start of the launch for which they are meant; another
         one may be running by the time that the request is read."""
-        self._injections.append((launched_ns, bottleneck))
+        self._requests.append((launched_ns, bottleneck))
 
     def ask_for_stacks(self, launched_ns: int) -> None:
         """Have every rank of this launch send where it stands right now."""
-        self._asks.append(launched_ns)
-
-    def stacks_asked(self, launched_ns: int) -> int:
-        """The number of a new request for the stacks of this launch; 0 if there is none."""
-        meant = {self._asks.popleft() for _ in range(len(self._asks))}
-        self._asked += launched_ns in meant
-        return self._asked if launched_ns in meant else 0
+        self._requests.append((launched_ns, None))
 
     def skip(self, launched_ns: int) -> bool:
         """End this launch, leave out the trial's other repeats, and continue with the next trial. launched_ns: the
@@ -84,10 +77,11 @@ class Controls:
         self.patience_s = min(self.patience_s, within_s)
         self._stopped_at = self._stopped_at or time.monotonic()
 
-    def injections(self, launched_ns: int) -> Iterator[tuple[Bottleneck, ...]]:
-        """Yields the injections for this launch, each once, and drops those for other launches."""
-        while self._injections:
-            meant_ns, bottleneck = self._injections.popleft()
+    def requests(self, launched_ns: int) -> Iterator[tuple[Bottleneck, ...] | None]:
+        """Yields the delays to inject into this launch, or None where its stacks were asked for, each once and in
+        order. Drops what is meant for other launches."""
+        while self._requests:
+            meant_ns, bottleneck = self._requests.popleft()
             if meant_ns == launched_ns:
                 yield bottleneck
 
@@ -201,11 +195,11 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
         try:
             yield msgspec.structs.replace(launched, start=launch.start, start_why=launch.start_why)
             supervise = WatchSupervisor if trial.launch == COMMAND else LaunchSupervisor
-            supervisor, refusals = supervise(trial, hub, launch, repeat), _RefusalReports(hub)
+            supervisor = supervise(trial, hub, launch, repeat)
             supervisor.clocks.add(launched)
             # the load can only be measured on this host
             meter = LoadMeter(launch.processes, MOST_OTHER_LOAD) if engine.is_local else None
-            cut_short = yield from _follow(launched, supervisor, refusals, meter, controls)
+            cut_short, reported = yield from _follow(launched, supervisor, meter, controls)
         except BaseException:  # also if a caller closes this generator: leave no rank behind
             if trial.launch == COMMAND:
                 hub.send(Stop(why="no longer watched"))
@@ -214,22 +208,24 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
         launch.stop()
         yield from _notices(supervisor)  # for example why nodes or a job ended the launch
         yield from (message for message in supervisor.last_messages() if not isinstance(message, Echo))
-        yield from refusals.new()
+        if hub.refused > reported:
+            yield _refused(hub)
         status = controls.close()  # a launch that the user ended has not failed, whatever the ranks' exit codes are
         yield Ended(at_ns=time.monotonic_ns(), status=status) if cut_short and status else supervisor.ended()
 
 
 def _follow(
-    launched: Launched, supervisor: Supervisor, refusals: "_RefusalReports", meter: LoadMeter | None, controls: Controls
-) -> Generator[Message, None, bool]:
-    """Yields all messages of a launch while it runs. Returns whether the user ended it by a skip or stop."""
-    alive_sent, changed_ns, phase, probes = 0.0, 0, (False, False), Probes(launched.clock)
-    pace = SamplingPace()
+    launched: Launched, supervisor: Supervisor, meter: LoadMeter | None, controls: Controls
+) -> Generator[Message, None, tuple[bool, int]]:
+    """Yields all messages of a launch while it runs. Returns whether the user ended it by a skip or stop, and how many
+    rejected connections were reported: the first ones at once; their number at the end is for the caller."""
+    alive_sent, changed_ns, reported, asked, phase = 0.0, 0, 0, 0, (False, False)
+    pace, probes = SamplingPace(), Probes(launched.clock)
     while not supervisor.is_over():
         if controls.end():
             grace_s = supervisor.grace_s(changed_ns)
             if controls.waited_s() >= min(grace_s, controls.patience_s):
-                return True
+                return True, reported
         received = [*_receive(supervisor, probes)]
         yield from received
         pace.add(received)
@@ -240,17 +236,22 @@ def _follow(
         if time.monotonic() - alive_sent > ALIVE_EVERY_S:
             alive_sent = time.monotonic()
             supervisor.hub.send(Alive())  # ranks end themselves if they receive nothing from the console
-        yield from refusals.new(only_first=True)
-        # Injections wait until all ranks have connected, so that they reach every rank. After a stop they are dropped:
-        # the ranks' last step was chosen by their pace before.
-        asked = controls.stacks_asked(launched.at_ns)
-        if supervisor.all_here() and (pace.has_changed() or asked):
-            supervisor.hub.send(Look(per_s=pace.per_s, asked=asked))
-        if supervisor.all_here() and not controls.end():
-            for injection in _inject(supervisor.hub, controls, launched.at_ns):
-                changed_ns = injection.at_ns
-                yield injection
-    return False
+        if supervisor.hub.refused and not reported:
+            reported = supervisor.hub.refused
+            yield _refused(supervisor.hub)
+        if not supervisor.all_here():  # requests wait, so that they reach every rank
+            continue
+        if pace.has_changed():
+            supervisor.hub.send(Look(per_s=pace.per_s))
+        for bottleneck in controls.requests(launched.at_ns):
+            if bottleneck is None:
+                asked += 1
+                supervisor.hub.send(Look(per_s=pace.per_s, asked=asked))
+            elif not controls.end():  # after a stop: the ranks' last step was chosen by their pace before
+                changed_ns = time.monotonic_ns()
+                supervisor.hub.send(SetBottleneck(bottleneck=bottleneck))  # workers/instruments/delays.py applies them
+                yield Injection(at_ns=changed_ns, bottleneck=bottleneck)
+    return False, reported
 
 
 def _receive(supervisor: Supervisor, probes: Probes) -> Iterator[Message]:
@@ -268,42 +269,20 @@ def _receive(supervisor: Supervisor, probes: Probes) -> Iterator[Message]:
         supervisor.hub.send(probe, [rank])
 
 
-def _inject(hub: Hub, controls: Controls, launched_ns: int) -> Iterator[Injection]:
-    """Send all ranks the delays that the user requested; workers/instruments/delays.py applies them."""
-    for bottleneck in controls.injections(launched_ns):
-        now_ns = time.monotonic_ns()
-        hub.send(SetBottleneck(bottleneck=bottleneck))
-        yield Injection(at_ns=now_ns, bottleneck=bottleneck)
-
-
 def _notices(supervisor: Supervisor) -> Iterator[Message]:
     for text in supervisor.launch.take_notices():
         yield Notice(at_ns=time.monotonic_ns(), text=text)
     yield from supervisor.take_records()
 
 
-class _RefusalReports:
-    """Reports connections that the hub rejected: the first one at once, all others as a count at the end."""
-
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-        self._reported = 0
-
-    def new(self, *, only_first: bool = False) -> Iterator[Refused]:
-        """Yields a report if more connections were rejected since the last report. only_first: only the first
-        report."""
-        count = self._hub.refused
-        if count > self._reported and not (only_first and self._reported):
-            self._reported = count
-            yield Refused(at_ns=time.monotonic_ns(), count=count, why=self._hub.first_refusal)
+def _refused(hub: Hub) -> Refused:
+    return Refused(at_ns=time.monotonic_ns(), count=hub.refused, why=hub.first_refusal)
 
 
-def not_launched(error: OSError) -> str:
-    """The message for a launch that could not be started, e.g. for lack of processes, files, memory or disk space."""
-    where = f" ({error.filename})" if error.filename else ""
-    return f"the launch could not be started: {error.strerror or error}{where}; `ddptui doctor` finds out why"
-
-
-def noted(error: Exception, text: str) -> str:
-    """The text with the notes that were added to the error, e.g. which job may still be running."""
-    return "; ".join([text, *getattr(error, "__notes__", [])])
+def why_stopped(error: Exception) -> str:
+    """Why a run stopped early, with the notes that were added to the error, e.g. which job may still be running."""
+    why = str(error)
+    if isinstance(error, OSError):  # a launch could not be started, e.g. for lack of processes, files, memory or room
+        where = f" ({error.filename})" if error.filename else ""
+        why = f"the launch could not be started: {error.strerror or error}{where}; `ddptui doctor` finds out why"
+    return "; ".join([why, *getattr(error, "__notes__", [])])

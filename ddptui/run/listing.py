@@ -22,44 +22,37 @@ def every_preset() -> str:
 
 
 def every_run(runs: Sequence[Run]) -> str:
-    """The list of runs: name and status of each, or an error if it cannot be read."""
-    if not runs:
-        return "no runs yet: start one with `ddptui run quickstart`\n"
-    return _columns([(run.name, printable(_status(run))) for run in runs])
+    """The list of runs: name and status of each, with what is missing in it, or an error if it cannot be read."""
+    listed = _columns([(run.name, printable(_state(run))) for run in runs])
+    return listed or "no runs yet: start one with `ddptui run quickstart`\n"
+
+
+def _state(run: Run) -> str:
+    line = overview(run)
+    whole = line.why or "  ".join(filter(None, [line.status, line.shortfall]))
+    return UNDER_WAY if line.status == UNDER_WAY else whole
 
 
 def every_run_as_json(runs: Sequence[Run]) -> str:
     """The runs as a JSON list, newest first."""
-    return _json([record(run) for run in runs])
-
-
-def _status(run: Run) -> str:
-    """A run's status and what is missing in it, or an error if it cannot be read."""
-    line = overview(run)
-    if line.status == UNDER_WAY:
-        return UNDER_WAY
-    return line.why or "  ".join(filter(None, [line.status, line.shortfall]))
+    return json_text([record(run) for run in runs])
 
 
 def every_deleted(trash: Sequence[Deleted]) -> str:
     """The list of runs in the trash: name of each, and when it was deleted."""
-    if not trash:
-        return "the trash is empty\n"
-    return _columns([(each.run.name, f"deleted {each.when:%Y-%m-%d %H:%M}") for each in trash])
+    listed = _columns([(each.run.name, f"deleted {each.when:%Y-%m-%d %H:%M}") for each in trash])
+    return listed or "the trash is empty\n"
 
 
 def every_deleted_as_json(trash: Sequence[Deleted]) -> str:
     """The runs in the trash as a JSON list, most recently deleted first."""
     deleted = [(each, each.when.isoformat(timespec="seconds")) for each in trash]
-    return _json([{"name": each.run.name, "folder": str(each.run.folder), "deleted": when} for each, when in deleted])
-
-
-def _json(listed: object) -> str:
-    return json_text(listed)
+    return json_text(
+        [{"name": each.run.name, "folder": str(each.run.folder), "deleted": when} for each, when in deleted]
+    )
 
 
 def _columns(runs: Sequence[tuple[str, str]]) -> str:
     """One line per run: its name and a text, in two columns."""
-    names = [printable(name) for name, _ in runs]
-    width = max(map(len, names))
-    return "".join(f"{name:{width}}  {said}\n" for name, (_, said) in zip(names, runs, strict=True))
+    width = max((len(printable(name)) for name, _ in runs), default=0)
+    return "".join(f"{printable(name):{width}}  {said}\n" for name, said in runs)

@@ -3,7 +3,7 @@ them with the delays that ddptui attributes. In a window without a delay, ddptui
 that averages for all ranks."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -45,13 +45,6 @@ class Window(NamedTuple):
     last: int
 
 
-class Finding(NamedTuple):
-    """The attribution of a window: the text of its cell, and whether it is right."""
-
-    text: str
-    right: bool
-
-
 def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
     """Run every launch and print a line for each on stdout. Returns the exit code: 1 if a delay was attributed
     wrongly."""
@@ -59,28 +52,27 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
     kept = Run.create(runs, preset, describe())
     print(f"{count(len(preset.trials), 'launch', 'launches')}; kept in {kept.folder}", file=sys.stderr)
     show(line(COLUMNS, WIDTHS, LEFT) + "\n" + "─" * len(line(COLUMNS, WIDTHS, LEFT)) + "\n")
-    right, root = True, False
+    seen = set[str]()
     by_name = {trial.name: trial for trial in preset.trials}
     with kept.held(), closing(lab.run_preset(preset, kept)) as stream:
         for log in launch_logs(stream):
             assert log.launched is not None
             assert log.ended is not None
             trial = by_name[log.launched.trial]
+            found: dict[str | None, str] = {None: f"!{log.ended.status}"}
             if log.ended.status == "ok":
-                findings = dict(_findings(trial, log))
-                right = right and all(finding.right for finding in findings.values())
-                root = root or "root" in {finding.text for finding in findings.values()}
-                cells = [findings[site].text if site in findings else NOTHING for site in (None, *SITES)]
+                found = _found(trial, log)
             else:
-                right = False
                 print(f"{trial.name} {log.ended.status}: {log.ended.error}", file=sys.stderr)
-                cells = [log.ended.status, *(NOTHING for _ in SITES)]
+            seen |= {*found.values()}
+            cells = (found.get(site, NOTHING) for site in (None, *SITES))
             show(line([trial.launch, trial.strategy or NOTHING, *cells], WIDTHS, LEFT) + "\n")
     show(f"\nattributed/injected, ms, on one of two ranks, {STEPS} steps each (start: once)\n")
-    if root:
+    if "root" in seen:
         show("root: no delay was injected; naming rank 0 is right, because it averages for all ranks\n")
-    show("all right\n" if right else "wrong: the cells marked with !\n")
-    return 0 if right else 1
+    is_wrong = any(text.startswith("!") for text in seen)
+    show("wrong: the cells marked with !\n" if is_wrong else "all right\n")
+    return int(is_wrong)
 
 
 def _preset(modes: Sequence[str], strategies: Sequence[str]) -> Preset:
@@ -135,41 +127,43 @@ def windows_of(mode: str) -> list[Window]:
     return windows
 
 
-def _findings(trial: Trial, log: LaunchLog) -> Iterator[tuple[str | None, Finding]]:
+def _found(trial: Trial, log: LaunchLog) -> dict[str | None, str]:
+    """The text of the cell of each site (None: no delay); a wrong one begins with "!"."""
     starts = {rank: ready.start_ns / MS for rank, ready in log.ready.items()}
     injected = sum((sleep.end_ns - sleep.begin_ns) / MS for sleep in log.steps[1][0].slept if sleep.at == "start")
     later = starts[1] - starts[0]
-    yield "start", _finding(injected, later, later, later, TOLERANCE)
+    found: dict[str | None, str] = {"start": _amounts(injected, later, later, later, TOLERANCE)}
     for window in windows_of(trial.launch):
         steps = steps_within(log.steps, range(window.first, window.last + 1))
         tolerance = TOLERANCE_IN_DP if trial.launch == "dp" else TOLERANCE
         root_averages = trial.strategy is not None and STRATEGIES[trial.strategy].root_averages
-        yield window.site, _window_finding(window, steps, tolerance, root_averages=root_averages)
+        found[window.site] = _found_in_window(window, steps, tolerance, root_averages=root_averages)
+    return found
 
 
-def _window_finding(
+def _found_in_window(
     window: Window, steps: dict[int, list[Step]], tolerance: float, *, root_averages: bool = False
-) -> Finding:
+) -> str:
     from ddptui.findings.verdict import analyze_waits  # imported late, because it needs numpy
 
     judgement = analyze_waits(steps)
     culprit = judgement.culprit if judgement else None
     if window.site is None:
         if culprit and root_averages and (culprit.rank, culprit.phase) == ROOT:
-            return Finding("root", right=True)
-        return Finding(f"!rank {culprit.rank}", right=False) if culprit else Finding("silent", right=True)
+            return "root"
+        return f"!rank {culprit.rank}" if culprit else "silent"
     injected = injected_delay_s(steps) * 1000
     if culprit is None:
-        return Finding(f"!0/{injected:.0f}", right=False)
+        return f"!0/{injected:.0f}"
     if (culprit.rank, culprit.phase) != (window.rank, window.site):
-        return Finding(f"!rank {culprit.rank} {culprit.phase}", right=False)
+        return f"!rank {culprit.rank} {culprit.phase}"
     excess = culprit.excess_s
-    return _finding(injected, excess.estimate * 1000, excess.low * 1000, excess.high * 1000, tolerance)
+    return _amounts(injected, excess.estimate * 1000, excess.low * 1000, excess.high * 1000, tolerance)
 
 
-def _finding(injected: float, attributed: float, low: float, high: float, tolerance: float) -> Finding:
-    right = low <= injected <= high or abs(attributed - injected) <= tolerance * injected
-    return Finding(f"{'' if right else '!'}{attributed:.0f}/{injected:.0f}", right)
+def _amounts(injected: float, attributed: float, low: float, high: float, tolerance: float) -> str:
+    is_right = low <= injected <= high or abs(attributed - injected) <= tolerance * injected
+    return f"{'' if is_right else '!'}{attributed:.0f}/{injected:.0f}"
 
 
 def known_strategies() -> tuple[str, ...]:

@@ -77,12 +77,10 @@ class Session:
         try:
             with self._lock, closing(self._launches) as stream:
                 self._messages.extend(stream)
-        except (RunError, RunLost) as error:
-            self.error = lab.noted(error, str(error))
-        except OSError as error:
-            self.error = lab.noted(error, lab.not_launched(error))
+        except (RunError, RunLost, OSError) as error:
+            self.error = lab.why_stopped(error)
         except Exception as error:  # a bug: its traceback must not be printed over the console's screen
-            self.error = lab.noted(error, f"{type(error).__name__}: {error}; {self._keep_traceback()}")
+            self.error = f"{type(error).__name__}: {lab.why_stopped(error)}; {self._keep_traceback()}"
 
     def _keep_traceback(self) -> str:
         """Append the traceback of the current exception to ERROR_LOG. Returns a sentence that says where it is, or why

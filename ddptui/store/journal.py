@@ -9,7 +9,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple
+from typing import IO, BinaryIO
 
 import msgspec
 
@@ -21,7 +21,7 @@ from ddptui.wire.limits import MOST_BYTES_A_FRAME
 from ddptui.wire.records import Ended, Message
 
 FLUSH_EVERY_S = 0.5  # ranks send heartbeats every second, so no message waits longer than 1.5 s
-BYTES_AT_ONCE = 2**20  # bytes read at a time by `read_again`
+BYTES_AT_ONCE = 2**20  # bytes read at a time to count the lines after a damaged one
 MOST_JOURNAL = 16 * 2**30  # bytes; a larger journal is rejected, because reading it would take minutes
 LONGEST_MESSAGE = 8 * MOST_BYTES_A_FRAME  # bytes of a line: JSON takes up to 7 times as many as the wire format
 MOST_BYTES = 64 * 1024  # bytes of a log read at a time; of a longer piece only the end is shown
@@ -107,18 +107,9 @@ class RepeatJournal:
             self.write(Ended(at_ns=time.monotonic_ns(), status="interrupted"))
 
 
-class Line(NamedTuple):
-    """A message in a journal, with the byte offsets of its line."""
-
-    begin: int
-    end: int
-    message: Message
-
-
-def read_lines(path: Path, unread: list[str] | None = None) -> Iterator[Line]:
-    """Yields the lines of a journal up to the first damaged one. If lines are lost that way, a note that names the file
-    and the line is added to `unread`. Raises OSError if the journal cannot be opened or read."""
-    begin = 0
+def read_messages(path: Path, unread: list[str] | None = None) -> Iterator[Message]:
+    """Yields the messages of a journal up to the first damaged line. If lines are lost that way, a note that names the
+    file and the line is added to `unread`. Raises OSError if the journal cannot be opened or read."""
     with open_plain(path, MOST_JOURNAL) as journal:
         for number in itertools.count(1):
             if not (line := journal.readline(LONGEST_MESSAGE)):
@@ -133,7 +124,7 @@ def read_lines(path: Path, unread: list[str] | None = None) -> Iterator[Line]:
                     place = Path(*path.parts[-3:])
                     unread.append(f"{place}: line {number} cannot be read; {what}: restore the file from a copy")
                 return
-            yield Line(begin, begin := begin + len(line), message)
+            yield message
 
 
 def _message(line: bytes) -> Message | None:
@@ -151,23 +142,6 @@ def _lines_after(journal: BinaryIO, line: bytes) -> int:
     while piece := journal.read(BYTES_AT_ONCE):
         ends, last = ends + piece.count(b"\n"), piece[-1:]
     return ends + (last != b"\n")
-
-
-def read_messages(path: Path, unread: list[str] | None = None) -> Iterator[Message]:
-    """Yields the messages of a journal, as `read_lines` does."""
-    return (line.message for line in read_lines(path, unread))
-
-
-def read_again(path: Path, begin: int, end: int) -> list[Line]:
-    """The first lines between two byte offsets, about BYTES_AT_ONCE of them; empty if the journal has changed
-    meanwhile. begin, end: offsets at which lines end."""
-    lines: list[Line] = []
-    stop = min(begin + BYTES_AT_ONCE, end)
-    with suppress(OSError), open_plain(path, MOST_JOURNAL) as journal:
-        journal.seek(begin)
-        while begin < stop and (message := _message(line := journal.readline(LONGEST_MESSAGE))) is not None:
-            lines.append(Line(begin, begin := begin + len(line), message))
-    return lines
 
 
 class LogTail:

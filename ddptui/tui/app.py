@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from ddptui.run.resume import Resumption
     from ddptui.run.session import Session
 
+SOON_S = 1.0  # reading a run that takes longer is announced
 ERROR_STAYS_S = 10  # twice Textual's default: an error takes longer to read than a notice
 
 Checked = TypeVar("Checked")
@@ -307,7 +308,7 @@ class Console(App[int]):
         from ddptui.run.playback import Playback, in_a_thread
 
         def read() -> Playback:
-            playback = Playback(run, run.preset(), work=in_a_thread, read=in_a_thread)
+            playback = Playback(run, run.preset(), work=in_a_thread)
             if trial is not None and not playback.seek_trial(trial):
                 self.notify(f"{trial} was not launched.", title="Replay from the beginning", markup=False)
             return playback
@@ -315,10 +316,13 @@ class Console(App[int]):
         await self._open(read, "Cannot be replayed")
 
     async def _open(self, read: "Callable[[], Playback | EndedRun]", title: str) -> None:
+        notice = self.set_timer(SOON_S, partial(self.notify, "Reading the run …", timeout=3))
         try:  # journals may be long, so a thread reads them
             self.push_screen(screen_of(await in_background(read)))
         except RunError as error:
             self.complain(title, str(error))
+        finally:
+            notice.stop()
 
     def complain(self, title: str, error: str) -> None:
         """Show an error for some seconds."""

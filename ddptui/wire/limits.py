@@ -28,3 +28,7 @@ MOST_A_STEP = 65_536  # collectives or delays per step: a ring of 64 ranks makes
 
 class Tagged(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """Base class of messages. On the wire and in a journal, a message is tagged with the name of its class."""
+
+    def __deepcopy__(self, memo: object) -> "Tagged":
+        """The message itself: it never changes, so a copy of a state shares it."""
+        return self

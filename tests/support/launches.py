@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ddptui.run.timeline import Reader
+from ddptui.run.recording import Recording
 from ddptui.wire.messages import Slept
 from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, ready
@@ -49,9 +49,6 @@ def late_launch(
     return launch_of(made, trial, repeat)
 
 
-def told_by(reader: Reader) -> list[tuple[int, Message]]:
-    """Each message that a reader yields, with its moment."""
-    told = []
-    while not reader.is_over:
-        told.append((reader.next_ns, reader.take()))
-    return told
+def told_by(recording: Recording) -> list[tuple[int, Message]]:
+    """Each message of a run in memory, with its moment."""
+    return list(zip(recording.moments, recording.messages, strict=True))

@@ -34,7 +34,7 @@ def at(trial: str, places: int, clock: Clock | None = None) -> Playback:
     """When all ranks of a trial had told of so many places."""
     told = playback(clock)
     watched = RunMonitor()
-    for at_ns, message in told_by(told._timeline.reader()):
+    for at_ns, message in told_by(told.recording):
         watched.add([message])
         if watched.live.trial == trial and watched.live.step == places:
             told.seek((at_ns - told.begin_ns) / 1e9 + 1e-6)

@@ -40,7 +40,7 @@ def playback(clock: Clock | None = None) -> Playback:
 def moment_s(told: Playback, trial: str, step: int) -> float:
     """How long after the beginning of the run both ranks had finished this step of a trial."""
     watched = RunMonitor()
-    for at_ns, message in told_by(told._timeline.reader()):
+    for at_ns, message in told_by(told.recording):
         watched.add([message])
         if watched.live.trial == trial and watched.live.step > step:
             return (at_ns - told.begin_ns) / 1e9
@@ -53,7 +53,7 @@ class ToldAsItGoes(Session):
     def __init__(self, told: Playback) -> None:
         self.preset, self.run, self.error, self.finished_before = told.preset, told.run, None, NO_OUTCOMES
         self.controls, self.terms = Controls(), Terms()
-        self.controls.begin(told.start.live().launched_ns)
+        self.controls.begin(told.state().launched_ns)
         self.begun_ns, self._told = told.begin_ns, told
 
     @property

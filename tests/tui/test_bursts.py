@@ -95,7 +95,7 @@ def test_a_dialog_gets_its_answer_and_the_screen_below_the_rest(tmp_path: Path) 
         async with opened(tmp_path, screen) as (app, pilot):
             send(app, "Sn+bSy")
             await until(pilot, lambda: controls.end() == "interrupted")
-            [delays] = controls.injections(screen.watched.live.launched_ns)
+            [delays] = controls.requests(screen.watched.live.launched_ns)
             assert delays[-1].sleep_ms == 50
 
     asyncio.run(check())

@@ -80,10 +80,10 @@ def test_the_users_keys_take_the_place_of_ours(keys: tuple[str, ...], tmp_path: 
             screen.tick()
             await pilot.press("b", "ctrl+u")
             launched_ns = screen.watched.live.launched_ns
-            assert list(screen.feed.controls.injections(launched_ns)) == []  # type: ignore[union-attr]
+            assert list(screen.feed.controls.requests(launched_ns)) == []  # type: ignore[union-attr]
             for key in keys:
                 await pilot.press(key)
-            [first, *_] = list(screen.feed.controls.injections(launched_ns))  # type: ignore[union-attr]
+            [first, *_] = list(screen.feed.controls.requests(launched_ns))  # type: ignore[union-attr]
             assert first[0].sleep_ms == 50
             await until(pilot, lambda: f" {keys[0]} Delay" in seen(app))
 

@@ -2,21 +2,28 @@
 of the run. The recorded run has a launch each of none, late and killed."""
 
 import asyncio
+import json
 import shutil
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from ddptui.config.preset import Preset
+from ddptui.run import recording
 from ddptui.run.playback import Playback
+from ddptui.run.recording import Recording
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
+from ddptui.tui import app as app_module
 from ddptui.tui.app import Console
+from ddptui.tui.screens.dialogs import HelpScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
@@ -24,6 +31,7 @@ from ddptui.tui.screens.runs import RunsScreen
 from ddptui.tui.widgets.frame import PaneBar
 from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.replay_bar import PACE, PERCENT, ReplayBar
+from ddptui.wire.records import Injection
 from tests.tui import primitive_recordings
 from tests.tui.opened import opened, seen, toasts, until
 from tests.tui.recordings import RECORDED, Clock, ToldAsItGoes, playback
@@ -81,6 +89,61 @@ def test_from_trial_to_trial_and_it_says_where_there_is_none(tmp_path: Path) -> 
             screen.tick()
             assert (screen.watched.live.trial, screen.watched.live.step) == (trial, 1)
         assert toasts(app) == ["This is the last trial.", "This is the first trial."]
+
+    play(tmp_path, scenario)
+
+
+def changed(tmp_path: Path) -> tuple[Run, list[int]]:
+    """The recorded run, in which delays were changed at these moments."""
+    run = recorded(tmp_path)
+    path = run.repeat_folder("late", 1) / "messages.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    ends = [json.loads(line)["end_ns"] for line in lines if b'"Step"' in line]
+    moments = [ends[len(ends) // 3], ends[len(ends) // 2]]
+    injected = [msgspec.json.encode(Injection(at_ns=at_ns, bottleneck=())) + b"\n" for at_ns in moments]
+    path.write_bytes(b"".join([*lines[:-1], *injected, lines[-1]]))
+    return run, moments
+
+
+def test_from_change_to_change_of_delays_and_it_says_where_there_is_none(tmp_path: Path) -> None:
+    async def check() -> None:
+        run, moments = changed(tmp_path)
+        told = Playback(run, run.preset(), Clock())
+        screen = RunScreen(told)
+        async with opened(tmp_path, screen) as (app, pilot):
+            for key, at in (("B", 0), ("b", 1), ("b", 1), ("B", 0), ("B", 0)):
+                await pilot.press(key)
+                screen.tick()
+                assert (told.now_ns(), screen.watched.live.changed_ns) == (moments[at], moments[at])
+            assert toasts(app) == [f"This is the {which} change of delays." for which in ("first", "last", "first")]
+            await pilot.press("question_mark")
+            assert "the next or the previous change of delays" in seen(app)
+
+    asyncio.run(check())
+
+
+def test_without_a_change_of_delays_there_is_no_key_for_it(tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
+        before = told.now_ns()
+        await pilot.press("b", "B")
+        assert (told.now_ns(), toasts(app)) == (before, [])
+        await pilot.press("question_mark")
+        assert "change of delays" not in seen(app)
+
+    play(tmp_path, scenario)
+
+
+def test_of_a_long_run_it_says_how_many_steps_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MOST_EVENTS", 400)
+    monkeypatch.setattr(recording, "AROUND", 2)
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
+        told.seek(0.1)
+        screen.tick()
+        await pilot.pause()
+        assert f"1 step in {told.recording.every} shown" in seen(app).splitlines()[0]
+        await pilot.press("full_stop")
+        assert screen.watched.live.step % told.recording.every == 1
 
     play(tmp_path, scenario)
 
@@ -219,7 +282,7 @@ def test_from_a_result_it_begins_at_the_trial_under_the_cursor(tmp_path: Path) -
             screen._table.choose("killed")
             await pilot.press("v")
             told = await replayed(app, pilot)
-            await until(pilot, lambda: told.course.launch(told.now_ns()) == 2)  # a thread reads up to there
+            await until(pilot, lambda: told.now_ns() == told.course.firsts_ns[2])
             assert not toasts(app)
 
     asyncio.run(check())
@@ -236,8 +299,29 @@ def test_a_trial_that_was_not_launched_cannot_be_begun_with(tmp_path: Path) -> N
             screen._table.choose("killed")
             await pilot.press("v")
             told = await replayed(app, pilot)
-            assert told.course.launch(told.now_ns()) <= 0
+            assert told.now_ns() <= told.course.firsts_ns[0]
             assert toasts(app) == ["killed was not launched."]
+
+    asyncio.run(check())
+
+
+def test_while_a_long_run_is_read_it_says_so_and_keys_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_read = threading.Event()
+    read = Recording._read
+    monkeypatch.setattr(Recording, "_read", lambda *args: is_read.wait() and read(*args))
+    monkeypatch.setattr(app_module, "SOON_S", 0.01)
+
+    async def check() -> None:
+        recorded(tmp_path)
+        async with opened(tmp_path, RunsScreen()) as (app, pilot):
+            await until(pilot, lambda: "1 run" in seen(app))
+            await pilot.press("v")
+            await until(pilot, lambda: toasts(app) == ["Reading the run …"])
+            await pilot.press("question_mark")
+            await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+            await pilot.press("escape")
+            is_read.set()
+            await replayed(app, pilot)
 
     asyncio.run(check())
 
@@ -250,7 +334,7 @@ def test_from_the_runs_it_begins_with_the_run(tmp_path: Path) -> None:
             await until(pilot, lambda: "1 run" in seen(app))
             await pilot.press("v")
             told = await replayed(app, pilot)
-            assert told.course.launch(told.now_ns()) <= 0
+            assert told.now_ns() <= told.course.firsts_ns[0]
             assert not toasts(app)
 
     asyncio.run(check())

@@ -120,8 +120,7 @@ class Following(LabScreen):
     def _drain(self, feed: Session | Playback) -> None:
         if restarted := isinstance(feed, Playback) and feed.restarted:
             self.watched = RunMonitor()
-            self.watched.live = feed.start.live()
-            self._taken_in = feed.start.place.progress.messages
+            self.watched.live, self._taken_in = feed.state(), feed.drained
         messages = feed.drain()  # all at once: one Textual message for each would cost a redraw for each
         trial, runs = self.watched.live.trial, self.watched.live.status == "running"
         for message in messages:
@@ -169,7 +168,8 @@ class Following(LabScreen):
         elapsed, left = headline.clock((now_ns - began_ns) / S), ""
         if isinstance(feed, Playback):
             elapsed += f" of {headline.clock((feed.end_ns - began_ns) / S)}"
-            left = "computing the results" * feed.is_working
+            shown = f"1 step in {feed.recording.every} shown" * (feed.recording.every > 1)  # the run is long
+            left = "computing the results" if feed.is_working else shown
         elif (left_s := headline.left_s(feed.preset, live, now_ns)) is not None:
             left = f"about {headline.clock(left_s)} left"
         return " · ".join(filter(None, [*parts, elapsed, left]))

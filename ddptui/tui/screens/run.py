@@ -25,10 +25,10 @@ from ddptui.tui.widgets.panes import TITLES, Panes, Picture
 from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.tui.widgets.replay_bar import ReplayBar
 from ddptui.tui.widgets.where import Where
-from ddptui.wire.records import Message
 
 STEP = "Replay: go one step of all ranks forward or back, and pause"
 TRIAL = "Replay: go to the first step of the next or the previous trial"
+CHANGE = "Replay: go to the next or the previous change of delays by hand"
 PLACE = "Replay: go to this many tenths of the run"
 
 
@@ -46,6 +46,8 @@ class RunScreen(Delaying):
         bound("step_back", "step(-1)", "Step back", show=False, tooltip=STEP),
         bound("next", "launch(1)", "Trial", show=False, tooltip=TRIAL),
         bound("before", "launch(-1)", "Previous trial", show=False, tooltip=TRIAL),
+        bound("delay", "change(1)", "Next change", show=False, tooltip=CHANGE),
+        bound("no_delays", "change(-1)", "Previous change", show=False, tooltip=CHANGE),
         Binding("left", "seek(-5)", "Seek", show=False, key_display="← →", tooltip="Replay: go back 5 s"),
         Binding("right", "seek(5)", "Seek", show=False, tooltip="Replay: go forward 5 s"),
         *REPLAY_KEYS,
@@ -58,7 +60,7 @@ class RunScreen(Delaying):
         Binding("tab", "next_pane(1)", "Next pane", show=False, system=True),  # also a pane that is hidden now
         Binding("shift+tab", "next_pane(-1)", "Previous pane", show=False, system=True),
     ]
-    SPARE_KEYS = ("faster(1)", "faster(-1)", "seek(-5)", "step(1)", "launch(1)")
+    SPARE_KEYS = ("faster(1)", "faster(-1)", "seek(-5)", "step(1)", "launch(1)", "change(1)")
     RUN_ACTIONS = (*Delaying.RUN_ACTIONS, "stacks")
     REPLAY_ACTIONS = (*Delaying.REPLAY_ACTIONS, "step", "launch", "tenth")
 
@@ -100,10 +102,6 @@ class RunScreen(Delaying):
             self._results_due = False
             self.action_results()
 
-    def take_in(self, messages: Sequence[Message], *, restarted: bool) -> None:
-        if isinstance(self.feed, Playback):
-            self.feed.keep(self.watched.live)
-
     def draw(self) -> None:
         if not self.held or self._picture is None:
             self._draw_now()
@@ -122,7 +120,8 @@ class RunScreen(Delaying):
         if isinstance(self.feed, Playback):
             course = self.feed.course
             share = course.share(picture.now_ns)
-            self.query_one(ReplayBar).show(share, course.first_shares, course.change_shares, self.pace())
+            firsts, changes = (list(map(course.share, marks)) for marks in (course.firsts_ns, course.changes_ns))
+            self.query_one(ReplayBar).show(share, firsts, changes, self.pace())
         if isinstance(self.feed, Session):
             live, preset = self.watched.live, self.feed.preset
             launches = headline.launches(preset, live)
@@ -149,6 +148,8 @@ class RunScreen(Delaying):
                 return not self.is_over
             case "results":
                 return not self.goes_on or self._is_until_stopped()
+            case "change":
+                return isinstance(self.feed, Playback) and bool(self.feed.course.changes_ns)
             case "pane":
                 return not isinstance(self.feed, Playback)  # in a replay, digits choose a place in the run
             case _:
@@ -196,6 +197,11 @@ class RunScreen(Delaying):
     def action_launch(self, by: int) -> None:
         if isinstance(self.feed, Playback) and not self.feed.seek_launch(by):
             self.notify("This is the last trial." if by > 0 else "This is the first trial.", title="Replay", timeout=3)
+
+    def action_change(self, by: int) -> None:
+        if isinstance(self.feed, Playback) and not self.feed.seek_change(by):
+            which = "last" if by > 0 else "first"
+            self.notify(f"This is the {which} change of delays.", title="Replay", timeout=3)
 
     def action_tenth(self, tenths: int) -> None:
         if isinstance(self.feed, Playback):

@@ -21,7 +21,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import Live
 from ddptui.report import table
 from ddptui.report.trace import trace as as_trace
-from ddptui.run.timeline import Timeline
+from ddptui.run.recording import Recording
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Ended, Injection, Launched, Message, Offset
 from ddptui.wire.retime import shift_times
@@ -287,7 +287,7 @@ def test_live_and_told_again_ties_are_judged_as_in_the_result(
 
 def told_again(runs: Path, *journals: list[Message]) -> list[tuple[int, Message]]:
     preset = two_trials()
-    return told_by(Timeline(write_run(runs, preset, *journals), preset, []).reader())
+    return told_by(Recording(write_run(runs, preset, *journals), preset))
 
 
 def test_a_replay_tells_all_ranks_by_one_clock_and_leaves_the_messages_as_they_are(tmp_path: Path) -> None:

@@ -21,15 +21,15 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_nothing_is_wanted_at_first() -> None:
     controls = Controls()
     assert controls.end() is None
-    assert list(controls.injections(1)) == []
+    assert list(controls.requests(1)) == []
 
 
 def test_what_is_to_be_sent_is_sent_once_and_in_order() -> None:
     controls = Controls()
     controls.inject((LATE,), 1)
     controls.inject((), 1)
-    assert list(controls.injections(1)) == [(LATE,), ()]
-    assert list(controls.injections(1)) == []
+    assert list(controls.requests(1)) == [(LATE,), ()]
+    assert list(controls.requests(1)) == []
 
 
 def test_a_launch_that_begins_knows_nothing_of_skips_and_delays_for_the_one_before() -> None:
@@ -41,8 +41,8 @@ def test_a_launch_that_begins_knows_nothing_of_skips_and_delays_for_the_one_befo
     assert not controls.skip(0)  # pressed as the launch changed
     controls.inject((LATE,), 1)  # a screen may not have heard yet of the launch that begins
     assert controls.end() is None
-    assert list(controls.injections(2)) == []
-    assert list(controls.injections(1)) == []
+    assert list(controls.requests(2)) == []
+    assert list(controls.requests(1)) == []
 
 
 def test_a_stop_is_for_all_that_is_to_come() -> None:
@@ -74,11 +74,8 @@ def test_it_is_known_since_when_an_end_is_wanted(wish: str, clock: SimpleNamespa
 
 def test_stacks_are_asked_for_once_and_of_the_launch_that_is_meant() -> None:
     controls = Controls()
-    assert controls.stacks_asked(1) == 0
     controls.ask_for_stacks(1)
-    controls.ask_for_stacks(1)  # pressed twice
-    assert [controls.stacks_asked(1), controls.stacks_asked(1)] == [1, 0]
+    controls.inject((LATE,), 1)
     controls.ask_for_stacks(0)  # for the launch before
-    assert controls.stacks_asked(1) == 0
-    controls.ask_for_stacks(1)
-    assert controls.stacks_asked(1) == 2
+    assert list(controls.requests(1)) == [None, (LATE,)]
+    assert list(controls.requests(1)) == []

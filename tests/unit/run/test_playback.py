@@ -14,7 +14,6 @@ from ddptui.live.fold import fold
 from ddptui.live.state import Live
 from ddptui.run import playback
 from ddptui.run.playback import SPEEDS, Playback, in_a_thread
-from ddptui.run.timeline import moment_of
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Done, Hello, Ready, Step
@@ -82,6 +81,11 @@ def clock() -> Clock:
 @pytest.fixture
 def played(run: Run, clock: Clock) -> Playback:
     return Playback(run, PRESET, clock)
+
+
+def moment_of(message: Message) -> int:
+    """When what a message tells was over."""
+    return getattr(message, "at_ns", 0) or getattr(message, "end_ns", 0)
 
 
 def at_s(played: Playback) -> float:
@@ -481,11 +485,6 @@ def test_a_run_in_which_nothing_happened_can_be_played(tmp_path: Path, clock: Cl
         assert (played.now_ns(), played.drain(), played.is_over) == (0, [], True)
     assert (played.results.status, played.restarted) == ("interrupted", False)
     assert (share(played), played.seek_launch(1), played.seek_launch(-1)) == (0.0, False, False)
-
-
-def test_the_moment_of_a_message_is_when_what_it_tells_was_over() -> None:
-    assert moment_of(launched(at_ms=5)) == 5_000_000
-    assert moment_of(step(begin_ms=1, end_ms=3)) == moment_of(pause(begin_ms=1, end_ms=3)) == 3_000_000
 
 
 ACTS = st.one_of(

@@ -1,13 +1,12 @@
-"""Where a replay can go: what the first reading of a journal notes of its steps, and of the time before them."""
+"""Where a replay can go: the steps of all ranks, the first of each launch, changes of delays, and what is skipped."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from ddptui.analysis.clock_sync import Clocks
-from ddptui.run import landmarks
-from ddptui.run.landmarks import Course, Landmarks, Survey
+from ddptui.run.recording import Course, RecordedLaunch
 from ddptui.wire.records import Injection, Message
 from tests.support.builders import MS, ended, failed, hello, journal, launched, offset, ready, shown, step
 
@@ -15,17 +14,15 @@ FAR = 10**400  # no float is as large
 BEGIN: list[Message] = [launched(), hello(0), hello(1)]
 
 
-def noted(messages: Iterable[Message], end_ms: int = 9_500, by_ns: int = 0) -> Landmarks:
-    clocks = Clocks()
-    survey = Survey(clocks)
+def noted(messages: Iterable[Message], by_ns: int = 0) -> Course:
+    launch = RecordedLaunch(Path("none"))
+    launch.by_ns = by_ns
     for message in messages:
-        clocks.add(message)
-        survey.add(message)
-
-    def to_console(sender: int | None, moment_ns: int) -> int:
-        return by_ns + (moment_ns if sender is None else clocks.console_ns(sender, moment_ns))
-
-    return survey.landmarks(end_ms * MS, by_ns, to_console)
+        launch.clocks.add(message)
+        launch.messages.append(message)
+    course = Course()
+    course.add(launch.timed())
+    return course
 
 
 def ends(*steps: tuple[int, int, float]) -> list[Message]:
@@ -33,15 +30,14 @@ def ends(*steps: tuple[int, int, float]) -> list[Message]:
     return [step(rank, number, begin_ms=end_ms - 5, end_ms=end_ms) for rank, number, end_ms in steps]
 
 
-def steps_ms(found: Landmarks) -> list[float]:
+def steps_ms(found: Course) -> list[float]:
     return [moment_ns / MS for moment_ns in found.steps_ns]
 
 
 def test_a_step_is_over_once_all_ranks_have_finished_it() -> None:
     found = noted([*BEGIN, *ends((0, 0, 3_010), (1, 0, 3_020), (1, 1, 3_030), (0, 1, 3_045)), ended()])
     assert steps_ms(found) == [3_020, 3_045]
-    assert (found.trial, found.first_ns, found.end_ns) == ("a", 3_020 * MS, 9_500 * MS)
-    assert found.marks == [BEGIN[0], ended()]
+    assert (found.trials, found.firsts_ns, found.end_ns) == (["a"], [3_020 * MS], ended().at_ns)
 
 
 def test_ranks_send_some_steps_at_a_time() -> None:
@@ -54,17 +50,15 @@ def test_a_step_that_one_rank_has_not_reported_is_left_out() -> None:
     assert steps_ms(found) == [3_021, 3_031]
 
 
-def test_a_rank_that_is_too_far_ahead_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landmarks, "MOST_APART", 10)
-    ahead = [(0, number, 3_000 + 10 * number) for number in range(100)]
-    behind = [(1, number, 5_000 + 10 * number) for number in range(100)]
-    assert steps_ms(noted([*BEGIN, *ends(*ahead, *behind)])) == [5_000 + 10 * number for number in range(90, 100)]
-
-
 def test_steps_of_an_unknown_rank_are_left_out_and_of_ranks_that_begin_anew_counted_anew() -> None:
     assert steps_ms(noted([launched(), hello(0), *ends((1, 0, 3_000), (0, 0, 3_010))])) == [3_010]
-    again = [hello(0), hello(1), *ends((0, 0, 4_010), (1, 0, 4_020))]
-    assert steps_ms(noted([*BEGIN, *ends((0, 0, 3_010), (1, 0, 3_020), (0, 1, 3_030)), *again])) == [3_020, 4_020]
+    again = [hello(rank, at_ns=4_000 * MS) for rank in (0, 1)]
+    again += [*ends((0, 0, 4_010), (1, 0, 4_020), (1, 1, 4_030), (0, 1, 4_040))]
+    assert steps_ms(noted([*BEGIN, *ends((0, 0, 3_010), (1, 0, 3_020), (0, 1, 3_030)), *again])) == [
+        3_020,
+        4_020,
+        4_040,
+    ]
 
 
 def test_the_clocks_of_other_hosts_are_compared_with_all_probes() -> None:
@@ -75,8 +69,9 @@ def test_the_clocks_of_other_hosts_are_compared_with_all_probes() -> None:
     assert steps_ms(noted(told, by_ns=1_000 * MS)) == pytest.approx([4_010, 4_030], abs=0.2)
 
 
-def test_clocks_that_jump_set_no_step_back() -> None:
-    assert steps_ms(noted([launched(), hello(0), *ends((0, 0, 3_010), (0, 1, 2_000), (0, 2, 3_030))])) == [3_010, 3_030]
+def test_with_clocks_that_jump_steps_are_in_the_order_in_which_they_are_told() -> None:
+    found = noted([launched(), hello(0), *ends((0, 0, 3_010), (0, 1, 2_000), (0, 2, 3_030))])
+    assert steps_ms(found) == [2_000, 3_010, 3_030]
 
 
 @pytest.mark.parametrize(
@@ -86,20 +81,28 @@ def test_clocks_that_jump_set_no_step_back() -> None:
         ([*BEGIN, ready(0), msgspec.structs.replace(ready(1), at_ns=2_700 * MS), ended("failed", "stalled")], 2_700),
         ([*BEGIN, failed(at_ms=2_600), failed(1, at_ms=2_650), ended("failed", "no")], 2_600),
         ([launched(), ended("failed", "no rank")], 9_500),
-        ([launched()], 9_500),
+        ([launched()], launched().at_ns / MS),
         ([*BEGIN, shown(0), msgspec.structs.replace(shown(1), at_ns=3_200 * MS)], 3_200),
     ],
     ids=["a step", "ranks that were ready", "a failure", "the end", "nothing more", "primitives"],
 )
 def test_there_is_something_to_see_from(messages: list[Message], first_ms: int) -> None:
-    assert noted(messages).first_ns == first_ms * MS
+    assert noted(messages).firsts_ns == [first_ms * MS]
 
 
-def launch(trial: str, first_ns: int, end_ns: int, *steps_ns: int) -> Landmarks:
-    return Landmarks(trial, first_ns, end_ns, steps_ns or [first_ns])
+def launch(trial: str, begin: int, end: int, *ends: int) -> list[tuple[int, Message]]:
+    steps = [(at, step(0, number)) for number, at in enumerate(ends)]
+    return [(begin, launched(trial)), (begin, hello(0)), *steps, (end, ended())]
 
 
-COURSE = Course(0, 100, [launch("a", 10, 40, 10, 20, 30), launch("b", 60, 70), launch("a", 70, 100, 70, 80)])
+def course_of(*launches: list[tuple[int, Message]]) -> Course:
+    course = Course()
+    for each in launches:
+        course.add(each)
+    return course
+
+
+COURSE = course_of(launch("a", 0, 40, 10, 20, 30), launch("b", 45, 70, 60), launch("a", 70, 100, 70, 80))
 
 
 @pytest.mark.parametrize(
@@ -123,33 +126,27 @@ def test_steps_are_counted_over_all_launches(moment: int, by: int, reached: int)
     assert COURSE.step(moment, by) == reached
 
 
-@pytest.mark.parametrize(("moment", "number"), [(9, -1), (10, 0), (59, 0), (60, 1), (70, 2)])
-def test_a_launch_counts_from_its_first_step(moment: int, number: int) -> None:
-    assert COURSE.launch(moment) == number
-
-
-def test_of_a_trial_the_first_launch_is_meant() -> None:
-    assert (COURSE.of_trial("a"), COURSE.of_trial("b"), COURSE.of_trial("c")) == (0, 1, None)
+def test_of_each_launch_its_trial_and_its_first_step_are_noted() -> None:
+    assert (COURSE.trials, COURSE.firsts_ns) == (["a", "b", "a"], [10, 60, 70])
+    assert (COURSE.begin_ns, COURSE.end_ns) == (0, 100)
 
 
 @pytest.mark.parametrize(
-    ("end_ns", "moment_ns", "share"),
-    [(100, FAR, 1), (100, -FAR, 0), (FAR, FAR, 1), (FAR, 5, 0), (-FAR, 5, 0), (100, 25, 0.25)],
-    ids=["after it", "before it", "its end", "its begin", "after an end before its begin", "in it"],
+    ("end", "moment", "share"),
+    [(100, FAR, 1), (100, -FAR, 0), (FAR, FAR, 1), (FAR, 5, 0), (100, 25, 0.25)],
+    ids=["after it", "before it", "its end", "its begin", "in it"],
 )
-def test_a_moment_outside_the_run_is_at_its_begin_or_end(end_ns: int, moment_ns: int, share: float) -> None:
-    assert Course(0, end_ns, [launch("a", moment_ns, moment_ns)]).first_shares == [share]
+def test_a_moment_outside_the_run_is_at_its_begin_or_end(end: int, moment: int, share: float) -> None:
+    assert course_of(launch("a", 0, end)).share(moment) == share
 
 
 def test_a_run_without_launches_has_no_place_to_go_to() -> None:
-    empty = Course(0, 0, [])
-    assert (empty.step(0, 1), empty.advance(0, 5), empty.back(0, 5), empty.launch(0)) == (0, (5, 0), -5, -1)
+    empty = Course()
+    assert (empty.step(0, 1), empty.advance(0, 5), empty.back(0, 5)) == (0, (5, 0), -5)
     assert empty.share(0) == 0
 
 
 def test_changes_by_hand_are_noted_with_their_moments() -> None:
     changed = [Injection(at_ns=at_ms * MS, bottleneck=()) for at_ms in (3_150, 3_300)]
     found = noted([*journal()[:-1], *changed, journal()[-1]])
-    assert list(found.changes_ns) == [3_150 * MS, 3_300 * MS]
-    course = Course(3_000 * MS, 4_000 * MS, [found])
-    assert course.change_shares == [0.15, 0.3]
+    assert found.changes_ns == [3_150 * MS, 3_300 * MS]
