@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from ddptui.analysis.results import PlaceTime, Results, TrialResult
-from ddptui.config.trial import Trial
 from ddptui.text.drawing import shorten
 from ddptui.text.tables import GAP, Column, Filled, Table, fill, fit, telling, total
 from ddptui.text.units import NOTHING
@@ -83,16 +82,3 @@ def place_tables(results: Results, source: Source, width: int | None) -> dict[st
             columns = place_columns(places[:MOST_ROWS], late, read, width)
             tables[f"Where in the code{whose} each rank worked, in ms a step"] = Table(columns)
     return tables
-
-
-def why_no_places(trial: Trial | None, *, is_asked: bool = True, is_over: bool = False) -> str:
-    """Why no line is known, in a sentence. is_asked: whether the ranks were to sample. is_over: the trial has ended."""
-    if trial is not None and trial.launch == "dp":
-        return "The replicas of nn.DataParallel are threads of one process: their lines are not sampled."
-    if trial is not None and trial.instruments == "off":
-        return "This trial runs without instruments: its lines are not sampled."
-    if not is_asked:
-        return "The lines of code are not sampled, because of `--no-lines`."
-    if is_over:
-        return "No line was sampled: `--no-lines`, too few steps, a Python without its global lock, or an older ddptui."
-    return "No line has been sampled yet."

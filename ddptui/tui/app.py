@@ -181,8 +181,9 @@ class Console(App[int]):
 
     def _handle_exception(self, error: Exception) -> None:
         # While the app exits, Textual composes no more widgets, but still sends Mount to those that it is mounting. A
-        # widget that then looks for its children (e.g. Textual's Select) finds none; ignore that error.
-        if self._running and not self._exit:
+        # widget that then looks for its children (e.g. Textual's Select) finds none; ignore that error. Textual has no
+        # public method for that.
+        if self.is_running and self.return_code is None:
             super()._handle_exception(error)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

@@ -28,8 +28,8 @@ def lab_commands(console: ConsoleApp, screen: Screen[object]) -> Iterator[System
     """Yield the commands for the current screen."""
     yield SystemCommand("view: runs", "Earlier runs: open, compare, replay, delete", console.action_runs)
     if isinstance(screen, RunScreen):
-        for name, title in TITLES.items():
-            yield SystemCommand(f"view: {title.lower()}", "Go to this pane", partial(screen.action_pane, name))
+        for name in screen.panes.present:
+            yield SystemCommand(f"view: {TITLES[name].lower()}", "Go to this pane", partial(screen.action_pane, name))
     if isinstance(screen, ResultScreen):
         for form in FORMATS:
             export = partial(screen.action_export, form)

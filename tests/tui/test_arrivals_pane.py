@@ -86,7 +86,7 @@ def test_with_too_many_ranks_the_late_one_is_seen_and_the_others_are_counted() -
     ("found", "words"),
     [
         (None, "waiting for the first steps"),
-        (ArrivalsSummary(9, [PROMPT]), "one process, so there is nobody to wait for"),
+        (ArrivalsSummary(9, [PROMPT]), "no operation of several ranks in these steps, so no rank waits"),
         (ArrivalsSummary(0, [PROMPT, LATE]), "no operation of several ranks in these steps, so no rank waits"),
     ],
 )

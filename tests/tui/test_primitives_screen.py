@@ -329,7 +329,7 @@ def test_wrong_elements_are_marked_in_the_list_and_in_red() -> None:
         assert "all_reduce !" in seen(app)
         assert column(screen, "#wrong") == ["0", "7", "0", "0"]
         sizes = screen.query_one(SizeTable)
-        red = sizes.get_component_rich_style("sizes--wrong", partial=True)
+        red = sizes.get_component_rich_style("lab-table--problem", partial=True)
         assert [sizes.get_row_at(row)[0].style == red for row in range(4)] == [False, True, False, False]
 
     play(scenario, PrimitivesScreen(replace(cells=spoilt)))

@@ -154,7 +154,7 @@ def test_phases_that_a_device_may_be_behind_are_marked(device: str, mark: str) -
 
 def test_memory_of_which_only_the_tensors_are_known_is_told_as_such() -> None:
     """As of a run that was recorded by an older version."""
-    assert cells(msgspec.structs.replace(ON_GPU, gpu_reserved_bytes=None))["gpu mem."] == "3072 MB"
+    assert cells(msgspec.structs.replace(ON_GPU, gpu_reserved_bytes=None))["gpu mem."] == "3 GB"
 
 
 def test_a_clock_that_is_held_back_is_marked() -> None:

@@ -211,16 +211,17 @@ def test_panes_have_no_numbers_and_are_reached_all_the_same(tmp_path: Path) -> N
     async def scenario(app: Console, pilot: Pilot[int], screen: RunScreen, told: Playback, clock: Clock) -> None:
         panes = screen.query_one(Panes)
         bar = seen(app).splitlines()[4]
-        assert bar.split() == " ".join(TITLES.values()).split()
-        for name in [*list(TITLES)[1:], "ranks"]:
+        titles = {name: title for name, title in TITLES.items() if name != "where"}  # no line was sampled
+        assert bar.split() == " ".join(titles.values()).split()
+        for name in [*list(titles)[1:], "ranks"]:
             await pilot.press("tab")
             assert panes.chosen == name
             assert screen.focused is panes.pane(name)
             assert panes.pane(name).region.area
             assert not str(panes.pane(name).border_title)[0].isdigit()
         await pilot.press("shift+tab")
-        assert panes.chosen == "where"
-        for name, title in TITLES.items():
+        assert panes.chosen == "log"
+        for name, title in titles.items():
             await pilot.click(PaneBar, offset=(bar.index(title), 0))
             await until(pilot, partial(shows, screen, name))
 

@@ -12,7 +12,7 @@ from textual.geometry import Region, Size
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from ddptui.analysis.results import ConfidenceInterval, Culprit, RankResult, Results, TrialResult
+from ddptui.analysis.results import ConfidenceInterval, Culprit, PlaceTime, RankResult, Results, TrialResult
 from ddptui.config.preset import Preset
 from ddptui.report import columns
 from ddptui.report import table as report
@@ -25,10 +25,10 @@ from ddptui.tui.app import Console
 from ddptui.tui.screens.base import SENT, LabScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen
 from ddptui.tui.screens.export import FORMATS
-from ddptui.tui.screens.result import PANES, ResultScreen
+from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.widgets.comparison import Answer, Comparison, Verdict
 from ddptui.tui.widgets.frame import PaneBar
-from ddptui.tui.widgets.result_panes import SHORT
+from ddptui.tui.widgets.result_panes import TITLES, ResultPanes
 from ddptui.tui.widgets.tables import RankDetail
 from ddptui.tui.widgets.time_bars import TimeBars
 from ddptui.tui.widgets.who_waits import WhoWaits
@@ -60,7 +60,8 @@ def four_trials(runs: Path) -> ResultScreen:
 
 
 def with_waits(screen: ResultScreen) -> ResultScreen:
-    """In every trial, rank 0 waited 0.9 s for rank 1, which waited 0.1 s for rank 0."""
+    """In every trial, rank 0 waited 0.9 s for rank 1, which waited 0.1 s for rank 0, on a known line."""
+    place = PlaceTime(phase="data", place="f, a.py:7", by="", file="a.py", line=7, last=7, ms={0: 0.5, 1: 12.5})
 
     def of_rank(rank: RankResult) -> RankResult:
         late, s = (1, 0.9) if rank.rank == 0 else (0, 0.1)
@@ -70,7 +71,8 @@ def with_waits(screen: ResultScreen) -> ResultScreen:
         msgspec.structs.replace(
             trial,
             repeats=[
-                msgspec.structs.replace(each, ranks=[of_rank(rank) for rank in each.ranks]) for each in trial.repeats
+                msgspec.structs.replace(each, ranks=[of_rank(rank) for rank in each.ranks], places=[place])
+                for each in trial.repeats
             ],
         )
         for trial in screen.results.trials
@@ -156,7 +158,7 @@ def test_a_failed_trial_says_so_in_the_table_and_why_in_words(tmp_path: Path) ->
         await pilot.press("down")
         await pilot.pause()
         assert "[/not markup] \\x1b" in seen(app)
-        assert "no repeat has ended" in seen(app)
+        assert screen.panes.present == ["table", "bars", "verdict"]  # no repeat of it has ended
 
     error = "rank 1: [/not markup] \\x1b"
     screen = screen_of(tmp_path, two_trials(repeats=1), journal("a"), failure("b", error=error))
@@ -210,17 +212,17 @@ def test_the_way_back_is_in_the_footer(tmp_path: Path) -> None:
         ((80, 24), ["table", "verdict"]),
         ((80, 40), ["table", "verdict"]),
         ((120, 24), ["table", "verdict"]),
-        ((120, 40), [*PANES][:-1]),  # the last one shares its place
-        ((200, 60), [*PANES][:-1]),
+        ((120, 40), [*TITLES][:-1]),  # the last one shares its place
+        ((200, 60), [*TITLES][:-1]),
     ],
 )
 def test_as_many_panes_as_there_is_room_for(tmp_path: Path, size: tuple[int, int], visible: list[str]) -> None:
     def showing(screen: ResultScreen) -> list[str]:
-        return [pane for pane in PANES if screen.query_one(f"#{pane}").region.area]
+        return [pane for pane in TITLES if screen.query_one(f"#{pane}").region.area]
 
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         await until(pilot, lambda: showing(screen) == visible)
-        for number, pane in enumerate(PANES, start=1):
+        for number, pane in enumerate(TITLES, start=1):
             await pilot.press(str(number))
             await until(pilot, lambda pane=pane: pane in showing(screen))
             assert screen.focused is screen.query_one(f"#{pane}")
@@ -239,7 +241,7 @@ def test_no_layout_shows_more_panes_than_have_room(
     mount, resume = ResultScreen.on_mount, LabScreen.on_screen_resume
 
     def observe(screen: ResultScreen) -> None:
-        shown.append((screen.outer_size, sum(screen.query_one(f"#{pane}").region.area > 0 for pane in PANES)))
+        shown.append((screen.outer_size, sum(screen.query_one(f"#{pane}").region.area > 0 for pane in TITLES)))
 
     def observed_mount(screen: ResultScreen) -> None:
         screen.screen_layout_refresh_signal.subscribe(screen, lambda _: observe(screen), immediate=True)
@@ -259,7 +261,7 @@ def test_no_layout_shows_more_panes_than_have_room(
             await app.push_screen(Confirm("Which one?"))
         await pilot.resize_terminal(200, 60)
         await until(pilot, lambda: laid_out((200, 60)))
-        assert laid_out((200, 60)) == {len(PANES) - 1}
+        assert laid_out((200, 60)) == {len(TITLES) - 1}
         shown.clear()
         await pilot.resize_terminal(*size)
         await until(pilot, lambda: laid_out(size))
@@ -295,12 +297,12 @@ def test_one_pane_has_the_whole_screen_until_it_gives_it_back(tmp_path: Path, si
 def test_a_click_on_a_panes_title_shows_it(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         bar = next(line for line in seen(app).splitlines() if "1 Trials" in line)
-        for pane, title in reversed((PANES | SHORT).items()):
+        for pane, title in reversed(({**TITLES, **ResultPanes.SHORT}).items()):
             await pilot.click(PaneBar, offset=(bar.index(title), 0))
             await until(pilot, lambda pane=pane: screen.focused is screen.query_one(f"#{pane}"))
             assert screen.query_one(f"#{pane}").region.area
 
-    play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
+    play(with_waits(four_trials(tmp_path)), tmp_path, scenario, (80, 24))
 
 
 def test_a_wider_terminal_has_more_columns_and_the_narrow_one_the_most_telling(tmp_path: Path) -> None:
@@ -389,20 +391,40 @@ def test_the_answer_stands_first_and_takes_no_room_where_there_is_none(
 
 
 def heights(screen: ResultScreen) -> dict[str, int]:
-    return {pane: screen.query_one(f"#{pane}").region.height for pane in PANES}
+    return {pane: screen.query_one(f"#{pane}").region.height for pane in TITLES}
 
 
-def test_a_matrix_with_nothing_to_say_gives_its_room_to_the_bars_until_it_is_asked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_panes_without_content_take_no_room_and_their_keys_do_nothing(size: tuple[int, int], tmp_path: Path) -> None:
+    """No collective was recorded, and no line sampled."""
+
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
-        await until(pilot, lambda: heights(screen)["bars"] == heights(screen)["verdict"])
-        assert heights(screen)["waits"] == 0
-        await pilot.press("5")
-        await until(pilot, lambda: heights(screen)["waits"])
-        assert "no collective was recorded, so waits are unknown" in seen(app)
-        await pilot.press("1")
-        await until(pilot, lambda: not heights(screen)["waits"])
+        assert screen.panes.present == ["table", "bars", "verdict", "ranks"]
+        for number in ("5", "6"):
+            await pilot.press("1", number)
+            assert screen.panes.chosen == "table"
+        assert (heights(screen)["waits"], heights(screen)["where"]) == (0, 0)
+        assert "Who waits" not in seen(app)
+        assert "7" not in str(screen.query_one("#ranks").border_title)
+        if size[0] > 80:
+            await until(pilot, lambda: heights(screen)["bars"] == heights(screen)["verdict"])
+        await pilot.press("shift+tab")
+        assert screen.panes.chosen == "ranks"
 
-    play(four_trials(tmp_path), tmp_path, scenario)
+    play(four_trials(tmp_path), tmp_path, scenario, size)
+
+
+def test_the_panes_follow_the_trial_under_the_cursor(tmp_path: Path) -> None:
+    """The second trial was not reached: it has neither ranks nor waits."""
+
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await until(pilot, lambda: screen.panes.present == ["table", "bars", "verdict", "ranks"])
+        await pilot.press("4", "n")
+        await until(pilot, lambda: "no repeat has ended" in seen(app))  # it stays as long as it is the chosen one
+        await pilot.press("1")
+        await until(pilot, lambda: screen.panes.present == ["table", "bars", "verdict"])
+
+    play(screen_of(tmp_path, two_trials(), journal("a")), tmp_path, scenario)
 
 
 def test_no_pane_is_cut_while_the_one_beside_it_stands_empty(tmp_path: Path) -> None:
@@ -679,8 +701,8 @@ def test_the_table_grows_under_the_cursor_and_does_nothing_where_nothing_is_new(
 ) -> None:
     preset = preset_of(TRIALS)
     built: list[int] = []
-    rebuild = Comparison._rebuild
-    monkeypatch.setattr(Comparison, "_rebuild", lambda *told: (built.append(1), rebuild(*told)))
+    rebuild = Comparison._build
+    monkeypatch.setattr(Comparison, "_build", lambda *told: (built.append(1), rebuild(*told)))
 
     def after(*names: str) -> Results:
         return results_for(preset, *(journal(name, step_ms=STEPS_MS[name]) for name in names))

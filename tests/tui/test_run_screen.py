@@ -31,9 +31,10 @@ from ddptui.tui.widgets.panes import TITLES, Panes
 from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.wire.messages import Hello, Step
 from ddptui.wire.records import Launched
+from tests.recorded.net import RUNS
 from tests.support.launches import told_by
 from tests.tui.opened import Opened, opened, seen, toasts, until
-from tests.tui.recordings import RECORDED, Clock, ToldAsItGoes, moment_s, playback
+from tests.tui.recordings import RECORDED, Clock, SampledAsItGoes, ToldAsItGoes, moment_s, playback
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 NEVER_S = 1e6
@@ -45,10 +46,10 @@ def replay(trial: str, step: int, clock: Clock | None = None) -> RunScreen:
     return RunScreen(told)
 
 
-def live(trial: str, step: int, clock: Clock | None = None) -> RunScreen:
+def live(trial: str, step: int, clock: Clock | None = None, kind: type[ToldAsItGoes] = ToldAsItGoes) -> RunScreen:
     told = playback(clock)
     told.seek(moment_s(told, trial, step))
-    return RunScreen(ToldAsItGoes(told))
+    return RunScreen(kind(told))
 
 
 async def shown(tmp_path: Path, screen: RunScreen, size: tuple[int, int] = (120, 40), *keys: str) -> str:
@@ -101,7 +102,7 @@ def test_a_killed_rank_is_named(tmp_path: Path) -> None:
             70,
             (200, 60),
             [],
-            [" optim. ", "╭─ 5 So far · 6: log · 7: where ─╮╭─ 6 Log of rank 0 · 5: so far · 7: where ─╮"],
+            [" optim. ", "╭─ 5 So far · 6: log ─╮"],
         ),
     ],
     ids=["the next trial starts", "a delay is put in", "a large terminal"],
@@ -117,12 +118,85 @@ def test_what_shows_at_a_moment(
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("number", range(1, len(TITLES) + 1))
 def test_every_pane_can_be_had_at_every_size(size: tuple[int, int], number: int, tmp_path: Path) -> None:
-    screen = live("late", 60)
+    screen = live("late", 60, kind=SampledAsItGoes)
     text = asyncio.run(shown(tmp_path, screen, size, str(number)))
     title = list(TITLES.values())[number - 1]
     assert f"─ {number} {title}" in text
-    words = ("samples/s", "last in", "injected delay", "step 0", "trial", "rank 0  epoch 0", "No line has been")
+    words = ("samples/s", "last in", "injected delay", "step 0", "trial", "rank 0  epoch 0", "called by")
     assert words[number - 1] in text or (number == 1 and "progress" in text)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_table_so_far_has_no_place_before_a_trial_has_ended(size: tuple[int, int], tmp_path: Path) -> None:
+    async def check() -> None:
+        screen = live("none", 30)
+        async with opened(tmp_path, screen, size) as (app, pilot):
+            screen.tick()
+            assert screen.panes.present == ["ranks", "arrivals", "timeline", "loss", "log"]
+            await pilot.press("5")
+            assert screen.panes.chosen == "ranks"
+            assert not screen.panes.pane("so-far").display
+            assert "so far" not in seen(app).lower()
+            await pilot.press("shift+tab", "tab")
+            assert screen.panes.chosen == "ranks"
+        later = live("late", 30)
+        async with opened(tmp_path, later, size):
+            later.tick()
+            assert later.panes.pane("so-far").display == (size[0] > 80)
+            assert "so-far" in later.panes.present
+
+    asyncio.run(check())
+
+
+def test_one_process_has_no_arrivals_and_a_run_without_losses_no_chart(tmp_path: Path) -> None:
+    async def check() -> None:
+        feed = Crowd(1)
+        alone = msgspec.structs.replace(feed.preset.trials[0], world_size=1, bottleneck=())
+        feed.preset = msgspec.structs.replace(feed.preset, trials=(alone,))
+        screen = RunScreen(feed)  # type: ignore[arg-type]
+        async with opened(tmp_path, screen) as (app, pilot):
+            screen.tick()
+            assert screen.panes.present == ["ranks", "timeline", "loss", "log"]
+            screen.watched.live.ranks[0].losses.points = []
+            screen.tick()
+            await pilot.pause()
+            assert screen.panes.present == ["ranks", "timeline", "log"]
+            assert "Loss" not in seen(app)
+            assert screen.check_action("number", ("loss",)) is False
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_output_of_a_watched_training_is_seen_from_the_start(size: tuple[int, int], tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def check() -> None:
+        run = Run(RUNS / "watched")
+        told = Playback(run, run.preset(), clock)
+        feed, first = ToldAsItGoes(told), [Launched(trial=told.preset.trials[0].name, repeat=1, at_ns=1, command=())]
+        drain, feed.drain = feed.drain, lambda: [first.pop()] if first else []  # type: ignore[method-assign]
+        screen = RunScreen(feed)
+        async with opened(tmp_path, screen, size) as (app, pilot):
+            screen.tick()
+            await pilot.pause()
+            assert screen.panes.present == ["ranks", "log"]  # it may train nothing
+            assert "6 Output" in seen(app)
+            assert size[0] == 80 or screen.panes.pane("log").region.height > 20
+            feed.drain = drain  # type: ignore[method-assign]
+            told.seek(moment_s(told, told.preset.trials[0].name, 20))
+            screen.tick()
+            await pilot.pause()
+            screen.tick()
+            assert {"arrivals", "timeline", "log"} <= {*screen.panes.present}
+            assert "so-far" not in screen.panes.present  # there is one trial
+            where, log = screen.panes.pane("where"), screen.panes.pane("log")
+            screen.watched.live.lines[0] = ()
+            screen.tick()
+            await pilot.pause()
+            assert size[0] == 80 or (where.region.y, where.region.width) == (log.region.y, log.region.width)
+
+    asyncio.run(check())
 
 
 def test_the_log_is_the_chosen_ranks(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def curves() -> CurvesScreen:
 
 SCREENS: dict[str, tuple[Callable[[], Screen[None]] | None, list[str]]] = {  # with the keys that lead to what is shown
     "lab": (None, []),
-    "form": (None, ["e", *["tab"] * 12, "enter", "tab"]),
+    "form": (None, ["e", *["tab"] * 7, *"back", "right", "tab", *"am"]),
     "run": (under_way, []),
     "save": (under_way, ["b", "down", "w", "ctrl+s"]),
     "help": (under_way, ["question_mark"]),

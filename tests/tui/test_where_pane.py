@@ -9,7 +9,6 @@ import pytest
 
 from ddptui.analysis.results import PlaceTime
 from ddptui.config.settings import KEYS
-from ddptui.engines.local.foreign import Terms
 from ddptui.host import source
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
@@ -79,15 +78,12 @@ def test_what_was_sampled_before_is_shown_while_the_next_trial_starts() -> None:
     assert "backward, train.py:20" in text
 
 
-@pytest.mark.parametrize(
-    ("terms", "words"),
-    [(Terms(), "No line has been sampled yet"), (Terms(lines=False), "not sampled, because of `--no-lines`")],
-)
-def test_without_a_sample_it_says_why(terms: Terms, words: str) -> None:
+def test_without_a_sample_there_is_no_pane_until_the_ranks_are_asked() -> None:
     screen = under_way(ToldAsItGoes)
-    assert isinstance(screen.feed, ToldAsItGoes)
-    screen.feed.terms = terms
-    assert words in asyncio.run(shown(screen, "7"))
+    text = asyncio.run(shown(screen, "7"))
+    assert "7 Where" not in text
+    assert "─ 1 Ranks" in text
+    assert "asked: each rank answers" in asyncio.run(shown(under_way(ToldAsItGoes), ASK))
 
 
 def test_a_key_asks_every_rank_and_shows_the_pane() -> None:
@@ -188,7 +184,7 @@ def test_a_result_has_the_places_of_the_chosen_trial(size: tuple[int, int], monk
         async with opened(Path("no-such-folder"), screen, size) as (app, pilot):
             await pilot.press("p", "6")
             await pilot.pause()
-            assert "No line was sampled" in seen(app)
+            assert screen.panes.chosen == "table"  # the first trial has no places
             await pilot.press("4", "n")
             await pilot.pause()
             assert "augment, a.py:7" not in seen(app)

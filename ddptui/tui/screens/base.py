@@ -1,11 +1,12 @@
 """The base class of full screens, and the console's interface for screens."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
 from textual.app import ComposeResult
-from textual.events import ScreenResume
+from textual.binding import Binding, BindingType
+from textual.events import Resize, ScreenResume
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.signal import Signal
@@ -15,6 +16,7 @@ from ddptui.config.settings import Settings
 from ddptui.tui.keys import bound
 from ddptui.tui.widgets.footer import Keys
 from ddptui.tui.widgets.frame import TitleBar, TooSmall
+from ddptui.tui.widgets.pane_grid import PaneGrid
 
 if TYPE_CHECKING:  # only for types, so that the first screen appears sooner
     from ddptui.analysis.results import Results
@@ -32,6 +34,16 @@ ZOOM_KEY = bound("zoom", "zoom", "Zoom", show=False, tooltip="Show the chosen pa
 CURVES_KEY = bound(
     "curves", "curves", "Curves", show=False, tooltip="Show the losses or the step times of all trials in one chart"
 )
+
+
+def pane_keys(titles: Mapping[str, str]) -> list[BindingType]:
+    """Return the keys of a PanedScreen: a digit for each pane, and those for zoom and for the next pane."""
+    return [
+        *(Binding(f"{n}", f"number('{name}')", title, show=False) for n, (name, title) in enumerate(titles.items(), 1)),
+        ZOOM_KEY,
+        Binding("tab", "next_pane(1)", "Next pane", show=False, system=True),  # also a pane that is hidden now
+        Binding("shift+tab", "next_pane(-1)", "Previous pane", show=False, system=True),
+    ]
 
 
 class EndedRun(NamedTuple):
@@ -69,6 +81,7 @@ class ConsoleApp(Protocol):
 class LabScreen(Screen[None]):
     """A full screen with title bar, content and footer. Below 60×16 cells (-tiny or -flat) it shows only a card."""
 
+    ALLOW_IN_MAXIMIZED_VIEW = "Keys"
     PURPOSE = ""  # one line for the help screen
     SPARE_KEYS: ClassVar[Sequence[str]] = ()  # actions whose keys the footer shows if there is room
 
@@ -78,7 +91,7 @@ class LabScreen(Screen[None]):
         return {}
 
     def compose(self) -> ComposeResult:
-        self._set_size_classes(self.app.size, restyle=False)  # first, since Textual may lay out widgets at any time
+        self.set_size_classes(self.app.size, restyle=False)  # first, since Textual may lay out widgets at any time
         yield TitleBar()
         yield from self.compose_content()
         yield Keys()
@@ -88,21 +101,25 @@ class LabScreen(Screen[None]):
         """Yield the widgets between title bar and footer."""
         raise NotImplementedError
 
-    # Textual sets the classes of its own breakpoints only after a layout, so all panes would appear for a moment.
+    # Textual sets the classes of its own breakpoints only after a layout, so all panes would appear for a moment. It
+    # calls these two before its own methods, which lay the screen out.
 
-    def on_screen_resume(self, event: ScreenResume) -> None:  # called before Textual's own, which lays the screen out
-        self._set_size_classes(self.app.size, restyle=not event.refresh_styles)  # Textual may restyle right after this
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        self.set_size_classes(self.app.size, restyle=not event.refresh_styles)  # Textual may restyle right after this
 
-    def _screen_resized(self, size: Size) -> None:
-        self._set_size_classes(size)  # also needed below a dialog, which lays out the screen below it
-        super()._screen_resized(size)
+    def on_resize(self, event: Resize) -> None:
+        self.set_size_classes(event.size)
 
-    def _set_size_classes(self, size: Size, *, restyle: bool = True) -> None:
+    def set_size_classes(self, size: Size, *, restyle: bool = True) -> None:
+        """Set the classes for a size of the terminal, and let the panes follow."""
         classes = {name: False for _, names in (*WIDTHS, *HEIGHTS) for name in names.split()}
         for cells, limits in ((size.width, WIDTHS), (size.height, HEIGHTS)):
             names = next(names for fewest, names in limits if cells >= fewest)
             classes |= dict.fromkeys(names.split(), True)
         self.update_classes(classes, restyle, animate=False)  # all at once: each change restyles the whole screen
+        for panes in self.query(PaneGrid):
+            if panes.is_mounted:
+                panes.make_room()
 
     def action_zoom(self) -> None:
         """Show the chosen pane on the whole screen, and back."""
@@ -110,11 +127,6 @@ class LabScreen(Screen[None]):
             self.maximized = self.query_one(CHOSEN)  # not `maximize`, which refuses panes of text
         else:
             self.minimize()
-
-    def keep_zoomed(self) -> None:
-        """If a pane is zoomed, zoom the chosen pane instead."""
-        if self.maximized is not None:
-            self.maximized = self.query_one(CHOSEN)
 
     def copy(self, text: str, what: str) -> None:
         """Send a text to the terminal's clipboard. Terminals do not confirm it, and many ignore it."""
@@ -125,3 +137,30 @@ class LabScreen(Screen[None]):
     def console_app(self) -> ConsoleApp:
         """The app, with its interface for screens."""
         return cast(ConsoleApp, self.app)
+
+
+class PanedScreen(LabScreen):
+    """The base of screens with a grid of panes."""
+
+    panes: PaneGrid  # a query
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable the digits of panes that have no content."""
+        if action == "number":
+            return self.panes.numbered and parameters[0] in self.panes.present
+        return super().check_action(action, parameters)
+
+    def action_number(self, name: str) -> None:
+        """Choose the pane with this number."""
+        self.action_pane(name)
+
+    def action_pane(self, name: str) -> None:
+        """Choose a pane; if one is zoomed, zoom this one instead."""
+        is_zoomed = self.maximized is not None
+        self.panes.choose(name)  # ends a zoom, since the focus leaves the zoomed pane
+        if is_zoomed:
+            self.maximized = self.panes.pane(name)
+
+    def action_next_pane(self, by: int) -> None:
+        present = self.panes.present
+        self.action_pane(present[(present.index(self.panes.chosen) + by) % len(present)])

@@ -12,7 +12,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.events import Click
+from textual.events import Click, Resize
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
@@ -26,6 +26,7 @@ from ddptui.store import own_presets
 from ddptui.text.tables import Filled
 from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound, clickable, name_of
+from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.widgets.lists import Chooser
 
 if TYPE_CHECKING:
@@ -40,81 +41,92 @@ class Dialog(ModalScreen[Answer]):
     CSS_PATH = "dialogs.tcss"  # relative to the subclass's file: all dialogs are in this folder
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel", show=False)]
 
+    def on_resize(self, event: Resize) -> None:
+        """Let the screens below follow: before its own method, Textual calls this, and then lays them out."""
+        for screen in self.app.screen_stack:
+            if isinstance(screen, LabScreen):
+                screen.set_size_classes(event.size)
+
     def on_click(self, event: Click) -> None:
         """Cancel the dialog if the click is beside it."""
         if event.widget is self:
             self.dismiss(None)
 
 
-class Confirm(Dialog[bool]):
-    """A yes-or-no question; the result is True for yes. The focus starts on no, so that a double key does no harm."""
+class Question(Dialog[Answer]):
+    """A question above its buttons. The focus starts on the first button, so that a double key does no harm."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right", "app.focus_next", show=False),
+        Binding("left", "app.focus_previous", show=False),
+    ]
+
+    def __init__(self, question: str, **buttons: tuple[str, str]) -> None:
+        """`buttons`: their labels and actions, by id; that of `yes` has consequences."""
+        super().__init__()
+        self._question, self._buttons = question, buttons
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._question, id="question", markup=False)
+            with Horizontal(classes="buttons"):
+                for name, (label, action) in self._buttons.items():
+                    button = Button(label, id=name, action=f"screen.{action}", compact=True)
+                    button.variant = "error" if name == "yes" else "default"
+                    yield button
+
+
+class Confirm(Question[bool]):
+    """A yes-or-no question; the result is True for yes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "dismiss(False)", "No", show=False),
         Binding("y", "dismiss(True)", "Yes", show=False),
-        Binding("left,right", "app.focus_next", show=False),  # with two buttons, next and previous are the same
     ]
 
     def __init__(self, question: str, *, yes: str = "Yes", no: str = "No") -> None:
-        super().__init__()
-        self._question, self._yes, self._no = question, yes, no
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static(self._question, markup=False)
-            with Horizontal(classes="buttons"):  # Textual focuses the first button
-                yield Button(f"{self._no} (esc)", id="no", action="screen.dismiss(False)", compact=True)
-                yield Button(f"{self._yes} (y)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
+        super().__init__(question, no=(f"{no} (esc)", "dismiss(False)"), yes=(f"{yes} (y)", "dismiss(True)"))
 
 
 class RunQuestion(Confirm):
     """A question about a running run; it closes when the run ends."""
 
 
-class LettingGo(Dialog[bool | None]):
+class LettingGo(Question[bool | None]):
     """Asks whether to end a watched training. The result is True to end it, False to leave it running, None to keep
     watching."""
 
-    QUESTION = "This is your own training. End it, or leave it running unwatched? The recorded steps are kept."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l", "dismiss(False)", "Leave it running", show=False),
         Binding("e", "dismiss(True)", "End it", show=False),
-        Binding("right", "app.focus_next", show=False),
-        Binding("left", "app.focus_previous", show=False),
     ]
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static(self.QUESTION, markup=False)
-            with Horizontal(classes="buttons"):
-                yield Button("Cancel (esc)", id="no", action="screen.dismiss(None)", compact=True)
-                yield Button("Leave it running (l)", id="leave", action="screen.dismiss(False)", compact=True)
-                yield Button("End it (e)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
+    def __init__(self) -> None:
+        super().__init__(
+            "This is your own training. End it, or leave it running unwatched? The recorded steps are kept.",
+            no=("Cancel (esc)", "dismiss(None)"),
+            leave=("Leave it running (l)", "dismiss(False)"),
+            yes=("End it (e)", "dismiss(True)"),
+        )
 
 
-class BusyMachine(Dialog[bool]):
+class BusyMachine(Question[bool]):
     """Asks whether to start a run although other programs keep this machine busy. The result is True to start. After
     Wait, the dialog closes with True as soon as the machine is quiet."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w", "wait", "Wait", show=False),
         Binding("s", "dismiss(True)", "Start anyway", show=False),
-        Binding("right", "app.focus_next", show=False),
-        Binding("left", "app.focus_previous", show=False),
     ]
 
     def __init__(self, busy: str) -> None:
-        super().__init__()
+        super().__init__(
+            "",
+            no=("Cancel (esc)", "dismiss(False)"),
+            wait=("Wait (w)", "wait"),
+            yes=("Start anyway (s)", "dismiss(True)"),
+        )
         self._busy, self._waits = busy, False
-        self._about = Static(markup=False)
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield self._about
-            with Horizontal(classes="buttons"):
-                yield Button("Cancel (esc)", id="no", action="screen.dismiss(False)", compact=True)
-                yield Button("Wait (w)", id="wait", action="screen.wait", compact=True)
-                yield Button("Start anyway (s)", id="yes", action="screen.dismiss(True)", variant="error", compact=True)
 
     @work
     async def on_mount(self) -> None:
@@ -135,7 +147,7 @@ class BusyMachine(Dialog[bool]):
     def _show(self) -> None:
         now = f"This machine is busy: {self._busy}." if self._busy else "This machine is quiet now."
         then = "The run starts once it is quiet." if self._waits else "Wait until it is quiet?" if self._busy else ""
-        self._about.update(Content(f"{now} {then}"))
+        self.query_one("#question", Static).update(Content(f"{now} {then}"))
 
 
 LEAVING = "Stop watching this training? It continues on its own hosts. The recorded steps are kept."
@@ -182,7 +194,7 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
         yield clickable(name_of("reset", self.app), "as fit", "dismiss(())")
         yield clickable("esc", "cancel", "dismiss(None)")
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         # In cells: Textual works out the dialog's own height as if a share of the screen were no limit.
         self.query_one(Chooser).styles.max_height = max(1, self.size.height - self.AROUND)
 

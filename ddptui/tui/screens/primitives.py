@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.events import Resize
 from textual.getters import query_one
 from textual.timer import Timer
 from textual.widgets import OptionList, Static
@@ -103,7 +104,7 @@ class PrimitivesScreen(Following, ExportableRun):
     def compose_content(self) -> ComposeResult:
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
-        yield PaneBar(self._choose_trial)
+        yield PaneBar()
         with Horizontal(id="body"):
             yield PrimitiveList(id="list", classes="pane")
             yield PrimitiveGrid(id="grid", classes="pane")
@@ -113,7 +114,7 @@ class PrimitivesScreen(Following, ExportableRun):
         self._turn_to(self.trial)
         self._list.focus()  # Textual focuses nothing on a screen that opens while the terminal is in the background
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         """Redraw for the new size after Textual has set the screen's classes: a finished run is not redrawn by a
         timer."""
         self.call_after_refresh(self.tick)
@@ -188,7 +189,9 @@ class PrimitivesScreen(Following, ExportableRun):
 
     def _turn_to(self, trial: Trial) -> None:
         self.trial = trial
-        self.query_one(PaneBar).show({trial.name: trial.name for trial in self.feed.preset.trials}, trial.name)
+        trials = self.feed.preset.trials
+        bar = {f"trial({number})": f"{number} {each.name}" for number, each in enumerate(trials, start=1)}
+        self.query_one(PaneBar).show(bar, f"trial({trials.index(trial) + 1})")
         self._set_classes(trial)
         self.refresh_bindings()  # the keys differ between buffers and times
 
@@ -277,9 +280,6 @@ class PrimitivesScreen(Following, ExportableRun):
             self._leads = False
             self._turn_to(trials[number - 1])
             self.draw()
-
-    def _choose_trial(self, name: str) -> None:
-        self.action_trial([trial.name for trial in self.feed.preset.trials].index(name) + 1)
 
     @property
     def ended(self) -> EndedRun:

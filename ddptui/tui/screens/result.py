@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import events, on, work
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.getters import query_one
@@ -17,17 +17,17 @@ from ddptui.report import table
 from ddptui.report.notes import answer, shown_first
 from ddptui.store.runs import Run
 from ddptui.tui.keys import bound, moves, name_of
-from ddptui.tui.screens.base import CURVES_KEY, ZOOM_KEY, EndedRun
+from ddptui.tui.screens.base import CURVES_KEY, EndedRun, PanedScreen, pane_keys
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog
 from ddptui.tui.screens.export import ExportableRun
 from ddptui.tui.widgets.comparison import Answer, Comparison
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
-from ddptui.tui.widgets.result_panes import PANES, SHORT, ResultPanes
+from ddptui.tui.widgets.result_panes import TITLES, ResultPanes
 from ddptui.tui.widgets.tables import RankDetail
 
 
-class ResultScreen(ExportableRun):
+class ResultScreen(PanedScreen, ExportableRun):
     """Shows the answer, and as many panes as there is room for. They are about the trial under the cursor."""
 
     CSS_PATH = "result.tcss"
@@ -42,17 +42,16 @@ class ResultScreen(ExportableRun):
         CURVES_KEY,
         bound("reverse", "reverse", "Reverse the sort order", show=False),
         bound("copy_all", "copy_table", "Copy the table as Markdown", show=False),
-        *(Binding(str(number), f"pane('{pane}')", PANES[pane], show=False) for number, pane in enumerate(PANES, 1)),
+        *pane_keys(TITLES),
         bound("next", "trial(1)", "Next", show=False, tooltip="The next trial, from every pane"),
         bound("before", "trial(-1)", "Previous", show=False, tooltip="The previous trial"),
         *moves("down", "trial(1)", "Next", tooltip="The next trial, from every pane"),
         *moves("up", "trial(-1)", "Previous", tooltip="The previous trial"),
-        ZOOM_KEY,
         Binding("escape", "app.pop_screen", "Back"),
     ]
     SPARE_KEYS = ("curves", "difference", "trial(1)", "trial(-1)", "zoom")
     _table = query_one(Comparison)
-    _panes = query_one(ResultPanes)
+    panes = query_one(ResultPanes)
 
     def __init__(self, run: Run, preset: Preset, results: Results) -> None:
         super().__init__()
@@ -60,10 +59,10 @@ class ResultScreen(ExportableRun):
         self._said = answer(results)
 
     def compose_content(self) -> ComposeResult:
-        yield PaneBar(self.action_pane)
+        yield PaneBar()
         if self._said:
             yield Answer(self.preset.title, self._said, id="answer")
-        yield ResultPanes(id="panes")
+        yield ResultPanes()
 
     def on_mount(self) -> None:
         self.query_one(TitleBar).show(
@@ -73,33 +72,17 @@ class ResultScreen(ExportableRun):
         self._table.show(self.results, self.preset)
         self._table.choose(shown_first(self.results))
         self._show_chosen()
-        self.action_pane("table")
 
     @on(DataTable.RowHighlighted, "#table")
     def _show_chosen(self) -> None:
-        self._panes.show(self.results, self.preset, self._table.chosen)
-
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Show the focused pane if there is no room for all."""
-        if event.widget.id in PANES:
-            self._mark(event.widget.id)
-
-    def _mark(self, chosen: str) -> None:
-        self._panes.choose(chosen)
-        self.query(Answer).set_class(chosen == "table", "-above-the-table")
-        self.query_one(PaneBar).show(PANES, chosen, SHORT)
-
-    def action_pane(self, pane: str) -> None:
-        self._mark(pane)  # first, since a hidden pane cannot get the focus
-        self.keep_zoomed()
-        self._panes.pane(pane).focus()
+        self.panes.show(self.results, self.preset, self._table.chosen)
 
     def action_trial(self, by: int) -> None:
         self._table.move_cursor(row=self._table.cursor_row + by)
 
     def action_difference(self) -> None:
-        self._panes.turn()
-        if not self._panes.pane("bars").is_on_screen:  # there is no room for all panes
+        self.panes.turn()
+        if self.panes.is_crowded and "bars" in self.panes.present:
             self.action_pane("bars")
 
     def action_sort(self) -> None:

@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import ScreenResume
+from textual.getters import query_one
 from textual.widgets import Static
 
 from ddptui.config.trial import Trial
@@ -14,12 +15,12 @@ from ddptui.live import headline, rank_states
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.tui.keys import bound
-from ddptui.tui.screens.base import ZOOM_KEY
+from ddptui.tui.screens.base import PanedScreen, pane_keys
 from ddptui.tui.screens.delaying import DELAY_KEYS, Delaying
 from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.delay_bar import DelayBar
-from ddptui.tui.widgets.frame import RunBar, TitleBar
+from ddptui.tui.widgets.frame import PaneBar, RunBar, TitleBar
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes, Picture
 from ddptui.tui.widgets.rank_table import RankTable
@@ -32,7 +33,7 @@ CHANGE = "Replay: go to the next or the previous change of delays by hand"
 PLACE = "Replay: go to this many tenths of the run"
 
 
-class RunScreen(Delaying):
+class RunScreen(PanedScreen, Delaying):
     """Follows a training run. When a run succeeds, its results replace this screen; a failed run stays visible."""
 
     CSS_PATH = "run.tcss"
@@ -53,18 +54,16 @@ class RunScreen(Delaying):
         *REPLAY_KEYS,
         Binding("enter", "results", "Results", tooltip="Show the results; ends a training that has no end"),
         bound("log_scale", "log_scale", "Log scale", show=False, tooltip="Switch the logarithmic scale on or off"),
-        ZOOM_KEY,
         *BACK_KEYS,
-        *(Binding(str(n), f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(TITLES.items(), 1)),
+        *pane_keys(TITLES),
         *(Binding(str(n), f"tenth({n})", "Place", show=False, key_display="0–9", tooltip=PLACE) for n in range(10)),
-        Binding("tab", "next_pane(1)", "Next pane", show=False, system=True),  # also a pane that is hidden now
-        Binding("shift+tab", "next_pane(-1)", "Previous pane", show=False, system=True),
     ]
     SPARE_KEYS = ("faster(1)", "faster(-1)", "seek(-5)", "step(1)", "launch(1)", "change(1)")
     RUN_ACTIONS = (*Delaying.RUN_ACTIONS, "stacks")
     REPLAY_ACTIONS = (*Delaying.REPLAY_ACTIONS, "step", "launch", "tenth")
 
     feed: Session | Playback
+    panes = query_one(Panes)
 
     def __init__(self, feed: Session | Playback) -> None:
         super().__init__(feed)
@@ -85,7 +84,8 @@ class RunScreen(Delaying):
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
         yield DelayBar()
-        yield Panes(self.action_pane, numbered=not isinstance(self.feed, Playback))
+        yield PaneBar()
+        yield Panes(numbered=not isinstance(self.feed, Playback))  # in a replay, digits choose a place in the run
 
     def on_mount(self) -> None:
         self.query_one(Comparison).usual = self.console_app.settings.columns
@@ -113,7 +113,7 @@ class RunScreen(Delaying):
         parts = ["on hold: space continues" if self.held else "", headline.checks(self.watched)]
         parts.append(headline.steps(self.watched.live))
         self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, *parts))
-        self.query_one(Panes).draw(picture, self.feed)
+        self.panes.draw(picture, self.feed)
         if (trial := self.trial_under_way()) is not self._trial:
             self._trial = trial
             self.refresh_bindings()
@@ -150,8 +150,6 @@ class RunScreen(Delaying):
                 return not self.goes_on or self._is_until_stopped()
             case "change":
                 return isinstance(self.feed, Playback) and bool(self.feed.course.changes_ns)
-            case "pane":
-                return not isinstance(self.feed, Playback)  # in a replay, digits choose a place in the run
             case _:
                 return super().check_action(action, parameters)
 
@@ -207,17 +205,9 @@ class RunScreen(Delaying):
         if isinstance(self.feed, Playback):
             self.feed.seek_share(tenths / 10)
 
-    def action_next_pane(self, by: int) -> None:
-        names, focused = [*TITLES], self.focused.id if self.focused else None
-        here = names.index(focused if focused in names else self.query_one(Panes).chosen)
-        self.action_pane(names[(here + by) % len(names)])
-
     def action_pane(self, name: str) -> None:
-        """Choose a pane, and draw only this one, so that it appears at once."""
-        panes = self.query_one(Panes)
-        panes.choose(name)
-        self.keep_zoomed()
-        panes.draw_pane(panes.pane(name), self._picture or self._look(), self.feed)
+        super().action_pane(name)  # and draw only this one, so that it appears at once
+        self.panes.draw_pane(self.panes.pane(name), self._picture or self._look(), self.feed)
 
     def action_stacks(self) -> None:
         if isinstance(self.feed, Session) and self.watched.live.status == "running":

@@ -1,7 +1,6 @@
 """The results of a run: a table that compares its trials, and the findings in words."""
 
 from collections.abc import Collection, Sequence
-from typing import ClassVar
 
 from textual.content import Content
 from textual.widgets import DataTable, Static
@@ -12,22 +11,18 @@ from ddptui.report.columns import AT_LEAST, columns_of
 from ddptui.report.notes import in_words
 from ddptui.report.rows import Row, rows_of
 from ddptui.text.tables import GAP, Filled, fit, order, telling
-from ddptui.tui.widgets.tables import FittedTable
+from ddptui.tui.widgets.tables import FittedTable, RowMark
 from ddptui.tui.widgets.texts import TextPane
 from ddptui.tui.widgets.time_bars import BASELINE
 
+MARKS: dict[str, RowMark] = {"failed": "problem", "skipped": "skipped"}
 ARROWS = {False: " ▲", True: " ▼"}
 
 
 class Comparison(FittedTable):
     """Compares trials: as many columns as fit, or the chosen ones. `growing`: without trials that have not begun."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"comparison--failed", "comparison--skipped"}
-    DEFAULT_CSS = """
-    Comparison { scrollbar-size-horizontal: 0; }  /* it would hide a trial */
-    Comparison > .comparison--failed { color: $text-error; text-style: bold; }
-    Comparison > .comparison--skipped { text-style: dim; }
-    """
+    DEFAULT_CSS = "Comparison { scrollbar-size-horizontal: 0; }"  # a scrollbar would hide a trial
 
     def __init__(self, *, growing: bool = False, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -109,12 +104,9 @@ class Comparison(FittedTable):
         else:  # a pad on both sides, where the report has gaps between
             shown = fit(telling(columns), self.scrollable_content_region.width - GAP, AT_LEAST)
         shown = [column._replace(cells=[column.cells[place] for place in places]) for column in shown]
-        styles = {
-            row.result.name: self.get_component_rich_style(f"comparison--{row.result.status}", partial=True)
-            for row in rows
-            if row.result.status in ("failed", "skipped")
-        }
-        self.fill(shown, [rows[place].result.name for place in places], styles)
+        statuses = {row.result.name: row.result.status for row in rows}
+        marks = {name: MARKS[status] for name, status in statuses.items() if status in MARKS}
+        self.fill(shown, [rows[place].result.name for place in places], marks)
         self.say(f"{BASELINE} baseline")
 
 

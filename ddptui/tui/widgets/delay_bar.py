@@ -1,31 +1,28 @@
 """The line on the Run screen that shows which delay the keys, or clicks, inject into a rank."""
 
 from textual.content import Content
-from textual.widget import Widget
 
 from ddptui.config.delays import Delays, delay_of
 from ddptui.config.trial import Site
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.text.units import MS, S, seconds
 from ddptui.tui.keys import clickable, name_of
+from ddptui.tui.widgets.frame import Bar
 
 
-class DelayBar(Widget):
+class DelayBar(Bar):
     """Shows the chosen delay, whether the rank has it, and its keys. A click on a part acts like its key."""
 
-    DEFAULT_CSS = "DelayBar { height: 1; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis; display: none; }"
-    _shown: tuple[int | None, Site, float, Delays] | None = None
+    DEFAULT_CSS = "DelayBar { color: $foreground; text-wrap: nowrap; text-overflow: ellipsis; display: none; }"
 
     def show(self, rank: int | None, at: Site, sleep_ms: float, delays: Delays) -> None:
         """Show the chosen delay. `rank`: None before a rank has connected; `delays`: the delays that the ranks have."""
-        if (rank, at, sleep_ms, delays) != self._shown:
-            self._shown = rank, at, sleep_ms, delays
-            self.refresh()
+        self.update(rank, at, sleep_ms, delays)
 
     def render(self) -> Content:
-        if self._shown is None:
+        if not self.shown:
             return Content()
-        rank, at, sleep_ms, delays = self._shown
+        rank, at, sleep_ms, delays = self.shown
         if rank is None:
             return Content.styled(f"{name_of('delay', self.app)} delays a rank, once one has connected", "dim")
         has_it = delay_of(delays, rank, at) is not None

@@ -1,137 +1,77 @@
 """The footer: the line of keys at the bottom of a screen."""
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
-from typing import NamedTuple
 
-from textual.app import ComposeResult, RenderResult
 from textual.binding import ActiveBinding
 from textual.content import Content
-from textual.screen import Screen
+from textual.events import MouseMove
+from textual.reactive import reactive
+from textual.style import Style
 from textual.widget import Widget
-from textual.widgets import Footer
 
-PALETTE_PADDING = 2  # cells of the border and the padding around the palette's key
-
-
-class Shown(NamedTuple):
-    """What the footer shows of a key."""
-
-    key: str
-    display: str
-    description: str
-    is_enabled: bool
-    tooltip: str
-
-    @property
-    def width(self) -> int:
-        """The cells that the key takes, with its padding."""
-        return len(f" {self.display} {self.description} ")
+DIVIDER = "▏"  # before the palette's key
 
 
-class Key(Widget):
-    """A key with its description. A click presses it."""
+class Keys(Widget):
+    """The keys that are active now; a click presses one, and the mouse shows what it does. If there is room, also the
+    keys of the screen's SPARE_KEYS, the first ones first. Textual's own footer makes a widget for each key whenever the
+    focus moves, which took most of the time of a key press."""
 
     ALLOW_SELECT = False
-    DEFAULT_CSS = """
-    Key { width: auto; height: 1; text-wrap: nowrap; background: $footer-item-background; }
-    Key:hover { pointer: pointer; color: $footer-key-foreground; background: $block-hover-background; }
-    Key.-disabled { text-style: dim; }
-    """
-    PARTS = " {} ", "{} "  # the key and its description, with padding
+    auto_links: reactive[bool] = reactive(False)  # keys keep their colors
+    DEFAULT_CSS = "Keys { dock: bottom; height: 1; color: $footer-foreground; background: $footer-background; }"
+    _keys = Content()
+    _palette = Content()
 
-    def __init__(self, shown: Shown) -> None:
-        super().__init__()
-        self.set_reactive(Widget.shrink, False)
-        self._set(shown)
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.on_resize())
 
-    def _set(self, shown: Shown) -> None:
-        self._shown = shown
-        self.tooltip = shown.tooltip or None
-        self.set_class(not shown.is_enabled, "-disabled")
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_keys)  # the keys are known only when the screen has its widgets
 
-    def show(self, shown: Shown) -> None:
-        """Show another key instead."""
-        if shown != self._shown:
-            self._set(shown)
-            self.refresh(layout=True)
+    def on_mouse_move(self, event: MouseMove) -> None:
+        self.tooltip = event.style.meta.get("tooltip")
 
-    def render(self) -> RenderResult:
-        key, description = self.PARTS
-        return Content.assemble(
-            (key.format(self._shown.display), "bold $footer-key-foreground on $footer-key-background"),
-            (
-                description.format(self._shown.description),
-                "$footer-description-foreground on $footer-description-background",
-            ),
-        )
-
-    def on_mouse_down(self) -> None:
-        if self._shown.is_enabled:
-            self.app.simulate_key(self._shown.key)
-        else:
-            self.app.bell()
-
-
-class PaletteKey(Key):
-    """The key of the command palette, on the right."""
-
-    DEFAULT_CSS = "PaletteKey { dock: right; padding-right: 1; border-left: vkey $foreground 20%; }"
-    PARTS = "{}", " {}"
-
-
-def _without_room(keys: Mapping[str, Shown], spare: Sequence[str], room: int) -> set[str]:
-    """Returns the spare actions that do not fit beside the other keys."""
-    room -= sum(key.width for action, key in keys.items() if action not in spare)
-    left_out = set()
-    for action in spare:
-        if action in keys and keys[action].width <= room:
-            room -= keys[action].width
-        else:
-            left_out.add(action)
-    return left_out
-
-
-class Keys(Footer):
-    """A footer that reuses its key widgets. Textual's footer creates them again whenever the focus moves, and restyles
-    each three times, which took most of the time of a key press. If there is room, it also shows the keys of the
-    screen's SPARE_KEYS, the first ones first."""
-
-    def compose(self) -> ComposeResult:
-        yield from ()  # the keys are known only when the screen has its widgets
-
-    def bindings_changed(self, screen: Screen[object]) -> None:
-        """Show the keys of the screen (called by Textual's footer)."""
-        if screen.app.app_focus and self.is_attached and screen is self.screen:
-            self.call_after_refresh(self._show_keys)
+    def on_leave(self) -> None:
+        self.tooltip = None
 
     def _show_keys(self) -> None:
-        if not self.is_attached:  # the user has left the screen
+        if not self.is_attached or not self.app.app_focus:  # the user has left the screen, or the terminal
             return
         active = self.screen.active_bindings
         last = active[self.app.COMMAND_PALETTE_BINDING]
-        palette_key = self._shown(last, last.binding.tooltip or last.binding.description)
-        first: dict[str, Shown] = {}  # for each action, its first key
+        self._palette = Content.assemble((DIVIDER, "$foreground 20%"), self._key(last, "palette"), " ")
         spare: Sequence[str] = getattr(self.screen, "SPARE_KEYS", ())
+        first: dict[str, Content] = {}  # for each action, its first key
         for each in active.values():
-            if each.binding.show or each.binding.action in spare:
-                first.setdefault(each.binding.action, self._shown(each, each.tooltip))
-        left_out = _without_room(first, spare, self.size.width - palette_key.width - PALETTE_PADDING)
-        shown = [key for action, key in first.items() if action not in left_out]
-        keys = [key for key in self.query_children(Key) if not isinstance(key, PaletteKey)]
-        for key, what in zip_longest(keys, shown[: len(keys)]):
-            key.display = what is not None
-            if what is not None:
-                key.show(what)
-        new = [Key(each) for each in shown[len(keys) :]]
-        if palette := self.query_children(PaletteKey):
-            self.mount(*new, before=palette.first())
+            if (each.binding.show or each.binding.action in spare) and each is not last:
+                first.setdefault(each.binding.action, Content.assemble(" ", self._key(each), " "))
+        left_out = _without_room(first, spare, self.size.width - self._palette.cell_length)
+        self._keys = Content.assemble(*(key for action, key in first.items() if action not in left_out))
+        self.refresh()
+
+    def _key(self, active: ActiveBinding, name: str = "") -> Content:
+        """Return a key with its description."""
+        _, binding, is_enabled, tooltip = active
+        action = f"app.simulate_key('{binding.key}')" if is_enabled else "app.bell"
+        shown = Content.assemble(
+            (self.app.get_key_display(binding), "bold $footer-key-foreground"), f" {name or binding.description}"
+        )
+        meta = {"@click": action, "tooltip": tooltip or binding.tooltip or None}
+        return (shown if is_enabled else shown.stylize("dim")).stylize(Style.from_meta(meta))
+
+    def render(self) -> Content:
+        room = self.size.width - self._palette.cell_length
+        return Content.assemble(self._keys.truncate(max(0, room), pad=True), self._palette)
+
+
+def _without_room(keys: Mapping[str, Content], spare: Sequence[str], room: int) -> set[str]:
+    """Return the spare actions that do not fit beside the other keys."""
+    room -= sum(key.cell_length for action, key in keys.items() if action not in spare)
+    left_out = set()
+    for action in spare:
+        if action in keys and keys[action].cell_length <= room:
+            room -= keys[action].cell_length
         else:
-            self.mount(*new, PaletteKey(palette_key))
-
-    def on_resize(self) -> None:
-        self.bindings_changed(self.screen)
-
-    def _shown(self, active: ActiveBinding, tooltip: str) -> Shown:
-        _, binding, is_enabled, _ = active
-        return Shown(binding.key, self.app.get_key_display(binding), binding.description, is_enabled, tooltip)
+            left_out.add(action)
+    return left_out

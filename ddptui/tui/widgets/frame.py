@@ -1,10 +1,12 @@
 """The parts around a screen's content: title bar, run bar, pane bar, and a card if the terminal is too small."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from textual.app import RenderResult
 from textual.content import Content
-from textual.events import Click
+from textual.reactive import reactive
+from textual.style import Style
 from textual.widget import Widget
 
 from ddptui.text.drawing import shorten
@@ -13,19 +15,29 @@ GAP = 2
 NO_PANES: Mapping[str, str] = {}
 
 
-class TitleBar(Widget):
+class Bar(Widget):
+    """The base of bars: one line that is drawn again only if what it shows has changed, as it may be told often."""
+
+    DEFAULT_CSS = "Bar { height: 1; padding: 0 1; color: $text-muted; }"
+    shown: tuple[Any, ...] = ()
+
+    def update(self, *shown: object) -> None:
+        """Set what the bar shows."""
+        if shown != self.shown:
+            self.shown = shown
+            self.refresh()
+
+
+class TitleBar(Bar):
     """Shows the current place on the left, and the progress or a running activity on the right."""
 
-    DEFAULT_CSS = "TitleBar { dock: top; height: 1; padding: 0 1; background: $panel; color: $foreground; }"
-    _where = "ddptui"
-    _how = ""
+    DEFAULT_CSS = "TitleBar { dock: top; background: $panel; color: $foreground; }"
+    shown = ("ddptui", "")
     _activity = ""
 
     def show(self, where: str, how: str) -> None:
         """Set both sides. Names of trials and presets are data, never markup."""
-        if (where, how) != (self._where, self._how):  # called several times a second
-            self._where, self._how = where, how
-            self.refresh()
+        self.update(where, how)
 
     def show_activity(self, activity: str) -> None:
         """Show an activity in place of the right side; an empty one restores it."""
@@ -33,76 +45,55 @@ class TitleBar(Widget):
         self.refresh()
 
     def render(self) -> Content:
-        how = self._activity or self._how
+        where, how = self.shown
+        how = self._activity or how
         room = max(0, self.size.width - len(how) - GAP * bool(how))  # the right side has precedence, since it changes
-        where = shorten(self._where, room)
+        where = shorten(where, room)
         space = " " * max(0, self.size.width - len(where) - len(how))
         return Content.assemble((where, "bold"), space, (how, "$text-muted"))
 
 
-class RunBar(Widget):
+class RunBar(Bar):
     """Shows how much of a run is done, over all its launches. Hidden if there is only one launch."""
 
-    DEFAULT_CSS = "RunBar { height: 1; padding: 0 1; color: $text-muted; display: none; }"
-    _part: float | None = None
+    DEFAULT_CSS = "RunBar { display: none; }"
+    shown = (0.0,)
 
     def show(self, part: float | None) -> None:
         """Set the part that is done, from 0 to 1. None hides the bar."""
-        if part != self._part:
-            self._part, self.display = part, part is not None
-            self.refresh()
+        self.display = part is not None
+        self.update(part or 0.0)
 
     def render(self) -> Content:
-        part = self._part or 0.0
+        [part] = self.shown
         percent = f" {part:4.0%} of the run"
         cells = max(0, self.size.width - len(percent))
         over = round(part * cells)
         return Content.assemble(("━" * over, "$text-primary"), "─" * (cells - over), percent)
 
 
-class PaneBar(Widget):
-    """Lists the panes with their keys. The screens' styles hide it if there is room for all panes."""
+class PaneBar(Bar):
+    """Lists the panes with their keys, if there is no room for all panes. A click chooses one."""
 
-    DEFAULT_CSS = "PaneBar { height: 1; padding: 0 1; color: $text-muted; display: none; }"
-    _panes: Mapping[str, str] = {}
-    _short: Mapping[str, str] = {}
-    _shown = ""
+    auto_links: reactive[bool] = reactive(False)  # titles are not underlined
+    DEFAULT_CSS = "PaneBar { display: none; }"
+    shown = (NO_PANES, "", NO_PANES)
 
-    def __init__(self, choose: Callable[[str], None], *, numbered: bool = True) -> None:
-        """`choose`: called with the id of a clicked pane. `numbered`: whether digits choose panes."""
-        super().__init__()
-        self._choose, self._numbered = choose, numbered
-
-    def show(self, panes: Mapping[str, str], shown: str, short: Mapping[str, str] = NO_PANES) -> None:
-        """List the panes and highlight the chosen one. `panes`: id -> title, in the order of the number keys. `short`:
-        id -> title for a bar that is too narrow for the others."""
-        self._panes, self._shown, self._short = panes, shown, short
-        self.refresh()
+    def show(self, titles: Mapping[str, str], chosen: str, short: Mapping[str, str] = NO_PANES) -> None:
+        """List the panes and highlight the chosen one. `titles`: by the screen's action that chooses the pane; `short`:
+        titles for a bar that is too narrow for the others."""
+        self.update(titles, chosen, short)
 
     def render(self) -> Content:
-        return Content(" ").join(self._parts())
-
-    def _parts(self) -> list[Content]:
-        whole = self._titled(self._panes)
-        fits = sum(part.cell_length + 1 for part in whole) - 1 <= self.size.width
-        return whole if fits else self._titled({**self._panes, **self._short})
-
-    def _titled(self, panes: Mapping[str, str]) -> list[Content]:
-        return [
-            Content.styled(
-                f" {number} {title} " if self._numbered else f" {title} ", "bold reverse" if pane == self._shown else ""
+        titles, chosen, short = self.shown
+        fits = sum(len(title) + 3 for title in titles.values()) - 1 <= self.size.width
+        shown = titles if fits else {**titles, **{action: short[action] for action in titles if action in short}}
+        return Content(" ").join(
+            Content.styled(f" {title} ", "bold reverse" if action == chosen else "").stylize(
+                Style.from_meta({"@click": f"screen.{action}"})
             )
-            for number, (pane, title) in enumerate(panes.items(), start=1)
-        ]
-
-    def on_click(self, event: Click) -> None:
-        place = event.get_content_offset(self)
-        end = 0
-        for pane, part in zip(self._panes, self._parts(), strict=True):
-            end += part.cell_length + 1  # with the gap
-            if place is not None and place.x < end:
-                self._choose(pane)
-                break
+            for action, title in shown.items()
+        )
 
 
 class TooSmall(Widget):

@@ -92,8 +92,6 @@ class Arrivals(Canvas):
 def _why_empty(summary: ArrivalsSummary | None) -> str:
     if summary is None:
         return "waiting for the first steps"
-    if len(summary.ranks) < 2:
-        return "one process, so there is nobody to wait for"
     if summary.withheld and summary.apart is None:
         return "times are host times, and devices may be behind: the order of arrival is unknown"
     if summary.withheld:

@@ -1,13 +1,12 @@
 """The panes of the Run screen: a grid if there is room, otherwise one at a time. Only visible panes are drawn."""
 
-from collections.abc import Callable
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Log
@@ -22,10 +21,10 @@ from ddptui.text.drawing import series_kind
 from ddptui.tui.background import in_background
 from ddptui.tui.keys import name_of
 from ddptui.tui.widgets.comparison import Comparison
-from ddptui.tui.widgets.frame import PaneBar
 from ddptui.tui.widgets.last_steps import MOST_STEPS, Arrivals, Timeline
 from ddptui.tui.widgets.line_chart import LineChart, Series
 from ddptui.tui.widgets.lists import SCROLL_KEYS
+from ddptui.tui.widgets.pane_grid import PaneGrid
 from ddptui.tui.widgets.rank_table import RankTable
 from ddptui.tui.widgets.where import Where
 
@@ -40,7 +39,8 @@ TITLES = {
 }
 OF_STEPS = ("arrivals", "timeline", "loss", "where")  # while a trial starts, these show the previous trial
 CHART_EVERY_NS = 1e9  # curves change slowly, and drawing them costs as much as everything else
-BESIDE = ("so-far", "log", "where")  # panes that share a place in the grid
+ROWS = (("ranks",), ("arrivals", "loss"), ("timeline",), ("so-far", "where", "log"))
+BESIDE = ("so-far", "where", "log")  # panes that share a place
 MOST_CURVES = 8  # curves of ranks, besides the mean
 FEW_CURVES = 4  # up to this many curves, each has its own color
 MOST_LOG_LINES = 2000  # lines kept on the screen; the file has all of them
@@ -80,72 +80,77 @@ class RankLog(Log):
                 self.write_lines(lines)
 
 
-class Panes(Container):
-    """Holds all panes of the Run screen."""
+class Panes(PaneGrid):
+    """Holds all panes of the Run screen. A watched training's output has a place of its own."""
 
-    chosen = "ranks"
+    TITLES = TITLES
+    AT_FIRST = ("ranks", "so-far", "where")
+    _content: Collection[str] = ("ranks", "arrivals", "timeline", "loss")
+    _is_command = False
+    _ranks = 1
     _charted: tuple[object, ...] = ()
 
-    def __init__(self, choose: Callable[[str], None], *, numbered: bool) -> None:
-        """The parameters are those of PaneBar."""
-        super().__init__()
-        self._choose, self._numbered = choose, numbered
-
-    def compose(self) -> ComposeResult:
-        yield PaneBar(self._choose, numbered=self._numbered)
-        with Container(id="grid"):
-            yield RankTable(id="ranks", classes="pane")
-            yield Arrivals(id="arrivals", classes="pane")
-            yield LineChart(id="loss", classes="pane")
-            yield Timeline(id="timeline", classes="pane")
-            yield Comparison(id="so-far", classes="pane", growing=True)
-            yield RankLog(id="log", classes="pane", max_lines=MOST_LOG_LINES)
-            yield Where(id="where", classes="pane")
+    def compose(self) -> ComposeResult:  # in the order of the grid
+        yield RankTable(id="ranks", classes="pane")
+        yield Arrivals(id="arrivals", classes="pane")
+        yield LineChart(id="loss", classes="pane")
+        yield Timeline(id="timeline", classes="pane")
+        yield Comparison(id="so-far", classes="pane", growing=True)
+        yield Where(id="where", classes="pane")
+        yield RankLog(id="log", classes="pane", max_lines=MOST_LOG_LINES)
 
     def on_mount(self) -> None:
-        for name, title in TITLES.items():
-            pane = self.pane(name)
-            pane.can_focus = True  # drawings are not focusable by default
-            pane.border_title = self._title(name, title)
-            pane.border_subtitle = self._hint(name)
-        self.choose(self.chosen)
-
-    def _title(self, name: str, title: str) -> str:
-        """Return a pane's title with its key, and the names of the panes that share its place."""
-        others = [other for other in BESIDE if other != name] if name in BESIDE else []
-        beside = [f"{self._key(other, ': ')}{TITLES[other].lower()}" for other in others]
-        return " · ".join([f"{self._key(name, ' ')}{title}", *beside])
+        for name in TITLES:
+            self.pane(name).border_subtitle = self._hint(name)
 
     def _hint(self, name: str) -> str:
         """Return what a pane's lower border says."""
-        asks = f"own work, in ms a step · {name_of('stacks', self.app)}: where each rank is now" * self._numbered
+        asks = f"own work, in ms a step · {name_of('stacks', self.app)}: where each rank is now" * self.numbered
         return {"ranks": "times in ms, medians of the last two seconds", "where": asks}.get(name, "")
 
-    def _key(self, name: str, end: str) -> str:
-        return f"{[*TITLES].index(name) + 1}{end}" if self._numbered else ""
+    def content(self) -> Collection[str]:
+        return self._content
 
-    def pane(self, name: str) -> Widget:
-        """Return the pane with this name, a key of TITLES."""
-        return self.query_one(f"#{name}")
+    def sharing(self) -> Sequence[str]:
+        return [*TITLES] if self.is_crowded else BESIDE[: 2 if self._is_command else 3]
 
-    def choose(self, chosen: str) -> None:
-        """Focus a pane, and show it if there is room for only one."""
-        self.chosen = chosen
-        for name in TITLES:
-            self.pane(name).set_class(name == chosen, "-chosen")
-        if chosen in BESIDE:
-            for name in BESIDE:
-                self.set_class(name == chosen, f"-{name}")
-        self.query_one(PaneBar).show(TITLES, chosen)
-        self.pane(chosen).focus()
+    def lay_out(self, shown: Sequence[str]) -> str:
+        rows = [row for names in ROWS if (row := [name for name in names if name in shown])]
+        for row in rows:
+            for name, columns in zip(row, (4, 2) if row == ["arrivals", "loss"] else [6 // len(row)] * 2, strict=False):
+                self.pane(name).styles.column_span = columns
+        lines = max(1, min(self._ranks, MOST_LINES))  # a line per rank for the table and the timeline
+        second_lines = lines if lines <= MOST_LINES // 2 else 0  # with few ranks, the timeline also has durations
+        heights = {"ranks": f"{lines + 3}", "arrivals": "2fr", "loss": "2fr", "timeline": f"{lines + second_lines + 4}"}
+        return "1fr" if self.is_crowded else " ".join(heights.get(row[0], "1fr") for row in rows)
 
     def draw(self, picture: Picture, feed: Session | Playback) -> None:
         """Draw the visible panes."""
-        self._make_room(picture.watched.world_size(feed.preset))
+        self._find_content(picture, feed)
+        self.make_room()
         for name in TITLES:
             pane = self.pane(name)
             if pane.display and pane.region.height:
                 self.draw_pane(pane, picture, feed)
+
+    def _find_content(self, picture: Picture, feed: Session | Playback) -> None:
+        watched, shown = picture.watched, picture.watched.shown
+        live = shown.live
+        self._is_command, self._ranks = feed.preset.kind == "command", watched.world_size(feed.preset)
+        self.names["log"] = "Output" if self._is_command else TITLES["log"]
+        has_log = watched.live.trial is not None and (self._is_command or self.query_one(RankTable).rank is not None)
+        are_steps_certain = bool(live.step) or not self._is_command  # a command may take its time, or train nothing
+        has_losses = any(rank.losses.points for rank in live.ranks.values())
+        content = {
+            "ranks": True,
+            "arrivals": are_steps_certain and self._ranks > 1,
+            "timeline": are_steps_certain,
+            "loss": are_steps_certain and (has_losses or not live.step),
+            "so-far": len(feed.preset.trials) > 1 and any(trial.status != "skipped" for trial in feed.results.trials),
+            "log": has_log,
+            "where": watched.live.stood or (shown.joined and live.lines),
+        }
+        self._content = [name for name, is_there in content.items() if is_there]
 
     def draw_pane(self, pane: Widget, picture: Picture, feed: Session | Playback) -> None:
         """Draw one pane, visible or not."""
@@ -154,40 +159,30 @@ class Panes(Container):
             pane.set_class(shown is not watched, "-before")
             before = f"previous trial: {shown.live.trial}" if shown is not watched else self._hint(pane.id)
             pane.border_subtitle = Content(before)  # text from a journal is not markup
+        rank, live = self.query_one(RankTable).rank, watched.live
         match pane:
             case RankTable():
-                pane.show(watched, picture.states, watched.world_size(feed.preset))
+                pane.show(watched, picture.states, self._ranks)
             case Arrivals():
                 pane.show(shown.judged or [*shown.joined][-1:], shown.culprit)
             case Timeline():
                 pane.show([*shown.joined][-MOST_STEPS:])
             case LineChart():
-                live = shown.live
-                moment = (live.trial, live.repeat, live.status, bool(live.step), int(picture.now_ns / CHART_EVERY_NS))
+                of = shown.live
+                moment = (of.trial, of.repeat, of.status, bool(of.step), int(picture.now_ns / CHART_EVERY_NS))
                 if moment != self._charted:
                     self._charted = moment
                     pane.show(losses(shown))
             case Where():
-                pane.follow(shown, feed, self.query_one(RankTable).rank, picture.now_ns)
+                pane.follow(shown, feed, rank, picture.now_ns)
             case Comparison():
                 pane.show(feed.results, feed.preset)
-            case RankLog():
-                rank, live = self.query_one(RankTable).rank, watched.live
-                if live.trial is not None and feed.preset.kind == "command":
-                    pane.border_title = self._title("log", "Output")
-                    pane.show(feed.run.repeat_folder(live.trial, live.repeat) / LAUNCHER_LOG)
-                elif rank is not None and live.trial is not None:
-                    pane.border_title = self._title("log", f"Log of rank {rank}")
-                    pane.show(feed.run.repeat_folder(live.trial, live.repeat) / f"rank-{rank}.log")
+            case RankLog() if live.trial is not None and (self._is_command or rank is not None):
+                file = LAUNCHER_LOG if self._is_command else f"rank-{rank}.log"
+                self.titles["log"] = self.names["log"] if self._is_command else f"Log of rank {rank}"
+                pane.show(feed.run.repeat_folder(live.trial, live.repeat) / file)
             case _:
                 pass
-
-    def _make_room(self, ranks: int) -> None:
-        lines = max(1, min(ranks, MOST_LINES))  # a line per rank for the table and the timeline
-        second_lines = lines if lines <= MOST_LINES // 2 else 0  # with few ranks, the timeline also has durations
-        one_at_a_time = self.screen.has_class("-narrow") or self.screen.has_class("-short")
-        rows = "1fr" if one_at_a_time else f"{lines + 3} 2fr {lines + second_lines + 4} 1fr"
-        self.query_one("#grid").styles.grid_rows = rows  # Textual lays out the grid again only if the rows differ
 
 
 def losses(watched: RunMonitor) -> list[Series]:

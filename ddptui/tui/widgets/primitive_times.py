@@ -1,9 +1,7 @@
 """The times of a measured primitive: a table by size, and a plot."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
-from rich.style import Style
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
@@ -24,8 +22,6 @@ UNEVEN = f"{tables.MARK} its calls differ much among each other"
 class SizeTable(FittedTable):
     """Shows a row per size, with as many columns as fit. Rows with wrong elements are highlighted."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"sizes--wrong"}
-    DEFAULT_CSS = "SizeTable > .sizes--wrong { color: $text-error; text-style: bold; }"
     _table: Table = Table(())
 
     def show(self, table: Table) -> None:
@@ -36,8 +32,7 @@ class SizeTable(FittedTable):
     def refill(self) -> None:
         columns = fit(telling(self._table.columns), self.scrollable_content_region.width - 2)
         names = [str(number) for number in range(len(columns[0].cells) if columns else 0)]
-        wrong: Style = self.get_component_rich_style("sizes--wrong", partial=True)
-        self.fill(columns, names, {str(number): wrong for number in self._table.styles})
+        self.fill(columns, names, {str(number): "problem" for number in self._table.styles})
 
 
 class SizePlot(Canvas):

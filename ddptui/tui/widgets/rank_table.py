@@ -15,13 +15,16 @@ from ddptui.live.state import RankState
 from ddptui.report.ranks import SLOWED
 from ddptui.text.drawing import shorten
 from ddptui.text.tables import GAP, fit, total
-from ddptui.text.units import MB, NOTHING, digits, part_of, size
+from ddptui.text.units import NOTHING, digits, part_of, size
+from ddptui.tui.widgets.last_steps import MARK
 from ddptui.tui.widgets.lists import ROW_KEYS
-from ddptui.wire.messages import Gpu
 
 BAR_CELLS = 10
 SHORT_STATE = 14  # minimum width of the state: with GPUs, their figures get the rest
 ON_GPUS = {"samples/s": 99, "progress": 89}  # worth of these columns for ranks on GPUs
+
+
+Figure = Callable[[RankState], float | None]
 
 
 class Row(NamedTuple):
@@ -42,7 +45,7 @@ class Column(NamedTuple):
     worth: int  # if space is short, columns of the least worth are left out first
     cell: Callable[[Row], str]
     about: str  # a sentence for the help
-    figure: Callable[[RankState], float | None] | None = None  # a GPU figure: the column appears if any rank has it
+    figure: Figure | None = None  # a GPU figure: the column appears if any rank has it
 
 
 def progress(rank: RankState) -> str:
@@ -65,44 +68,26 @@ def _optional(value: float | None, form: str) -> str:
     return format(value, form) if value is not None else NOTHING
 
 
-def _short_state(row: Row) -> str:
-    words = row.state.replace("waiting for rank", "waits for")
-    words = words if len(words) <= SHORT_STATE else words.partition(" (")[0]  # without the seconds
-    return f"{words}{' ◀' if row.is_culprit else ''}"
-
-
-def _rate(row: Row) -> str:
-    return _optional(row.rank.samples_per_s, ",.0f").replace(",", " ")
-
-
-def _tflops(row: Row) -> str:
-    return digits(tflops(row.rank.flops, row.rank.samples_per_s))
-
-
 def _phase(place: int) -> Callable[[Row], str]:
     return lambda row: f"{row.phases[place]:.1f}{HOST_TIME * is_host_time(row.rank.device)}" if row.phases else NOTHING
 
 
-def _meter(figure: Callable[[RankState], float | None]) -> Callable[[Row], str]:
+def _meter(figure: Figure) -> Callable[[Row], str]:
     """Return a cell for a figure of the last heartbeat; empty if the rank is stalled, since it is outdated then."""
     return lambda row: NOTHING if row.state.startswith(STALLED) else _optional(figure(row.rank), ".0f")
 
 
-def _megabytes(count: int | None) -> str:
-    return f"{count / MB:.0f} MB" if count is not None else NOTHING
+def _on_gpus(
+    header: str, width: int, worth: int, about: str, figure: Figure, cell: Callable[[Row], str] | None = None
+) -> Column:
+    """Return a column that is shown if any rank has the figure."""
+    return Column(header, width, worth, cell or _meter(figure), about, figure)
 
 
-def _own_memory(rank: RankState) -> str:
-    """The memory allocated for tensors, and the memory that torch has reserved."""
-    if rank.gpu_bytes is None or rank.gpu_reserved_bytes is None:
-        return _megabytes(rank.gpu_bytes)
-    return part_of(rank.gpu_bytes, rank.gpu_reserved_bytes)
-
-
-def _gpu_memory(gpu: Gpu) -> str:
-    if gpu.used_bytes is None or gpu.total_bytes is None:
-        return size(gpu.used_bytes) if gpu.used_bytes is not None else NOTHING
-    return part_of(gpu.used_bytes, gpu.total_bytes)
+def _memory(used: int | None, total: int | None) -> str:
+    if used is None or total is None:
+        return size(used) if used is not None else NOTHING
+    return part_of(used, total)
 
 
 def _clock(row: Row) -> str:
@@ -110,22 +95,24 @@ def _clock(row: Row) -> str:
     return f"{SLOWED if row.rank.gpu.held_back is True and mhz != NOTHING else ''}{mhz}"
 
 
+def _short_state(row: Row) -> str:
+    words = row.state.replace("waiting for rank", "waits for")
+    words = words if len(words) <= SHORT_STATE else words.partition(" (")[0]  # without the seconds
+    return f"{words}{' ◀' if row.is_culprit else ''}"
+
+
 STATE = Column(
     "state",
     24,
     99,
-    lambda row: f"{row.state}{' ◀ culprit' if row.is_culprit else ''}",
-    "What the rank does now; ◀ culprit: the others wait for it.",
+    lambda row: f"{row.state}{MARK * row.is_culprit}",
+    f"What the rank does now;{MARK}: the others wait for it.",
 )
 COLUMNS = (
     Column("rank", 4, 100, lambda row: str(row.rank.rank), "The rank's number; ranks count from 0."),
     STATE,
     Column(
-        "progress",
-        16,
-        98,
-        lambda row: progress(row.rank),
-        "The part of its steps that is done; if their number is unknown, the part of the epoch.",
+        "progress", 16, 98, lambda row: progress(row.rank), "The part of its steps, or else of the epoch, that is done."
     ),
     Column("step", 6, 50, lambda row: str(row.rank.step), "The number of finished steps."),
     Column(
@@ -133,75 +120,61 @@ COLUMNS = (
         7,
         90,
         lambda row: _optional(row.rank.loss, ".4f"),
-        "The loss of its last step, over its own part of the batch; empty if it is not finite.",
+        "The loss of its last step, over its own part of the batch.",
     ),
-    Column(
-        "gpu %",
-        5,
-        99,
-        _meter(lambda rank: rank.gpu.busy_percent),
-        "How busy its GPU is. Waiting in NCCL also counts as busy: see the waits.",
-        lambda rank: rank.gpu.busy_percent,
+    _on_gpus(
+        "gpu %", 5, 99, "How busy its GPU is. Waiting in NCCL also counts as busy.", lambda rank: rank.gpu.busy_percent
     ),
-    Column(
+    _on_gpus(
         "gpu used",
         10,
         99,
-        lambda row: _gpu_memory(row.rank.gpu),
         "The memory of its GPU that all programs use, and its total memory.",
         lambda rank: rank.gpu.used_bytes,
+        lambda row: _memory(row.rank.gpu.used_bytes, row.rank.gpu.total_bytes),
     ),
-    Column(
-        "W", 4, 99, _meter(lambda rank: rank.gpu.watts), "The power of its GPU, in watts.", lambda rank: rank.gpu.watts
-    ),
-    Column(
+    _on_gpus("W", 4, 99, "The power of its GPU, in watts.", lambda rank: rank.gpu.watts),
+    _on_gpus(
         "MHz",
         5,
         99,
-        _clock,
-        f"The SM clock of its GPU; {SLOWED}: heat or the power limit lowers it.",
+        f"The SM clock of its GPU; {SLOWED}: heat or power lowers it.",
         lambda rank: rank.gpu.sm_mhz,
+        _clock,
     ),
-    Column("samples/s", 9, 60, _rate, "Samples per second, over the last steps."),
     Column(
+        "samples/s",
+        9,
+        60,
+        lambda row: _optional(row.rank.samples_per_s, ",.0f").replace(",", " "),
+        "Samples per second, over the last steps.",
+    ),
+    _on_gpus(
         "TFLOP/s",
         7,
         99,
-        _tflops,
-        "10^12 operations per second: the matrix products and convolutions of forward, loss and backward for a sample, "
-        "counted before the first step, times samples/s. Not counted in a watched training.",
+        "10^12 operations per second: those of forward, loss and backward for a sample, times samples/s. Not "
+        "counted in a watched training.",
         lambda rank: rank.flops,
+        lambda row: digits(tflops(row.rank.flops, row.rank.samples_per_s)),
     ),
     Column("data", 7, 64, _phase(0), "Time to get a batch, in ms, median over the last steps."),
     Column("forward", 7, 66, _phase(1), "Time in forward and loss, in ms, median over the last steps."),
     Column("backward", 8, 67, _phase(2), "Time in backward, likewise; includes the averaging of torch DDP."),
     Column("aggr.", 6, 68, _phase(3), "Time in the aggregation, likewise; includes waiting."),
     Column("optim.", 7, 63, _phase(4), "Time in the optimizer's step, likewise."),
-    Column(
-        "wait",
-        6,
-        95,
-        lambda row: _optional(row.wait_ms, ".1f"),
-        "Time waiting for late ranks per step, in ms, median over the last steps.",
-    ),
+    Column("wait", 6, 95, lambda row: _optional(row.wait_ms, ".1f"), "Time waiting for late ranks, likewise."),
     Column("cpu %", 5, 70, _meter(lambda rank: rank.cpu_percent), "The CPU use of its process; 100 is one core."),
-    Column("memory", 8, 55, lambda row: _megabytes(row.rank.rss_bytes), "The memory of its process."),
-    Column(
+    Column("memory", 8, 55, lambda row: _memory(row.rank.rss_bytes, None), "The memory of its process."),
+    _on_gpus(
         "gpu mem.",
         10,
         69,
-        lambda row: _own_memory(row.rank),
         "GPU memory allocated for tensors, and reserved by torch: allocated/reserved.",
         lambda rank: rank.gpu_bytes,
+        lambda row: _memory(row.rank.gpu_bytes, row.rank.gpu_reserved_bytes),
     ),
-    Column(
-        "°C",
-        3,
-        58,
-        _meter(lambda rank: rank.gpu.celsius),
-        "The temperature of its GPU.",
-        lambda rank: rank.gpu.celsius,
-    ),
+    _on_gpus("°C", 3, 58, "The temperature of its GPU.", lambda rank: rank.gpu.celsius),
 )
 LEFT = ("state", "progress")
 PADDING = 2  # cells that DataTable adds to every column

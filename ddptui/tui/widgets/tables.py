@@ -2,12 +2,11 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from rich.cells import cell_len
 from rich.console import JustifyMethod
 from rich.segment import Segment
-from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -24,15 +23,18 @@ from ddptui.text.tables import Column, Filled, fill, telling
 from ddptui.tui.keys import bound
 from ddptui.tui.widgets.lists import ROW_KEYS, STATUS_MARKS, UNKNOWN
 
-Styles = Mapping[str, Style]
-NO_STYLES: Styles = {}
+RowMark = Literal["problem", "skipped"]
+NO_MARKS: Mapping[str, RowMark] = {}
 MARK = "●"
 
 
 class LabTable(DataTable[Text]):
     """The base of all tables but the live table of ranks. Rows have names; refilling keeps the cursor on its row."""
 
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"lab-table--problem", "lab-table--skipped"}
     DEFAULT_CSS = """
+    LabTable > .lab-table--problem { color: $text-error; text-style: bold; }
+    LabTable > .lab-table--skipped { text-style: dim; }
     LabTable, LabTable:focus {
         background: $background;
         background-tint: transparent;
@@ -47,7 +49,7 @@ class LabTable(DataTable[Text]):
     ]
 
     explained: Sequence[tuple[str, str]] = ()  # the headers of the visible columns, each with its explanation
-    _filled: tuple[object, ...] = ()
+    _filled: tuple[list[Filled], list[str], dict[str, RowMark]] = ([], [], {})
     _said: str | None = None
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
@@ -99,51 +101,54 @@ class LabTable(DataTable[Text]):
 
     @property
     def wanted_lines(self) -> int:
-        """The lines that the header and all rows take."""
-        return self.row_count + 1
+        """The lines that the header and all rows take; 0: there are none."""
+        return self.row_count + bool(self.row_count)
 
     def choose(self, name: str | None) -> None:
         """Move the cursor to the row of this name, if there is one."""
         if name in self.names:
             self.move_cursor(row=self.names.index(name))
 
-    def fill(self, columns: Sequence[Filled], names: Sequence[str], styles: Styles = NO_STYLES) -> None:
-        """Show these columns. `names`: of the rows, in order; `styles`: row name -> style."""
-        filled = ([*columns], [*names], styles)
-        if filled == self._filled:  # changing one cell costs as much as all: every visible row is drawn again
-            return
-        self._filled = filled
-        self.explained = [(column.header, column.about) for column in columns]
-        chosen, column, scrolled = self.chosen, self.cursor_column, self.scroll_offset
-        with self.app.batch_update():  # otherwise the table would be empty for a moment
-            self._rebuild(columns, names, styles)
-            place = names.index(chosen) if chosen is not None and chosen in names else 0
-            self.move_cursor(row=place, column=column, scroll=False)  # back to its row, which may have moved
-            self.scroll_to(scrolled.x, scrolled.y, animate=False, immediate=True)
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._build())  # cells do not change colors themselves
 
-    def _rebuild(self, columns: Sequence[Filled], names: Sequence[str], styles: Styles) -> None:
-        self.clear(columns=True)
-        sides: list[JustifyMethod] = ["left" if column.left else "right" for column in columns]
-        for column, side in zip(columns, sides, strict=True):
-            # DataTable would measure the width itself, but only later, when idle.
-            widest = max(map(cell_len, (column.header, *column.cells)))
-            self.add_column(Text(column.header, justify=side, no_wrap=True), key=column.key, width=widest)
-        rows = zip(*(column.cells for column in columns), strict=True)  # empty if there are no columns
-        for name, row in zip(names, rows, strict=False):
-            style = styles.get(name, "")
-            cells = (Text(cell, style, justify=side, no_wrap=True) for cell, side in zip(row, sides, strict=True))
-            self.add_row(*cells, key=name)
+    def fill(self, columns: Sequence[Filled], names: Sequence[str], marks: Mapping[str, RowMark] = NO_MARKS) -> None:
+        """Show these columns. `names`: of the rows, in order; `marks`: row name -> mark."""
+        filled = ([*columns], [*names], {**marks})
+        if filled != self._filled:  # changing one cell costs as much as all: every visible row is drawn again
+            self._filled = filled
+            self._build()
+
+    def _build(self) -> None:
+        columns, names, marks = self._filled
+        self.explained = [(column.header, column.about) for column in columns]
+        chosen, at, scrolled = self.chosen, self.cursor_column, self.scroll_offset
+        with self.app.batch_update():  # otherwise the table would be empty for a moment
+            self.clear(columns=True)
+            sides: list[JustifyMethod] = ["left" if column.left else "right" for column in columns]
+            for column, side in zip(columns, sides, strict=True):
+                # DataTable would measure the width itself, but only later, when idle.
+                widest = max(map(cell_len, (column.header, *column.cells)))
+                self.add_column(Text(column.header, justify=side, no_wrap=True), key=column.key, width=widest)
+            styles = {
+                name: self.get_component_rich_style(f"lab-table--{mark}", partial=True) for name, mark in marks.items()
+            }
+            rows = zip(*(column.cells for column in columns), strict=True)  # empty if there are no columns
+            for name, row in zip(names, rows, strict=False):
+                style = styles.get(name, "")
+                cells = (Text(cell, style, justify=side, no_wrap=True) for cell, side in zip(row, sides, strict=True))
+                self.add_row(*cells, key=name)
+            place = names.index(chosen) if chosen is not None and chosen in names else 0
+            self.move_cursor(row=place, column=at, scroll=False)  # back to its row, which may have moved
+            self.scroll_to(scrolled.x, scrolled.y, animate=False, immediate=True)
 
 
 class FittedTable(LabTable):
-    """The base of tables that show as many columns as fit; each new width or theme refills them."""
+    """The base of tables that show as many columns as fit; each new width refills them."""
 
     def refill(self) -> None:
         """Fill the table for its current width."""
         raise NotImplementedError
-
-    def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self.refill())  # cells do not change colors themselves
 
     def on_resize(self) -> None:
         self.refill()
@@ -190,8 +195,6 @@ class TrialTable(LabTable):
 class RunTable(LabTable):
     """Shows a row for each earlier run."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"run-table--problem"}
-    DEFAULT_CSS = "RunTable > .run-table--problem { color: $text-error; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select_cursor", "Open", show=False),
         Binding("home", "scroll_top", "First row", show=False),
@@ -200,7 +203,6 @@ class RunTable(LabTable):
 
     def show(self, runs: Sequence[Overview], marked: Collection[str], under_way: str | None) -> None:
         """Show these runs. `marked` and `under_way`: names of runs."""
-        problem = self.get_component_rich_style("run-table--problem", partial=True)
 
         def when(known: Overview) -> str:
             return f"{MARK if known.run.name in marked else ' '} {known.when}"
@@ -218,7 +220,7 @@ class RunTable(LabTable):
             Column("fastest, s", lambda known: known.fastest, left=True),
         ]
         names = [known.run.name for known in runs]
-        self.fill(fill(columns, runs), names, {known.run.name: problem for known in runs if known.problem})
+        self.fill(fill(columns, runs), names, {known.run.name: "problem" for known in runs if known.problem})
 
 
 class RankDetail(LabTable):

@@ -1,6 +1,6 @@
 """Bars of each trial's train time, split into parts, or of its difference to the baseline."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap as wrapped
 
 from ddptui.analysis.breakdown import Breakdown, breakdown, difference
@@ -28,7 +28,7 @@ class TimeBars(Canvas, can_focus=True):
     _results: Results | None = None
     _why_none = ""  # no differences are known
     _chosen: str | None = None
-    _times: dict[str, Breakdown]  # trial -> its time, for trials with figures
+    _times: Mapping[str, Breakdown] = {}  # trial -> its time, for trials with figures
     shows_differences = False  # show differences to the baseline instead of whole times
 
     def show(self, results: Results, chosen: str | None) -> None:
@@ -49,8 +49,8 @@ class TimeBars(Canvas, can_focus=True):
 
     @property
     def wanted_lines(self) -> int:
-        """The lines that all trials, the legend and the difference in words take."""
-        return len(self._trials) + 1 + (2 if self.shows_differences else 0)
+        """The lines that all trials, the legend and the difference in words take; 0: no trial has a time."""
+        return bool(self._times) and len(self._trials) + 1 + (2 if self.shows_differences else 0)
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
         if not self._trials:
@@ -60,8 +60,8 @@ class TimeBars(Canvas, can_focus=True):
         words = self._in_words(width) if self.shows_differences else []
         shown = self._window(max(1, height - 1 - len(words)))
         names = min(max(len(trial.name) for trial in self._trials), width // PART_FOR_NAME)
-        drawn = self._differences(shown, width - names) if self.shows_differences else self._wholes(width - names)
-        lines = [self._line(trial, names, drawn) for trial in shown]
+        bars = self._bars(width - names)
+        lines = [self._line(trial, names, bars) for trial in shown]
         legend = self._legend({kind for line in lines for _, kind in line}, width)
         if (others := len(self._trials) - len(shown)) and height > 2:
             lines.append([(f"and {count(others, 'trial')} more", "muted")])
@@ -75,63 +75,47 @@ class TimeBars(Canvas, can_focus=True):
         first = min(max(0, chosen - room // 2), len(self._trials) - room)
         return self._trials[first : first + room]
 
-    def _line(self, trial: TrialResult, names: int, drawn: Callable[[TrialResult], Line]) -> Line:
+    def _line(self, trial: TrialResult, names: int, bars: Mapping[str, Line]) -> Line:
         chosen = trial.name == self._chosen
         label = (f"{'▸' if chosen else ' '} {shorten(trial.name, names):<{names}} ", "strong" if chosen else "")
         if trial.name in self._times:
             is_base = self._results is not None and self._results.base_of(trial) is trial
-            return [label, *drawn(trial), (f" {BASELINE}" * is_base, "muted")]
-        first, *_ = (trial.error or "").splitlines() or [""]
-        why = f"{trial.status}: {first}" if first else status_of(trial) or "not reached"
-        return [label, (why, "culprit" if trial.status == "failed" else "muted")]
+            return [label, *bars[trial.name], (f" {BASELINE}" * is_base, "muted")]
+        kind = "culprit" if trial.status == "failed" else "muted"
+        return [label, (status_of(trial) or "not reached", kind)]  # why: in words, beside it
 
-    def _wholes(self, width: int) -> Callable[[TrialResult], Line]:
-        """Returns a function that draws the whole time of a trial in this width."""
-        longest = max((times.total for times in self._times.values()), default=0.0) or 1.0
-        scale = max(1, width - len(f"   {longest:.2f} s{self._longest_mark(None)} {BASELINE} ")) / longest
-
-        def whole(trial: TrialResult) -> Line:
-            times = self._times[trial.name]
-            return [
-                *bar(_within(times.total, self._lengths(trial, times)), scale),
-                (f" {times.total:.2f} s{mark_of(trial)}", ""),
-            ]
-
-        return whole
-
-    def _differences(self, shown: Iterable[TrialResult], width: int) -> Callable[[TrialResult], Line]:
-        """Returns a function that draws the difference of a trial: savings left of a line, additions right of it."""
-        known = {trial.name: times for trial in shown if (times := self._difference(trial))}
-        sides = {trial.name: self._sides(trial, known[trial.name]) for trial in shown if trial.name in known}
-        saved, added = (max((sum(s for _, s in each[side]) for each in sides.values()), default=0.0) for side in (0, 1))
-        mark = self._longest_mark(self._results)
-        scale = max(1, width - len(f"   {LINE} +{added:.2f} s{mark} {BASELINE} ")) / (saved + added or 1.0)
-        room = round(saved * scale)
-
-        def drawn(trial: TrialResult) -> Line:
-            if trial.name not in known:
-                return [(" " * room, ""), (LINE, "muted"), (" nothing to compare with", "muted")]
-            left, right = (bar(side, scale) for side in sides[trial.name])
-            space = " " * (room - width_of(left))
-            amount = f" {signed(known[trial.name].total)} s{mark_of(trial, self._results)}"
-            return [(space, ""), *reversed(left), (LINE, "muted"), *right, (amount, "")]
-
+    def _bars(self, width: int) -> dict[str, Line]:
+        """The bar and the amount of each trial with figures. Differences begin at a line: savings left of it, additions
+        right of it."""
+        turned = self.shows_differences
+        base = LINE if turned else ""
+        sides, amounts = dict[str, tuple[Lengths, Lengths]](), dict[str, str]()
+        for trial in (trial for trial in self._trials if trial.name in self._times):
+            times = self._difference(trial) if turned else self._times[trial.name]
+            if times is not None:
+                lengths = [(part.kind, part.s) for part in parts(times, trial)]
+                saved = [(kind, -s) for kind, s in lengths if turned and s < 0]
+                added = [(kind, s) for kind, s in lengths if s > 0] if turned else _within(times.total, lengths)
+                sides[trial.name] = saved, added
+                total = signed(times.total) if turned else f"{times.total:.2f}"
+                amounts[trial.name] = f" {total} s{mark_of(trial, self._results if turned else None)}"
+        left, right = (max((sum(s for _, s in each[side]) for each in sides.values()), default=0.0) for side in (0, 1))
+        beside = len(f"   {BASELINE} ") + max(map(len, amounts.values()), default=0) + 2 * turned
+        scale = max(1, width - beside) / (left + right or 1.0)
+        room = round(left * scale)
+        drawn: dict[str, Line] = {}
+        for name in self._times:
+            if name in sides:
+                before, after = (bar(side, scale) for side in sides[name])
+                space = " " * (room - width_of(before))
+                drawn[name] = [(space, ""), *reversed(before), (base, "muted"), *after, (amounts[name], "")]
+            else:
+                drawn[name] = [(" " * room, ""), (base, "muted"), (" nothing to compare with", "muted")]
         return drawn
-
-    def _longest_mark(self, results: Results | None) -> str:
-        return max((mark_of(trial, results) for trial in self._trials), key=len)
 
     def _difference(self, trial: TrialResult) -> Breakdown | None:
         base = self._results.base_of(trial) if self._results else None
         return difference(trial, base) if base else None
-
-    def _sides(self, trial: TrialResult, times: Breakdown) -> tuple[Lengths, Lengths]:
-        """The parts that took less than in the baseline, and those that took more."""
-        lengths = self._lengths(trial, times)
-        return [(kind, -s) for kind, s in lengths if s < 0], [(kind, s) for kind, s in lengths if s > 0]
-
-    def _lengths(self, trial: TrialResult, times: Breakdown) -> Lengths:
-        return [(part.kind, part.s) for part in parts(times, trial)]
 
     def _in_words(self, width: int) -> list[Line]:
         """The difference of the chosen trial in words, as a sum."""

@@ -9,11 +9,10 @@ from textual.content import Content
 from textual.widgets import Static
 
 from ddptui.analysis.results import PlaceTime, Results, TrialResult
-from ddptui.config.preset import Preset
 from ddptui.diagnosis.positions import named
 from ddptui.host.source import source_line
 from ddptui.live.monitor import RunMonitor
-from ddptui.report.places import Read, of_trial, place_columns, read_for, why_no_places
+from ddptui.report.places import Read, of_trial, place_columns, read_for
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.text.drawing import shorten
@@ -36,52 +35,47 @@ class Standing(NamedTuple):
 
 
 class Where(TextPane):
-    """Shows stacks, if the user asked for them, and a table of places; or why there are none."""
+    """Shows stacks, if the user asked for them, and a table of places."""
 
     DEFAULT_CSS = "Where { scrollbar-gutter: stable; }"  # otherwise a scrollbar would make lines too long
     _of: tuple[object, ...] = (None, 0)  # what is shown: the judgement and launch of the places, and the rest
     _places: Sequence[PlaceTime] = ()
     _late: int | None = None
-    _why = ""
-    _read: Read
+    _read: Read = lambda *_: ""
     _standings: Sequence[Standing] = ()
 
     def follow(self, watched: RunMonitor, feed: Session | Playback, chosen: int | None, now_ns: int) -> None:
         """Show the last steps of a running launch, or of its replay. chosen: the rank under the cursor."""
         standings, late = standings_of(watched, now_ns), chosen if watched.culprit is None else watched.culprit
         of = (watched.judgement, watched.live.launched_ns, late, standings)
-        if of[0] is self._of[0] and of[1:] == self._of[1:] and self._why:
+        if of[0] is self._of[0] and of[1:] == self._of[1:]:
             return
         if of[0] is not self._of[0]:
             self._places = watched.places()
         hosts = {rank.rank: rank.host for rank in watched.live.ranks.values()}
         self._of, self._late, self._standings = of, late, standings
-        is_asked = not isinstance(feed, Session) or feed.terms.lines
-        self._why = why_no_places(watched.trial(feed.preset), is_asked=is_asked)
         self._read = read_for(source_line, hosts, feed.results, is_lab=feed.preset.kind != "command")
         self.on_resize()
 
-    def show(self, trial: TrialResult | None, results: Results, preset: Preset) -> None:
+    def show(self, trial: TrialResult | None, results: Results) -> None:
         """Show the last repeat of a finished trial."""
         if trial is not None:
             self._places, self._late, self._read = of_trial(trial, results, source_line)
-            configured = next((each for each in preset.trials if each.name == trial.name), None)
-            self._why = why_no_places(configured, is_over=True)
             self.on_resize()
 
     @property
     def wanted_lines(self) -> int:
-        """The lines that the table takes."""
-        return len(self._places) + 1
+        """The lines that the table takes; 0: there is none."""
+        return len(self._places) + bool(self._places)
 
     def on_resize(self) -> None:
         """Fill the pane for its width."""
-        if (width := self.scrollable_content_region.width) and self._why:
+        if width := self.scrollable_content_region.width:
             self.query_one(Static).update(Content("\n").join([*self._stacks(width), *self._table(width)]))
 
     def _table(self, width: int) -> list[Content]:
         if not self._places:
-            return [Content(self._why)]
+            return []
         columns = place_columns(self._places, self._late, self._read, width)
         header, *rows = (set_cell_size(line, width) for line in as_text(Table(columns), width, rule=False))
         return [Content.styled(header, "bold"), *map(Content, rows)]

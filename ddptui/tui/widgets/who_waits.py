@@ -7,7 +7,6 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.events import Click
 
-from ddptui.analysis.counted import counted
 from ddptui.analysis.results import TrialResult
 from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
 from ddptui.report.matrix import ITSELF, MOST_ROWS, Grid, describe, grid, largest
@@ -46,15 +45,10 @@ class WhoWaits(Canvas, can_focus=True):
             self._lay_out()
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is no matrix to show."""
-        return self._whole is None
-
-    @property
     def wanted_lines(self) -> int:
-        """The lines that the matrix takes."""
+        """The lines that the matrix takes; 0: there is none."""
         width = self.size.width or self.screen.size.width  # a hidden pane has no width
-        return len(grid(self._whole, width).lines) if self._whole else 1
+        return len(grid(self._whole, width).lines) if self._whole else 0
 
     def on_resize(self) -> None:
         self._lay_out()
@@ -96,7 +90,7 @@ class WhoWaits(Canvas, can_focus=True):
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
         if self._matrix is None:
-            return [[(_why_empty(self._trial), "muted")]]
+            return []
         shown = grid(self._matrix, width)
         return [
             *([(head, "muted")] for head in shown.heads),
@@ -110,14 +104,3 @@ class WhoWaits(Canvas, can_focus=True):
             kind = "cursor" if (row, column) == self._cursor else usual
             line += [(text[: shown.gap], ""), (text[shown.gap :], kind)]
         return line
-
-
-def _why_empty(trial: TrialResult | None) -> str:
-    repeats = counted(trial.repeats) if trial else []
-    if not repeats:
-        return "no repeat has ended"
-    if len(repeats[0].ranks) < 2:
-        return "one process, so there is no rank to wait for"
-    if any(repeat.clock_error_ms is not None for repeat in repeats):
-        return "the clock error exceeds the measured waits, so they are hidden"
-    return "no collective was recorded, so waits are unknown"

@@ -6,12 +6,11 @@ import pytest
 from ddptui.analysis.finding import Finding, Kind, Where
 from ddptui.analysis.results import PlaceTime, Results
 from ddptui.config.preset import Preset
-from ddptui.report.places import UNREAD, place_columns, why_no_places
+from ddptui.report.places import UNREAD, place_columns
 from ddptui.report.table import markdown, text
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from tests.recorded.net import RUNS
-from tests.support.builders import preset_of
 
 WIDTH, WIDE = 80, 200
 HEADING = "Where in the code each rank worked, in ms a step"
@@ -130,19 +129,3 @@ def test_a_wide_terminal_has_room_for_the_source() -> None:
     results, preset = read("watched", PLACES, [LATE])
     assert "line 1 of train.py" in text(results, preset, WIDE, source=source)
     assert "line 1 of train.py" not in text(results, preset, WIDTH, source=source)
-
-
-@pytest.mark.parametrize(
-    ("trial", "asked", "over", "words"),
-    [
-        ({"launch": "dp"}, True, True, "nn.DataParallel"),
-        ({"instruments": "off"}, True, False, "without instruments"),
-        ({}, False, False, "`--no-lines`"),
-        ({}, True, False, "has been sampled yet"),
-        ({}, True, True, "No line was sampled"),
-    ],
-)
-def test_why_there_is_no_place(trial: dict[str, object], asked: bool, over: bool, words: str) -> None:
-    [made] = preset_of({"title": "Which?", "trial": [{"name": "a", **trial}]}).trials
-    assert words in why_no_places(made, is_asked=asked, is_over=over)
-    assert why_no_places(None, is_over=True)
