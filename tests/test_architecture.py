@@ -12,24 +12,24 @@ REPO = Path(__file__).parents[1]
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
     "text": 393,
-    "config": 1393,
-    "wire": 552,
+    "config": 1394,
+    "wire": 554,
     "host": 972,
     "analysis": 2958,
     "findings": 2258,
     "diagnosis": 1093,
     "live": 830,
-    "report": 1511,
-    "store": 842,
+    "report": 1518,
+    "store": 827,
     "engines": 2411,
-    "run": 1797,
+    "run": 1606,
     "doctor": 436,
     "projection": 493,
-    "page": 606,
-    "tui": 4361,
-    "cli": 874,
+    "page": 446,
+    "tui": 4314,
+    "cli": 823,
     "workers": 7067,
-    "templates": 935,
+    "templates": 766,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 

@@ -28,8 +28,7 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
         raise PresetError(f"{preset.name}: {error}") from None
     if to_be_started:
         _check_engine(preset)
-        if preset.engine.name == "local":
-            check_gpus(preset.name, preset.trials, or_cpu=preset.group != ABOUT_GPUS)
+        _check_devices(preset)
     names = ELSEWHERE.get(preset.engine.name, [*CHECKS])
     for trial in preset.trials:
         check_trial(preset.name, trial, [name for name in names if to_be_started or name != ONLY_TO_START])
@@ -40,9 +39,7 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
 def why_not_here(preset: Preset) -> str:
     """Why a preset can never run on this machine; empty if it can. Starts nothing."""
     try:
-        prepare(preset, to_be_started=False)
-        if preset.engine.name == "local":
-            check_gpus(preset.name, preset.trials, or_cpu=preset.group != ABOUT_GPUS)
+        _check_devices(prepare(preset, to_be_started=False))
     except PresetError as error:
         return str(error)
     return ""
@@ -62,6 +59,12 @@ def prepare_trial(trial: Trial, local_ranks: int) -> Trial:
 def _with_data(trial: Trial) -> Trial:
     """The trial with the absolute folder of its dataset, if that consists of files."""
     return msgspec.structs.replace(trial, data_dir=str(data_folder(trial))) if trial.dataset in FILES else trial
+
+
+def _check_devices(preset: Preset) -> None:
+    """Raises PresetError if this host lacks the GPUs that ranks here need."""
+    if preset.engine.name == "local":
+        check_gpus(preset.name, preset.trials, or_cpu=preset.group != ABOUT_GPUS)
 
 
 def _check_engine(preset: Preset) -> None:
