@@ -21,7 +21,7 @@ from ddptui.cli.config import config
 from ddptui.cli.init import init
 from ddptui.cli.inspect import columns, compare, presets, project, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
-from ddptui.cli.options import NOTHING_TYPED, run_options, taken
+from ddptui.cli.options import changes_of, run_options
 from ddptui.cli.run import begin, run
 from ddptui.cli.trash import delete, restore
 from ddptui.cli.watch import attach, watch
@@ -131,16 +131,15 @@ def main(context: click.Context, /, preset: str | None, resume: str | None, **op
       config, completion     Show your settings; complete commands in a shell.
       join, manifest, place  Several hosts, Slurm, Kubernetes: docs/machines.md.
     """
-    typed = taken(options)
     if command := context.invoked_subcommand:
         if preset or resume:
             raise Refusal(f"--preset and --resume cannot be combined with a command: leave out `{command}`")
-        if typed != NOTHING_TYPED:
+        if any(value not in (None, (), False) for value in options.values()):
             raise Refusal(f"options come after the command: `ddptui {command} --help` lists its options")
         return
-    if resume and (preset or any(typed.changes.values())):
+    if resume and (preset or any(changes_of(options).values())):
         raise Refusal("--resume keeps the run's own settings: leave out --preset, and what changes it, e.g. --set")
-    sys.exit(begin(preset, resume, typed))
+    sys.exit(begin(preset, resume, options))
 
 
 for each in COMMANDS:

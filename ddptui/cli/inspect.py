@@ -9,7 +9,7 @@ import click
 
 from ddptui.cli.common import Refusal, load_preset, load_settings, refusing
 from ddptui.cli.completion import column_keys, files, presets_and_files, run_names, strategies
-from ddptui.cli.options import RUNS_OPTION, SET_OPTION, engine_options, given
+from ddptui.cli.options import RUNS_OPTION, SET_OPTION, engine_of, engine_options
 
 if TYPE_CHECKING:
     from ddptui.analysis.results import Results
@@ -42,7 +42,7 @@ def presets(name: str | None, fields: bool, assignments: tuple[str, ...], **opti
         from ddptui.config.fields import listing as list_fields
 
         return click.echo(list_fields(), nl=False)
-    engine = given(options)
+    engine = engine_of(options)
     if not name:
         from ddptui.run.listing import every_preset
 

@@ -1,13 +1,16 @@
 """Options shared by several commands, in the order in which help lists them."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from ddptui.cli.common import Refusal
 from ddptui.cli.completion import assignments, folders, themes
 
+ENGINE_KEYS = (
+    "engine", "nodes", "interface", "port", "shared", "partition", "account", "gres", "time", "options",
+)  # fmt: skip
 ENGINES = ("local", "join", "slurm")  # EngineName in config/engine.py: importing it would slow down every command
 
 
@@ -75,38 +78,8 @@ class Whole(click.IntRange):
             self.fail(f"expected a whole number from {self.min} to {self.max}, got {value}", parameter, context)
 
 
-class RunOptions(NamedTuple):
-    """The options of a run as typed. engine: the engine options, by key of [engine]; runs: the folder of runs."""
-
-    no_ui: bool
-    as_json: bool
-    assignments: tuple[str, ...]
-    copies: tuple[str, ...]
-    removed: tuple[str, ...]
-    repeats: int | None
-    wait_quiet: float | None
-    theme: str | None
-    refresh: float | None
-    runs: str | None
-    engine: dict[str, Any]
-
-    @property
-    def changes(self) -> dict[str, Any]:
-        """What changes a preset, as `load_preset` takes it."""
-        names = ("assignments", "copies", "removed", "repeats", "engine")
-        return {name: getattr(self, name) for name in names}
-
-    @property
-    def asks_for_headless(self) -> bool:
-        """Whether --no-ui or --json asks for a run without the console's screens."""
-        return self.no_ui or self.as_json
-
-
-NOTHING_TYPED = RunOptions(False, False, (), (), (), None, None, None, None, None, {})
-
-
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator that adds the options of a run; `taken` gathers their values."""
+    """Decorator that adds the options of a run."""
     for option in reversed(
         (
             click.option("--no-ui", is_flag=True, help="Run headless: progress on stderr, the comparison on stdout."),
@@ -132,14 +105,13 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def taken(options: dict[str, Any]) -> RunOptions:
-    """Gathers the values of the options that `run_options` added."""
-    own = {name: options[name] for name in RunOptions._fields if name != "engine"}
-    engine = given({name: value for name, value in options.items() if name not in own})
-    return RunOptions(**own, engine=engine)
+def changes_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns those of the options of a run that change a preset, as `load_preset` takes them."""
+    names = ("assignments", "copies", "removed", "repeats")
+    return {name: options[name] for name in names} | {"engine": engine_of(options)}
 
 
-def given(options: dict[str, Any]) -> dict[str, Any]:
+def engine_of(options: dict[str, Any]) -> dict[str, Any]:
     """Returns the engine options that the user typed, by their key in a preset's [engine]."""
-    typed = {key: value for key, value in options.items() if value not in (None, ())}
+    typed = {key: value for key in ENGINE_KEYS if (value := options[key]) not in (None, ())}
     return {"name" if key == "engine" else key: value for key, value in typed.items()}

@@ -16,7 +16,7 @@ from ddptui.cli.common import (
     refusing,
 )
 from ddptui.cli.completion import presets_and_files
-from ddptui.cli.options import RunOptions, run_options, taken
+from ddptui.cli.options import changes_of, run_options
 
 if TYPE_CHECKING:
     from ddptui.config.settings import Settings
@@ -39,23 +39,23 @@ def run(name: str | None, **options: Any) -> None:
     """
     if not name:
         raise Refusal(WHICH)
-    sys.exit(begin(name, None, taken(options)))
+    sys.exit(begin(name, None, options))
 
 
-def begin(preset: str | None, resume: str | None, typed: RunOptions) -> int:
+def begin(preset: str | None, resume: str | None, options: dict[str, Any]) -> int:
     """Run a preset or resume a run; without either, open the console's start screen. Returns the exit code. Raises
     Refusal."""
-    settings = load_settings()
-    if not typed.asks_for_headless and sys.stdout.isatty():
-        return open_console(preset, resume, typed, settings)
+    settings, is_headless = load_settings(), options["no_ui"] or options["as_json"]
+    if not is_headless and sys.stdout.isatty():
+        return open_console(preset, resume, options, settings)
     if not resume and preset is None:
-        raise Refusal(WHICH if typed.asks_for_headless else NO_SCREEN)
-    if typed.theme or typed.refresh:
+        raise Refusal(WHICH if is_headless else NO_SCREEN)
+    if options["theme"] or options["refresh"]:
         raise Refusal("--theme and --refresh have no effect without the console's screens: leave them out")
-    return run_headless(preset or "", resume, typed, settings)
+    return run_headless(preset or "", resume, options, settings)
 
 
-def run_headless(name: str, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
+def run_headless(name: str, resume: str | None, options: dict[str, Any], settings: "Settings") -> int:
     """Run a preset, or launch the missing repeats of a run. Progress goes to stderr, the comparison to stdout. Returns
     the exit code."""
     from ddptui.config.parser import PresetError
@@ -63,23 +63,23 @@ def run_headless(name: str, resume: str | None, typed: RunOptions, settings: "Se
     from ddptui.store.runs import runs_folder
 
     how: dict[str, Any] = {
-        "as_json": typed.as_json,
+        "as_json": options["as_json"],
         "usual": settings.columns,
-        "quiet_within_s": typed.wait_quiet or 0.0,
+        "quiet_within_s": options["wait_quiet"] or 0.0,
     }
 
     def work() -> int:
-        folder = runs_folder(typed.runs)
+        folder = runs_folder(options["runs"])
         with refusing(PresetError):
             if resume:
                 return headless.resume(_resumption(resume, folder), **how)
-            preset = load_preset(name, **typed.changes)
+            preset = load_preset(name, **changes_of(options))
             return headless.run(preset, folder, **how)
 
     return interruptible(work)
 
 
-def open_console(name: str | None, resume: str | None, typed: RunOptions, settings: "Settings") -> int:
+def open_console(name: str | None, resume: str | None, options: dict[str, Any], settings: "Settings") -> int:
     """Open the console with a preset running, with a run to resume, or on the start screen. Returns the exit code.
     Raises Refusal."""
     gc.disable()  # until the first screen is drawn: garbage collection takes a tenth of the startup time
@@ -89,23 +89,28 @@ def open_console(name: str | None, resume: str | None, typed: RunOptions, settin
     from ddptui.store.runs import RunError, runs_folder
 
     check_terminal()
-    if typed.wait_quiet:
+    if options["wait_quiet"]:
         raise Refusal("--wait-quiet S is for headless runs: the console asks whether to wait; 0 starts without asking")
     # Calm measures how busy this machine is while the screens are imported.
-    calm = Calm() if typed.wait_quiet is None else None
-    if typed.theme is not None and typed.theme not in THEMES:
-        raise Refusal(f"--theme {typed.theme}: not one of {', '.join(THEMES)}")
-    if name is None and any(typed.changes.values()):
+    calm = Calm() if options["wait_quiet"] is None else None
+    if options["theme"] is not None and options["theme"] not in THEMES:
+        raise Refusal(f"--theme {options['theme']}: not one of {', '.join(THEMES)}")
+    if name is None and any(changes_of(options).values()):
         raise Refusal("options that change a preset need one: `ddptui run NAME --set KEY=VALUE`")
     user_config("presets")  # without a home folder this raises now, and not while a screen is drawn
-    folder = runs_folder(typed.runs)
-    preset = None if name is None else load_preset(name, **typed.changes)
+    folder = runs_folder(options["runs"])
+    preset = None if name is None else load_preset(name, **changes_of(options))
     with refusing(RunError):
         resumed = _resumption(resume, folder) if resume is not None else None
 
     from ddptui.tui.start import start
 
-    how: dict[str, Any] = {"settings": settings, "refreshes_per_s": typed.refresh, "theme": typed.theme, "calm": calm}
+    how: dict[str, Any] = {
+        "settings": settings,
+        "refreshes_per_s": options["refresh"],
+        "theme": options["theme"],
+        "calm": calm,
+    }
     return start(folder, preset, resumed, **how)
 
 
