@@ -41,7 +41,7 @@ class Effect(NamedTuple):
     outcome: Outcome
     ratio: Ratio
     repeats: int  # pairs of them; of two runs, those of the run that has fewer
-    is_rough: bool = False  # other programs disturbed them, or a hand changed them
+    is_rough: bool = False  # other programs disturbed them, or their delays were changed by hand
 
     @property
     def name(self) -> str:

@@ -29,7 +29,7 @@ from ddptui.text.units import MS, S
 from ddptui.text.words import count
 
 RUN_A = "run A"
-DISTURBED = "other programs disturbed repeats, or a hand changed them"
+DISTURBED = "other programs disturbed repeats, or their delays were changed by hand"
 SINGLE = "one repeat shows no difference between runs; increase `--repeats`"
 FEW = 2  # trials beside the baseline: each gets a sentence of its own
 STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started

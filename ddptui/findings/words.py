@@ -139,7 +139,7 @@ def _caused(finding: Finding) -> str:
     if "share" in numbers:
         parts[-1] += ": the others waited for it {share} of the time"
     parts += filter(None, [_workers(finding)])
-    if "without_s" in numbers:
+    if "without_s" in numbers and f"{numbers['without_s']:.2f}" != f"{numbers['train_s']:.2f}":
         parts.append("Without its delay: about {without_s:.2f} s instead of {train_s:.2f} s")
     if "cpu_times" in numbers:
         why = "more work, or a slower core" if "slower" in numbers else "more work, and did not lack a core"

@@ -16,7 +16,7 @@ from ddptui.tui.screens.dialogs import NameDialog
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.lists import PresetList
 from ddptui.tui.widgets.tables import LEFT, TrialTable
-from ddptui.tui.widgets.trial_form import LINE, Field, TrialForm
+from ddptui.tui.widgets.trial_form import LINE, Choice, Field, TrialForm
 from tests.tui.opened import play_in_lab, seen, toasts, until
 
 SIZES = [(80, 24), *(pytest.param(size, marks=pytest.mark.rare) for size in ((60, 16), (120, 40)))]
@@ -111,6 +111,21 @@ def test_any_other_field_is_a_word_that_is_completed(size: tuple[int, int]) -> N
         assert app.screen is lab
 
     play_in_lab(scenario, size)
+
+
+def test_arrows_lead_from_field_to_field_and_enter_opens_a_list() -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await pilot.press("e", "down", "down")
+        strategy = field(lab, "strategy").answer
+        assert isinstance(strategy, Select)
+        assert strategy.has_focus
+        assert not strategy.expanded
+        await pilot.press("down", "down", "up", "up", "enter")
+        await until(pilot, lambda: strategy.expanded)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: not strategy.expanded and field(lab, "strategy").text)
+
+    play_in_lab(scenario)
 
 
 def test_fields_of_another_kind_of_work_are_not_completed() -> None:
@@ -283,7 +298,7 @@ def test_trials_that_the_changes_make_equal_are_said_in_amber() -> None:
 def test_the_form_itself_is_never_a_stop_of_the_tab_key() -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         assert not [each for each in lab.query_one(TrialForm).query("#fields, .fields, #whose") if each.can_focus]
-        assert {type(each.answer) for each in lab.query(Field)} == {Input, Select}
+        assert {type(each.answer) for each in lab.query(Field)} == {Input, Choice}
 
     play_in_lab(scenario)
 

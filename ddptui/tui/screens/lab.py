@@ -60,7 +60,11 @@ class Lab(LabScreen):
         Binding("escape", "back", "Back"),
         bound("runs", "runs", "Runs"),
         bound(
-            "duplicate", "duplicate", "Duplicate", show=False, tooltip="Add a copy of the chosen trial, to change it"
+            "duplicate",
+            "duplicate",
+            "Duplicate trial",
+            show=False,
+            tooltip="Add a copy of the chosen trial, to change it",
         ),
         bound("copy", "copy", "Copy the command line", show=False),
         bound("command", "command", "Command of the trial", show=False, tooltip="Of its ranks, with the environment"),

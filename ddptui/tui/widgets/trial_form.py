@@ -103,6 +103,15 @@ class Field(Horizontal):
         self.answer.prompt = f"as in the preset ({self._as_it_is})" if expanded else self._as_it_is
 
 
+class Choice(Select[str], inherit_bindings=False):
+    """A list to choose from, whose arrow keys lead to other fields: enter opens it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", "Choose", show=False)]
+
+    def __init__(self, options: Iterable[tuple[str, str]], *, allow_blank: bool = True) -> None:
+        super().__init__(options, allow_blank=allow_blank, compact=True)
+
+
 class WordSuggester(Suggester):
     """Completes the last word of a line of KEY=VALUE: the key, then a value that it can have."""
 
@@ -127,7 +136,8 @@ class TrialForm(Vertical):
         Binding("f5", "screen.run", "Run"),
         bound("reset", "screen.reset", "Reset"),
         bound("save", "screen.save", "Save as mine"),
-        Binding("enter", "app.focus_next", "Next field", show=False),
+        Binding("enter,down", "app.focus_next", "Next field", key_display="↑ ↓"),
+        Binding("up", "app.focus_previous", "Previous field", show=False),
         Binding("escape", "screen.back", "Back"),
     ]
     DEFAULT_CSS = """
@@ -172,7 +182,7 @@ class TrialForm(Vertical):
         fields = {key: Field(key, _answer(key), id=key) for key in COMMON}
         typed = Input(compact=True, select_on_focus=False, suggester=WordSuggester(self._others))
         fields[LINE] = Field("others", typed, id=LINE)
-        trials = Select([("all trials", ALL_TRIALS)], allow_blank=False, compact=True)
+        trials = Choice([("all trials", ALL_TRIALS)], allow_blank=False)
         await self.query_one("#fields").mount(
             Horizontal(
                 Field("trial", trials, id="trial"),
@@ -322,7 +332,7 @@ class TrialForm(Vertical):
 def _answer(key: str) -> Input | Select[str]:
     options = _options(key)
     if options:
-        return Select.from_values(options, compact=True)
+        return Choice((option, option) for option in options)
     examples = [f"{at} {'10 Mbit/s' if at == LINK else '10 ms'} on 1" for at in choices("at")]
     suggester = SuggestFromList(["none", *examples], case_sensitive=False) if key == BOTTLENECK else None
     return Input(compact=True, suggester=suggester)

@@ -226,6 +226,11 @@ def test_the_evidence_of_a_late_rank(numbers: dict[str, float], words: str) -> N
     assert evidence(Finding(kind=Kind.LATE_RANK, rank=1, numbers=LATE | numbers)) == f"{caused}. {words}"
 
 
+def test_what_a_trial_would_take_without_a_delay_is_not_said_where_that_is_the_same_time() -> None:
+    numbers = LATE | {"without_s": 4.108, "train_s": 4.112}
+    assert "Without" not in evidence(Finding(kind=Kind.LATE_RANK, rank=1, numbers=numbers))
+
+
 def test_finding_evidence_and_remedy_are_a_sentence_each() -> None:
     finding = Finding(kind=Kind.NO_CORE, rank=0, numbers={"queued_ms": 9.0}, action="End those programs")
     assert long(finding) == (

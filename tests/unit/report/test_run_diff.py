@@ -105,8 +105,8 @@ def test_times_of_a_disturbed_run_are_marked_and_tell_nothing() -> None:
     )
     for first, second in ((a, b), (b, a)):
         assert answer(first, second) == (
-            "Cannot tell whether B:a differs from A:a: other programs disturbed repeats, or a hand changed them. "
-            "B:b took as long as A:b, as far as 2 repeats can tell."
+            "Cannot tell whether B:a differs from A:a: other programs disturbed repeats, or their delays were changed "
+            "by hand. B:b took as long as A:b, as far as 2 repeats can tell."
         )  # fmt: skip
         assert any(ROUGH in line for line in note_lines(*compared(first, second)))
 
