@@ -26,8 +26,8 @@ BUDGETS = {
     "doctor": 436,
     "projection": 493,
     "page": 446,
-    "tui": 4314,
-    "cli": 823,
+    "tui": 4327,
+    "cli": 809,
     "workers": 7067,
     "templates": 766,
 }

@@ -19,7 +19,7 @@ from ddptui.store.presets import all_presets, load
 from ddptui.store.runs import Run
 from ddptui.tui import launch_check
 from ddptui.tui.app import Console
-from ddptui.tui.screens import lab
+from ddptui.tui.screens import dialogs, lab
 from ddptui.tui.screens.dialogs import Confirm, NameDialog
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns
@@ -589,3 +589,16 @@ def test_on_a_busy_machine_a_run_starts_when_the_user_or_the_machine_says_so(
             await until(pilot, lambda: bool(started))
 
     asyncio.run(played())
+
+
+@pytest.mark.parametrize("key", ["s", "escape"])
+def test_a_reading_of_the_load_that_comes_just_after_the_answer_is_no_error(key: str) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        dialog = dialogs.BusyMachine("other programs kept 1.0 cores busy")
+        app.push_screen(dialog)
+        await until(pilot, lambda: "other programs" in seen(app))
+        await pilot.press(key)
+        await until(pilot, lambda: app.screen is lab and not dialog.is_attached)
+        dialog._show()  # as its worker does, if it wakes up before it is canceled
+
+    play_in_lab(scenario)

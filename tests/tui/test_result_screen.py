@@ -641,7 +641,11 @@ def test_a_pane_of_the_trial_under_the_cursor_is_exported(tmp_path: Path, monkey
         chosen = screen.chosen_trial
         assert chosen != shown_first(screen.results)
         await until(pilot, lambda: f"a few steps on a time axis, in {chosen}" in seen(app))
-        await pilot.press(*["down"] * [*FORMATS].index("timeline.svg"), "enter")
+        await pilot.press(*["down"] * [*FORMATS].index("timeline.svg"))
+        typed = app.screen.query_one(Input)
+        await until(pilot, lambda: typed.value == str(path))
+        assert typed.cursor_position == len(typed.value)  # where ctrl+u and letters go on
+        await pilot.press("enter")
         await until(pilot, lambda: toasts(app))
         assert toasts(app) == [str(path)]
         assert f">{chosen}<" in path.read_text()

@@ -136,7 +136,8 @@ class BusyMachine(Question[bool]):
             self._busy = calm.busy
             self._show()
             await asyncio.sleep(READ_EVERY_S)
-        self.dismiss(True)
+        if self in self.app.screen_stack:  # otherwise the user has just answered
+            self.dismiss(True)
 
     def action_wait(self) -> None:
         """Start the run as soon as this machine is quiet."""
@@ -147,7 +148,8 @@ class BusyMachine(Question[bool]):
     def _show(self) -> None:
         now = f"This machine is busy: {self._busy}." if self._busy else "This machine is quiet now."
         then = "The run starts once it is quiet." if self._waits else "Wait until it is quiet?" if self._busy else ""
-        self.query_one("#question", Static).update(Content(f"{now} {then}"))
+        for question in self.query("#question").results(Static):  # it is gone if the user has just answered
+            question.update(Content(f"{now} {then}"))
 
 
 LEAVING = "Stop watching this training? It continues on its own hosts. The recorded steps are kept."

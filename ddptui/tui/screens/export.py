@@ -92,6 +92,7 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
         self._form = event.option_id or self._form
         if path.value.endswith(ending):  # unless the user has typed another suffix
             path.value = path.value.removesuffix(ending) + suffix(self._form)
+            path.action_end()
 
     @on(OptionList.OptionSelected)
     @on(Input.Submitted)

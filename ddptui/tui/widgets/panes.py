@@ -127,10 +127,11 @@ class Panes(PaneGrid):
     def draw(self, picture: Picture, feed: Session | Playback) -> None:
         """Draw the visible panes."""
         self._find_content(picture, feed)
+        hidden = [name for name in TITLES if not self.pane(name).display]
         self.make_room()
         for name in TITLES:
             pane = self.pane(name)
-            if pane.display and pane.region.height:
+            if pane.display and (pane.region.height or name in hidden):  # a new one gets its region later
                 self.draw_pane(pane, picture, feed)
 
     def _find_content(self, picture: Picture, feed: Session | Playback) -> None:
