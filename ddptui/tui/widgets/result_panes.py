@@ -55,6 +55,8 @@ class ResultPanes(PaneGrid):
         self.query_one(TimeBars).show(results, chosen)
         self.query_one(Verdict).show(results, preset, chosen)
         self.titles["verdict"] = ": ".join(filter(None, [TITLES["verdict"], in_short(trial)]))
+        if len(results.trials) > 1:
+            self.titles["waits"] = f"{TITLES['waits']}, in {chosen}"
         self.query_one(WhoWaits).show(trial)
         self.query_one(RankDetail).show(trial)
         self.query_one(Where).show(trial, results)
