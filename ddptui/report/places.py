@@ -23,8 +23,8 @@ def read_for(source: Source, hosts: Mapping[int, str], results: Results, *, is_l
 
 
 def place_columns(places: Sequence[PlaceTime], late: int | None, read: Read, width: int | None = None) -> list[Filled]:
-    """The columns of the table of some places. late: the rank to show if there are many. width: of the table, in which
-    the source line takes the room that is left; None: any."""
+    """The columns of the table of some places. late: the rank whose times are shown even if there is little room.
+    width: of the table, in which the source line takes the room that is left; None: any."""
     ranks = sorted({rank for place in places for rank in place.ms})
     shown = {f"rank {rank} ms": [rank] for rank in ranks}
     if len(ranks) > MOST_RANKS:
@@ -33,7 +33,7 @@ def place_columns(places: Sequence[PlaceTime], late: int | None, read: Read, wid
     columns: list[Column[PlaceTime]] = [
         Column("where", lambda place: shorten(place.place, LONGEST_PLACE), 9, left=True),
         Column("phase", lambda place: place.phase, 7, left=True),
-        *(Column(header, _ms(those), 8) for header, those in shown.items()),
+        *(Column(header, _ms(those), 9 if those == [late] else 8) for header, those in shown.items()),
         Column("called by", lambda place: shorten(place.by or NOTHING, LONGEST_PLACE), 5, left=True),
     ]
     filled = telling(fill(columns, places))

@@ -78,6 +78,12 @@ def test_of_many_ranks_one_stands_beside_the_others(late: int | None, header: st
     assert (shown[header], shown["others ms"]) == ((["3.00"], ["3.50"]) if late == 2 else (["50.00"], ["3.00"]))
 
 
+@pytest.mark.parametrize("late", [0, 1])
+def test_where_there_is_little_room_the_late_rank_is_shown(late: int) -> None:
+    shown = cells([place(28, {0: 1.0, 1: 2.0})], late, len("augment, train.py:28") + 13)
+    assert [name for name in shown if name.endswith("ms")] == [f"rank {late} ms"]
+
+
 def test_a_place_of_several_lines_shows_the_first() -> None:
     assert cells([place(28, {0: 1.0}, last=30)])["source"] == ["train.py 28 0 …"]
 
