@@ -26,10 +26,10 @@ BUDGETS = {
     "doctor": 436,
     "projection": 493,
     "page": 446,
-    "tui": 4327,
+    "tui": 4329,
     "cli": 809,
     "workers": 7067,
-    "templates": 766,
+    "templates": 767,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 
