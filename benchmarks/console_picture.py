@@ -20,7 +20,7 @@ from textual.widgets import Static
 
 class OneLine(App):
     def compose(self):
-        yield Static("playground")
+        yield Static("Lessons")
 
 OneLine().run()
 """
@@ -40,7 +40,7 @@ MORE_S = 0.2  # than Textual alone, for the first content
 
 def first_content_s(*command: str) -> float:
     with tempfile.TemporaryDirectory() as runs, Terminal([*command], DDPTUI_RUNS=runs) as terminal:
-        return terminal.wait_for(b"playground") - terminal.began
+        return terminal.wait_for(b"Lessons") - terminal.began
 
 
 def share_of_a_core(seconds: float) -> float:

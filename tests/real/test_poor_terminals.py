@@ -40,7 +40,7 @@ def console(tmp_path: Path) -> Iterator[tuple["Popen[bytes]", int]]:
 def test_the_console_draws_a_cell_for_each_character(console: tuple["Popen[bytes]", int]) -> None:
     process, terminal = console
     painted, deadline = b"", time.monotonic() + ENOUGH_S
-    while b"playground" not in painted:
+    while b"Lessons" not in painted:
         assert process.poll() is None, painted
         assert time.monotonic() < deadline, painted
         if select.select([terminal], [], [], 1)[0]:
