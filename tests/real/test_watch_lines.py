@@ -97,8 +97,12 @@ def adds_up(finding: dict[str, Any]) -> bool:
 
 
 def explained(finding: dict[str, Any]) -> float:
-    """The part of what the rank is late by that lines explain."""
-    return float(sum(line["ms"] for line in finding["lines"]) / finding["numbers"]["late_ms"])
+    """The part of what the rank is late by, in the phase in which it is, that lines explain. Beside other programs, a
+    rank may be late by chance in other phases, too."""
+    numbers = finding["numbers"]
+    in_phase = numbers.get(f"in_{finding['phase']}_share", 1.0)
+    assert in_phase >= 0.8, numbers
+    return float(sum(line["ms"] for line in finding["lines"]) / (numbers["late_ms"] * in_phase))
 
 
 def kinds(names: Sequence[str]) -> list[Any]:
