@@ -1,6 +1,7 @@
 """Descriptions and types of a trial's fields, and the launch modes, strategies and kinds of work that use each."""
 
 import textwrap
+from functools import cache
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -93,6 +94,7 @@ def listing() -> str:
     return "\n".join(lines) + "\n"
 
 
+@cache  # it takes 0.3 ms, and each text of each trial is asked for it
 def kind(name: str) -> str:
     """The type of a field with its bounds, e.g. `integer, 1 to 1,024`."""
     return _kind(msgspec.inspect.type_info(_ANNOTATIONS[name]), choices(name))

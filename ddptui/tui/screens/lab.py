@@ -86,6 +86,7 @@ class Lab(LabScreen):
         self._files: dict[str, FileState] = {}  # preset -> state of its file when it was listed
         self._drafts: dict[str, drafts.Draft] = {}  # preset -> unsaved changes
         self._past = overview.RecentRuns([], [])
+        self._times: dict[str, str] = {}  # preset -> how long it takes; empty: to be worked out
         self._machine = ""  # short description of this machine
         self._meter: LoadMeter | None = None  # None until the first measurement
         self._draft = drafts.Draft("")  # the preset under the cursor with its changes
@@ -125,6 +126,7 @@ class Lab(LabScreen):
         self, past: overview.RecentRuns, unfit: dict[str, str], this_machine: str, models: tuple[str, ...]
     ) -> None:
         self._past, self._unfit = past, unfit
+        self._times = {}  # of the runs before
         self._machine = this_machine
         self._show_title()
         self._form.offer_models(models)
@@ -163,11 +165,15 @@ class Lab(LabScreen):
         shelves, broken = all_presets()
         self._presets = {preset.name: preset for presets in shelves.values() for preset in presets}
         self._broken = {file.name: file.why for file in broken}
+        self._times = {}
         self._list.fill(shelves, broken, own_presets.own_names())
 
     def _show_notes(self) -> None:
-        notes = {name: self._note(preset) for name, preset in self._presets.items()}
-        self._list.show_notes(notes, [name for name, draft in self._drafts.items() if draft.is_changed], [*self._unfit])
+        # Without the changes, so they stay until runs or presets are read again.
+        self._times = self._times or {name: self._note(preset) for name, preset in self._presets.items()}
+        self._list.show_notes(
+            self._times, [name for name, draft in self._drafts.items() if draft.is_changed], [*self._unfit]
+        )
 
     def _note(self, preset: Preset) -> str:
         """Return how long a preset takes, if that is known."""

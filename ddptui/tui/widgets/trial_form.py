@@ -168,6 +168,7 @@ class TrialForm(Vertical):
         self._wrong = ""  # in the line of other fields
         self._at_fault: str | None = None
         self._models: Sequence[str] = ()  # besides our own
+        self._names: Sequence[str] = ()  # of the trials that are offered
         self._fields: dict[str, Field] = {}  # by their names in --set; empty until they are mounted
 
     def compose(self) -> ComposeResult:
@@ -226,8 +227,9 @@ class TrialForm(Vertical):
         """Show a draft. `preset`: without its changes; None: it cannot be read. `trial`: the chosen one."""
         self.preset, self._made, self._draft = preset, preset, draft
         self.disabled = preset is None
-        with suppress(PresetError):
-            self._made = drafts.preset(draft)
+        if draft.is_changed:
+            with suppress(PresetError):
+                self._made = drafts.preset(draft)
         if self._fields:
             self._name_trials(trial)
             self._fill()
@@ -265,7 +267,9 @@ class TrialForm(Vertical):
         names = [trial.name for trial in self._made.trials] if self._made else []
         answer = self.query_one("#trial Select", Select)
         with answer.prevent(Select.Changed):
-            answer.set_options([("all trials", ALL_TRIALS), *((name, name) for name in names)])
+            if names != self._names:  # this is called with each key, and a list is slow to fill
+                self._names = names
+                answer.set_options([("all trials", ALL_TRIALS), *((name, name) for name in names)])
             answer.value = chosen if chosen in names else ALL_TRIALS
 
     def _fill(self) -> None:
