@@ -7,7 +7,7 @@ from ddptui.config.preset import Preset
 from ddptui.findings.questions import why_none
 from ddptui.page.charts import Chart
 from ddptui.page.pages import kicker
-from ddptui.page.panes import differences, losses, of_trial, times, times_of
+from ddptui.page.panes import differences, losses, matrix, of_trial, times, times_of
 from ddptui.page.render import rendered
 from ddptui.report.blocks import Plot
 from ddptui.report.notes import answer, in_short, shown_first
@@ -49,7 +49,8 @@ def picture(run: Run, preset: Preset, results: Results, pane: str = "times", tri
                 names = ", ".join(each.name for each in results.trials)
                 raise PictureError(f"{results.run}: no trial '{name}'; its trials: {names}")
             finding = ": ".join(filter(None, [name, in_short(shown[0])]))
-            charts = of_trial(run, shown[0])[pane]
+            # The matrix needs no journal, which may be long.
+            charts = matrix(shown[0]) if pane == "matrix" else of_trial(run, shown[0])[pane]
     if not charts:
         raise PictureError(f"{results.run}: no picture of {pane}: {why}")
     is_rough = any(mark_of(each, results) for each in shown)
