@@ -23,7 +23,7 @@ from ddptui.run import session
 from ddptui.run.lab import Controls
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
-from ddptui.tui.start import be_nice, collect_seldom
+from ddptui.tui.start import give_way
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Ended, Launched, Message
 
@@ -74,8 +74,7 @@ def main() -> None:
     session.lab.run_preset = partial(flood, of)  # type: ignore[assignment]
     threads = ThreadPoolExecutor(1)
     threads.submit(int).result()
-    be_nice()
-    collect_seldom()
+    give_way()
     app = Console(runs, preset, threads=threads)
     app.run()
     if app.session is not None:

@@ -115,7 +115,7 @@ async def pictures(run: Run, trial: str, runs: Path) -> list[str]:
 def launch_ns(told: Playback, trial: str) -> tuple[int, int]:
     """When the first launch of a trial had warmed up, and when it ended, in console time."""
     number = told.course.trials.index(trial)
-    end_ns = told.recording.moments[told.recording.ends[number] - 1]
+    end_ns = told.recording.moments[told.recording.ended[number][0] - 1]
     steps_ns = [at_ns for at_ns in told.course.steps_ns if told.course.firsts_ns[number] <= at_ns <= end_ns]
     return steps_ns[len(steps_ns) // 20], end_ns
 

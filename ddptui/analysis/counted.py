@@ -46,9 +46,11 @@ def is_rough(repeats: Sequence[RepeatResult]) -> bool:
     return any(map(why_not, counted(repeats)))
 
 
-def are_rough(pairs: Iterable[Pair]) -> bool:
-    """Whether any repeat of these pairs was disturbed or changed by the user; such a ratio is marked."""
-    return any(why_not(repeat) for pair in pairs for repeat in pair)
+def why_rough(pairs: Iterable[Pair]) -> str:
+    """Why the ratio of these pairs is inexact, and is marked: the end of a sentence such as "Repeats were …". Empty: it
+    is exact."""
+    reasons = dict.fromkeys(why_not(repeat) for pair in pairs for repeat in pair)
+    return " or ".join(filter(None, reasons))
 
 
 def all_changed(repeats: Sequence[RepeatResult]) -> bool:

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import WIDE
 from ddptui.analysis.chance import LEVEL, are_real, chance_of, chance_of_samples, over
-from ddptui.analysis.counted import Pair, all_changed, are_rough, counted, paired
+from ddptui.analysis.counted import Pair, all_changed, counted, paired, why_rough
 from ddptui.analysis.primitives.results import Ratio
 from ddptui.analysis.results import Results, TrialResult
 
@@ -41,7 +41,7 @@ class Effect(NamedTuple):
     outcome: Outcome
     ratio: Ratio
     repeats: int  # pairs of them; of two runs, those of the run that has fewer
-    is_rough: bool = False  # other programs disturbed them, or their delays were changed by hand
+    rough: str = ""  # why it is inexact: see why_rough
 
     @property
     def name(self) -> str:
@@ -98,7 +98,7 @@ def _of_two_runs(results: Results) -> Effects:
     told = unpaired([(times_of(one), times_of(two)) for one, two, _ in compared])
     # Programs that disturbed one run did not disturb the other, at another time: such repeats show no difference.
     return {
-        (one.name, two.name): _effect(one, two, pairs, each._replace(is_real=each.is_real and not are_rough(pairs)))
+        (one.name, two.name): _effect(one, two, pairs, each._replace(is_real=each.is_real and not why_rough(pairs)))
         for (one, two, pairs), each in zip(compared, told, strict=True)
     }
 
@@ -229,8 +229,8 @@ def _noise(pairs: list[Pair], *, in_pairs: bool = True) -> float:
 
 def _effect(trial: TrialResult, other: TrialResult, pairs: list[Pair], told: Compared) -> Effect:
     ratio, repeats, is_real = told
+    rough = why_rough(pairs)
     outcome: Outcome = "unclear" if repeats < 2 or max(map(spread, (trial, other))) > WIDE else "alike"
-    is_rough = are_rough(pairs)
-    if is_real and stands_out(ratio, repeats) and not (is_rough and repeats < 2):
+    if is_real and stands_out(ratio, repeats) and not (rough and repeats < 2):
         outcome = "slower" if ratio.median > 1 else "faster"
-    return Effect(trial, other, outcome, ratio, repeats, is_rough)
+    return Effect(trial, other, outcome, ratio, repeats, rough)

@@ -86,9 +86,7 @@ def load_preset(
                 click.echo(printable(f"trial {trial} does not get this bottleneck: {why}"), err=True)
         preset = msgspec.structs.replace(preset, repeats=repeats or preset.repeats)
         return prepare(preset, to_be_started=to_be_started)
-    except TrialError as error:
-        raise Refusal(str(error)) from None
-    except PresetError as error:
+    except (TrialError, PresetError) as error:
         raise Refusal(str(error)) from None
 
 

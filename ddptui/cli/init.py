@@ -23,11 +23,7 @@ EXAMPLES = "`ddptui init train.py`, or a whole command: `ddptui init -- torchrun
 @click.command(context_settings=OF_COMMAND)
 @click.option("--name", help="The preset's name, and its file's (default: the script's).")
 @click.argument(
-    "words",
-    metavar="TRAIN.PY [ARGUMENTS] | -- COMMAND",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    shell_complete=files,
+    "words", metavar="TRAIN.PY [ARGUMENTS] | -- COMMAND", nargs=-1, type=click.UNPROCESSED, shell_complete=files
 )
 def init(words: tuple[str, ...], name: str | None) -> None:
     """Write a preset for a training of your own.

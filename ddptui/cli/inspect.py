@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddptui.cli.common import Refusal, load_preset, load_settings, refusing
-from ddptui.cli.completion import column_keys, files, presets_and_files, run_names, strategies
-from ddptui.cli.options import RUNS_OPTION, SET_OPTION, engine_of, engine_options
+from ddptui.cli.completion import column_keys, files, presets_and_files, run_names
+from ddptui.cli.options import RUNS_OPTION, SET_OPTION, STRATEGY_OPTION, engine_of, engine_options
 
 if TYPE_CHECKING:
     from ddptui.analysis.results import Results
@@ -87,10 +87,8 @@ def runs(trash: bool, as_json: bool, runs: str | None) -> None:
     if folder.exists() and not folder.is_dir():
         raise Refusal(f"{folder}: not a folder; give the folder of runs with --runs DIR")
     if trash:
-        listed = (listing.every_deleted_as_json if as_json else listing.every_deleted)(deleted(folder))
-    else:
-        listed = (listing.every_run_as_json if as_json else listing.every_run)(all_runs(folder))
-    click.echo(listed, nl=False)
+        return click.echo(listing.every_deleted(deleted(folder), as_json=as_json), nl=False)
+    click.echo(listing.every_run(all_runs(folder), as_json=as_json), nl=False)
 
 
 @click.command()
@@ -170,14 +168,7 @@ def compare(a: str, b: str, match: tuple[str, ...], format: str, runs: str | Non
 @click.option("--gbps", type=float, help="Network bandwidth, in Gbit/s.")
 @click.option("--scaling", type=click.Choice(SCALINGS), default="weak", show_default=True, help=SCALING_HELP)
 @click.option("--cores", type=click.IntRange(min=1), metavar="N", help="All ranks share one host of N cores.")
-@click.option(
-    "--strategy",
-    "strategies",
-    metavar="NAME",
-    multiple=True,
-    help="Project only this strategy.",
-    shell_complete=strategies,
-)
+@STRATEGY_OPTION
 @click.option("--format", "format", type=click.Choice(PROJECTION_FORMATS), default="table", show_default=True)
 @RUNS_OPTION
 def project(run: str, format: str, runs: str | None, **options: Any) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from ddptui.cli.common import Refusal, interruptible, load_preset, refusing
-from ddptui.cli.completion import presets_and_files, strategies
-from ddptui.cli.options import RUNS_OPTION, SET_OPTION
+from ddptui.cli.completion import presets_and_files
+from ddptui.cli.options import RUNS_OPTION, SET_OPTION, STRATEGY_OPTION
 
 SELFTEST_MODES = ("spawn", "process", "launch", "dp")
 
@@ -28,14 +28,7 @@ def doctor(runs: str | None) -> None:
 
 @click.command()
 @click.option("--launch", "modes", type=click.Choice(SELFTEST_MODES), multiple=True, help="Test only this launch mode.")
-@click.option(
-    "--strategy",
-    "strategies",
-    metavar="NAME",
-    multiple=True,
-    help="Test only this strategy.",
-    shell_complete=strategies,
-)
+@STRATEGY_OPTION
 @RUNS_OPTION
 def selftest(modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | None) -> None:
     """Check that ddptui finds delays of known length.
@@ -46,10 +39,9 @@ def selftest(modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | No
     from ddptui.run import selftest
     from ddptui.store.runs import runs_folder
 
-    known = selftest.known_strategies()
-    if unknown := [name for name in strategies if name not in known]:
-        raise Refusal(f"--strategy {unknown[0]}: not one of {', '.join(known)}")
-    wanted = modes or SELFTEST_MODES, strategies or known
+    if unknown := [name for name in strategies if name not in selftest.AGGREGATING]:
+        raise Refusal(f"--strategy {unknown[0]}: not one of {', '.join(selftest.AGGREGATING)}")
+    wanted = modes or SELFTEST_MODES, strategies or selftest.AGGREGATING
     sys.exit(interruptible(lambda: selftest.run(*wanted, runs_folder(runs))))
 
 

@@ -1,13 +1,15 @@
 """Options shared by several commands, in the order in which help lists them."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import click
 
 from ddptui.cli.common import Refusal
-from ddptui.cli.completion import assignments, folders, themes
+from ddptui.cli.completion import assignments, folders, strategies, themes
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 ENGINE_KEYS = (
     "engine", "nodes", "interface", "port", "shared", "partition", "account", "gres", "time", "options",
 )  # fmt: skip
@@ -36,35 +38,29 @@ SET_OPTION = click.option(
     help="Set a field of every trial, or of one.",
     shell_complete=assignments,
 )
-EDIT_OPTIONS = (
-    click.option("--duplicate", "copies", metavar="TRIAL=NEW", multiple=True, help="Add a copy of a trial."),
-    click.option("--remove", "removed", metavar="TRIAL", multiple=True, help="Leave a trial out."),
+STRATEGY_OPTION = click.option(
+    "--strategy", "strategies", metavar="NAME", multiple=True, help="Only this strategy.", shell_complete=strategies
 )
 
 
-def engine_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator that adds the options about where ranks run. Their keys are fields of config.engine.EngineOptions."""
+def adding(*options: Decorator) -> Decorator:
+    """Returns a decorator that adds these options to a command, in this order."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
-    for add in reversed(
-        (
-            click.option("--engine", type=click.Choice(ENGINES), help="Run here, on nodes that join, or under Slurm."),
-            click.option("--nodes", type=int, help="Number of nodes."),
-            click.option(
-                "--interface", metavar="NAME", help="Network interface through which nodes reach the console."
-            ),
-            click.option("--port", type=int, help="Port on which the console listens for nodes."),
-            click.option("--shared", metavar="DIR", help="Folder that all nodes share, for init_method=file."),
-            click.option("--partition", help="Slurm: partition to submit to."),
-            click.option("--account", help="Slurm: account to charge."),
-            click.option("--gres", help="Slurm: generic resources per node, e.g. gpu:2."),
-            click.option("--time", help="Slurm: time limit of the run's job."),
-            click.option(
-                "--sbatch", "options", metavar="OPTION", multiple=True, help="Slurm: another option for sbatch."
-            ),
-        )
-    ):
-        command = add(command)
-    return command
+
+# Where ranks run: fields of config.engine.EngineOptions.
+engine_options = adding(
+    click.option("--engine", type=click.Choice(ENGINES), help="Run here, on nodes that join, or under Slurm."),
+    click.option("--nodes", type=int, help="Number of nodes."),
+    click.option("--interface", metavar="NAME", help="Network interface through which nodes reach the console."),
+    click.option("--port", type=int, help="Port on which the console listens for nodes."),
+    click.option("--shared", metavar="DIR", help="Folder that all nodes share, for init_method=file."),
+    click.option("--partition", help="Slurm: partition to submit to."),
+    click.option("--account", help="Slurm: account to charge."),
+    click.option("--gres", help="Slurm: generic resources per node, e.g. gpu:2."),
+    click.option("--time", help="Slurm: time limit of the run's job."),
+    click.option("--sbatch", "options", metavar="OPTION", multiple=True, help="Slurm: another option for sbatch."),
+)
 
 
 class Whole(click.IntRange):
@@ -78,31 +74,26 @@ class Whole(click.IntRange):
             self.fail(f"expected a whole number from {self.min} to {self.max}, got {value}", parameter, context)
 
 
-def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator that adds the options of a run."""
-    for option in reversed(
-        (
-            click.option("--no-ui", is_flag=True, help="Run headless: progress on stderr, the comparison on stdout."),
-            click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table."),
-            SET_OPTION,
-            *EDIT_OPTIONS,
-            click.option("--repeats", metavar="N", type=Whole(1, 1000), help="Launches of each trial."),
-            click.option(
-                "--wait-quiet",
-                metavar="S",
-                type=click.FloatRange(0, 86_400),
-                help="Headless: on a busy machine, wait up to S seconds before the start. Console: 0 starts at once.",
-            ),
-            RUNS_OPTION,
-            click.option("--theme", metavar="NAME", help="Console: theme for this session.", shell_complete=themes),
-            click.option(
-                "--refresh", metavar="HZ", type=click.FloatRange(0.2, 30), help="Console: screen refreshes per second."
-            ),
-            engine_options,
-        )
-    ):
-        command = option(command)
-    return command
+run_options = adding(
+    click.option("--no-ui", is_flag=True, help="Run headless: progress on stderr, the comparison on stdout."),
+    click.option("--json", "as_json", is_flag=True, help="Print results.json instead of the table."),
+    SET_OPTION,
+    click.option("--duplicate", "copies", metavar="TRIAL=NEW", multiple=True, help="Add a copy of a trial."),
+    click.option("--remove", "removed", metavar="TRIAL", multiple=True, help="Leave a trial out."),
+    click.option("--repeats", metavar="N", type=Whole(1, 1000), help="Launches of each trial."),
+    click.option(
+        "--wait-quiet",
+        metavar="S",
+        type=click.FloatRange(0, 86_400),
+        help="Headless: on a busy machine, wait up to S seconds before the start. Console: 0 starts at once.",
+    ),
+    RUNS_OPTION,
+    click.option("--theme", metavar="NAME", help="Console: theme for this session.", shell_complete=themes),
+    click.option(
+        "--refresh", metavar="HZ", type=click.FloatRange(0.2, 30), help="Console: screen refreshes per second."
+    ),
+    engine_options,
+)
 
 
 def changes_of(options: dict[str, Any]) -> dict[str, Any]:

@@ -62,19 +62,14 @@ def run_headless(name: str, resume: str | None, options: dict[str, Any], setting
     from ddptui.run import headless
     from ddptui.store.runs import runs_folder
 
-    how: dict[str, Any] = {
-        "as_json": options["as_json"],
-        "usual": settings.columns,
-        "quiet_within_s": options["wait_quiet"] or 0.0,
-    }
-
     def work() -> int:
-        folder = runs_folder(options["runs"])
+        folder, as_json, quiet_s = runs_folder(options["runs"]), options["as_json"], options["wait_quiet"] or 0.0
         with refusing(PresetError):
             if resume:
-                return headless.resume(_resumption(resume, folder), **how)
+                resumed = _resumption(resume, folder)
+                return headless.resume(resumed, as_json=as_json, usual=settings.columns, quiet_within_s=quiet_s)
             preset = load_preset(name, **changes_of(options))
-            return headless.run(preset, folder, **how)
+            return headless.run(preset, folder, as_json=as_json, usual=settings.columns, quiet_within_s=quiet_s)
 
     return interruptible(work)
 
@@ -105,13 +100,8 @@ def open_console(name: str | None, resume: str | None, options: dict[str, Any], 
 
     from ddptui.tui.start import start
 
-    how: dict[str, Any] = {
-        "settings": settings,
-        "refreshes_per_s": options["refresh"],
-        "theme": options["theme"],
-        "calm": calm,
-    }
-    return start(folder, preset, resumed, **how)
+    pace, theme = options["refresh"], options["theme"]
+    return start(folder, preset, resumed, settings=settings, refreshes_per_s=pace, theme=theme, calm=calm)
 
 
 def _resumption(name: str, runs: Path) -> "Resumption":

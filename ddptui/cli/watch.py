@@ -3,7 +3,6 @@
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -11,7 +10,7 @@ from click.core import ParameterSource
 
 from ddptui.cli.common import Refusal, check_terminal, interruptible, load_settings, refusing
 from ddptui.cli.completion import files, run_names
-from ddptui.cli.options import RUNS_OPTION, SET_OPTION
+from ddptui.cli.options import RUNS_OPTION, SET_OPTION, adding
 
 if TYPE_CHECKING:
     from ddptui.config.preset import Preset
@@ -23,7 +22,7 @@ OF_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 # The options that `watch` and `attach` share: the fields of the preset, then those of Terms, then where it is shown.
 OF_PRESET, OF_TERMS = ("steps", "skip", "stall_s"), ("every", "checks", "lines")
-SHARED_OPTIONS = (
+shared_options = adding(
     click.option("--steps", type=click.IntRange(1), metavar="N", help="Watch N steps, then leave the training alone."),
     click.option("--skip", type=click.IntRange(0), default=3, metavar="N", help="Leave out the first steps (3)."),
     click.option("--every", type=click.IntRange(1), default=1, metavar="N", help="Report one step in N."),
@@ -41,13 +40,6 @@ SHARED_OPTIONS = (
     click.option("--json", "as_json", is_flag=True, help="With --no-ui: print results.json on stderr."),
     RUNS_OPTION,
 )
-
-
-def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator that adds SHARED_OPTIONS."""
-    for option in reversed(SHARED_OPTIONS):
-        command = option(command)
-    return command
 
 
 @click.command(context_settings=OF_COMMAND)
@@ -134,9 +126,8 @@ def _open(preset: "Preset", terms: "Terms", shared: dict[str, Any]) -> int:
         return start(folder, preset, settings=settings, terms=terms)
     from ddptui.run import watch as here
 
-    watch_here = here.watch if terms.in_terminal else here.look_on
     how: dict[str, Any] = {"as_json": shared["as_json"], "usual": settings.columns}
-    return interruptible(lambda: watch_here(preset, folder, terms, **how))
+    return interruptible(lambda: here.watch(preset, folder, terms, **how))
 
 
 def _preset(

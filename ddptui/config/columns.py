@@ -23,7 +23,7 @@ MEANINGS: dict[str, str] = {
     "reserved": "The peak GPU memory that torch reserved for each rank in the last repeat; empty without GPUs.",
     "bottleneck": "The delays and slow links that the trial injects: where, how long, on which ranks; else empty.",
     "fault": "The fault that the trial injects: what, in which step, on which rank; empty without one.",
-    "slept": f"How often delays fired, and the length of all together (60× 1.2 s: 20 ms each), {MEDIAN}; or empty.",
+    "slept": f"The length of all delays together, and how often they fired, {MEDIAN}; or empty.",
     "train": f"Seconds from the first measured step to the slowest rank's last optimizer step, {MEDIAN} ± deviation.",
     "spread": "The shortest and the longest train time of the repeats, in seconds; empty for a single repeat.",
     "ratio": f"Train time divided by the baseline's in the same repeat; {MEDIAN}, ± as in train s.",

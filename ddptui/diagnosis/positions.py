@@ -260,13 +260,13 @@ def _suspicion(position: Position, ranks: int) -> tuple[int, ...]:
 
 
 def _calls(ranks: Mapping[int, RankProgress], groups: Sequence[list[int]], suspects: Sequence[list[int]]) -> list[str]:
-    """A clause for each group of ranks, suspects first: the collective that they are in, and where. In the lab, with
-    their phase if it differs."""
+    """A clause for each group of ranks, suspects first, then by rank: the collective that they are in, and where. In
+    the lab, with their phase if it differs."""
     in_lab = not any(ranks[those[0]].position.seq for those in groups)
     has_sizes = in_lab and len({ranks[those[0]].position.kind for those in groups}) < len(groups)
     has_phases = in_lab and len({_phase(ranks[those[0]].position) for those in groups}) > 1
     parts = []
-    for those in sorted(groups, key=lambda those: those not in suspects):
+    for those in sorted(groups, key=lambda those: (those not in suspects, min(those))):
         progress = ranks[those[0]]
         bytes_ = f" ({size(progress.position.bytes)})" if has_sizes else ""
         where = _phase(progress.position) if has_phases else line_of(progress.stack)

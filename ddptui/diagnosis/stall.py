@@ -37,6 +37,28 @@ class _Rank(msgspec.Struct):
     stopped_ns: int | None = None  # when its process was first seen stopped; None: it is not
 
 
+class CallCounts:
+    """Compares how many collectives the ranks call in each step."""
+
+    # If a rank leaves out a collective, all its later ones are paired with the wrong calls of the other ranks, possibly
+    # for a long time before anything stalls.
+
+    def __init__(self) -> None:
+        self.mismatch: CallCountMismatch | None = None  # the first one, which causes the later ones
+        self._calls: dict[int, dict[int, int]] = {}  # by step and rank, of steps that not all ranks have reported
+
+    def add(self, step: Step, calls: int, world_size: int) -> None:
+        """Note how many collectives a rank has called in a step."""
+        of_step = self._calls.setdefault(step.step, {})
+        of_step[step.rank] = calls
+        if len(of_step) == world_size:
+            del self._calls[step.step]
+            if len({*of_step.values()}) > 1 and self.mismatch is None:
+                self.mismatch = CallCountMismatch(step.step, of_step)
+        elif len(self._calls) > MOST_STEPS_APART:
+            del self._calls[next(iter(self._calls))]  # the oldest: dicts keep their order
+
+
 class StallDetector:
     """Follows the ranks of one launch by their messages, and detects when they make no progress."""
 
@@ -49,9 +71,7 @@ class StallDetector:
         self._beats = beats
         self._ranks: dict[int, _Rank] = {}
         self._ended: set[int] = set()
-        # Numbers of collectives, keyed by step and rank, for steps that not all ranks have reported.
-        self._calls: dict[int, dict[int, int]] = {}
-        self._mismatch: CallCountMismatch | None = None  # the first one, which causes the later ones
+        self._calls = CallCounts()
 
     def add(self, message: RankMessage, now_ns: int) -> None:
         """Process a rank's message, received at now_ns."""
@@ -62,7 +82,8 @@ class StallDetector:
                 rank.trains, rank.moved_ns = True, now_ns
             case Step():
                 rank.steps, rank.moved_ns = message.step + 1, now_ns
-                self._compare(message)
+                if message.samples:  # a replica without a part of the batch calls no collectives
+                    self._calls.add(message, len(message.collectives), self._world_size)
             case Shown() | Timed():
                 rank.steps, rank.moved_ns = message.place + 1, now_ns
             case Heartbeat():
@@ -98,22 +119,7 @@ class StallDetector:
         }
         started = silent or all(rank.trains for rank in running.values())
         stood_s = self._stall_s if started else self._start_s
-        return explain_stall(progress, self._world_size, stood_s, self._mismatch)
-
-    def _compare(self, step: Step) -> None:
-        """Compare the ranks' numbers of collectives in a step."""
-        # If a rank leaves out a collective, all its later ones are paired with the wrong calls of the other ranks,
-        # possibly for a long time before anything stalls.
-        if not step.samples:  # a replica without a part of the batch calls no collectives
-            return
-        calls = self._calls.setdefault(step.step, {})
-        calls[step.rank] = len(step.collectives)
-        if len(self._calls) > MOST_STEPS_APART:
-            del self._calls[next(iter(self._calls))]  # the oldest: dicts keep their order
-        if len(calls) == self._world_size:
-            if len(set(calls.values())) > 1 and self._mismatch is None:
-                self._mismatch = CallCountMismatch(step.step, calls)
-            del self._calls[step.step]
+        return explain_stall(progress, self._world_size, stood_s, self._calls.mismatch)
 
     def _stands_still(self, rank: _Rank, now_ns: int) -> bool:
         """Whether the rank has made no progress for too long. A rank that works has PATIENCE times as long."""

@@ -54,16 +54,8 @@ class Launch(Protocol):
         """Registers a rank that has connected to the console."""
         return None
 
-    def end_relay(self) -> None:
-        """Makes the relay of a watched training send what it has received, and ends it."""
-        return None
-
     def processes(self) -> list[psutil.Process]:
         """The processes of the launch on this host."""
-        return []
-
-    def stopped_processes(self) -> list[int]:
-        """The ids of processes of the launch that are stopped, e.g. by SIGSTOP."""
         return []
 
     def process_status(self, hello: Hello) -> str | None:

@@ -29,7 +29,6 @@ from ddptui.text.units import MS, S
 from ddptui.text.words import count
 
 RUN_A = "run A"
-DISTURBED = "other programs disturbed repeats, or their delays were changed by hand"
 SINGLE = "one repeat shows no difference between runs; increase `--repeats`"
 FEW = 2  # trials beside the baseline: each gets a sentence of its own
 STARTING = {"launch", "start_method", "start", "init_method", "gpus_per_rank"}  # fields that say how ranks are started
@@ -129,9 +128,9 @@ def _ranked(compared: Sequence[Effect], known: Effects) -> Iterator[Finding]:
             tied = [each.name for each in others if known[each.name, first.name].outcome in ("alike", "unclear")]
             yield replace(effect_of(first), kind=kind, trials=(first.name, *tied))
     rest = [each for each in compared if each not in told]
-    alike = [each for each in rest if each.outcome == "alike" and not each.is_rough]
-    rough = sorted((each for each in rest if each.is_rough), key=_ratio)
-    unclear = [each for each in rest if each.outcome == "unclear" and not each.is_rough]
+    alike = [each for each in rest if each.outcome == "alike" and not each.rough]
+    rough = sorted((each for each in rest if each.rough), key=_ratio)
+    unclear = [each for each in rest if each.outcome == "unclear" and not each.rough]
     for group in (alike, unclear):
         if group:
             yield replace(effect_of(group[0]), trials=tuple(each.name for each in group))
@@ -165,8 +164,8 @@ def between_runs(results: Results, preset: Preset) -> Iterator[Finding]:
 
 def _why_untold(effect: Effect) -> str:
     """What keeps a trial of run B from being told slower or faster; empty: that it took as long as that of run A."""
-    if effect.is_rough:
-        return DISTURBED
+    if effect.rough:
+        return f"repeats were {effect.rough}"
     if effect.repeats < 2:
         return SINGLE
     return _too_noisy(effect) if effect.outcome == "unclear" else ""
@@ -188,9 +187,9 @@ def effect_of(effect: Effect) -> Finding:
     ratio, is_told = effect.ratio, effect.outcome in ("slower", "faster")
     numbers = {"ratio_times": ratio.median, "low_times": ratio.low, "high_times": ratio.high}
     numbers["repeats"] = float(effect.repeats)
-    if effect.repeats > 1 and not effect.is_rough:
+    if effect.repeats > 1 and not effect.rough:
         numbers["off_times"] = off(ratio)
-    kind = Kind.ROUGHLY if effect.is_rough else Kind.UNCLEAR if effect.outcome == "unclear" else Kind.ALIKE
+    kind = Kind.ROUGHLY if effect.rough else Kind.UNCLEAR if effect.outcome == "unclear" else Kind.ALIKE
     rank, phase = None, None
     if is_told:
         kind = Kind.SLOWER if effect.outcome == "slower" else Kind.FASTER

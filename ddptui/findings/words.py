@@ -127,10 +127,15 @@ def _in_parts(finding: Finding) -> str:
     """As in "in backward and forward", of a late rank."""
     if "slower" in finding.numbers:
         return "in every phase (× {slower})"
-    shares = {part: finding.numbers.get(f"in_{part}_share", 0.0) for part in PARTS}
-    named = [part for part in sorted(shares, key=lambda part: -shares[part]) if shares[part] >= NAMED_PART]
+    named = _named_parts(finding)
     within = " and ".join(part for part in named if part != BETWEEN)
     return " and ".join([f"in {within}"] * bool(within) + [BETWEEN] * (BETWEEN in named)) or "{where}"
+
+
+def _named_parts(finding: Finding) -> list[str]:
+    """The parts of a step that a late rank lost much in, most first."""
+    shares = {part: finding.numbers.get(f"in_{part}_share", 0.0) for part in PARTS}
+    return [part for part in sorted(shares, key=lambda part: -shares[part]) if shares[part] >= NAMED_PART]
 
 
 def _caused(finding: Finding) -> str:
@@ -142,7 +147,8 @@ def _caused(finding: Finding) -> str:
     if "without_s" in numbers and f"{numbers['without_s']:.2f}" != f"{numbers['train_s']:.2f}":
         parts.append("Without its delay: about {without_s:.2f} s instead of {train_s:.2f} s")
     if "cpu_times" in numbers:
-        why = "more work, or a slower core" if "slower" in numbers else "more work, and did not lack a core"
+        is_everywhere = "slower" in numbers or len(_named_parts(finding)) > 1
+        why = "more work, or a slower core" if is_everywhere else "more work, and did not lack a core"
         parts.append(f"It used {{cpu_times:.1f}} × the CPU time of the others: it has {why}")
     elif "blocked_share" in numbers:
         parts.append("It did not compute meanwhile: it slept, or waited for a file, a lock or another process")

@@ -2,6 +2,7 @@
 
 import ipaddress
 import socket
+from contextlib import suppress
 from typing import NamedTuple
 from zlib import crc32
 
@@ -112,6 +113,15 @@ def is_free(address: str, port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def port_holder(port: int) -> str:
+    """The process of this host that uses a port, in words; empty if that is not known."""
+    with suppress(psutil.Error, OSError):
+        for each in psutil.net_connections("tcp"):
+            if each.pid and each.laddr and each.laddr.port == port:
+                return f"process {each.pid} ({psutil.Process(each.pid).name()})"
+    return ""
 
 
 def _list(interfaces: list[Interface]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ddptui.report.differences import Part, stacked
+from ddptui.report.bars import Bar, laid_out, legend
 from ddptui.text.braille import Frame, Point, frame, is_finite
 from ddptui.text.drawing import shorten
 from ddptui.text.units import seconds
@@ -45,15 +45,6 @@ class Chart(NamedTuple):
     notes: Sequence[str] = ()  # sentences below the chart
     width: int = 0  # in pixels; 0: as wide as the page
     can_zoom: bool = False
-
-
-class Bar(NamedTuple):
-    """A bar, the figure at its right, and the value that a tick marks, in s."""
-
-    name: str
-    figure: str
-    parts: Sequence[Part]
-    tick: float | None = None
 
 
 class Series(NamedTuple):
@@ -97,15 +88,15 @@ def ticks(places: Iterable[tuple[float, str]], bottom: int, unit: str) -> list[S
     return shapes
 
 
-def bars(name: str, rows: Sequence[Bar], kinds: Mapping[str, str], notes: Sequence[str] = ()) -> Chart:
-    """Draws bars on one scale, which includes 0. kinds: kind of part -> its name, in the order of the legend."""
-    stretches = [stacked(row.parts) for row in rows]
-    ends = [0.0, *(end for bar in stretches for stretch in bar for end in stretch[1:])]
-    low, length = min(ends), (max(ends) - min(ends)) or 1.0
+def bars(name: str, rows: Sequence[Bar], notes: Sequence[str] = ()) -> Chart:
+    """Draws bars on one scale, which includes 0."""
+    stretches, low, high = laid_out(rows)
+    length = high - low or 1.0
     shapes, about, used = [], [], set()
     for number, (row, bar) in enumerate(zip(rows, stretches, strict=True)):
         top, words = PITCH * number + BAR_TOP, [row.figure]
-        shapes.append(shape("text", "first ink", shorten(row.name, NAME_WIDTH), x="0%", y=top - 5))
+        row_name = shorten(row.name, NAME_WIDTH) + ", baseline" * row.is_base
+        shapes.append(shape("text", "first ink", row_name, x="0%", y=top - 5))
         shapes.append(shape("text", "last ink", row.figure, x="100%", y=top - 5))
         for part, begin, end in bar:
             if end - begin >= UNSEEN * length:
@@ -115,8 +106,8 @@ def bars(name: str, rows: Sequence[Bar], kinds: Mapping[str, str], notes: Sequen
                 used.add(part.kind)
         marks = [("zero", 0.0)] * (low < 0) + ([] if row.tick is None else [("total", row.tick)])
         shapes += [line(look, percent(100 * (s - low) / length), top - 2, top + BAR + 2) for look, s in marks]
-        about.append(f"{shorten(row.name, NAME_WIDTH)}: {', '.join(filter(None, words))}")
-    key = [(kind, words) for kind, words in kinds.items() if kind in used]
+        about.append(f"{row_name}: {', '.join(filter(None, words))}")
+    key = [(kind, words) for kind, words in legend(rows).items() if kind in used]
     return Chart(name, "; ".join(about), PITCH * len(rows), shapes, key=key, notes=notes)
 
 
@@ -128,10 +119,10 @@ def curves(name: str, series: Sequence[Series], x: Axis, y: Axis) -> list[Chart]
     room_x, room_y = ROOM * (data.right - data.left), ROOM * (data.high - data.low)
     within = Frame(data.left - room_x, data.right + room_x, data.low - room_y, data.high + room_y)
     across, up = within.right - within.left, within.high - within.low
-    heights = (
+    rises = (
         (round(CURVES * (within.high - at) / up, 1), label) for at, label in y.ticks(data.low, data.high, MOST_TICKS_Y)
     )
-    seen = [(CURVES_TOP + at, label) for at, label in heights if 0 <= at <= CURVES]
+    seen = [(CURVES_TOP + at, label) for at, label in rises if 0 <= at <= CURVES]
     shapes = [shape("line", "rule", x2="100%", y1=at, y2=at) for at, _ in seen]
     looks = [f"line c{number % COLORS} d{number // COLORS % DASHES}" for number in range(len(series))]
     for look, each in zip(looks, series, strict=True):
@@ -160,10 +151,6 @@ def _pieces(points: Iterable[Point], within: Frame) -> list[list[tuple[int, int]
 
 
 def _path(points: Sequence[tuple[int, int]]) -> str:
-    """An SVG path with relative moves, which need the fewest characters. A single point becomes a dash."""
-    (x, y), *others = points
-    d = f"M{x} {y}" + ("" if others else "h1")
-    for next_x, next_y in others:
-        d += f"l{next_x - x} {next_y - y}"
-        x, y = next_x, next_y
-    return d
+    """An SVG path. A single point becomes a dash."""
+    first, *others = (f"{x} {y}" for x, y in points)
+    return f"M{first}" + ("L" + " ".join(others) if others else "h1")

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from ddptui.analysis.extent import extent
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.findings.questions import why_none
 from ddptui.host.source import source_line
 from ddptui.page.panes import differences, losses, of_trial, times, times_of
 from ddptui.page.render import rendered
@@ -34,8 +33,7 @@ TITLES: dict[NoteKind, str] = {
     "published": "Published figures",
 }
 MOST_RANKS = 64  # rows of a table of ranks
-NO_FIGURES = "This trial has no figures, so there is nothing to draw."
-NO_STEPS = "No steps to draw: the trial ran without instruments, or the ranks' clocks could not be compared."
+NO_STEPS = "No steps to draw: they were not recorded, or the ranks' clocks could not be compared."
 GRID_WIDTH = 100  # columns of text in a grid of buffers
 
 
@@ -123,7 +121,6 @@ def _of_training(run: Run, preset: Preset, results: Results) -> dict[str, object
         "table": table_view("The trials, one per row", columns, states, CONFIGURED),
         "times": times(results),
         "differences": differences(results),
-        "no_difference": why_none(results) if len(results.trials) > 1 else "",
         "chosen": chosen,
         "panels": [_panel(run, trial, results, prints=trial.name in {chosen, *bases}) for trial in results.trials],
         "loss": losses(run, results),
@@ -146,7 +143,7 @@ def _panel(run: Run, trial: TrialResult, results: Results, *, prints: bool) -> d
         "charts": [chart for of_pane in panes.values() for chart in of_pane],
         "where": table_view(where, place_columns(places[:MOST_PLACES], late, read)) if places else None,
         "ranks": table_view(f"Ranks of {trial.name}, in its last repeat", fill(RANK_COLUMNS, ranks)) if ranks else None,
-        "why_empty": "" if panes["timeline"] else NO_STEPS if trial.summary else NO_FIGURES,
+        "why_empty": "" if panes["timeline"] else NO_STEPS,
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ddptui.analysis.breakdown import breakdown, middle
+from ddptui.analysis.breakdown import middle
 from ddptui.analysis.counted import counted
 from ddptui.analysis.launch_log import launch_logs
 from ddptui.analysis.results import Results, TrialResult
@@ -17,7 +17,6 @@ from ddptui.page.charts import (
     UNITS_X,
     UNITS_Y,
     Axis,
-    Bar,
     Chart,
     Series,
     bars,
@@ -27,11 +26,12 @@ from ddptui.page.charts import (
     shape,
     ticks,
 )
+from ddptui.report import bars as bars_of
+from ddptui.report.bars import Bar, Part
 from ddptui.report.blocks import Plot
-from ddptui.report.differences import Part, as_sum, parts, signed
 from ddptui.report.matrix import describe, span
 from ddptui.report.primitives.plot import series_of
-from ddptui.report.rows import from_baseline, loss_of, mark_of, off_by, what_became
+from ddptui.report.rows import loss_of
 from ddptui.run.curves import curves_of
 from ddptui.store.runs import Run
 from ddptui.text.drawing import linear_ticks, log_ticks
@@ -39,14 +39,6 @@ from ddptui.text.units import MS, MS_PER_S, NOTHING, seconds, size
 from ddptui.text.words import count
 from ddptui.wire.phases import PHASES
 
-KINDS = {  # of parts, in the order of the legend
-    "work": "own work",
-    "delay": "injected delays",
-    "wait": "waiting for a late rank",
-    "transfer": "transfer",
-    "unknown": "unexplained",
-    "rest": "rest of the step",
-}
 LAYERS = (*PHASES, "transfer", "wait", "delay")  # of a timeline, in drawing order
 MOST_RANKS = 16  # of a picture; in a matrix, more ranks are grouped into blocks
 MOST_STEPS = 200  # arrivals are medians over at most this many steps
@@ -56,9 +48,7 @@ CELL, CELL_WIDTH, CELLS_TOP = 28, 64, 36  # pixels: of a matrix, and the room ab
 TIMES = "Train times in parts (means over the ranks that waited, in the median repeat), and ratios to the baseline's"
 DIFFERENCES = "Parts that took longer go to the right, parts that took less to the left. The tick marks the sum"
 MATRIX = "How long the rank of each row waited for the rank of each column"
-MATRIX_OF_BLOCKS = (
-    "How long the ranks of each row waited for those of each column, summed; shades show means over pairs"
-)
+MATRIX_OF_BLOCKS = "How long the ranks of each row waited for those of each column: sums, shaded by means over pairs"
 LOSS = "Loss over steps; the numbers are means over the last tenth of the steps"
 
 
@@ -66,30 +56,17 @@ LOSS = "Loss over steps; the numbers are means over the last tenth of the steps"
 
 
 def times(results: Results, most: int | None = None) -> list[Chart]:
-    """A bar for each trial's train time, of the first `most` trials. For a trial without figures, its outcome stands in
-    place of the time."""
-    rows = []
-    for trial in results.trials[:most]:
-        found, figure = breakdown(trial), what_became(trial)
-        if trial.summary:
-            time, ratio = trial.summary.train_time_s, trial.summary.ratio
-            figure = f"{off_by(time.median, time.min, time.max)} s{mark_of(trial)}"
-            figure += f"  × {ratio.median:.2f}{mark_of(trial, results)}" if ratio else ""
-        name = trial.name + ", baseline" * (results.base_of(trial) is trial)
-        rows.append(Bar(name, figure, parts(found, trial) if found else []))
-    return [bars(TIMES, rows, KINDS, _left_out(len(results.trials) - len(rows), "more trial"))]
+    """A bar for each trial's train time, of the first `most` trials."""
+    rows = [row._replace(figure=f"{row.figure}  {row.more}".rstrip()) for row in bars_of.times(results)[:most]]
+    return [bars(TIMES, rows, _left_out(len(results.trials) - len(rows), "more trial"))]
 
 
 def differences(results: Results) -> list[Chart]:
     """A bar for each trial's difference to the baseline, which begins there; no chart if no trial can be compared."""
-    rows, sums = [], []
-    for trial in results.trials:
-        if apart := from_baseline(trial, results):
-            mark = mark_of(trial, results)
-            rows.append(Bar(trial.name, f"{signed(apart.total)} s{mark}", parts(apart, trial), apart.total))
-            sums.append(f"{trial.name}: {as_sum(apart, trial)}{mark}")
+    rows = bars_of.differences(results)
+    sums = [f"{row.name}: {row.more}" for row in rows if row.more]
     base = "run A" if results.of_two_runs else results.baseline
-    return [bars(f"The difference to {base}. {DIFFERENCES}", rows, KINDS, sums)] if rows else []
+    return [bars(f"The difference to {base}. {DIFFERENCES}", rows, sums)] if rows else []
 
 
 def losses(run: Run, results: Results) -> list[Chart]:
@@ -115,11 +92,9 @@ def times_of(plot: Plot) -> list[Chart]:
         every = max(1, round((right - left) / most))
         return ((power, size(2**power)) for power in range(round(left), round(right) + 1, every))
 
-    def times(low: float, high: float, most: int) -> Iterable[tuple[float, str]]:
-        return ((tick, seconds(10**tick)) for tick, _ in log_ticks(low, high, most))
-
+    times = Axis("time", lambda *of: ((tick, seconds(10**tick)) for tick, _ in log_ticks(*of)))
     name = f"Time over size on {plot.result.ranks} ranks: medians as points, joined by lines, on logarithmic axes"
-    return curves(name, series, Axis("size", sizes), Axis("time", times))
+    return curves(name, series, Axis("size", sizes), times)
 
 
 # Of a trial
@@ -180,7 +155,7 @@ def arrivals(trial: TrialResult, joined: Sequence[AlignedStep]) -> list[Chart]:
     longest = max(sum(ms for _, ms in rank.parts) for rank in shown)
     steps = count(found.steps, "step") + (f" from {judged[0]} to {judged[1]}" if judged else "")
     name = f"How the ranks arrive: a step of {longest:.3g} ms, medians over {steps}. Ticks mark the first collective"
-    return [bars(name, rows, KINDS, _left_out(len(found.ranks) - len(shown), "rank", " that were late less"))]
+    return [bars(name, rows, _left_out(len(found.ranks) - len(shown), "rank", " that were late less"))]
 
 
 def timeline(excerpt: Excerpt) -> Chart:

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from textwrap import wrap
 
@@ -46,7 +46,8 @@ def _environment() -> Environment:
     )
     page, charts, script = (Markup((TEMPLATES / name).read_text("utf-8")) for name in CODE)
     style = page + charts
-    environment.filters.update(with_code=_with_code, lines=_lines, shortened=shorten)
+    environment.filters.update(with_code=_with_code, shortened=shorten)
+    environment.filters["lines"] = partial(wrap, max_lines=MOST_LINES, break_on_hyphens=False, placeholder=" …")
     environment.globals.update(style=style, style_hash=_hash(style), script=script, script_hash=_hash(script))
     environment.globals.update(prose=prose, order=order)
     # Programs that draw papers know no variables, so a picture has the colors of the light scheme, which come first.
@@ -63,11 +64,6 @@ def _printable(value: object) -> object:
 def _with_code(text: str) -> Markup:
     """Converts text between backticks in a sentence to code elements."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(_printable(text)))))
-
-
-def _lines(text: str, width: int) -> list[str]:
-    """Wraps a text to lines of a picture, at most MOST_LINES."""
-    return wrap(text, width, max_lines=MOST_LINES, break_on_hyphens=False, placeholder=" …")
 
 
 def _hash(text: str) -> str:

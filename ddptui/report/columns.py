@@ -15,8 +15,8 @@ from ddptui.config import strategies
 from ddptui.config.columns import MEANINGS
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
-from ddptui.report.differences import signed
-from ddptui.report.ranks import known, memory
+from ddptui.report.bars import signed
+from ddptui.report.ranks import in_all, known, memory
 from ddptui.report.rows import (
     DISTURBED,
     OFF_BY,
@@ -30,7 +30,7 @@ from ddptui.report.rows import (
     status_of,
 )
 from ddptui.text.tables import Column, Filled, cell_at, fill, value_at
-from ddptui.text.units import NOTHING, seconds
+from ddptui.text.units import NOTHING
 
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
 RIGHT = "right"
@@ -83,14 +83,14 @@ def _loss(row: Row) -> str:
 
 
 def _slept(row: Row) -> str:
-    """How often the delays of a repeat fired, and their total length, e.g. `60× 1.21 s`."""
+    """How often the delays of a repeat fired, and their total length."""
     # A slow link delays packets in the kernel, so ranks cannot count its delays.
     if all(delay.at == "link" for delay in row.trial.bottleneck) or not row.result.repeats:
         return NOTHING
     repeats = counted(row.result.repeats)
     fired = median(sum(rank.bottleneck_fired for rank in repeat.ranks) for repeat in repeats)
     slept = median(sum(rank.bottleneck_s for rank in repeat.ranks) for repeat in repeats)
-    return f"{fired:g}× {seconds(slept)}"
+    return in_all(slept, fired)
 
 
 def aggregation(row: Row) -> str:

@@ -31,7 +31,6 @@ class Grid(NamedTuple):
     heads: list[str]  # lines above the rows; the last one has the columns' names
     labels: list[str]  # the rows' names
     cells: list[list[str]]
-    gap: int = 0  # number of spaces at the start of each cell
 
     @property
     def lines(self) -> list[str]:
@@ -89,7 +88,7 @@ def _with_numbers(matrix: WaitMatrix) -> Grid:
     corner, *labels = _aligned([f"waited, {unit}", *map(name, matrix.ranks)])
     columns = corner + "".join(each.rjust(width) for each in names)
     heads = [f"{SUMMED}; shades: {MEANS}", columns] if _has_blocks(matrix) else [columns]
-    return Grid(heads, labels, [[text.rjust(width) for text in row] for row in cells], GAP)
+    return Grid(heads, labels, [[text.rjust(width) for text in row] for row in cells])
 
 
 def _with_shades(matrix: WaitMatrix, width: int) -> Grid:

@@ -63,13 +63,6 @@ def length(trial: Trial) -> str:
     return count(trial.steps, "step") if trial.steps is not None else count(trial.epochs, "epoch")
 
 
-def tried(trial: Trial) -> list[str]:
-    """What a trial does with primitives, in parts, e.g. "measured: all primitives", "1 KB to 64 MB", "back to back"."""
-    words = [f"{_done(trial)}: {', '.join(trial.operations) or 'all primitives'}"]
-    words += [f"composites: {', '.join(trial.composites)}"] if trial.composites else []
-    return words + [cell for column in ("sizes", "cadence") if (cell := OF_PRIMITIVES[column](trial)) != NOTHING]
-
-
 def _model(trial: Trial) -> str:
     if trial.model != "mlp":
         return trial.model

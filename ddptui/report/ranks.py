@@ -116,7 +116,12 @@ def _waited_for(rank: RankResult) -> str:
 
 
 def _delays(rank: RankResult) -> str:
-    return f"{rank.bottleneck_fired}× {seconds(rank.bottleneck_s)}" if rank.bottleneck_fired else NOTHING
+    return in_all(rank.bottleneck_s, rank.bottleneck_fired) if rank.bottleneck_fired else NOTHING
+
+
+def in_all(slept_s: float, fired: float) -> str:
+    """The length of all delays together, in s, and how often they fired, as in "1.21 s, 60×"."""
+    return f"{seconds(slept_s)}, {fired:g}×"
 
 
 def _used(rank: RankResult) -> str:
@@ -151,12 +156,12 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     Column("waits for", _waited_for, left=True, about="The rank that this rank waited for most, and how long."),
     Column("wait caused", cell_at("wait_caused_s", seconds), about="Time that others waited for its own work, summed."),
     Column("last in", cell_at("last_arrivals"), about="Number of collectives in which the rank arrived last."),
-    Column("gpu %", _percent_of("gpu_busy"), about="Percent of time its GPU was busy, including waits in NCCL."),
-    Column("gpu used", _used, about="Peak memory of its GPU used by all programs, and the memory that the GPU has."),
-    Column("W", cell_at("watts", digits), about="The mean power of its GPU, in watts."),
-    Column("MHz", _clock, about=f"The median clock of its GPU; {SLOWED}: its clock was held back at times."),
-    Column("samples/s", cell_at("samples_per_s", digits), about="Samples per second of the rank, if it is on a GPU."),
-    Column("TFLOP/s", cell_at("tflops", digits), about="10^12 operations per second, if they are counted."),
+    Column("gpu %", _percent_of("gpu_busy"), 1, about="Percent of time its GPU was busy, including waits in NCCL."),
+    Column("gpu used", _used, 1, about="Peak memory of its GPU used by all programs, and the memory that the GPU has."),
+    Column("W", cell_at("watts", digits), 1, about="The mean power of its GPU, in watts."),
+    Column("MHz", _clock, 1, about=f"The median clock of its GPU; {SLOWED}: its clock was held back at times."),
+    Column("samples/s", cell_at("samples_per_s", digits), 1, about="Samples per second of the rank on a GPU."),
+    Column("TFLOP/s", cell_at("tflops", digits), 1, about="10^12 operations per second, if they are counted."),
     Column("gpu mem.", _peak("peak_gpu_bytes"), about="Peak memory of its tensors; 1 GB is 2^30 bytes."),
     Column("reserved", _peak("peak_gpu_reserved_bytes"), about="Peak memory that torch reserved for tensors."),
     Column("MFU %", _percent_of("mfu", 1), about="TFLOP/s in percent of the peak of its GPU in that precision."),

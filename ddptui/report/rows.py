@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from ddptui.analysis.breakdown import Breakdown, difference
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.counted import Pair, are_rough, counted, is_rough
+from ddptui.analysis.counted import Pair, counted, is_rough, why_rough
 from ddptui.analysis.effect import ratio_pairs
 from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.analysis.time_source import HOST_TIME
@@ -39,7 +39,7 @@ class Row(NamedTuple):
     @property
     def is_rough(self) -> bool:
         """Whether the trial's ratio is inexact: repeats that it uses were disturbed or changed by hand."""
-        return are_rough(self.pairs)
+        return bool(why_rough(self.pairs))
 
     @property
     def ranks(self) -> int:
@@ -56,7 +56,7 @@ def mark_of(trial: TrialResult, results: Results | None = None) -> str:
     """What stands behind a figure of a trial: a mark if it was disturbed. With results, behind its difference from the
     baseline."""
     pairs = ratio_pairs(trial, results) if results else []
-    return f" {DISTURBED}" * (is_marked(trial) or are_rough(pairs))
+    return f" {DISTURBED}" * (is_marked(trial) or bool(why_rough(pairs)))
 
 
 def is_held_back(trial: TrialResult) -> bool:

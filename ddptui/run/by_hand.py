@@ -6,16 +6,14 @@ from ddptui.config.engine import EngineOptions, Part
 from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES, ONE_PROCESS
 from ddptui.config.preset import OF_SEVERAL_HOSTS, Preset
 from ddptui.config.trial import Trial
-from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.engines import command as launch
 from ddptui.engines.join import engine as joined
-from ddptui.engines.local import links
 from ddptui.engines.slurm import script
 from ddptui.host.machine import available_cores
-from ddptui.report.preset_columns import tried
+from ddptui.report.preset_columns import facts
 from ddptui.store.presets import describe_size
 from ddptui.text.argv import shell_line
-from ddptui.text.words import count
+from ddptui.text.units import NOTHING
 
 EXAMPLE_PORT = 15_432  # for the printed commands; the console chooses free ports
 
@@ -24,20 +22,12 @@ def one(preset: Preset, typed: str | None = None) -> str:
     """The text of `ddptui presets NAME`: a preset's description and trials, with the command that starts each. typed:
     the preset and --set as typed on the command line."""
     lines = [preset.title, "", *preset.about.strip().splitlines(), ""]
-    for trial in preset.trials:
+    columns = [fact for fact in facts(preset) if fact.key not in ("trial", "launch")]
+    for number, trial in enumerate(preset.trials):
         mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""
-        mistake = trial.mistake and f"mistake: {trial.mistake}"
-        trained = [trial.strategy, describe_average(trial), mistake, trial.model, trial.dataset]
-        facts = [LAUNCH_MODES[trial.launch].label]
-        if trial.launch != COMMAND:  # of the user's own command, nothing else is known
-            facts += [count(trial.world_size, "rank")]
-            facts += [fact for fact in (tried(trial) if trial.primitives else trained) if fact]
-        lines += [f"{trial.name}{mark}", "  " + ", ".join(facts)]
-        if trial.bottleneck:
-            lines.append(f"  bottleneck: {describe_bottleneck(trial.bottleneck)}")
-        if trial.fault:
-            lines.append(f"  fault: {describe_fault(trial.fault)}")
-        lines += [*_how_to_start(trial, preset.engine), ""]
+        known = [LAUNCH_MODES[trial.launch].label]
+        known += [f"{each.header} {each.cells[number]}" for each in columns if each.cells[number] != NOTHING]
+        lines += [f"{trial.name}{mark}", f"  {'; '.join(known)}", *_how_to_start(trial, preset.engine), ""]
     if preset.engine.name == "join":
         lines += _how_to_join(preset.engine, typed or preset.name)
     if preset.engine.name == "slurm":
@@ -49,13 +39,10 @@ def _how_to_start(trial: Trial, engine: EngineOptions) -> list[str]:
     """The commands that start a trial in a shell: on this host, on each node, or as a job."""
     if trial.launch == COMMAND:
         return [*(f"  {shlex.quote(variable)} \\" for variable in trial.env), f"  {shell_line(trial.command)}"]
-    match engine.name:
-        case "slurm":
-            return []
-        case "join":
-            parts = joined.parts_of(trial, engine.nodes, port=EXAMPLE_PORT)
-            return [line for part in parts for line in (f"  on node {part.node}:", *_command_lines(trial, part))]
-    return [*_command_lines(trial), f"  rendezvous: {_rendezvous(trial)}"]
+    if engine.name == "join":
+        parts = joined.parts_of(trial, engine.nodes, port=EXAMPLE_PORT)
+        return [line for part in parts for line in (f"  on node {part.node}:", *_command_lines(trial, part))]
+    return [] if engine.name == "slurm" else _command_lines(trial)
 
 
 def _command_lines(trial: Trial, part: Part | None = None) -> list[str]:
@@ -82,15 +69,3 @@ def _how_to_join(engine: EngineOptions, typed: str) -> list[str]:
         "Without the console: type the lines above in a checkout of ddptui on each node.",
         "",
     ]
-
-
-def _rendezvous(trial: Trial) -> str:
-    if trial.launch in ONE_PROCESS:
-        return "none, there is only one process"
-    if (part := links.part(trial)) is not None:
-        return f"{part.address}, port {part.port}, in separate network namespaces (a slow link)"
-    if trial.init_method == "file":
-        return "a file in the launch's folder"
-    if trial.launch == "launch":
-        return "127.0.0.1, a free port that the launcher chooses and passes on in MASTER_ADDR and MASTER_PORT"
-    return "127.0.0.1, a free port that the first process chooses and passes to the ranks"

@@ -33,8 +33,7 @@ def matches_of(typed: Sequence[str]) -> dict[str, str | None]:
 def compare_on_disk(a: Run, b: Run, matches: Matches = BY_NAME) -> tuple[Run, Preset, Results]:
     """Two runs as one. Raises RunError."""
     presets = a.preset(), b.preset()
-    mine, its = results_of(a, presets[0]), results_of(b, presets[1])
-    results, preset = compare_results(mine, its, presets, matches)
+    results, preset = compare_results(results_of(a, presets[0]), results_of(b, presets[1]), presets, matches)
     return TwoRuns(a, b), preset, results
 
 
@@ -57,9 +56,9 @@ def _partners(a: Results, b: Results, matches: Matches) -> dict[str, str]:
             if name is not None and name not in names:
                 hint = did_you_mean(name, names, f"it has {', '.join(sorted(names))}")
                 raise RunError(f"--match {mine}={its or ''}: no trial {name!r} in {run}: {hint}")
-    taken = [its for its in matches.values() if its]
-    if twice := next((its for its in taken if taken.count(its) > 1), None):
-        both = " and ".join(mine for mine, its in matches.items() if its == twice)
-        raise RunError(f"--match: {both} cannot both be compared with {twice}: leave one")
-    partners = {name: name for name in known[1] if name not in taken} | {**matches}
-    return {trial.name: its for trial in a.trials if (its := partners.get(trial.name))}
+    partners = {name: name for name in known[1] if name not in matches.values()} | {**matches}
+    pairs = {trial.name: its for trial in a.trials if (its := partners.get(trial.name))}
+    for its in pairs.values():
+        if len(both := [mine for mine, other in pairs.items() if other == its]) > 1:
+            raise RunError(f"--match: {' and '.join(both)} cannot both be compared with {its}: leave one")
+    return pairs

@@ -5,11 +5,11 @@ sends them what the user requests through `Controls`, e.g. new delays. Repeats o
 (A B A B), so that a slow minute of the machine affects all trials alike.
 """
 
-import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext
+from itertools import product
 from math import inf
 from typing import Literal
 
@@ -22,24 +22,22 @@ from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck, Trial
 from ddptui.engines.base import Engine, LaunchRefused
 from ddptui.engines.choose import engine_for
-from ddptui.engines.hub import Hub
 from ddptui.engines.local.foreign import Terms
 from ddptui.engines.local.warm import WarmParent
 from ddptui.findings.compare import RunningResults
 from ddptui.host.clock import own_clock
 from ddptui.host.load import LoadMeter
 from ddptui.run.sampling import SamplingPace
-from ddptui.run.supervisor import LaunchSupervisor
+from ddptui.run.supervisor import LaunchSupervisor, Supervisor
 from ddptui.run.watcher import WatchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Echo
-from ddptui.wire.records import Alive, Ended, Injection, Launched, Look, Message, Notice, Refused, SetBottleneck, Stop
+from ddptui.wire.records import Alive, Ended, Injection, Launched, Look, Message, Notice, SetBottleneck, Stop
 
 READY_S = 0.1  # longest wait for the warm parent before the user's requests are checked again
 POLL_MS = 100  # longest wait for a message before processes and the user's requests are checked again
 ALIVE_EVERY_S = 5.0
-Supervisor = LaunchSupervisor | WatchSupervisor
 
 
 class Controls:
@@ -48,10 +46,8 @@ class Controls:
     def __init__(self) -> None:
         # The launch that is meant, and the delays to inject; None: every rank is to send where it stands.
         self._requests: deque[tuple[int, tuple[Bottleneck, ...] | None]] = deque()
-        self._guard = threading.Lock()  # so that a skip cannot hit the next launch
-        self._launched_ns: int | None = None  # the start of the launch that can be skipped, which identifies it
-        self._skipped_at: float | None = None  # when the user asked to skip this launch
-        self._stopped_at: float | None = None  # when the user asked to stop the run
+        self.launched_ns: int | None = None  # the start of the current launch, which identifies it
+        self._ended_at: dict[int | None, float] = {}  # when the user ended a launch; None: the run
         self.patience_s = inf  # how long ranks may take at most to end by themselves after a stop
 
     def inject(self, bottleneck: tuple[Bottleneck, ...], launched_ns: int) -> None:
@@ -65,17 +61,15 @@ class Controls:
 
     def skip(self, launched_ns: int) -> bool:
         """End this launch, leave out the trial's other repeats, and continue with the next trial. launched_ns: the
-        start of the launch that is meant. Returns whether that launch is running; otherwise nothing is skipped."""
-        with self._guard:
-            if launched_ns != self._launched_ns:
-                return False
-            self._skipped_at = self._skipped_at or time.monotonic()
-            return True
+        start of the launch that is meant. Returns whether that is the current one; otherwise nothing is skipped."""
+        if launched_ns == self.launched_ns:
+            self._ended_at.setdefault(launched_ns, time.monotonic())
+        return launched_ns == self.launched_ns
 
     def stop(self, within_s: float = inf) -> None:
         """End this launch and the run. within_s: time after which the ranks are killed."""
         self.patience_s = min(self.patience_s, within_s)
-        self._stopped_at = self._stopped_at or time.monotonic()
+        self._ended_at.setdefault(None, time.monotonic())
 
     def requests(self, launched_ns: int) -> Iterator[tuple[Bottleneck, ...] | None]:
         """Yields the delays to inject into this launch, or None where its stacks were asked for, each once and in
@@ -85,25 +79,16 @@ class Controls:
             if meant_ns == launched_ns:
                 yield bottleneck
 
-    def begin(self, launched_ns: int) -> None:
-        """Allow this launch to be skipped from now on. A requested stop remains in force."""
-        with self._guard:
-            self._launched_ns, self._skipped_at = launched_ns, None
-
-    def close(self) -> Literal["skipped", "interrupted"] | None:
-        """Do not allow the launch to be skipped any longer. Returns the same as `end`."""
-        with self._guard:
-            self._launched_ns = None
-        return self.end()
-
     def waited_s(self) -> float:
         """For how many seconds the end of this launch has been requested; 0 if it has not."""
-        requested = [at for at in (self._skipped_at, self._stopped_at) if at is not None]
-        return time.monotonic() - min(requested) if requested else 0.0
+        now = time.monotonic()
+        return now - min(self._ended_at.get(launch, now) for launch in (self.launched_ns, None))
 
     def end(self) -> Literal["skipped", "interrupted"] | None:
         """The status with which this launch must end; None if it may continue."""
-        return "interrupted" if self._stopped_at is not None else "skipped" if self._skipped_at is not None else None
+        if None in self._ended_at:
+            return "interrupted"
+        return "skipped" if self.launched_ns in self._ended_at else None
 
 
 def run_preset(
@@ -143,32 +128,23 @@ def _run_trials(
 ) -> Generator[Message]:
     """Yields all messages of the launches that are missing in `results`, one launch after another."""
     skipped: set[str] = set()  # includes trials that train until they are skipped, whose launch ends with status ok
-    for number in range(1, preset.repeats + 1):
-        for trial in preset.trials:
-            if (trial.name, number) in results.outcomes or controls.end() == "interrupted":
-                continue
-            # a trial with a failed or skipped launch is not repeated; other trials are
-            bad = {outcome.trial for outcome in results.outcomes.values() if outcome.status != "ok"}
-            if trial.name not in skipped | bad:
-                yield from _repeat(trial, number, run, engine, controls, results)
-                skipped |= {trial.name} if controls.end() == "skipped" else set()
-
-
-def _repeat(
-    trial: Trial, number: int, run: Run, engine: Engine, controls: Controls, results: RunningResults
-) -> Iterator[Message]:
-    """Yields all messages of a repeat."""
-    with run.begin(trial.name, number) as repeat:
-        for message in _launch(trial, repeat, engine, controls):
-            repeat.write(message)  # first: results must not depend on a message that is not recorded
-            if results.add(message):
-                run.write_results(results.results)
-            yield message
+    for number, trial in product(range(1, preset.repeats + 1), preset.trials):
+        # a trial with a failed or skipped launch is not repeated; other trials are
+        bad = skipped | {outcome.trial for outcome in results.outcomes.values() if outcome.status != "ok"}
+        if trial.name in bad or (trial.name, number) in results.outcomes or controls.end() == "interrupted":
+            continue
+        with run.begin(trial.name, number) as repeat:
+            for message in _launch(trial, repeat, engine, controls):
+                repeat.write(message)  # first: results must not depend on a message that is not recorded
+                if results.add(message):
+                    run.write_results(results.results)
+                yield message
+        skipped |= {trial.name} if controls.end() == "skipped" else set()
 
 
 def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Controls) -> Iterator[Message]:
     """Yields the messages of one launch, from its command line to its end."""
-    while (ended := controls.end()) != "interrupted" and not engine.is_ready(trial, READY_S):
+    while controls.end() != "interrupted" and not engine.is_ready(trial, READY_S):
         pass
     command = engine.command(trial, repeat)
     repeat.write_command(command, engine.environment(trial))
@@ -181,102 +157,72 @@ def _launch(trial: Trial, repeat: RepeatJournal, engine: Engine, controls: Contr
             watched=trial.launch == COMMAND,
             clock=own_clock(),
         )
-        controls.begin(launched.at_ns)
-        if ended == "interrupted":  # the user stopped the run before this launch started
-            yield launched
-            yield Ended(at_ns=time.monotonic_ns(), status=ended)
-            return
+        controls.launched_ns = launched.at_ns
         try:
-            launch = engine.start(trial, command, repeat, hub)
+            launch = engine.start(trial, command, repeat, hub) if controls.end() is None else None
+            ended = Ended(at_ns=launched.at_ns, status="interrupted")  # before it was started
         except LaunchRefused as refusal:
-            yield launched
-            yield Ended(at_ns=time.monotonic_ns(), status="failed", error=str(refusal))
+            launch = None
+            ended = Ended(at_ns=time.monotonic_ns(), status="failed", error=str(refusal))
+        if launch is None:
+            yield from (launched, ended)
             return
         try:
             yield msgspec.structs.replace(launched, start=launch.start, start_why=launch.start_why)
-            supervise = WatchSupervisor if trial.launch == COMMAND else LaunchSupervisor
-            supervisor = supervise(trial, hub, launch, repeat)
+            supervisor = (WatchSupervisor if launched.watched else LaunchSupervisor)(trial, hub, launch, repeat)
             supervisor.clocks.add(launched)
             # the load can only be measured on this host
             meter = LoadMeter(launch.processes, MOST_OTHER_LOAD) if engine.is_local else None
-            cut_short, reported = yield from _follow(launched, supervisor, meter, controls)
-        except BaseException:  # also if a caller closes this generator: leave no rank behind
-            if trial.launch == COMMAND:
-                hub.send(Stop(why="no longer watched"))
+            cut_short = yield from _follow(launched, supervisor, meter, controls)
+        finally:  # also if a caller closes this generator: leave no rank behind
             launch.stop()
-            raise
-        launch.stop()
-        yield from _notices(supervisor)  # for example why nodes or a job ended the launch
+            if launched.watched and launch.exit_code is None:
+                hub.send(Stop(why="no longer watched"))
+        yield from supervisor.take_records()  # for example why nodes or a job ended the launch
         yield from (message for message in supervisor.last_messages() if not isinstance(message, Echo))
-        if hub.refused > reported:
-            yield _refused(hub)
-        status = controls.close()  # a launch that the user ended has not failed, whatever the ranks' exit codes are
+        status = controls.end()  # a launch that the user ended has not failed, whatever the ranks' exit codes are
         yield Ended(at_ns=time.monotonic_ns(), status=status) if cut_short and status else supervisor.ended()
 
 
 def _follow(
     launched: Launched, supervisor: Supervisor, meter: LoadMeter | None, controls: Controls
-) -> Generator[Message, None, tuple[bool, int]]:
-    """Yields all messages of a launch while it runs. Returns whether the user ended it by a skip or stop, and how many
-    rejected connections were reported: the first ones at once; their number at the end is for the caller."""
-    alive_sent, changed_ns, reported, asked, phase = 0.0, 0, 0, 0, (False, False)
-    pace, probes = SamplingPace(), Probes(launched.clock)
+) -> Generator[Message, None, bool]:
+    """Yields all messages of a launch while it runs. Returns whether the user ended it by a skip or stop."""
+    alive_sent, changed_ns, asked, phase = 0.0, 0, 0, (False, False)
+    pace, probes, hub = SamplingPace(), Probes(launched.clock), supervisor.hub
     while not supervisor.is_over():
-        if controls.end():
-            grace_s = supervisor.grace_s(changed_ns)
-            if controls.waited_s() >= min(grace_s, controls.patience_s):
-                return True, reported
-        received = [*_receive(supervisor, probes)]
-        yield from received
-        pace.add(received)
-        yield from _notices(supervisor)
+        if controls.end() and controls.waited_s() >= min(supervisor.grace_s(changed_ns), controls.patience_s):
+            return True
+        received, received_ns = hub.receive(POLL_MS), time.monotonic_ns()
+        supervisor.add(received)
+        for message in received:
+            for offset in probes.add(message, received_ns):
+                supervisor.clocks.add(offset)
+                yield offset
+            if not isinstance(message, Echo):
+                yield message
+        for rank, probe in probes.due(time.monotonic_ns()):
+            hub.send(probe, [rank])
+        if pace.add(received):
+            hub.send(Look(per_s=pace.per_s))
+        yield from supervisor.take_records()
         before, phase = phase, (supervisor.all_ready(), supervisor.has_trained())
         # take a reading when the training begins and when it ends, so that a short training has one of its own
         yield from meter.read(now=phase != before) if meter else ()
         if time.monotonic() - alive_sent > ALIVE_EVERY_S:
             alive_sent = time.monotonic()
-            supervisor.hub.send(Alive())  # ranks end themselves if they receive nothing from the console
-        if supervisor.hub.refused and not reported:
-            reported = supervisor.hub.refused
-            yield _refused(supervisor.hub)
+            hub.send(Alive())  # ranks end themselves if they receive nothing from the console
         if not supervisor.all_here():  # requests wait, so that they reach every rank
             continue
-        if pace.has_changed():
-            supervisor.hub.send(Look(per_s=pace.per_s))
         for bottleneck in controls.requests(launched.at_ns):
             if bottleneck is None:
                 asked += 1
-                supervisor.hub.send(Look(per_s=pace.per_s, asked=asked))
+                hub.send(Look(per_s=pace.per_s, asked=asked))
             elif not controls.end():  # after a stop: the ranks' last step was chosen by their pace before
                 changed_ns = time.monotonic_ns()
-                supervisor.hub.send(SetBottleneck(bottleneck=bottleneck))  # workers/instruments/delays.py applies them
+                hub.send(SetBottleneck(bottleneck=bottleneck))  # workers/instruments/delays.py applies them
                 yield Injection(at_ns=changed_ns, bottleneck=bottleneck)
-    return False, reported
-
-
-def _receive(supervisor: Supervisor, probes: Probes) -> Iterator[Message]:
-    """Yields the messages of ranks, and the clock offsets that follow from their echoes; sends new probes."""
-    messages = supervisor.hub.receive(POLL_MS)
-    received_ns = time.monotonic_ns()
-    supervisor.add(messages)
-    for message in messages:
-        for offset in probes.add(message, received_ns):
-            supervisor.clocks.add(offset)
-            yield offset
-        if not isinstance(message, Echo):
-            yield message
-    for rank, probe in probes.due(time.monotonic_ns()):
-        supervisor.hub.send(probe, [rank])
-
-
-def _notices(supervisor: Supervisor) -> Iterator[Message]:
-    for text in supervisor.launch.take_notices():
-        yield Notice(at_ns=time.monotonic_ns(), text=text)
-    yield from supervisor.take_records()
-
-
-def _refused(hub: Hub) -> Refused:
-    return Refused(at_ns=time.monotonic_ns(), count=hub.refused, why=hub.first_refusal)
+    return False
 
 
 def why_stopped(error: Exception) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ddptui.report.exports import json_text
-from ddptui.store.overview import UNDER_WAY, overview, record
+from ddptui.store.overview import overview, record
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.store.trash import Deleted
@@ -21,38 +21,26 @@ def every_preset() -> str:
     return "\n".join([*lines[1:], *(printable(preset.why) for preset in broken)]) + "\n"
 
 
-def every_run(runs: Sequence[Run]) -> str:
+def every_run(runs: Sequence[Run], *, as_json: bool = False) -> str:
     """The list of runs: name and status of each, with what is missing in it, or an error if it cannot be read."""
-    listed = _columns([(run.name, printable(_state(run))) for run in runs])
-    return listed or "no runs yet: start one with `ddptui run quickstart`\n"
+    if as_json:
+        return json_text([record(run) for run in runs])
+    lines = [overview(run) for run in runs]
+    rows = [(line.run.name, line.why or f"{line.status}  {line.shortfall}".rstrip()) for line in lines]
+    return _columns(rows, "no runs yet: start one with `ddptui run quickstart`")
 
 
-def _state(run: Run) -> str:
-    line = overview(run)
-    whole = line.why or "  ".join(filter(None, [line.status, line.shortfall]))
-    return UNDER_WAY if line.status == UNDER_WAY else whole
-
-
-def every_run_as_json(runs: Sequence[Run]) -> str:
-    """The runs as a JSON list, newest first."""
-    return json_text([record(run) for run in runs])
-
-
-def every_deleted(trash: Sequence[Deleted]) -> str:
+def every_deleted(trash: Sequence[Deleted], *, as_json: bool = False) -> str:
     """The list of runs in the trash: name of each, and when it was deleted."""
-    listed = _columns([(each.run.name, f"deleted {each.when:%Y-%m-%d %H:%M}") for each in trash])
-    return listed or "the trash is empty\n"
+    if as_json:
+        deleted = [(each, each.when.isoformat(timespec="seconds")) for each in trash]
+        return json_text(
+            [{"name": each.run.name, "folder": str(each.run.folder), "deleted": when} for each, when in deleted]
+        )
+    return _columns([(each.run.name, f"deleted {each.when:%Y-%m-%d %H:%M}") for each in trash], "the trash is empty")
 
 
-def every_deleted_as_json(trash: Sequence[Deleted]) -> str:
-    """The runs in the trash as a JSON list, most recently deleted first."""
-    deleted = [(each, each.when.isoformat(timespec="seconds")) for each in trash]
-    return json_text(
-        [{"name": each.run.name, "folder": str(each.run.folder), "deleted": when} for each, when in deleted]
-    )
-
-
-def _columns(runs: Sequence[tuple[str, str]]) -> str:
-    """One line per run: its name and a text, in two columns."""
-    width = max((len(printable(name)) for name, _ in runs), default=0)
-    return "".join(f"{printable(name):{width}}  {said}\n" for name, said in runs)
+def _columns(rows: Sequence[tuple[str, str]], if_none: str) -> str:
+    """One line per row: a name and a text, in two columns."""
+    width = max((len(printable(name)) for name, _ in rows), default=0)
+    return "\n".join([f"{printable(name):{width}}  {printable(text)}" for name, text in rows] or [if_none]) + "\n"

@@ -28,7 +28,8 @@ def show(text: str) -> None:
 
 def as_table(results: Results, preset: Preset, usual: Sequence[str]) -> str:
     """The results as a table for stdout, as wide as the terminal, in color if it shows color. usual: see table.text."""
-    return wrapped(table.text(results, preset, width(), color=_takes_color(), usual=usual, source=source_line))
+    color = _is_terminal() and not os.environ.get("NO_COLOR") and not is_dumb()  # no-color.org
+    return wrapped(table.text(results, preset, width(), color=color, usual=usual, source=source_line))
 
 
 def wrapped(text: str) -> str:
@@ -50,8 +51,3 @@ def _is_terminal() -> bool:
 def width() -> int:
     """The columns of the terminal; PIPED_WIDTH if stdout is not a terminal."""
     return shutil.get_terminal_size((PIPED_WIDTH, 24)).columns
-
-
-def _takes_color() -> bool:
-    """Whether to print color: stdout is a terminal that shows it, and NO_COLOR is not set (no-color.org)."""
-    return _is_terminal() and not os.environ.get("NO_COLOR") and not is_dumb()

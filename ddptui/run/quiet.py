@@ -21,17 +21,17 @@ class Calm:
         self._meter = LoadMeter(descendants, MOST_OTHER_LOAD, looks=True)
         self._readings = 0
 
-    def busy_so_far(self) -> str:
-        """What has used the cores since the last reading, even if that was only a moment ago; empty: nothing."""
-        for load in self._meter.read(now=True):
+    def busy_so_far(self, *, now: bool = True) -> str:
+        """What has used the cores since the last reading; empty: nothing. now: read again, even if the last reading was
+        only a moment ago."""
+        for load in self._meter.read(now=now):
             self.busy = busy_now(load)
+            self._readings = 0 if self.busy else self._readings + 1
         return self.busy
 
     def is_there(self) -> bool:
         """Read the load if a reading is due. Returns whether the last CALM_READINGS readings were quiet."""
-        for load in self._meter.read():
-            self.busy = busy_now(load)
-            self._readings = 0 if self.busy else self._readings + 1
+        self.busy_so_far(now=False)
         return self._readings >= CALM_READINGS
 
 

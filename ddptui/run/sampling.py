@@ -17,12 +17,11 @@ class SamplingPace:
 
     def __init__(self) -> None:
         self.per_s = PER_S
-        self._sent = PER_S
         self._idle: dict[int, tuple[float, float]] = {}  # by rank: idle time and length of its last steps, ns
         self._late_at = -HOLDS_S
 
-    def add(self, messages: Sequence[Message]) -> None:
-        """Process the messages of ranks."""
+    def add(self, messages: Sequence[Message]) -> bool:
+        """Process the messages of ranks. Returns whether the rate has changed."""
         for step in (message for message in messages if isinstance(message, Step)):
             idle_ns, length_ns = self._idle.get(step.rank, (0.0, 0.0))
             left = 1 - 1 / MEMORY
@@ -32,9 +31,5 @@ class SamplingPace:
         now = time.monotonic()
         if shares and max(shares) - min(shares) >= MATTERS:
             self._late_at = now
-        self.per_s = PER_S_IF_LATE if now - self._late_at < HOLDS_S else PER_S
-
-    def has_changed(self) -> bool:
-        """Whether the ranks have yet to learn of the rate."""
-        before, self._sent = self._sent, self.per_s
+        before, self.per_s = self.per_s, PER_S_IF_LATE if now - self._late_at < HOLDS_S else PER_S
         return before != self.per_s

@@ -6,23 +6,21 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 from ddptui.analysis.launch_log import LaunchLog, injected_delay_s, launch_logs, steps_within
+from ddptui.analysis.results import ConfidenceInterval
+from ddptui.analysis.thinning import StepsByRank
 from ddptui.config.preset import Preset
 from ddptui.config.strategies import STRATEGIES
-from ddptui.config.trial import Bottleneck, Trial
-from ddptui.config.values import make_trial
+from ddptui.config.trial import Bottleneck, Site, Trial
 from ddptui.host.machine import describe
 from ddptui.run import lab
 from ddptui.run.output import show
 from ddptui.store.runs import Run
 from ddptui.text.tables import line
-from ddptui.text.units import MS, NOTHING
+from ddptui.text.units import NOTHING, S
 from ddptui.text.words import count
-from ddptui.wire.messages import Step
 
-SITES = ("start", "data", "forward", "backward", "aggregate")
 WARMUP = 5  # steps
 STEPS = 40  # steps of a window, in which one site is delayed, or none
 REST = 5  # steps between two windows, so that the effects of one delay do not reach the next window
@@ -31,18 +29,11 @@ START_MS = 500
 ROOT = (0, "aggregate")  # the rank and phase that may be named without a delay if rank 0 averages for all ranks
 TOLERANCE = 0.05  # relative error that is accepted even outside the confidence interval
 TOLERANCE_IN_DP = 0.10  # larger, because dp's threads start one after another and share an interpreter
-COLUMNS = ("launch", "strategy", "nothing", *SITES)
-WIDTHS = (7, 25, 7, *(9 for _ in SITES))
+AGGREGATING = tuple(name for name in STRATEGIES if name != "none")  # the strategies with waits to attribute
+NO_SITE = "nothing"  # the column of the window without a delay
+COLUMNS = ("launch", "strategy", NO_SITE, "start", "data", "forward", "backward", "aggregate")
+WIDTHS = (7, 25, 7, 9, 9, 9, 9, 9)
 LEFT = [True] * len(COLUMNS)
-
-
-class Window(NamedTuple):
-    """A range of steps of a launch, with a delay at a site on a rank (site None: no delay)."""
-
-    site: str | None
-    rank: int
-    first: int
-    last: int
 
 
 def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
@@ -51,36 +42,24 @@ def run(modes: Sequence[str], strategies: Sequence[str], runs: Path) -> int:
     preset = _preset(modes, strategies)
     kept = Run.create(runs, preset, describe())
     print(f"{count(len(preset.trials), 'launch', 'launches')}; kept in {kept.folder}", file=sys.stderr)
-    show(line(COLUMNS, WIDTHS, LEFT) + "\n" + "─" * len(line(COLUMNS, WIDTHS, LEFT)) + "\n")
-    seen = set[str]()
-    by_name = {trial.name: trial for trial in preset.trials}
+    head = line(COLUMNS, WIDTHS, LEFT)
+    show(f"{head}\n{'─' * len(head)}\n")
+    is_wrong = False
     with kept.held(), closing(lab.run_preset(preset, kept)) as stream:
-        for log in launch_logs(stream):
-            assert log.launched is not None
-            assert log.ended is not None
-            trial = by_name[log.launched.trial]
-            found: dict[str | None, str] = {None: f"!{log.ended.status}"}
-            if log.ended.status == "ok":
-                found = _found(trial, log)
-            else:
-                print(f"{trial.name} {log.ended.status}: {log.ended.error}", file=sys.stderr)
-            seen |= {*found.values()}
-            cells = (found.get(site, NOTHING) for site in (None, *SITES))
+        for trial, log in zip(preset.trials, launch_logs(stream), strict=False):
+            found = _found(trial, log)
+            is_wrong |= any(cell.startswith("!") for cell in found.values())
+            cells = (found.get(site, NOTHING) for site in COLUMNS[2:])
             show(line([trial.launch, trial.strategy or NOTHING, *cells], WIDTHS, LEFT) + "\n")
     show(f"\nattributed/injected, ms, on one of two ranks, {STEPS} steps each (start: once)\n")
-    if "root" in seen:
-        show("root: no delay was injected; naming rank 0 is right, because it averages for all ranks\n")
-    is_wrong = any(text.startswith("!") for text in seen)
+    show("root: no delay was injected; naming rank 0 is right, because it averages for all ranks\n")
     show("wrong: the cells marked with !\n" if is_wrong else "all right\n")
     return int(is_wrong)
 
 
 def _preset(modes: Sequence[str], strategies: Sequence[str]) -> Preset:
-    trials = [
-        _trial(mode, None if mode == "dp" else strategy)  # dp averages in only one way, so it needs one launch
-        for mode in modes
-        for strategy in (strategies[:1] if mode == "dp" else strategies)
-    ]
+    # dp averages in only one way, so it needs one launch
+    trials = tuple(_trial(mode, strategy) for mode in modes for strategy in (strategies if mode != "dp" else [""]))
     return Preset(
         name="selftest",
         title="Selftest: are injected delays found?",
@@ -88,84 +67,74 @@ def _preset(modes: Sequence[str], strategies: Sequence[str]) -> Preset:
         about="Delays of known length at every site, and none in between.",
         baseline=trials[0].name,
         repeats=1,
-        trials=tuple(trials),
+        trials=trials,
     )
 
 
-def _trial(mode: str, strategy: str | None) -> Trial:
-    windows = windows_of(mode)
-    delays = [
-        Bottleneck(at=window.site, ranks=(window.rank,), sleep_ms=SLEEP_MS, from_step=window.first, to_step=window.last)  # type: ignore[arg-type]
-        for window in windows
-        if window.site
-    ]
-    return make_trial(
-        {
-            "name": f"{mode}-{strategy}" if strategy else mode,
-            "launch": mode,
-            **({"strategy": strategy} if strategy else {}),
-            "world_size": 2,
-            "threads": 1,
-            "sched_batch": True,
-            "batch_size": 512 if mode == "dp" else 64,  # large, so that dp's own skew is a small part of a step
-            "lr": 0.001,
-            "warmup_steps": WARMUP,
-            "steps": windows[-1].last + 1,
-            "bottleneck": (Bottleneck(at="start", ranks=(1,), sleep_ms=START_MS), *delays),
-        }
+def _trial(mode: str, strategy: str) -> Trial:
+    delays = delays_of(mode)
+    return Trial(
+        name=f"{mode}-{strategy}".removesuffix("-"),
+        launch=mode,
+        strategy=strategy or None,
+        world_size=2,
+        threads=1,
+        sched_batch=True,
+        batch_size=512 if mode == "dp" else 64,  # large, so that dp's own skew is a small part of a step
+        lr=0.001,
+        warmup_steps=WARMUP,
+        steps=delays[-1].from_step + STEPS,
+        bottleneck=delays,
     )
 
 
-def windows_of(mode: str) -> list[Window]:
-    """The windows of a launch: one without a delay, then one for each site at which a rank can be delayed: rank 0 and
-    rank 1 by turns."""
-    sites = [site for site in SITES[1:] if (mode, site) != ("dp", "backward")]  # dp runs one backward for all replicas
-    windows = []
-    for number, site in enumerate([None, *sites]):
-        first = WARMUP + number * (STEPS + REST)
-        windows.append(Window(site, number % 2, first, first + STEPS - 1))
-    return windows
+def delays_of(mode: str) -> tuple[Bottleneck, ...]:
+    """The delays of a launch: one at its start, then one in a window of steps for each site at which a rank can be
+    delayed: on rank 1 and rank 0 by turns. The first window has none."""
+    sites: list[Site] = ["data", "forward", "backward", "aggregate"]
+    if mode == "dp":
+        sites.remove("backward")  # dp runs one backward for all replicas
+    delays = [Bottleneck(at="start", ranks=(1,), sleep_ms=START_MS)]
+    for number, site in enumerate(sites, start=1):
+        first, rank = WARMUP + number * (STEPS + REST), number % 2
+        last = first + STEPS - 1
+        delays.append(Bottleneck(at=site, ranks=(rank,), sleep_ms=SLEEP_MS, from_step=first, to_step=last))
+    return tuple(delays)
 
 
-def _found(trial: Trial, log: LaunchLog) -> dict[str | None, str]:
-    """The text of the cell of each site (None: no delay); a wrong one begins with "!"."""
-    starts = {rank: ready.start_ns / MS for rank, ready in log.ready.items()}
-    injected = sum((sleep.end_ns - sleep.begin_ns) / MS for sleep in log.steps[1][0].slept if sleep.at == "start")
-    later = starts[1] - starts[0]
-    found: dict[str | None, str] = {"start": _amounts(injected, later, later, later, TOLERANCE)}
-    for window in windows_of(trial.launch):
-        steps = steps_within(log.steps, range(window.first, window.last + 1))
-        tolerance = TOLERANCE_IN_DP if trial.launch == "dp" else TOLERANCE
-        root_averages = trial.strategy is not None and STRATEGIES[trial.strategy].root_averages
-        found[window.site] = _found_in_window(window, steps, tolerance, root_averages=root_averages)
+def _found(trial: Trial, log: LaunchLog) -> dict[str, str]:
+    """The text of the cell of each site, and of the window without a delay; a wrong one begins with "!"."""
+    assert log.ended is not None
+    if log.ended.status != "ok":
+        print(f"{trial.name} {log.ended.status}: {log.ended.error}", file=sys.stderr)
+        return {NO_SITE: f"!{log.ended.status}"}
+    later_s = (log.ready[1].start_ns - log.ready[0].start_ns) / S
+    started = ConfidenceInterval(estimate=later_s, low=later_s, high=later_s)
+    quiet = steps_within(log.steps, range(WARMUP, WARMUP + STEPS))
+    at_start = _amounts({1: log.steps[1][:1]}, started, TOLERANCE)
+    found = {"start": at_start, NO_SITE: _found_in_window(None, quiet, trial)}
+    for delay in trial.bottleneck[1:]:
+        steps = steps_within(log.steps, range(delay.from_step, delay.from_step + STEPS))
+        found[delay.at] = _found_in_window(delay, steps, trial)
     return found
 
 
-def _found_in_window(
-    window: Window, steps: dict[int, list[Step]], tolerance: float, *, root_averages: bool = False
-) -> str:
+def _found_in_window(delay: Bottleneck | None, steps: StepsByRank, trial: Trial) -> str:
     from ddptui.findings.verdict import analyze_waits  # imported late, because it needs numpy
 
     judgement = analyze_waits(steps)
-    culprit = judgement.culprit if judgement else None
-    if window.site is None:
-        if culprit and root_averages and (culprit.rank, culprit.phase) == ROOT:
-            return "root"
-        return f"!rank {culprit.rank}" if culprit else "silent"
-    injected = injected_delay_s(steps) * 1000
-    if culprit is None:
-        return f"!0/{injected:.0f}"
-    if (culprit.rank, culprit.phase) != (window.rank, window.site):
-        return f"!rank {culprit.rank} {culprit.phase}"
-    excess = culprit.excess_s
-    return _amounts(injected, excess.estimate * 1000, excess.low * 1000, excess.high * 1000, tolerance)
+    if judgement is None or judgement.culprit is None:
+        return "!silent" if delay else "silent"
+    culprit = judgement.culprit
+    if delay and (delay.ranks, delay.at) == ((culprit.rank,), culprit.phase):
+        return _amounts(steps, culprit.excess_s, TOLERANCE_IN_DP if trial.launch == "dp" else TOLERANCE)
+    root_averages = trial.strategy is not None and STRATEGIES[trial.strategy].root_averages
+    is_root = not delay and root_averages and (culprit.rank, culprit.phase) == ROOT
+    return "root" if is_root else f"!rank {culprit.rank} {culprit.phase}"
 
 
-def _amounts(injected: float, attributed: float, low: float, high: float, tolerance: float) -> str:
-    is_right = low <= injected <= high or abs(attributed - injected) <= tolerance * injected
-    return f"{'' if is_right else '!'}{attributed:.0f}/{injected:.0f}"
-
-
-def known_strategies() -> tuple[str, ...]:
-    """The strategies that aggregate. `none` is excluded, because it has no wait to attribute."""
-    return tuple(name for name in STRATEGIES if name != "none")
+def _amounts(steps: StepsByRank, found: ConfidenceInterval, tolerance: float) -> str:
+    """What was attributed, and what was injected into these steps, both in ms."""
+    injected = injected_delay_s(steps)
+    is_right = found.low <= injected <= found.high or abs(found.estimate - injected) <= tolerance * injected
+    return f"{'' if is_right else '!'}{found.estimate * 1000:.0f}/{injected * 1000:.0f}"

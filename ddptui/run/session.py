@@ -3,8 +3,9 @@
 import time
 import traceback
 from collections import deque
+from collections.abc import Generator
 from concurrent.futures import Executor, wait
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
@@ -37,18 +38,15 @@ class Session:
     ) -> None:
         """Start the run. finished_before: outcomes of earlier launches, in a resumed run; only the rest is launched.
         warm, terms: see lab.run_preset. lock: the lock of the run, released when the run ends."""
-        self.preset = preset
-        self.run = run
-        self.finished_before = finished_before
+        self.preset, self.run, self.finished_before = preset, run, finished_before
         self.controls = Controls()
         self.error: str | None = None
         self.begun_ns = self.now_ns()
-        self._lock = lock or run.held()
         self.terms = terms or Terms()
         self._running_results = results = RunningResults(preset, run.name, run.environment(), finished_before)
-        self._launches = lab.run_preset(preset, run, self.controls, results=results, warm=warm, terms=self.terms)
+        launches = lab.run_preset(preset, run, self.controls, results=results, warm=warm, terms=self.terms)
         self._messages: deque[Message] = deque()  # its append and popleft need no lock between threads
-        self.work = threads.submit(self._follow)  # last: the thread reads all of the above
+        self.work = threads.submit(self._follow, launches, lock or run.held())  # last: it reads all of the above
 
     @property
     def results(self) -> Results:
@@ -73,22 +71,14 @@ class Session:
         self.controls.stop(within_s=CLOSING_S)
         wait([self.work])
 
-    def _follow(self) -> None:
+    def _follow(self, launches: Generator[Message], lock: AbstractContextManager[object]) -> None:
         try:
-            with self._lock, closing(self._launches) as stream:
+            with lock, closing(launches) as stream:
                 self._messages.extend(stream)
         except (RunError, RunLost, OSError) as error:
             self.error = lab.why_stopped(error)
         except Exception as error:  # a bug: its traceback must not be printed over the console's screen
-            self.error = f"{type(error).__name__}: {lab.why_stopped(error)}; {self._keep_traceback()}"
-
-    def _keep_traceback(self) -> str:
-        """Append the traceback of the current exception to ERROR_LOG. Returns a sentence that says where it is, or why
-        it could not be written."""
-        path = self.run.folder / ERROR_LOG
-        try:
-            with path.open("a", encoding="utf-8") as log:
-                log.write(traceback.format_exc())
-        except OSError as error:
-            return f"its traceback cannot be written to {path}: {error.strerror}"
-        return f"the traceback is in {path}"
+            path = self.run.folder / ERROR_LOG
+            with suppress(OSError), path.open("a", encoding="utf-8") as log:
+                traceback.print_exc(file=log)
+            self.error = f"{type(error).__name__}: {lab.why_stopped(error)}; the traceback is in {path}"

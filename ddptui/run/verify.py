@@ -4,11 +4,11 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 from ddptui.analysis.correctness import differing_names
 from ddptui.config.launch_modes import ONE_PROCESS
-from ddptui.config.trial import Trial
 from ddptui.host.rank_side import Child, NoAnswer
 from ddptui.store.runs import Run, RunError
 from ddptui.text.words import count
@@ -43,46 +43,31 @@ def compare(child: Child, a: str | Path, b: str | Path) -> int:
 def ranks_of(run: Run) -> int:
     """Compare the ranks of every repeat and print the differences. Returns the worst code of `checkpoints`. Raises
     RunError if no repeat has two copies of a model."""
-    preset = run.preset()
-    repeats = [(trial, number) for trial in preset.trials for number in range(1, preset.repeats + 1)]
+    preset, codes = run.preset(), list[int]()
     with Child(MODULE) as child:
-        codes = [_repeat(child, run, trial, number) for trial, number in repeats]
-    compared = [code for code in codes if code is not None]
-    if not compared:
+        for trial, number in product(preset.trials, range(1, preset.repeats + 1)):
+            ended = [each for each in run.messages(trial.name, number) if isinstance(each, Done) and each.parameters]
+            repeat = f"{trial.name}, repeat {number}, {count(len(ended), 'rank')}"
+            if len(ended) < (2 if trial.launch in ONE_PROCESS else max(2, trial.world_size)):
+                print(f"{repeat} of {trial.world_size} ended well: not compared")
+                continue
+            print(repeat, flush=True)
+            saved = run.checkpoints(trial.name, number)
+            if len(saved) < len(ended):
+                codes.append(_hashes(sorted(ended, key=lambda done: done.rank)))
+                continue
+            for path in saved[1:]:
+                print(f"{path.name} against {saved[0].name}", flush=True)
+                codes.append(compare(child, saved[0], path))
+    if not codes:
         raise RunError(f"{run.name}: nothing to compare: no trial ended with two copies of its model")
-    return max(compared)  # a higher code is worse
-
-
-def _repeat(child: Child, run: Run, trial: Trial, number: int) -> int | None:
-    """Compare the ranks of one repeat; None if there is nothing to compare."""
-    done = [message for message in run.messages(trial.name, number) if isinstance(message, Done) and message.parameters]
-    print(f"{trial.name}, repeat {number}, {count(len(done), 'rank')}", end="", flush=True)
-    if trial.launch not in ONE_PROCESS and len(done) < trial.world_size:
-        print(f" of {trial.world_size} ended well: not compared")
-        return None
-    if len(done) < 2:
-        print(": only one copy, nothing to compare")
-        return None
-    print(flush=True)
-    saved = run.checkpoints(trial.name, number)
-    all_saved = len(saved) == len(done)
-    return _files(child, saved) if all_saved else _hashes(sorted(done, key=lambda message: message.rank))
-
-
-def _files(child: Child, paths: Sequence[Path]) -> int:
-    """Compare every rank's checkpoint with that of rank 0."""
-    codes = []
-    for path in paths[1:]:
-        print(f"{path.name} against {paths[0].name}", flush=True)
-        codes.append(compare(child, paths[0], path))
-    return max(codes)
+    return max(codes)  # a higher code is worse
 
 
 def _hashes(done: Sequence[Done]) -> int:
     """Compare the hashes of tensors that every rank sent at its end."""
     code = EQUAL
-    kinds = {"parameters": [rank.parameters for rank in done], "buffers": [rank.buffers for rank in done]}
-    for kind, copies in kinds.items():
+    for kind, copies in (("parameters", [d.parameters for d in done]), ("buffers", [d.buffers for d in done])):
         differing, total = differing_names(copies), len(copies[0])
         equal = f"all {total} equal" if total else "none"
         print(f"{kind}: {len(differing)} of {total} differ" if differing else f"{kind}: {equal}")

@@ -8,7 +8,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.engines.join.ticket import Ticket
 from ddptui.engines.local.foreign import ForeignLaunch, Terms, start_for_console_elsewhere
@@ -25,21 +24,33 @@ from ddptui.wire.connection import HUB, KEYS, TOKEN
 
 
 def watch(preset: Preset, runs: Path, terms: Terms, *, as_json: bool, usual: Sequence[str] = ()) -> int:
-    """Run a preset's only command in this terminal and watch it. Returns the command's exit code; 2 if it could not be
-    started. usual: see table.text."""
-    _follow(preset, runs, terms, lab.Controls(), as_json=as_json, usual=usual)
-    return exit_code_of(terms.launch) if terms.launch is not None else 2
-
-
-def look_on(preset: Preset, runs: Path, terms: Terms, *, as_json: bool, usual: Sequence[str] = ()) -> int:
-    """Watch a training that another process has started, until it ends or Ctrl-C. Returns the exit code: 0 if all went
-    well."""
+    """Watch a preset's only command to its end, then print the report. The command runs in this terminal, or another
+    process has started it; then Ctrl-C ends the watching. Returns the command's exit code, or 2 if it could not be
+    started; of a command that another process has started, 0 if all went well. usual: see table.text."""
     controls = lab.Controls()
-    before = signal.signal(signal.SIGINT, lambda *_: controls.stop())  # ends the watching, but still prints the report
+    if not terms.in_terminal:
+        signal.signal(signal.SIGINT, lambda *_: controls.stop())
+    run = Run.create(runs, preset, describe())
+    results = RunningResults(preset, run.name, run.environment())
     try:
-        return EXIT_CODES[_follow(preset, runs, terms, controls, as_json=as_json, usual=usual).status]
-    finally:
-        signal.signal(signal.SIGINT, before)
+        with run.held(), closing(lab.run_preset(preset, run, controls, results=results, terms=terms)) as stream:
+            for line in (line for message in stream for line in notice_lines(message)):
+                tell(line)
+    except (RunLost, OSError) as error:
+        tell(f"no longer watched: {error}; the training goes on")
+    if as_json:
+        say(table.as_json(results.results, preset))
+    elif any(trial.repeats for trial in results.results.trials):
+        say(f"\n{table.text(results.results, preset, width(), usual=usual)}")
+    else:
+        for line in (line for trial in results.results.trials for line in (trial.error or "").splitlines()):
+            tell(line)
+    if terms.saw_nothing:
+        run.remove()
+    tell("nothing was watched, so no run was saved" if terms.saw_nothing else f"kept in {run.folder}")
+    if terms.in_terminal:
+        return exit_code_of(terms.launch) if terms.launch is not None else 2
+    return EXIT_CODES[results.results.status]
 
 
 def join(ticket: Ticket, command: Sequence[str]) -> int:
@@ -55,36 +66,6 @@ def exit_code_of(launch: ForeignLaunch) -> int:
     """Wait for the end of a command. Returns its exit code as a shell would: 128 + number for a signal."""
     code = launch.wait(tell)
     return code if code >= 0 else 128 - code
-
-
-def _follow(
-    preset: Preset, runs: Path, terms: Terms, controls: lab.Controls, *, as_json: bool, usual: Sequence[str]
-) -> Results:
-    """Watch to the end, then print the report. Returns the results."""
-    run = Run.create(runs, preset, describe())
-    results = RunningResults(preset, run.name, run.environment())
-    told: set[str] = set()  # lines printed so far: the final error may repeat a notice
-    try:
-        with run.held(), closing(lab.run_preset(preset, run, controls, results=results, terms=terms)) as stream:
-            for message in stream:
-                for line in notice_lines(message):
-                    if line not in told:
-                        tell(line)
-                    told.add(line)
-    except (RunLost, OSError) as error:
-        tell(f"no longer watched: {error}; the training goes on")
-    if as_json:
-        say(table.as_json(results.results, preset))
-    elif any(trial.repeats for trial in results.results.trials):
-        say(f"\n{table.text(results.results, preset, width(), usual=usual)}")
-    else:
-        for line in [line for trial in results.results.trials for line in (trial.error or "").splitlines()]:
-            if line not in told:
-                tell(line)
-    if terms.saw_nothing:
-        run.remove()
-    tell("nothing was watched, so no run was saved" if terms.saw_nothing else f"kept in {run.folder}")
-    return results.results
 
 
 def tell(line: str) -> None:

@@ -20,11 +20,6 @@ def path_of(name: str) -> Path:
     return folders()[1] / f"{name}.toml"
 
 
-def own_names() -> set[str]:
-    """The names of the user's own presets."""
-    return {name for name, path in preset_paths().items() if path.parent == folders()[1]}
-
-
 def why_not_own(name: str) -> str:
     """Why the user cannot rename or delete a preset; empty if the preset is the user's own."""
     path = preset_paths().get(name)
@@ -53,8 +48,10 @@ def name_problem(name: str) -> str:
 
 
 def save(preset: Preset, name: str) -> None:
-    """Write a preset to the user's folder, replacing any preset of that name. Raises PresetError."""
+    """Write a preset to the user's folder. A preset that has this name moves to the trash. Raises PresetError."""
     path = path_of(name)
+    if path.exists():
+        discard(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(as_toml(preset), encoding="utf-8")

@@ -2,7 +2,6 @@
 
 import os
 import stat
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,20 +89,6 @@ def preset_paths() -> dict[str, Path]:
         for path in sorted(folder.glob("*.toml")):
             paths.setdefault(path.stem, path)
     return paths
-
-
-FileState = tuple[Path, int, int, int]  # path, inode, time of the last change in ns, size in bytes
-
-
-def file_states() -> dict[str, FileState]:
-    """The state of every preset's file, keyed by name. It changes when the file is rewritten."""
-    states: dict[str, FileState] = {}
-    for name, path in preset_paths().items():
-        states[name] = (path, 0, 0, 0)
-        with suppress(OSError):  # a broken link
-            found = path.stat()
-            states[name] = (path, found.st_ino, found.st_mtime_ns, found.st_size)
-    return states
 
 
 def find(name_or_file: str) -> Path:

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ddptui.text.door import style
 from ddptui.text.drawing import shorten
@@ -25,6 +25,7 @@ class Column(NamedTuple, Generic[Item]):
     left: bool = False  # whether cells are aligned to the left, as text is; numbers are aligned to the right
     key: str = ""  # names the column in the column chooser and for sorting; if empty, the header does
     about: str = ""  # a sentence: what the column shows, its unit, of what it is the median or mean, when it is empty
+    wide: int = 0  # the least width, so that a table that changes all the time keeps its columns in place
 
 
 class Filled(NamedTuple):
@@ -36,11 +37,12 @@ class Filled(NamedTuple):
     left: bool = False
     key: str = ""
     about: str = ""
+    wide: int = 0
 
     @property
     def width(self) -> int:
         """The width of the column: that of its widest cell or its header."""
-        return max(map(len, (self.header, *self.cells)))
+        return max(self.wide, *map(len, (self.header, *self.cells)))
 
     @property
     def is_empty(self) -> bool:
@@ -55,23 +57,11 @@ class Table(NamedTuple):
     at_least: int = 1  # number of columns that are shown at any width
 
 
-class Sized(Protocol):
-    """A column, as far as `fit` needs it."""
-
-    @property
-    def width(self) -> int: ...
-    @property
-    def worth(self) -> int: ...
-
-
-AnySized = TypeVar("AnySized", bound=Sized)
-
-
 def fill(columns: Iterable[Column[Item]], items: Sequence[Item]) -> list[Filled]:
     """The columns, filled with a cell for each item."""
     return [
-        Filled(header, [cell(item) for item in items], worth, left, key or header, about)
-        for header, cell, worth, left, key, about in columns
+        Filled(header, [cell(item) for item in items], worth, left, key or header, about, wide)
+        for header, cell, worth, left, key, about, wide in columns
     ]
 
 
@@ -80,7 +70,7 @@ def telling(columns: Iterable[Filled]) -> list[Filled]:
     return [column for column in columns if not column.is_empty]
 
 
-def fit(columns: Sequence[AnySized], width: int, at_least: int = 1) -> list[AnySized]:
+def fit(columns: Sequence[Filled], width: int, at_least: int = 1) -> list[Filled]:
     """The columns that fit into `width`, in their original order. Columns of higher worth are chosen first, and
     `at_least` of them in any case."""
     chosen: list[int] = []

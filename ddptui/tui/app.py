@@ -6,12 +6,12 @@ Most screens are imported when they are first shown, so that the first screen ap
 import asyncio
 import gc
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import work
 from textual.app import App, SystemCommand
@@ -22,6 +22,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.signal import Signal
 from textual.theme import Theme
+from textual.worker import Worker
 
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset, needs_warm_parent
@@ -36,9 +37,9 @@ from ddptui.tui.background import in_background
 from ddptui.tui.door import Door
 from ddptui.tui.keyboard import Keyboard, Typed
 from ddptui.tui.keys import bound, keymap
-from ddptui.tui.launch_check import LaunchCheck
 from ddptui.tui.screens.base import ConsoleApp, EndedRun
 from ddptui.tui.screens.lab import Lab
+from ddptui.tui.widgets.frame import TitleBar
 
 if TYPE_CHECKING:
     from ddptui.engines.local.foreign import Terms
@@ -49,10 +50,18 @@ if TYPE_CHECKING:
     from ddptui.run.resume import Resumption
     from ddptui.run.session import Session
 
-SOON_S = 1.0  # reading a run that takes longer is announced
 ERROR_STAYS_S = 10  # twice Textual's default: an error takes longer to read than a notice
 
-Checked = TypeVar("Checked")
+PREPARING = "preparing … esc cancels"
+
+
+class Beginning(NamedTuple):
+    """A run that may start: its preset is checked. A run that is resumed is locked, and has outcomes."""
+
+    preset: Preset
+    run: Run | None = None  # None: a new one
+    outcomes: "Outcomes | None" = None
+    lock: ExitStack | None = None
 
 
 def screen_of(feed: "Session | Playback | EndedRun") -> Screen[None]:
@@ -85,7 +94,7 @@ def stored_commands() -> type[Provider]:
     return StoredCommands
 
 
-class Console(App[int]):
+class Console(ConsoleApp):
     """The app. Its exit code is 0, or 128 + the number of the signal that ended it."""
 
     TITLE = "ddptui"
@@ -96,9 +105,9 @@ class Console(App[int]):
         Binding("f1", "help", "Help", show=False),
         bound("quit", "leave", "Quit", show=False),  # needed since some terminals (VS Code) do not pass on ctrl+q
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
-        Binding("ctrl+z", "stay", "Suspend", show=False),
-        # Has priority over the screens' own escape, but is disabled unless a check is pending.
-        Binding("escape", "cancel_check", "Cancel the check", show=False, priority=True),
+        Binding("ctrl+z", "stay", "Suspend", show=False, system=True),
+        # Has priority over the screens' own escape, but is disabled unless something is being prepared.
+        Binding("escape", "cancel", "Cancel what is being prepared", show=False, priority=True),
     ]
 
     def __init__(
@@ -109,28 +118,18 @@ class Console(App[int]):
         *,
         threads: ThreadPoolExecutor | None = None,  # runs the sessions of runs
         warm: "WarmParent | None" = None,  # shared by all runs; None: each run has its own
-        watch_load: bool = False,  # measure the load of other programs while no run is active
         terms: "Terms | None" = None,  # how to watch the first preset's command
         calm: "Calm | None" = None,  # measures how busy this machine is; None: start the first run without asking
         refresh_s: float = 0.25,  # time between two updates of a run's screen: 10 Hz would take a quarter of a core
         settings: Settings = NO_SETTINGS,  # the user's settings
     ) -> None:
         super().__init__()
-        self.runs = runs
-        self.refresh_s = refresh_s
-        self.settings = settings
-        self.session: Session | None = None
-        self.leaving = False
-        self.busy = ""
-        self.run_ended_signal: Signal[Run] = Signal(self, "run ended")
-        self.finished: list[EndedRun] = []  # runs of this session, in order; the last is printed at the end
-        self.watch_load = watch_load
-        self._warm, self._terms, self._calm = warm, terms, calm
-        self._check = LaunchCheck()
-        self._keyboard = Keyboard(self)
-        self._door = Door()
-        self._first = first
-        self._begun = begun
+        self.runs, self.refresh_s, self.settings = runs, refresh_s, settings
+        self.run_ended_signal = Signal(self, "run ended")
+        self.finished: dict[Path, EndedRun] = {}  # runs of this session by folder; the last one to end is printed first
+        self._first, self._begun, self._warm, self._terms, self._calm = first, begun, warm, terms, calm
+        self._preparation: Worker[None] | None = None  # its node is the screen where it was started
+        self._keyboard, self._door = Keyboard(self), Door()
         self._threads = threads or ThreadPoolExecutor(1, "lab")  # one thread: at most one run at a time
 
     def on_mount(self) -> None:
@@ -139,17 +138,20 @@ class Console(App[int]):
         for number in (signal.SIGTERM, signal.SIGHUP):  # SIGHUP: the terminal was closed; the ranks must end, too
             loop.add_signal_handler(number, self._end, 128 + number)
         self.theme_changed_signal.subscribe(self, self._keep_theme)
-        self.screen_change_signal.subscribe(self, lambda _: self._check.cancel_unless_on(self._full_screen()))
+        self.screen_change_signal.subscribe(self, self._cancel_elsewhere, immediate=True)
         first, begun = self._first, self._begun
         self.busy = self._calm.busy_so_far() if self._calm else ""
-        if first is not None and self.busy and can_wait(first):
-            self.push_screen(Lab())  # a screen below the question
-            self.launch(lambda: first)
+        if first is not None and not self._must_wait(first):
+            try:
+                self._start(Beginning(first))
+            except RunError as error:
+                self.complain("Not started", str(error))
         elif first is not None:
-            self.run_preset(first)
-        if begun is not None:
+            self.push_screen(Lab())  # a screen below the question
+            self._begin(partial(Beginning, first), "Not started")
+        elif begun is not None:
             self.push_screen(Lab())  # a screen to look at while journals are read
-            self.resume(lambda: begun)
+            self.resume(begun._replace)  # a copy
         self._keyboard.settle(self._keyboard.way())  # keys typed before the first screen opens are meant for it
 
     def _keep_theme(self, theme: Theme) -> None:
@@ -202,91 +204,31 @@ class Console(App[int]):
         if self._warm is not None and (preset is None or needs_warm_parent(preset)):
             self._threads.submit(self._warm.start)  # imports torch while presets are read
 
-    @work(group="launch")
-    async def launch(self, prepare: Callable[[], Preset]) -> None:
+    def launch(self, prepare: Callable[[], Preset]) -> None:
         """Check a preset in a thread, then run it. `prepare` returns the checked preset; it may raise PresetError."""
+        self._begin(lambda: Beginning(prepare()), "Not started")
 
-        async def start(preset: Preset) -> None:
-            if await self._is_wanted(preset):
-                self.run_preset(preset)
-
-        await self._check_and_start(prepare, start, "Not started")
-
-    def run_preset(self, preset: Preset) -> None:
-        """Start a run of a checked preset, and show it."""
-        try:
-            run = Run.create(self.runs, preset, describe(in_console=True))
-            self._follow(run, preset, {}, run.held())
-        except RunError as error:
-            self.complain("Not started", str(error))
-
-    @work(group="launch")
-    async def resume(self, begin: "Callable[[], Resumption]") -> None:
+    def resume(self, begin: "Callable[[], Resumption]") -> None:
         """Resume a run, and show it. `begin` locks the run; it may raise RunError and PresetError."""
 
-        def prepare() -> "tuple[Resumption, Outcomes]":
+        def prepare() -> Beginning:
             resumption = begin()
             with resumption.lock.pop_all() as lock:
-                outcomes = resumption.finished()
-                return resumption._replace(lock=lock.pop_all()), outcomes
+                return Beginning(resumption.preset, resumption.run, resumption.finished(), lock.pop_all())
 
-        async def start(checked: "tuple[Resumption, Outcomes]") -> None:
-            (run, preset, lock), outcomes = checked
-            if not await self._is_wanted(preset):
-                lock.close()
-                return
-            run.note_resumption(describe(in_console=True))
-            self._follow(run, preset, outcomes, lock)
+        self._begin(prepare, "Not resumed")
 
-        await self._check_and_start(prepare, start, "Not resumed")
-
-    async def _check_and_start(
-        self, prepare: Callable[[], Checked], start: Callable[[Checked], Awaitable[None]], title: str
-    ) -> None:
+    def _begin(self, prepare: Callable[[], Beginning], failed: str) -> None:
         if self.session is not None:  # two runs would compete for the cores
             self.complain("Not started", "another run is under way: stop it, or wait until it ends")
-        elif not self._check.is_pending:  # pressing the key again is not an error
-            try:
-                checked = await self._check.run(prepare, self._full_screen())
-                if checked is not None:
-                    await start(checked)
-            except (PresetError, RunError, RunLost, OSError) as error:
-                self.complain(title, str(error))
+        else:
+            self._open(prepare, failed)
 
-    async def _is_wanted(self, preset: Preset) -> bool:
-        """Whether to start a run now; asks the user if other programs keep this machine busy."""
-        from ddptui.tui.screens.dialogs import BusyMachine
+    def _must_wait(self, preset: Preset) -> bool:
+        """Whether the machine is busy, and the preset can wait for it."""
+        return bool(self.busy) and can_wait(preset)
 
-        return not self.busy or not can_wait(preset) or await self.push_screen_wait(BusyMachine(self.busy)) is True
-
-    def action_cancel_check(self) -> None:
-        self._check.cancel()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "cancel_check" or self._check.is_pending
-
-    def _full_screen(self) -> Screen[object]:
-        return next(screen for screen in reversed(self.screen_stack) if not screen.is_modal)
-
-    def _follow(self, run: Run, preset: Preset, outcomes: "Outcomes", lock: AbstractContextManager[object]) -> None:
-        from ddptui.run.session import Session
-
-        terms, self._terms = self._terms, None
-        self.session = Session(preset, run, self._threads, outcomes, self._warm, terms, lock)
-        self.push_screen(screen_of(self.session))
-
-    def run_ended(self, session: "Session") -> None:
-        """Record that all ranks of this run have ended."""
-        self.session = None
-        self.finished.append(EndedRun(session.run, session.preset, session.results))
-        self.run_ended_signal.publish(session.run)
-
-    def show_results(self, session: "Session") -> None:
-        """Replace the current screen, which followed this run, with its results."""
-        self.switch_screen(screen_of(EndedRun(session.run, session.preset, session.results)))
-
-    @work(exclusive=True, group="open")
-    async def open_run(self, run: Run) -> None:
+    def open_run(self, run: Run) -> None:
         """Show the results of a run on disk."""
         from ddptui.store.outcomes import results_of
 
@@ -294,36 +236,97 @@ class Console(App[int]):
             preset = run.preset()
             return EndedRun(run, preset, results_of(run, preset))
 
-        await self._open(read, "Cannot be opened")
+        self._open(read, "Cannot be opened")
 
-    @work(exclusive=True, group="open")
-    async def compare(self, a: Run, b: Run) -> None:
+    def compare(self, a: Run, b: Run) -> None:
         """Show the results of two runs on disk as one."""
         from ddptui.run.compare import compare_on_disk
 
-        await self._open(lambda: EndedRun(*compare_on_disk(a, b)), "Cannot be compared")
+        self._open(lambda: EndedRun(*compare_on_disk(a, b)), "Cannot be compared")
 
-    @work(exclusive=True, group="open")
-    async def replay(self, run: Run, trial: str | None = None) -> None:
-        """Replay a run on disk, from the first step of a trial on."""
-        from ddptui.run.playback import Playback, in_a_thread
+    def replay(self, run: Run, trial: str | None = None) -> None:
+        """Replay a run on disk, from the first step of a trial on if that was launched."""
+        from ddptui.run.playback import Playback
 
         def read() -> Playback:
-            playback = Playback(run, run.preset(), work=in_a_thread)
-            if trial is not None and not playback.seek_trial(trial):
-                self.notify(f"{trial} was not launched.", title="Replay from the beginning", markup=False)
+            playback = Playback(run, run.preset())
+            if trial is not None:
+                playback.seek_trial(trial)
             return playback
 
-        await self._open(read, "Cannot be replayed")
+        self._open(read, "Cannot be replayed")
 
-    async def _open(self, read: "Callable[[], Playback | EndedRun]", title: str) -> None:
-        notice = self.set_timer(SOON_S, partial(self.notify, "Reading the run …", timeout=3))
-        try:  # journals may be long, so a thread reads them
-            self.push_screen(screen_of(await in_background(read)))
-        except RunError as error:
-            self.complain(title, str(error))
+    def _open(self, prepare: "Callable[[], Beginning | Playback | EndedRun]", failed: str) -> None:
+        """Prepare a run, a replay or results in a thread, then show them. Escape, or leaving the screen, cancels it."""
+        if not self._is_preparing:  # otherwise the key was pressed again
+            screen = self._full_screen()
+            self._preparation = screen.run_worker(self._prepare(prepare, failed, screen))
+
+    async def _prepare(
+        self, prepare: "Callable[[], Beginning | Playback | EndedRun]", failed: str, screen: Screen[object]
+    ) -> None:
+        from ddptui.tui.screens.dialogs import BusyMachine
+
+        bars = [*screen.query(TitleBar)]
+        try:
+            for bar in bars:
+                bar.activity = PREPARING
+            ready = await in_background(prepare)
+            if not isinstance(ready, Beginning):
+                self.push_screen(screen_of(ready))
+            elif not self._must_wait(ready.preset) or await self.push_screen_wait(BusyMachine(self.busy)) is not None:
+                self._start(ready)
+            elif ready.lock is not None:
+                ready.lock.close()
+        except (PresetError, RunError, RunLost, OSError) as error:
+            self.complain(failed, str(error))
         finally:
-            notice.stop()
+            for bar in bars:
+                bar.activity = ""
+
+    def _start(self, new: Beginning) -> None:
+        """Start or resume a run, and show it."""
+        from ddptui.run.session import Session
+
+        preset, run, outcomes, lock = new
+        if run is None:
+            run = Run.create(self.runs, preset, describe(in_console=True))
+        else:
+            run.note_resumption(describe(in_console=True))
+        terms, self._terms = self._terms, None
+        self.session = Session(preset, run, self._threads, outcomes or {}, self._warm, terms, lock)
+        self.push_screen(screen_of(self.session))
+
+    def _full_screen(self) -> Screen[object]:
+        return next(screen for screen in reversed(self.screen_stack) if not screen.is_modal)
+
+    @property
+    def _is_preparing(self) -> bool:
+        return self._preparation is not None and not self._preparation.is_finished
+
+    def _cancel_elsewhere(self, _: Screen[object]) -> None:
+        """Cancel what is being prepared on another screen, and all workers of screens that were left: Textual removes
+        a screen's widgets before it cancels the screen's workers, which would then look for these widgets."""
+        if self._preparation is not None and self._preparation.node is not self._full_screen():
+            self._preparation.cancel()
+        for worker in self.workers:
+            if worker.node is not self and not {*self.screen_stack} & {*worker.node.ancestors_with_self}:
+                worker.cancel()
+
+    def action_cancel(self) -> None:
+        """Cancel what is being prepared: its result is discarded. The thread itself cannot be stopped."""
+        if self._preparation is not None:
+            self._preparation.cancel()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "cancel" or (self._is_preparing and not self.screen.is_modal)
+
+    def run_ended(self, session: "Session") -> None:
+        """Record that all ranks of this run have ended."""
+        self.session = None
+        self.finished.pop(session.run.folder, None)  # a run that was resumed comes last
+        self.finished[session.run.folder] = EndedRun(session.run, session.preset, session.results)
+        self.run_ended_signal.publish(session.run)
 
     def complain(self, title: str, error: str) -> None:
         """Show an error for some seconds."""
@@ -359,9 +362,3 @@ class Console(App[int]):
                 return
         self.leaving = True
         self.exit(0)
-
-
-if TYPE_CHECKING:
-
-    def _as_screens_see_it(console: Console) -> ConsoleApp:  # screens cast the app to ConsoleApp: mypy checks it here
-        return console

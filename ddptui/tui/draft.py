@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ddptui.config.fields import FIELDS, choices, kind, meaningless, work_of
+from ddptui.config.fields import FIELDS, kind, meaningless, work_of
 from ddptui.config.parser import (
     BOTTLENECK,
     MOST_REPEATS,
@@ -23,13 +23,14 @@ from ddptui.config.parser import (
 )
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial, TrialError
-from ddptui.config.trial_text import describe_bottleneck, describe_fault, parse_assignment
+from ddptui.config.trial_text import describe_bottleneck, parse_assignment
 from ddptui.config.values import IN_WORDS
 from ddptui.engines.preflight import prepare
-from ddptui.store.presets import find, load
+from ddptui.store.presets import load
 from ddptui.text.units import NOTHING
 from ddptui.text.words import did_you_mean, in_a_row, listed
 
+LINE = "line"  # the form's line of other fields
 REPEATS = "repeats"  # of the preset; a change like any other here, on the command line an option of its own
 # The fields with a place of their own in the form, in order; the line below them takes all others.
 COMMON = (
@@ -43,17 +44,18 @@ LONGEST_QUOTE = 20  # characters of a wrong value that an error repeats
 
 class Draft(msgspec.Struct, frozen=True):
     """A preset's name and its changes: the text of each by KEY, TRIAL:KEY or `repeats`; the copied trial of each new
-    one; and the names of removed trials."""
+    one; the names of removed trials; and the form's line of other fields while it cannot be read."""
 
     name: str
     changes: dict[str, str] = {}
     copies: dict[str, str] = {}
     removed: tuple[str, ...] = ()
+    unread: str = ""
 
     @property
     def is_changed(self) -> bool:
         """Whether it differs from the preset."""
-        return bool(self.changes or self.copies or self.removed)
+        return bool(self.changes or self.copies or self.removed or self.unread)
 
 
 def spell(key: str, trial: str | None) -> str:
@@ -71,22 +73,32 @@ def preset(draft: Draft) -> Preset:
     """The preset with the changes. Raises PresetError, whose message is one line and does not name the file."""
     assignments = [f"{key}={value}" for key, value in draft.changes.items() if key != REPEATS]
     try:
-        overrides, edits = read_changes(
-            assignments, [f"{old}={new}" for new, old in draft.copies.items()], draft.removed
-        )
+        copies = [f"{old}={new}" for new, old in draft.copies.items()]
+        overrides, edits = read_changes(assignments, copies, draft.removed)
         loaded = load(draft.name, overrides, edits=edits)
     except (PresetError, TrialError) as error:
-        why = str(error)
-        with suppress(PresetError):  # the file is gone: then the reason is just that
-            why = why.removeprefix(f"{find(draft.name)}: ")
+        why = str(error).partition(".toml: ")[2] or str(error)
         raise PresetError(" ".join(why.removeprefix("--set ").splitlines())) from None
     repeats = draft.changes.get(REPEATS)
     if repeats is None:
         return loaded
-    digits = repeats[:9]  # int() fails at 4300 digits
-    if not (repeats.isdecimal() and repeats.isascii() and 1 <= int(digits) <= MOST_REPEATS):
+    if not re.fullmatch("[1-9][0-9]{0,3}", repeats) or int(repeats) > MOST_REPEATS:
         raise PresetError(f"{REPEATS}: expected 1 to {MOST_REPEATS}, got {repeats[:LONGEST_QUOTE]}")
     return msgspec.structs.replace(loaded, repeats=int(repeats))
+
+
+def retyped(draft: Draft, trial: str | None, common: Mapping[str, str], line: str) -> Draft:
+    """The draft with these changes of one trial, or of all (None), in place of its former ones: those of the common
+    fields, and a line of others. While the line cannot be read, what it said before counts."""
+    before = own(draft.changes, trial)
+    try:
+        others, unread = read_line(line), ""
+    except PresetError:
+        others, unread = {key: text for key, text in before.items() if key not in COMMON}, line
+    replaced = {spell(key, trial) for key in before}
+    kept = {key: text for key, text in draft.changes.items() if key not in replaced}
+    changes = {spell(key, trial): text for key, text in {**others, **common}.items()}
+    return msgspec.structs.replace(draft, changes=kept | changes, unread=unread)
 
 
 def duplicated(draft: Draft, trial: str, name: str) -> Draft:
@@ -141,6 +153,7 @@ def validate(draft: Draft) -> Validation:
         made = preset(draft)
         if BOTTLENECK in draft.changes:
             left = left_as_it_is(made.trials, parse_assignment(f"{BOTTLENECK}={draft.changes[BOTTLENECK]}")[1])
+        read_line(draft.unread)
         return Validation(made, prepare(made, to_be_started=False), "", left)
     except PresetError as error:
         return Validation(made, None, str(error), left)
@@ -158,30 +171,23 @@ def command_line(draft: Draft) -> str:
 
 def became_equal(made: Preset, before: Preset) -> str:
     """A sentence that names trials which the changes have made equal; empty if there are none."""
-    groups: dict[bytes, list[str]] = {}
+    were = {trial.name: msgspec.structs.replace(trial, name="") for trial in before.trials}
+    groups: dict[Trial, list[str]] = {}
     for trial in made.trials:
-        groups.setdefault(_without_name(trial), []).append(trial.name)
-    were = {trial.name: _without_name(trial) for trial in before.trials}
+        groups.setdefault(msgspec.structs.replace(trial, name=""), []).append(trial.name)
     for names in groups.values():
-        # Trials that are equal in the preset are so on purpose.
-        if len(names) > 1 and not (were.keys() >= {*names} and len({were[name] for name in names}) == 1):
+        # Trials that are equal in the preset are so on purpose; a copy is not in the preset.
+        if len({were.get(name, name) for name in names}) > 1:
             return f"{listed(names)} are the same"
     return ""
-
-
-def _without_name(trial: Trial) -> bytes:
-    return msgspec.json.encode(msgspec.structs.replace(trial, name=""))
 
 
 def about(key: str) -> str:
     """A sentence about a field."""
     if key == REPEATS:
         return f"{REPEATS}: {ABOUT_REPEATS}"
-    if key in IN_WORDS:
-        return f"{key}: {FIELDS[key].description}, e.g. {IN_WORDS[key]}; or none"
-    is_typed = not choices(key) and kind(key) != "true or false"  # not chosen from a list
-    type_of_it = f" ({kind(key)})" if is_typed else ""
-    return f"{key}: {FIELDS[key].description}{type_of_it}"
+    values = f"e.g. {IN_WORDS[key]}, or none" if key in IN_WORDS else kind(key)
+    return f"{key}: {FIELDS[key].description} ({values})"
 
 
 def common(preset: Preset) -> set[str]:
@@ -201,7 +207,7 @@ def others(trials: Iterable[Trial]) -> list[str]:
 
 
 def as_it_is(preset: Preset, field: str, trial: str | None = None) -> str:
-    """The value of a field in one trial; without a trial, the value that all trials have, or VARIES."""
+    """The value of a common field in one trial; without a trial, the value that all trials have, or VARIES."""
     if field == REPEATS:
         return str(preset.repeats)
     values = {_shown(each, field) for each in preset.trials if trial in (None, each.name)}
@@ -221,21 +227,19 @@ def read_line(text: str) -> dict[str, str]:
 
 
 def at_fault(draft: Draft, reason: str) -> str | None:
-    """The field that a refusal names first; if it names none, the field that was changed first."""
+    """The field that a refusal names first; if it names none, the field that was changed first. None: nothing was."""
+    if draft.unread:
+        return LINE
     places = {key.rpartition(":")[2]: re.search(rf"\b{re.escape(key)}\b", reason) for key in draft.changes}
     named = {key: place.start() for key, place in places.items() if place}
     return min(named or places, key=lambda key: named.get(key, 0), default=None)
 
 
 def _shown(trial: Trial, field: str) -> str:
+    """The value of a common field."""
     value = getattr(trial, field)
     if field == BOTTLENECK:
         return describe_bottleneck(value)
-    if field == "fault":
-        return describe_fault(value)
-    if isinstance(value, tuple):
-        join = shlex.join if kind(field) == "list of text" else ", ".join
-        return join(map(str, value)) or ("all" if field in ("operations", "reduce_ops") else NOTHING)
-    if isinstance(value, bool):
-        return str(value).lower()
+    if field == "operations":
+        return ", ".join(value) or "all"
     return NOTHING if value is None else str(value)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.pages import anchors, problems, wide_lines
-from tests.support.shown import PAGES, REPO
+from tests.support.shown import COLUMNS, PAGES, REPO, shown_on
 
 MOST_LINES = 150  # of the README: what one reads first
 
@@ -20,6 +20,13 @@ def test_the_readme_is_short_and_leads_to_every_page() -> None:
     assert len(readme.splitlines()) <= MOST_LINES
     assert wide_lines(readme) == []
     assert [page for page in PAGES if page != "README.md" and f"({page})" not in readme] == []
+
+
+def test_tables_are_no_wider_than_the_terminal_that_the_pages_show() -> None:
+    output = [(page, line) for page in PAGES for shown in shown_on(page) for line in shown.output]
+    rules = [(page, len(line)) for page, line in output if {*line} == {"─"}]
+    assert rules
+    assert [(page, width) for page, width in rules if width > int(COLUMNS)] == []
 
 
 RIGHT = "# A page\n\n[itself](#a-page), [that](docs/b.md#part-two-now), `docs/b.md`, `docs/NAME.md`\n"

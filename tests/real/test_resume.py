@@ -106,7 +106,7 @@ def test_what_has_failed_is_left_and_what_was_interrupted_is_put_aside(interrupt
 
     output, errors = console.communicate(timeout=ENOUGH_S)
     assert console.returncode == 1  # one trial has failed
-    assert "1 of 4 launches finished" in errors
+    assert "2 of 5 launches finished" in errors
     assert "not launched again, because they failed: bad" in errors
     trials = {trial["name"]: (trial["status"], len(trial["repeats"])) for trial in json.loads(output)["trials"]}
     assert trials == {"a": ("ok", 2), "bad": ("failed", 0), "b": ("ok", 2)}
@@ -117,7 +117,7 @@ def test_what_has_failed_is_left_and_what_was_interrupted_is_put_aside(interrupt
 
     again = ddptui(interrupted, "--resume", "last", "--json")
     assert json.loads(again.stdout)["trials"] == json.loads(output)["trials"]
-    assert "4 of 4 launches finished" in again.stderr
+    assert "5 of 5 launches finished" in again.stderr
     assert "[" not in again.stderr  # nothing was launched
 
 

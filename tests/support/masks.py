@@ -26,7 +26,6 @@ MOODS = (
     r"ratio, speed-up: ",
     r"±: the largest",
     r"⚠ ",
-    r"this machine is busy:",
     r".*\bdisturbed\b",
     r".*\bno ratio: ",
     r"\S+: repeat \d+ is left out of medians",

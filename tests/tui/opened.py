@@ -13,8 +13,8 @@ from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 
 from ddptui.tui.app import Console
+from ddptui.tui.draft import LINE
 from ddptui.tui.screens.lab import Lab
-from ddptui.tui.widgets.trial_form import LINE
 
 FEW = ("textual-dark", "textual-light", "ansi-dark")
 OTHERS = [theme for theme in BUILTIN_THEMES if theme not in FEW]
@@ -58,7 +58,7 @@ def play_in_lab(scenario: Scenario, size: tuple[int, int] = (120, 40), *, runs: 
         async with opened(runs, size=size) as (app, pilot):
             lab = app.screen
             assert isinstance(lab, Lab)
-            await until(pilot, lambda: "torch" in seen(app) and lab.query(f"#{LINE}"))
+            await until(pilot, lambda: "· torch" in seen(app) and lab.query(f"#{LINE}"))
             await pilot.pause()
             await scenario(app, pilot, lab)
 

@@ -53,7 +53,7 @@ class ToldAsItGoes(Session):
     def __init__(self, told: Playback) -> None:
         self.preset, self.run, self.error, self.finished_before = told.preset, told.run, None, NO_OUTCOMES
         self.controls, self.terms = Controls(), Terms()
-        self.controls.begin(told.state().launched_ns)
+        self.controls.launched_ns = told.state().launched_ns
         self.begun_ns, self._told = told.begin_ns, told
 
     @property
@@ -71,7 +71,7 @@ class ToldAsItGoes(Session):
         messages = self._told.drain()
         for message in messages:
             if isinstance(message, Launched):
-                self.controls.begin(message.at_ns)
+                self.controls.launched_ns = message.at_ns
         return messages
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from ddptui.run.session import Session
+from ddptui.tui.draft import LINE
 from ddptui.tui.screens.base import LabScreen
 from ddptui.tui.screens.dialogs import NameDialog
 from ddptui.tui.screens.export import ExportDialog
@@ -19,7 +20,7 @@ from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.screens.runs import RunsScreen
-from ddptui.tui.widgets.trial_form import LINE, Field
+from ddptui.tui.widgets.trial_form import Field
 from tests.tui import primitive_recordings
 from tests.tui.opened import Opened, opened, until
 from tests.tui.recordings import RECORDED, ToldAsItGoes, moment_s, playback

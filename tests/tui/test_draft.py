@@ -168,6 +168,17 @@ def test_copies_and_removals_are_on_the_command_line_and_in_the_preset(mixed: st
     assert [trial.name for trial in drafts.preset(kept).trials] == ["b", "d"]
 
 
+def test_a_copy_takes_no_name_that_a_trial_or_another_copy_has(mixed: str) -> None:
+    made = drafts.preset(drafts.duplicated(Draft(mixed), "a", "c"))
+    assert ["another name" in drafts.copy_problem(made, name) for name in ("a", "B", "c", "d")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert "cannot be the name" in drafts.copy_problem(made, "no name")
+
+
 def test_only_trials_that_have_become_equal_are_named(tmp_path: Path) -> None:
     path = str(write_preset(tmp_path, MATRIX + '[[trial]]\nname = "again"\nstrategy = "ring"\nworld_size = 2\n'))
     before = load(path)

@@ -14,14 +14,16 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from ddptui.config.settings import NO_SETTINGS
 from ddptui.store.runs import Run
-from ddptui.tui.screens.base import EndedRun
+from ddptui.tui import start as program
+from ddptui.tui.app import Console
 from ddptui.tui.screens.runs import RunsScreen
-from ddptui.tui.start import each_once, places
 from tests.support.builders import failure, journal, results_for, two_trials
 from tests.support.runner import ENOUGH_S, QUICK, arguments, environment, family, survivors, write_preset
 from tests.support.slurm_fakes import Fakes
@@ -161,21 +163,27 @@ def test_quitting_prints_the_table_and_says_by_its_exit_code_how_it_went(console
     assert results(tmp_path / "runs")["status"] == "interrupted"
 
 
-def test_what_is_printed_is_the_last_run_and_where_each_is_kept_once(tmp_path: Path) -> None:
+def test_what_is_printed_is_the_last_run_and_where_each_is_kept_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     preset = two_trials(repeats=1)
     begun, other = results_for(preset, journal("a")), results_for(preset, failure("a"), journal("b"))
     resumed = results_for(preset, journal("a"), journal("b"))
     first, second, third = (Run(tmp_path / name) for name in ("first", "second", "third"))
     for run in (first, second):
         run.folder.mkdir()
-    session = [(first, begun), (third, resumed), (second, other), (first, resumed)]
-    ended = each_once([EndedRun(run, preset, found) for run, found in session])
-    assert places(ended) == [
-        f"kept in {first.folder}",
-        f"failed, kept in {second.folder}",
-        f"ok, no longer in {third.folder}",
-    ]
-    assert ended[0].results is resumed
+
+    def played(app: Console) -> None:
+        for run, results in [(first, begun), (third, resumed), (second, other), (first, resumed)]:
+            app.run_ended(SimpleNamespace(run=run, preset=preset, results=results))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Console, "run", played)
+    monkeypatch.setattr(program, "give_way", lambda: None)  # it changes the process that runs the tests
+    assert program.start(tmp_path, None, settings=NO_SETTINGS) == 1
+    table, kept = capsys.readouterr().out.split("\n\nok, kept in ")
+    assert kept.splitlines() == [str(first.folder), f"failed, kept in {second.folder}"]
+    assert "train s" in table
+    assert "not reached" not in table
 
 
 def test_what_may_be_left_of_a_job_is_said_when_the_console_has_closed(

@@ -95,7 +95,7 @@ class Spare(Screen[None]):
 
 @pytest.mark.parametrize(
     ("width", "words"),
-    [(80, "a First  s Short  l A long description "), (40, "a First  s Short "), (24, "a First ")],
+    [(80, "a First  l A long description  s Short "), (40, "a First  s Short "), (24, "a First ")],
 )
 def test_keys_that_may_be_spared_show_where_there_is_room(width: int, words: str) -> None:
     async def check() -> None:

@@ -18,9 +18,8 @@ from ddptui.run.resume import Resumption, begin_resumption
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui import commands
-from ddptui.tui.app import Console
+from ddptui.tui.app import PREPARING, Console
 from ddptui.tui.commands import StoredCommands
-from ddptui.tui.launch_check import CHECKING
 from ddptui.tui.screens.dialogs import HelpScreen
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.runs import RunsScreen
@@ -51,8 +50,7 @@ def check() -> Iterator[SlowCheck]:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Preset]:
     presets: list[Preset] = []
-    monkeypatch.setattr(Console, "run_preset", lambda _, preset: presets.append(preset))
-    monkeypatch.setattr(Console, "_follow", lambda _, run, preset, *__: presets.append(preset))
+    monkeypatch.setattr(Console, "_start", lambda _, new: presets.append(new.preset))
     return presets
 
 
@@ -63,7 +61,7 @@ def preset() -> Preset:
 async def begin(app: Console, pilot: Pilot[int], check: SlowCheck, times: int = 1) -> None:
     for _ in range(times):
         app.launch(partial(check, preset()))
-    await until(pilot, lambda: check.calls and CHECKING in seen(app))
+    await until(pilot, lambda: check.calls and PREPARING in seen(app))
 
 
 def test_a_preset_of_the_palette_is_checked_beside_the_screen(
@@ -77,7 +75,7 @@ def test_a_preset_of_the_palette_is_checked_beside_the_screen(
             await palette.startup()
             hits = [hit async for hit in palette.search("preset: quickstart") if isinstance(hit, Hit)]
             max(hits, key=lambda hit: hit.score).command()
-            await until(pilot, lambda: CHECKING in seen(app))
+            await until(pilot, lambda: PREPARING in seen(app))
             await pilot.press("question_mark")
             assert isinstance(app.screen, HelpScreen)
             assert not started
@@ -117,12 +115,12 @@ def test_a_run_is_resumed_with_checks_beside_the_screen(
         async with opened(tmp_path, screen) as (app, pilot):
             await until(pilot, lambda: screen._complete)
             await pilot.press("R")
-            await until(pilot, lambda: CHECKING in seen(app))
+            await until(pilot, lambda: PREPARING in seen(app))
             assert not started
             assert run.is_held()  # no other console may launch what this one reads as missing
             check.released.set()
             await until(pilot, lambda: started)
-            assert CHECKING not in seen(app)
+            assert PREPARING not in seen(app)
 
     asyncio.run(scenario())
 
@@ -136,9 +134,9 @@ def test_a_run_whose_resumption_is_cancelled_is_free_again(
     async def scenario() -> None:
         app = Console(tmp_path, begun=begin_resumption(run))
         async with app.run_test() as pilot:
-            await until(pilot, lambda: CHECKING in seen(app))
+            await until(pilot, lambda: PREPARING in seen(app))
             await pilot.press("escape")
-            await until(pilot, lambda: not app._check.is_pending)
+            await until(pilot, lambda: not app._is_preparing)
             assert run.is_held()  # the thread runs on
             check.released.set()
             await until(pilot, lambda: not run.is_held())
@@ -202,12 +200,12 @@ def test_leaving_meanwhile_starts_nothing(
         async with opened(tmp_path, RunsScreen()) as (app, pilot):
             await begin(app, pilot, check)
             await leave(app, pilot)  # type: ignore[misc]
-            await until(pilot, lambda: not app._check.is_pending)
+            await until(pilot, lambda: not app._is_preparing)
             check.released.set()
             await app.workers.wait_for_complete()
             await pilot.pause()
             assert not started
-            assert CHECKING not in seen(app)
+            assert PREPARING not in seen(app)
             app.launch(preset)
             await until(pilot, lambda: started)
 

@@ -99,6 +99,7 @@ def test_linear_or_logarithmic_is_seen_at_once() -> None:
             await pilot.pause()
             assert "log scale" not in app.export_screenshot()
             seen.logarithmic = True
+            seen.redraw()
             await pilot.pause()
             assert "log&#160;scale" in app.export_screenshot()
 

@@ -8,7 +8,7 @@ from textual.widgets import Button, Input, Select, Static
 
 from ddptui.store.presets import load
 from ddptui.tui.app import Console
-from ddptui.tui.screens.dialogs import Confirm, NameDialog
+from ddptui.tui.screens.dialogs import NameDialog, Question
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.lists import PresetChooser, PresetList
@@ -65,7 +65,7 @@ def test_ones_own_are_marked_and_so_are_those_with_changes(own: Path, size: tupl
         lab.query_one("#repeats", Field).answer.value = "5"
         await until(pilot, lambda: is_changed(app, "one"))
         await choose(pilot, lab, "broken")
-        assert "! broken (own)" in seen(app)
+        assert "! broken " in seen(app)
 
     play_in_lab(scenario, size)
 
@@ -74,15 +74,15 @@ def test_one_is_deleted_after_a_question_and_comes_back(own: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, "one")
         await pilot.press("d")
-        await in_dialog(app, pilot, lab, Confirm, "n")
+        await in_dialog(app, pilot, lab, Question, "n")
         assert (own / "one.toml").is_file()
         await pilot.press("d")
-        await in_dialog(app, pilot, lab, Confirm, "y")
+        await in_dialog(app, pilot, lab, Question, "y")
         assert not (own / "one.toml").exists()
-        assert lab.query_one(PresetList).chosen == "two"
+        assert lab.query_one(PresetChooser).chosen == "two"
         assert "u restores it" in toasts(app)[-1]
         await pilot.press("u")
-        await until(pilot, lambda: lab.query_one(PresetList).chosen == "one")
+        await until(pilot, lambda: lab.query_one(PresetChooser).chosen == "one")
         assert (own / "one.toml").read_text(encoding="utf-8") == TEXT
         await pilot.press("u")
         await until(pilot, lambda: "the trash is empty" in toasts(app)[-1])
@@ -119,7 +119,7 @@ def test_one_is_renamed_with_its_unsaved_changes(own: Path) -> None:
         await in_dialog(app, pilot, lab, NameDialog, "enter")
         assert (own / "three.toml").read_text(encoding="utf-8") == TEXT
         assert not (own / "one.toml").exists()
-        assert lab.query_one(PresetList).chosen == "three"
+        assert lab.query_one(PresetChooser).chosen == "three"
         assert is_changed(app, "three")
         await pilot.press("f2")
         await in_dialog(app, pilot, lab, NameDialog, "enter")  # the name that it has
@@ -138,10 +138,10 @@ def test_a_name_that_another_one_has_is_asked_about(own: Path) -> None:
             await until(pilot, lambda: isinstance(app.screen, NameDialog))
             app.screen.query_one(Input).value = "two"
             await in_dialog(app, pilot, lab, NameDialog, "enter")
-            await in_dialog(app, pilot, lab, Confirm, key)
+            await in_dialog(app, pilot, lab, Question, key)
             assert (own / "one.toml").exists() == is_left
         await pilot.press("u")
-        await until(pilot, lambda: lab.query_one(PresetList).chosen == "two-2")
+        await until(pilot, lambda: lab.query_one(PresetChooser).chosen == "two-2")
         assert "Other" in (own / "two-2.toml").read_text(encoding="utf-8")
 
     play_in_lab(scenario)
@@ -158,13 +158,13 @@ def test_changes_of_a_replaced_one_go_with_it(own: Path, key: str) -> None:
         await until(pilot, lambda: isinstance(app.screen, NameDialog))
         app.screen.query_one(Input).value = "two"
         await in_dialog(app, pilot, lab, NameDialog, "enter")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await until(pilot, lambda: isinstance(app.screen, Question))
         question = str(app.screen.query_one(Static).content)
         assert question.startswith("There is a preset two. Replace it?")  # as the button says
-        assert question.endswith("goes to the trash.") == (key == "f2")
-        assert str(app.screen.query_one("#yes", Button).label) == "Replace (y)"
-        await in_dialog(app, pilot, lab, Confirm, "y")
-        assert lab.query_one(PresetList).chosen == "two"
+        assert question.endswith("goes to the trash.")
+        assert str(app.screen.query_one("#y", Button).label) == "Replace (y)"
+        await in_dialog(app, pilot, lab, Question, "y")
+        assert lab.query_one(PresetChooser).chosen == "two"
         assert lab.query_one("#repeats", Field).answer.value == ""
         assert not is_changed(app, "two")
 
@@ -180,7 +180,7 @@ def test_published_figures_of_trials_that_were_changed_are_not_saved(own: Path) 
             lab.query_one(f"#{field}", Field).answer.value = value
             await pilot.press("ctrl+s")
             await in_dialog(app, pilot, lab, NameDialog, "enter")
-            await in_dialog(app, pilot, lab, Confirm, "y")
+            await in_dialog(app, pilot, lab, Question, "y")
             saved = load("one")
             assert (saved.repeats, len(saved.references)) == (5, kept)
         assert saved.trials[0].steps == 40
@@ -200,7 +200,7 @@ async def save_on_the_run_screen(app: Console, pilot: Pilot[int], lab: Lab, name
     app.screen.query_one(Input).value = name
     await pilot.press("enter")
     if answers:
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await until(pilot, lambda: isinstance(app.screen, Question))
         await pilot.press(*answers)
     await until(pilot, lambda: app.screen is screen and toasts(app))
     app.pop_screen()
@@ -209,14 +209,14 @@ async def save_on_the_run_screen(app: Console, pilot: Pilot[int], lab: Lab, name
 
 def test_one_saved_on_the_run_screen_is_listed_deleted_and_brought_back(own: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        presets = lab.query_one(PresetList)
+        presets = lab.query_one(PresetChooser)
         await choose(pilot, lab, "two")
         await save_on_the_run_screen(app, pilot, lab, "watched")
         await until(pilot, lambda: "watched" in options(lab))
         assert presets.chosen == "two"
         await choose(pilot, lab, "watched")
         await pilot.press("d")
-        await in_dialog(app, pilot, lab, Confirm, "y")
+        await in_dialog(app, pilot, lab, Question, "y")
         assert "watched" not in options(lab)
         assert not (own / "watched.toml").exists()
         await pilot.press("u")
@@ -234,7 +234,7 @@ def test_one_replaced_on_the_run_screen_is_shown_as_it_is_now(own: Path) -> None
         await save_on_the_run_screen(app, pilot, lab, "two", "y")
         await until(pilot, lambda: not is_changed(app, "two"))
         await until(pilot, lambda: lab.query_one("#repeats", Field).answer.value == "")
-        assert lab.query_one(PresetList).chosen == "two"
+        assert lab.query_one(PresetChooser).chosen == "two"
         assert str(lab.query_one(About).border_title) == load("two").title
 
     play_in_lab(scenario)

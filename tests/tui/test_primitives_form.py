@@ -6,10 +6,10 @@ from textual.pilot import Pilot
 from ddptui.config.preset import Preset
 from ddptui.store.presets import load
 from ddptui.tui.app import Console
-from ddptui.tui.draft import common
+from ddptui.tui.draft import LINE, common
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.lists import PresetList
-from ddptui.tui.widgets.trial_form import LINE, Field
+from ddptui.tui.widgets.trial_form import Field
 from tests.tui.opened import play_in_lab, seen
 
 
@@ -33,7 +33,7 @@ def test_the_form_goes_with_the_preset() -> None:
 
 def test_what_is_typed_is_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Preset] = []
-    monkeypatch.setattr(Console, "run_preset", lambda _, preset: started.append(preset))
+    monkeypatch.setattr(Console, "_start", lambda _, new: started.append(new.preset))
 
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         await choose(pilot, lab, "primitives-see")

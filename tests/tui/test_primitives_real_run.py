@@ -52,7 +52,7 @@ def test_from_the_lab_to_every_ranks_numbers_and_their_times(runs: Path, warm: W
             assert "11 12 13 14 → 12 14 16 18" in seen(app)
             await until(pilot, lambda: app.session is None)
             assert app.screen is screen
-            [(_, _, results)] = app.finished
+            [(_, _, results)] = app.finished.values()
             assert results.status == "ok"
             assert "11 12 13 14 → 12 14 16 18" in seen(app)
             await pilot.press("2")

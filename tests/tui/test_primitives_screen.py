@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from rich.style import Style
 from textual.events import AppBlur, AppFocus
 from textual.pilot import Pilot
+from textual.style import Style as VisualStyle
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, Static
 
@@ -18,17 +20,18 @@ from ddptui.analysis.primitives.results import BufferView, Cell, RankView, View
 from ddptui.analysis.results import Results
 from ddptui.report.primitives.buffers import RANK_KINDS, view_title
 from ddptui.store.runs import Run
-from ddptui.text.tables import Table
+from ddptui.text.tables import Filled
 from ddptui.tui.app import Console, screen_of
 from ddptui.tui.screens.base import EndedRun
-from ddptui.tui.screens.dialogs import Confirm, HelpScreen
+from ddptui.tui.screens.dialogs import HelpScreen, Question
 from ddptui.tui.screens.export import FORMATS
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.canvas import Canvas
-from ddptui.tui.widgets.primitive_times import SizePlot, SizeTable
-from ddptui.tui.widgets.primitives import Page, PrimitiveGrid, PrimitiveList
+from ddptui.tui.widgets.canvas import STYLES, Canvas
+from ddptui.tui.widgets.primitive_times import SizePlot
+from ddptui.tui.widgets.primitives import PrimitiveGrid, PrimitiveList
+from ddptui.tui.widgets.tables import MARKED, LabTable
 from ddptui.wire.records import Ended, Message, Notice
 from tests.tui import recordings as of_training
 from tests.tui.opened import opened, seen, toasts, until
@@ -79,12 +82,12 @@ def chosen(screen: PrimitivesScreen) -> str | None:
     return screen.query_one(PrimitiveList).chosen
 
 
-def table(screen: PrimitivesScreen) -> Table:
-    return screen.query_one(SizeTable)._table
+def columns(screen: PrimitivesScreen) -> list[Filled]:
+    return screen.query_one("#sizes", LabTable)._filled[0]
 
 
 def column(screen: PrimitivesScreen, header: str) -> list[str]:
-    return next([*each.cells] for each in table(screen).columns if each.header == header)
+    return next([*each.cells] for each in columns(screen) if each.header == header)
 
 
 # Seen
@@ -132,14 +135,14 @@ def test_what_it_does_and_what_is_undefined_is_said_in_words() -> None:
 
 def test_on_a_small_terminal_four_ranks_are_seen_at_once_before_and_after_each_call() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        grid, page = screen.query_one(PrimitiveGrid), screen.query_one(Page)
+        grid = screen.query_one(PrimitiveGrid)
         for number in range(VIEWS):
             for _ in range(2):
                 await pilot.press("space")
                 await pilot.pause()
                 assert grid.max_scroll_y == 0, chosen(screen)
                 assert grid.max_scroll_x == 0, chosen(screen)
-                assert page.size.height <= grid.scrollable_content_region.height
+                assert grid.query_one(Static).size.height <= grid.scrollable_content_region.height
             await pilot.press("n")
             assert number + 1 == VIEWS or chosen(screen) == view_title(
                 screen.feed.results.trials[0].primitives[0].views[number + 1]
@@ -176,11 +179,11 @@ def test_32_ranks_are_scrolled_to() -> None:
 
 def test_a_scrollbar_covers_nothing() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        page = screen.query_one(Page)
+        text = screen.query_one(PrimitiveGrid).query_one(Static)
         for _ in range(VIEWS):
             await pilot.press("space")
             await pilot.pause()
-            assert max(len("".join(words for words, _ in line).rstrip()) for line in page._lines) <= page.size.width
+            assert max(len(line.rstrip()) for line in str(text.render()).splitlines()) <= text.size.width
             await pilot.press("n")
 
     play(scenario, PrimitivesScreen(replace(doubled)), (80, 24))
@@ -224,16 +227,20 @@ def test_it_goes_on_by_itself_to_the_end_and_stops_there() -> None:
 
 def test_four_ranks_have_four_colours_in_every_theme_and_the_next_four_are_underlined() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        page = screen.query_one(Page)
+        grid = screen.query_one(PrimitiveGrid)
+
+        def style(kind: str) -> Style:
+            return (grid.visual_style + VisualStyle.parse(STYLES[kind])).rich_style
+
         for theme in BUILTIN_THEMES:
             app.theme = theme
             await pilot.pause()
-            styles = [page._style(kind) for kind in RANK_KINDS]
+            styles = [style(kind) for kind in RANK_KINDS]
             assert len({style.color for style in styles[:4]}) == 4, theme
             assert [style.color for style in styles[:4]] == [style.color for style in styles[4:]]
             assert all(style.underline for style in styles[4:])
-            assert page._style("reduced").bgcolor != styles[0].bgcolor, theme
-            assert page._style("undefined").strike
+            assert style("reduced").bgcolor != styles[0].bgcolor, theme
+            assert style("undefined").strike
 
     play(scenario, PrimitivesScreen(over()))
 
@@ -328,8 +335,8 @@ def test_wrong_elements_are_marked_in_the_list_and_in_red() -> None:
         await pilot.pause()
         assert "all_reduce !" in seen(app)
         assert column(screen, "#wrong") == ["0", "7", "0", "0"]
-        sizes = screen.query_one(SizeTable)
-        red = sizes.get_component_rich_style("lab-table--problem", partial=True)
+        sizes = screen.query_one("#sizes", LabTable)
+        red = VisualStyle.parse(MARKED["problem"]).rich_style
         assert [sizes.get_row_at(row)[0].style == red for row in range(4)] == [False, True, False, False]
 
     play(scenario, PrimitivesScreen(replace(cells=spoilt)))
@@ -409,7 +416,7 @@ def test_stopping_and_skipping_ask() -> None:
         controls = screen.feed.controls  # type: ignore[union-attr]
         assert controls is not None
         await pilot.press("S")
-        assert isinstance(app.screen, Confirm)
+        assert isinstance(app.screen, Question)
         await pilot.press("escape")
         assert controls.end() is None
         await confirm(pilot, "s", "y")
@@ -432,7 +439,7 @@ def test_when_it_is_over_it_stays_and_the_same_keys_do_what_is_left_to_do(
         screen.tick()
         screen.tick()  # that it is over is seen once all has been told
         await pilot.pause()
-        assert [ended.results.status for ended in app.finished] == ["ok"]
+        assert [ended.results.status for ended in app.finished.values()] == ["ok"]
         assert "▸ result" in seen(app)
         assert not toasts(app)
         await pilot.press("x", *["down"] * [*FORMATS].index("json"), "enter")
@@ -471,7 +478,7 @@ def test_a_failed_launch_is_complained_of_and_what_was_measured_is_kept_in_sight
         await pilot.pause()
         assert "rank 1 [/] died" in toasts(app)
         assert "failed: ranks-4 (rank 1 [/] died)" in seen(app)
-        assert [ended.results.status for ended in app.finished] == ["failed"]
+        assert [ended.results.status for ended in app.finished.values()] == ["failed"]
         await pilot.press("3")
         assert column(screen, "size")
 
@@ -672,17 +679,6 @@ def test_after_the_end_the_answer_is_as_long_as_a_new_size_has_room_for() -> Non
     play(scenario, PrimitivesScreen(over()), (120, 40))
 
 
-def test_what_was_only_shown_is_offered_no_picture() -> None:
-    async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        assert "svg" in screen.forms
-        alone = EndedRun(
-            over().run, msgspec.structs.replace(over().preset, trials=over().preset.trials[:1]), over().results
-        )
-        assert [*PrimitivesScreen(alone).forms] == ["html", "markdown", "csv", "json"]
-
-    play(scenario, PrimitivesScreen(over()))
-
-
 def test_the_plot_is_of_the_run_that_is_looked_at() -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         await pilot.press("3", "n")
@@ -695,16 +691,21 @@ def test_the_plot_is_of_the_run_that_is_looked_at() -> None:
 
 def test_where_nothing_is_new_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
-    redraw = Canvas.redraw
+    redraw, lay_out = Canvas.redraw, PrimitiveGrid.lay_out
 
     def noted(canvas: Canvas) -> None:
         drawn.append(canvas.id or "")
         redraw(canvas)
 
+    def laid_out(grid: PrimitiveGrid, width: int) -> None:
+        drawn.append(grid.id or "")
+        lay_out(grid, width)
+
     monkeypatch.setattr(Canvas, "redraw", noted)
+    monkeypatch.setattr(PrimitiveGrid, "lay_out", laid_out)
 
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
-        for key, after_a_key in (("1", []), ("2", ["plot"])):
+        for key, after_a_key in (("1", "grid"), ("2", "plot")):
             await pilot.press(key)
             await pilot.pause()
             drawn.clear()
@@ -713,18 +714,22 @@ def test_where_nothing_is_new_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) 
             assert not drawn
             await pilot.press("n")
             await pilot.pause()
-            assert drawn == (after_a_key or [""])
+            assert drawn == [after_a_key]
 
     play(scenario, PrimitivesScreen(over()))
 
 
-def test_the_path_of_an_export_can_be_typed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("typed", ["~/nowhere/x.json", "nowhere/x.json", "~nobody-of-this-name/x.json"])
+def test_the_path_of_an_export_can_be_typed(typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
     async def scenario(app: Console, pilot: Pilot[int], screen: PrimitivesScreen) -> None:
         await pilot.press("x")
-        app.screen.query_one(Input).value = str(tmp_path / "nowhere" / "x.json")
+        app.screen.query_one(Input).value = typed
         await pilot.press("tab", "enter")
         await until(pilot, lambda: toasts(app))
-        assert "No such file or directory" in toasts(app)[0]
+        assert toasts(app) == [f"{tmp_path / typed.removeprefix('~/')}: No such file or directory"]
 
     play(scenario, PrimitivesScreen(over()))
 

@@ -9,9 +9,10 @@ import pytest
 
 from ddptui.live.state import RankState, StepEnd
 from ddptui.run.playback import Playback
-from ddptui.text.tables import GAP, fit
+from ddptui.text.drawing import shorten
+from ddptui.text.tables import GAP, Filled, fill, fit
 from ddptui.tui.screens.run import RunScreen
-from ddptui.tui.widgets.rank_table import COLUMNS, PADDING, SHORT_STATE, Row, fitting, progress
+from ddptui.tui.widgets.rank_table import COLUMNS, SHORT_STATE, Row, fitting, progress
 from ddptui.wire.messages import Gpu, Position
 from tests.tui.gpu_recordings import made_up
 from tests.tui.opened import opened, seen
@@ -31,8 +32,12 @@ HELD_BACK = msgspec.structs.replace(ON_GPU, gpu=HOT)
 OF_MACHINE = [*OF_GPUS, "cpu %"]
 
 
+def columns(width: int, *ranks: RankState, state: str = "running", is_culprit: bool = False) -> list[Filled]:
+    return fitting([Row(rank, state, phases=None, wait_ms=None, is_culprit=is_culprit) for rank in ranks], width - GAP)
+
+
 def headers(width: int, *ranks: RankState) -> list[str]:
-    return [column.header for column in fitting(ranks, width - PADDING)]
+    return [column.header for column in columns(width, *ranks)]
 
 
 def cells(rank: RankState, state: str = "running") -> dict[str, str]:
@@ -61,8 +66,9 @@ def test_where_no_rank_tells_of_a_gpu_there_is_no_column_for_it() -> None:
 
 @pytest.mark.parametrize("width", [76, 116, 196, 500])
 def test_without_gpus_nothing_gives_way(width: int) -> None:
-    plain = [column for column in COLUMNS if column.figure is None]
-    assert headers(width, ON_CPU) == [column.header for column in fit(plain, width - PADDING)]
+    row = Row(ON_CPU, "running", phases=None, wait_ms=None, is_culprit=False)
+    plain = [column for column in fill(COLUMNS, [row]) if column.header not in (*OF_GPUS, "TFLOP/s")]
+    assert headers(width, ON_CPU) == [column.header for column in fit(plain, width - GAP)]
 
 
 def test_what_one_rank_tells_has_a_column_for_all() -> None:
@@ -93,7 +99,7 @@ def test_what_one_looks_at_first_stands_together_at_every_width(width: int, othe
     assert {*chosen} - {"rank", "state", *FIRST} >= {*others}
     assert chosen[:2] == ["rank", "state"]
     assert chosen[chosen.index("gpu %") :][: len(FIRST)] == FIRST
-    assert sum(column.width + GAP for column in fitting([COUNTED], width - PADDING)) <= width
+    assert sum(column.width + GAP for column in columns(width, COUNTED)) <= width
 
 
 def test_beside_a_scroll_bar_and_in_the_smallest_terminal_the_most_of_it_is_left() -> None:
@@ -113,12 +119,11 @@ def test_beside_a_scroll_bar_and_in_the_smallest_terminal_the_most_of_it_is_left
     ],
 )
 def test_beside_these_figures_a_state_is_short(state: str, is_culprit: bool, shown: str) -> None:
-    row = Row(COUNTED, state, phases=None, wait_ms=None, is_culprit=is_culprit)
-    [narrow] = [column for column in fitting([COUNTED], 76 - PADDING) if column.header == "state"]
-    assert (narrow.cell(row), narrow.width) == (shown, 16)
-    [wide] = [column for column in fitting([COUNTED], 116 - PADDING) if column.header == "state"]
-    assert wide.cell(row) == state + " ◀ culprit" * is_culprit
-    assert SHORT_STATE <= narrow.width < wide.width
+    _, narrow, *_ = columns(76, COUNTED, state=state, is_culprit=is_culprit)
+    assert (narrow.cells, narrow.width) == ([shown], SHORT_STATE)
+    _, wide, *_ = columns(116, COUNTED, state=state, is_culprit=is_culprit)
+    assert wide.cells == [shorten(state + " ◀ culprit" * is_culprit, wide.width)]
+    assert narrow.width < wide.width
 
 
 def test_operations_are_those_of_a_sample_times_the_samples() -> None:
@@ -146,10 +151,10 @@ def test_what_a_gpu_is_at_is_told_in_whole_numbers() -> None:
 def test_phases_that_a_device_may_be_behind_are_marked(device: str, mark: str) -> None:
     rank = msgspec.structs.replace(ON_CPU, device=device)
     row = Row(rank, "running", phases=[1.04, 123.4, 999.9, 4.0, 5.0], wait_ms=None, is_culprit=False)
-    told = {column.header: (column.cell(row), column.width) for column in COLUMNS}
+    told = {column.header: (*column.cells, column.wide) for column in fill(COLUMNS, [row])}
     phases = [told[header] for header in ("data", "forward", "backward", "aggr.", "optim.")]
     assert [cell for cell, _ in phases] == [f"{ms}{mark}" for ms in ("1.0", "123.4", "999.9", "4.0", "5.0")]
-    assert all(len(cell) <= width for cell, width in phases)
+    assert all(len(cell) <= max(width, 7) for cell, width in phases)
 
 
 def test_memory_of_which_only_the_tensors_are_known_is_told_as_such() -> None:
@@ -165,15 +170,17 @@ def test_a_clock_that_is_held_back_is_marked() -> None:
 
 def test_of_a_silent_rank_nothing_is_known_of_its_gpu_either() -> None:
     told = cells(HELD_BACK, "stalled (5 s)")
-    assert {told[header] for header in ("cpu %", "gpu %", "W", "°C", "MHz")} == {"–"}
+    assert {told[header] for header in ("cpu %", "gpu %", "W", "°C", "MHz")} == {""}
+    assert headers(500, HELD_BACK) == [column.header for column in columns(500, HELD_BACK, state="stalled (5 s)")]
 
 
-def test_no_figure_is_wider_than_its_column() -> None:
+def test_only_rare_figures_are_wider_than_their_column() -> None:
     most = Gpu(busy_percent=100, used_bytes=999 * GB, total_bytes=999 * GB, watts=1999, celsius=110, sm_mhz=3105)
     most = msgspec.structs.replace(most, held_back=True)
     held = {"gpu_bytes": 999 * GB, "gpu_reserved_bytes": 999 * GB}
     told = cells(msgspec.structs.replace(ON_GPU, gpu=most, **held))
-    assert all(len(told[column.header]) <= column.width for column in COLUMNS if column.header in told)
+    room = {column.header: max(column.wide, len(column.header)) for column in COLUMNS}
+    assert {header for header, cell in told.items() if len(cell) > room[header]} == {"gpu used", "W"}
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])

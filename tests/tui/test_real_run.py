@@ -93,7 +93,7 @@ def test_from_a_changed_field_to_the_result_and_into_a_file(runs: Path, warm: Wa
             await until(pilot, lambda: isinstance(app.screen, RunScreen))
             await until(pilot, lambda: isinstance(app.screen, ResultScreen))
             await until(pilot, lambda: "one" in seen(app) and "two" in seen(app))
-            [(_, preset, results)] = app.finished
+            [(_, preset, results)] = app.finished.values()
             assert results.status == "ok"
             assert results.environment["watched"] == "in the console"
             assert [trial.status for trial in results.trials] == ["ok", "ok"]
@@ -168,7 +168,7 @@ def test_a_training_without_an_end_is_ended_by_enter_and_shows_its_results(runs:
                 assert app.session.controls.end() is None
                 await pilot.press(*key)
             await until(pilot, lambda: isinstance(app.screen, ResultScreen))
-            [(_, _, results)] = app.finished
+            [(_, _, results)] = app.finished.values()
             assert results.status == "ok"
             assert [(trial.name, trial.status) for trial in results.trials] == [("one", "ok"), ("two", "ok")]
 

@@ -22,8 +22,8 @@ from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import Column
 from ddptui.tui.app import Console
-from ddptui.tui.screens.base import SENT, LabScreen
-from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen
+from ddptui.tui.screens.base import LabScreen
+from ddptui.tui.screens.dialogs import ColumnsDialog, HelpScreen, Question
 from ddptui.tui.screens.export import FORMATS
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.widgets.comparison import Answer, Comparison, Verdict
@@ -258,7 +258,7 @@ def test_no_layout_shows_more_panes_than_have_room(
         await until(pilot, lambda: laid_out(size))
         assert laid_out(size) == {most}
         if covered:
-            await app.push_screen(Confirm("Which one?"))
+            await app.push_screen(Question("Which one?"))
         await pilot.resize_terminal(200, 60)
         await until(pilot, lambda: laid_out((200, 60)))
         assert laid_out((200, 60)) == {len(TITLES) - 1}
@@ -308,7 +308,6 @@ def test_a_click_on_a_panes_title_shows_it(tmp_path: Path) -> None:
 def test_a_wider_terminal_has_more_columns_and_the_narrow_one_the_most_telling(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         table = screen.query_one(Comparison)
-        assert not table.max_scroll_x
         narrow = table.shown
         await pilot.resize_terminal(200, 60)
         await pilot.pause()
@@ -451,11 +450,11 @@ def test_differences_to_the_baseline_are_drawn_and_taken_back(tmp_path: Path) ->
         assert bars.border_title == "2 Where the time went, against the baseline"
         assert "▸ slow" in seen(app)
         assert "+0.90 s = " in seen(app)
-        assert "│ 0.00 s ◆" in seen(app)
+        assert "│ ◆" in seen(app)
         await pilot.press("f")
         await pilot.pause()
         assert bars.border_title == "2 Where the time went"
-        assert "│ 0.00 s ◆" not in seen(app)
+        assert "│ ◆" not in seen(app)
 
     play(with_waits(four_trials(tmp_path)), tmp_path, scenario)
 
@@ -533,10 +532,13 @@ def test_a_column_that_the_preset_wants_is_shown_where_space_is_short(tmp_path: 
 def test_columns_out_of_sight_are_told_and_hide_no_trial(tmp_path: Path) -> None:
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         table = screen.query_one(Comparison)
-        assert str(table.border_subtitle) == "◆ baseline"
-        table.choose_columns([column.key for column in table.telling])
-        await until(pilot, lambda: "← → more" in str(table.border_subtitle))
+        assert "← → more" in str(table.border_subtitle)
+        first = headers(table)
+        await pilot.press("right")
+        assert (headers(table)[0], {*headers(table)} & {*first}) == ("trial", {"trial"})
         assert "slowest" in seen(app)
+        table.choose_columns(["trial", "train"])
+        assert str(table.border_subtitle) == "◆ baseline"
 
     play(four_trials(tmp_path), tmp_path, scenario, (80, 24))
 
@@ -613,7 +615,9 @@ def test_the_row_and_the_table_are_copied(tmp_path: Path) -> None:
         assert len(cells) == len(screen.query_one(Comparison).shown)
         await pilot.press("Y")
         assert app.clipboard == report.markdown(screen.results, screen.preset)
-        assert [toast.title for toast in app._notifications] == [SENT] * 2  # whether it arrived cannot be known
+        assert [toast.title for toast in app._notifications] == [
+            "Sent to the terminal's clipboard"
+        ] * 2  # whether it arrived cannot be known
         assert all("If it does not arrive" in toast for toast in toasts(app))
 
     play(four_trials(tmp_path), tmp_path, scenario)
@@ -638,7 +642,7 @@ def test_a_pane_of_the_trial_under_the_cursor_is_exported(tmp_path: Path, monkey
     async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
         path = tmp_path / f"{screen.run.name}.timeline.svg"
         await pilot.press("down", "x")
-        chosen = screen.chosen_trial
+        chosen = screen.exported()[1]
         assert chosen != shown_first(screen.results)
         await until(pilot, lambda: f"a few steps on a time axis, in {chosen}" in seen(app))
         await pilot.press(*["down"] * [*FORMATS].index("timeline.svg"))
@@ -653,6 +657,16 @@ def test_a_pane_of_the_trial_under_the_cursor_is_exported(tmp_path: Path, monkey
     play(four_trials(tmp_path / "runs"), tmp_path, scenario)
 
 
+@pytest.mark.parametrize(("pane", "form"), [("1", "html"), ("2", "svg"), ("5", "matrix.svg")])
+def test_the_picture_of_the_chosen_pane_is_offered_first(pane: str, form: str, tmp_path: Path) -> None:
+    async def scenario(app: Console, pilot: Pilot[int], screen: ResultScreen) -> None:
+        await pilot.press(pane, "x")
+        await until(pilot, lambda: [*app.screen.query(Input)])
+        assert app.screen.query_one(Input).value.endswith(f"{screen.run.name}.{form}")
+
+    play(with_waits(four_trials(tmp_path)), tmp_path, scenario)
+
+
 @pytest.mark.parametrize("answer", ["n", "y"])
 def test_a_file_is_replaced_only_after_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     monkeypatch.chdir(tmp_path)
@@ -661,7 +675,7 @@ def test_a_file_is_replaced_only_after_a_question(tmp_path: Path, monkeypatch: p
         path = tmp_path / f"{screen.run.name}.md"
         path.write_text("precious")
         await pilot.press("x", *["down"] * [*FORMATS].index("markdown"), "enter")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await until(pilot, lambda: isinstance(app.screen, Question))
         assert "Replace" in seen(app)  # it? may be on the next line, where the path is long
         await pilot.press(answer)
         await app.workers.wait_for_complete()
@@ -705,8 +719,8 @@ def test_the_table_grows_under_the_cursor_and_does_nothing_where_nothing_is_new(
 ) -> None:
     preset = preset_of(TRIALS)
     built: list[int] = []
-    rebuild = Comparison._build
-    monkeypatch.setattr(Comparison, "_build", lambda *told: (built.append(1), rebuild(*told)))
+    rebuild = Comparison.lay_out
+    monkeypatch.setattr(Comparison, "lay_out", lambda *told: (built.append(1), rebuild(*told)))
 
     def after(*names: str) -> Results:
         return results_for(preset, *(journal(name, step_ms=STEPS_MS[name]) for name in names))

@@ -22,7 +22,7 @@ from ddptui.run.playback import Playback
 from ddptui.store.presets import load
 from ddptui.store.runs import Run
 from ddptui.tui.app import Console
-from ddptui.tui.screens.dialogs import HelpScreen, LettingGo, NameDialog, RunQuestion
+from ddptui.tui.screens.dialogs import HelpScreen, NameDialog, RunQuestion
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.delay_bar import DelayBar
@@ -102,7 +102,7 @@ def test_a_killed_rank_is_named(tmp_path: Path) -> None:
             70,
             (200, 60),
             [],
-            [" optim. ", "╭─ 5 So far · 6: log ─╮"],
+            [" optim. ", "╭─ 5 So far · 6 Log ─╮"],
         ),
     ],
     ids=["the next trial starts", "a delay is put in", "a large terminal"],
@@ -162,7 +162,7 @@ def test_one_process_has_no_arrivals_and_a_run_without_losses_no_chart(tmp_path:
             await pilot.pause()
             assert screen.panes.present == ["ranks", "timeline", "log"]
             assert "Loss" not in seen(app)
-            assert screen.check_action("number", ("loss",)) is False
+            assert screen.check_action("pane", ("loss",)) is False
 
     asyncio.run(check())
 
@@ -201,7 +201,7 @@ def test_the_output_of_a_watched_training_is_seen_from_the_start(size: tuple[int
 
 def test_the_log_is_the_chosen_ranks(tmp_path: Path) -> None:
     text = asyncio.run(shown(tmp_path, live("late", 60), (120, 40), "down", "6"))
-    assert "Log of rank 1" in text
+    assert "─ rank 1 ─╯" in text
     assert "rank 1  epoch 0" in text
 
 
@@ -430,7 +430,7 @@ def test_a_training_of_the_users_own_is_ended_only_if_that_is_wanted(
         screen.feed.terms = Terms(outlives=True)
         async with opened(tmp_path, screen) as (app, pilot):
             await pilot.press("S")
-            await until(pilot, lambda: isinstance(app.screen, LettingGo))
+            await until(pilot, lambda: isinstance(app.screen, RunQuestion))
             await pilot.press(answer)
             await until(pilot, lambda: app.screen is screen)
             assert screen.feed.controls.end() == ended
@@ -450,8 +450,8 @@ def test_a_run_that_failed_stays_to_be_read_and_enter_shows_its_results(tmp_path
             screen.tick()  # that it is over is seen once all has been told
             await pilot.pause()
             assert app.screen is screen
-            assert "Enter shows the results." in toasts(app)
-            assert [ended.results.status for ended in app.finished] == ["failed"]
+            assert f"{screen.feed.preset.name}: failed" in toasts(app)
+            assert [ended.results.status for ended in app.finished.values()] == ["failed"]
             await pilot.press("enter")
             await pilot.pause()
             assert isinstance(app.screen, ResultScreen)
@@ -604,24 +604,19 @@ def test_log_lines_are_shown_as_they_are(tmp_path: Path) -> None:
     assert "�� broken" in text
 
 
-def test_an_alarm_is_raised_once_however_often_the_replay_goes_back(tmp_path: Path) -> None:
-    async def check() -> None:
-        screen = replay("killed", 5)
-        replayed = screen.feed
-        assert isinstance(replayed, Playback)
+def test_a_failure_is_announced_while_a_run_goes_on_but_not_in_its_replay(tmp_path: Path) -> None:
+    async def announced(told: Playback, screen: RunScreen) -> list[str]:
+        told.seek(1000)
         async with opened(tmp_path, screen) as (app, pilot):
-            for _ in range(3):
-                replayed.seek(1000)
-                screen.tick()
-                await pilot.pause()
-                assert screen.watched.live.status == "failed"
-                replayed.seek(-1000)
-                screen.tick()
-                assert screen.watched.live.finished == 0
-            assert len(toasts(app)) == 1
-            assert "SIGKILL" in toasts(app)[0]
+            screen.tick()
+            await pilot.pause()
+            assert screen.watched.live.status == "failed"
+            return toasts(app)
 
-    asyncio.run(check())
+    told = playback()
+    assert "SIGKILL" in asyncio.run(announced(told, RunScreen(ToldAsItGoes(told))))[0]
+    told = playback()
+    assert not asyncio.run(announced(told, RunScreen(told)))
 
 
 def test_what_was_shown_is_shown_again_from_a_state_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -645,7 +640,7 @@ def test_what_was_shown_is_shown_again_from_a_state_on_the_way(tmp_path: Path, m
             replayed.seek(1000)
             screen.tick()
             await pilot.pause()
-            assert len(toasts(app)) == 1  # of what came after, nothing was missed
+            assert screen.watched.live.status == "failed"  # of what came after, nothing was missed
 
     asyncio.run(check())
 
@@ -664,8 +659,8 @@ class EndsWell(ToldAsItGoes):
         ("S", RunQuestion, False),
         ("s", RunQuestion, False),
         ("ctrl+q", RunQuestion, False),
-        ("S", LettingGo, True),
-        ("ctrl+q", LettingGo, True),
+        ("S", RunQuestion, True),
+        ("ctrl+q", RunQuestion, True),
         ("question_mark", HelpScreen, False),
     ],
 )

@@ -14,8 +14,9 @@ from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import Filled
 from ddptui.tui.app import Console
+from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.curves import CurvesScreen
-from ddptui.tui.screens.dialogs import ColumnsDialog, Confirm, HelpScreen, NameDialog
+from ddptui.tui.screens.dialogs import ColumnsDialog, HelpScreen, NameDialog, Question
 from ddptui.tui.screens.export import FORMATS, ExportDialog
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.screens.primitives import PrimitivesScreen
@@ -43,7 +44,8 @@ def compare() -> Screen[None]:
 
 
 def curves() -> CurvesScreen:
-    return CurvesScreen(result().ended)
+    of = result()
+    return CurvesScreen(EndedRun(of.run, of.preset, of.results))
 
 
 SCREENS: dict[str, Callable[[], Screen[object]]] = {
@@ -54,10 +56,10 @@ SCREENS: dict[str, Callable[[], Screen[object]]] = {
     "curves": curves,
     "runs": RunsScreen,
     "primitives": lambda: PrimitivesScreen(primitive_recordings.over()),
-    "question": lambda: Confirm("Stop the run?"),
+    "question": lambda: Question("Stop the run?"),
     "columns": lambda: ColumnsDialog([Filled("trial", ["a"], left=True, key="trial")], ["trial"]),
     "save": lambda: NameDialog("Save as your own preset, named", "mine", "Save", lambda name: ""),
-    "export": lambda: ExportDialog("run", "csv", FORMATS),
+    "export": lambda: ExportDialog("run", "csv", [*FORMATS], "a"),
     "help": lambda: HelpScreen(Screen()),
     "palette": CommandPalette,
 }

@@ -11,11 +11,9 @@ from ddptui.store import settings
 from ddptui.store.outcomes import results_of
 from ddptui.tui import start as program
 from ddptui.tui.app import Console
-from ddptui.tui.keys import keymap
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets.comparison import Comparison
-from ddptui.tui.widgets.time_bars import TimeBars
 from tests.support.builders import journal, two_trials, write_run
 from tests.tui.opened import Opened, opened, toasts, until
 from tests.tui.recordings import moment_s, playback
@@ -81,28 +79,6 @@ def test_columns_of_the_settings_stay_in_sight_beside_those_of_the_preset(
     asyncio.run(session())
 
 
-@pytest.mark.parametrize(("keys", "pressed"), [({}, "f"), ({"figure": ("ctrl+d",)}, "ctrl+d")])
-def test_the_foot_of_the_bars_names_the_key_that_turns_them(
-    keys: dict[str, tuple[str, ...]], pressed: str, tmp_path: Path
-) -> None:
-    preset = two_trials()
-    run = write_run(tmp_path / "runs", preset, journal("a"), journal("b", step_ms=20))
-
-    async def session() -> None:
-        app = Opened(tmp_path / "runs", ResultScreen(run, preset, results_of(run, preset)))
-        app.settings = Settings(keys=keys)
-        app.set_keymap(keymap(keys))
-        async with app.run_test(size=(120, 40)) as pilot:
-            await app.mounted
-            foot = [f"{pressed}: difference to the baseline", f"{pressed}: whole times"]
-            bars = app.screen.query_one(TimeBars)
-            await until(pilot, lambda: str(bars.border_subtitle) == foot[0])
-            await pilot.press(pressed)
-            await until(pilot, lambda: str(bars.border_subtitle) == foot[1])
-
-    asyncio.run(session())
-
-
 def test_columns_of_the_settings_stay_in_sight_while_a_run_goes_on(tmp_path: Path) -> None:
     told = playback()
     told.seek(moment_s(told, "late", 60))
@@ -142,7 +118,6 @@ def test_the_console_starts_as_the_settings_say_unless_the_command_line_says_mor
 
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
     monkeypatch.setattr(Console, "run", run)
-    for name in ("be_nice", "collect_seldom"):  # they change the process that runs the tests
-        monkeypatch.setattr(program, name, lambda: None)
+    monkeypatch.setattr(program, "give_way", lambda: None)  # it changes the process that runs the tests
     assert program.start(tmp_path, None, settings=kept, **typed) == 0
     assert started == [(rate, theme, kept)]

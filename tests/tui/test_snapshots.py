@@ -17,7 +17,7 @@ from ddptui.host import machine
 from ddptui.store import presets
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
-from ddptui.tui.screens import export
+from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.primitives import PrimitivesScreen
 from ddptui.tui.screens.result import ResultScreen
@@ -40,7 +40,7 @@ def always_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This machine and this checkout are not in the picture."""
     monkeypatch.setattr(machine, "in_short", lambda: CONSTANT)
     monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)  # on a busy machine it blinks before the picture
-    monkeypatch.setattr(export, "offered", lambda name, form: Path("/exports") / f"{name}{export.suffix(form)}")
+    monkeypatch.setattr(Path, "cwd", lambda: Path("/exports"))
     monkeypatch.setattr(presets, "folders", lambda: [RECORDED.parent, tmp_path])
     monkeypatch.setattr("ddptui.tui.widgets.where.source_line", lambda file, line, *_: f"line {line} of {file}")
     monkeypatch.setattr("ddptui.engines.command.environment", lambda trial, cores: {"PYTHONPATH": "/lab"})
@@ -85,7 +85,8 @@ def primitives() -> PrimitivesScreen:
 
 
 def curves() -> CurvesScreen:
-    return CurvesScreen(result().ended)
+    of = result()
+    return CurvesScreen(EndedRun(of.run, of.preset, of.results))
 
 
 SCREENS: dict[str, tuple[Callable[[], Screen[None]] | None, list[str]]] = {  # with the keys that lead to what is shown
@@ -122,7 +123,7 @@ def pictured(snap: Snap, name: str, size: tuple[int, int] = MIDDLE, theme: str =
         if isinstance(screen, RunScreen):
             screen.draw()
         if isinstance(screen, PrimitivesScreen):
-            await until(pilot, lambda: screen._answer)
+            await until(pilot, lambda: screen.query_one("#now").display)
         await pilot.press(*keys)  # a dialog is a worker that waits for an answer: nobody waits for that
         await pilot.pause()
 

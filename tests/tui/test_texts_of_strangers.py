@@ -134,9 +134,9 @@ def test_a_preset_of_primitives_is_no_markup(tmp_path: Path) -> None:
     async def check() -> None:
         screen = PrimitivesScreen(feed)
         async with opened(tmp_path, screen) as (app, pilot):
-            screen.announce_end("failed")
+            screen._end()
             await until(pilot, lambda: toasts(app))
-            assert [(toast.message, toast.markup) for toast in app._notifications] == [("[/b]: failed", False)]
+            assert [(toast.message, toast.markup) for toast in app._notifications] == [("[/b]: interrupted", False)]
 
     asyncio.run(check())
 

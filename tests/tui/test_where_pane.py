@@ -15,6 +15,7 @@ from ddptui.store.runs import Run
 from ddptui.tui.screens.result import ResultScreen
 from ddptui.tui.screens.run import RunScreen
 from ddptui.tui.widgets import where
+from ddptui.tui.widgets.comparison import Verdict
 from ddptui.tui.widgets.where import MOST_STACKS, Where
 from ddptui.wire.messages import Place, Stood
 from ddptui.wire.records import Message
@@ -105,14 +106,19 @@ def test_a_replay_has_no_ranks_to_ask() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_stacks_are_shown_beside_each_other_or_below(size: tuple[int, int]) -> None:
+def test_stacks_are_shown_one_below_the_other(size: tuple[int, int]) -> None:
     answers = [stood(0, [*TORCH, INNER, CALLER, *TORCH]), stood(1, [CALLER])]
     text = asyncio.run(shown(under_way(), "7", "z", size=size, messages=answers))
-    lines = text.splitlines()
-    at = next(at for at, line in enumerate(lines) if "Rank 0, 0 s ago" in line)
-    assert ("Rank 1, 0 s ago" in lines[at]) == (size[0] >= 120)
-    of_rank = [line[: 58 if size[0] >= 120 else 80].strip("│ ").split("  ")[0] for line in lines[at + 1 : at + 4]]
-    assert of_rank == ["Tensor.backward, _tensor.py:6", "augment, train.py:28", "main, train.py:37"]
+    lines = [line.strip("│ ") for line in text.splitlines()]
+    at = lines.index("Rank 0, 0 s ago")
+    of_rank = [line.split("  ")[0] for line in lines[at + 1 : at + 6]]
+    assert of_rank == [
+        "Tensor.backward, _tensor.py:6",
+        "augment, train.py:28",
+        "main, train.py:37",
+        "",
+        "Rank 1, 0 s ago",
+    ]
     assert "_tensor.py:5" not in text  # what torch calls itself
     assert "line 28 in train.py" in text
     assert "line 6 in" not in text
@@ -166,9 +172,8 @@ def test_real_sources_are_read_for_this_host(monkeypatch: pytest.MonkeyPatch, tm
     assert "source" not in text.partition("7 Where")[2]
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_a_result_has_the_places_of_the_chosen_trial(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(where, "source_line", lambda *_: "long line " * 30)
+def sampled_result() -> ResultScreen:
+    """Its second trial has places."""
     run = Run(RECORDED)
     preset = run.preset()
     results = results_of(run, preset)
@@ -178,7 +183,13 @@ def test_a_result_has_the_places_of_the_chosen_trial(size: tuple[int, int], monk
     first, late, *others = results.trials
     repeats = [msgspec.structs.replace(repeat, places=[place] * 40) for repeat in late.repeats]
     trials = [first, msgspec.structs.replace(late, repeats=repeats), *others]
-    screen = ResultScreen(run, preset, msgspec.structs.replace(results, trials=trials))
+    return ResultScreen(run, preset, msgspec.structs.replace(results, trials=trials))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_result_has_the_places_of_the_chosen_trial(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(where, "source_line", lambda *_: "long line " * 30)
+    screen = sampled_result()
 
     async def check() -> None:
         async with opened(Path("no-such-folder"), screen, size) as (app, pilot):
@@ -197,5 +208,19 @@ def test_a_result_has_the_places_of_the_chosen_trial(size: tuple[int, int], monk
             _, *lines = text.rpartition("6 Where in")[2].splitlines()
             of_table = [line.strip("│ ")[:7] for line in lines if line.startswith("│")]
             assert {*of_table} == {"where  ", "augment"}  # no line is wrapped
+
+    asyncio.run(check())
+
+
+def test_a_pane_that_is_shown_after_another_was_scrolled_is_filled() -> None:
+    screen = sampled_result()
+
+    async def check() -> None:
+        async with opened(Path("no-such-folder"), screen, (80, 24)) as (app, pilot):
+            await pilot.press("3", *["down"] * 7)
+            assert screen.query_one(Verdict).scroll_offset.y > 0
+            await pilot.press("6")
+            await pilot.pause()
+            assert "12.50" in seen(app)
 
     asyncio.run(check())

@@ -168,13 +168,6 @@ class LocalLaunch(Launch):
         """The ranks, and other processes that were below the launcher when a rank connected."""
         return list(self._processes.values())
 
-    def stopped_processes(self) -> list[int]:
-        with suppress(psutil.NoSuchProcess):
-            # look at all processes, because ranks that have not connected may be stopped, too
-            processes = psutil.Process(self._process.pid).children(recursive=True)
-            return [process.pid for process in processes if process.status() == psutil.STATUS_STOPPED]
-        return []
-
     def process_status(self, hello: Hello) -> str | None:
         process = self._processes.get(hello.pid)
         return None if process is None else self._status(process)

@@ -161,9 +161,6 @@ class TrainingLaunch(Launch):
     def take_events(self) -> list[Event]:
         return [event for line in self._events.take() if (event := _event(line))]
 
-    def end_relay(self) -> None:
-        self._relay.close()
-
     def processes(self) -> list[psutil.Process]:
         return [*self._processes.values(), *self._relay.processes()]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Resize, ScreenResume
 from textual.geometry import Size
@@ -28,21 +28,16 @@ if TYPE_CHECKING:  # only for types, so that the first screen appears sooner
 WIDTHS = ((180, "-huge"), (110, "-wide"), (60, "-narrow"), (0, "-tiny"))
 HEIGHTS = ((54, "-high"), (34, "-tall"), (22, "-short"), (16, "-short -low"), (0, "-flat"))
 
-CHOSEN = ".pane.-chosen"
-SENT = "Sent to the terminal's clipboard"
 ZOOM_KEY = bound("zoom", "zoom", "Zoom", show=False, tooltip="Show the chosen pane on the whole screen, and back")
-CURVES_KEY = bound(
-    "curves", "curves", "Curves", show=False, tooltip="Show the losses or the step times of all trials in one chart"
-)
 
 
 def pane_keys(titles: Mapping[str, str]) -> list[BindingType]:
     """Return the keys of a PanedScreen: a digit for each pane, and those for zoom and for the next pane."""
     return [
-        *(Binding(f"{n}", f"number('{name}')", title, show=False) for n, (name, title) in enumerate(titles.items(), 1)),
+        *(Binding(f"{n}", f"pane('{name}')", title, show=False) for n, (name, title) in enumerate(titles.items(), 1)),
         ZOOM_KEY,
-        Binding("tab", "next_pane(1)", "Next pane", show=False, system=True),  # also a pane that is hidden now
-        Binding("shift+tab", "next_pane(-1)", "Previous pane", show=False, system=True),
+        Binding("tab", "next_pane(1)", "Next pane", show=False),  # also a pane that is hidden now
+        Binding("shift+tab", "next_pane(-1)", "Previous pane", show=False),
     ]
 
 
@@ -54,41 +49,36 @@ class EndedRun(NamedTuple):
     results: "Results"
 
 
-class ConsoleApp(Protocol):
-    """The app's interface for screens. The app imports the screens, so they cannot import the app."""
+class ConsoleApp(App[int]):
+    """What screens use of the app, which imports them, so that they cannot import it. Documented in Console."""
 
     runs: Path  # the folder of runs
     refresh_s: float  # time between two updates of a screen that follows a run
     settings: Settings  # the user's settings
-    session: "Session | None"  # the session of the running run
-    watch_load: bool  # whether to measure the load of other programs while no run is active
-    busy: str  # which other programs kept this host's cores busy at the last reading; empty: none
-    leaving: bool  # the app is about to exit
     run_ended_signal: Signal["Run"]  # published when all ranks of a run have ended
+    session: "Session | None" = None  # the session of the running run
+    watch_load = False  # whether to measure the load of other programs while no run is active
+    busy = ""  # which other programs kept this host's cores busy at the last reading; empty: none
+    leaving = False  # the app is about to exit
 
-    # Documented in Console.
-    def launch(self, prepare: Callable[[], Preset]) -> object: ...
-    def resume(self, begin: "Callable[[], Resumption]") -> object: ...
-    def open_run(self, run: "Run") -> object: ...
-    def compare(self, a: "Run", b: "Run") -> object: ...
-    def replay(self, run: "Run", trial: str | None = None) -> object: ...
+    def launch(self, prepare: Callable[[], Preset]) -> None: ...
+    def resume(self, begin: "Callable[[], Resumption]") -> None: ...
+    def open_run(self, run: "Run") -> None: ...
+    def compare(self, a: "Run", b: "Run") -> None: ...
+    def replay(self, run: "Run", trial: str | None = None) -> None: ...
     def run_ended(self, session: "Session") -> None: ...
-    def show_results(self, session: "Session") -> None: ...
     def complain(self, title: str, error: str) -> None: ...
     def action_runs(self) -> None: ...
 
 
 class LabScreen(Screen[None]):
-    """A full screen with title bar, content and footer. Below 60×16 cells (-tiny or -flat) it shows only a card."""
+    """A full screen with title bar, content and footer. Below 60×16 cells (-tiny or -flat) it shows only a card.
+
+    A subclass may have `explained`: more entries for the help screen, heading -> (name, sentence)."""
 
     ALLOW_IN_MAXIMIZED_VIEW = "Keys"
     PURPOSE = ""  # one line for the help screen
     SPARE_KEYS: ClassVar[Sequence[str]] = ()  # actions whose keys the footer shows if there is room
-
-    @property
-    def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
-        """More entries for the help screen: heading -> (name, sentence)."""
-        return {}
 
     def compose(self) -> ComposeResult:
         self.set_size_classes(self.app.size, restyle=False)  # first, since Textual may lay out widgets at any time
@@ -112,11 +102,11 @@ class LabScreen(Screen[None]):
 
     def set_size_classes(self, size: Size, *, restyle: bool = True) -> None:
         """Set the classes for a size of the terminal, and let the panes follow."""
-        classes = {name: False for _, names in (*WIDTHS, *HEIGHTS) for name in names.split()}
-        for cells, limits in ((size.width, WIDTHS), (size.height, HEIGHTS)):
-            names = next(names for fewest, names in limits if cells >= fewest)
-            classes |= dict.fromkeys(names.split(), True)
-        self.update_classes(classes, restyle, animate=False)  # all at once: each change restyles the whole screen
+        sizes = ((size.width, WIDTHS), (size.height, HEIGHTS))
+        chosen = " ".join(next(names for fewest, names in limits if cells >= fewest) for cells, limits in sizes).split()
+        every = " ".join(names for _, names in (*WIDTHS, *HEIGHTS)).split()
+        # All at once, since each change restyles the whole screen.
+        self.update_classes({name: name in chosen for name in every}, restyle, animate=False)
         for panes in self.query(PaneGrid):
             if panes.is_mounted:
                 panes.make_room()
@@ -124,14 +114,15 @@ class LabScreen(Screen[None]):
     def action_zoom(self) -> None:
         """Show the chosen pane on the whole screen, and back."""
         if self.maximized is None:  # Textual also minimizes on escape, before it looks for bindings
-            self.maximized = self.query_one(CHOSEN)  # not `maximize`, which refuses panes of text
+            self.maximized = self.query_one(".pane.-chosen")  # not `maximize`, which refuses panes of text
         else:
             self.minimize()
 
     def copy(self, text: str, what: str) -> None:
         """Send a text to the terminal's clipboard. Terminals do not confirm it, and many ignore it."""
         self.app.copy_to_clipboard(text)
-        self.notify(f"{what}\nIf it does not arrive, the terminal does not allow it.", title=SENT, markup=False)
+        text = f"{what}\nIf it does not arrive, the terminal does not allow it."
+        self.notify(text, title="Sent to the terminal's clipboard", markup=False)
 
     @property
     def console_app(self) -> ConsoleApp:
@@ -146,13 +137,7 @@ class PanedScreen(LabScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable the digits of panes that have no content."""
-        if action == "number":
-            return self.panes.numbered and parameters[0] in self.panes.present
-        return super().check_action(action, parameters)
-
-    def action_number(self, name: str) -> None:
-        """Choose the pane with this number."""
-        self.action_pane(name)
+        return parameters[0] in self.panes.present if action == "pane" else super().check_action(action, parameters)
 
     def action_pane(self, name: str) -> None:
         """Choose a pane; if one is zoomed, zoom this one instead."""

@@ -1,7 +1,7 @@
 """The dialogs: questions, the columns of a table, the name of a preset to save, and help."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -12,14 +12,13 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.events import Click, Resize
+from textual.dom import DOMNode
+from textual.events import Click, Key, Resize
 from textual.screen import ModalScreen, Screen
-from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 from textual.widgets.option_list import Option
 
 from ddptui.config.parser import PresetError
-from ddptui.config.preset import Preset
 from ddptui.host.load import READ_EVERY_S
 from ddptui.run.quiet import Calm
 from ddptui.store import own_presets
@@ -53,125 +52,82 @@ class Dialog(ModalScreen[Answer]):
             self.dismiss(None)
 
 
-class Question(Dialog[Answer]):
-    """A question above its buttons. The focus starts on the first button, so that a double key does no harm."""
+BUSY = "This machine is busy: {}. The run starts once it is quiet."
+
+
+class Question(Dialog[str | None]):
+    """A question above its buttons: one to cancel, and one for each answer. The result is the key of the answer. The
+    focus starts on the first button, so that a double key does no harm."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "app.focus_next", show=False),
-        Binding("left", "app.focus_previous", show=False),
+        Binding("right", "app.focus_next", "Next answer", show=False),
+        Binding("left", "app.focus_previous", "Previous answer", show=False),
+        Binding("n", "dismiss(None)", "No", show=False),
     ]
 
-    def __init__(self, question: str, **buttons: tuple[str, str]) -> None:
-        """`buttons`: their labels and actions, by id; that of `yes` has consequences."""
+    def __init__(self, question: str, **answers: str) -> None:
+        """`answers`: their labels, by key; the last one has consequences."""
         super().__init__()
-        self._question, self._buttons = question, buttons
+        self._question, self._answers = question, answers
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(self._question, id="question", markup=False)
             with Horizontal(classes="buttons"):
-                for name, (label, action) in self._buttons.items():
-                    button = Button(label, id=name, action=f"screen.{action}", compact=True)
-                    button.variant = "error" if name == "yes" else "default"
+                yield Button("Cancel (esc)", action="screen.dismiss(None)", compact=True)
+                for key, label in self._answers.items():
+                    button = Button(f"{label} ({key})", id=key, action=f"screen.dismiss('{key}')", compact=True)
+                    button.variant = "error" if key == [*self._answers][-1] else "default"
                     yield button
 
-
-class Confirm(Question[bool]):
-    """A yes-or-no question; the result is True for yes."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "dismiss(False)", "No", show=False),
-        Binding("y", "dismiss(True)", "Yes", show=False),
-    ]
-
-    def __init__(self, question: str, *, yes: str = "Yes", no: str = "No") -> None:
-        super().__init__(question, no=(f"{no} (esc)", "dismiss(False)"), yes=(f"{yes} (y)", "dismiss(True)"))
+    def on_key(self, event: Key) -> None:
+        if event.key in self._answers:
+            event.stop()  # otherwise the screen below would get it, too
+            self.dismiss(event.key)
 
 
-class RunQuestion(Confirm):
+class RunQuestion(Question):
     """A question about a running run; it closes when the run ends."""
 
 
-class LettingGo(Question[bool | None]):
-    """Asks whether to end a watched training. The result is True to end it, False to leave it running, None to keep
-    watching."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("l", "dismiss(False)", "Leave it running", show=False),
-        Binding("e", "dismiss(True)", "End it", show=False),
-    ]
-
-    def __init__(self) -> None:
-        super().__init__(
-            "This is your own training. End it, or leave it running unwatched? The recorded steps are kept.",
-            no=("Cancel (esc)", "dismiss(None)"),
-            leave=("Leave it running (l)", "dismiss(False)"),
-            yes=("End it (e)", "dismiss(True)"),
-        )
-
-
-class BusyMachine(Question[bool]):
-    """Asks whether to start a run although other programs keep this machine busy. The result is True to start. After
-    Wait, the dialog closes with True as soon as the machine is quiet."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w", "wait", "Wait", show=False),
-        Binding("s", "dismiss(True)", "Start anyway", show=False),
-    ]
+class BusyMachine(Question):
+    """Tells which other programs keep this machine busy, and closes as soon as it is quiet. The result is None only if
+    the run is not to start."""
 
     def __init__(self, busy: str) -> None:
-        super().__init__(
-            "",
-            no=("Cancel (esc)", "dismiss(False)"),
-            wait=("Wait (w)", "wait"),
-            yes=("Start anyway (s)", "dismiss(True)"),
-        )
-        self._busy, self._waits = busy, False
+        super().__init__(BUSY.format(busy), s="Start anyway")
+        self._busy = busy
 
     @work
     async def on_mount(self) -> None:
-        self._show()
         calm = await in_background(partial(Calm, self._busy))
-        while not (await in_background(calm.is_there) and self._waits):
-            self._busy = calm.busy
-            self._show()
+        while not await in_background(calm.is_there):
+            self.query_one("#question", Static).update(Content(BUSY.format(calm.busy or self._busy)))
             await asyncio.sleep(READ_EVERY_S)
-        if self in self.app.screen_stack:  # otherwise the user has just answered
-            self.dismiss(True)
-
-    def action_wait(self) -> None:
-        """Start the run as soon as this machine is quiet."""
-        self._waits = True
-        self.query_one("#wait").display = False
-        self._show()
-
-    def _show(self) -> None:
-        now = f"This machine is busy: {self._busy}." if self._busy else "This machine is quiet now."
-        then = "The run starts once it is quiet." if self._waits else "Wait until it is quiet?" if self._busy else ""
-        for question in self.query("#question").results(Static):  # it is gone if the user has just answered
-            question.update(Content(f"{now} {then}"))
+        self.dismiss("s")
 
 
 LEAVING = "Stop watching this training? It continues on its own hosts. The recorded steps are kept."
+ENDING = "This is your own training. End it, or leave it running unwatched? The recorded steps are kept."
 
 
 async def may_stop(app: App[Any], terms: "Terms", question: str, *, yes: str) -> bool:
     """Ask whether to stop a run; for the user's own training, also whether to end the training itself."""
-    if not terms.outlives:
-        return await app.push_screen_wait(RunQuestion(question, yes=yes, no="Cancel")) is True
-    if terms.elsewhere:
-        return await app.push_screen_wait(RunQuestion(LEAVING, yes="Stop watching", no="Cancel")) is True
-    ends = await app.push_screen_wait(LettingGo())
-    if ends:
+    dialog = RunQuestion(question, y=yes)
+    if terms.outlives:
+        dialog = RunQuestion(ENDING, l="Leave it running", e="End it")
+        if terms.elsewhere:
+            dialog = RunQuestion(LEAVING, y="Stop watching")
+    answer = await app.push_screen_wait(dialog)
+    if answer == "e":
         terms.outlives = False
-    return ends is not None
+    return answer is not None
 
 
 class ColumnsDialog(Dialog[Collection[str] | None]):
-    """A list of columns, what the one under the cursor shows, and the keys below it. Dismissed with the keys of the
+    """A list of columns, what the one under the cursor shows, and the keys below it. The result is the keys of the
     chosen columns (none of them: as many as fit)."""
 
-    AROUND = 12  # lines of the screen that are not for the list
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "show_or_hide", "Show or hide", show=False),
         Binding("enter", "done", "Done", show=False, priority=True),  # with priority, since the list binds enter, too
@@ -186,35 +142,29 @@ class ColumnsDialog(Dialog[Collection[str] | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "Columns"
-            yield Chooser(*(Option(self.line(key), key) for key in self._offered), markup=False)
+            yield Chooser(*(Option(self._line(key), key) for key in self._offered), markup=False)
             yield Static(id="about", markup=False)
-            yield Static(Content("  ").join(self._keys()), classes="keys")
+            keys = [
+                clickable("space", "show or hide", "show_or_hide"),
+                clickable("enter", "done", "done"),
+                clickable(name_of("reset", self.app), "as fit", "dismiss(())"),
+                clickable("esc", "cancel", "dismiss(None)"),
+            ]
+            yield Static(Content("  ").join(keys), classes="keys")
 
-    def _keys(self) -> Iterable[Content]:
-        yield clickable("space", "show or hide", "show_or_hide")
-        yield clickable("enter", "done", "done")
-        yield clickable(name_of("reset", self.app), "as fit", "dismiss(())")
-        yield clickable("esc", "cancel", "dismiss(None)")
-
-    def on_resize(self, event: Resize) -> None:
-        # In cells: Textual works out the dialog's own height as if a share of the screen were no limit.
-        self.query_one(Chooser).styles.max_height = max(1, self.size.height - self.AROUND)
+    def _line(self, key: str) -> str:
+        return f"{'✓' if key in self._shown else ' '} {self._offered[key].header}"
 
     @on(Chooser.OptionHighlighted)
     def _explain(self, event: Chooser.OptionHighlighted) -> None:
-        about = self._offered[event.option_id].about if event.option_id else ""
-        self.query_one("#about", Static).update(Content(about))
-
-    def line(self, key: str) -> str:
-        """Return what the list shows of a column."""
-        return f"{'✓' if key in self._shown else ' '} {self._offered[key].header}"
+        self.query_one("#about", Static).update(Content(self._offered[event.option_id or ""].about))
 
     @on(Chooser.OptionSelected)  # by a click: enter has another action
     def action_show_or_hide(self) -> None:
         columns = self.query_one(Chooser)
         if key := columns.chosen:
             self._shown ^= {key}
-            columns.replace_option_prompt(key, self.line(key))
+            columns.replace_option_prompt(key, self._line(key))
 
     def action_done(self) -> None:
         self.dismiss(self._shown)
@@ -248,65 +198,29 @@ class NameDialog(Dialog[str | None]):
             self.dismiss(name)
 
 
-async def save_as_own(app: App[object], preset: Preset) -> str | None:
-    """Ask for a name, and before a preset is replaced; then save. Return the name, or None if not saved."""
-    usual = own_presets.suggested_name(preset.name)
-    dialog = NameDialog("Save as your own preset, named", usual, "Save", own_presets.name_problem)
-    name = await _free_name(app, dialog, "There is a preset {}. Replace it?")
-    if name is None or not _done(app, "Not saved", partial(own_presets.save, preset, name)):
+async def save_as_own(
+    app: App[object], preset: str, save: Callable[[str], object], *, renames: bool = False
+) -> str | None:
+    """Save a preset as the user's own, or rename it, after asking for a name, and before another preset is replaced.
+    Return the name; None if nothing was done."""
+    verb = "Rename" if renames else "Save"
+    usual = own_presets.suggested_name(preset)
+    name = await app.push_screen_wait(NameDialog(f"{verb} {preset} as", usual, verb, own_presets.name_problem))
+    if name is None or (renames and name == preset):
+        return None
+    replace = Question(f"There is a preset {name}. Replace it? The old one goes to the trash.", y="Replace")
+    if own_presets.path_of(name).exists() and not await app.push_screen_wait(replace):
+        return None
+    try:
+        save(name)
+    except PresetError as error:
+        app.notify(str(error), title="Not saved", severity="error", timeout=8, markup=False)
         return None
     app.notify(str(own_presets.path_of(name)), title=f"Saved as {name}", markup=False)
     return name
 
 
-async def rename_own(app: App[object], name: str) -> str | None:
-    """Rename one of the user's presets, after asking for a name. Return the new name, or None if it is unchanged."""
-    dialog = NameDialog(f"Rename the preset {name}", name, "Rename", own_presets.name_problem)
-    new = await _free_name(app, dialog, "There is a preset {}. Replace it? The old one goes to the trash.", but=name)
-    if new in (None, name) or not _done(app, "Not renamed", partial(own_presets.rename, name, new)):
-        return None
-    app.notify(str(own_presets.path_of(new)), title=f"Renamed to {new}", markup=False)
-    return new
-
-
-async def delete_own(app: App[object], name: str) -> bool:
-    """Move one of the user's presets to the trash, after a question. Return whether it was moved."""
-    undo = name_of("undo", app)
-    question = f"Delete your preset {name}? {undo} restores the last deleted preset."
-    if not await app.push_screen_wait(Confirm(question, yes="Delete")):
-        return False
-    if not _done(app, "Not deleted", partial(own_presets.discard, name)):
-        return False
-    app.notify(f"Moved to the trash. {undo} restores it.", title=name, markup=False)
-    return True
-
-
-async def _free_name(app: App[object], dialog: NameDialog, question: str, but: str = "") -> str | None:
-    """Ask for a name; if another preset than `but` has it, ask whether to replace that. Return the name, or None."""
-    name = await app.push_screen_wait(dialog)
-    if name is None or name == but or not own_presets.path_of(name).exists():
-        return name
-    return name if await app.push_screen_wait(Confirm(question.format(name), yes="Replace")) else None
-
-
-def _done(app: App[object], failed: str, change: Callable[[], object]) -> bool:
-    """Change the files of presets; show an error if that fails. Return whether it succeeded."""
-    try:
-        change()
-    except PresetError as error:
-        app.notify(str(error), title=failed, severity="error", timeout=8, markup=False)
-        return False
-    return True
-
-
-EVERYWHERE = (
-    ("{help} f1", "Help", ""),
-    ("ctrl+p", "Command palette", "presets, runs, views, exports, themes"),
-    ("tab shift+tab", "Next pane, previous pane", ""),
-    ("{quit} ctrl+q", "Quit", "asks first while a run is under way"),
-)
-OF_ALL_SCREENS = ("app.focus_next", "app.focus_previous", "screen.copy_text")  # Textual's own actions, not listed
-KEYS_WIDTH = 16
+Entries = Sequence[tuple[str, str]]  # names, each with its explanation
 
 
 class HelpScreen(Dialog[None]):
@@ -323,50 +237,34 @@ class HelpScreen(Dialog[None]):
         super().__init__()
         self._of = of
 
-    def _everywhere(self) -> Iterator[tuple[str, str, str]]:
-        keys = {means: name_of(means, self.app) for means in ("help", "quit")}
-        return ((names.format(**keys), *effect) for names, *effect in EVERYWHERE)  # type: ignore[misc]
-
     def compose(self) -> ComposeResult:
-        lines = [Content(getattr(self._of, "PURPOSE", "")), Content("")]
-        lines += [Content.styled("This screen", "bold"), *map(_line, _keys_of(self._of, self._of)), Content("")]
-        lines += [Content.styled("Everywhere", "bold"), *map(_line, self._everywhere()), Content("")]
-        focused = self._of.focused
-        if focused is not None and (keys := _keys_of(self._of, focused)):
-            titles = [node.border_title for node in focused.ancestors_with_self if isinstance(node, Widget)]
-            title = next(filter(None, titles), "with the focus")  # the title of the widget or of its container
-            lines += [Content.styled(f"In the pane {title}", "bold"), *map(_line, keys)]
-        explained: Mapping[str, Sequence[tuple[str, str]]] = getattr(self._of, "explained", {})
+        nodes = {"This screen": self._of, "Everywhere": self.app, "The chosen pane": self._of.focused}
+        sections: dict[str, Entries] = {heading: _keys_of(self._of, node) for heading, node in nodes.items()}
+        explained: Mapping[str, Entries] = getattr(self._of, "explained", {})
         with VerticalScroll(classes="dialog") as pane:
-            pane.border_title, pane.border_subtitle = (
-                " · ".join(["Keys", *explained]),
-                "esc, or a click beside it, closes",
-            )
-            yield Static(Content("\n").join(lines))
-            for heading, entries in explained.items():
-                yield Static(Content.styled(heading, "bold"), classes="heading")
-                yield Static(_grid(entries))
+            pane.border_title = " · ".join(["Keys", *explained])
+            yield Static(getattr(self._of, "PURPOSE", ""), markup=False)
+            for heading, entries in {**sections, **explained}.items():
+                if entries:
+                    yield Static(Content.styled(heading, "bold"), classes="heading")
+                    yield Static(_grid(entries))
 
 
-def _keys_of(screen: Screen[object], node: Widget) -> list[tuple[str, str, str]]:
-    keys: dict[tuple[str, str], list[str]] = {}  # by name and tooltip: keys with the same effect share a line
+def _keys_of(screen: Screen[object], node: DOMNode | None) -> Entries:
+    keys: dict[str, list[str]] = {}  # by what they do: keys with the same effect share a line
     for active in screen.active_bindings.values():
         binding = active.binding
-        if active.node is node and not binding.system and binding.action not in OF_ALL_SCREENS:
-            keys.setdefault((binding.description, binding.tooltip), []).append(screen.app.get_key_display(binding))
-    return [(" ".join(dict.fromkeys(names)), *effect) for effect, names in keys.items()]
+        if active.node is node and not binding.system:
+            effect = ": ".join(filter(None, [binding.description, binding.tooltip]))
+            keys.setdefault(effect, []).append(screen.app.get_key_display(binding))
+    return [(" ".join(dict.fromkeys(names)), effect) for effect, names in keys.items()]
 
 
-def _grid(entries: Sequence[tuple[str, str]]) -> Table:
+def _grid(entries: Entries) -> Table:
     """A grid of names with their explanations, wrapped beside them."""
     grid = Table.grid(padding=(0, 1), expand=True)
-    grid.add_column(width=KEYS_WIDTH + 2, style="bold", no_wrap=True)
+    grid.add_column(width=18, style="bold", no_wrap=True)
     grid.add_column(ratio=1)
     for name, what in entries:
         grid.add_row(Text(f"  {name}"), Text(what))
     return grid
-
-
-def _line(entry: tuple[str, str, str]) -> Content:
-    keys, name, what = entry
-    return Content.assemble((f"  {keys:{KEYS_WIDTH}} ", "bold"), name, (f"  {what}" if what else "", "dim"))

@@ -13,30 +13,26 @@ from ddptui.config.trial import Trial
 from ddptui.live import headline
 from ddptui.live.monitor import RunMonitor
 from ddptui.report.notes import damage
+from ddptui.run.lab import Controls
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.text.argv import shell_line
-from ddptui.text.units import S, seconds
+from ddptui.text.units import S
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun, LabScreen
-from ddptui.tui.screens.dialogs import LettingGo, RunQuestion, may_stop
+from ddptui.tui.screens.dialogs import RunQuestion, may_stop
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused
 
 ERROR_LINES = 4  # lines of a failed launch's error in a notification; the log has all of them
-
-# Keys that these screens share. Each screen lists them in the order of its footer.
-RUN_KEYS = (
+FOLLOWING_KEYS = (
     bound("skip", "skip", "Skip", tooltip="End this trial, and continue with the next (asks first)"),
     bound("stop", "stop", "Stop", tooltip="Stop the run; finished launches are kept (asks first)"),
+    bound("more", "playback('faster', 1)", "Faster", show=False, tooltip="Replay faster"),
+    bound("less", "playback('faster', -1)", "Slower", show=False, tooltip="Replay slower"),
+    Binding("escape", "back", "Back", tooltip="Back to the previous screen; stops the run (asks first)"),
 )
-REPLAY_KEYS = (
-    bound("more", "faster(1)", "Faster", show=False, tooltip="Replay faster"),
-    bound("less", "faster(-1)", "Slower", show=False, tooltip="Replay slower"),
-)
-BACK_KEYS = (  # exactly one of them is active at any time: see `check_action`
-    Binding("escape", "back", "Back", tooltip="Back to the previous screen"),
-    Binding("escape", "stop", "Back", show=False, tooltip="Back: stops the run (asks first)"),
-)
+# Actions on the ranks of a running run.
+RUN_ACTIONS = ("skip", "stop", "hold", "stacks", "delay", "no_delays", "where", "longer", "rank")
 
 Feed = Session | Playback | EndedRun
 
@@ -44,16 +40,11 @@ Feed = Session | Playback | EndedRun
 class Following(LabScreen):
     """Reads the messages of its feed, shows notifications, and has the keys to control a run or a replay."""
 
-    RUN_ACTIONS: tuple[str, ...] = ("skip", "stop")
-    REPLAY_ACTIONS: tuple[str, ...] = ("faster", "seek")
-
     def __init__(self, feed: Feed) -> None:
         super().__init__()
         self.feed = feed
         self.watched = RunMonitor() if isinstance(feed, EndedRun) else RunMonitor(feed.finished_before)
         self.ended_ns: int | None = None  # when all ranks of the session had ended
-        self._taken_in = 0  # number of messages read; in a replay, counted from its beginning
-        self._alarmed = 0  # number of messages checked for notifications: after seeking back, they are not shown again
 
     def draw(self) -> None:
         """Update what the screen shows."""
@@ -68,10 +59,6 @@ class Following(LabScreen):
     def take_in(self, messages: Sequence[Message], *, restarted: bool) -> None:
         """Process messages; subclasses keep what they need. `restarted`: the replay has gone back, so start over."""
 
-    def announce_end(self, status: str) -> None:
-        """Notify the user that the session has ended."""
-        raise NotImplementedError
-
     @property
     def goes_on(self) -> bool:
         """Whether ranks may still be running."""
@@ -81,6 +68,12 @@ class Following(LabScreen):
     def is_over(self) -> bool:
         """Whether no more messages will come, neither from ranks nor from a recording."""
         return not self.goes_on and not isinstance(self.feed, Playback)
+
+    @property
+    def controls(self) -> Controls:
+        """The controls of the running run. Only RUN_ACTIONS need them."""
+        assert isinstance(self.feed, Session)
+        return self.feed.controls
 
     def on_mount(self) -> None:
         # The timer belongs to the screen: a timer of the app could fire after its screens are gone, and fail.
@@ -99,47 +92,47 @@ class Following(LabScreen):
 
     def tick(self) -> None:
         """Process new messages, and draw, unless another screen covers this one."""
-        if not isinstance(self.feed, EndedRun):
-            is_over = self.feed.is_over  # read before draining, so that no message in between is missed
-            self._drain(self.feed)
-            if isinstance(self.feed, Session) and is_over and self.ended_ns is None:
-                self.end(self.feed)
+        feed = self.feed
+        if not isinstance(feed, EndedRun):
+            is_over = feed.is_over  # read before draining, so that no message in between is missed
+            if restarted := isinstance(feed, Playback) and feed.restarted:
+                self.watched = RunMonitor()
+                self.watched.live = feed.state()
+            messages = feed.drain()  # all at once: one Textual message for each would cost a redraw for each
+            for message in messages:
+                self.watched.add([message])
+                if isinstance(feed, Session):
+                    self._announce(message)
+            self.take_in(messages, restarted=restarted)
+            if is_over and self.goes_on:
+                self._end()
         if self.is_current:
             self.draw()
 
-    def end(self, session: Session) -> None:
-        """Handle the end of a session, when all its ranks have ended."""
-        self.ended_ns = session.now_ns()
-        self.console_app.run_ended(session)
-        if isinstance(self.app.screen, RunQuestion | LettingGo):  # the question is moot
+    def _announce(self, message: Message) -> None:
+        """Notify the user of what went wrong."""
+        live = self.watched.live
+        match message:
+            case Launched():
+                self.refresh_bindings()  # they depend on the trial
+            case Ended(status="failed"):
+                why = (message.error or "no reason is known").splitlines()[:ERROR_LINES]
+                self.console_app.complain(f"{live.trial} failed", "\n".join(why))
+            case Notice() if live.status != "running":  # the screen itself no longer shows it
+                self.console_app.complain("The run is over", message.text)
+            case Refused():
+                self.notify(headline.refusal(message), title="Connection rejected", severity="warning", markup=False)
+
+    def _end(self) -> None:
+        """Handle the end of the session, when all its ranks have ended."""
+        assert isinstance(self.feed, Session)
+        self.ended_ns, status = self.feed.now_ns(), self.feed.results.status
+        self.console_app.run_ended(self.feed)
+        if isinstance(self.app.screen, RunQuestion):  # the question is moot
             self.app.screen.dismiss(None)
         self.refresh_bindings()
-        if session.results.status != "ok" and not self.console_app.leaving:
-            self.announce_end(session.results.status)
-
-    def _drain(self, feed: Session | Playback) -> None:
-        if restarted := isinstance(feed, Playback) and feed.restarted:
-            self.watched = RunMonitor()
-            self.watched.live, self._taken_in = feed.state(), feed.drained
-        messages = feed.drain()  # all at once: one Textual message for each would cost a redraw for each
-        trial, runs = self.watched.live.trial, self.watched.live.status == "running"
-        for message in messages:
-            self._taken_in += 1
-            runs = isinstance(message, Launched) or (runs and not isinstance(message, Ended))
-            if isinstance(message, Launched):
-                trial = message.trial
-            if self._taken_in <= self._alarmed:
-                continue
-            self._alarmed = self._taken_in
-            if isinstance(message, Ended) and message.status == "failed":
-                why = (message.error or "no reason is known").splitlines()[:ERROR_LINES]
-                self.console_app.complain(f"{trial} failed", "\n".join(why))
-            elif isinstance(message, Notice) and not runs:  # the screen itself no longer shows it
-                self.console_app.complain("The run is over", message.text)
-            elif isinstance(message, Refused):
-                self.notify(headline.refusal(message), title="Connection rejected", severity="warning", markup=False)
-        self.watched.add(messages)
-        self.take_in(messages, restarted=restarted)
+        if status != "ok" and not self.console_app.leaving:
+            self.notify(f"{self.feed.preset.name}: {status}", title="The run has ended", timeout=5, markup=False)
 
     def trial_under_way(self) -> Trial | None:
         """Return the trial of the current launch; before the first launch, the first trial."""
@@ -168,64 +161,54 @@ class Following(LabScreen):
         elapsed, left = headline.clock((now_ns - began_ns) / S), ""
         if isinstance(feed, Playback):
             elapsed += f" of {headline.clock((feed.end_ns - began_ns) / S)}"
-            shown = f"1 step in {feed.recording.every} shown" * (feed.recording.every > 1)  # the run is long
-            left = "computing the results" if feed.is_working else shown
+            left = f"1 step in {feed.recording.every} shown" * (feed.recording.every > 1)  # the run is long
         elif (left_s := headline.left_s(feed.preset, live, now_ns)) is not None:
             left = f"about {headline.clock(left_s)} left"
         return " · ".join(filter(None, [*parts, elapsed, left]))
 
     def pace(self) -> str:
-        """Return the speed of a replay, or for a moment what it has skipped; empty for a run."""
+        """Return the speed of a replay; empty for a run."""
         if not isinstance(self.feed, Playback):
             return ""
-        if self.feed.skipped_s:
-            return f"start skipped: {seconds(self.feed.skipped_s)}"
         return f"replay × {self.feed.speed:g}{', paused' * self.feed.paused}"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable actions that do not apply: a replay has no ranks to control, and a run cannot go back."""
+        if action == "playback":
+            return isinstance(self.feed, Playback)
         if action == "skip" and isinstance(self.feed, Session) and self.feed.terms.outlives:
             return False  # a watched training has no other trial, and its end needs a question of its own
-        if action in self.RUN_ACTIONS:
-            return self.goes_on
-        if action in self.REPLAY_ACTIONS:
-            return isinstance(self.feed, Playback)
-        return action != "back" or not self.goes_on
+        return action not in RUN_ACTIONS or self.goes_on
 
     @work
     async def action_skip(self) -> None:
         launched_ns, trial = self.watched.live.launched_ns, self.watched.live.trial
         question = f"Skip trial {trial or ''}? It ends, without further repeats."
-        if await self.app.push_screen_wait(RunQuestion(question, yes="Skip", no="Cancel")) and self.goes_on:
+        if await self.app.push_screen_wait(RunQuestion(question, y="Skip")) and self.goes_on:
             self.skip(launched_ns, "The trial ends; the next one follows.")
 
     def skip(self, launched_ns: int, then: str) -> None:
         """Skip the trial of a launch. `then`: the notification, if the launch was still running."""
-        assert isinstance(self.feed, Session)
-        is_skipped = self.feed.controls.skip(launched_ns)
+        is_skipped = self.controls.skip(launched_ns)
         self.notify(then if is_skipped else "Not skipped: the launch has ended already.", timeout=3)
 
     @work
     async def action_stop(self) -> None:
-        if isinstance(self.feed, Session) and self.goes_on:
+        if isinstance(self.feed, Session):
             question = "Stop the run? Finished launches are kept."
             if await may_stop(self.app, self.feed.terms, question, yes="Stop"):
                 self.feed.controls.stop()
 
     def action_back(self) -> None:
-        self.dismiss()
+        if self.goes_on:
+            self.action_stop()
+        else:
+            self.dismiss()
 
-    def action_hold(self) -> None:
-        """Pause or continue the replay."""
-        if isinstance(self.feed, Playback):
-            self.feed.pause()
-            self.draw()
-
-    def action_seek(self, seconds: int) -> None:
-        if isinstance(self.feed, Playback):
-            self.feed.seek(seconds)  # the next tick processes the messages, once for all keys until then
-
-    def action_faster(self, by: int) -> None:
-        if isinstance(self.feed, Playback):
-            self.feed.faster(by)
-            self.draw()
+    def action_playback(self, what: str, *by: float) -> None:
+        """Control the replay. `what`: a method of Playback; it may return whether there was a place to go to."""
+        assert isinstance(self.feed, Playback)
+        if getattr(self.feed, what)(*by) is False:
+            self.notify(f"This is the {'last' if by[0] > 0 else 'first'} one.", title="Replay", timeout=3)
+        if not self.feed.restarted:  # otherwise the next tick rebuilds the state, once for all keys until then
+            self.tick()

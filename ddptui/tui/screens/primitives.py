@@ -27,78 +27,70 @@ from ddptui.text.words import in_a_row
 from ddptui.tui.keys import bound
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.export import ExportableRun
-from ddptui.tui.screens.following import BACK_KEYS, REPLAY_KEYS, RUN_KEYS, Feed, Following
+from ddptui.tui.screens.following import FOLLOWING_KEYS, Feed, Following
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
-from ddptui.tui.widgets.primitive_times import PrimitiveTimes, SizeTable
+from ddptui.tui.widgets.primitive_times import PrimitiveTimes
 from ddptui.tui.widgets.primitives import PrimitiveGrid, PrimitiveList, items_of
+from ddptui.tui.widgets.tables import LabTable
 from ddptui.wire.records import Message
 
 PLAY_EVERY_S = 1.0
 MOST_TRIALS = 9  # trials that have a digit as their key
-
-
-FORMS = {  # what each file contains
-    "html": "one file for a browser: everything, with zoomable plots",
-    "svg": "the plot, for a paper or a README",
-    "markdown": "all tables, and the findings",
-    "csv": "one line per timing, or per buffer",
-    "json": "everything, as in results.json",
-}
+LOOK = "Show the buffers after the call, or before it"
+MARK = "Keep this primitive in the plot, or remove it"
+KINDS = {"reveal": "see", "play": "see", "mark": "measure", "figure": "measure"}  # action -> kind of trial that has it
 
 
 class PrimitivesScreen(Following, ExportableRun):
-    """Follows a run of primitives, and shows its results. `after`: whether buffers are shown after the call."""
+    """Follows a run of primitives, and shows its results."""
 
     CSS_PATH = "primitives.tcss"
     PURPOSE = "What each primitive does to every rank's buffers: guess, then look. Or how long it takes for each size."
     BINDINGS: ClassVar[list[BindingType]] = [
-        *RUN_KEYS,
         bound("export", "export", "Export"),
         bound("replay", "replay", "Replay"),
-        *REPLAY_KEYS,
-        bound("seek_back", "seek(-5)", "Seek back", show=False, tooltip="Replay: go back 5 s"),
-        bound("seek", "seek(5)", "Seek", show=False, tooltip="Replay: go forward 5 s"),
-        bound("hold", "hold", "Hold", show=False, tooltip="Pause or continue the replay"),
-        *BACK_KEYS,
-        Binding("space", "reveal", "Look", tooltip="Show the buffers after the call, or before it"),
+        bound("seek_back", "playback('seek', -5)", "Seek back", show=False, tooltip="Replay: go back 5 s"),
+        bound("seek", "playback('seek', 5)", "Seek", show=False, tooltip="Replay: go forward 5 s"),
+        bound("hold", "playback('pause')", "Hold", show=False, tooltip="Pause or continue the replay"),
+        Binding("space", "reveal", "Look", tooltip=LOOK),
+        Binding("enter", "reveal", "Look", show=False, tooltip=LOOK, priority=True),  # since the list binds enter, too
         Binding("right", "step(1)", "Next", key_display="→", tooltip="The next primitive"),
         bound("next", "step(1)", "Next", tooltip="The next primitive"),
         Binding("left", "step(-1)", "Previous", key_display="←", show=False, tooltip="The previous primitive"),
         bound("before", "step(-1)", "Previous", show=False, tooltip="The previous primitive"),
         bound("play", "play", "Play", tooltip="Step through all primitives, one step a second, or stop"),
         bound("figure", "figure", "Plot", tooltip="Plot the time, or the bus bandwidth"),
-        Binding("space", "mark", "Draw", tooltip="Keep this primitive in the plot, or remove it"),
+        Binding("space", "mark", "Draw", tooltip=MARK),
+        Binding("enter", "mark", "Draw", show=False, tooltip=MARK, priority=True),
         bound("trial", "trial(0)", "Trial", tooltip="The next trial"),
         *(Binding(str(n), f"trial({n})", "Trial by its number", show=False) for n in range(1, MOST_TRIALS + 1)),
+        *FOLLOWING_KEYS,
     ]
-    SPARE_KEYS = ("faster(1)", "faster(-1)")
-    REPLAY_ACTIONS = (*Following.REPLAY_ACTIONS, "hold")
-
+    SPARE_KEYS = ("playback('faster', 1)", "playback('faster', -1)")
+    forms = ("html", "svg", "markdown", "csv", "json")
     _list = query_one(PrimitiveList)
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
-        self.after = False
         if isinstance(feed, EndedRun):
             self.so_far = PrimitivesProgress.of(feed.results)
         else:
             self.so_far = PrimitivesProgress(feed.finished_before)
         self.trial = feed.preset.trials[0]
-        has_times = any(trial.primitives == "measure" for trial in feed.preset.trials)
-        self.forms = {form: holds for form, holds in FORMS.items() if form != "svg" or has_times}
-        self._set_classes(self.trial, restyle=False)  # Textual styles the screen when it opens
-        self._chosen: str | None = None
-        self._led_to: str | None = None  # the running primitive, to which the cursor was moved
-        self._leads = not isinstance(feed, EndedRun)  # move the cursor with the run, until the user moves it
+        self._revealed: str | None = None  # the primitive whose buffers are shown after the call, while it is chosen
+        self._is_led = True  # the screen turns to the running trial, until the user chooses one
         self._marked: list[PrimitiveKey] = []
         self._what: What = "time"
         self._playing: Timer | None = None
-        self._answer: list[str] | None = None  # the run's answer; None until it has ended
-        self._sentence = ""  # the text of the line at the top
+
+    @property
+    def after(self) -> bool:
+        """Whether buffers are shown after the call; first before it, so that the user can guess."""
+        return self._revealed is not None and self._revealed == self._list.chosen
 
     @property
     def explained(self) -> dict[str, Sequence[tuple[str, str]]]:
-        sizes = self.query_one(SizeTable).explained
+        sizes = self.query_one("#sizes", LabTable).explained
         return {"Columns of the sizes": sizes} if sizes else {}  # no sizes if buffers are shown
 
     def compose_content(self) -> ComposeResult:
@@ -127,16 +119,14 @@ class PrimitivesScreen(Following, ExportableRun):
         self.so_far.add(messages)
 
     def draw(self) -> None:
-        self._lead()
+        self._list_items()
         self._show_chosen()
-        if self.is_over and self._answer is None:
-            self._answer = answer(self.feed.results)
-        if (sentence := self._status() or self._why_incomplete() or self._answered()) != self._sentence:
-            self._sentence = sentence
-            self.set_class(bool(sentence), "-said")
-            self.query_one("#now", Static).update(Content(sentence))
+        line, sentence = self.query_one("#now", Static), self._sentence()
+        line.display = bool(sentence)
+        if str(line.content) != sentence:
+            line.update(Content(sentence))
         feed, live, title = self.feed, self.watched.live, self.query_one(TitleBar)
-        if isinstance(feed, EndedRun) or self.ended_ns is not None:
+        if isinstance(feed, EndedRun) or self.is_over:
             status = ", ".join(filter(None, [feed.results.status, shortfall(feed.results)]))
             title.show(f"{feed.preset.name} ▸ result", f"{feed.run.name}  {status}")
         else:
@@ -144,68 +134,54 @@ class PrimitivesScreen(Following, ExportableRun):
             under_way = current_primitive(live, self.trial_under_way())
             title.show(self.place(), self.progress(feed, feed.now_ns(), self.pace(), under_way, calls))
 
-    def announce_end(self, status: str) -> None:
-        self.notify(f"{self.feed.preset.name}: {status}", title="The run has ended", timeout=5, markup=False)
-
-    def _answered(self) -> str:
-        """Return the question and its answer. With little room, only the answer's first sentence; for buffers nothing,
-        since those of four ranks fill a terminal of 24 lines."""
-        if not self._answer:
+    def _sentence(self) -> str:
+        """Return what the title does not show: that a run has not begun, has stalled, or has failed; then why the
+        chosen trial's results are incomplete, or the answer."""
+        feed, live = self.feed, self.watched.live
+        if not isinstance(feed, EndedRun):
+            now_ns = self.ended_ns or feed.now_ns()
+            states = rank_states.states(live, {}, now_ns)  # primitives have no training steps to align
+            is_stalled = any(state.startswith(STALLED) for state in states.values())
+            is_plain = live.status == "running" and live.step and not is_stalled
+            if feed.error or not (is_plain or (live.status == "ok" and not live.failures)):
+                return feed.error or headline.sentence(self.watched, states, feed.preset, now_ns)
+        if not self.is_over:
             return ""
-        if self.has_class("-tall") or self.has_class("-high"):
-            differences = [f"Difference: {line}." for line in self.feed.results.differences or ()]  # of two runs
-            return in_a_row([self.feed.preset.title, *self._answer, *differences], ".")
-        return self._answer[0] if self.trial.primitives == "measure" else ""
+        trial = next((trial for trial in feed.results.trials if trial.name == self.trial.name), None)
+        if trial is not None and trial.status != "ok":
+            return f"{trial.name} {what_became(trial)}" + (f": {trial.error.splitlines()[0]}" if trial.error else "")
+        said = answer(feed.results)
+        if said and (self.has_class("-tall") or self.has_class("-high")):
+            differences = [f"Difference: {line}." for line in feed.results.differences or ()]  # of two runs
+            return in_a_row([feed.preset.title, *said, *differences], ".")
+        # With little room, only the first sentence; for buffers nothing, since those of four ranks fill 24 lines.
+        return said[0] if said and self.trial.primitives == "measure" else ""
 
-    def _status(self) -> str:
-        """Return what the title does not show: that a run has not begun, has stalled, or has failed."""
-        if isinstance(self.feed, EndedRun):
-            return ""
-        if self.feed.error:
-            return self.feed.error
-        now_ns, live = self.ended_ns or self.feed.now_ns(), self.watched.live
-        states = rank_states.states(live, {}, now_ns)  # primitives have no training steps to align
-        is_stalled = any(state.startswith(STALLED) for state in states.values())
-        is_plain = live.status == "running" and live.step and not is_stalled
-        is_done = live.status == "ok" and not live.failures
-        return "" if is_plain or is_done else headline.sentence(self.watched, states, self.feed.preset, now_ns)
-
-    def _lead(self) -> None:
-        """List the trial's primitives, and keep the cursor on the running one until the user moves it."""
-        trial = self.trial_under_way() if self._leads else None
-        if trial is not None and trial is not self.trial:
+    def _list_items(self) -> None:
+        """List the trial's primitives. Until the user chooses a trial or moves the cursor, turn to the running trial,
+        and to the primitive that was measured last."""
+        is_led = self._is_led and not isinstance(self.feed, EndedRun)
+        is_led &= self._list.highlighted in (None, 0 if self.trial.primitives == "see" else self._list.option_count - 1)
+        trial = self.trial_under_way()
+        if is_led and trial is not None and trial is not self.trial:
             self._turn_to(trial)
-        self._list_items()  # first, since the last item must be in the list before it can be chosen
-        if trial is not None and trial.primitives == "measure" and self._list.option_count:
+        self._list.show(items_of(self.so_far.result(self.trial.name), self._marked))
+        if is_led and self.trial.primitives == "measure" and self._list.option_count:
             self._list.highlighted = self._list.option_count - 1
-            self._led_to = self._list.chosen
-
-    def _why_incomplete(self) -> str:
-        """Return why a trial's results are incomplete; empty if they are complete."""
-        trial = next((trial for trial in self.feed.results.trials if trial.name == self.trial.name), None)
-        if trial is None or trial.status == "ok" or not self.is_over:
-            return ""
-        return f"{trial.name} {what_became(trial)}" + (f": {trial.error.splitlines()[0]}" if trial.error else "")
 
     def _turn_to(self, trial: Trial) -> None:
         self.trial = trial
-        trials = self.feed.preset.trials
-        bar = {f"trial({number})": f"{number} {each.name}" for number, each in enumerate(trials, start=1)}
-        self.query_one(PaneBar).show(bar, f"trial({trials.index(trial) + 1})")
-        self._set_classes(trial)
+        trials, bar = self.feed.preset.trials, self.query_one(PaneBar)
+        bar.display = len(trials) > 1
+        titles = {f"trial({number})": f"{number} {each.name}" for number, each in enumerate(trials, start=1)}
+        bar.show(titles, f"trial({trials.index(trial) + 1})")
+        self.query_one(PrimitiveGrid).display = trial.primitives == "see"
+        self.query_one(PrimitiveTimes).display = trial.primitives == "measure"
         self.refresh_bindings()  # the keys differ between buffers and times
 
-    def _set_classes(self, trial: Trial, *, restyle: bool = True) -> None:
-        classes = {f"-{kind}": trial.primitives == kind for kind in ("see", "measure")}
-        self.update_classes(classes | {"-trials": len(self.feed.preset.trials) > 1}, restyle)
-
-    def _list_items(self) -> None:
-        self._list.show(items_of(self.so_far.result(self.trial.name), self._marked))
-
+    @on(OptionList.OptionHighlighted)
     def _show_chosen(self) -> None:
-        result, chosen, primitive = self.so_far.result(self.trial.name), self._list.chosen, self._list.primitive
-        if chosen != self._chosen:
-            self._chosen, self.after = chosen, False  # show each primitive before the call first, so the user can guess
+        result, primitive = self.so_far.result(self.trial.name), self._list.primitive
         if self.trial.primitives == "see":
             view = primitive if isinstance(primitive, View) else None
             note = "playing; a stops it" if self._playing else ""
@@ -213,37 +189,19 @@ class PrimitivesScreen(Following, ExportableRun):
         elif isinstance(primitive, PrimitiveKey) and result is not None:
             self.query_one(PrimitiveTimes).show(result, primitive, self._marked, self._what)
 
-    @on(OptionList.OptionHighlighted)
-    def _follow(self) -> None:
-        if self._list.chosen != self._led_to and self._led_to is not None:  # the user moved the cursor, not `_lead`
-            self._leads = False
-        self._show_chosen()
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        match action:
-            case "export" | "replay":
-                return self.is_over
-            case "reveal" | "play":
-                return self.trial.primitives == "see"
-            case "mark" | "figure":
-                return self.trial.primitives == "measure"
-            case "trial":
-                return len(self.feed.preset.trials) > 1
-            case _:
-                return super().check_action(action, parameters)
-
-    @on(OptionList.OptionSelected)
-    def _select(self) -> None:  # the list turns enter into this message
-        self.action_reveal() if self.trial.primitives == "see" else self.action_mark()
+        if action in KINDS:
+            return self.trial.primitives == KINDS[action]
+        if action in ("export", "replay"):
+            return self.is_over
+        return len(self.feed.preset.trials) > 1 if action == "trial" else super().check_action(action, parameters)
 
     def action_reveal(self) -> None:
-        self._show_chosen()  # keys can be faster than the messages that they cause
-        self.after = not self.after
+        self._revealed = None if self.after else self._list.chosen
         self._show_chosen()
 
     def action_step(self, by: int) -> None:
         self._list.step(by)
-        self._show_chosen()
 
     def action_play(self) -> None:
         if self._playing is None:
@@ -257,9 +215,7 @@ class PrimitivesScreen(Following, ExportableRun):
         """Go one step further: from before a call to after it, then to the next primitive; stop at the end."""
         if not self.after:
             self.action_reveal()
-        elif self._list.step(1):
-            self._show_chosen()
-        else:
+        elif not self._list.step(1):
             self.action_play()
 
     def action_figure(self) -> None:
@@ -277,14 +233,9 @@ class PrimitivesScreen(Following, ExportableRun):
         trials = self.feed.preset.trials
         number = number or (trials.index(self.trial) + 1) % len(trials) + 1  # 0: the next one
         if number <= len(trials):
-            self._leads = False
+            self._is_led = False
             self._turn_to(trials[number - 1])
             self.draw()
 
-    @property
-    def ended(self) -> EndedRun:
-        return EndedRun(self.feed.run, self.feed.preset, self.feed.results)
-
-    @property
-    def chosen_trial(self) -> str | None:
-        return self.trial.name
+    def exported(self) -> tuple[EndedRun, str | None]:
+        return EndedRun(self.feed.run, self.feed.preset, self.feed.results), self.trial.name

@@ -17,7 +17,7 @@ from ddptui.report import table
 from ddptui.report.notes import answer, shown_first
 from ddptui.store.runs import Run
 from ddptui.tui.keys import bound, moves, name_of
-from ddptui.tui.screens.base import CURVES_KEY, EndedRun, PanedScreen, pane_keys
+from ddptui.tui.screens.base import EndedRun, PanedScreen, pane_keys
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog
 from ddptui.tui.screens.export import ExportableRun
@@ -25,6 +25,8 @@ from ddptui.tui.widgets.comparison import Answer, Comparison
 from ddptui.tui.widgets.frame import PaneBar, TitleBar
 from ddptui.tui.widgets.result_panes import TITLES, ResultPanes
 from ddptui.tui.widgets.tables import RankDetail
+
+PICTURE_OF = {"bars": "svg", "waits": "matrix.svg"}  # by panes
 
 
 class ResultScreen(PanedScreen, ExportableRun):
@@ -39,7 +41,7 @@ class ResultScreen(PanedScreen, ExportableRun):
         bound("copy", "copy_row", "Copy the row", show=False),
         bound("export", "export", "Export"),
         bound("replay", "replay", "Replay"),
-        CURVES_KEY,
+        bound("curves", "curves", "Curves", show=False, tooltip="Show the curves of all trials in one chart"),
         bound("reverse", "reverse", "Reverse the sort order", show=False),
         bound("copy_all", "copy_table", "Copy the table as Markdown", show=False),
         *pane_keys(TITLES),
@@ -56,12 +58,11 @@ class ResultScreen(PanedScreen, ExportableRun):
     def __init__(self, run: Run, preset: Preset, results: Results) -> None:
         super().__init__()
         self.run, self.preset, self.results = run, preset, results
-        self._said = answer(results)
 
     def compose_content(self) -> ComposeResult:
         yield PaneBar()
-        if self._said:
-            yield Answer(self.preset.title, self._said, id="answer")
+        if said := answer(self.results):
+            yield Answer(self.preset.title, said, id="answer")
         yield ResultPanes()
 
     def on_mount(self) -> None:
@@ -98,7 +99,7 @@ class ResultScreen(PanedScreen, ExportableRun):
             self._table.choose_columns(chosen or None)
 
     def action_curves(self) -> None:
-        self.app.push_screen(CurvesScreen(self.ended))
+        self.app.push_screen(CurvesScreen(self.exported()[0]))
 
     def action_copy_row(self) -> None:
         self.copy("\t".join(self._table.row_as_text()), "The row, with tabs between cells.")
@@ -115,9 +116,8 @@ class ResultScreen(PanedScreen, ExportableRun):
         return {"Columns of the trials": self._table.explained, "Columns of the ranks": ranks}
 
     @property
-    def ended(self) -> EndedRun:
-        return EndedRun(self.run, self.preset, self.results)
+    def form(self) -> str:
+        return PICTURE_OF.get(self.panes.chosen, super().form)
 
-    @property
-    def chosen_trial(self) -> str | None:
-        return self._table.chosen
+    def exported(self) -> tuple[EndedRun, str | None]:
+        return EndedRun(self.run, self.preset, self.results), self._table.chosen

@@ -1,8 +1,9 @@
 """The Runs screen: lists earlier runs to filter, open, replay, compare, resume, delete and restore."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from textual import on, work
@@ -16,17 +17,15 @@ from textual.widgets import DataTable, Input, Static
 from ddptui.run.resume import begin_resumption
 from ddptui.store.overview import Overview, overview
 from ddptui.store.runs import Run, all_runs
-from ddptui.store.trash import Moved, deleted, discard, restore
-from ddptui.text.words import count
+from ddptui.store.trash import Moved, discard, restore
+from ddptui.text.words import count, listed
 from ddptui.tui.background import in_background
 from ddptui.tui.keys import bound, name_of
 from ddptui.tui.screens.base import LabScreen
-from ddptui.tui.screens.dialogs import Confirm
+from ddptui.tui.screens.dialogs import Question
 from ddptui.tui.widgets.frame import TitleBar
 from ddptui.tui.widgets.tables import RunTable
 
-COMPLETE = ("ok", "failed")
-MOST_NAMES = 4  # names of runs in a question or a notification
 BATCH = 20  # runs that a thread reads between two updates of the table, so that the first ones appear at once
 
 
@@ -41,16 +40,8 @@ class RunsScreen(LabScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("filter", "filter", "Filter", show=False),
         Binding("space", "mark", "Mark", tooltip="Mark a run, to compare or delete it, or unmark it"),
-        bound(
-            "compare",
-            "compare",
-            "Compare",
-            show=False,
-            tooltip="Compare two runs: mark one with space first",
-        ),
-        bound(
-            "delete", "delete", "Delete", show=False, tooltip="Move the marked runs, or the chosen one, to the trash"
-        ),
+        bound("compare", "compare", "Compare", show=False, tooltip="Compare two runs: mark one with space first"),
+        bound("delete", "delete", "Delete", show=False, tooltip="Move the marked or chosen runs to the trash"),
         bound("undo", "undo", "Undo", show=False, tooltip="Restore the runs that were deleted last"),
         bound("replay", "replay", "Replay", show=False),
         bound("resume", "resume", "Resume", show=False, tooltip="Launch what is missing in an interrupted run"),
@@ -62,11 +53,10 @@ class RunsScreen(LabScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._known: list[Overview] = []
+        self._known: dict[str, Overview] = {}  # by name
         self._complete = False  # whether all runs of the folder have been read
         self._problem = ""  # an error with the folder itself
-        self._marked: list[str] = []  # names of runs
-        self._has_trash = False
+        self._marked: set[str] = set()  # names of runs
         self._moving = asyncio.Lock()  # allows one move to or from the trash at a time
 
     def compose_content(self) -> ComposeResult:
@@ -81,37 +71,37 @@ class RunsScreen(LabScreen):
     def on_screen_resume(self, event: ScreenResume) -> None:
         self.action_refresh()  # a run may have been started or resumed meanwhile
 
-    def action_refresh(self) -> None:
+    def action_refresh(self, then: str | None = None) -> None:
+        """Read the folder again. `then`: the run to which the cursor moves."""
         self._complete, self._problem = False, ""
         self._show()
-        self._read()
+        self._read(then)
 
     @work(exclusive=True, group="read")  # a newer scan cancels the one under way
-    async def _read(self) -> None:
+    async def _read(self, then: str | None) -> None:
         """Read all runs again. The line of a run stays as it was until the run has been read again."""
         runs: list[Run] = []
         try:
             runs = await in_background(partial(all_runs, self.console_app.runs))
-            self._has_trash = bool(await in_background(partial(deleted, self.console_app.runs)))
         except OSError as error:
             self._problem = f"{self.console_app.runs}: {error.strerror}"
-        before, read = {known.run.name: known for known in self._known}, list[Overview]()
+        self._known = {run.name: self._known[run.name] for run in runs if run.name in self._known}
         for first in range(0, len(runs), BATCH):
             batch = map(overview, runs[first : first + BATCH])  # lazy, so that the thread does the reading
-            read += await in_background(partial(list, batch))
-            self._known = [*read, *(before[run.name] for run in runs[len(read) :] if run.name in before)]
+            read: list[Overview] = await in_background(partial(list, batch))
+            self._known |= {known.run.name: known for known in read}
             self._show()
-        self._known, self._complete = read, True
-        self._marked = [name for name in self._marked if self._of(name)]
+        self._complete = True
+        self._marked &= self._known.keys()
         self._show()
+        self._table.choose(then)
 
     @on(Input.Changed)
     def _show(self) -> None:
-        if self not in self.app.screen_stack:  # the user left while the thread was reading
-            return
         words = self.query_one(Input).value
+        newest_first = sorted(self._known.items(), reverse=True)  # names begin with the time
         # Always show marked runs: the user could forget a hidden mark, and delete its run.
-        shown = [known for known in self._known if known.fits(words) or known.run.name in self._marked]
+        shown = [known for name, known in newest_first if known.fits(words) or name in self._marked]
         session = self.console_app.session
         self._table.show(shown, self._marked, session.run.name if session else None)
         number = count(len(self._known), "run") + ("" if self._complete else " …")
@@ -124,26 +114,18 @@ class RunsScreen(LabScreen):
 
     @on(DataTable.RowHighlighted)
     def _show_note(self) -> None:
-        chosen = self._chosen()
-        note = chosen.why or chosen.run.name if chosen else self._why_empty()
+        if chosen := self._chosen():
+            note = chosen.why or chosen.run.name
+        elif self._known:
+            note = f'No run matches "{self.query_one(Input).value}".'
+        elif self._complete:
+            note = self._problem or f"No runs yet in {self.console_app.runs}. Go back, pick a preset and run it."
+        else:
+            note = "Looking for runs …"
         self.query_one("#note", Static).update(Content(note))
-        self.refresh_bindings()  # not every run can be resumed
-
-    def _why_empty(self) -> str:
-        if self._known:
-            return f'No run matches "{self.query_one(Input).value}".'
-        if self._problem:
-            return self._problem
-        if not self._complete:
-            return "Looking for runs …"
-        return f"No runs yet in {self.console_app.runs}. Go back, pick a preset and run it."
 
     def _chosen(self) -> Overview | None:
-        # Without a table, the screen has been left, and its footer asks for the active keys once more.
-        return self._of(self._table.chosen) if self.query(RunTable) else None
-
-    def _of(self, name: str | None) -> Overview | None:
-        return next((known for known in self._known if known.run.name == name), None)
+        return self._known.get(self._table.chosen or "")
 
     def _openable(self) -> Overview | None:
         chosen = self._chosen()
@@ -161,15 +143,11 @@ class RunsScreen(LabScreen):
         if chosen := self._openable():
             self.console_app.replay(chosen.run)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Enable Resume only for runs with missing launches, and Undo only if there are runs in the trash."""
-        if action == "undo":
-            return self._has_trash
-        chosen = self._chosen()
-        return action != "resume" or (chosen is not None and not chosen.problem and chosen.status not in COMPLETE)
-
     def action_resume(self) -> None:
-        if chosen := self._openable():
+        chosen = self._openable()
+        if chosen and chosen.status in ("ok", "failed"):
+            self.notify("This run is complete: nothing is missing.")
+        elif chosen:
             self.console_app.resume(partial(begin_resumption, chosen.run))
 
     def action_filter(self) -> None:
@@ -190,75 +168,51 @@ class RunsScreen(LabScreen):
     def action_mark(self) -> None:
         """Mark the chosen run, or unmark it."""
         if chosen := self._chosen():
-            others = [name for name in self._marked if name != chosen.run.name]
-            self._marked = others if chosen.run.name in self._marked else [*others, chosen.run.name]
+            self._marked ^= {chosen.run.name}
             self._show()
 
     def action_compare(self) -> None:
-        names = self._marked if len(self._marked) > 1 else [*self._marked, self._table.chosen]
-        runs = [known for name in dict.fromkeys(names) if (known := self._of(name))]
-        if len(runs) != 2:
-            how = "Mark a run with space, move to another run, and compare again."
-            self.notify(f"{len(runs)} runs are marked; mark only two." if len(runs) > 2 else how, markup=False)
-            return
-        older, newer = sorted((known.run for known in runs), key=lambda run: run.name)  # names begin with the time
-        self.console_app.compare(older, newer)
+        names = self._marked if len(self._marked) > 1 else self._marked | {self._table.chosen or ""}
+        older_first = [known.run for name, known in sorted(self._known.items()) if name in names]
+        if len(older_first) == 2:
+            self.console_app.compare(*older_first)
+        elif len(names) > 2:
+            self.notify(f"{len(names)} runs are marked; mark only two.")
+        else:
+            self.notify("Mark a run with space, move to another run, and compare again.")
 
     @work
     async def action_delete(self) -> None:
         """Move the marked runs to the trash, or the chosen one if none is marked."""
-        runs = [known.run for name in self._marked or [self._table.chosen or ""] if (known := self._of(name))]
-        if not runs:
-            return
+        names = sorted(self._known.keys() & (self._marked or {self._table.chosen or ""}))
+        runs = [self._known[name].run for name in names]
         session = self.console_app.session
         if session is not None and session.run.folder in [run.folder for run in runs]:
             self.notify(f"{session.run.name} is still running: stop it first.", severity="warning", markup=False)
-            return
-        if await self.app.push_screen_wait(Confirm(_question(runs, name_of("undo", self.app)), yes="Delete")):
-            moved = await self._move(lambda: discard(self.console_app.runs, runs), "Not deleted")
-            gone = {run.name for run in moved.runs}
-            # Keep the cursor on its run, or on the run that moved up to its row.
-            row = sum(name not in gone for name in self._table.names[: self._table.cursor_row])
-            self._marked = [name for name in self._marked if name not in gone]
-            self._known = [known for known in self._known if known.run.name not in gone]
-            self._show()
-            self._table.move_cursor(row=row)
-            if gone:
-                self.notify(
-                    f"Moved to the trash. {name_of('undo', self.app)} restores the runs that were deleted last.",
-                    title=_names(moved.runs),
-                    markup=False,
-                )
-            self.action_refresh()  # a running scan may have read the runs in their old place
+        elif runs:
+            undo, what = name_of("undo", self.app), f"{len(runs)} marked runs: " if len(runs) > 1 else ""
+            question = (
+                f"Delete {what}{listed(names)}? {undo} restores the last deleted runs; "
+                "`ddptui delete --empty-trash` deletes them permanently."
+            )
+            if await self.app.push_screen_wait(Question(question, y="Delete")):
+                done = f"Moved to the trash. {undo} restores the runs that were deleted last."
+                await self._move(lambda folder: discard(folder, runs), "Not deleted", done)
 
     @work
     async def action_undo(self) -> None:
-        moved = await self._move(lambda: restore(self.console_app.runs), "Not restored")
-        if moved.runs:
-            back = await in_background(lambda: [overview(run) for run in moved.runs])
-            self._known = sorted([*self._known, *back], key=lambda known: known.run.name, reverse=True)
-            self._show()
-            self._table.choose(moved.runs[0].name)
-            self.notify("Restored from the trash.", title=_names(moved.runs), markup=False)
-        self.action_refresh()
+        await self._move(restore, "Not restored", "Restored from the trash.")
 
-    async def _move(self, move: Callable[[], Moved], failed: str) -> Moved:
-        """Move runs to or from the trash in a thread, and show errors."""
+    async def _move(self, move: Callable[[Path], Moved], failed: str, done: str) -> None:
+        """Move runs to or from the trash in a thread, tell the user, and read the folder again."""
         async with self._moving:
             try:
-                moved = await in_background(move)
+                moved = await in_background(partial(move, self.console_app.runs))
             except OSError as error:
                 moved = Moved([], [f"{error.filename}: {error.strerror}"])
         for problem in moved.problems:
             self.console_app.complain(failed, problem)
-        return moved
-
-
-def _question(runs: Sequence[Run], undo: str) -> str:
-    what = f"Delete {_names(runs)}" if len(runs) == 1 else f"Delete {len(runs)} marked runs: {_names(runs)}"
-    return f"{what}? {undo} restores the last deleted runs; `ddptui delete --empty-trash` deletes them permanently."
-
-
-def _names(runs: Sequence[Run]) -> str:
-    more = f" and {len(runs) - MOST_NAMES} more" if len(runs) > MOST_NAMES else ""
-    return ", ".join(run.name for run in runs[:MOST_NAMES]) + more
+        names = [run.name for run in moved.runs]
+        if names:
+            self.notify(done, title=listed(names), markup=False)
+        self.action_refresh(names[0] if names else None)

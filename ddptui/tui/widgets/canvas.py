@@ -1,38 +1,46 @@
 """The base of all drawings: converts lines of text to strips, and caches them until something changes."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
 from textual.strip import Strip
+from textual.style import Style as VisualStyle
 from textual.widget import Widget
 
 from ddptui.text.drawing import SERIES, Line
 
-_COLORS = ("primary", "warning", "success", "accent", "error", "secondary")
-SERIES_COLORS = {kind: f"$text-{color}" for kind, color in zip(SERIES, _COLORS, strict=True)}
-KINDS = (*SERIES, "work", "arrival", "wait", "transfer", "rest", "delay", "unknown", "culprit", "muted", "strong")
+# The kinds of spans by style. Each kind looks the same in all drawings.
+STYLES = {
+    kind: style
+    for style, kinds in {
+        "$text-primary": ["work", "arrival", "forward", SERIES[0], "rank-0"],
+        "$text-warning": ["wait", SERIES[1], "rank-1"],
+        "$text-success": ["transfer", SERIES[2], "rank-2"],
+        "$text-error": ["delay", SERIES[3], "rank-3"],
+        "$text-accent": ["optimizer", SERIES[4]],
+        "$text-secondary": ["backward", SERIES[5]],
+        "$text-primary bold": ["mean"],
+        "$text-error bold": ["culprit", "wrong"],
+        "bold": ["strong"],
+        "$foreground 70%": ["rest", "unknown", "muted", "data", "rank"],
+        "$foreground 70% strike": ["undefined"],
+        "on $primary-muted bold": ["reduced"],
+        "reverse": ["cursor"],
+        "": ["", "aggregate"],
+    }.items()
+    for kind in kinds
+}
+# Only four colors are easy to tell apart: ranks 4 to 7 use them underlined.
+STYLES |= {f"rank-{number + 4}": f"{STYLES[f'rank-{number}']} underline" for number in range(4)}
 
 
 class Canvas(Widget):
-    """A widget that draws lines. Each kind of span has the same color in all drawings, by its class `canvas--KIND`.
-    Subclasses may add kinds."""
+    """A widget that draws lines."""
 
     ALLOW_SELECT = False  # drawings are not text to copy
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{kind}" for kind in KINDS}
-    DEFAULT_CSS = """
-    Canvas { height: 1fr; }
-    Canvas > .canvas--work, Canvas > .canvas--arrival { color: $text-primary; }
-    Canvas > .canvas--wait { color: $text-warning; }
-    Canvas > .canvas--transfer { color: $text-success; }
-    Canvas > .canvas--rest, Canvas > .canvas--unknown { color: $text-muted; }
-    Canvas > .canvas--delay { color: $text-error; }
-    Canvas > .canvas--culprit { color: $text-error; text-style: bold; }
-    Canvas > .canvas--muted { color: $text-muted; }
-    Canvas > .canvas--strong { color: $text; text-style: bold; }
-    """ + "".join(f"Canvas > .canvas--{kind} {{ color: {color}; }}\n" for kind, color in SERIES_COLORS.items())
+    DEFAULT_CSS = "Canvas { height: 1fr; }"
     _drawn: tuple[Size, list[Strip]] | None = None
     _styles_by_kind: dict[str, Style]  # set by `notify_style_update`, which Textual calls before the first drawing
 
@@ -61,5 +69,5 @@ class Canvas(Widget):
 
     def _style(self, kind: str) -> Style:
         if kind not in self._styles_by_kind:  # cached, since there may be thousands of spans per second
-            self._styles_by_kind[kind] = self.get_visual_style(*([f"canvas--{kind}"] if kind else [])).rich_style
+            self._styles_by_kind[kind] = (self.visual_style + VisualStyle.parse(STYLES[kind])).rich_style
         return self._styles_by_kind[kind]

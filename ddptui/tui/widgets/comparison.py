@@ -7,11 +7,11 @@ from textual.widgets import DataTable, Static
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
-from ddptui.report.columns import AT_LEAST, columns_of
+from ddptui.report.columns import columns_of
 from ddptui.report.notes import in_words
-from ddptui.report.rows import Row, rows_of
-from ddptui.text.tables import GAP, Filled, fit, order, telling
-from ddptui.tui.widgets.tables import FittedTable, RowMark
+from ddptui.report.rows import DISTURBED, ROUGH, rows_of
+from ddptui.text.tables import Filled, order, telling
+from ddptui.tui.widgets.tables import LabTable, RowMark
 from ddptui.tui.widgets.texts import TextPane
 from ddptui.tui.widgets.time_bars import BASELINE
 
@@ -19,49 +19,43 @@ MARKS: dict[str, RowMark] = {"failed": "problem", "skipped": "skipped"}
 ARROWS = {False: " ▲", True: " ▼"}
 
 
-class Comparison(FittedTable):
-    """Compares trials: as many columns as fit, or the chosen ones. `growing`: without trials that have not begun."""
-
-    DEFAULT_CSS = "Comparison { scrollbar-size-horizontal: 0; }"  # a scrollbar would hide a trial
+class Comparison(LabTable):
+    """Compares trials, in all columns or in the chosen ones. `growing`: without trials that have not begun."""
 
     def __init__(self, *, growing: bool = False, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._growing = growing
         self._of: tuple[Results, Preset] | None = None
         self.usual: Sequence[str] = ()  # keys of columns that the user wants seen of every preset
-        self._wanted: Collection[str] | None = None  # columns; None: as many as fit
+        self._wanted: Collection[str] | None = None  # columns; None: all
         self._sorted_by: str | None = None  # None: in the preset's order
         self._reversed = False
+        self.telling: Sequence[Filled] = ()  # the columns that have a value for at least one of the trials
 
     def show(self, results: Results, preset: Preset) -> None:
         """Show these results. Does nothing if they are the same object as before."""
         if self._of is None or self._of[0] is not results:
             self._of = results, preset
-            self.refill()
+            self._refill()
 
     @property
     def shown(self) -> list[str]:
-        """The keys of the columns on the screen."""
-        return [key.value for key in self.columns if key.value]
-
-    @property
-    def telling(self) -> list[Filled]:
-        """The columns that have a value for at least one of these trials."""
-        return telling(self._columns(self._rows()))
+        """The keys of the chosen columns, or of those on the screen."""
+        return [column.key for column in (self._filled[0] if self._wanted else self._shown)]
 
     def row_as_text(self) -> list[str]:
         """The cells of the chosen row."""
         return [str(cell) for cell in self.get_row_at(self.cursor_row)] if self.row_count else []
 
     def choose_columns(self, wanted: Collection[str] | None) -> None:
-        """Show these columns, by key; None: as many as fit."""
+        """Show these columns, by key; None: all, as many at a time as fit."""
         self._wanted = wanted
-        self.refill()
+        self._refill()
 
     def sort_by(self, key: str | None, *, reverse: bool = False) -> None:
         """Sort by a column; None: in the preset's order."""
         self._sorted_by, self._reversed = key, reverse
-        self.refill()
+        self._refill()
 
     def sort_by_next(self) -> None:
         """Sort by the next column; after the last one, in the preset's order."""
@@ -78,36 +72,28 @@ class Comparison(FittedTable):
         key = event.column_key.value
         self.sort_by(key, reverse=key == self._sorted_by and not self._reversed)
 
-    def _rows(self) -> list[Row]:
-        rows = rows_of(*self._of) if self._of else []
-        return [row for row in rows if not (self._growing and row.result.status == "skipped")]
-
-    def _columns(self, rows: list[Row]) -> list[Filled]:
-        return columns_of(rows, self._of[1].columns, self.usual) if self._of else []
-
-    def _marked(self, column: Filled, rows: list[Row]) -> Filled:
-        if column.key == "trial" and self._of and len(self._of[0].trials) > 1:
-            marks = [f" {BASELINE}" * (self._of[0].base_of(row.result) is row.result) for row in rows]
-            column = column._replace(cells=[cell + mark for cell, mark in zip(column.cells, marks, strict=True)])
-        arrow = ARROWS[self._reversed] if column.key == self._sorted_by else ""
-        return column._replace(header=column.header + arrow)
-
-    def refill(self) -> None:
-        rows = self._rows()
-        if not rows:
-            return self.fill([], [])
-        columns = [self._marked(column, rows) for column in self._columns(rows)]
+    def _refill(self) -> None:
+        if self._of is None:
+            return
+        results, preset = self._of
+        rows = [row for row in rows_of(results, preset) if not (self._growing and row.result.status == "skipped")]
+        columns = columns_of(rows, preset.columns, self.usual)
+        self.telling = telling(columns)
         by = next((column.cells for column in columns if column.key == self._sorted_by), None)
         places = order(by, reverse=self._reversed) if by else range(len(rows))
-        if self._wanted:
-            shown = [column for column in columns if column.key in self._wanted]
-        else:  # a pad on both sides, where the report has gaps between
-            shown = fit(telling(columns), self.scrollable_content_region.width - GAP, AT_LEAST)
-        shown = [column._replace(cells=[column.cells[place] for place in places]) for column in shown]
-        statuses = {row.result.name: row.result.status for row in rows}
-        marks = {name: MARKS[status] for name, status in statuses.items() if status in MARKS}
-        self.fill(shown, [rows[place].result.name for place in places], marks)
-        self.say(f"{BASELINE} baseline")
+        trials = [rows[place].result for place in places]
+        baselines = [len(results.trials) > 1 and results.base_of(trial) is trial for trial in trials]
+        shown = []
+        for column in [each for each in columns if each.key in self._wanted] if self._wanted else self.telling:
+            cells = [column.cells[place] for place in places]
+            if column.key == "trial":
+                cells = [f"{cell}{f' {BASELINE}' * is_one}" for cell, is_one in zip(cells, baselines, strict=True)]
+            arrow = ARROWS[self._reversed] if column.key == self._sorted_by else ""
+            shown.append(column._replace(header=column.header + arrow, cells=cells))
+        marks = {trial.name: MARKS[trial.status] for trial in trials if trial.status in MARKS}
+        is_rough = any(DISTURBED in cell for column in shown for cell in column.cells)
+        said = Content(f"{BASELINE} baseline{f'   {ROUGH}' * is_rough}")
+        self.fill(shown, [trial.name for trial in trials], marks, said)
 
 
 class Answer(Static):

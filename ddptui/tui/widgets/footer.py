@@ -1,18 +1,18 @@
 """The footer: the line of keys at the bottom of a screen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from textual.binding import ActiveBinding
 from textual.content import Content
 from textual.events import MouseMove
 from textual.reactive import reactive
 from textual.style import Style
-from textual.widget import Widget
+from textual.widgets import Static
 
 DIVIDER = "▏"  # before the palette's key
 
 
-class Keys(Widget):
+class Keys(Static):
     """The keys that are active now; a click presses one, and the mouse shows what it does. If there is room, also the
     keys of the screen's SPARE_KEYS, the first ones first. Textual's own footer makes a widget for each key whenever the
     focus moves, which took most of the time of a key press."""
@@ -20,8 +20,6 @@ class Keys(Widget):
     ALLOW_SELECT = False
     auto_links: reactive[bool] = reactive(False)  # keys keep their colors
     DEFAULT_CSS = "Keys { dock: bottom; height: 1; color: $footer-foreground; background: $footer-background; }"
-    _keys = Content()
-    _palette = Content()
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.on_resize())
@@ -40,15 +38,19 @@ class Keys(Widget):
             return
         active = self.screen.active_bindings
         last = active[self.app.COMMAND_PALETTE_BINDING]
-        self._palette = Content.assemble((DIVIDER, "$foreground 20%"), self._key(last, "palette"), " ")
+        palette = Content.assemble((DIVIDER, "$foreground 20%"), self._key(last, "palette"), " ")
         spare: Sequence[str] = getattr(self.screen, "SPARE_KEYS", ())
         first: dict[str, Content] = {}  # for each action, its first key
         for each in active.values():
             if (each.binding.show or each.binding.action in spare) and each is not last:
                 first.setdefault(each.binding.action, Content.assemble(" ", self._key(each), " "))
-        left_out = _without_room(first, spare, self.size.width - self._palette.cell_length)
-        self._keys = Content.assemble(*(key for action, key in first.items() if action not in left_out))
-        self.refresh()
+        width = max(0, self.size.width - palette.cell_length)
+        room, shown = width, list[Content]()
+        for action in sorted(first, key=lambda action: spare.index(action) + 1 if action in spare else 0):
+            if action not in spare or first[action].cell_length <= room:
+                shown.append(first[action])
+                room -= first[action].cell_length
+        self.update(Content.assemble(Content.assemble(*shown).truncate(width, pad=True), palette), layout=False)
 
     def _key(self, active: ActiveBinding, name: str = "") -> Content:
         """Return a key with its description."""
@@ -59,19 +61,3 @@ class Keys(Widget):
         )
         meta = {"@click": action, "tooltip": tooltip or binding.tooltip or None}
         return (shown if is_enabled else shown.stylize("dim")).stylize(Style.from_meta(meta))
-
-    def render(self) -> Content:
-        room = self.size.width - self._palette.cell_length
-        return Content.assemble(self._keys.truncate(max(0, room), pad=True), self._palette)
-
-
-def _without_room(keys: Mapping[str, Content], spare: Sequence[str], room: int) -> set[str]:
-    """Return the spare actions that do not fit beside the other keys."""
-    room -= sum(key.cell_length for action, key in keys.items() if action not in spare)
-    left_out = set()
-    for action in spare:
-        if action in keys and keys[action].cell_length <= room:
-            room -= keys[action].cell_length
-        else:
-            left_out.add(action)
-    return left_out

@@ -1,99 +1,95 @@
 """The parts around a screen's content: title bar, run bar, pane bar, and a card if the terminal is too small."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from textual.app import RenderResult
 from textual.content import Content
+from textual.events import Click
 from textual.reactive import reactive
 from textual.style import Style
 from textual.widget import Widget
+from textual.widgets import Static
 
 from ddptui.text.drawing import shorten
 
 GAP = 2
-NO_PANES: Mapping[str, str] = {}
+CHANGED = "b"  # where the user injected or removed delays
 
 
-class Bar(Widget):
-    """The base of bars: one line that is drawn again only if what it shows has changed, as it may be told often."""
-
-    DEFAULT_CSS = "Bar { height: 1; padding: 0 1; color: $text-muted; }"
-    shown: tuple[Any, ...] = ()
-
-    def update(self, *shown: object) -> None:
-        """Set what the bar shows."""
-        if shown != self.shown:
-            self.shown = shown
-            self.refresh()
-
-
-class TitleBar(Bar):
+class TitleBar(Widget):
     """Shows the current place on the left, and the progress or a running activity on the right."""
 
-    DEFAULT_CSS = "TitleBar { dock: top; background: $panel; color: $foreground; }"
-    shown = ("ddptui", "")
-    _activity = ""
+    DEFAULT_CSS = "TitleBar { dock: top; height: 1; padding: 0 1; background: $panel; color: $foreground; }"
+    shown: reactive[tuple[str, str]] = reactive(("ddptui", ""))
+    activity: reactive[str] = reactive("")  # in place of the right side, if there is one
 
     def show(self, where: str, how: str) -> None:
         """Set both sides. Names of trials and presets are data, never markup."""
-        self.update(where, how)
-
-    def show_activity(self, activity: str) -> None:
-        """Show an activity in place of the right side; an empty one restores it."""
-        self._activity = activity
-        self.refresh()
+        self.shown = where, how
 
     def render(self) -> Content:
         where, how = self.shown
-        how = self._activity or how
+        how = self.activity or how
         room = max(0, self.size.width - len(how) - GAP * bool(how))  # the right side has precedence, since it changes
         where = shorten(where, room)
         space = " " * max(0, self.size.width - len(where) - len(how))
         return Content.assemble((where, "bold"), space, (how, "$text-muted"))
 
 
-class RunBar(Bar):
-    """Shows how much of a run is done, over all its launches. Hidden if there is only one launch."""
+class ProgressBar(Widget):
+    """Shows how much of a run is done; in a replay also the first step of each launch, and the user's changes of
+    delays. A click on it seeks to that place of a replay."""
 
-    DEFAULT_CSS = "RunBar { display: none; }"
-    shown = (0.0,)
+    DEFAULT_CSS = "ProgressBar { display: none; height: 1; padding: 0 1; color: $text-muted; }"
+    ALLOW_SELECT = False
+    shown: reactive[tuple[float, str, Sequence[float], Sequence[float]]] = reactive((0.0, "", (), ()))
 
-    def show(self, part: float | None) -> None:
-        """Set the part that is done, from 0 to 1. None hides the bar."""
-        self.display = part is not None
-        self.update(part or 0.0)
+    def __init__(self, seek: Callable[[float], None] | None) -> None:
+        """`seek`: seeks to a position in a replay, from 0 to 1."""
+        super().__init__()
+        self._seek = seek
+
+    def show(self, share: float | None, said: str, firsts: Sequence[float] = (), changes: Sequence[float] = ()) -> None:
+        """Draw the done part of the run, from 0 to 1, and marks at such places. None hides the bar. `said`: text behind
+        the percentage."""
+        self.display = share is not None
+        self.shown = share or 0.0, said, firsts, changes
+
+    @property
+    def _cells(self) -> int:
+        return max(1, self.size.width - len(f" 100%{self.shown[1]}"))
 
     def render(self) -> Content:
-        [part] = self.shown
-        percent = f" {part:4.0%} of the run"
-        cells = max(0, self.size.width - len(percent))
-        over = round(part * cells)
-        return Content.assemble(("━" * over, "$text-primary"), "─" * (cells - over), percent)
+        share, said, firsts, changes = self.shown
+        cells = self._cells
+        over = round(share * cells)
+        bar = ["━"] * over + ["─"] * (cells - over)
+        for marks, signs in ((firsts, "┿┼"), (changes, CHANGED * 2)):
+            for at in (min(cells - 1, int(mark * cells)) for mark in marks):
+                bar[at] = signs[at >= over]
+        return Content.assemble(("".join(bar[:over]), "$text-primary"), "".join(bar[over:]), f" {share:4.0%}{said}")
+
+    def on_click(self, event: Click) -> None:
+        place = event.get_content_offset(self)
+        if self._seek is not None and place is not None and place.x < self._cells:
+            self._seek(place.x / self._cells)
 
 
-class PaneBar(Bar):
+class PaneBar(Static):
     """Lists the panes with their keys, if there is no room for all panes. A click chooses one."""
 
     auto_links: reactive[bool] = reactive(False)  # titles are not underlined
-    DEFAULT_CSS = "PaneBar { display: none; }"
-    shown = (NO_PANES, "", NO_PANES)
+    DEFAULT_CSS = "PaneBar { display: none; height: 1; padding: 0 1; color: $text-muted; }"
 
-    def show(self, titles: Mapping[str, str], chosen: str, short: Mapping[str, str] = NO_PANES) -> None:
-        """List the panes and highlight the chosen one. `titles`: by the screen's action that chooses the pane; `short`:
-        titles for a bar that is too narrow for the others."""
-        self.update(titles, chosen, short)
-
-    def render(self) -> Content:
-        titles, chosen, short = self.shown
-        fits = sum(len(title) + 3 for title in titles.values()) - 1 <= self.size.width
-        shown = titles if fits else {**titles, **{action: short[action] for action in titles if action in short}}
-        return Content(" ").join(
+    def show(self, titles: Mapping[str, str], chosen: str) -> None:
+        """List the panes and highlight the chosen one. `titles`: by the screen's action that chooses the pane."""
+        parts = (
             Content.styled(f" {title} ", "bold reverse" if action == chosen else "").stylize(
                 Style.from_meta({"@click": f"screen.{action}"})
             )
-            for action, title in shown.items()
+            for action, title in titles.items()
         )
+        self.update(Content(" ").join(parts), layout=False)
 
 
 class TooSmall(Widget):

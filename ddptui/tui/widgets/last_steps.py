@@ -1,7 +1,6 @@
 """Drawings of the last steps: a bar per rank with its arrival, and a timeline of what each rank did."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from ddptui.analysis.time_source import HOST_TIME
 from ddptui.analysis.waits import AlignedStep
@@ -43,50 +42,41 @@ class Arrivals(Canvas):
             self.redraw()
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
-        summary = self._summary
-        if summary is None or len(summary.ranks) < 2 or not summary.steps or summary.withheld:
-            return [[(_why_empty(summary), "muted")]]
+        found = self._summary
+        if found is None or len(found.ranks) < 2 or not found.steps or found.withheld:
+            return [[(_why_empty(found), "muted")]]
         room = height - 2 if height > 3 else height
-        shown = most_telling(summary, room if len(summary.ranks) <= room else max(1, room - 1), self._culprit)
-        left, right = self._margins(summary, width)
+        shown = most_telling(found, room if len(found.ranks) <= room else max(1, room - 1), self._culprit)
+        is_wide = width >= ROOM_FOR_WORDS
+        word, digits = "rank " * is_wide, len(str(found.ranks[-1].rank))
+        kinds = {rank.rank: "culprit" if rank.rank == self._culprit else "" for rank in shown}
+        labels = {rank: (f"{word}{rank:>{digits}} ", kind) for rank, kind in kinds.items()}
+        left, right = len(word) + digits + 1, len(MARK) + len(LAST_IN.format(found.steps, found.steps)) * is_wide
         cells = max(1, width - left - right)
-        lines = self._bars(summary, shown, cells, width)
-        parts = [part for part in PARTS if part != "delay" or any(rank.delay for rank in shown)]
-        lines.append([(" " * left, ""), *wrap(legend(parts), width - left, 1)[0]])
-        strip = self._strip_chart(shown, cells, width)
-        return [*lines, *strip] if len(lines) + len(strip) <= height else lines
-
-    def _bars(self, summary: ArrivalsSummary, shown: Sequence[RankArrivals], cells: int, width: int) -> list[Line]:
         longest = max(rank.lead + rank.wait + rank.transfer + rank.rest for rank in shown) or 1.0
         lines: list[Line] = []
         for rank in shown:
-            mark = MARK if rank.rank == self._culprit else ""
-            often = LAST_IN.format(rank.last_in, summary.steps) if rank.last_in and width >= ROOM_FOR_WORDS else ""
-            note = [(often, ""), (mark, "culprit")]
-            lines.append([*self._label(rank.rank, width), *_bar(rank, cells, longest), *note])
-        if others := len(summary.ranks) - len(shown):
-            lines.append([(f"and {count(others, 'rank')} more", "muted")])
-        return [*lines, [(" " * self._margins(summary, width)[0], ""), (axis(cells, longest, "ms"), "muted")]]
-
-    def _margins(self, summary: ArrivalsSummary, width: int) -> tuple[int, int]:
-        left = len(self._label(summary.ranks[-1].rank, width)[0][0])  # the last rank has the longest number
-        return left, len(MARK) + (len(LAST_IN.format(summary.steps, summary.steps)) if width >= ROOM_FOR_WORDS else 0)
-
-    def _label(self, rank: int, width: int) -> Line:
-        widest = len(str(self._summary.ranks[-1].rank)) if self._summary else 1
-        word = "rank " if width >= ROOM_FOR_WORDS else ""
-        return [(f"{word}{rank:>{widest}} ", "culprit" if rank == self._culprit else "")]
-
-    def _strip_chart(self, ranks: Sequence[RankArrivals], cells: int, width: int) -> list[Line]:
-        """Return a heading, and a line per rank with a cell per step."""
-        largest = max((late for rank in ranks for late in rank.lateness[-cells:]), default=0.0) or 1.0
-        lines: list[Line] = [[(f"How late, step by step (█ {seconds(largest / MS_PER_S)})", "muted")]]
-        for rank in ranks:
+            often = LAST_IN.format(rank.last_in, found.steps) if rank.last_in and is_wide else ""
+            mark = MARK if kinds[rank.rank] else ""
+            lines.append([labels[rank.rank], *_bar(rank, cells, longest), (often, ""), (mark, "culprit")])
+        lines += _below(len(found.ranks) - len(shown), left, axis(cells, longest, "ms"))
+        parts = [part for part in PARTS if part != "delay" or any(rank.delay for rank in shown)]
+        lines.append([(" " * left, ""), *wrap(legend(parts), width - left, 1)[0]])
+        if len(lines) + 1 + len(shown) > height:
+            return lines
+        largest = max((late for rank in shown for late in rank.lateness[-cells:]), default=0.0) or 1.0
+        lines.append([(f"How late, step by step (█ {seconds(largest / MS_PER_S)})", "muted")])
+        for rank in shown:
             text = "".join(EIGHTHS[round(late / largest * 8)] for late in rank.lateness[-cells:])
-            kind = "culprit" if rank.rank == self._culprit else "wait"
-            typical = f" median {seconds(typical_lateness(rank) / MS_PER_S)}" if width >= ROOM_FOR_WORDS else ""
-            lines.append([*self._label(rank.rank, width), (text.ljust(cells), kind), (typical, "muted")])
+            typical = f" median {seconds(typical_lateness(rank) / MS_PER_S)}" * is_wide
+            lines.append([labels[rank.rank], (text.ljust(cells), kinds[rank.rank] or "wait"), (typical, "muted")])
         return lines
+
+
+def _below(hidden: int, left: int, scale: str) -> list[Line]:
+    """Return the lines below the ranks of a drawing: how many ranks are not drawn, and the axis."""
+    more: list[Line] = [[(f"and {count(hidden, 'rank')} more", "muted")]] if hidden else []
+    return [*more, [(" " * left, ""), (scale, "muted")]]
 
 
 def _why_empty(summary: ArrivalsSummary | None) -> str:
@@ -113,14 +103,6 @@ def _bar(rank: RankArrivals, cells: int, longest: float) -> Line:
 class Timeline(Canvas):
     """Draws a line per rank and, if there is room, a second one with durations in ms."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"canvas--{phase}" for phase in PHASES}
-    DEFAULT_CSS = """
-    Timeline > .canvas--data { color: $text-muted; }
-    Timeline > .canvas--forward { color: $text-primary; }
-    Timeline > .canvas--backward { color: $text-secondary; }
-    Timeline > .canvas--aggregate { color: $text; }
-    Timeline > .canvas--optimizer { color: $text-accent; }
-    """
     _steps: Sequence[AlignedStep] = ()
 
     def show(self, steps: Sequence[AlignedStep]) -> None:
@@ -139,10 +121,8 @@ class Timeline(Canvas):
         cells, (begin, end) = max(1, width - left), window(steps)
         tall = height >= 2 * len(ranks) + 2
         lines = [line for rank in ranks for line in _rank(rank, steps, left, cells)[: 2 if tall else 1]]
-        if others := len(steps[0].ranks) - len(ranks):
-            lines.append([(f"and {count(others, 'rank')} more", "muted")])
-        unit = f"ms{HOST_TIME * steps[0].host_time}"
-        lines.append([(" " * left, ""), (axis(cells, (end - begin) / MS, unit), "muted")])
+        scale = axis(cells, (end - begin) / MS, f"ms{HOST_TIME * steps[0].host_time}")
+        lines += _below(len(steps[0].ranks) - len(ranks), left, scale)
         return [*lines, *wrap(LEGEND, width, max(1, height - len(lines)))]
 
 

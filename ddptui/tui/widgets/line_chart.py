@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import ClassVar, Literal, NamedTuple
-
-from textual.reactive import reactive
+from typing import Literal, NamedTuple
 
 from ddptui.text.braille import (
     Frame,
@@ -43,13 +41,8 @@ class Series(NamedTuple):
 class LineChart(Canvas):
     """Draws series over one axis. The legend has their latest values, or says since when they are not finite."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"canvas--rank", "canvas--mean"}
-    DEFAULT_CSS = """
-    LineChart > .canvas--rank { color: $text-muted; }
-    LineChart > .canvas--mean { color: $text-primary; text-style: bold; }
-    """
-    logarithmic: reactive[bool] = reactive(False)
-    has_legend: reactive[bool] = reactive(True)
+    logarithmic = False
+    has_legend = True
     _series: Sequence[Series] = ()
     _top: int | None = None
     _across: Across = "steps"
@@ -60,12 +53,6 @@ class LineChart(Canvas):
     ) -> None:
         """Draw these series. top: number of the series on top of the others; empty: the text if there are no points."""
         self._series, self._across, self._top, self._empty = series, across, top, empty
-        self.redraw()
-
-    def watch_logarithmic(self) -> None:
-        self.redraw()
-
-    def watch_has_legend(self) -> None:
         self.redraw()
 
     def draw(self, width: int, height: int) -> Sequence[Line]:

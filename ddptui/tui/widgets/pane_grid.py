@@ -1,6 +1,6 @@
 """The base of the Run screen's and the Result screen's panes: which of them are visible, and where."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual.containers import Container
@@ -16,15 +16,17 @@ class PaneGrid(Container):
 
     DEFAULT_CSS = "PaneGrid { layout: grid; } PaneGrid > .pane { height: 100%; }"
     TITLES: ClassVar[Mapping[str, str]] = {}  # titles by the panes' ids, in the order of the number keys
-    SHORT: ClassVar[Mapping[str, str]] = {}  # titles for a narrow bar
+    SHORT: ClassVar[Mapping[str, str]] = {}  # titles for the bar, where they differ
     AT_FIRST: ClassVar[Sequence[str]] = ()  # the panes with precedence until the user chooses others
+    content: Sequence[str] = ()  # the panes that have content
+    sharing: Sequence[str] = ()  # the panes that share one place if there is room for all others
+    pinned = ""  # the pane that is visible beside the chosen one if there is no room for all
 
     def __init__(self, *, numbered: bool = True) -> None:
         """`numbered`: whether digits choose panes."""
         super().__init__(id="panes")
         self.numbered = numbered
-        self.names = {**self.TITLES}
-        self.titles: dict[str, str] = {}  # those that say more than a pane's name
+        self.titles = {**self.TITLES}
         self._chosen = [*self.AT_FIRST]  # the one chosen last comes first
 
     def on_mount(self) -> None:
@@ -40,8 +42,7 @@ class PaneGrid(Container):
     @property
     def present(self) -> list[str]:
         """The panes that have content, and the chosen one."""
-        content = self.content()
-        return [name for name in self.TITLES if name in content or name == self.chosen]
+        return [name for name in self.TITLES if name in self.content or name == self.chosen]
 
     @property
     def is_crowded(self) -> bool:
@@ -51,14 +52,6 @@ class PaneGrid(Container):
     def pane(self, name: str) -> Widget:
         """Return the pane with this name, a key of TITLES."""
         return self.query_one(f"#{name}")
-
-    def content(self) -> Collection[str]:
-        """Return the panes that have content."""
-        raise NotImplementedError
-
-    def sharing(self) -> Sequence[str]:
-        """Return the panes that share one place, where the one chosen last is visible."""
-        raise NotImplementedError
 
     def lay_out(self, shown: Sequence[str]) -> str:
         """Set the columns and rows that each visible pane takes in the grid, and return the heights of the rows."""
@@ -80,21 +73,21 @@ class PaneGrid(Container):
 
     def make_room(self) -> None:
         """Show the panes that have content and room, with their keys in their titles."""
-        present, sharing, bar = self.present, self.sharing(), self.screen.query_one(PaneBar)
-        shared = [name for name in present if name in sharing]
+        present, crowded, bar = self.present, self.is_crowded, self.screen.query_one(PaneBar)
+        pinned = "" if self.screen.has_class("-low") else self.pinned
+        shared = [name for name in present if (name != pinned if crowded else name in self.sharing)]
         on_top = next((name for name in self._chosen if name in shared), None)
-        shown = [name for name in present if name not in sharing or name == on_top]
-        keys = {name: f"{number}" * self.numbered for number, name in enumerate(self.TITLES, start=1)}
+        shown = [name for name in present if name not in shared or name == on_top]
+        keys = {name: f"{number} " * self.numbered for number, name in enumerate(self.TITLES, start=1)}
         for name in self.TITLES:
-            pane, others = self.pane(name), shared if name in shared and not self.is_crowded else ()
-            beside = (f"{keys[other]}: {self.names[other].lower()}".lstrip(": ") for other in others if other != name)
-            title = Content(" · ".join([f"{keys[name]} {self.titles.get(name, self.names[name])}".lstrip(), *beside]))
+            pane, others = self.pane(name), shared if name in shared and not crowded else ()
+            beside = (f"{keys[other]}{self.titles[other]}" for other in others if other != name)
+            title = Content(" · ".join([f"{keys[name]}{self.titles[name]}", *beside]))
             if pane.border_title != title.markup:
                 pane.border_title = title
             pane.set_class(name == self.chosen, "-chosen")
             pane.display = name in shown
         self.styles.grid_rows = self.lay_out(shown)
-        bar.display = self.is_crowded
-        entries = {f"pane('{name}')": f"{keys[name]} {self.names[name]}".lstrip() for name in present}
-        short = {f"pane('{name}')": f"{keys[name]} {title}".lstrip() for name, title in self.SHORT.items()}
-        bar.show(entries, f"pane('{self.chosen}')", short)
+        bar.display = crowded
+        titles = {**self.titles, **self.SHORT}
+        bar.show({f"pane('{name}')": f"{keys[name]}{titles[name]}" for name in present}, f"pane('{self.chosen}')")

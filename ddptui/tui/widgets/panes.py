@@ -1,6 +1,6 @@
-"""The panes of the Run screen: a grid if there is room, otherwise one at a time. Only visible panes are drawn."""
+"""The panes of the Run screen: a grid if there is room, otherwise one at a time. Only those are drawn."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -19,7 +19,6 @@ from ddptui.run.session import Session
 from ddptui.store.journal import LogTail
 from ddptui.text.drawing import series_kind
 from ddptui.tui.background import in_background
-from ddptui.tui.keys import name_of
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.last_steps import MOST_STEPS, Arrivals, Timeline
 from ddptui.tui.widgets.line_chart import LineChart, Series
@@ -73,11 +72,10 @@ class RankLog(Log):
     @work
     async def _follow(self, tail: LogTail) -> None:
         self._read = tail
-        lines = await in_background(tail.new_lines)
+        lines = await in_background(tail.new_lines)  # a hanging disk must not stop the console
         if tail is self._tail:  # otherwise the pane shows another log by now
             self._read = None
-            if lines:
-                self.write_lines(lines)
+            self.write_lines(lines)
 
 
 class Panes(PaneGrid):
@@ -85,7 +83,7 @@ class Panes(PaneGrid):
 
     TITLES = TITLES
     AT_FIRST = ("ranks", "so-far", "where")
-    _content: Collection[str] = ("ranks", "arrivals", "timeline", "loss")
+    content: Sequence[str] = ("ranks", "arrivals", "timeline", "loss")
     _is_command = False
     _ranks = 1
     _charted: tuple[object, ...] = ()
@@ -99,21 +97,6 @@ class Panes(PaneGrid):
         yield Where(id="where", classes="pane")
         yield RankLog(id="log", classes="pane", max_lines=MOST_LOG_LINES)
 
-    def on_mount(self) -> None:
-        for name in TITLES:
-            self.pane(name).border_subtitle = self._hint(name)
-
-    def _hint(self, name: str) -> str:
-        """Return what a pane's lower border says."""
-        asks = f"own work, in ms a step · {name_of('stacks', self.app)}: where each rank is now" * self.numbered
-        return {"ranks": "times in ms, medians of the last two seconds", "where": asks}.get(name, "")
-
-    def content(self) -> Collection[str]:
-        return self._content
-
-    def sharing(self) -> Sequence[str]:
-        return [*TITLES] if self.is_crowded else BESIDE[: 2 if self._is_command else 3]
-
     def lay_out(self, shown: Sequence[str]) -> str:
         rows = [row for names in ROWS if (row := [name for name in names if name in shown])]
         for row in rows:
@@ -126,20 +109,11 @@ class Panes(PaneGrid):
 
     def draw(self, picture: Picture, feed: Session | Playback) -> None:
         """Draw the visible panes."""
-        self._find_content(picture, feed)
-        hidden = [name for name in TITLES if not self.pane(name).display]
-        self.make_room()
-        for name in TITLES:
-            pane = self.pane(name)
-            if pane.display and (pane.region.height or name in hidden):  # a new one gets its region later
-                self.draw_pane(pane, picture, feed)
-
-    def _find_content(self, picture: Picture, feed: Session | Playback) -> None:
         watched, shown = picture.watched, picture.watched.shown
         live = shown.live
         self._is_command, self._ranks = feed.preset.kind == "command", watched.world_size(feed.preset)
-        self.names["log"] = "Output" if self._is_command else TITLES["log"]
-        has_log = watched.live.trial is not None and (self._is_command or self.query_one(RankTable).rank is not None)
+        self.titles["log"] = "Output" if self._is_command else TITLES["log"]
+        self.sharing = BESIDE[: 2 if self._is_command else 3]
         are_steps_certain = bool(live.step) or not self._is_command  # a command may take its time, or train nothing
         has_losses = any(rank.losses.points for rank in live.ranks.values())
         content = {
@@ -148,17 +122,21 @@ class Panes(PaneGrid):
             "timeline": are_steps_certain,
             "loss": are_steps_certain and (has_losses or not live.step),
             "so-far": len(feed.preset.trials) > 1 and any(trial.status != "skipped" for trial in feed.results.trials),
-            "log": has_log,
+            "log": watched.live.trial is not None and (self._is_command or self.query_one(RankTable).rank is not None),
             "where": watched.live.stood or (shown.joined and live.lines),
         }
-        self._content = [name for name, is_there in content.items() if is_there]
+        self.content = [name for name, is_there in content.items() if is_there]
+        self.make_room()
+        for name in TITLES:
+            if (pane := self.pane(name)).display:
+                self.draw_pane(pane, picture, feed)
 
     def draw_pane(self, pane: Widget, picture: Picture, feed: Session | Playback) -> None:
         """Draw one pane, visible or not."""
         watched, shown = picture.watched, picture.watched.shown
         if pane.id in OF_STEPS and (shown is not watched) != pane.has_class("-before"):
             pane.set_class(shown is not watched, "-before")
-            before = f"previous trial: {shown.live.trial}" if shown is not watched else self._hint(pane.id)
+            before = f"previous trial: {shown.live.trial}" if shown is not watched else ""
             pane.border_subtitle = Content(before)  # text from a journal is not markup
         rank, live = self.query_one(RankTable).rank, watched.live
         match pane:
@@ -180,7 +158,7 @@ class Panes(PaneGrid):
                 pane.show(feed.results, feed.preset)
             case RankLog() if live.trial is not None and (self._is_command or rank is not None):
                 file = LAUNCHER_LOG if self._is_command else f"rank-{rank}.log"
-                self.titles["log"] = self.names["log"] if self._is_command else f"Log of rank {rank}"
+                pane.border_subtitle = "" if self._is_command else f"rank {rank}"
                 pane.show(feed.run.repeat_folder(live.trial, live.repeat) / file)
             case _:
                 pass

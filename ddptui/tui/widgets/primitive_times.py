@@ -12,36 +12,16 @@ from ddptui.analysis.primitives.results import PrimitivesResult
 from ddptui.report.primitives import tables
 from ddptui.report.primitives.plot import TITLES, What, draw
 from ddptui.text.drawing import Line
-from ddptui.text.tables import Table, fit, telling
+from ddptui.text.tables import telling
 from ddptui.tui.widgets.canvas import Canvas
-from ddptui.tui.widgets.tables import FittedTable
+from ddptui.tui.widgets.tables import LabTable, RowMark
 
 UNEVEN = f"{tables.MARK} its calls differ much among each other"
-
-
-class SizeTable(FittedTable):
-    """Shows a row per size, with as many columns as fit. Rows with wrong elements are highlighted."""
-
-    _table: Table = Table(())
-
-    def show(self, table: Table) -> None:
-        """Show the rows of a table."""
-        self._table = table
-        self.refill()
-
-    def refill(self) -> None:
-        columns = fit(telling(self._table.columns), self.scrollable_content_region.width - 2)
-        names = [str(number) for number in range(len(columns[0].cells) if columns else 0)]
-        self.fill(columns, names, {str(number): "problem" for number in self._table.styles})
 
 
 class SizePlot(Canvas):
     """Plots time or bus bandwidth over size."""
 
-    DEFAULT_CSS = """
-    SizePlot > .canvas--series-3 { color: $text-error; }
-    SizePlot > .canvas--series-4 { color: $text-accent; }
-    """
     _result: PrimitivesResult | None = None
     _operations: Sequence[PrimitiveKey] = ()
     _what: What = "time"
@@ -62,17 +42,11 @@ class PrimitiveTimes(Vertical):
     _shown: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
-        yield SizeTable(id="sizes", classes="pane")
+        yield LabTable(id="sizes", classes="pane")
         yield Static(id="refusal", markup=False)
         yield SizePlot(id="plot", classes="pane")
 
-    def show(
-        self,
-        result: PrimitivesResult,
-        chosen: PrimitiveKey,
-        marked: Sequence[PrimitiveKey],
-        what: What,
-    ) -> None:
+    def show(self, result: PrimitivesResult, chosen: PrimitiveKey, marked: Sequence[PrimitiveKey], what: What) -> None:
         """Show the chosen primitive; the plot also has the marked ones. Does nothing if nothing has changed."""
         shown = (id(result), chosen, tuple(marked), what)
         if shown == self._shown:
@@ -80,10 +54,12 @@ class PrimitiveTimes(Vertical):
         self._shown = shown
         drawn = [chosen, *(key for key in marked if key != chosen)]
         cells = by_operation(result.cells)[chosen]
-        table = self.query_one(SizeTable)
-        table.show(tables.of_cells(cells))
+        table, sizes = self.query_one(LabTable), tables.of_cells(cells)
         table.border_title = tables.heading(chosen, result.cadence)
-        table.border_subtitle = UNEVEN if any(map(is_uneven, cells)) else ""
+        rows = [str(number) for number, _ in enumerate(sizes.columns[0].cells)]
+        marks: dict[str, RowMark] = {str(number): "problem" for number in sizes.styles}  # wrong elements
+        said = Content(UNEVEN if any(map(is_uneven, cells)) else "")
+        table.fill(telling(sizes.columns), rows, marks, said)
         refusal = next((f"The backend cannot: {cell.error}" for cell in cells if cell.error), "")
         line = self.query_one("#refusal", Static)
         line.display = bool(refusal)

@@ -1,26 +1,19 @@
 """The list of a trial's primitives, and the grid of every rank's buffers before and after a call."""
 
 from collections.abc import Collection, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-from textual import events
-from textual.app import ComposeResult
-from textual.binding import BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.widgets import Static
 from textual.widgets.option_list import Option
 
 from ddptui.analysis.primitives.cells import PrimitiveKey, by_operation
 from ddptui.analysis.primitives.results import PrimitivesResult, View
-from ddptui.report.primitives.buffers import RANK_KINDS, page_lines, view_title
-from ddptui.text.drawing import Line
-from ddptui.tui.widgets.canvas import Canvas
-from ddptui.tui.widgets.lists import SCROLL_KEYS, Chooser
-
-MARKS = {True: "• ", False: "  ", None: " "}
-FAULT = " !"
-BORDER = 3  # cells of the border and a scrollbar
-WIDEST = 32  # longer lines are cut off
+from ddptui.report.primitives.buffers import page_lines, view_title
+from ddptui.tui.widgets.canvas import STYLES
+from ddptui.tui.widgets.fitted import Fitted
+from ddptui.tui.widgets.lists import Chooser
+from ddptui.tui.widgets.texts import TextPane
 
 
 class Item(NamedTuple):
@@ -28,24 +21,24 @@ class Item(NamedTuple):
 
     name: str
     primitive: View | PrimitiveKey  # a shown or a measured primitive
-    marked: bool | None = None  # whether it is kept in the plot; None: there is no plot
-    is_wrong: bool = False  # the backend failed, or gave wrong values
-
-    @property
-    def line(self) -> Content:
-        """The line in the list."""
-        fault = FAULT if self.is_wrong else ""
-        return Content.assemble((MARKS[self.marked], "$text-accent"), self.name, (fault, "$text-error"))
+    line: Content
 
 
 def items_of(result: PrimitivesResult | None, marked: Collection[PrimitiveKey]) -> list[Item]:
-    """Return the lines of a trial: first the primitives whose buffers are shown, then the measured ones."""
-    if result is None:
-        return []
-    views = [Item(view_title(view), view, is_wrong=view.error is not None) for view in result.views]
-    groups = by_operation(result.cells).items()
-    return views + [
-        Item(str(key), key, key in marked, any(cell.wrong or cell.error for cell in cells)) for key, cells in groups
+    """Return the lines of a trial: first the primitives whose buffers are shown, then the measured ones. `marked`:
+    those that are kept in the plot."""
+
+    def item(primitive: View | PrimitiveKey, name: str, mark: str, is_wrong: bool) -> Item:
+        fault = " !" if is_wrong else ""  # the backend failed, or gave wrong values
+        return Item(name, primitive, Content.assemble((mark, "$text-accent"), name, (fault, "$text-error")))
+
+    views, groups = (result.views, by_operation(result.cells)) if result else ((), {})
+    return [
+        *(item(view, view_title(view), " ", view.error is not None) for view in views),
+        *(
+            item(key, str(key), "• " if key in marked else "  ", any(cell.wrong or cell.error for cell in cells))
+            for key, cells in groups.items()
+        ),
     ]
 
 
@@ -53,6 +46,7 @@ class PrimitiveList(Chooser):
     """Shows a line for each primitive."""
 
     BORDER_TITLE = "Primitives"
+    DEFAULT_CSS = "PrimitiveList { width: auto; max-width: 35; }"
     _items: Sequence[Item] = ()
 
     @property
@@ -65,7 +59,6 @@ class PrimitiveList(Chooser):
         if items == self._items:
             return
         self._items = items
-        self.styles.width = BORDER + min(WIDEST, max((item.line.cell_length for item in items), default=0))
         self.refill([Option(item.line, item.name) for item in items])
 
     def step(self, by: int) -> bool:
@@ -80,46 +73,12 @@ class PrimitiveList(Chooser):
 NOTHING_YET = "nothing to show yet: the ranks have not called it"
 
 
-class Page(Canvas):
-    """Draws each number in the color of its rank; reduced values are bold, undefined ones struck through."""
+class PrimitiveGrid(TextPane, Fitted):
+    """Shows one primitive: every rank's call and buffers, before or after the call, each number in the color of its
+    rank; reduced values are bold, undefined ones struck through."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"canvas--{kind}" for kind in (*RANK_KINDS, "reduced", "undefined", "wrong")
-    }
-    DEFAULT_CSS = """
-    Page > .canvas--rank-0, Page > .canvas--rank-4 { color: $text-primary; }
-    Page > .canvas--rank-1, Page > .canvas--rank-5 { color: $text-warning; }
-    Page > .canvas--rank-2, Page > .canvas--rank-6 { color: $text-success; }
-    Page > .canvas--rank-3, Page > .canvas--rank-7 { color: $text-error; }
-    /* Only four colors are easy to tell apart: ranks 4 to 7 use them underlined. */
-    Page > .canvas--rank-4, Page > .canvas--rank-5, Page > .canvas--rank-6, Page > .canvas--rank-7 {
-        text-style: underline;
-    }
-    Page > .canvas--reduced { color: $text; background: $primary-muted; text-style: bold; }
-    Page > .canvas--undefined { color: $text-muted; text-style: strike; }
-    Page > .canvas--wrong { color: $text-error; text-style: bold; }
-    """
-    _lines: Sequence[Line] = ()
-
-    def show(self, lines: Sequence[Line]) -> None:
-        """Show these lines."""
-        self._lines = lines
-        self.styles.height = max(1, len(lines))
-        self.redraw()
-
-    def draw(self, width: int, height: int) -> Sequence[Line]:
-        return self._lines
-
-
-class PrimitiveGrid(VerticalScroll):
-    """Shows one primitive: every rank's call and buffers, before or after the call. Scrolls if there is no room."""
-
-    BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
-    DEFAULT_CSS = "PrimitiveGrid { scrollbar-size-vertical: 1; }"
+    DEFAULT_CSS = "PrimitiveGrid { scrollbar-size-vertical: 1; scrollbar-gutter: stable; }"
     _shown: tuple[View | None, bool, str] | None = None
-
-    def compose(self) -> ComposeResult:
-        yield Page()
 
     def show(self, view: View | None, *, after: bool, note: str = "") -> None:
         """Show a primitive before or after its call. `note`: text at the bottom. Does nothing if nothing has
@@ -132,16 +91,10 @@ class PrimitiveGrid(VerticalScroll):
         self.border_title = view_title(view) if view else "Nothing yet"
         moment = "" if view is None or view.error else "after the call" if after else "before the call"
         self.border_subtitle = " · ".join(filter(None, (moment, note)))
-        self._lay_out()
+        self.fit()
 
-    def on_resize(self, event: events.Resize) -> None:
-        self._lay_out()
-
-    def _lay_out(self) -> None:
+    def lay_out(self, width: int) -> None:
         view, after, _ = self._shown or (None, False, "")
-        width, room = self.content_size
-        if view is None:
-            lines: Sequence[Line] = [[(NOTHING_YET, "muted")]]
-        elif len(lines := page_lines(view, width, after=after)) > room:
-            lines = page_lines(view, width - 1, after=after)  # the scrollbar takes a column
-        self.query_one(Page).show(lines)
+        lines = page_lines(view, width, after=after) if view else [[(NOTHING_YET, "muted")]]
+        shown = (Content.assemble(*((text, STYLES[kind]) for text, kind in line)) for line in lines)
+        self.query_one(Static).update(Content("\n").join(shown))

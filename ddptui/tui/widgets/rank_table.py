@@ -1,11 +1,7 @@
 """The live table of ranks: state, progress, times of the last steps, and load."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ClassVar, NamedTuple
-
-from rich.text import Text
-from textual.binding import Binding, BindingType
-from textual.widgets import DataTable
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from ddptui.analysis.gpu_work import tflops
 from ddptui.analysis.time_source import HOST_TIME, is_host_time
@@ -14,17 +10,18 @@ from ddptui.live.rank_states import STALLED, phases_ms, wait_ms
 from ddptui.live.state import RankState
 from ddptui.report.ranks import SLOWED
 from ddptui.text.drawing import shorten
-from ddptui.text.tables import GAP, fit, total
+from ddptui.text.tables import GAP, Column, Filled, cell_at, fill, fit, line, total, value_at
 from ddptui.text.units import NOTHING, digits, part_of, size
 from ddptui.tui.widgets.last_steps import MARK
-from ddptui.tui.widgets.lists import ROW_KEYS
+from ddptui.tui.widgets.tables import LabTable, RowMark
 
 BAR_CELLS = 10
-SHORT_STATE = 14  # minimum width of the state: with GPUs, their figures get the rest
+STATE_CELLS, SHORT_STATE = 24, 16  # the short state is for narrow tables of ranks on GPUs
+OF_GPUS = ("gpu %", "gpu used", "W", "MHz", "TFLOP/s", "gpu mem.", "°C")  # columns that appear if any rank has a value
 ON_GPUS = {"samples/s": 99, "progress": 89}  # worth of these columns for ranks on GPUs
-
-
-Figure = Callable[[RankState], float | None]
+GPU_MEMORY = "The memory of its GPU that all programs use, and its total memory."
+TENSORS = "GPU memory allocated for tensors, and reserved by torch: allocated/reserved."
+TFLOPS = "10^12 operations a second, of forward, loss and backward. Not counted in a watched training."
 
 
 class Row(NamedTuple):
@@ -35,17 +32,6 @@ class Row(NamedTuple):
     phases: list[float] | None
     wait_ms: float | None
     is_culprit: bool
-
-
-class Column(NamedTuple):
-    """A column of the table of ranks."""
-
-    header: str
-    width: int
-    worth: int  # if space is short, columns of the least worth are left out first
-    cell: Callable[[Row], str]
-    about: str  # a sentence for the help
-    figure: Figure | None = None  # a GPU figure: the column appears if any rank has it
 
 
 def progress(rank: RankState) -> str:
@@ -64,206 +50,125 @@ def _bar(share: float, cells: int) -> str:
     return f"{'█' * full}{'░' * (cells - full)} {share:4.0%}"
 
 
-def _optional(value: float | None, form: str) -> str:
-    return format(value, form) if value is not None else NOTHING
+def _state(row: Row) -> str:
+    return shorten(f"{row.state}{MARK * row.is_culprit}", STATE_CELLS)
+
+
+def _short_state(row: Row) -> str:
+    words = row.state.replace("waiting for rank", "waits for")
+    words = words if len(words) <= SHORT_STATE - 2 else words.partition(" (")[0]  # without the seconds
+    return shorten(f"{words}{' ◀' if row.is_culprit else ''}", SHORT_STATE)
 
 
 def _phase(place: int) -> Callable[[Row], str]:
     return lambda row: f"{row.phases[place]:.1f}{HOST_TIME * is_host_time(row.rank.device)}" if row.phases else NOTHING
 
 
-def _meter(figure: Figure) -> Callable[[Row], str]:
-    """Return a cell for a figure of the last heartbeat; empty if the rank is stalled, since it is outdated then."""
-    return lambda row: NOTHING if row.state.startswith(STALLED) else _optional(figure(row.rank), ".0f")
+def _meter(path: str) -> Callable[[Row], str]:
+    """Return a cell for a figure of the last heartbeat; blank if the rank is stalled, since it is outdated then."""
+    shown = cell_at(path, "{:.0f}".format)
+    return lambda row: "" if row.state.startswith(STALLED) and shown(row) != NOTHING else shown(row)
 
 
-def _on_gpus(
-    header: str, width: int, worth: int, about: str, figure: Figure, cell: Callable[[Row], str] | None = None
-) -> Column:
-    """Return a column that is shown if any rank has the figure."""
-    return Column(header, width, worth, cell or _meter(figure), about, figure)
+def _memory(used: str, total: str = "") -> Callable[[Row], str]:
+    """Return a cell with a number of bytes, and the total if that is known. `used`, `total`: fields of a rank."""
 
+    def cell(row: Row) -> str:
+        of, whole = value_at(row.rank, used), value_at(row.rank, total) if total else None
+        if not isinstance(of, int):
+            return NOTHING
+        return part_of(of, whole) if isinstance(whole, int) else size(of)
 
-def _memory(used: int | None, total: int | None) -> str:
-    if used is None or total is None:
-        return size(used) if used is not None else NOTHING
-    return part_of(used, total)
+    return cell
 
 
 def _clock(row: Row) -> str:
-    mhz = _meter(lambda rank: rank.gpu.sm_mhz)(row)
-    return f"{SLOWED if row.rank.gpu.held_back is True and mhz != NOTHING else ''}{mhz}"
+    mhz = _meter("rank.gpu.sm_mhz")(row)
+    return f"{SLOWED if row.rank.gpu.held_back is True and mhz else ''}{mhz}"
 
 
-def _short_state(row: Row) -> str:
-    words = row.state.replace("waiting for rank", "waits for")
-    words = words if len(words) <= SHORT_STATE else words.partition(" (")[0]  # without the seconds
-    return f"{words}{' ◀' if row.is_culprit else ''}"
+def _samples(row: Row) -> str:
+    return cell_at("rank.samples_per_s", "{:,.0f}".format)(row).replace(",", " ")
 
 
-STATE = Column(
-    "state",
-    24,
-    99,
-    lambda row: f"{row.state}{MARK * row.is_culprit}",
-    f"What the rank does now;{MARK}: the others wait for it.",
+def _tflops(row: Row) -> str:
+    return digits(tflops(row.rank.flops, row.rank.samples_per_s))
+
+
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("rank", cell_at("rank.rank"), 100, about="The rank's number; ranks count from 0."),
+    Column("state", _state, 99, True, "", f"What the rank does now;{MARK}: the others wait for it.", STATE_CELLS),
+    Column(
+        "progress", lambda row: progress(row.rank), 98, True, "", "The finished part of its steps, or of the epoch."
+    ),
+    Column("step", cell_at("rank.step"), 50, about="The number of finished steps.", wide=6),
+    Column("loss", cell_at("rank.loss", "{:.4f}".format), 90, about="Its last step's loss, over its samples.", wide=7),
+    Column("gpu %", _meter("rank.gpu.busy_percent"), 99, about="How busy its GPU is, waits in NCCL included."),
+    Column("gpu used", _memory("gpu.used_bytes", "gpu.total_bytes"), 99, about=GPU_MEMORY, wide=9),
+    Column("W", _meter("rank.gpu.watts"), 99, about="The power of its GPU, in watts.", wide=3),
+    Column("MHz", _clock, 99, about=f"The SM clock of its GPU; {SLOWED}: heat or power lowers it.", wide=5),
+    Column("samples/s", _samples, 60, about="Samples per second, over the last steps."),
+    Column("TFLOP/s", _tflops, 99, about=TFLOPS),
+    Column("data", _phase(0), 64, about="Time to get a batch, in ms, median over the last steps.", wide=7),
+    Column("forward", _phase(1), 66, about="Time in forward and loss, likewise."),
+    Column("backward", _phase(2), 67, about="Time in backward, likewise; includes the averaging of torch DDP."),
+    Column("aggr.", _phase(3), 68, about="Time in the aggregation, likewise; includes waiting.", wide=6),
+    Column("optim.", _phase(4), 63, about="Time in the optimizer's step, likewise.", wide=7),
+    Column("wait", cell_at("wait_ms", "{:.1f}".format), 95, about="Time waiting for late ranks, likewise.", wide=6),
+    Column("cpu %", _meter("rank.cpu_percent"), 70, about="The CPU use of its process; 100 is one core."),
+    Column("memory", _memory("rss_bytes"), 55, about="The memory of its process.", wide=8),
+    Column("gpu mem.", _memory("gpu_bytes", "gpu_reserved_bytes"), 69, about=TENSORS, wide=10),
+    Column("°C", _meter("rank.gpu.celsius"), 58, about="The temperature of its GPU.", wide=3),
 )
-COLUMNS = (
-    Column("rank", 4, 100, lambda row: str(row.rank.rank), "The rank's number; ranks count from 0."),
-    STATE,
-    Column(
-        "progress", 16, 98, lambda row: progress(row.rank), "The part of its steps, or else of the epoch, that is done."
-    ),
-    Column("step", 6, 50, lambda row: str(row.rank.step), "The number of finished steps."),
-    Column(
-        "loss",
-        7,
-        90,
-        lambda row: _optional(row.rank.loss, ".4f"),
-        "The loss of its last step, over its own part of the batch.",
-    ),
-    _on_gpus(
-        "gpu %", 5, 99, "How busy its GPU is. Waiting in NCCL also counts as busy.", lambda rank: rank.gpu.busy_percent
-    ),
-    _on_gpus(
-        "gpu used",
-        10,
-        99,
-        "The memory of its GPU that all programs use, and its total memory.",
-        lambda rank: rank.gpu.used_bytes,
-        lambda row: _memory(row.rank.gpu.used_bytes, row.rank.gpu.total_bytes),
-    ),
-    _on_gpus("W", 4, 99, "The power of its GPU, in watts.", lambda rank: rank.gpu.watts),
-    _on_gpus(
-        "MHz",
-        5,
-        99,
-        f"The SM clock of its GPU; {SLOWED}: heat or power lowers it.",
-        lambda rank: rank.gpu.sm_mhz,
-        _clock,
-    ),
-    Column(
-        "samples/s",
-        9,
-        60,
-        lambda row: _optional(row.rank.samples_per_s, ",.0f").replace(",", " "),
-        "Samples per second, over the last steps.",
-    ),
-    _on_gpus(
-        "TFLOP/s",
-        7,
-        99,
-        "10^12 operations per second: those of forward, loss and backward for a sample, times samples/s. Not "
-        "counted in a watched training.",
-        lambda rank: rank.flops,
-        lambda row: digits(tflops(row.rank.flops, row.rank.samples_per_s)),
-    ),
-    Column("data", 7, 64, _phase(0), "Time to get a batch, in ms, median over the last steps."),
-    Column("forward", 7, 66, _phase(1), "Time in forward and loss, in ms, median over the last steps."),
-    Column("backward", 8, 67, _phase(2), "Time in backward, likewise; includes the averaging of torch DDP."),
-    Column("aggr.", 6, 68, _phase(3), "Time in the aggregation, likewise; includes waiting."),
-    Column("optim.", 7, 63, _phase(4), "Time in the optimizer's step, likewise."),
-    Column("wait", 6, 95, lambda row: _optional(row.wait_ms, ".1f"), "Time waiting for late ranks, likewise."),
-    Column("cpu %", 5, 70, _meter(lambda rank: rank.cpu_percent), "The CPU use of its process; 100 is one core."),
-    Column("memory", 8, 55, lambda row: _memory(row.rank.rss_bytes, None), "The memory of its process."),
-    _on_gpus(
-        "gpu mem.",
-        10,
-        69,
-        "GPU memory allocated for tensors, and reserved by torch: allocated/reserved.",
-        lambda rank: rank.gpu_bytes,
-        lambda row: _memory(row.rank.gpu_bytes, row.rank.gpu_reserved_bytes),
-    ),
-    _on_gpus("°C", 3, 58, "The temperature of its GPU.", lambda rank: rank.gpu.celsius),
-)
-LEFT = ("state", "progress")
-PADDING = 2  # cells that DataTable adds to every column
-LINE = "line"  # key of the table's only column
 
 
-def fitting(ranks: Collection[RankState], width: int) -> list[Column]:
-    """Return the columns that fit, without GPU columns that no rank reports. If there are any, the most important GPU
-    figures have precedence, and the state may be shortened."""
-    shown = [
-        column for column in COLUMNS if not column.figure or any(column.figure(rank) is not None for rank in ranks)
-    ]
-    if any(column.figure for column in shown):
-        shown = [column._replace(worth=ON_GPUS.get(column.header, column.worth)) for column in shown]
-        room = width - total([column.width for column in shown if column.worth >= STATE.worth])
-        if room < 0:
-            short = STATE._replace(width=max(SHORT_STATE, STATE.width + room), cell=_short_state)
-            shown[COLUMNS.index(STATE)] = short
+def fitting(rows: Sequence[Row], width: int) -> list[Filled]:
+    """Return the columns that fit. If ranks are on GPUs, the most important figures of these have precedence, and the
+    state may be shortened."""
+    shown = [column for column in fill(COLUMNS, rows) if not (column.key in OF_GPUS and column.is_empty)]
+    if any(column.key in OF_GPUS for column in shown):
+        shown = [column._replace(worth=ON_GPUS.get(column.key, column.worth)) for column in shown]
+        if total([column.width for column in shown if column.worth >= ON_GPUS["samples/s"]]) > width:
+            shown[1] = shown[1]._replace(cells=[_short_state(row) for row in rows], wide=SHORT_STATE)
     return fit(shown, width)
 
 
-class RankTable(DataTable[Text], inherit_bindings=False):
-    """Shows a row per rank. The columns always fit, so the screen can use the keys left, right and enter."""
+class RankTable(LabTable):
+    """Shows a row per rank."""
 
-    DEFAULT_CSS = "RankTable { overflow-x: hidden; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *ROW_KEYS,
-        Binding("down", "cursor_down", "One line down", show=False),
-        Binding("up", "cursor_up", "One line up", show=False),
-        Binding("home", "scroll_top", "To the start", show=False),
-        Binding("end", "scroll_bottom", "To the end", show=False),
-        Binding("pagedown", "page_down", "One page down", show=False),
-        Binding("pageup", "page_up", "One page up", show=False),
-    ]
+    _lines: Mapping[str, str] = {}  # by rank
 
-    def __init__(self, id: str, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes, cursor_type="row", zebra_stripes=False, cell_padding=1)
-        self._columns: list[Column] = []
-        self._shown: dict[int, Text] = {}
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the keys left, right and enter to the screen."""
+        return action not in ("turn", "select_cursor")
 
     @property
     def rank(self) -> int | None:
         """The rank under the cursor."""
         return self.cursor_row if 0 <= self.cursor_row < self.row_count else None
 
-    @property
-    def explained(self) -> list[tuple[str, str]]:
-        """The headers of the visible columns, each with its explanation."""
-        return [(column.header, column.about) for column in self._columns]
-
     def show(self, watched: RunMonitor, states: Mapping[int, str], ranks: int) -> None:
         """Update the visible rows. `states`: rank -> words; `ranks`: the world size."""
         live, steps = watched.live, watched.judged
         waits_known = watched.judgement is not None and not watched.judgement.analysis.withheld
-        self._lay_out(ranks, live.ranks.values())
-        first = int(self.scroll_y)
+        first, rows = int(self.scroll_y), []
         # Only the visible rows, or a few more, since there may be a thousand ranks.
         for number in range(first, min(first + self.app.size.height, ranks)):
             rank = live.ranks.get(number) or RankState(rank=number, pid=0, device="")
             state = states.get(number, "launching" if live.status == "running" else "")
             waited = wait_ms(steps, number) if waits_known else None
-            row = Row(rank, state, phases_ms(rank, steps), waited, is_culprit=number == watched.culprit)
-            line = _line(self._columns, [column.cell(row) for column in self._columns], row.state)
-            if self._shown.get(number) != line:
-                self._shown[number] = line
-                self.update_cell(str(number), LINE, line)
-
-    def _lay_out(self, ranks: int, known: Collection[RankState]) -> None:
-        width = self.scrollable_content_region.width
-        columns = fitting(known, width - PADDING)
-        if columns == self._columns and ranks == self.row_count:
-            return
-        chosen = self.cursor_row
-        self.clear(columns=True)
-        self._columns, self._shown = columns, {}
-        # A single table column contains all columns as text: drawing a cell is slow, and nearly all of them change.
-        header = _line(columns, [column.header for column in columns])
-        self.add_column(header, width=max(1, width - PADDING), key=LINE)
-        for rank in range(ranks):
-            self.add_row(Text(), key=str(rank))  # filled when it becomes visible
-        self.move_cursor(row=min(chosen, ranks - 1))
-
-
-def _line(columns: Sequence[Column], cells: Sequence[str], state: str = "") -> Text:
-    # Bold and italic work in every theme, and without color.
-    style = "bold" if state.startswith(("stalled", "failed")) else "italic" if "waiting" in state else ""
-    line = Text(no_wrap=True, overflow="crop")
-    for column, cell in zip(columns, cells, strict=True):
-        shown = shorten(cell, column.width)
-        text = shown.ljust(column.width) if column.header in LEFT else shown.rjust(column.width)
-        line.append(" " * GAP if line else "").append(text, style if column.header == "state" else "")
-    return line
+            rows.append(Row(rank, state, phases_ms(rank, steps), waited, is_culprit=number == watched.culprit))
+        width = self.scrollable_content_region.width - GAP
+        columns = fitting(rows, width)
+        widths, left = [column.width for column in columns], [column.left for column in columns]
+        of_table = zip(*([column.header, *column.cells] for column in columns), strict=True)
+        header, *lines = (line(cells, widths, left) for cells in of_table)
+        self._lines = {**self._lines, **{str(row.rank.rank): of for row, of in zip(rows, lines, strict=True)}}
+        names = [str(number) for number in range(ranks)]
+        marks: dict[str, RowMark] = {
+            str(row.rank.rank): "problem" for row in rows if row.state.startswith((STALLED, "failed"))
+        }
+        # A single column holds whole lines: drawing a cell is slow, and nearly all of them change.
+        cells = [self._lines.get(name, "") for name in names]
+        self.fill([Filled(header, cells, left=True, key="line", wide=width)], names, marks)
+        self.explained = [(column.header, column.about) for column in columns]

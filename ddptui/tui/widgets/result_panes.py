@@ -1,15 +1,13 @@
 """The panes of the Result screen, and how the lines are divided among them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.content import Content
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
 from ddptui.report.notes import in_short
-from ddptui.tui.keys import name_of
 from ddptui.tui.widgets.comparison import Answer, Comparison, Verdict
 from ddptui.tui.widgets.pane_grid import PaneGrid
 from ddptui.tui.widgets.tables import RankDetail
@@ -25,10 +23,8 @@ TITLES = {
     "waits": "Who waits for whom",
     "where": "Where in the code",
 }
-TURNS = {False: "difference to the baseline", True: "whole times"}
 BORDER = 2  # lines
-TABLE_PART, RANKS_PART = 0.4, 0.3  # maximum parts of the lines if all panes are visible
-BESIDE_PART = 0.5  # minimum part of the lines for the pane shown with the table
+TABLE_PART, PART = 0.4, 0.3  # maximum parts of the lines for the table, and for other panes, if all are visible
 
 
 class ResultPanes(PaneGrid):
@@ -37,6 +33,8 @@ class ResultPanes(PaneGrid):
     TITLES = TITLES
     SHORT: ClassVar[Mapping[str, str]] = {"bars": "Time", "verdict": "Words", "waits": "Waits", "where": "Where"}
     AT_FIRST = ("table", "verdict", "ranks", "where")
+    sharing = ("ranks", "where")
+    pinned = "table"
 
     def compose(self) -> ComposeResult:  # in the order of the grid
         yield Comparison(id="table", classes="pane")
@@ -46,20 +44,16 @@ class ResultPanes(PaneGrid):
         yield RankDetail(id="ranks", classes="pane")
         yield Where(id="where", classes="pane")
 
-    def on_mount(self) -> None:
-        self._name_turn()
-
     def show(self, results: Results, preset: Preset, chosen: str | None) -> None:
         """Show a trial in all panes except the table, where it was chosen."""
         trial = next((trial for trial in results.trials if trial.name == chosen), None)
         self.query_one(TimeBars).show(results, chosen)
         self.query_one(Verdict).show(results, preset, chosen)
         self.titles["verdict"] = ": ".join(filter(None, [TITLES["verdict"], in_short(trial)]))
-        if len(results.trials) > 1:
-            self.titles["waits"] = f"{TITLES['waits']}, in {chosen}"
         self.query_one(WhoWaits).show(trial)
         self.query_one(RankDetail).show(trial)
         self.query_one(Where).show(trial, results)
+        self.content = [name for name in TITLES if self._wanted(name)]
         self.make_room()
 
     def turn(self) -> None:
@@ -67,21 +61,7 @@ class ResultPanes(PaneGrid):
         bars = self.query_one(TimeBars)
         bars.turn()
         self.titles["bars"] = f"{TITLES['bars']}{', against the baseline' * bars.shows_differences}"
-        self._name_turn()
         self.make_room()
-
-    def _name_turn(self) -> None:
-        """Show the key that switches the bars, and what they show then."""
-        bars = self.query_one(TimeBars)
-        bars.border_subtitle = Content(f"{name_of('figure', self.app)}: {TURNS[bars.shows_differences]}")
-
-    def content(self) -> Collection[str]:
-        return [name for name in TITLES if self._wanted(name)]
-
-    def sharing(self) -> Sequence[str]:
-        if self.is_crowded:  # one pane; or the table and another one
-            return [*TITLES][0 if self.screen.has_class("-low") else 1 :]
-        return "ranks", "where"
 
     def lay_out(self, shown: Sequence[str]) -> str:
         for answer in self.screen.query(Answer):
@@ -91,20 +71,19 @@ class ResultPanes(PaneGrid):
             is_half = name in beside_words or (name == "verdict" and beside_words)
             self.pane(name).styles.column_span = 1 if is_half else 2
         self.query_one(Verdict).styles.row_span = max(1, len(beside_words))
-        return " ".join([*map(str, self._heights(shown)), "1fr"]) if len(shown) > 1 and self.size.height else "1fr"
-
-    def _heights(self, shown: Sequence[str]) -> list[int]:
-        """Divide the lines so that no pane has empty lines while another one is cut off."""
-        room, wanted = self.size.height, {name: self._wanted(name) + BORDER for name in shown}
+        if len(shown) == 1 or not self.size.height:
+            return "1fr"
         if self.is_crowded:
-            return [min(wanted["table"], max(int(room * (1 - BESIDE_PART)), room - wanted[shown[1]]))]
-        table = min(wanted["table"], int(room * TABLE_PART))
-        last = sum(min(wanted[name], int(room * RANKS_PART)) for name in shown if name in self.sharing())
-        middle = room - table - last
-        if "bars" in shown and "waits" in shown:
-            bars = min(wanted["bars"], middle - min(wanted["waits"], middle // 2))
-            return [table, bars, middle - bars] if last else [table, bars]
-        return [table, middle] if last else [table]
+            left = 1 - (self._wanted(shown[1]) + BORDER) / self.size.height  # the other pane may need less than half
+            return f"{self._lines('table', max(0.5, left))} 1fr"
+        rows = [self._lines("table", TABLE_PART), "1fr"]
+        if len(beside_words) > 1:
+            rows.insert(1, self._lines("bars", PART))
+        return " ".join([*rows, *(self._lines(name, PART) for name in shown if name in self.sharing)])
+
+    def _lines(self, name: str, part: float) -> str:
+        """Return the height of a pane that takes no more than its content, and no more than this part of the room."""
+        return str(min(self._wanted(name) + BORDER, round(self.size.height * part)))
 
     def _wanted(self, name: str) -> int:
         """Return the number of lines that a pane's content takes; 0: it has none."""

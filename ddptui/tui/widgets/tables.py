@@ -1,16 +1,15 @@
 """Tables with a row cursor: their base class, and the tables of trials, runs, and a trial's ranks."""
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from rich.cells import cell_len
 from rich.console import JustifyMethod
-from rich.segment import Segment
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.strip import Strip
+from textual.coordinate import Coordinate
+from textual.style import Style
 from textual.widgets import DataTable
 
 from ddptui.analysis.results import TrialResult
@@ -19,41 +18,45 @@ from ddptui.config.trial import Trial
 from ddptui.report.preset_columns import differs, facts
 from ddptui.report.ranks import RANK_COLUMNS
 from ddptui.store.overview import UNDER_WAY, Overview
-from ddptui.text.tables import Column, Filled, fill, telling
-from ddptui.tui.keys import bound
+from ddptui.text.tables import GAP, Column, Filled, fill, fit, telling
+from ddptui.tui.keys import bound, moves
+from ddptui.tui.widgets.fitted import Fitted
 from ddptui.tui.widgets.lists import ROW_KEYS, STATUS_MARKS, UNKNOWN
 
 RowMark = Literal["problem", "skipped"]
-NO_MARKS: Mapping[str, RowMark] = {}
+Marks = Mapping[str, RowMark]  # by row
+NO_MARKS: Marks = {}
+NO_WORDS = Content()
+MARKED: Mapping[RowMark, str] = {"problem": "$text-error bold", "skipped": "dim"}  # the styles of marked rows
 MARK = "●"
 
 
-class LabTable(DataTable[Text]):
-    """The base of all tables but the live table of ranks. Rows have names; refilling keeps the cursor on its row."""
+class LabTable(DataTable[Text], Fitted):
+    """The base of all tables. Shows the first column and as many others as fit; left and right show the rest of them.
+    Rows have names: refilling keeps the cursor on its row."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"lab-table--problem", "lab-table--skipped"}
     DEFAULT_CSS = """
-    LabTable > .lab-table--problem { color: $text-error; text-style: bold; }
-    LabTable > .lab-table--skipped { text-style: dim; }
     LabTable, LabTable:focus {
-        background: $background;
-        background-tint: transparent;
-        border-subtitle-color: $text-muted;
-        & > .datatable--fixed { background: $background; color: $foreground; }
+        background: $background; background-tint: transparent;
+        border-subtitle-color: $text-muted; overflow-x: hidden;
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *ROW_KEYS,
-        bound("left", "cursor_left", "Scroll left", show=False),
-        bound("right", "cursor_right", "Scroll right", show=False),
+        *moves("left", "turn(-1)", "Other columns"),
+        *moves("right", "turn(1)", "Other columns"),
+        Binding("home", "scroll_top", "First row", show=False),
+        Binding("end", "scroll_bottom", "Last row", show=False),
     ]
 
-    explained: Sequence[tuple[str, str]] = ()  # the headers of the visible columns, each with its explanation
-    _filled: tuple[list[Filled], list[str], dict[str, RowMark]] = ([], [], {})
-    _said: str | None = None
+    explained: Sequence[tuple[str, str]] = ()  # the headers of the columns, each with its explanation
+    _filled: tuple[list[Filled], list[str], dict[str, RowMark], Content] = ([], [], {}, Content())
+    _layout: tuple[object, ...] = ()  # the rows and columns of the table, without the texts of its cells
+    _page = 0
+    _shown: Sequence[Filled] = ()  # the columns of the page
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes, cursor_type="row", fixed_columns=1)  # names do not scroll
+        super().__init__(id=id, classes=classes, cursor_type="row")
 
     @property
     def chosen(self) -> str | None:
@@ -66,39 +69,6 @@ class LabTable(DataTable[Text]):
         """The names of the rows, from top to bottom."""
         return [row.key.value for row in self.ordered_rows]
 
-    def say(self, subtitle: str) -> None:
-        """Set the subtitle; a hint is added if there are more columns than are visible."""
-        self._said = subtitle
-        self.call_after_refresh(self._show_subtitle)  # the scroll range is known only after the layout
-
-    def on_resize(self) -> None:
-        if self._said is not None:
-            self.call_after_refresh(self._show_subtitle)
-
-    def _show_subtitle(self) -> None:
-        more = "← → more" if self.max_scroll_x > 0 else ""
-        self.border_subtitle = Content("   ".join(filter(None, [self._said, more])))
-
-    def action_cursor_right(self) -> None:
-        """Scroll to the next column; within a column wider than the visible part, by that part."""
-        at, (begins, room) = self.scroll_offset.x, self._stops()
-        self.scroll_to(min([begin for begin in begins if begin > at] + [at + room]), animate=False)
-
-    def action_cursor_left(self) -> None:
-        """Scroll to the previous column, likewise."""
-        at, (begins, room) = self.scroll_offset.x, self._stops()
-        self.scroll_to(max([begin for begin in begins if begin < at] + [at - room]), animate=False)
-
-    def _stops(self) -> tuple[list[int], int]:
-        """The scroll offset of each column, at which it follows the fixed one; and the width beside the fixed one."""
-        (_, fixed), *others = self._spans() or [(0, 0)]
-        return [begin - fixed for begin, _ in others], max(1, self.size.width - fixed)
-
-    def _spans(self) -> list[tuple[int, int]]:
-        """The start and end of each column, in cells from the left edge."""
-        ends = [*accumulate(column.get_render_width(self) for column in self.ordered_columns)]
-        return [*zip([0, *ends], ends, strict=False)]
-
     @property
     def wanted_lines(self) -> int:
         """The lines that the header and all rows take; 0: there are none."""
@@ -110,48 +80,68 @@ class LabTable(DataTable[Text]):
             self.move_cursor(row=self.names.index(name))
 
     def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._build())  # cells do not change colors themselves
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._recolor())  # cells keep their colors
 
-    def fill(self, columns: Sequence[Filled], names: Sequence[str], marks: Mapping[str, RowMark] = NO_MARKS) -> None:
-        """Show these columns. `names`: of the rows, in order; `marks`: row name -> mark."""
-        filled = ([*columns], [*names], {**marks})
-        if filled != self._filled:  # changing one cell costs as much as all: every visible row is drawn again
+    def _recolor(self) -> None:
+        self._layout = ()
+        self.fit()
+
+    def action_turn(self, by: int) -> None:
+        self._page += by
+        self.fit()
+
+    def fill(
+        self, columns: Sequence[Filled], names: Sequence[str], marks: Marks = NO_MARKS, said: Content = NO_WORDS
+    ) -> None:
+        """Show these columns. `names`: of the rows, in order; `marks`: row name -> mark; `said`: the subtitle."""
+        filled = ([*columns], [*names], {**marks}, said)
+        if filled != self._filled:
             self._filled = filled
-            self._build()
+            self.explained = [(column.header, column.about) for column in columns]
+            self.fit()
 
-    def _build(self) -> None:
-        columns, names, marks = self._filled
-        self.explained = [(column.header, column.about) for column in columns]
-        chosen, at, scrolled = self.chosen, self.cursor_column, self.scroll_offset
+    def lay_out(self, width: int) -> None:
+        columns, names, marks, said = self._filled
+        pages = [*_pages(columns, width - GAP)] or [columns[:1]]
+        self._page %= len(pages)
+        self._shown = shown = pages[self._page]
+        more = Content("← → more") if len(pages) > 1 else NO_WORDS
+        self.border_subtitle = Content("   ").join(filter(None, [said, more]))
+        # DataTable would measure the widths itself, but only later, when idle.
+        widths = [max(column.width, *map(cell_len, (column.header, *column.cells))) for column in shown]
+        sides: list[JustifyMethod] = ["left" if column.left else "right" for column in shown]
+        looks = [Style.parse(MARKED[marks[name]]).rich_style if name in marks else "" for name in names]
+        texts = [
+            [Text(cell, look, justify=side, no_wrap=True) for cell, look in zip(column.cells, looks, strict=True)]
+            for column, side in zip(shown, sides, strict=True)
+        ]
+        rows = [*zip(*texts, strict=True)]
+        layout = ([(column.header, column.key) for column in shown], widths, names, marks)
+        if layout == self._layout:
+            for row, cells in enumerate(rows):
+                for place, cell in enumerate(cells):
+                    if cell != self.get_cell_at(at := Coordinate(row, place)):
+                        self.update_cell_at(at, cell)
+            return
+        self._layout = layout
+        chosen, place, scrolled = self.chosen, self.cursor_row, self.scroll_offset
         with self.app.batch_update():  # otherwise the table would be empty for a moment
             self.clear(columns=True)
-            sides: list[JustifyMethod] = ["left" if column.left else "right" for column in columns]
-            for column, side in zip(columns, sides, strict=True):
-                # DataTable would measure the width itself, but only later, when idle.
-                widest = max(map(cell_len, (column.header, *column.cells)))
-                self.add_column(Text(column.header, justify=side, no_wrap=True), key=column.key, width=widest)
-            styles = {
-                name: self.get_component_rich_style(f"lab-table--{mark}", partial=True) for name, mark in marks.items()
-            }
-            rows = zip(*(column.cells for column in columns), strict=True)  # empty if there are no columns
-            for name, row in zip(names, rows, strict=False):
-                style = styles.get(name, "")
-                cells = (Text(cell, style, justify=side, no_wrap=True) for cell, side in zip(row, sides, strict=True))
+            for column, side, width in zip(shown, sides, widths, strict=True):
+                self.add_column(Text(column.header, justify=side, no_wrap=True), key=column.key, width=width)
+            for name, cells in zip(names, rows, strict=True):
                 self.add_row(*cells, key=name)
-            place = names.index(chosen) if chosen is not None and chosen in names else 0
-            self.move_cursor(row=place, column=at, scroll=False)  # back to its row, which may have moved
-            self.scroll_to(scrolled.x, scrolled.y, animate=False, immediate=True)
+            place = names.index(chosen) if chosen in names else min(place, len(names) - 1)
+            self.move_cursor(row=place, scroll=False)
+            self.scroll_to(y=scrolled.y, animate=False, immediate=True)
 
 
-class FittedTable(LabTable):
-    """The base of tables that show as many columns as fit; each new width refills them."""
-
-    def refill(self) -> None:
-        """Fill the table for its current width."""
-        raise NotImplementedError
-
-    def on_resize(self) -> None:
-        self.refill()
+def _pages(columns: Sequence[Filled], width: int) -> Iterator[list[Filled]]:
+    """Yield the columns of each page: the first column, and as many others as fit, those of highest worth first."""
+    first, *others = columns or [Filled("", [])]
+    while page := fit(others, width - first.width - GAP):
+        yield [first, *page]
+        others = [column for column in others if column.key not in {each.key for each in page}]
 
 
 LEFT = "bottleneck refused"
@@ -175,31 +165,26 @@ class TrialTable(LabTable):
     def show(self, preset: Preset | None, title: str, left: Mapping[str, str], equal: str = "") -> None:
         """Show the trials of a preset under a title; None: the preset cannot be read. `left`: name of a trial -> why it
         does not get the user's bottleneck. `equal`: a warning about trials that have become equal."""
-        self.border_title, self.border_subtitle = title, ""
+        self.border_title = title
         self._trials = {trial.name: trial for trial in preset.trials} if preset else {}
         if preset is None:
             return self.fill([], [])
-        shown = facts(preset)
-        columns = [*shown]
+        columns, said = facts(preset), NO_WORDS
+        if equal:
+            said = Content.styled(f"⚠ {equal}", "$text-warning")
+        elif len(preset.trials) > 1:
+            apart = ", ".join(fact.header for fact in columns[1:] if differs(fact))
+            said = Content(f"baseline {preset.baseline} · differ in {apart or 'nothing'}")
         if left:
             why = [left.get(name, "") for name in self._trials]
-            columns.insert(1, Filled(LEFT, why, left=True, key=LEFT))
-        self.fill(columns, [*self._trials])
-        if equal:
-            self.border_subtitle = Content.styled(f"⚠ {equal}", "$text-warning")
-        elif len(preset.trials) > 1:
-            apart = ", ".join(fact.header for fact in shown[1:] if differs(fact))
-            self.border_subtitle = Content(f"baseline {preset.baseline} · differ in {apart or 'nothing'}")
+            columns.insert(1, Filled(LEFT, why, left=True, key=LEFT, worth=1))
+        self.fill(columns, [*self._trials], said=said)
 
 
 class RunTable(LabTable):
     """Shows a row for each earlier run."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select_cursor", "Open", show=False),
-        Binding("home", "scroll_top", "First row", show=False),
-        Binding("end", "scroll_bottom", "Last row", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "Open")]
 
     def show(self, runs: Sequence[Overview], marked: Collection[str], under_way: str | None) -> None:
         """Show these runs. `marked` and `under_way`: names of runs."""
@@ -224,30 +209,11 @@ class RunTable(LabTable):
 
 
 class RankDetail(LabTable):
-    """Shows a row for each rank of a trial's last repeat. Only whole columns are visible, since a figure that is cut
-    off misleads."""
-
-    DEFAULT_CSS = "RankDetail { scrollbar-size-horizontal: 0; }"  # a scrollbar would hide one of two ranks
+    """Shows a row for each rank of a trial's last repeat."""
 
     def show(self, trial: TrialResult | None) -> None:
         """Show the ranks of the trial's last repeat."""
         repeats = trial.repeats if trial else []
         ranks = repeats[-1].ranks if repeats else []
-        columns = telling(fill(RANK_COLUMNS, ranks))
-        self.fill(columns, [str(rank.rank) for rank in ranks])
-        self.say(f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended")
-
-    def render_line(self, y: int) -> Strip:
-        strip = super().render_line(y)
-        for begin, end in self._cut_columns():
-            hidden = [Segment(" " * segment.cell_length, segment.style) for segment in strip.crop(begin, end)]
-            strip = Strip.join([strip.crop(0, begin), Strip(hidden), strip.crop(end)])
-        return strip
-
-    def _cut_columns(self) -> list[tuple[int, int]]:
-        """The visible parts of columns that are cut off but would fit whole, in cells from the left of the table."""
-        (_, fixed), *others = self._spans() or [(0, 0)]
-        width, x = self.size.width, self.scroll_offset.x
-        moved = [(begin - x, end - x) for begin, end in others if end - begin <= width - fixed]
-        in_sight = [(max(begin, fixed), min(end, width), end - begin) for begin, end in moved]
-        return [(begin, end) for begin, end, whole in in_sight if 0 < end - begin < whole]
+        said = f"{trial.name}, repeat {len(repeats)}" if trial and repeats else "no repeat has ended"
+        self.fill(telling(fill(RANK_COLUMNS, ranks)), [str(rank.rank) for rank in ranks], said=Content(said))

@@ -79,16 +79,11 @@ class CommandLine(TextPane):
         """Show the command. `trial`: the trial under the cursor, if it can start."""
         self._shown = draft, trial
         copy, turn = (name_of(key, self.app) for key in ("copy", "command"))
+        title, keys, shown = "Command", f"{copy}: copy · {turn}: of the trial, with environment", command_line(draft)
         if self._of_trial and trial is not None:
+            title, keys = f"Command of trial {trial.name}, without the console", f"{turn}: of the preset"
             variables = command.environment(trial, available_cores()).items()
             assignments = (f"{name}={shlex.quote(value)}" for name, value in variables)  # in shell syntax
             shown = " ".join([*assignments, shlex.join(command.command(trial))])
-            title, keys = f"Command of trial {trial.name}, without the console", f"{turn}: of the preset"
-        else:
-            title, shown, keys = (
-                "Command",
-                command_line(draft),
-                f"{copy}: copy · {turn}: of the trial, with environment",
-            )
         self.border_title, self.border_subtitle = Content(title), Content(keys)
         self.query_one(Static).update(Content(shown))

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from rich.cells import set_cell_size
 from textual.content import Content
 from textual.widgets import Static
 
@@ -16,14 +15,16 @@ from ddptui.report.places import Read, of_trial, place_columns, read_for
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
 from ddptui.text.drawing import shorten
-from ddptui.text.tables import GAP, Table, as_text
+from ddptui.text.tables import Table, as_text
 from ddptui.text.units import S
 from ddptui.text.words import count
+from ddptui.tui.keys import name_of
+from ddptui.tui.widgets.fitted import Fitted
 from ddptui.tui.widgets.texts import TextPane
 from ddptui.wire.messages import Stack
 
-STACK_CELLS = 54  # minimum width of a stack that has others beside it
 MOST_STACKS = 24  # the same stack of several ranks is one
+UNKNOWN = "its Python code is not known"
 
 
 class Standing(NamedTuple):
@@ -34,11 +35,14 @@ class Standing(NamedTuple):
     stack: Stack | None
 
 
-class Where(TextPane):
+class Where(TextPane, Fitted):
     """Shows stacks, if the user asked for them, and a table of places."""
 
-    DEFAULT_CSS = "Where { scrollbar-gutter: stable; }"  # otherwise a scrollbar would make lines too long
-    _of: tuple[object, ...] = (None, 0)  # what is shown: the judgement and launch of the places, and the rest
+    DEFAULT_CSS = """
+    Where { scrollbar-gutter: stable; }
+    Where Static { text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+    _of: tuple[object, ...] = (None, 0)  # what is shown: the judgement of the places, and the rest
     _places: Sequence[PlaceTime] = ()
     _late: int | None = None
     _read: Read = lambda *_: ""
@@ -55,57 +59,44 @@ class Where(TextPane):
         hosts = {rank.rank: rank.host for rank in watched.live.ranks.values()}
         self._of, self._late, self._standings = of, late, standings
         self._read = read_for(source_line, hosts, feed.results, is_lab=feed.preset.kind != "command")
-        self.on_resize()
+        if isinstance(feed, Session) and not self.has_class("-before"):
+            self.border_subtitle = f"own work, in ms a step · {name_of('stacks', self.app)}: where each rank is now"
+        self.fit()
 
     def show(self, trial: TrialResult | None, results: Results) -> None:
         """Show the last repeat of a finished trial."""
         if trial is not None:
             self._places, self._late, self._read = of_trial(trial, results, source_line)
-            self.on_resize()
+            self.fit()
 
     @property
     def wanted_lines(self) -> int:
         """The lines that the table takes; 0: there is none."""
         return len(self._places) + bool(self._places)
 
-    def on_resize(self) -> None:
-        """Fill the pane for its width."""
-        if width := self.scrollable_content_region.width:
-            self.query_one(Static).update(Content("\n").join([*self._stacks(width), *self._table(width)]))
-
-    def _table(self, width: int) -> list[Content]:
-        if not self._places:
-            return []
-        columns = place_columns(self._places, self._late, self._read, width)
-        header, *rows = (set_cell_size(line, width) for line in as_text(Table(columns), width, rule=False))
-        return [Content.styled(header, "bold"), *map(Content, rows)]
-
-    def _stacks(self, width: int) -> Iterator[Content]:
-        """Stacks beside each other, as many as there is room for, and the others below."""
-        beside = max(1, min(width // STACK_CELLS, len(self._standings)))
-        cells = width // beside - GAP
-        for first in range(0, min(len(self._standings), MOST_STACKS), beside):
-            stacks = [self._stack(each, cells) for each in self._standings[first : first + beside]]
-            for line in zip_longest(*stacks, fillvalue=("", "")):
-                yield Content.assemble(*((set_cell_size(text, cells) + " " * GAP, style) for text, style in line))
-            yield Content()
+    def lay_out(self, width: int) -> None:
+        lines = [line for standing in self._standings[:MOST_STACKS] for line in self._stack(standing, width)]
         if (more := len(self._standings) - MOST_STACKS) > 0:
-            yield Content(f"and {count(more, 'more stack')}\n")
+            lines.append(Content(f"and {count(more, 'more stack')}\n"))
+        if self._places:
+            table = Table(place_columns(self._places, self._late, self._read, width))
+            header, *rows = as_text(table, width, rule=False)
+            lines += [Content.styled(header, "bold"), *map(Content, rows)]
+        self.query_one(Static).update(Content("\n").join(lines))
 
-    def _stack(self, standing: Standing, cells: int) -> list[tuple[str, str]]:
-        """The lines of a stack with their styles: the user's own code, and what it calls of a library, dimmed."""
+    def _stack(self, standing: Standing, width: int) -> Iterator[Content]:
+        """Yield the lines of a stack: the user's own code, and what it calls of a library, dimmed."""
         ranks, age_s, stack = standing
-        who, half = named(ranks).capitalize(), cells // 2 - GAP
-        if not stack:
-            return [(f"{who}: {'no answer yet' if stack is None else 'its Python code is not known'}", "bold")]
-        lines = [(f"{who}, {age_s} s ago", "bold")]
-        for place, outer in zip_longest(stack, stack[1:]):
+        said = f", {age_s} s ago" if stack else f": {'no answer yet' if stack is None else UNKNOWN}"
+        yield Content.styled(f"{named(ranks).capitalize()}{said}", "bold")
+        half = width // 2
+        for place, outer in zip_longest(stack or (), (stack or ())[1:]):
             if place.own:
                 source = self._read(place.file, place.line, ranks[0])
-                lines.append((shorten(f"  {shorten(place.full_text, half):<{half}}  {source}", cells), ""))
+                yield Content(f"  {shorten(place.full_text, half):<{half}}  {source}")
             elif outer is not None and outer.own:
-                lines.append((shorten(f"  {place.full_text}", cells), "dim"))
-        return lines
+                yield Content.styled(f"  {place.full_text}", "dim")
+        yield Content()
 
 
 def standings_of(watched: RunMonitor, now_ns: int) -> list[Standing]:

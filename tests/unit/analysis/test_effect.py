@@ -136,10 +136,10 @@ def test_beside_a_busy_machine_the_repeats_are_compared_as_they_took_turns() -> 
         for name, factor in (("a", 1.0), ("b", 2 + number / 100))
     ]
     [effect] = beside_baseline(results_for(preset, *journals))
-    assert (effect.outcome, effect.is_rough, effect.repeats) == ("slower", True, 3)
+    assert (effect.outcome, effect.rough, effect.repeats) == ("slower", "disturbed by other programs", 3)
     assert (effect.ratio.low, effect.ratio.high) == pytest.approx((2.01, 2.03))
     [effect] = beside_baseline(results_for(preset, *journals[:2], *map(quiet, journals[2:])))
-    assert (effect.is_rough, effect.repeats) == (False, 2)  # one of three was disturbed: it is left out
+    assert (effect.rough, effect.repeats) == ("", 2)  # one of three was disturbed: it is left out
     assert effect.ratio.low == pytest.approx(2.02)
 
 

@@ -269,7 +269,7 @@ def test_a_shown_preset_has_its_fields_overridden() -> None:
 
 
 def test_a_bottleneck_is_shown_in_words() -> None:
-    assert "  bottleneck: aggregate 10 ms on 1\n" in ddptui("presets", "bottleneck-where").stdout
+    assert "; bottleneck aggregate 10 ms on 1; " in ddptui("presets", "bottleneck-where").stdout
 
 
 @pytest.mark.parametrize("name", ["allreduce-vs-reduce-broadcast", "bottleneck-where", "launch-modes", "quickstart"])
@@ -428,7 +428,7 @@ def test_the_runs_are_listed_with_their_outcomes(run: Run, monkeypatch: pytest.M
 
 def test_a_run_that_a_console_has_open_is_under_way(run: Run) -> None:
     with run.held():
-        assert ddptui("runs", "--runs", "runs").stdout == f"{run.name}  under way\n"
+        assert ddptui("runs", "--runs", "runs").stdout == f"{run.name}  under way  1 of 2 trials finished\n"
 
 
 def test_the_runs_are_listed_as_json(run: Run) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from ddptui.diagnosis.positions import Stall, records_kept
+from ddptui.diagnosis.positions import RankProgress, Stall, different_collectives, records_kept
 from ddptui.diagnosis.stall import StallDetector
 from ddptui.wire.messages import Collective, Heartbeat, Position, RankMessage
 from tests.support.builders import done, heartbeat, ready, step
@@ -315,6 +315,14 @@ def test_a_rank_in_a_collective_while_its_neighbours_send_and_receive_is_named(o
     )
     assert found is not None
     assert found.suspect == 1
+
+
+@pytest.mark.parametrize("heard", [(0, 1, 2), (2, 1, 0)])
+def test_ranks_are_told_in_one_order_whichever_was_heard_first(heard: tuple[int, ...]) -> None:
+    positions = {0: SENDS, 1: IN_BARRIER, 2: RECEIVES}
+    found = different_collectives({rank: RankProgress(position=positions[rank]) for rank in heard})
+    assert found is not None
+    assert [part.split(" is ")[0] for part in found[0].partition(": ")[2].split("; ")] == ["rank 1", "rank 0", "rank 2"]
 
 
 def test_of_ranks_that_only_send_and_receive_none_is_suspected() -> None:

@@ -144,9 +144,10 @@ def test_when_the_console_lets_go_all_are_ended_and_their_folder_is_removed(kept
 
 def test_a_launcher_that_is_stopped_is_ended_too(kept: Kept) -> None:
     launcher = kept(f"import os; os.kill(os.getpid(), 19); {SLEEP}")
-    until(lambda: launcher.stopped_processes() == [child.pid for child in children_of(launcher)] != [])
+    until(lambda: [child.status() for child in children_of(launcher)] == [psutil.STATUS_STOPPED])
+    [stopped] = children_of(launcher)
     launcher.stop()
-    assert launcher.stopped_processes() == []
+    assert not stopped.is_running()
     assert launcher.exit_code == -9
 
 

@@ -215,6 +215,10 @@ def test_an_answer_reads(words: str, findings: list[Finding]) -> None:
     [
         ({"cpu_times": 1.6}, "It used 1.6 × the CPU time of the others: it has more work, and did not lack a core"),
         (
+            {"cpu_times": 1.3, "in_backward_share": 0.4, "in_forward_share": 0.3},
+            "It used 1.3 × the CPU time of the others: it has more work, or a slower core",
+        ),
+        (
             {"blocked_share": 0.9},
             "It did not compute meanwhile: it slept, or waited for a file, a lock or another process",
         ),

@@ -192,7 +192,7 @@ def test_a_picture_of_primitives_is_a_chart_if_there_is_one() -> None:
     results, preset = of_primitives({"a": [result(cells("all_reduce", lambda bytes: 100 + bytes / 1000))]})
     assert "<circle" in picture(Told([]), preset, results)
     shown, preset = of_primitives({"a": [result(views=[view()])]})
-    with pytest.raises(PictureError, match="use --format html instead"):
+    with pytest.raises(PictureError, match="--format html has all of it"):
         picture(Told([]), preset, shown)
 
 

@@ -113,11 +113,10 @@ def test_markdown_and_json_have_all_points() -> None:
     assert printed["network"] == {"source": "two's transfers", "alpha_us": 2.0, "gb_s": 10.0, "worst": 0.12}
 
 
-@pytest.mark.parametrize("longest", [16.0, 5000.0])
-def test_the_page_has_a_curve_and_a_table_a_strategy(longest: float) -> None:
-    page = projection_page(projected([*OWN[:3], point(16, longest, 1), *RING]))
+def test_the_page_has_a_curve_and_a_table_a_strategy() -> None:
+    page = projection_page(projected([*OWN, *RING]))
     assert page.count("<section") == 3
-    assert "flat: 13.0 ms on 2 ranks" in page
+    assert page.count("Step time over ranks") >= 2
     assert "circles show measured ones" in page
 
 

@@ -67,7 +67,7 @@ def test_memory_of_a_gpu_whose_size_is_not_known_is_told_alone() -> None:
 
 
 def test_delays_are_counted_and_summed() -> None:
-    assert cells(bottleneck_fired=20, bottleneck_s=0.2)["delays"] == "20× 200 ms"
+    assert cells(bottleneck_fired=20, bottleneck_s=0.2)["delays"] == "200 ms, 20×"
 
 
 @pytest.mark.parametrize(

@@ -9,33 +9,37 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from ddptui.analysis.results import ConfidenceInterval
 from ddptui.cli import main
 from ddptui.cli.machine import SELFTEST_MODES
 from ddptui.config.fields import FIELDS
 from ddptui.config.strategies import STRATEGIES
+from ddptui.config.trial import Bottleneck, Site, Trial
 from ddptui.run import selftest
-from ddptui.run.selftest import REST, SITES, STEPS, TOLERANCE, Window, known_strategies, windows_of
+from ddptui.run.selftest import AGGREGATING, REST, STEPS, WARMUP, delays_of
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.phases import PHASES
 from tests.support.traces import MS, delayed, trace, works_of
 
 RANK = 1
+SITES: tuple[Site, ...] = ("start", "data", "forward", "backward", "aggregate")
 
 
 @pytest.mark.parametrize("mode", SELFTEST_MODES)
 def test_windows_are_apart_the_first_is_silent_and_every_site_has_one(mode: str) -> None:
-    windows = windows_of(mode)
-    assert windows[0].site is None
-    sites = [site for site in SITES[1:] if (mode, site) != ("dp", "backward")]
-    assert [window.site for window in windows[1:]] == sites
-    assert {window.rank for window in windows[1:]} == {0, 1}
-    for before, after in itertools.pairwise(windows):
-        assert after.first == before.last + 1 + REST
-        assert after.last - after.first + 1 == STEPS
+    at_start, *delays = delays_of(mode)
+    assert (at_start.at, at_start.ranks) == ("start", (1,))
+    assert [delay.at for delay in delays] == [site for site in SITES[1:] if (mode, site) != ("dp", "backward")]
+    assert {delay.ranks for delay in delays} == {(0,), (1,)}
+    assert delays[0].from_step == WARMUP + STEPS + REST
+    for delay in delays:
+        assert delay.to_step == delay.from_step + STEPS - 1
+    for before, after in itertools.pairwise(delays):
+        assert after.from_step == (before.to_step or 0) + 1 + REST
 
 
 def test_the_grid_has_each_strategy_in_each_mode_and_dp_once() -> None:
-    preset = selftest._preset(SELFTEST_MODES, known_strategies())
+    preset = selftest._preset(SELFTEST_MODES, AGGREGATING)
     names = [trial.name for trial in preset.trials]
     assert len(set(names)) == len(names) == (len(SELFTEST_MODES) - 1) * (len(STRATEGIES) - 1) + 1
     assert "dp" in FIELDS["strategy"].modes
@@ -60,13 +64,13 @@ def late(at: str | None, ms: float = 25.0, rank: int = RANK, told_ms: float | No
     return steps
 
 
-def found(site: str | None, steps: dict[int, list[Step]], rank: int = RANK, *, root_averages: bool = False) -> str:
-    window = Window(site, rank, 0, STEPS - 1)
-    return selftest._found_in_window(window, steps, TOLERANCE, root_averages=root_averages)
+def found(site: Site | None, steps: dict[int, list[Step]], rank: int = RANK, *, root_averages: bool = False) -> str:
+    delay = Bottleneck(at=site, ranks=(rank,)) if site else None
+    return selftest._found_in_window(delay, steps, Trial(strategy="gather_scatter" if root_averages else "all_reduce"))
 
 
 @pytest.mark.parametrize("site", SITES[1:])
-def test_what_is_attributed_rightly_is_right(site: str) -> None:
+def test_what_is_attributed_rightly_is_right(site: Site) -> None:
     attributed, injected = found(site, late(site)).split("/")
     assert injected == "1000"
     assert float(attributed) == pytest.approx(1000, rel=0.05)
@@ -74,15 +78,15 @@ def test_what_is_attributed_rightly_is_right(site: str) -> None:
 
 def test_silence_is_right_where_nothing_was_put_in_and_nowhere_else() -> None:
     assert found(None, late(None)) == "silent"
-    assert found(None, late("forward")) == "!rank 1"
+    assert found(None, late("forward")) == "!rank 1 forward"
     nothing_seen = late("forward", ms=0.01, told_ms=25.0)
-    assert found("forward", nothing_seen) == "!0/1000"
+    assert found("forward", nothing_seen) == "!silent"
 
 
 def test_a_root_that_averages_for_all_is_rightly_named_in_aggregate_and_nowhere_else() -> None:
     of_the_root = late("aggregate", rank=0)
     assert found(None, of_the_root, root_averages=True) == "root"
-    assert found(None, of_the_root) == "!rank 0"
+    assert found(None, of_the_root) == "!rank 0 aggregate"
     assert found(None, late(None), root_averages=True) == "silent"
     for elsewhere in (late("aggregate"), late("forward", rank=0)):
         assert found(None, elsewhere, root_averages=True).startswith("!")
@@ -98,19 +102,22 @@ def test_another_rank_or_phase_or_amount_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("put_in", "attributed", "low", "high", "right"),
+    ("attributed", "low", "high", "right"),
     [
-        (100, 100, 99, 101, True),
-        (100, 104, 103, 105, True),  # within a twentieth
-        (100, 120, 95, 145, True),  # within the interval
-        (100, 106, 105, 107, False),
-        (100, 0, 0, 0, False),
+        (0.100, 0.099, 0.101, True),
+        (0.104, 0.103, 0.105, True),  # within a twentieth
+        (0.120, 0.095, 0.145, True),  # within the interval
+        (0.106, 0.105, 0.107, False),
+        (0.0, 0.0, 0.0, False),
     ],
 )
 def test_an_amount_is_right_within_its_interval_or_a_twentieth(
-    put_in: float, attributed: float, low: float, high: float, right: bool
+    attributed: float, low: float, high: float, right: bool
 ) -> None:
-    assert selftest._amounts(put_in, attributed, low, high, 0.05).startswith("!") is not right
+    slept = (Slept("forward", 0, 100 * MS),)
+    steps = {RANK: [msgspec.structs.replace(step, slept=slept) for step in trace(works_of(1, steps=1))[RANK]]}
+    cell = selftest._amounts(steps, ConfidenceInterval(estimate=attributed, low=low, high=high), 0.05)
+    assert cell == f"{'' if right else '!'}{attributed * 1000:.0f}/100"
 
 
 @pytest.mark.parametrize(

@@ -44,4 +44,7 @@ def test_the_first_stranger_is_reported_at_once_and_the_others_are_left_for_the_
             stranger.send(knock)
         with pytest.raises(StopIteration) as over:
             next(follow)
-    assert over.value.value == (False, 1)
+        assert not over.value.value  # the user has not ended it
+        [last] = supervisor.last_messages()
+    assert isinstance(last, Refused)
+    assert last.count == 4

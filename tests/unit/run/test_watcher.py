@@ -11,7 +11,7 @@ import pytest
 
 from ddptui.config.command_presets import preset_of
 from ddptui.engines.hub import Hub
-from ddptui.run import watcher
+from ddptui.run import supervisor, watcher
 from ddptui.run.watcher import LOST_AFTER_S, NO_STEP_S, WatchSupervisor
 from ddptui.store.journal import RepeatJournal
 from ddptui.wire.messages import Failed, Heartbeat, Place, Position
@@ -42,6 +42,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(watcher, "time", clock)
+    monkeypatch.setattr(supervisor, "time", clock)
     return clock
 
 
@@ -59,14 +60,15 @@ def supervisor_of(hub: Hub, tmp_path: Path, *events: Event, ends_with_ranks: boo
         exit_code=None,
         end_reason=lambda: None,
         add_rank=lambda _: None,
+        take_notices=list,
         process_status=lambda _: None,
         take_events=lambda: [waiting.pop(0) for _ in events if waiting],
     )
     with (tmp_path / "journal").open("wb") as journal:
-        supervisor = WatchSupervisor(TRIAL, hub, launch, RepeatJournal(tmp_path, 1, journal))  # type: ignore[arg-type]
-    supervisor.is_over()
+        watched = WatchSupervisor(TRIAL, hub, launch, RepeatJournal(tmp_path, 1, journal))  # type: ignore[arg-type]
+    watched.is_over()
     waiting += events
-    return supervisor
+    return watched
 
 
 def notices(supervisor: WatchSupervisor) -> list[str]:
@@ -84,23 +86,34 @@ def test_after_a_minute_without_a_step_that_is_said_once(hub: Hub, tmp_path: Pat
     supervisor = supervisor_of(hub, tmp_path)
     clock.passes(NO_STEP_S - 1, supervisor)
     assert notices(supervisor) == []
-    clock.passes(2, supervisor)
+    clock.passes(1, supervisor)
     [notice] = notices(supervisor)
-    assert notice == "after 60 s: no rank was seen: no process computed a gradient with torch; still watching"
+    assert notice == "no step for 60 s: no rank was seen: no process computed a gradient with torch"
     assert notices(supervisor) == []
 
 
-def test_elsewhere_the_minute_begins_with_the_first_rank(hub: Hub, tmp_path: Path, clock: Clock) -> None:
+def test_elsewhere_nothing_is_said_before_the_first_rank(hub: Hub, tmp_path: Path, clock: Clock) -> None:
     supervisor = supervisor_of(hub, tmp_path, ends_with_ranks=True)
     clock.passes(10 * NO_STEP_S, supervisor)
     assert (notices(supervisor), supervisor.is_over()) == ([], False)
     hub.hellos[0] = hello(0)
     supervisor.add([hello(0)])
-    clock.passes(NO_STEP_S / 2, supervisor)
-    supervisor.add([heartbeat(0)])
-    clock.passes(NO_STEP_S / 2 + 1, supervisor)
-    late = "after 60 s: 1 rank connected, but no step of an optimizer was seen; still watching"
-    assert notices(supervisor)[-1] == late
+    clock.passes(TRIAL.stall_s - 1, supervisor)
+    assert notices(supervisor) == []
+    clock.passes(1, supervisor)
+    assert notices(supervisor) == ["no step for 20 s: rank 0 has not begun to train"]
+    assert supervisor.ended().error == "1 rank connected, but no step of an optimizer was seen"
+
+
+def test_a_training_in_which_no_rank_was_seen_has_not_failed_if_it_is_ended_from_outside(
+    hub: Hub, tmp_path: Path, clock: Clock
+) -> None:
+    supervisor = supervisor_of(hub, tmp_path)
+    clock.passes(NO_STEP_S, supervisor)
+    assert len(notices(supervisor)) == 1
+    supervisor.launch.exit_code = -signal.SIGTERM  # type: ignore[misc]
+    supervisor.is_over()
+    assert supervisor.ended().status == "interrupted"
 
 
 def test_ranks_elsewhere_that_fall_silent_are_lost_but_not_where_the_console_stood_still(

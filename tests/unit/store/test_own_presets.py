@@ -6,7 +6,7 @@ import pytest
 
 from ddptui.config.parser import PresetError
 from ddptui.store import own_presets
-from ddptui.store.presets import file_states, load, preset_paths
+from ddptui.store.presets import load, preset_paths
 
 TEXT = 'title = "Mine"  # my words\n[[trial]]\nname = "a"\n'
 
@@ -22,10 +22,13 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def names(own: Path) -> set[str]:
+    return {path.stem for path in own.glob("*.toml")}
+
+
 def test_only_those_in_the_users_folder_are_his(own: Path, tmp_path: Path) -> None:
     (tmp_path / "presets").mkdir()
     (tmp_path / "presets" / "ours.toml").write_text(TEXT, encoding="utf-8")
-    assert own_presets.own_names() == {"one", "two"}
     assert own_presets.why_not_own("one") == ""
     assert own_presets.why_not_own("quickstart") == "quickstart is shipped with ddptui"
     assert own_presets.why_not_own("ours") == "ours belongs to this project: presets/ours.toml"
@@ -35,7 +38,7 @@ def test_only_those_in_the_users_folder_are_his(own: Path, tmp_path: Path) -> No
 def test_the_last_one_deleted_comes_back_first_as_it_was(own: Path) -> None:
     own_presets.discard("one")
     own_presets.discard("two")
-    assert own_presets.own_names() == set()
+    assert names(own) == set()
     assert [own_presets.bring_back(), own_presets.bring_back()] == ["two", "one"]
     assert (own / "one.toml").read_text(encoding="utf-8") == TEXT
     assert [*(own / own_presets.TRASH).iterdir()] == []
@@ -67,7 +70,7 @@ def test_one_that_comes_back_takes_no_other_ones_place(own: Path) -> None:
 def test_a_renamed_one_keeps_its_text_and_one_in_its_way_can_be_brought_back(own: Path) -> None:
     (own / "two.toml").write_text("other", encoding="utf-8")
     own_presets.rename("one", "two")
-    assert own_presets.own_names() == {"two"}
+    assert names(own) == {"two"}
     assert (own / "two.toml").read_text(encoding="utf-8") == TEXT
     assert own_presets.bring_back() == "two-2"
     assert (own / "two-2.toml").read_text(encoding="utf-8") == "other"
@@ -78,11 +81,8 @@ def test_what_cannot_be_moved_is_said(own: Path) -> None:
         own_presets.discard("gone")
 
 
-def test_a_file_that_was_written_again_has_another_state(own: Path) -> None:
-    (own / "nowhere.toml").symlink_to("gone.toml")
-    before = file_states()
-    assert before == file_states()
-    (own / "two.toml").write_text(TEXT.replace("Mine", "Ours"), encoding="utf-8")
-    own_presets.rename("one", "three")
-    after = file_states()
-    assert {name for name in before | after if before.get(name) != after.get(name)} == {"one", "two", "three"}
+def test_one_that_is_saved_over_another_can_be_undone(own: Path) -> None:
+    own_presets.save(load("quickstart"), "one")
+    assert load("one").title == load("quickstart").title
+    assert own_presets.bring_back() == "one-2"
+    assert (own / "one-2.toml").read_text(encoding="utf-8") == TEXT

@@ -14,7 +14,7 @@ def in_order(cells: list[str], *, reverse: bool = False) -> list[str]:
     [
         ["0.31", "2.50", "10.02"],
         ["7%", "85%", "100%"],
-        ["1× 0.00228 s", "1× 0.3 s", "9× 0.01 s", "177× 1.83 s"],
+        ["2.28 ms, 1×", "0.01 s, 9×", "0.3 s, 1×", "1.83 s, 177×"],
         ["sleep-5ms", "sleep-10ms", "sleep-10ms-twice"],
         ["all_reduce", "ddp", "Ring"],
         ["rank 2: data", "rank 10: backward"],
