@@ -19,7 +19,7 @@ test test-all mutants test-older on-older test-gpu bench soak: export PYTHONDONT
 # What measures, or looks at the whole machine, runs alone. Of all else four files run at a time, on two cores, too: their
 # tests wait for processes and for the clock.
 QUIET := tests/quiet tests/gpu
-BESIDE := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(addprefix --ignore=,$(QUIET))
+BESIDE := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(addprefix --ignore=,$(QUIET))
 
 test: lint
 	$(BESIDE) -m "not rare"
