@@ -46,7 +46,8 @@ def runs(tmp_path: Path, home: Path) -> Path:
     presets = home / "config" / "ddptui" / "presets"
     presets.mkdir(parents=True)
     (presets / "a-tiny-one.toml").write_text(TINY, encoding="utf-8")
-    (presets / "a-long-one.toml").write_text(TINY.replace("steps = 60", "steps = 6000"), encoding="utf-8")
+    # longer than the keys of any test take, on however busy a machine
+    (presets / "a-long-one.toml").write_text(TINY.replace("steps = 60", "steps = 9_000_000"), encoding="utf-8")
     (presets / "a-playground.toml").write_text(TINY.replace("steps = 60", "epochs = 0"), encoding="utf-8")
     return tmp_path / "runs"
 
@@ -125,6 +126,8 @@ def test_a_delay_put_in_while_it_runs_is_in_the_record_and_gone_when_it_is_taken
             await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.watched.live.step > 20)
             screen = app.screen
             assert isinstance(screen, RunScreen)
+            ranks = screen.query_one(RankTable)
+            await until(pilot, lambda: ranks.row_count == 2)
             await pilot.press("down", "b")
             # All of it: on a busy machine rank 1 can be late, and be named, before the delay has reached it.
             shown = ("You delay rank 1 by 20 ms in backward", "waiting for rank 1")
