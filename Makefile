@@ -17,9 +17,11 @@ demo: .venv/installed
 test test-all mutants test-older on-older test-gpu bench soak: export PYTHONDONTWRITEBYTECODE =
 
 # What measures, or looks at the whole machine, runs alone. Of all else four files run at a time, on two cores, too: their
-# tests wait for processes and for the clock.
+# tests wait for processes and for the clock. A worker that crashes ends the run, with its test's name: xdist, which hands
+# the files it had finished to the others again, would wait for ever.
+FOUR := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 QUIET := tests/quiet tests/gpu
-BESIDE := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(addprefix --ignore=,$(QUIET))
+BESIDE := $(BIN)/python -m pytest $(FOUR) $(addprefix --ignore=,$(QUIET))
 
 test: lint
 	$(BESIDE) -m "not rare"
@@ -42,7 +44,7 @@ test-older:
 	@test ! -e $(OLDER)/installed || $(MAKE) --no-print-directory on-older
 
 on-older:
-	$(OLDER)/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not rare" $(ON_OLDER)
+	$(OLDER)/bin/python -m pytest $(FOUR) -m "not rare" $(ON_OLDER)
 	$(OLDER)/bin/python -m pytest -n 4 --dist load -m rare tests/real/harmless
 	$(OLDER)/bin/python -m pytest -m "not rare" $(ON_OLDER_QUIET)
 
