@@ -12,24 +12,24 @@ REPO = Path(__file__).parents[1]
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
     "text": 389,
-    "config": 1395,
+    "config": 1396,
     "wire": 554,
     "host": 978,
     "analysis": 2959,
     "findings": 2260,
     "diagnosis": 1177,
     "live": 830,
-    "report": 1560,
-    "store": 818,
+    "report": 1553,
+    "store": 820,
     "engines": 2400,
-    "run": 1176,
+    "run": 1184,
     "doctor": 436,
     "projection": 493,
     "page": 400,
     "tui": 3504,
     "cli": 761,
     "workers": 7067,
-    "templates": 760,
+    "templates": 759,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 

@@ -145,9 +145,9 @@ def themes(context: click.Context, parameter: click.Parameter, incomplete: str) 
 
 def strategies(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
     """Offers the strategies that average (all but `none`)."""
-    from ddptui.config.strategies import STRATEGIES
+    from ddptui.config.strategies import AGGREGATING
 
-    return _plain((name for name in STRATEGIES if name != "none"), incomplete)
+    return _plain(AGGREGATING, incomplete)
 
 
 def column_keys(context: click.Context, parameter: click.Parameter, incomplete: str) -> Items:

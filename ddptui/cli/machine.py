@@ -36,12 +36,13 @@ def selftest(modes: tuple[str, ...], strategies: tuple[str, ...], runs: str | No
     Injects delays at every site, under every strategy and launch mode, and checks what is measured. Takes some minutes.
     Exit code 1 if any result is wrong.
     """
+    from ddptui.config.strategies import AGGREGATING
     from ddptui.run import selftest
     from ddptui.store.runs import runs_folder
 
-    if unknown := [name for name in strategies if name not in selftest.AGGREGATING]:
-        raise Refusal(f"--strategy {unknown[0]}: not one of {', '.join(selftest.AGGREGATING)}")
-    wanted = modes or SELFTEST_MODES, strategies or selftest.AGGREGATING
+    if unknown := [name for name in strategies if name not in AGGREGATING]:
+        raise Refusal(f"--strategy {unknown[0]}: not one of {', '.join(AGGREGATING)}")
+    wanted = modes or SELFTEST_MODES, strategies or AGGREGATING
     sys.exit(interruptible(lambda: selftest.run(*wanted, runs_folder(runs))))
 
 

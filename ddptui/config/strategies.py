@@ -88,6 +88,8 @@ MISTAKES: dict[str, tuple[str, ...]] = {
     "no_set_epoch": (),
 }
 
+AGGREGATING = tuple(name for name in STRATEGIES if name != "none")
+
 # The properties that a field may need of a strategy, and the reason given for a strategy without it.
 LACKS = {
     "reduces": "its reduction operator cannot be chosen",

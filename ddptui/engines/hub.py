@@ -33,7 +33,7 @@ OPTIONS = {
     zmq.LINGER: 200,  # ms for sending the last messages when the hub closes
 }
 
-STANDING = (SetBottleneck, Look)  # what a restarted rank must be sent again
+STANDING = (SetBottleneck, Look)  # what a rank that connects later, or again, must be sent
 
 # Why a frame or message is rejected; the text follows "3 messages refused: ".
 UNDECODABLE = "a message that could not be decoded"
@@ -167,6 +167,8 @@ class Hub(AbstractContextManager["Hub"]):
             self._take_place(identity, hello.rank)
         self._rank_of[identity] = hello.rank
         self.hellos[hello.rank] = hello
+        for standing in self._standing.values():
+            self.socket.send(identity, standing)
         return True
 
     def _is_here(self, rank: int) -> bool:
@@ -188,8 +190,6 @@ class Hub(AbstractContextManager["Hub"]):
             # One number is left out, so that the restart does not count as time between two steps.
             self._first_of_restart = self._next_step + 1
         self._first_step[identity] = self._first_of_restart
-        for standing in self._standing.values():
-            self.socket.send(identity, standing)
 
     def _turn_away(self, identity: bytes, why: str) -> list[RankMessage]:
         self.socket.send(identity, Stop(why=why))

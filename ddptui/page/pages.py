@@ -33,7 +33,7 @@ TITLES: dict[NoteKind, str] = {
     "published": "Published figures",
 }
 MOST_RANKS = 64  # rows of a table of ranks
-NO_STEPS = "No steps to draw: they were not recorded, or the ranks' clocks could not be compared."
+NO_STEPS = "No steps to draw: the trial failed, recorded none, or the ranks' clocks could not be compared."
 GRID_WIDTH = 100  # columns of text in a grid of buffers
 
 

@@ -18,7 +18,7 @@ from ddptui.store.runs import Run
 
 MOST_TRIALS = 40  # in the picture of times
 OF_PRIMITIVES = "a run of primitives has one of its times, if it timed several sizes; --format html has all of it"
-NO_STEPS = "no steps were recorded, the ranks' clocks could not be compared, or no rank waited for another"
+NO_STEPS = "no steps were recorded, the trial failed, ranks' clocks cannot be compared, or no rank waited for another"
 
 
 class PictureError(ValueError):

@@ -5,20 +5,13 @@ from typing import NamedTuple
 
 from ddptui.analysis.breakdown import Breakdown, breakdown
 from ddptui.analysis.results import Results, TrialResult
-from ddptui.findings.words import part_name
+from ddptui.findings.words import PART_NAMES, part_name
 from ddptui.report.rows import from_baseline, mark_of, off_by, what_became
 from ddptui.text.units import MS_PER_S
 
-KINDS = {  # of parts, in the order of a legend
-    "work": "own work",
-    "delay": "injected delays",
-    "wait": "waiting",
-    "transfer": "transfer",
-    "unknown": "unexplained",
-    "rest": "rest of the step",
-}
-
 COLORS = {"culprit_wait": "wait", "other_wait": "wait", "hidden": "unknown", "unexplained": "unknown"}  # else its name
+# The names of the kinds of parts, in the order of a legend.
+KINDS = {COLORS.get(part, part): name for part, name in PART_NAMES.items()} | {"rest": "rest of the step"}
 ONLY_BASE = "only the baseline has figures"  # why there is no difference, if nothing else is
 IN_MS_BELOW_S = 0.1  # the largest part: shorter ones would be lost in hundredths of a second
 

@@ -42,7 +42,7 @@ class Grid(NamedTuple):
 def grid(matrix: WaitMatrix, width: int) -> Grid:
     """The matrix with numbers if they fit into `width` cells, else with shades alone. With at most MOST_ROWS rows, it
     fits into any width of at least 60."""
-    numbers = _with_numbers(matrix)
+    numbers = with_numbers(matrix)
     return numbers if max(map(len, numbers.lines)) <= width else _with_shades(matrix, width)
 
 
@@ -80,7 +80,8 @@ def span(ranks: range) -> str:
     return str(ranks.start) if len(ranks) == 1 else f"{ranks.start}–{ranks[-1]}"
 
 
-def _with_numbers(matrix: WaitMatrix) -> Grid:
+def with_numbers(matrix: WaitMatrix) -> Grid:
+    """The matrix with its shades and numbers, as wide as it needs to be."""
     unit, factor, decimals = ("ms", MS_PER_S, 1) if matrix.most_s < IN_MS_BELOW_S else ("s", 1.0, 2)
     cells = _cells(matrix, lambda shade, s: f"{shade} {s * factor:.{decimals}f}" if s else NOTHING)
     names = [f"for {span(ranks)}" for ranks in matrix.ranks]

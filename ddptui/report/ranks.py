@@ -171,7 +171,7 @@ RANK_COLUMNS: tuple[Column[RankResult], ...] = (
     Column("exposed", cell_at("exposed_s", seconds), about="Time that the rank stood idle while collectives ran."),
     Column("overlap", cell_at("overlap", percent), about="Share of the time in collectives that the rank computed."),
     Column("sent", cell_at("bytes", size), about="The bytes of all its collectives."),
-    Column("delays", _delays, about="How often delays fired on the rank, and how long all took together."),
+    Column("delays", _delays, about="How long all delays on the rank took together, and how often they fired."),
     Column("device", cell_at("device"), left=True, about="The device that the rank trained on."),
     Column("pid", cell_at("pid"), about="The process ID of the rank."),
     Column("host", cell_at("host"), left=True, about="The host that the rank ran on."),

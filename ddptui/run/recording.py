@@ -48,14 +48,17 @@ class Course:
         ready_ns = [at_ns for at_ns, message in launch if isinstance(message, Ready)]
         steps_ns = list[int]()
         made: dict[int, int] = {}  # the number of steps that each rank has finished
+        slowest = 0  # the number of steps that all ranks have finished
         for at_ns, message in launch:
-            before = min(made.values(), default=0)
             match message:
                 case Step() | Shown() | Timed() if message.rank in made:
                     made[message.rank] = 1 + (message.step if isinstance(message, Step) else message.place)
                 case Hello():
                     made[message.rank] = 0
-            if min(made.values(), default=0) > before:
+                case _:
+                    continue
+            before, slowest = slowest, min(made.values())
+            if slowest > before:
                 steps_ns.append(at_ns)
         # Without a finished step, show the ranks when all were ready.
         self.firsts_ns.append([*steps_ns, *ready_ns[-1:], self.end_ns][0])

@@ -29,7 +29,6 @@ START_MS = 500
 ROOT = (0, "aggregate")  # the rank and phase that may be named without a delay if rank 0 averages for all ranks
 TOLERANCE = 0.05  # relative error that is accepted even outside the confidence interval
 TOLERANCE_IN_DP = 0.10  # larger, because dp's threads start one after another and share an interpreter
-AGGREGATING = tuple(name for name in STRATEGIES if name != "none")  # the strategies with waits to attribute
 NO_SITE = "nothing"  # the column of the window without a delay
 COLUMNS = ("launch", "strategy", NO_SITE, "start", "data", "forward", "backward", "aggregate")
 WIDTHS = (7, 25, 7, 9, 9, 9, 9, 9)

@@ -5,7 +5,7 @@ import traceback
 from collections import deque
 from collections.abc import Generator
 from concurrent.futures import Executor, wait
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, closing
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
@@ -79,6 +79,10 @@ class Session:
             self.error = lab.why_stopped(error)
         except Exception as error:  # a bug: its traceback must not be printed over the console's screen
             path = self.run.folder / ERROR_LOG
-            with suppress(OSError), path.open("a", encoding="utf-8") as log:
-                traceback.print_exc(file=log)
-            self.error = f"{type(error).__name__}: {lab.why_stopped(error)}; the traceback is in {path}"
+            where = f"the traceback is in {path}"
+            try:
+                with path.open("a", encoding="utf-8") as log:
+                    traceback.print_exc(file=log)
+            except OSError as cannot:
+                where = f"its traceback cannot be written to {path}: {cannot.strerror}"
+            self.error = f"{type(error).__name__}: {lab.why_stopped(error)}; {where}"

@@ -79,12 +79,14 @@ class WatchSupervisor(Supervisor):
         while self._restarts:
             yield self._restarts.pop(0)
         attempt, stood_s = self._attempt, time.monotonic() - self._attempt.moved_at
+        if attempt.is_told or stood_s < min(self._trial.stall_s, NO_STEP_S):  # as nearly always
+            return
         runs = any(not progress.is_over and rank not in attempt.failed for rank, progress in attempt.ranks.items())
         where = attempt.waiting_for_group()
         is_expected = not self._ready and not self.launch.ends_with_ranks  # elsewhere, the training may start any time
         slow_s = max(self._trial.stall_s, SLOW_STEPS * median(attempt.steps_s or [0.0]))
         after_s = slow_s if runs or where else NO_STEP_S
-        if attempt.is_told or not (runs or where or is_expected) or stood_s < after_s:
+        if not (runs or where or is_expected) or stood_s < after_s:
             return
         attempt.told_at = attempt.moved_at
         if runs:

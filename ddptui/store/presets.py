@@ -142,7 +142,9 @@ def as_toml(preset: Preset) -> str:
     table["reference"] = [  # TOML has no null: leave out values that were not published
         {key: value for key, value in fields.items() if value is not None} for fields in plain["references"]
     ]
-    return tomli_w.dumps({key: value for key, value in table.items() if value or value == ""}, multiline_strings=True)
+    table = {key: value for key, value in table.items() if value or value == ""}
+    text = tomli_w.dumps(table)
+    return text if r"\r" in text else tomli_w.dumps(table, multiline_strings=True)  # which would write \r\n as \n
 
 
 def _fields(trial: Trial) -> dict[str, Any]:

@@ -73,10 +73,10 @@ def telling(columns: Iterable[Filled]) -> list[Filled]:
 def fit(columns: Sequence[Filled], width: int, at_least: int = 1) -> list[Filled]:
     """The columns that fit into `width`, in their original order. Columns of higher worth are chosen first, and
     `at_least` of them in any case."""
-    chosen: list[int] = []
+    chosen, widths = list[int](), [column.width for column in columns]
     # Continue after a column that does not fit: a narrower one of lower worth may still fit.
     for place in sorted(range(len(columns)), key=lambda place: -columns[place].worth):
-        if len(chosen) < at_least or total([columns[other].width for other in [*chosen, place]]) <= width:
+        if len(chosen) < at_least or total([widths[other] for other in [*chosen, place]]) <= width:
             chosen.append(place)
     return [columns[place] for place in sorted(chosen)]
 

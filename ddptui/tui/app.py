@@ -148,10 +148,10 @@ class Console(ConsoleApp):
                 self.complain("Not started", str(error))
         elif first is not None:
             self.push_screen(Lab())  # a screen below the question
-            self._begin(partial(Beginning, first), "Not started")
+            self.launch(lambda: first)
         elif begun is not None:
             self.push_screen(Lab())  # a screen to look at while journals are read
-            self.resume(begun._replace)  # a copy
+            self.resume(lambda: begun)
         self._keyboard.settle(self._keyboard.way())  # keys typed before the first screen opens are meant for it
 
     def _keep_theme(self, theme: Theme) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ddptui.config.preset import Preset
 from ddptui.config.settings import Settings
-from ddptui.engines.local.training import training_that_runs
 from ddptui.engines.local.warm import WarmParent
 from ddptui.store import settings as settings_file
 from ddptui.tui.app import Console
@@ -61,7 +60,9 @@ def start(
             app.run_ended(app.session)
         threads.shutdown()  # waits for the session's thread, which ends the ranks
         warm.close()
-    from ddptui.run.headless import EXIT_CODES  # imported late, so that the first screen appears sooner
+    # Imported late, so that the first screen appears sooner.
+    from ddptui.engines.local.training import training_that_runs
+    from ddptui.run.headless import EXIT_CODES
     from ddptui.run.output import as_table, show, wrapped
 
     launch = terms.launch if terms is not None and terms.saw_nothing else None

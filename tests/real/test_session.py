@@ -143,11 +143,13 @@ def test_an_internal_error_names_its_kind_and_keeps_its_traceback(
         assert follow(session) == [launched("a")]
     assert session.error is not None
     assert session.error.startswith("ValueError: no such thing; ")
-    assert session.error.endswith(f"the traceback is in {path}")
     if writable:
+        assert session.error.endswith(f"the traceback is in {path}")
         kept = path.read_text(encoding="utf-8")
         assert kept.startswith("Traceback (most recent call last):")
         assert 'raise ValueError("no such thing")' in kept
+    else:
+        assert session.error.endswith(f"cannot be written to {path}: {os.strerror(errno.EISDIR)}")
 
 
 UNTIL_STOPPED = {"epochs": 0, "launch": "spawn", "batch_size": 128}

@@ -27,7 +27,6 @@ STYLES = {
         "$foreground 70%": ["rest", "unknown", "muted", "data", "rank"],
         "$foreground 70% strike": ["undefined"],
         "on $primary-muted bold": ["reduced"],
-        "reverse": ["cursor"],
         "": ["", "aggregate"],
     }.items()
     for kind in kinds

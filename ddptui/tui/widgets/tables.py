@@ -104,26 +104,28 @@ class LabTable(DataTable[Text], Fitted):
         columns, names, marks, said = self._filled
         pages = [*_pages(columns, width - GAP)] or [columns[:1]]
         self._page %= len(pages)
-        self._shown = shown = pages[self._page]
+        before, self._shown = self._shown, pages[self._page]
+        shown = self._shown
         more = Content("← → more") if len(pages) > 1 else NO_WORDS
         self.border_subtitle = Content("   ").join(filter(None, [said, more]))
         # DataTable would measure the widths itself, but only later, when idle.
         widths = [max(column.width, *map(cell_len, (column.header, *column.cells))) for column in shown]
         sides: list[JustifyMethod] = ["left" if column.left else "right" for column in shown]
         looks = [Style.parse(MARKED[marks[name]]).rich_style if name in marks else "" for name in names]
+        layout = ([(column.header, column.key) for column in shown], widths, names, marks)
+        if layout == self._layout:
+            for place, (old, new) in enumerate(zip(before, shown, strict=True)):
+                for row, (was, cell) in enumerate(zip(old.cells, new.cells, strict=True)):
+                    if cell != was:
+                        text = Text(cell, looks[row], justify=sides[place], no_wrap=True)
+                        self.update_cell_at(Coordinate(row, place), text)
+            return
+        self._layout = layout
         texts = [
             [Text(cell, look, justify=side, no_wrap=True) for cell, look in zip(column.cells, looks, strict=True)]
             for column, side in zip(shown, sides, strict=True)
         ]
         rows = [*zip(*texts, strict=True)]
-        layout = ([(column.header, column.key) for column in shown], widths, names, marks)
-        if layout == self._layout:
-            for row, cells in enumerate(rows):
-                for place, cell in enumerate(cells):
-                    if cell != self.get_cell_at(at := Coordinate(row, place)):
-                        self.update_cell_at(at, cell)
-            return
-        self._layout = layout
         chosen, place, scrolled = self.chosen, self.cursor_row, self.scroll_offset
         with self.app.batch_update():  # otherwise the table would be empty for a moment
             self.clear(columns=True)

@@ -9,12 +9,10 @@ from textual.widgets import DataTable
 
 from ddptui.analysis.results import TrialResult
 from ddptui.analysis.wait_matrix import WaitMatrix, wait_matrix
-from ddptui.report.matrix import ITSELF, MOST_ROWS, describe, grid, largest, span
+from ddptui.report.matrix import ITSELF, MOST_ROWS, describe, largest, span, with_numbers
 from ddptui.text.units import NOTHING
 from ddptui.tui.keys import bound
 from ddptui.tui.widgets.lists import ROW_KEYS
-
-ANY_WIDTH = 10_000  # cells: the matrix has numbers, and is scrolled
 
 
 class WhoWaits(DataTable[Text]):
@@ -39,7 +37,7 @@ class WhoWaits(DataTable[Text]):
         self._trial, self._matrix = trial, wait_matrix(trial, MOST_ROWS) if trial else None
         self.clear(columns=True)
         if self._matrix:
-            shown = grid(self._matrix, ANY_WIDTH)
+            shown = with_numbers(self._matrix)
             corner = shown.heads[-1][: len(shown.labels[0])]
             self.add_columns(corner, *(Text(f"for {span(ranks)}", justify="right") for ranks in self._matrix.ranks))
             for label, row in zip(shown.labels, shown.cells, strict=True):

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ddptui.config.checks import DESYNCHRONIZE
@@ -617,8 +617,8 @@ def test_a_trial_survives_its_spelling_as_arguments(trial: Trial) -> None:
 @example(make_trial({"average": "parameters", "every": 8, "reduction": "avg", "hash_every": 5, "batch_norm": True}))
 @example(make_trial({"strategy": "ddp", "mistake": "average_again"} | OF_DDP))
 @example(make_trial({"strategy": "ddp_powersgd", "powersgd_rank": 4}))
+@example(make_trial({"launch": "command", "command": ["train"], "env": ["NAME=\r\n"]}))
 def test_a_trial_survives_being_kept_as_toml(trial: Trial) -> None:
-    assume("\r\n" not in f"{trial.model} {trial.data_dir} {trial.command} {trial.env}")  # tomli_w writes it as \n
     named = msgspec.structs.replace(trial, name="a")
     preset = Preset(
         name="made", title="?", group="", about="", baseline="a", repeats=1, trials=(named,), kind=trial.kind

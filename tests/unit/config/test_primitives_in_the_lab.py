@@ -57,6 +57,7 @@ def test_a_field_of_primitives_that_differs_sets_trials_apart() -> None:
     [
         (SEE, ["are shown", "primitives all"]),
         (MEASURE, ["are measured", "sizes 1 KB to 64 MB", "back to back"]),
+        (ALGORITHMS, ["are measured", "primitives all_reduce", "composites 6"]),
     ],
 )
 def test_the_listing_says_what_is_tried_and_neither_model_nor_data(name: str, words: list[str]) -> None:

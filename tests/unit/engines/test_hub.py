@@ -137,6 +137,14 @@ def test_a_rank_that_is_here_already_is_not_replaced(hub: Hub, peer: MakePeer) -
     assert first.say(step(0)) == [step(0)]
 
 
+def test_a_rank_that_comes_later_is_told_what_stands(hub: Hub, peer: MakePeer) -> None:
+    first, second = peer(), peer()
+    first.say(hello(0, token=hub.token))
+    hub.send(Look(per_s=25))
+    second.say(hello(1, token=hub.token))
+    assert [rank.heard() for rank in (first, second)] == [Look(per_s=25)] * 2
+
+
 @pytest.mark.parametrize("hub", [0], indirect=True)
 def test_ranks_that_were_started_again_take_their_places_and_count_their_steps_on(hub: Hub, peer: MakePeer) -> None:
     def comes(rank: int, *numbers: int) -> Peer:

@@ -13,10 +13,10 @@ from ddptui.analysis.results import ConfidenceInterval
 from ddptui.cli import main
 from ddptui.cli.machine import SELFTEST_MODES
 from ddptui.config.fields import FIELDS
-from ddptui.config.strategies import STRATEGIES
+from ddptui.config.strategies import AGGREGATING, STRATEGIES
 from ddptui.config.trial import Bottleneck, Site, Trial
 from ddptui.run import selftest
-from ddptui.run.selftest import AGGREGATING, REST, STEPS, WARMUP, delays_of
+from ddptui.run.selftest import REST, STEPS, WARMUP, delays_of
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.phases import PHASES
 from tests.support.traces import MS, delayed, trace, works_of
