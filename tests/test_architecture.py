@@ -12,15 +12,15 @@ REPO = Path(__file__).parents[1]
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
     "text": 389,
-    "config": 1396,
+    "config": 1417,
     "wire": 554,
     "host": 978,
     "analysis": 2959,
     "findings": 2260,
     "diagnosis": 1177,
     "live": 830,
-    "report": 1553,
-    "store": 820,
+    "report": 1568,
+    "store": 840,
     "engines": 2400,
     "run": 1184,
     "doctor": 436,

@@ -64,9 +64,9 @@ MEANINGS: dict[str, str] = {
 }
 
 
-def check_columns(keys: Iterable[str]) -> None:
-    """Check that each key is a column's. Raises TrialError."""
+def check_columns(keys: Iterable[str], path: str = "columns") -> None:
+    """Check that each key is a column's. path: where the keys stand. Raises TrialError."""
     for index, key in enumerate(keys):
         if key not in MEANINGS:
             hint = did_you_mean(key, MEANINGS, "`ddptui columns` lists them")
-            raise TrialError(f"columns[{index}]", f"no column {key!r}; {hint}")
+            raise TrialError(f"{path}[{index}]", f"no column {key!r}; {hint}")

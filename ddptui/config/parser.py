@@ -14,7 +14,7 @@ from ddptui.config.columns import check_columns
 from ddptui.config.engine import LOCAL, EngineOptions
 from ddptui.config.fields import meaningless, meaningless_at_work, work_of
 from ddptui.config.launch_modes import COMMAND
-from ddptui.config.preset import Preset, Reference
+from ddptui.config.preset import Chinese, Preset, Question, Reference
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError, TrialKind
 from ddptui.config.trial_text import off_default, parse_assignment
 from ddptui.config.values import convert, make_trial
@@ -51,6 +51,8 @@ class PresetFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     matrix: dict[str, Any] = {}
     trial: tuple[dict[str, Any], ...] = ()
     reference: tuple[Reference, ...] = ()
+    question: tuple[Question, ...] = ()
+    zh: Chinese = Chinese()
     engine: EngineOptions = LOCAL
 
 
@@ -66,6 +68,10 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
     for index, reference in enumerate(file.reference):
         if reference.trial not in names and not overrides:
             raise TrialError(f"reference[{index}].trial", _no_trial(reference.trial, names))
+    for index, question in enumerate(file.question):
+        check_columns(question.columns, f"question[{index}].columns")
+        if not overrides and (missing := next((name for name in question.trials if name not in names), None)):
+            raise TrialError(f"question[{index}].trials", _no_trial(missing, names))
     return Preset(
         name=name,
         title=printable(file.title or name),  # one line, as for the group
@@ -77,8 +83,15 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
         kind=file.kind,
         references=tuple(reference for reference in file.reference if reference.trial in names),
         columns=file.columns,
+        questions=tuple(_about(question, names) for question in file.question),
+        zh=file.zh,
         engine=file.engine,
     )
+
+
+def _about(question: Question, names: Sequence[str]) -> Question:
+    """The question, about those of its trials that have these names; about all if none has."""
+    return msgspec.structs.replace(question, trials=tuple(name for name in question.trials if name in names))
 
 
 class Edits(msgspec.Struct, frozen=True):
@@ -161,6 +174,7 @@ def edited(preset: Preset, edits: Edits) -> Preset:
         trials=left,
         baseline=preset.baseline if preset.baseline in trials else left[0].name,
         references=tuple(each for each in preset.references if each.trial in trials),
+        questions=tuple(_about(question, [*trials]) for question in preset.questions),
     )
 
 

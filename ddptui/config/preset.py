@@ -19,6 +19,22 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     source: str = ""
 
 
+class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question of a lesson, and the cells of the table that answer it. Students answer it in their own words."""
+
+    text: str
+    zh: str = ""  # the text in Chinese
+    columns: tuple[str, ...] = ()  # keys of the columns whose cells answer it: figures and the checks' lights
+    trials: tuple[str, ...] = ()  # the trials whose cells they are; empty: all
+
+
+class Chinese(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A preset's texts in Chinese; empty: those in English."""
+
+    title: str = ""
+    about: str = ""
+
+
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """One question, answered by a few trials."""
 
@@ -32,6 +48,8 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     kind: TrialKind = "training"
     references: tuple[Reference, ...] = ()
     columns: tuple[str, ...] = ()  # keys of the columns that the question is about; tables show them first
+    questions: tuple[Question, ...] = ()
+    zh: Chinese = Chinese()
     engine: EngineOptions = LOCAL
 
     @property

@@ -139,6 +139,8 @@ def as_toml(preset: Preset) -> str:
     plain: dict[str, Any] = msgspec.to_builtins(preset)
     table = {key: plain[key] for key in ("title", "group", "kind", "about", "baseline", "repeats", "columns")}
     table |= {"trial": [_fields(trial) for trial in preset.trials], "engine": plain["engine"]}
+    table["zh"] = {key: text for key, text in plain["zh"].items() if text}
+    table["question"] = [{key: value for key, value in fields.items() if value} for fields in plain["questions"]]
     table["reference"] = [  # TOML has no null: leave out values that were not published
         {key: value for key, value in fields.items() if value is not None} for fields in plain["references"]
     ]

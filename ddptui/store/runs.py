@@ -27,6 +27,9 @@ from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
 JOURNAL = "messages.jsonl"  # in a repeat's folder
+ANSWERS = "answers.json"
+CODE = "code"  # the folder of the user's own files
+MOST_SOURCE = 2**20  # bytes of such a file
 STAMP_FORMAT = "%Y%m%d-%H%M%S"  # a run's name begins with the local time of its start in this format
 LISTS = "`ddptui runs` lists them"
 MOST_BYTES = 64 * 2**20  # limit for results.json and environment.json: enough for 90,000 ranks
@@ -133,6 +136,28 @@ class Run:
         resumed = [*begun.get("resumed", []), {"at": now, "changed": changed}]
         self._replace("environment.json", _pretty(begun | {"resumed": resumed}))
         return changed
+
+    def answers(self, preset: Preset) -> list[str]:
+        """The student's answers to the preset's questions; empty for one without an answer. Raises RunError."""
+        try:
+            known = _decoded(self.folder / ANSWERS, dict[str, str])
+        except FileNotFoundError:
+            known = {}
+        return [known.get(question.text, "") for question in preset.questions]
+
+    def write_answers(self, preset: Preset, answers: Iterable[str]) -> None:
+        """Replace the answers to the preset's questions, one for each. Raises RunLost."""
+        texts = (question.text for question in preset.questions)
+        self._replace(ANSWERS, _pretty(dict(zip(texts, answers, strict=True))))
+
+    def code(self) -> dict[str, str]:
+        """The user's own files that the run's trials named, as they were when it started: their text by name. Raises
+        RunError."""
+        texts = {}
+        for path in sorted((self.folder / CODE).glob("*.py")):
+            with raising_run_error(path):
+                texts[path.name] = read_plain(path, MOST_SOURCE).decode(errors="replace")
+        return texts
 
     def _replace(self, name: str, content: bytes) -> None:
         """Replace one of the run's files as a whole. Raises RunLost."""

@@ -1,0 +1,32 @@
+"""The questions of a lesson beside the cells that answer them, and the student's answers. Pure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ddptui.analysis.results import Results
+from ddptui.config.preset import Preset
+from ddptui.report.columns import columns_of
+from ddptui.report.rows import rows_of
+from ddptui.text.tables import Filled
+
+
+class Asked(NamedTuple):
+    """A question, what the run shows of it, and the answer; empty if there is none yet."""
+
+    text: str
+    evidence: Sequence[Filled]  # the trials' names and their cells; empty if the question names no columns
+    answer: str
+
+
+def asked(preset: Preset, results: Results, answers: Sequence[str]) -> list[Asked]:
+    """The preset's questions, in order. answers: one for each, as `Run.answers` returns them."""
+    if not preset.questions:
+        return []
+    rows = rows_of(results, preset) if preset.kind != "primitives" else []
+    told = []
+    for question, answer in zip(preset.questions, answers, strict=True):
+        about = [row for row in rows if not question.trials or row.result.name in question.trials]
+        shown = ("trial", *question.columns) if question.columns else ()
+        evidence = [column for column in columns_of(about) if column.key in shown] if about else []
+        told.append(Asked(question.text, evidence, answer))
+    return told
