@@ -12,10 +12,9 @@ from torch import nn
 
 from ddptui.config.trial import Trial
 from workers.aggregate.none import NoAggregation
-from workers.instruments.delays import RankDelays
 from workers.instruments.reporter import Reporter
 from workers.rank.device import DeviceChoice
-from workers.rank.process import Rank, hello, pin_threads, rank_process, read_trial
+from workers.rank.process import Rank, hello, make_delays, pin_threads, rank_process, read_trial
 from workers.replicas.progress import ReplicaProgress
 from workers.replicas.replicas import GpuDataParallel, Replica, ReplicaDelays, ReplicaState, ThreadedDataParallel
 from workers.train import train
@@ -56,7 +55,7 @@ def make_replica_state(me: Rank, rank: int) -> ReplicaState:
     reporter = Reporter(rank)
     reporter.send(hello(trial, rank, DeviceChoice(device), pin_threads(trial, range(trial.world_size))))
     reporter.set_device(device)
-    delays = RankDelays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
+    delays = make_delays(trial, rank, device)
     begin = time.monotonic_ns()
     delays.start()
     reporter.position = lambda: me.reporter.position()  # looked up at each call: the loop replaces it

@@ -9,26 +9,26 @@ import msgspec
 from ddptui.analysis.results import Averaging, Check, InSync, Light, RepeatResult, TrialResult
 from ddptui.config import strategies
 from ddptui.config.trial import Trial
+from ddptui.text.words import listed
 from ddptui.wire.messages import Audit, Done, Fingerprint
 
-# The largest error that rounding explains in an exact strategy, in the units of wire.Audit.
-EXACT = {"float32": 1e-5, "float64": 1e-12}
 NEAR = 1e-3  # relative: a factor this close to 1, n or 1/n counts as equal to it
 EXPLAINED = 1e-2  # a multiple of the mean explains an error if at most this part of the error remains
 BUFFERS = "buffers"  # the check that does not put a comparison in doubt
 MOST_NAMES = 3  # tensor names in a message
+MOST_WEIGHTS = 4  # ranks whose weights a message names
 
 
 def error_bound(trial: Trial) -> float | None:
     """The largest error of a correct strategy against the true mean, in the units of wire.Audit. None: no known
     bound."""
-    facts = strategies.STRATEGIES[trial.strategy or "none"]
+    facts = strategies.facts_of(trial.strategy)
     if facts.low_rank:  # PowerSGD: the error of a low-rank approximation depends on the gradient
         return None
     # A lossy type with unit roundoff u rounds a number when it is cast, when it is divided, and in each of the n - 1
     # additions over n ranks. Each rounding is at most u times the sum of the absolute values so far, divided by n. The
     # root mean square over the ranks bounds the mean of absolute values, hence (n + 1) u.
-    return (trial.world_size + 1) * facts.rounding or EXACT[trial.dtype]
+    return (trial.world_size + 1) * facts.rounding or strategies.EXACT[trial.dtype]
 
 
 def with_verdict(averaging: Averaging, trial: Trial) -> Averaging:
@@ -48,9 +48,11 @@ def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
         or averaging.own_scale is None
     ):
         return f"{averaging.of} are not finite: there is nothing to compare"
-    facts, limit = strategies.STRATEGIES[trial.strategy or "none"], error_bound(trial)
+    facts, limit, ranks = strategies.facts_of(trial.strategy), error_bound(trial), trial.world_size
     # An exact strategy must be exact in every tensor, however small; a lossy one may round small tensors to 0.
-    if max(averaging.error, 0.0 if facts.rounding else averaging.worst_error) <= (limit or EXACT[trial.dtype]):
+    if max(averaging.error, 0.0 if facts.rounding else averaging.worst_error) <= (
+        limit or strategies.EXACT[trial.dtype]
+    ):
         return None
     if averaging.scale == averaging.own_scale == 0:
         return f"{averaging.of} are all zero"
@@ -58,13 +60,31 @@ def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
         multiple = "" if is_near(averaging.own_scale, 1) else f", times {averaging.own_scale:.3g}"
         return f"each rank kept its own {averaging.of}{multiple}: nothing was averaged"
     if is_multiple(averaging):
-        hint = ": the sum was divided once too often" if is_near(averaging.scale, 1 / trial.world_size) else ""
-        hint = ": they are the sum, the division is missing" if is_near(averaging.scale, trial.world_size) else hint
-        return f"{averaging.of} are {averaging.scale:.4g} times the mean{hint}"
+        return f"{averaging.of} are {averaging.scale:.4g} times the mean{_division(averaging.scale, ranks)}"
     if limit is None:  # the error may be the strategy's own approximation
         return None
+    if is_weighted(averaging):
+        counts = listed([f"rank {rank} × {weight:.4g}" for rank, weight in enumerate(averaging.weights)], MOST_WEIGHTS)
+        return (
+            f"{averaging.of} are a weighted sum over the ranks ({counts}), but each rank must count × {1 / ranks:.4g}: "
+            "divide by the number of ranks, as the loss already allows for uneven batches"
+        )
+    if is_partly_right(averaging):
+        wrong, names = averaging.wrong_tensors, names_text([*averaging.wrong], averaging.wrong_tensors)
+        how = ", which each rank kept as its own" if averaging.kept_tensors == wrong else ""
+        are = "are" if wrong > 1 else "is"
+        return f"{wrong} of {averaging.tensors} tensors {are} not the mean: {names}{how}; the others are right"
     where = f"{averaging.worst} is {averaging.worst_error:.2%} of its length away from it"
     return f"{averaging.of} are not the mean: {where}"
+
+
+def _division(scale: float, ranks: int) -> str:
+    """Why a sum over the ranks came out as this multiple of the mean."""
+    if is_near(scale, ranks):
+        return ": they are the sum, the division is missing"
+    if is_near(scale, 1 / ranks):
+        return ": the sum was divided once too often"
+    return f": the sum was divided by {ranks / scale:.4g} instead of {ranks}" if 0 < scale < ranks else ""
 
 
 def is_own(averaging: Averaging) -> bool:
@@ -75,6 +95,16 @@ def is_own(averaging: Averaging) -> bool:
 def is_multiple(averaging: Averaging) -> bool:
     """Whether the result is a multiple of the mean, other than the mean itself."""
     return _explains(averaging.scaled_error, averaging) and not is_near(averaging.scale or 0.0, 1)
+
+
+def is_weighted(averaging: Averaging) -> bool:
+    """Whether the result is a sum over the ranks in which some count more than others."""
+    return bool(averaging.weights) and _explains(averaging.weighted_error, averaging)
+
+
+def is_partly_right(averaging: Averaging) -> bool:
+    """Whether some tensors are right, and others are not."""
+    return 0 < averaging.wrong_tensors < averaging.tensors
 
 
 def _explains(rest: float | None, averaging: Averaging) -> bool:
@@ -137,9 +167,10 @@ def averaged_wrong(repeat: RepeatResult) -> str | None:
     return repeat.averaging.why if repeat.averaging and not is_not_finite(repeat) else None
 
 
-def names_text(names: list[str]) -> str:
-    """Lists the names of tensors in a sentence: the first MOST_NAMES, and the number of the others."""
-    more = len(names) - MOST_NAMES
+def names_text(names: list[str], of: int = 0) -> str:
+    """Lists the names of tensors in a sentence: the first MOST_NAMES, and the number of the others. of: the number of
+    all, if names are only some of them."""
+    more = max(of, len(names)) - min(MOST_NAMES, len(names))
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more tensor{'s' if more > 1 else ''}" if more > 0 else "")
 
 
@@ -190,6 +221,7 @@ def averaging(done: Iterable[Done]) -> Averaging | None:
         return max(audits, key=lambda audit: math.inf if getattr(audit, error) is None else getattr(audit, error))
 
     farthest, of_mean, of_own = worst_by("worst_error"), worst_by("scaled_error"), worst_by("own_error")
+    weighted = worst_by("weighted_error") if all(audit.weights for audit in audits) else farthest
     return Averaging(
         of=farthest.of,
         error=worst_by("error").error,
@@ -199,6 +231,13 @@ def averaging(done: Iterable[Done]) -> Averaging | None:
         scaled_error=of_mean.scaled_error,
         own_scale=of_own.own_scale,
         own_error=of_own.own_error,
+        bytes=farthest.bytes,
+        tensors=farthest.tensors,
+        wrong=farthest.wrong,
+        wrong_tensors=farthest.wrong_tensors,
+        kept_tensors=farthest.kept_tensors,
+        weights=weighted.weights,
+        weighted_error=weighted.weighted_error,
     )
 
 

@@ -63,6 +63,8 @@ class Kind(enum.Enum):
     CHAIN = "chain"  # a rank waits for a late rank through another rank
     MISTAKES = "mistakes"  # how many deliberate mistakes the checks found; trials: those that were missed
     CHECK_FAILS = "check_fails"  # place: the check
+    OWN_RIGHT, OWN_WRONG = "own_right", "own_wrong"  # the user's own strategy; place: its code; doubt: what is wrong
+    OWN_BYTES = "own_bytes"  # what it hands to collectives in a step, and the least that a rank must send
     FAULTS_NAMED, FAULT_SURVIVED, FAULT_UNNAMED = "faults_named", "fault_survived", "fault_unnamed"
     SPLIT = "split"  # place: the parts into which DataParallel splits a batch
     OVERLAP = "overlap"  # the part of its communication that a trial overlapped; no number: none

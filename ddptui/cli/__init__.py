@@ -21,6 +21,7 @@ from ddptui.cli.config import config
 from ddptui.cli.init import init
 from ddptui.cli.inspect import columns, compare, presets, project, runs, show, verify
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
+from ddptui.cli.new import new
 from ddptui.cli.options import changes_of, run_options
 from ddptui.cli.run import begin, run
 from ddptui.cli.trash import delete, restore
@@ -35,8 +36,8 @@ OTHER_NAME = {"markdown_it": "markdown-it-py", "pynvml": "nvidia-ml-py", "tomli_
 NEEDED = dict(zip(SAME_NAME, SAME_NAME, strict=True)) | OTHER_NAME
 OWN_OPTIONS = ("preset", "resume", "version")  # those of `ddptui` alone, not also of `ddptui run`
 COMMANDS = (
-    run, watch, attach, show, runs, delete, restore, compare, presets, init, columns, project, verify, doctor, selftest,
-    config, completion, join, manifest, place,
+    run, watch, attach, show, runs, delete, restore, compare, presets, init, new, columns, project, verify, doctor,
+    selftest, config, completion, join, manifest, place,
 )  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def main(context: click.Context, /, preset: str | None, resume: str | None, **op
     \b
     The lab:
       presets                List the presets; or one's trials and commands.
-      init                   Write a preset for a training of your own.
+      init, new              Write a preset for your training; a strategy.
       columns                Explain the columns of the tables, or one of them.
       project                Predict the step time on other numbers of ranks.
       verify                 Compare two checkpoints, or the ranks of a run.

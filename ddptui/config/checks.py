@@ -5,20 +5,24 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ddptui.config.fields import meaningless
+from ddptui.config.fields import meaningless, remedies
 from ddptui.config.launch_modes import COMMAND, ONE_PROCESS
+from ddptui.config.own_code import FIELDS as OWN_FIELDS
+from ddptui.config.own_code import check_spelling, is_own
 from ddptui.config.primitives import OPERATIONS
-from ddptui.config.strategies import MISTAKES, STRATEGIES
+from ddptui.config.strategies import MISTAKES, facts_of
 from ddptui.config.trial import (
     BOTTLENECK_FIELDS,
+    KNOWN,
+    LINK,
     SHAPES,
     TRIAL_FIELDS,
     Bottleneck,
     Fault,
     Trial,
     TrialError,
-    is_own_model,
 )
+from ddptui.text.words import in_a_row
 
 MOST_RANKS_ON_LINKS = 250  # they share a /24 network with their switch (engines/local/links.py)
 NO_IMAGES = ("mlp", "linears")  # models without convolutions
@@ -48,6 +52,7 @@ def check_trial(trial: Trial) -> None:
         _check_command(trial)
     elif trial.kind == "primitives":
         _check_primitives(trial)
+    _check_names(trial)
     for key, why in meaningless(trial.launch, trial.strategy, trial.primitives).items():
         unset = None if key == "strategy" else TRIAL_FIELDS[key].default
         if key != "world_size" and getattr(trial, key) != unset:  # world_size has an error of its own below
@@ -61,6 +66,19 @@ def check_trial(trial: Trial) -> None:
         _check_fault(trial, fault, f"fault[{index}]")
 
 
+def _check_names(trial: Trial) -> None:
+    """Check the fields that take one of several names, or the user's own code."""
+    named = {key: getattr(trial, key) for key in OWN_FIELDS}
+    named |= {f"bottleneck[{index}].at": each.at for index, each in enumerate(trial.bottleneck)}
+    for path, value in named.items():
+        options = KNOWN.get(path.rpartition(".")[2], ())
+        if is_own(value):
+            check_spelling(path, value)
+        elif options and value is not None and value not in options:
+            why = [f"unknown value {value!r}", *remedies(value, options), "or your own code: mine.py:name"]
+            raise TrialError(path, in_a_row(why, ";"))
+
+
 # fmt: off
 def _check_command(trial: Trial) -> None:
     wrong = next((variable for variable in trial.env if variable.find("=") < 1), None)
@@ -71,7 +89,7 @@ def _check_command(trial: Trial) -> None:
         *((any("\0" in text for text in texts), key, "contains a NUL character, which no program accepts; remove it")
           for key, texts in (("command", trial.command), ("env", trial.env))),
         (wrong is not None, "env", f"expected NAME=VALUE, got {wrong!r}"),
-        *((delay.at in ("link", "start"), f"bottleneck[{index}].at", here)
+        *((delay.at in (LINK, "start") or is_own(delay.at), f"bottleneck[{index}].at", here)
           for index, delay in enumerate(trial.bottleneck)),
     ])
 
@@ -104,7 +122,7 @@ def _check_averaging(trial: Trial) -> None:
         (needs_strategy and trial.strategy is None, "strategy",
          f"launch = {trial.launch!r} needs a strategy; 'none' averages nothing"),
         (of_parameters and trial.strategy == "none", "average", "strategy = 'none' averages no parameters"),
-        (of_parameters and STRATEGIES[trial.strategy or "none"].overlaps, "average",
+        (of_parameters and facts_of(trial.strategy).overlaps, "average",
          f"strategy = {trial.strategy!r} averages gradients during backward, but parameters change only after it"),
         (trial.static_graph and trial.every > 1, "static_graph",
          "cannot be combined with every > 1: torch DDP fails with static_graph in no_sync"),
@@ -122,8 +140,7 @@ def _check_averaging(trial: Trial) -> None:
 
 def _check_length_and_samples(trial: Trial) -> None:
     steps, shape, model = trial.steps or math.inf, trial.shape, trial.model
-    module, _, attribute = model.partition(":")
-    any_shape = model == "mlp" or is_own_model(model)  # only the rank can check the shape for a user's own model
+    any_shape = model == "mlp" or is_own(model)  # only the rank can check the shape for a user's own model
     fits = any_shape or shape is None or (
         shape == SHAPES[model] if model in SHAPES else len(shape) == 3 and shape[0] == 3)  # torchvision: RGB images
     _keep([
@@ -136,8 +153,6 @@ def _check_length_and_samples(trial: Trial) -> None:
         (trial.batch_size < trial.world_size and trial.kind == "training", "batch_size",
          f"a global batch of {trial.batch_size} is too small for {trial.world_size} ranks"),
         (shape is not None and trial.dataset != "random", "shape", "only dataset = 'random' takes a shape; remove it"),
-        (is_own_model(model) and not all(map(str.isidentifier, [*module.split("."), attribute])), "model",
-         f"{model!r} is not of the form 'module:attribute', e.g. 'mymodels:Net'"),
         (model == "linears" and (trial.dataset, trial.classes) != ("random", 3), "model",
          "linears has 3 inputs and 3 outputs; use dataset = 'random' and classes = 3"),
         (not fits, "shape", f"the model {model} does not accept samples of shape {[*(shape or ())]}"),
@@ -146,7 +161,7 @@ def _check_length_and_samples(trial: Trial) -> None:
 
 def _check_devices(trial: Trial) -> None:
     """Check for devices, backends and precisions that cannot work together on any machine."""
-    on_cpu, several, facts = trial.device == "cpu", trial.gpus_per_rank > 1, STRATEGIES[trial.strategy or "none"]
+    on_cpu, several, facts = trial.device == "cpu", trial.gpus_per_rank > 1, facts_of(trial.strategy)
     shares, by_nccl = trial.share_gpu, trial.backend == "nccl"
     by_gloo = trial.backend == "gloo" and trial.device == "cuda" and needs_point_to_point(trial)
     _keep([
@@ -202,11 +217,12 @@ def _link_rules(trial: Trial, link: Bottleneck) -> list[Rule]:
 
 def _delay_rules(trial: Trial, delay: Bottleneck) -> list[Rule]:
     steps, at, first, last = trial.steps or math.inf, delay.at, delay.from_step, delay.to_step
-    in_dp = trial.launch == "dp"
+    in_dp, own = trial.launch == "dp", is_own(delay.at)
     no_average = not in_dp and trial.launch != COMMAND and trial.strategy in (None, "none")
     return [
         (trial.primitives, "at", f"with primitives = {trial.primitives!r} no rank trains; only 'link' is possible"),
-        (not 0 < delay.sleep_ms < math.inf, "sleep_ms", "a delay needs its length in ms, more than 0"),
+        (own and (delay.sleep_ms, delay.jitter) != (0, "none"), "sleep_ms", "your own function returns the length"),
+        (not own and not 0 < delay.sleep_ms < math.inf, "sleep_ms", "a delay needs its length in ms, more than 0"),
         (delay.mbit is not None, "mbit", f"is only for at = 'link'; a delay at {at!r} has sleep_ms"),
         (at == "start" and (delay.every, first, last) != (1, 0, None), "at",
          "a rank starts once, before its steps: every, from_step and to_step have no effect"),
@@ -223,7 +239,7 @@ def _check_fault(trial: Trial, fault: Fault, path: str) -> None:
     """Check that this fault can happen in the trial."""
     steps, kind, name = trial.steps or math.inf, fault.kind, trial.strategy or "none"
     processes = trial.world_size if trial.launch != "dp" else 1  # a fault affects a process, and dp has only one
-    in_average, facts = kind in ("other_shape", "wrong_order"), STRATEGIES[name]
+    in_average, facts = kind in ("other_shape", "wrong_order"), facts_of(name)
     _keep([
         (fault.rank >= processes, "rank", _no_rank(fault.rank, trial, processes)),
         (fault.step >= steps, "step", f"the fault would never happen: step {fault.step} of {steps}"),
@@ -251,11 +267,11 @@ def _no_rank(rank: int, trial: Trial, ranks: int) -> str:
 def needs_point_to_point(trial: Trial) -> tuple[str, str] | None:
     """The field that causes point-to-point messages, and the error message if gloo carries tensors on GPUs; or None."""
     if trial.primitives is None:
-        if trial.world_size == 1 or not STRATEGIES[trial.strategy or "none"].point_to_point:
+        if trial.world_size == 1 or not facts_of(trial.strategy).point_to_point:
             return None
         return "strategy", f"{trial.strategy!r} sends from rank to rank, but {NO_SENDING}; choose another strategy"
     for name in trial.composites:
-        if STRATEGIES[name].point_to_point:
+        if facts_of(name).point_to_point:
             return "composites", f"{name!r} sends from rank to rank, but {NO_SENDING}; leave it out"
     if not trial.operations or set(trial.operations) & set(NOT_BY_GLOO):
         return "operations", f"{NO_SENDING}; list the others, without {' and '.join(NOT_BY_GLOO)}"

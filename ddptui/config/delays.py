@@ -1,15 +1,14 @@
 """Delays that the user injects while a trial runs: each delays one rank at one site. Pure."""
 
 from collections.abc import Sequence
+from typing import get_args
 
 import msgspec
 
 from ddptui.config.checks import check_bottleneck
-from ddptui.config.fields import choices
-from ddptui.config.trial import Bottleneck, Site, Trial, TrialError
+from ddptui.config.trial import LINK, Bottleneck, Site, Trial, TrialError
 
 TOO_LATE = "start"  # a running rank has already started
-LINK = "link"  # a slow link is set up before the ranks start
 LENGTHS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)  # at most 5 s: a sleep cannot be interrupted
 USUAL_MS = 20
 
@@ -18,12 +17,12 @@ Delays = tuple[Bottleneck, ...]
 
 def sites(trial: Trial) -> list[Site]:
     """The sites at which the running ranks of a trial can be delayed."""
-    return [at for at in choices("at") if at not in (TOO_LATE, LINK) and _is_possible(trial, at)]  # type: ignore[misc]
+    return [at for at in get_args(Site) if at != TOO_LATE and _is_possible(trial, at)]
 
 
 def _is_possible(trial: Trial, at: str) -> bool:
     try:
-        check_bottleneck(trial, Bottleneck(at=at, ranks=(0,), sleep_ms=USUAL_MS), "")  # type: ignore[arg-type]
+        check_bottleneck(trial, Bottleneck(at=at, ranks=(0,), sleep_ms=USUAL_MS), "")
     except TrialError:
         return False
     return True

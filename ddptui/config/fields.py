@@ -1,6 +1,7 @@
 """Descriptions and types of a trial's fields, and the launch modes, strategies and kinds of work that use each."""
 
 import textwrap
+from collections.abc import Sequence
 from functools import cache
 from typing import Literal, get_args, get_origin, get_type_hints
 
@@ -8,8 +9,8 @@ import msgspec
 
 from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.strategies import LACKS, STRATEGIES
-from ddptui.config.trial import PRIMITIVES, TRAIN, TRIAL_FIELDS, WATCH, About, Bottleneck, Fault, Trial
-from ddptui.text.words import count
+from ddptui.config.trial import KNOWN, PRIMITIVES, TRAIN, TRIAL_FIELDS, WATCH, About, Bottleneck, Fault, Trial
+from ddptui.text.words import count, did_you_mean
 
 WIDTH = 100  # of the listing, in columns
 _ANNOTATIONS = get_type_hints(Trial, include_extras=True)
@@ -25,8 +26,10 @@ def misnamed(word: str) -> str:
 
 
 def choices(key: str, *structs: type) -> tuple[str, ...]:
-    """The values that a Literal field of these structs allows; empty for other types. Default: the structs of a
-    trial, a delay and a fault."""
+    """The values that a field of these structs allows, beside the user's own code; empty if it takes any value.
+    Default: the structs of a trial, a delay and a fault."""
+    if key in KNOWN and structs != (Fault,):
+        return KNOWN[key]
     for struct in structs or (Trial, Bottleneck, Fault):
         if annotation := get_type_hints(struct).get(key):
             options = [annotation, *get_args(annotation)]  # the Literal stands alone, in a union, or in a tuple
@@ -83,6 +86,12 @@ def meaningless_at_work(work: str) -> dict[str, str]:
     return {name: reason(facts) for name, facts in FIELDS.items() if work not in facts.work}
 
 
+def remedies(value: object, options: Sequence[str], *, may_be_unset: bool = False) -> list[str]:
+    """What to write instead of a value that is none of a field's options."""
+    found = [f"one of {', '.join(options)}", did_you_mean(str(value), options)]
+    return [*found, "leave it out for none"] if may_be_unset else found
+
+
 def listing() -> str:
     """The text of `ddptui presets --fields`: every field of a trial with its default, type and description."""
     lines = [f"A [[trial]] of a preset, its [defaults] and --set KEY=VALUE take {count(len(FIELDS), 'field')}:", ""]
@@ -110,6 +119,8 @@ def _kind(kind: msgspec.inspect.Type, options: tuple[str, ...]) -> str:
             return f"list of {_kind(item, options)}"
         case msgspec.inspect.LiteralType(values=values):
             return " | ".join(options or map(str, values))
+        case msgspec.inspect.StrType() if options:
+            return " | ".join((*options, "your own"))
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
             return f"{'integer' if isinstance(kind, msgspec.inspect.IntType) else 'number'}{_bounds(kind)}"
     return {msgspec.inspect.BoolType: "true or false", msgspec.inspect.StructType: "tables"}.get(type(kind), "text")

@@ -14,6 +14,8 @@ from ddptui.config.columns import check_columns
 from ddptui.config.engine import LOCAL, EngineOptions
 from ddptui.config.fields import meaningless, meaningless_at_work, work_of
 from ddptui.config.launch_modes import COMMAND
+from ddptui.config.own_code import FIELDS as OWN_FIELDS
+from ddptui.config.own_code import SUFFIX, in_short, is_own, parsed
 from ddptui.config.preset import Chinese, Preset, Question, Reference
 from ddptui.config.trial import TRIAL_FIELDS, Trial, TrialError, TrialKind
 from ddptui.config.trial_text import off_default, parse_assignment
@@ -290,9 +292,16 @@ def _check_name(name: str, where: str) -> None:
 
 def _name_of(point: dict[str, Any]) -> str:
     """The name of a trial of [matrix], e.g. all_reduce-4; with field names if all values are numbers, e.g. seed-2."""
+    point = {key: _own_name(value) if key in OWN_FIELDS and is_own(value) else value for key, value in point.items()}
     named = point if all(isinstance(value, int | float) for value in point.values()) else NAMED  # bools are ints
     name = "-".join(f"{key}-{_short(value)}" if key in named else _short(value) for key, value in point.items())
     return NOT_IN_NAME.sub("-", name) if "env" in point else name  # env values contain =
+
+
+def _own_name(value: str) -> str:
+    """The user's own code as a part of its trial's name, e.g. mine.average."""
+    own = parsed(in_short(value))
+    return f"{own.source.removesuffix(SUFFIX)}.{own.name}"
 
 
 def _short(value: Any) -> str:

@@ -75,6 +75,14 @@ STRATEGIES = {
         unprojected="what it sends depends on the shapes of the tensors, which are not recorded"),
 }  # fmt: skip
 
+_OWN = StrategyFacts("your own code", unprojected="what your own code sends is not known")
+
+
+def facts_of(strategy: str | None) -> StrategyFacts:
+    """The properties of a strategy; those of `none` without one. Of the user's own code, nothing is known."""
+    return STRATEGIES.get(strategy or "none", _OWN)
+
+
 # The primitives that compute a strategy's mean of one tensor, for the strategies that can be measured this way.
 COMPOSITES = {name: facts.composite for name, facts in STRATEGIES.items() if facts.composite}
 
@@ -90,6 +98,9 @@ MISTAKES: dict[str, tuple[str, ...]] = {
 
 AGGREGATING = tuple(name for name in STRATEGIES if name != "none")
 
+# The largest error that rounding explains in an exact strategy, in the units of wire.Audit.
+EXACT = {"float32": 1e-5, "float64": 1e-12}
+
 # The properties that a field may need of a strategy, and the reason given for a strategy without it.
 LACKS = {
     "reduces": "its reduction operator cannot be chosen",
@@ -101,4 +112,4 @@ LACKS = {
 
 def averages_after_backward(strategy: str, mistake: str | None) -> bool:
     """Whether aggregation is a separate phase. It is not if torch DDP does all of it within backward."""
-    return not STRATEGIES[strategy].is_ddp or bool(MISTAKES.get(mistake or ""))
+    return not facts_of(strategy).is_ddp or bool(MISTAKES.get(mistake or ""))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import Meta
@@ -13,17 +13,22 @@ from ddptui.config.strategies import COMPOSITES, MISTAKES, STRATEGIES
 
 if TYPE_CHECKING:  # a type checker cannot compute these Literals
     LaunchMode = str
-    StrategyName = str
     MistakeName = str
     OperationName = str
     CompositeName = str
 else:
     LaunchMode = Literal[tuple(LAUNCH_MODES)]
-    StrategyName = Literal[tuple(STRATEGIES)]
     MistakeName = Literal[tuple(MISTAKES)]
     OperationName = Literal[tuple(OPERATIONS)]
     CompositeName = Literal[tuple(COMPOSITES)]
 Site = Literal["start", "data", "forward", "backward", "aggregate"]
+LINK = "link"
+# The names that a field takes beside the user's own code (own_code.py).
+KNOWN: Mapping[str, tuple[str, ...]] = {
+    "strategy": tuple(STRATEGIES),
+    "dataset": ("digits", "mnist", "fashion_mnist", "cifar10", "random"),
+    "at": (*get_args(Site), LINK),
+}
 StartKind = Literal["warm", "cold"]
 TrialKind = Literal["training", "primitives", "command"]  # command: the user's own training, watched
 Count = Annotated[int, Meta(ge=0)]
@@ -51,8 +56,9 @@ class TrialError(ValueError):
 class Bottleneck(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """An injected delay; or, with at = "link", a slow link between these ranks and the others."""
 
-    # A delay comes at the rank's start, while it fetches data, after its forward or backward, or before a collective.
-    at: Site | Literal["link"]
+    # A delay comes at the rank's start, while it fetches data, after its forward or backward, or before a collective;
+    # or where the user's own function wants one: `mine.py:delay`, see workers/own_code.py.
+    at: str
     ranks: tuple[Count, ...]
     sleep_ms: Annotated[float, Meta(ge=0, le=A_DAY_MS)] = 0.0  # with jitter, the mean
     mbit: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # link: Mbit/s (1e6 bits per second) each way, per rank
@@ -113,8 +119,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     world_size: Annotated[int, Meta(ge=1, le=1024), About(
         'number of ranks; "cores": one for each core of the host, at least two', LAB, "ranks",
         modes={"single": "one process is one rank"})] = 2
-    strategy: Annotated[StrategyName | None, About(
-        "how the ranks average; each strategy has its own file in workers/aggregate/", modes={
+    strategy: Annotated[str | None, About(
+        "how the ranks average; each has its own file in workers/aggregate/; or your own as file.py:function", modes={
             "single": "one process has no other rank to average with",
             "dp": "the gather on the output device is the aggregation"})] = "all_reduce"
     average: Annotated[Literal["gradients", "parameters"], About(
@@ -153,7 +159,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         "threads a rank computes with; unset: its share of the host's cores", LAB)] = None
     sched_batch: Annotated[bool, About(
         "Linux: run ranks in SCHED_BATCH, where a woken rank does not wait for the scheduler's tick", LAB)] = False
-    model: Annotated[str, About("net, mlp, linears, a torchvision model, or your own as module:attribute")] = "net"
+    model: Annotated[str, About("net, mlp, linears, a torchvision model, or your own as file.py:name")] = "net"
     width: Annotated[Positive, About("mlp: units in a hidden layer", column="model")] = 128
     depth: Annotated[Positive, About("mlp: number of hidden layers", column="model")] = 2
     batch_norm: Annotated[bool, About("mlp: BatchNorm in every hidden layer", column="model")] = False
@@ -163,8 +169,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     channels_last: Annotated[bool, About("keep the channels of images and weights innermost in memory")] = False
     compile: Annotated[bool, About("pass the model through torch.compile", modes={
         "dp": "nn.DataParallel copies the model again in every step, and torch.compile compiles one copy"})] = False
-    dataset: Annotated[Literal["digits", "mnist", "fashion_mnist", "cifar10", "random"], About(
-        "the data set to train on", column="data")] = "digits"
+    dataset: Annotated[str, About(
+        "the data set to train on, or your own as file.py:function", column="data")] = "digits"
     data_dir: Annotated[str | None, About("folder of data sets; unset: the user's data folder", timed=False)] = None
     download: Annotated[bool, About("download the data set if it is missing", timed=False)] = False
     num_workers: Annotated[int, Meta(ge=0, le=64), About(
@@ -236,11 +242,6 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 TRIAL_FIELDS = {field.name: field for field in msgspec.structs.fields(Trial)}
 BOTTLENECK_FIELDS = {field.name: field for field in msgspec.structs.fields(Bottleneck)}
-
-
-def is_own_model(model: str) -> bool:
-    """Whether a model is the user's code, `module:attribute`. Nothing else in a preset is code."""
-    return ":" in model
 
 
 def threads_per_rank(trial: Trial, cores: int, ranks_here: int | None = None) -> int:

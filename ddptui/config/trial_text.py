@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
+from ddptui.config.own_code import in_short, is_own
 from ddptui.config.toml import read_toml
-from ddptui.config.trial import TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError
+from ddptui.config.trial import LINK, TRIAL_FIELDS, Bottleneck, Fault, Trial, TrialError
 from ddptui.config.values import make_trial
 from ddptui.text.units import NOTHING
 
@@ -77,8 +78,10 @@ def describe_fault(faults: Sequence[Fault]) -> str:
 
 def _describe(bottleneck: Bottleneck) -> str:
     ranks = ",".join(map(str, bottleneck.ranks))
-    if bottleneck.at == "link":
+    if bottleneck.at == LINK:
         return f"link {bottleneck.mbit:g} Mbit/s on {ranks}"
     pace = "/call" if bottleneck.per == "call" else f"/{bottleneck.every} steps" if bottleneck.every > 1 else ""
+    if is_own(bottleneck.at):
+        return f"{in_short(bottleneck.at)}{pace} on {ranks}"
     mean = "~" if bottleneck.jitter != "none" else ""
     return f"{bottleneck.at} {mean}{bottleneck.sleep_ms:g} ms{pace} on {ranks}"

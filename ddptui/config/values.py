@@ -9,7 +9,7 @@ import msgspec
 
 from ddptui.config.checks import check_trial
 from ddptui.config.engine import EngineOptions
-from ddptui.config.fields import choices, misnamed
+from ddptui.config.fields import choices, misnamed, remedies
 from ddptui.config.fields import kind as kind_of
 from ddptui.config.launch_modes import COMMAND, ONE_PROCESS
 from ddptui.config.preset import Reference
@@ -22,7 +22,8 @@ Made = TypeVar("Made", bound=msgspec.Struct)
 
 # Bottlenecks and faults in words, as tables and the form show them.
 DELAY = re.compile(
-    r"(?P<at>\w+) (?P<amount>[\d.]+) ?(?P<unit>ms|Mbit/s)(?P<pace>/call|/\d+ steps)? on (?P<ranks>\d+( ?, ?\d+)*)"
+    r"(?P<at>\w+|\S+:\w+)( (?P<amount>[\d.]+) ?(?P<unit>ms|Mbit/s))?(?P<pace>/call|/\d+ steps)? "
+    r"on (?P<ranks>\d+( ?, ?\d+)*)"
 )
 FAULT = re.compile(r"(?P<kind>\w+) on (?P<rank>\d+),? step (?P<step>\d+)")
 IN_WORDS = {"bottleneck": "backward 20 ms on 1", "fault": "kill on 1, step 5"}  # examples
@@ -72,8 +73,8 @@ def _read(key: str, text: str) -> Any:
 def _delay(text: str) -> dict[str, Any]:
     found = _words_of("bottleneck", DELAY, text)
     amount = "mbit" if found["unit"] == "Mbit/s" else "sleep_ms"
-    try:
-        table: dict[str, Any] = {"at": found["at"], amount: float(found["amount"])}
+    try:  # a delay of the user's own has no amount
+        table: dict[str, Any] = {"at": found["at"], amount: float(found["amount"] or 0)}
     except ValueError:
         raise TrialError(f"bottleneck.{amount}", f"{quoted(found['amount'])} is not a number") from None
     table["ranks"] = [int(rank[:9]) for rank in re.findall(r"\d+", found["ranks"])]
@@ -150,14 +151,13 @@ def _explain(error: msgspec.ValidationError, values: Mapping[str, Any], kind: ty
     else:
         bound = BOUNDS.get(expected[2] or "", "").format((expected[3] or "").removesuffix(".0"))
         why = f"expected {KINDS.get(expected[1], expected[1])}{bound}, got {quoted(value)}"
-    remedies = []
+    others = []
     if (options := choices(last, struct)) and value not in options:
-        remedies += [f"one of {', '.join(options)}", did_you_mean(value, options)]
-        if kind is Trial and path in TRIAL_FIELDS and TRIAL_FIELDS[path].default is None:
-            remedies.append("leave it out for none")
+        is_optional = kind is Trial and path in TRIAL_FIELDS and TRIAL_FIELDS[path].default is None
+        others = remedies(value, options, may_be_unset=is_optional)
     elif path == "world_size" and isinstance(value, str):
-        remedies.append('"cores" means one rank for each core of this host')
-    return TrialError(path, in_a_row([why, *remedies], ";"))
+        others = ['"cores" means one rank for each core of this host']
+    return TrialError(path, in_a_row([why, *others], ";"))
 
 
 def _value_at(values: Any, path: str) -> Any:

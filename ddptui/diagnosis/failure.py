@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.known_errors import is_consequence, known_error
 from ddptui.diagnosis.memory import RAN_OUT, memory_remedy
-from ddptui.diagnosis.positions import named, verb
+from ddptui.diagnosis.positions import line_of, named, verb, where_in
 from ddptui.text.words import ending, printable
 from ddptui.wire.messages import Failed
 from ddptui.wire.records import Failure
@@ -61,14 +61,15 @@ def explain_failure(
         launcher = "was stopped" if exit_code is None and missing else ending(exit_code)
         suspect = missing[0] if len(missing) == 1 else None
         return failure_of(f"{who}; the launcher {launcher}", launcher_log, rank=suspect)
-    errors = [message.error for message in failed if message.rank == rank]
+    errors = [message for message in failed if message.rank == rank]
     log = rank_logs.get(rank, "")
     why = _reported_error(trial, errors[0], log) if errors else f" {_unreported_end(trial, how, log, memory_was_short)}"
-    suspect = None if errors and is_consequence(errors[0]) else rank
+    suspect = None if errors and is_consequence(errors[0].error) else rank
     if left := _left_before(rank, how, rank_logs):
         headline = f"{named(left)} {verb(left, 'has left its training loop')}, and rank {rank} has not: it{why}"
         return failure_of(headline, log, rank=left[0] if len(left) == 1 else None)
-    return failure_of(f"rank {rank}{why}", log or launcher_log, rank=suspect)
+    place = line_of(errors[0].stack) if errors else ""
+    return failure_of(f"rank {rank}{why}", log or launcher_log, rank=suspect, place=place)
 
 
 def _left_before(rank: int, exit_code: int | None, rank_logs: Mapping[int, str]) -> list[int]:
@@ -86,22 +87,25 @@ def explain_end(why: str, trial: Trial, launcher_log: str, memory_was_short: boo
     return failure_of(f"{why}: {_killed_for_memory(trial)}" if is_killed else why, launcher_log)
 
 
-def failure_of(headline: str, log: str = "", *, rank: int | None = None, name: str = "") -> Failure:
+def failure_of(headline: str, log: str = "", *, rank: int | None = None, name: str = "", place: str = "") -> Failure:
     """A failure with a headline, which may have several lines, and the last lines of a log. name: as in `with_log`."""
     summary, *details = with_log(headline, log, name=name).splitlines()
-    return Failure(summary=summary, rank=rank, details=tuple(details))
+    return Failure(summary=summary, rank=rank, place=place, details=tuple(details))
 
 
 def _killed_for_memory(trial: Trial) -> str:
     return f"the kernel killed it because memory ran out; {memory_remedy(trial)}"
 
 
-def _reported_error(trial: Trial, error: str, log: str) -> str:
-    """The text to put after a rank's name: the error that the rank sent, or its explanation if the error is known."""
+def _reported_error(trial: Trial, failed: Failed, log: str) -> str:
+    """The text to put after a rank's name: the error that the rank sent, with the line of the user's own code, or its
+    explanation if the error is known."""
+    error, where = failed.error, where_in(failed.stack)
     causes = IN_THE_LOG.findall(log) if "NCCL" in error or "DataLoader worker" in error else []
     if known := known_error("\n".join([error, *causes]), trial):
         return f" {known}" if known.startswith(RAN_OUT) else f": {known}"  # "rank 1 ran out …", "rank 1: NCCL failed"
-    return f" failed: {error}" + (f"; {memory_remedy(trial)}" if OUT_OF_MEMORY.search(error) else "")
+    remedy = f"; {memory_remedy(trial)}" if OUT_OF_MEMORY.search(error) else ""
+    return f" failed{f' {where}' * bool(where)}: {error}{remedy}"
 
 
 def _unreported_end(trial: Trial, exit_code: int | None, log: str, memory_was_short: bool) -> str:

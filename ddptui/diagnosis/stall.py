@@ -16,7 +16,7 @@ import msgspec
 from ddptui.config.trial import PATIENCE
 from ddptui.diagnosis.positions import STOPPED, CallCountMismatch, RankProgress, Stall, explain_stall
 from ddptui.text.units import S
-from ddptui.wire.messages import Done, Failed, Heartbeat, Position, RankMessage, Ready, Shown, Step, Timed
+from ddptui.wire.messages import Done, Failed, Heartbeat, Position, RankMessage, Ready, Shown, Stack, Step, Timed
 
 IN_TIME_S = 2.0  # subtracted from `stall_s`, to allow for the heartbeat interval, the delivery and the next check
 SILENT_S = 3.0  # three missing heartbeats
@@ -31,6 +31,7 @@ class _Rank(msgspec.Struct):
     moved_ns: int  # last progress
     received_ns: int  # last message
     position: Position = Position()
+    stack: Stack = ()
     steps: int = 0  # number of finished steps
     worked_ns: int = 0  # when the rank was last seen working
     trains: bool = False  # it has sent Ready
@@ -87,6 +88,7 @@ class StallDetector:
             case Shown() | Timed():
                 rank.steps, rank.moved_ns = message.place + 1, now_ns
             case Heartbeat():
+                rank.stack = message.stack
                 if is_free(message.position) and (message.cpu_percent or 0.0) >= COMPUTES_PERCENT:
                     rank.worked_ns = now_ns
                 # A rank that sleeps in an injected delay is slow on purpose.
@@ -143,4 +145,6 @@ def is_free(position: Position) -> bool:
 
 
 def _progress(rank: _Rank, state: str | None, *, silent: bool) -> RankProgress:
-    return RankProgress(position=rank.position, steps=rank.steps, trains=rank.trains, silent=silent, state=state)
+    return RankProgress(
+        position=rank.position, steps=rank.steps, trains=rank.trains, silent=silent, state=state, stack=rank.stack
+    )

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -18,13 +17,15 @@ import psutil
 
 from ddptui.config.engine import links_of
 from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.own_code import is_own, own_codes
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import start_of
-from ddptui.config.trial import Trial, is_own_model
+from ddptui.config.trial import Trial
 from ddptui.engines.local import links
 from ddptui.engines.preflight_gpus import OUR_MODELS
-from ddptui.host.folders import expanded, module_folders, user_data
+from ddptui.host.folders import expanded, user_data
 from ddptui.host.machine import allow_open_files, installed, too_old_torch
+from ddptui.host.own_code import problem_of
 from ddptui.text.units import MB
 from ddptui.text.words import NEWER_TORCH, did_you_mean
 
@@ -135,26 +136,17 @@ def files_needed(trial: Trial) -> int:
 
 def no_model(trial: Trial) -> str | None:
     """An error if the model of a trial does not exist; else None."""
-    model = trial.model
-    if is_own_model(model):  # only located, not imported: that would import torch
-        module = model.partition(":")[0].partition(".")[0]
-        where = "put its folder on PYTHONPATH (`export PYTHONPATH=FOLDER`)"
-        return None if _can_be_imported(module) else f"no module {module!r} for {model!r}: {where}"
     known = [*OUR_MODELS, *torchvision_models()]
-    if model in known:
+    if is_own(trial.model) or trial.model in known:
         return None
-    kinds = f"one of {', '.join(OUR_MODELS)}, torchvision's, or your own as 'module:attribute'"
-    return f"no model {model!r}; " + did_you_mean(model, known, kinds)
+    kinds = f"one of {', '.join(OUR_MODELS)}, torchvision's, or your own as file.py:name"
+    return f"no model {trial.model!r}; " + did_you_mean(trial.model, known, kinds)
 
 
-def _can_be_imported(module: str) -> bool:
-    """Whether a rank can import this module."""
-    here = ("", os.getcwd())  # excluded, because a rank starts in another folder
-    folders = [*module_folders(), *(folder for folder in sys.path if folder not in here)]
-    if PathFinder.find_spec(module, folders) is not None:
-        return True
-    others = (finder for finder in sys.meta_path if finder is not PathFinder)  # built-in modules, editable installs
-    return any(finder.find_spec(module, None) is not None for finder in others)
+def no_own_code(trial: Trial) -> str | None:
+    """An error if the user's own code, which a trial names, cannot be used; else None."""
+    problems = ((path, problem_of(own)) for path, own in own_codes(trial).items())
+    return next((f"{path}: {problem}" for path, problem in problems if problem), None)
 
 
 @cache
@@ -188,6 +180,7 @@ CHECKS = {
     "memory": Check("world_size: ", lambda _: True, too_little_memory),
     "open files": Check("world_size: ", lambda _: True, too_few_files, ", or lower world_size"),
     "model": Check("model: ", lambda _: True, no_model),
+    "own code": Check("", own_codes, no_own_code),
     "links' tools": Check("bottleneck: ", links_of, lambda _: links.problem(try_it=False)),
     "slow links": Check("bottleneck: ", links_of, lambda _: links.problem()),
     "compiler": Check("compile: ", lambda trial: trial.compile, no_compiler, ", or `--set compile=false`"),

@@ -12,7 +12,7 @@ from ddptui.engines.preflight_gpus import ABOUT_GPUS, check_gpus
 from ddptui.host.network import NetworkError, choose_interface
 
 # Checks for engines whose ranks run elsewhere. Slurm's nodes see the same folders; models are known to the console.
-ELSEWHERE = {"slurm": ("model", "data"), "join": ("model",)}
+ELSEWHERE = {"slurm": ("model", "own code", "data"), "join": ("model", "own code")}
 ONLY_TO_START = "slow links"  # this check creates a link, so it is made only before a start
 
 

@@ -16,17 +16,17 @@ from ddptui.analysis.breakdown import middle, slept_in_steps
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.correctness import BUFFERS, diverged
 from ddptui.analysis.counted import all_changed, counted
-from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, Effects, beside_baseline, effects, off, spread
+from ddptui.analysis.effect import Effect, Effects, beside_baseline, effects
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.policy import EXACT_AVERAGE, HIDES, MOST_OF_DIFFERENCE, NEARLY, WAITS_ALONG_A_CHAIN
+from ddptui.analysis.policy import EXACT_AVERAGE, HIDES, NEARLY, WAITS_ALONG_A_CHAIN
 from ddptui.analysis.results import Results, TrialResult
 from ddptui.analysis.wait_matrix import wait_matrix
 from ddptui.config.launch_modes import ONE_PROCESS
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TRIAL_FIELDS, Trial
 from ddptui.findings import primitives
+from ddptui.findings.grades import effect_of, grades, has_own_strategy, too_noisy
 from ddptui.text.units import MS, S
-from ddptui.text.words import count
 
 RUN_A = "run A"
 SINGLE = "one repeat shows no difference between runs; increase `--repeats`"
@@ -168,7 +168,7 @@ def _why_untold(effect: Effect) -> str:
         return f"repeats were {effect.rough}"
     if effect.repeats < 2:
         return SINGLE
-    return _too_noisy(effect) if effect.outcome == "unclear" else ""
+    return too_noisy(effect) if effect.outcome == "unclear" else ""
 
 
 def _from_to(compared: Sequence[Effect]) -> Finding:
@@ -180,34 +180,6 @@ def _from_to(compared: Sequence[Effect]) -> Finding:
 
 def _ratio(effect: Effect) -> float:
     return effect.ratio.median
-
-
-def effect_of(effect: Effect) -> Finding:
-    """The finding of a comparison: how many times as long the trial took, and the main part of the difference."""
-    ratio, is_told = effect.ratio, effect.outcome in ("slower", "faster")
-    numbers = {"ratio_times": ratio.median, "low_times": ratio.low, "high_times": ratio.high}
-    numbers["repeats"] = float(effect.repeats)
-    if effect.repeats > 1 and not effect.rough:
-        numbers["off_times"] = off(ratio)
-    kind = Kind.ROUGHLY if effect.rough else Kind.UNCLEAR if effect.outcome == "unclear" else Kind.ALIKE
-    rank, phase = None, None
-    if is_told:
-        kind = Kind.SLOWER if effect.outcome == "slower" else Kind.FASTER
-        whole, culprit = effect.difference.total, effect.trial.summary and effect.trial.summary.culprit
-        for name, part in effect.difference._asdict().items():
-            if name != "unexplained" and MOST_OF_DIFFERENCE <= part / (whole or 1) <= 1.05:
-                numbers |= {f"{name}_s": part, "whole_s": whole}
-                rank, phase = (culprit.rank, culprit.phase) if culprit and name == "culprit_wait" else (None, None)
-    doubt = _too_noisy(effect) if kind is Kind.UNCLEAR else None
-    names, place = (effect.name,), effect.baseline.name
-    return Finding(kind=kind, trials=names, rank=rank, phase=phase, place=place, numbers=numbers, doubt=doubt)
-
-
-def _too_noisy(effect: Effect) -> str:
-    if effect.repeats < 2:
-        return f"one repeat shows no difference below {SHOWN_BY_ONE:.0%}"
-    noisy = max((effect.trial, effect.baseline), key=spread)
-    return f"{count(len(counted(noisy.repeats)), 'repeat')} of {noisy.name} differ by {spread(noisy):.0%}"
 
 
 def losses(trials: Sequence[TrialResult]) -> Iterator[Finding]:
@@ -549,6 +521,7 @@ QUESTIONS = (  # the first that applies
     Question(lambda _, preset: preset.kind == "primitives", primitives.of_primitives, compares=False),
     Question(lambda _, preset: len(preset.trials) == 1, alone, compares=False),
     Question(lambda _, preset: any(trial.fault for trial in preset.trials), faults, compares=False),
+    Question(lambda _, preset: has_own_strategy(preset), grades, compares=False),
     Question(are_in_doubt, checks),
     Question(
         lambda _, preset: (

@@ -491,6 +491,14 @@ FOUND: Mapping[Kind, Template] = {
         + f"; {{names}} pass{'es' * (len(finding.trials) == 1)} every check" * bool(finding.trials)
     ),
     Kind.CHECK_FAILS: 'the check "{place}" fails in {names}',
+    Kind.OWN_RIGHT: (
+        "{place} is right: all ranks end with the same bits, and what they average is the mean (error: {error:.1g})"
+    ),
+    Kind.OWN_WRONG: "{place} is wrong: {doubt}",
+    Kind.OWN_BYTES: (
+        "for each average, a rank of {names} hands {handed_bytes} to {calls:collective}; to average {averaged_bytes} "
+        "over {ranks:rank}, each must send at least {least_bytes}"
+    ),
     Kind.FAULTS_NAMED: lambda finding: (
         "{found} of {faults:fault} ended the trial with a reason that names "
         + ("rank {rank}" if finding.rank is not None else "the rank that had it")

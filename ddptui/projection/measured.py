@@ -20,7 +20,7 @@ from ddptui.analysis.operations import OperationKey, operation_keys
 from ddptui.analysis.outline import ResultsOutline
 from ddptui.analysis.waits import AlignedStep, RankStep
 from ddptui.config.preset import Preset
-from ddptui.config.strategies import STRATEGIES
+from ddptui.config.strategies import facts_of
 from ddptui.config.trial import Trial
 from ddptui.projection import ProjectionError
 from ddptui.projection.model import Costs, MeasuredCall, MeasuredTrial, Work, fit_costs
@@ -59,7 +59,7 @@ def choose_trial(run: Run, preset: Preset, name: str | None) -> tuple[Trial, lis
 
 def obstacle(trial: Trial, logs: Sequence[LaunchLog]) -> str:
     """Why a trial cannot be projected; empty if it can. logs: its completed launches."""
-    facts = STRATEGIES[trial.strategy or "none"]
+    facts = facts_of(trial.strategy)
     obstacles = {
         "its replicas are threads of one process, so it has no network to project": trial.launch == "dp",
         "a single rank does not communicate: measure at least two ranks": trial.world_size == 1,
@@ -123,7 +123,7 @@ def measured_trial(trial: Trial, logs: Sequence[LaunchLog]) -> MeasuredTrial:
     by_size: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
     for kind, size, s in (call for step in steps for call in _calls(step)):
         by_size[kind, size].append(s)
-    overlaps = STRATEGIES[trial.strategy or "none"].overlaps
+    overlaps = facts_of(trial.strategy).overlaps
     ranks = [rank for step in steps for rank in step.ranks.values()]
     backward_ns = fmean(max(0, rank.work_ns[BACKWARD] - _slept_ns(rank)["backward"]) for rank in ranks)
     exposed_ns = fmean(rank.exposed_ns - rank.wait_ns for rank in ranks)

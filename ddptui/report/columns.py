@@ -8,12 +8,13 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from ddptui.analysis.correctness import diverged, is_multiple, is_own
+from ddptui.analysis.correctness import diverged, is_multiple, is_own, is_partly_right, is_weighted
 from ddptui.analysis.counted import counted
 from ddptui.analysis.results import RepeatResult
 from ddptui.config import strategies
 from ddptui.config.columns import MEANINGS
 from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.own_code import in_short
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
 from ddptui.report.bars import signed
 from ddptui.report.ranks import in_all, known, memory
@@ -112,7 +113,7 @@ def _wait(row: Row) -> str:
 
 def _overlap(row: Row) -> str:
     """The overlap in percent, for strategies that send while backward runs."""
-    if row.trial.launch in ONE_PROCESS or not strategies.STRATEGIES[row.trial.strategy or "none"].overlaps:
+    if row.trial.launch in ONE_PROCESS or not strategies.facts_of(row.trial.strategy).overlaps:
         return NOTHING
     return _median("overlap", ".0%")(row)
 
@@ -132,16 +133,20 @@ def _average(row: Row) -> str:
     if averaging.error is None or averaging.worst_error is None:
         return "not finite"
     if averaging.right:
-        lossy = row.trial.strategy and strategies.STRATEGIES[row.trial.strategy].rounding
+        lossy = row.trial.strategy and strategies.facts_of(row.trial.strategy).rounding
         return f"± {averaging.error:.1g}" if lossy else RIGHT
     if averaging.right is None:  # no bound is known for this strategy
         return f"off {averaging.error:.0%}"
     if is_own(averaging):
         return "none taken"
-    if not is_multiple(averaging):
-        return f"off {averaging.worst_error:.2%}"
-    factor = f"{averaging.scale or 0.0:.4g}"
-    return "half of it" if factor == "0.5" else f"{factor} times it"
+    if is_multiple(averaging):
+        factor = f"{averaging.scale or 0.0:.4g}"
+        return "half of it" if factor == "0.5" else f"{factor} times it"
+    if is_weighted(averaging):
+        return "weighted"
+    if is_partly_right(averaging):
+        return f"{averaging.wrong_tensors} of {averaging.tensors} wrong"
+    return f"off {averaging.worst_error:.2%}"
 
 
 def _order(row: Row) -> str:
@@ -154,7 +159,7 @@ _COLUMNS: tuple[Column[Row], ...] = (
     Column("trial", lambda row: row.result.name + " ¹" * is_stand_in(row), 100, left=True, key="trial"),
     Column("launch", cell_at("trial.launch"), 40, left=True, key="launch"),
     Column("ranks", lambda row: str(row.ranks or NOTHING), 55, key="ranks"),
-    Column("strategy", cell_at("trial.strategy"), 45, left=True, key="strategy"),
+    Column("strategy", cell_at("trial.strategy", in_short), 45, left=True, key="strategy"),
     Column("backend", cell_at("last.backend"), 15, left=True, key="backend"),
     Column("averages", lambda row: describe_average(row.trial) or NOTHING, 46, left=True, key="average"),
     Column("mistake", cell_at("trial.mistake"), 20, left=True, key="mistake"),

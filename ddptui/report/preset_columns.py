@@ -7,6 +7,7 @@ import msgspec
 
 from ddptui.analysis.results import Results
 from ddptui.config.fields import FIELDS
+from ddptui.config.own_code import in_short
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
 from ddptui.config.trial_text import describe_average, describe_bottleneck, describe_fault
@@ -65,7 +66,7 @@ def length(trial: Trial) -> str:
 
 def _model(trial: Trial) -> str:
     if trial.model != "mlp":
-        return trial.model
+        return in_short(trial.model)
     return f"mlp {trial.depth}×{trial.width}{' BatchNorm' if trial.batch_norm else ''}"
 
 
@@ -93,13 +94,13 @@ ALL, FEW = "all", 2
 OF_TRAINING: dict[str, Callable[[Trial], str]] = {
     "launch": lambda trial: trial.launch,
     "ranks": lambda trial: str(trial.world_size),
-    "strategy": lambda trial: trial.strategy or NOTHING,
+    "strategy": lambda trial: in_short(trial.strategy or NOTHING),
     "averages": lambda trial: describe_average(trial) or NOTHING,
     "mistake": lambda trial: trial.mistake or NOTHING,
     "bottleneck": lambda trial: describe_bottleneck(trial.bottleneck),
     "fault": lambda trial: describe_fault(trial.fault),
     "model": _model,
-    "data": lambda trial: trial.dataset,
+    "data": lambda trial: in_short(trial.dataset),
     "batch": lambda trial: str(trial.batch_size),
     "length": length,
 }

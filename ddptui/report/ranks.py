@@ -7,7 +7,7 @@ from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult, Results, TrialResult
 from ddptui.analysis.time_source import is_timed_by_device
 from ddptui.config.preset import Preset
-from ddptui.config.strategies import STRATEGIES
+from ddptui.config.strategies import facts_of
 from ddptui.report.rows import grouped
 from ddptui.text.tables import Column, Filled, Table, cell_at, fill, telling
 from ddptui.text.units import NOTHING, digits, part_of, percent, seconds, size, size_unit
@@ -75,7 +75,7 @@ def describe_nccl(use: NcclUse | None) -> str:
 
 def waiting_hooks(trials: Sequence[TrialResult], preset: Preset) -> list[str]:
     """The names of the trials whose comm hook waits for each bucket in backward."""
-    hooked = {trial.name for trial in preset.trials if STRATEGIES[trial.strategy or "none"].comm_hook}
+    hooked = {trial.name for trial in preset.trials if facts_of(trial.strategy).comm_hook}
     uses = {trial.name: trial.repeats[-1].nccl for trial in trials if trial.repeats}
     return [name for name, use in uses.items() if name in hooked and use and use.implementation == NCCL2]
 

@@ -11,7 +11,7 @@ from ddptui.analysis.launch_log import LaunchLog, injected_delay_s, launch_logs,
 from ddptui.analysis.results import ConfidenceInterval
 from ddptui.analysis.thinning import StepsByRank
 from ddptui.config.preset import Preset
-from ddptui.config.strategies import STRATEGIES
+from ddptui.config.strategies import facts_of
 from ddptui.config.trial import Bottleneck, Site, Trial
 from ddptui.host.machine import describe
 from ddptui.run import lab
@@ -127,7 +127,7 @@ def _found_in_window(delay: Bottleneck | None, steps: StepsByRank, trial: Trial)
     culprit = judgement.culprit
     if delay and (delay.ranks, delay.at) == ((culprit.rank,), culprit.phase):
         return _amounts(steps, culprit.excess_s, TOLERANCE_IN_DP if trial.launch == "dp" else TOLERANCE)
-    root_averages = trial.strategy is not None and STRATEGIES[trial.strategy].root_averages
+    root_averages = trial.strategy is not None and facts_of(trial.strategy).root_averages
     is_root = not delay and root_averages and (culprit.rank, culprit.phase) == ROOT
     return "root" if is_root else f"!rank {culprit.rank} {culprit.phase}"
 

@@ -17,6 +17,7 @@ from ddptui.config.trial_text import off_default
 from ddptui.config.values import convert
 from ddptui.host import machine
 from ddptui.host.folders import lab_root, user_config
+from ddptui.host.own_code import located
 from ddptui.store.toml_file import TomlFileError, read_table
 from ddptui.text.door import brief
 from ddptui.text.words import count, did_you_mean, in_a_row, remedy_of
@@ -33,7 +34,7 @@ def write_new(path: Path, text: str) -> None:
                 path.unlink()  # do not leave an incomplete preset
                 raise
     except FileExistsError:
-        raise PresetError(f"{path}: already exists; remove it, or choose another name with --name NAME") from None
+        raise PresetError(f"{path}: already exists; remove it, or choose another name") from None
     except OSError as error:
         remedy = remedy_of(str(error)) or "go to a folder in which you may write"
         raise PresetError(f"{path}: cannot be written: {error.strerror}; {remedy}") from None
@@ -123,6 +124,8 @@ def load(
     try:
         preset = parse(path.stem, read_table(path, "a preset"), overrides or {}, machine.available_cores())
         preset = edited(preset, edits)
+        trials = tuple(located(trial, path.absolute().parent) for trial in preset.trials)
+        preset = msgspec.structs.replace(preset, trials=trials)
         if engine:
             base = preset.engine if engine.get("name", preset.engine.name) == preset.engine.name else LOCAL
             options = convert(msgspec.to_builtins(base) | engine, EngineOptions, "engine.")

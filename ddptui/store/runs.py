@@ -18,18 +18,19 @@ from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
 from ddptui.host.files import check_plain, read_plain
 from ddptui.host.folders import expanded, user_data
+from ddptui.host.own_code import sources_of
 from ddptui.store.environment import TOO_DEEP, problem_of, what_matters
 from ddptui.store.journal import MOST_JOURNAL, RepeatJournal, raising_run_lost, read_messages
 from ddptui.store.lock import LOCK, is_locked, lock, opened
 from ddptui.store.presets import as_toml, load, preset_paths
 from ddptui.store.toml_file import replace_file
+from ddptui.text.units import MB
 from ddptui.wire.records import Message
 
 RUNS_VARIABLE = "DDPTUI_RUNS"
 JOURNAL = "messages.jsonl"  # in a repeat's folder
 ANSWERS = "answers.json"
 CODE = "code"  # the folder of the user's own files
-MOST_SOURCE = 2**20  # bytes of such a file
 STAMP_FORMAT = "%Y%m%d-%H%M%S"  # a run's name begins with the local time of its start in this format
 LISTS = "`ddptui runs` lists them"
 MOST_BYTES = 64 * 2**20  # limit for results.json and environment.json: enough for 90,000 ranks
@@ -65,6 +66,9 @@ class Run:
             folder = _new_folder(runs, f"{now.strftime(STAMP_FORMAT)}-{preset.name}")
             try:
                 (folder / "environment.json").write_bytes(_pretty(about | environment))
+                for name, source in sources_of(preset.trials).items():
+                    (folder / CODE).mkdir(exist_ok=True)
+                    (folder / CODE / name).write_bytes(source)
                 (folder / "preset.toml").write_text(as_toml(preset), encoding="utf-8")  # last: makes it a run
             except OSError:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -156,7 +160,7 @@ class Run:
         texts = {}
         for path in sorted((self.folder / CODE).glob("*.py")):
             with raising_run_error(path):
-                texts[path.name] = read_plain(path, MOST_SOURCE).decode(errors="replace")
+                texts[path.name] = read_plain(path, MB).decode(errors="replace")
         return texts
 
     def _replace(self, name: str, content: bytes) -> None:

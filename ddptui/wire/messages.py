@@ -342,6 +342,14 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     own_error: Number | None  # distance to that multiple
     worst: Name  # the tensor farthest from its mean, relative to its own norm
     worst_error: Number | None  # distance of that tensor
+    bytes: Count = 0  # size of all tensors
+    tensors: Count = 0  # number of tensors; 0: from an older run, in which the following are not known, either
+    wrong: Annotated[tuple[Name, ...], Meta(max_length=64)] = ()  # tensors that rounding does not explain, some of many
+    wrong_tensors: Count = 0  # their number
+    kept_tensors: Count = 0  # how many of them are the rank's own, unchanged
+    # The result is nearest to the sum of weight × tensors over the ranks, for these weights; empty: not computed.
+    weights: Annotated[tuple[Number, ...], Meta(max_length=64)] = ()
+    weighted_error: Number | None = None  # distance to that sum
 
 
 class Buffer(msgspec.Struct, frozen=True, array_like=True):

@@ -1,16 +1,46 @@
 """The strategies by which ranks average gradients or parameters, one file `NAME.py` each. Interface: strategy.py."""
 
+from collections.abc import Callable
 from importlib import import_module
 
+from torch import Tensor
+
+from ddptui.config.own_code import in_short, is_own
 from ddptui.config.trial import Trial
 from workers.aggregate.mistakes import MISTAKES
 from workers.aggregate.strategy import Strategy
+from workers.own_code import load_own
+
+
+class OwnFunction(Strategy):
+    """The user's own function in place of `average`."""
+
+    def __init__(self, trial: Trial, function: Callable[[list[Tensor]], object]) -> None:
+        super().__init__(trial)
+        self._function = function
+
+    def average(self, tensors: list[Tensor]) -> None:
+        self._function(tensors)
 
 
 def strategy_of(trial: Trial) -> Strategy:
     """The trial's strategy, or the deliberate mistake that replaces it; `none` if the trial has no process group."""
     name = trial.strategy or "none"
+    if is_own(name):
+        return own_strategy(trial, name)
     return (MISTAKES.get((trial.mistake or "", name)) or strategy_class(name))(trial)
+
+
+def own_strategy(trial: Trial, name: str) -> Strategy:
+    """The user's own strategy: a function, or a class, whose missing methods are those of Strategy. Raises ValueError
+    if there is none, TypeError if a class cannot average."""
+    own = load_own("strategy", name)
+    if not isinstance(own, type):
+        return OwnFunction(trial, own)
+    if not callable(getattr(own, "average", None)):
+        raise TypeError(f"strategy {in_short(name)}: the class has no method average(self, tensors)")
+    whole: type[Strategy] = own if issubclass(own, Strategy) else type(own.__name__, (own, Strategy), {})
+    return whole(trial)
 
 
 def strategy_class(name: str) -> type[Strategy]:

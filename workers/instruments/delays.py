@@ -6,6 +6,7 @@ during the delay and hardly be late. Nowhere else do the instruments make the lo
 
 import random
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +15,8 @@ from .records import Slept
 
 if TYPE_CHECKING:
     from ddptui.config.trial import Bottleneck, Site
+
+OwnDelay = Callable[[str, int, int], float | None]  # site, rank and step; returns ms
 
 
 class Delays:
@@ -61,8 +64,11 @@ class RankDelays(Delays):
         seed: int,
         warmup_steps: int,
         device: torch.device = torch.device("cpu"),  # noqa: B008  (it never changes)
+        own: Callable[[str], OwnDelay] | None = None,
     ) -> None:
+        """own: finds the user's own function that the site of a delay names; None: it cannot name one."""
         self._taken: list[Slept] = []
+        self._find_own = own
         self._rank = rank
         self._device = device
         self._random = random.Random(f"{seed} {rank}")  # reproducible, and independent of torch's
@@ -74,6 +80,8 @@ class RankDelays(Delays):
     def set(self, bottlenecks: "tuple[Bottleneck, ...]") -> None:
         # Without slow links, by which the network is late, not the rank.
         self._bottlenecks = [delay for delay in bottlenecks if self._rank in delay.ranks and delay.at != "link"]
+        is_own = [delay for delay in self._bottlenecks if ":" in delay.at]
+        self._own = {delay.at: self._find_own(delay.at) for delay in is_own} if self._find_own else {}
         self.are_any = bool(self._bottlenecks)  # whether delays are to be injected, now or later
 
     def start(self) -> None:
@@ -93,7 +101,7 @@ class RankDelays(Delays):
         if site == "forward":  # later collectives aggregate; in earlier ones DDP broadcasts its buffers and buckets
             self._collectives = 0
         for bottleneck in self._bottlenecks:
-            if bottleneck.at == site and self._is_due(bottleneck):
+            if bottleneck.at in (site, *self._own) and self._is_due(bottleneck):
                 self._sleep(site, bottleneck)
 
     def before_collective(self) -> bool:
@@ -103,9 +111,8 @@ class RankDelays(Delays):
         delayed = False
         for bottleneck in self._bottlenecks:
             is_its_call = bottleneck.per == "call" or self._collectives == 1
-            if bottleneck.at == "aggregate" and is_its_call and self._is_due(bottleneck):
-                self._sleep("aggregate", bottleneck)
-                delayed = True
+            if bottleneck.at in ("aggregate", *self._own) and is_its_call and self._is_due(bottleneck):
+                delayed = self._sleep("aggregate", bottleneck) or delayed
         return delayed
 
     def taken(self) -> tuple[Slept, ...]:
@@ -119,20 +126,27 @@ class RankDelays(Delays):
             return False
         return (self._step - bottleneck.from_step) % bottleneck.every == 0
 
-    def _sleep(self, site: "Site", bottleneck: "Bottleneck") -> None:
+    def _sleep(self, site: "Site", bottleneck: "Bottleneck") -> bool:
+        """Sleep as long as a delay takes here. Returns whether it took any time."""
+        length_s = self._length_s(site, bottleneck)
+        if not length_s:
+            return False
         if self._device.type == "cuda":  # before `asleep`: waiting for a device that never finishes is not a delay
             torch.cuda.current_stream(self._device).synchronize()
         self.asleep = True
         begin = time.monotonic_ns()
-        time.sleep(self._length_s(bottleneck))
+        time.sleep(length_s)
         end = time.monotonic_ns()
         self.asleep = False
         self._taken.append((site, begin, end))
         if self._step is None or self._step >= self.warmup_steps:
             self.fired += 1
             self.slept_ns += end - begin
+        return True
 
-    def _length_s(self, bottleneck: "Bottleneck") -> float:
+    def _length_s(self, site: "Site", bottleneck: "Bottleneck") -> float:
+        if bottleneck.at in self._own:
+            return (self._own[bottleneck.at](site, self._rank, self._step or 0) or 0.0) / 1000
         mean = bottleneck.sleep_ms / 1000
         match bottleneck.jitter:
             case "uniform":

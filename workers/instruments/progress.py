@@ -5,7 +5,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import CodeType
 from typing import TYPE_CHECKING, Any, cast
@@ -59,16 +59,22 @@ class Progress:
         self._sampled: deque[Sampled] = deque()  # that belong to no step yet
         self._lines: set[int] = set()  # numbers that the console knows
 
-    def sample_lines(self, name: Callable[[CodeType], Named]) -> None:
-        """Sample the lines of the calling thread from now on, in a thread. name: names the code of a frame."""
+    def sample_lines(self, name: Callable[[CodeType], Named], *, tells_stack: bool = False) -> None:
+        """Sample the lines of the calling thread from now on, in a thread. name: names the code of a frame.
+        tells_stack: each heartbeat says where the thread is."""
         sampler = Sampler(ident := threading.get_ident(), name)
+
+        def stack() -> Stack:
+            return as_stack(sampler.stack(frames_of(ident))[0])
 
         def look(look: Look) -> None:
             sampler.per_s = look.per_s
             if look.asked:
-                at_ns, places = time.monotonic_ns(), sampler.stack(frames_of(ident))[0]
-                stack = as_stack(places)
-                self._reporter.send(Stood(rank=self.rank, at_ns=at_ns, asked=look.asked, stack=stack))
+                at_ns = time.monotonic_ns()
+                self._reporter.send(Stood(rank=self.rank, at_ns=at_ns, asked=look.asked, stack=stack()))
+
+        if tells_stack:
+            self._reporter.stack = stack
 
         self._sampler, self._reporter.look = sampler, look
         threading.Thread(target=sampler.run, name="sampler", daemon=True).start()
@@ -280,6 +286,6 @@ def clock_accuracy(rank: int, clock: Clock) -> list[Tied]:
     return [Tied(rank=rank, at_ns=accuracy.from_ns, error_ns=accuracy.error_ns)] if accuracy else []
 
 
-def as_stack(places: Sequence[tuple[str, int, str, bool]]) -> Stack:
+def as_stack(places: Iterable[Sequence[Any]]) -> Stack:
     """The places of a sample as the console knows them."""
     return tuple(Place(*place) for place in places)

@@ -66,6 +66,7 @@ class Tap:
         attached: bool = True,  # whether to attach to torch; a detached tap records nothing and costs nothing
         compiles: bool = True,  # whether torch.compile may meet the tap, and must be kept from tracing it
         record: Callable[[Call], None] | None = None,  # receives the calls; None to collect them by step
+        check: Callable[[Call, int], object] | None = None,  # receives each call and its step, before it is made
         held_up: Callable[[Any, Any], object] | None = None,  # receives begin and end of each wait of the loop's stream
         fail: Callable[[Exception], object] = lambda error: None,  # receives an error of the tap, which ends the tap
     ) -> None:
@@ -76,7 +77,7 @@ class Tap:
         self._waits_block |= os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1"
         self._clock = clock
         self.device = clock.device
-        self._held_up = held_up
+        self._check, self._held_up = check, held_up
         self._has_aside = False  # whether there were calls aside
         self.buckets = buckets
         self._overlaps = overlaps
@@ -197,6 +198,8 @@ class Tap:
             enter = now()
         call = Call(kind, size, root, group, self._timer.forward_is_over, called, enter, by)
         self._record(call)
+        if self._check is not None:
+            self._check(call, self._timer.step)
         return call
 
     def issued(self, call: Call, work: dist.Work | None, *, background: bool) -> None:

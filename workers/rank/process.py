@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,9 +23,12 @@ from ddptui.host.machine import available_cores
 from ddptui.wire.connection import HUB, LINKS, LOGS, TOKEN
 from ddptui.wire.messages import VERSION, Failed, Hello, Position
 from workers.instruments.delays import Delays, RankDelays
+from workers.instruments.progress import as_stack
 from workers.instruments.reporter import Reporter
+from workers.own_code import load_own
 from workers.rank import guard
 from workers.rank.device import DeviceChoice, choose_backend, choose_device, describe
+from workers.watch.ending import failure_of
 
 CLONE_NEWNET = 0x40000000  # linux/sched.h
 # How long a failed rank stays. If a rank is killed, the connections of others break, so that they also fail. The
@@ -79,7 +83,7 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
     reporter = Reporter(rank, heartbeat=trial.instruments == "on")
     try:
         device, _, shared = announce(trial, rank, local_ranks, threads, reporter)
-        delays = RankDelays(trial.bottleneck, rank, seed=trial.seed, warmup_steps=trial.warmup_steps, device=device)
+        delays = make_delays(trial, rank, device)
         begin = time.monotonic_ns()
         reporter.position = lambda: Position(asleep=delays.asleep)
         delays.start()
@@ -87,13 +91,20 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
         gc.freeze()  # else Python's last garbage collection would walk all imports for a second
     except BaseException as error:
         traceback.print_exc()
-        reporter.send(Failed(rank=rank, at_ns=time.monotonic_ns(), error=f"{type(error).__name__}: {error}"))
+        said, stack = f"{type(error).__name__}: {error}", as_stack(failure_of(error).stack)
+        reporter.send(Failed(rank=rank, at_ns=time.monotonic_ns(), error=said, stack=stack))
         time.sleep(NOTICED_AFTER_S)
         raise
     finally:
         reporter.close()
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+def make_delays(trial: Trial, rank: int, device: torch.device) -> RankDelays:
+    """The delays of one rank, or of one replica."""
+    own, seed, warmup = partial(load_own, "bottleneck"), trial.seed, trial.warmup_steps
+    return RankDelays(trial.bottleneck, rank, seed=seed, warmup_steps=warmup, device=device, own=own)
 
 
 def enter_network(rank: int) -> None:

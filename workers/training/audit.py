@@ -19,6 +19,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ddptui.config.strategies import EXACT
 from ddptui.wire.messages import Audit
 from workers.aggregate.strategy import Strategy, broadcast_flat, gradients_of
 from workers.rank.process import Rank
@@ -27,6 +28,8 @@ from workers.training.data import Samples
 Batch = tuple[Tensor, Tensor]
 Tensors = dict[str, Tensor]  # by the parameter's name
 PIECE = 2**18  # numbers compared at a time: 2 MB in float64
+MOST_WEIGHED = 16  # ranks whose weights are computed: the memory for it grows with their number
+MOST_NAMED = 64  # wrong tensors that are named
 MOST_STEPS = 3  # steps of an accumulation window that are used
 MOST_SAMPLES = 32  # samples per rank and step: more may not fit in memory in float32, even if they did in training
 
@@ -94,7 +97,8 @@ def average_parameters(strategy: Strategy, model: nn.Module) -> tuple[Tensors, T
 def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors) -> Audit:
     """Compare the strategy's result `left` with the true mean of all ranks' `own` tensors. Collective call."""
     ranks = dist.get_world_size()
-    distances, sizes = dict.fromkeys(own, 0.0), dict.fromkeys(own, 0.0)  # squared
+    distances, sizes, from_own = (dict.fromkeys(own, 0.0) for _ in range(3))  # squared
+    weighing = Weighing(ranks) if ranks <= MOST_WEIGHED else None
     left_mean = mean_mean = left_own = own_own = left_left = 0.0  # inner products
     for piece in pieces(own, left):
         own_piece = torch.cat([own_part for _, own_part, _ in piece])
@@ -111,9 +115,16 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
             left_own += float(left_part @ own_part)
             own_own += square(own_part)
             left_left += square(left_part)
+            from_own[name] += square(left_part - own_part)
+            if weighing:
+                weighing.add(parts.double(), left_part)
     size = sum(sizes.values())
     errors = {name: ratio(distances[name], sizes[name]) ** 0.5 for name in own}
     worst = max(errors, key=lambda name: errors[name])
+    exact = EXACT[str(own[worst].dtype).removeprefix("torch.")]
+    wrong = [name for name in own if not errors[name] <= exact]
+    kept = [name for name in wrong if ratio(from_own[name], sizes[name]) ** 0.5 <= exact]
+    weights, rest = weighing.solved(left_left) if weighing else ((), 0.0)
     scale, own_scale = ratio(left_mean, mean_mean), ratio(left_own, own_own)
     return Audit(
         of=of,
@@ -125,7 +136,34 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
         scaled_error=finite(ratio(max(left_left - scale * left_mean, 0.0), size) ** 0.5),
         own_scale=finite(own_scale),
         own_error=finite(ratio(max(left_left - own_scale * left_own, 0.0), size) ** 0.5),
+        bytes=sum(tensor.nbytes for tensor in own.values()),
+        tensors=len(own),
+        wrong=tuple(wrong[:MOST_NAMED]),
+        wrong_tensors=len(wrong),
+        kept_tensors=len(kept),
+        weights=weights if all(map(math.isfinite, weights)) else (),
+        weighted_error=finite(ratio(max(rest, 0.0), size) ** 0.5),
     )
+
+
+class Weighing:
+    """Finds the weights of the ranks: the sum of weight × tensors over the ranks that is nearest to a result. They are
+    the solution of the normal equations of least squares."""
+
+    def __init__(self, ranks: int) -> None:
+        self._products = torch.zeros(ranks, ranks, dtype=torch.float64)  # inner products of the ranks' tensors
+        self._with_left = torch.zeros(ranks, dtype=torch.float64)  # of each rank's tensors and the result
+
+    def add(self, parts: Tensor, left: Tensor) -> None:
+        """Take a part of all ranks' tensors (ranks, n), and of the result (n), in float64."""
+        self._products += (parts @ parts.T).cpu()
+        self._with_left += (parts @ left).cpu()
+
+    def solved(self, left_left: float) -> tuple[tuple[float, ...], float]:
+        """The weights, and the squared distance of their sum from the result, whose squared norm is left_left."""
+        weights = torch.linalg.pinv(self._products, hermitian=True) @ self._with_left
+        rest = left_left - 2 * float(weights @ self._with_left) + float(weights @ self._products @ weights)
+        return tuple(weights.tolist()), rest
 
 
 def pieces(own: Tensors, left: Tensors) -> Iterator[list[tuple[str, Tensor, Tensor]]]:

@@ -13,7 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import Dataset, DistributedSampler
 
+from ddptui.config.own_code import in_short, is_own
 from ddptui.config.trial import Trial
+from workers.own_code import load_own
 
 DIGITS = Path(__file__).parent / "datasets" / "digits.npz"
 HELD_OUT = 5  # in datasets without a test set, every fifth sample is held out
@@ -23,6 +25,7 @@ NORMAL = {  # mean and standard deviation of the pixels of the training set, on 
     "fashion_mnist": (0.2860, 0.3530),
     "cifar10": (0.4734, 0.2516),
 }
+OWN_DATA = "((inputs, labels), (test_inputs, test_labels)), which are tensors"
 MOST_ORDERS = 1000  # epochs whose order is reported, so that the rank's last message stays short
 RESIZED_AT_ONCE = 4096  # images resized at a time: a float copy of all would take four times their memory
 
@@ -96,10 +99,30 @@ def load(trial: Trial, wanted: tuple[int, ...] | None, device: torch.device) -> 
         # Made on the device, unless the trial loads batches through worker processes or page-locked memory.
         where = torch.device("cpu") if trial.num_workers or trial.pin_memory else device
         return _random(trial, trial.shape or wanted or (3, 32, 32), where)
+    if is_own(trial.dataset):
+        return _own(trial.dataset, wanted)
     parts = _images(trial)
     shape = wanted or tuple(parts[0][0].shape[1:])
     train, test = (Samples(resize(images, shape), labels, *NORMAL[trial.dataset]) for images, labels in parts)
     return Data(train, test, shape, classes=10)
+
+
+def _own(name: str, wanted: tuple[int, ...] | None) -> Data:
+    """The data that the user's function returns: (inputs, labels) for training, and for the test. Raises ValueError for
+    other data, or for samples that the model does not take."""
+    parts = load_own("dataset", name)()
+    try:
+        (inputs, labels), (test_inputs, test_labels) = parts
+        train, test = Samples(inputs, labels.long()), Samples(test_inputs, test_labels.long())
+        shape, classes = tuple(inputs.shape[1:]), int(max(labels.max(), test_labels.max())) + 1
+        fits = len(inputs) == len(labels) > 0 and len(test_inputs) == len(test_labels)
+    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"dataset: {in_short(name)}() must return {OWN_DATA}: {error}") from error
+    if not fits:
+        raise ValueError(f"dataset: {in_short(name)}() must return {OWN_DATA}, with a label for each sample")
+    if wanted not in (None, shape):
+        raise ValueError(f"dataset: {in_short(name)}() has samples of shape {shape}; the model takes {wanted}")
+    return Data(train, test, shape, classes)
 
 
 def resize(images: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -5,13 +5,14 @@ from types import CodeType
 
 from torch import nn
 
-from ddptui.config.strategies import STRATEGIES
-from ddptui.config.trial import is_own_model
+from ddptui.config.own_code import is_own
+from ddptui.config.strategies import facts_of
 from workers.instruments.clock import Clock
 from workers.instruments.progress import Progress, SummaryProgress
 from workers.instruments.sampler import Named
 from workers.instruments.tap import Tap
 from workers.rank.process import Rank
+from workers.rank.same_calls import SameCalls
 from workers.watch.ending import WORKERS, has_lock, is_ours, place_of
 from workers.watch.sender import named_code
 
@@ -24,7 +25,7 @@ def make_progress(me: Rank) -> Progress:
     kind = Progress if me.trial.instruments == "on" else SummaryProgress
     progress = kind(me.rank, me.trial.warmup_steps, me.reporter)
     if me.trial.instruments == "on" and me.reporter.is_heard and has_lock():
-        progress.sample_lines(own_code)
+        progress.sample_lines(own_code, tells_stack=is_own(me.trial.strategy))
     return progress
 
 
@@ -40,7 +41,7 @@ def own_code(code: CodeType) -> Named:
 def make_tap(me: Rank, network: nn.Module, clock: Clock) -> Tap:
     """The tap of a rank. Without instruments it is not attached, unless delays are injected before collectives."""
     delayed = any(bottleneck.at == "aggregate" for bottleneck in me.trial.bottleneck)
-    facts = STRATEGIES[me.trial.strategy or "none"]
+    facts = facts_of(me.trial.strategy)
     return Tap(
         clock,
         network,
@@ -49,7 +50,8 @@ def make_tap(me: Rank, network: nn.Module, clock: Clock) -> Tap:
         before_collective=me.delays.before_collective,
         is_asleep=lambda: me.delays.asleep,
         attached=me.trial.instruments == "on" or delayed,
-        compiles=me.trial.compile or is_own_model(me.trial.model),
+        compiles=me.trial.compile or is_own(me.trial.model),
+        check=SameCalls(me.rank, me.world_size).check if is_own(me.trial.strategy) else None,
         fail=end_trial,
     )
 

@@ -1,6 +1,5 @@
 """The models: the MNIST net of torch's tutorials, an MLP, three small layers, torchvision's, and the user's own."""
 
-import importlib
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -10,8 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision import models as torchvision_models
 
-from ddptui.config.trial import SHAPES, Trial, is_own_model
+from ddptui.config.own_code import in_short, is_own
+from ddptui.config.trial import SHAPES, Trial
 from ddptui.text.words import did_you_mean
+from workers.own_code import load_own
 
 WANTED: dict[str, tuple[int, ...] | None] = {**SHAPES, "mlp": None}  # an mlp takes any shape
 WANTED_BY_TORCHVISION = (3, 32, 32)
@@ -70,7 +71,7 @@ def mlp(shape: tuple[int, ...], width: int, depth: int, classes: int, *, batch_n
 
 def input_shape(trial: Trial) -> tuple[int, ...] | None:
     """The shape of a sample that the trial's model takes; None if it takes any."""
-    return None if is_own_model(trial.model) else WANTED.get(trial.model, WANTED_BY_TORCHVISION)
+    return None if is_own(trial.model) else WANTED.get(trial.model, WANTED_BY_TORCHVISION)
 
 
 def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -83,7 +84,7 @@ def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
             return mlp(shape, trial.width, trial.depth, classes, batch_norm=trial.batch_norm)
         case "linears":
             return Linears()
-        case name if is_own_model(name):
+        case name if is_own(name):
             return own_model(name, classes)
         case name if name in torchvision_models.list_models(torchvision_models):
             model: nn.Module = torchvision_models.get_model(name, weights=None, num_classes=classes)
@@ -95,20 +96,12 @@ def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def own_model(name: str, classes: int) -> nn.Module:
-    """The model that the user's `module:attribute` returns. Raises ValueError if that does not exist, TypeError if it
-    returns no model."""
-    module, _, attribute = name.partition(":")
-    try:
-        make = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"model {name!r}: {error}") from error
-    call = f"model {name!r}: {attribute}(num_classes={classes})"
-    try:
-        model = make(num_classes=classes)
-    except TypeError as error:
-        raise TypeError(f"{call}: {error}") from error
+    """The model that the user's function returns. Raises ValueError without such a function, TypeError if it returns no
+    model."""
+    model = load_own("model", name)(num_classes=classes)
     if not isinstance(model, nn.Module):
-        raise TypeError(f"{call} must return an nn.Module, but returned {type(model).__name__}")
+        call = f"{in_short(name)}(num_classes={classes})"
+        raise TypeError(f"model: {call} must return an nn.Module, but returned {type(model).__name__}")
     return model
 
 

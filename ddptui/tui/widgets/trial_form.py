@@ -16,11 +16,12 @@ from textual.message import Message
 from textual.suggester import Suggester, SuggestFromList
 from textual.widgets import Button, Input, Select, Static
 
-from ddptui.config.delays import LINK
 from ddptui.config.fields import FIELDS, choices, completions
 from ddptui.config.launch_modes import COMMAND
+from ddptui.config.own_code import FIELDS as OWN_FIELDS
 from ddptui.config.parser import BOTTLENECK
 from ddptui.config.preset import Preset
+from ddptui.config.trial import LINK
 from ddptui.config.values import IN_WORDS
 from ddptui.engines.checks import torchvision_models
 from ddptui.engines.preflight_gpus import OUR_MODELS
@@ -30,6 +31,7 @@ from ddptui.tui.draft import COMMON, LINE, REPEATS, Draft, Validation, about, as
 from ddptui.tui.keys import bound
 
 CHANGED, WRONG = "*", "!"
+OWN = "your own…"  # a choice in the lists of fields that take the user's own code
 ALL = "all trials"  # a choice in the list of trials
 ABOUT = {  # what stands above the fields
     "trial": "Which trials to change: all of them, or one.",
@@ -71,6 +73,8 @@ class Field(Horizontal):
                 self.answer.placeholder = as_it_is
                 self.answer.value = text or ""
             else:
+                if isinstance(self.answer, Choice):
+                    self.answer.offer(text)
                 self.answer.prompt = as_it_is
                 self.answer.value = Select.NULL if text is None else text
 
@@ -86,6 +90,12 @@ class Choice(Select[str], inherit_bindings=False):
     """A list to choose from, whose arrow keys lead to other fields: enter opens it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "show_overlay", "Choose", show=False)]
+
+    def offer(self, value: str | None) -> None:
+        """Add a value to the list unless it is there: the user's own code."""
+        names = [name for _, name in self._options if isinstance(name, str)]
+        if value is not None and value not in names:
+            self.set_options((name, name) for name in [*names, value])
 
 
 class WordSuggester(Suggester):
@@ -240,6 +250,13 @@ class TrialForm(Vertical):
     @on(Input.Changed)
     @on(Select.Changed)
     def _post_changes(self) -> None:
+        if own := next((key for key in OWN_FIELDS if self._fields[key].text == OWN), None):
+            self._fields[own].show(None, as_it_is(self._preset, own, self.trial) if self._preset else NOTHING)
+            line = self._fields[LINE].answer
+            if isinstance(line, Input):  # its name is typed there
+                line.value = f"{line.value} {own}=".lstrip()
+            self.point_to(LINE)
+            return
         self._say_meaning()
         common = {key: text for key in COMMON if (text := self._fields[key].text) is not None}
         self._draft = drafts.retyped(self._draft, self.trial, common, self._fields[LINE].text or "")
@@ -268,6 +285,7 @@ def _answer(key: str) -> Input | Select[str]:
     if key == "model":
         options = [*OUR_MODELS, *torchvision_models()]
     if options:
+        options = [*options, OWN] if key in OWN_FIELDS else options
         return Choice(((option, option) for option in options), compact=True)
     examples = [f"{at} {'10 Mbit/s' if at == LINK else '10 ms'} on 1" for at in choices("at")]
     suggester = SuggestFromList(["none", *examples], case_sensitive=False) if key == BOTTLENECK else None

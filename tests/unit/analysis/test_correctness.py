@@ -128,7 +128,11 @@ OFF = {"error": 0.7, "scale": 0.9, "scaled_error": 0.7, "own_scale": 0.9, "own_e
             4,
             "gradients are 0.25 times the mean: the sum was divided once too often",
         ),
-        (OFF | {"scale": 2.0, "scaled_error": 0.0}, 4, "gradients are 2 times the mean"),
+        (
+            OFF | {"scale": 2.0, "scaled_error": 0.0},
+            4,
+            "gradients are 2 times the mean: the sum was divided by 2 instead of 4",
+        ),
         (OFF | {"scale": -2.0, "scaled_error": 0.0}, 2, "gradients are -2 times the mean"),
         (OFF, 2, "gradients are not the mean: weight is 70.00% of its length away from it"),
         (

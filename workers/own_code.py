@@ -1,0 +1,47 @@
+"""Loads the user's own code that a trial names: a strategy, a model, a dataset, or a delay.
+
+strategy   average(tensors: list[Tensor]) -> None, which replaces each tensor with its mean over the ranks; or a class
+           with the methods of workers/aggregate/strategy.py, of which it needs to define only `average`
+model      a function or class that is called with num_classes, and returns an nn.Module
+dataset    load() -> (train, test), each (inputs, labels): tensors of shapes (n, *shape) and (n), labels from 0
+delay      delay(site, rank, step) -> float | None: how long, in ms, this rank sleeps at this site of this step;
+           the sites are data, forward, backward and aggregate
+"""
+
+import importlib
+import importlib.util
+import os
+import sys
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from ddptui.config.own_code import SUFFIX, in_short, parsed
+
+
+def load_own(field: str, value: str) -> Any:
+    """The function or class that the value of a trial's field names. Raises ValueError if there is none, TypeError if
+    it cannot be called."""
+    own = parsed(value)
+    try:
+        found = getattr(_module_of(own.source), own.name)
+    except (ImportError, OSError, AttributeError) as error:
+        raise ValueError(f"{field} {in_short(value)}: {error}") from error
+    if not callable(found):
+        raise TypeError(f"{field} {in_short(value)}: expected a function or a class, not {type(found).__name__}")
+    return found
+
+
+@cache  # one module, even if a trial names its strategy and its delay
+def _module_of(source: str) -> ModuleType:
+    """Import a file or a module. Raises ImportError, OSError, and what the code raises."""
+    if not source.endswith(SUFFIX):
+        return importlib.import_module(source)
+    folder, file = os.path.split(source)
+    sys.path.append(folder)  # for the file's own imports; last, so that it hides no library
+    spec = importlib.util.spec_from_file_location(f"own_{file.removesuffix(SUFFIX)}", source)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{source} cannot be loaded")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # as an import would: dataclasses need it
+    spec.loader.exec_module(module)
+    return module
