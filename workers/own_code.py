@@ -26,9 +26,9 @@ def load_own(field: str, value: str) -> Any:
     try:
         found = getattr(_module_of(own.source), own.name)
     except (ImportError, OSError, AttributeError) as error:
-        raise ValueError(f"{field} {in_short(value)}: {error}") from error
+        raise ValueError(f"{field} {in_short(value)!r}: {error}") from error
     if not callable(found):
-        raise TypeError(f"{field} {in_short(value)}: expected a function or a class, not {type(found).__name__}")
+        raise TypeError(f"{field} {in_short(value)!r}: expected a function or a class, not {type(found).__name__}")
     return found
 
 

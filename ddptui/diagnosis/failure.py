@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import Mapping, Sequence
 
+from ddptui.config.own_code import own_codes
 from ddptui.config.trial import Trial
 from ddptui.diagnosis.known_errors import is_consequence, known_error
 from ddptui.diagnosis.memory import RAN_OUT, memory_remedy
@@ -110,7 +111,7 @@ def _reported_error(trial: Trial, failed: Failed, log: str) -> str:
 
 def _unreported_end(trial: Trial, exit_code: int | None, log: str, memory_was_short: bool) -> str:
     """How a rank ended that sent no error, and why, as far as its log or the kernel shows."""
-    how = ending(exit_code)
+    how = ending(exit_code) + _own_line(trial, log)
     # An injected fault is the cause even if the kernel also killed a process.
     if exit_code == 0 or INJECTED_FAULT.search(log):
         return how
@@ -119,6 +120,14 @@ def _unreported_end(trial: Trial, exit_code: int | None, log: str, memory_was_sh
     lines = _without_dump(WARNING.sub("", log)).splitlines()
     known = known_error("\n".join(lines[-LINES_SEARCHED:]), trial)
     return f"{how}: {known}" if known else how
+
+
+def _own_line(trial: Trial, log: str) -> str:
+    """As in " in average, mine.py:8": where the user's own code was, by the log of a rank that crashed. Else empty."""
+    for own in own_codes(trial).values():
+        if found := re.search(rf'File "{re.escape(own.source)}", line (\d+) in (\w+)', log):
+            return f" in {found[2]}, {own.source.rpartition('/')[2]}:{found[1]}"
+    return ""
 
 
 def _first_failure(launcher_log: str, failed: Sequence[Failed], silent: Sequence[int]) -> tuple[int | None, int | None]:

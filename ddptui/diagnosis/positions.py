@@ -10,11 +10,10 @@ import msgspec
 
 from ddptui.text.units import size
 from ddptui.text.words import count, listed
-from ddptui.wire.messages import POINT_TO_POINT, Position, Stack
+from ddptui.wire.messages import POINT_TO_POINT, SAME_SIZE, Position, Stack
 from ddptui.wire.phases import BETWEEN, PHASES
 
 STOPPED = ("stopped", "tracing-stop")  # states of a process, as psutil names them
-SAME_SIZE = ("all_reduce", "broadcast", "reduce")  # collectives whose size is the same on all ranks
 PAST = {"is": "was", "are": "were", "has": "had", "have": "had", "waits": "waited", "wait": "waited", "sends": "sent"}
 WRAPPERS = ("wrapper", "inner", "wrapped", "decorate_context")  # names of functions that only call another
 OPTIMIZER = PHASES[4]

@@ -38,8 +38,9 @@ def problem_of(own: OwnCode) -> str:
     """Why a rank cannot use this code, and what to do; empty if nothing speaks against it. Raises nothing: files are
     parsed, modules located."""
     if not own.is_file:
-        where = "put its folder on PYTHONPATH (`export PYTHONPATH=FOLDER`)"
-        return "" if _can_be_imported(own.source.partition(".")[0]) else f"no module {own.source!r}: {where}"
+        module, where = own.source.partition(".")[0], "put its folder on PYTHONPATH (`export PYTHONPATH=FOLDER`)"
+        missing = f"no module {module!r} for '{own.source}:{own.name}'"
+        return "" if _can_be_imported(module) else f"{missing}: {where}; or name its file, e.g. mine.py:{own.name}"
     try:
         tree = ast.parse(read_plain(Path(own.source), MB))
     except FileNotFoundError:

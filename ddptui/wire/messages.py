@@ -32,6 +32,7 @@ from ddptui.wire.phases import BETWEEN, PARTS, PHASES
 VERSION = 1  # a rank of another version is rejected; raise it only for a change that an old console would misread
 Pieces = Annotated[tuple[tuple[Annotated[int, Meta(ge=0, lt=len(PARTS))], Count], ...], Meta(max_length=MOST_A_STEP)]
 POINT_TO_POINT = ("send", "recv")  # kinds of Collective that concern two ranks only
+SAME_SIZE = ("all_reduce", "broadcast", "reduce")  # collectives whose size is the same on all ranks
 GATHER_OUTPUTS = "gather_outputs"  # in `dp`, the collective that gathers all replicas' outputs on the first device
 Settings = Annotated[dict[Word, Name], Meta(max_length=32)]
 Order = Annotated[tuple[Annotated[int, Meta(ge=0, lt=len(PHASES))], ...], Meta(min_length=1, max_length=16)]

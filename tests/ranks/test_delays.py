@@ -89,8 +89,8 @@ def test_the_time_slept_is_what_the_clock_says() -> None:
 def test_jitter_keeps_its_mean_and_follows_from_the_seed(jitter: str, most: float) -> None:
     one, other = delays(jitter=jitter), delays(jitter=jitter)
     [bottleneck] = one._bottlenecks
-    lengths = [one._length_s(bottleneck) * 1000 for _ in range(4000)]
-    assert lengths == [other._length_s(bottleneck) * 1000 for _ in range(4000)]
+    lengths = [(one._length_s("data", bottleneck) or 0.0) * 1000 for _ in range(4000)]
+    assert lengths == [(other._length_s("data", bottleneck) or 0.0) * 1000 for _ in range(4000)]
     assert sum(lengths) / len(lengths) == pytest.approx(1.0, rel=0.1)
     assert 0 <= min(lengths) < max(lengths) <= most
 

@@ -73,7 +73,7 @@ def test_a_model_of_ones_own_is_made_with_the_number_of_classes() -> None:
     [
         ("mine:nett", ValueError, "has no attribute 'nett'"),
         ("nobodys:net", ValueError, "No module named 'nobodys'"),
-        ("mine:n", TypeError, "'int' object is not callable"),
+        ("mine:n", TypeError, "expected a function or a class, not int"),
         ("builtins:dict", TypeError, r"dict\(num_classes=7\) must return an nn.Module, but returned dict"),
         ("os:system", TypeError, r"system\(num_classes=7\): "),
     ],

@@ -24,7 +24,9 @@ FLOORS = (
 )
 WORKERS_FLOORS = (
     ("instruments",),
-    ("rank", "watch"),
+    ("watch",),
+    ("own_code",),
+    ("rank",),
     ("relay",),
     ("aggregate",),
     ("primitives", "replicas", "training"),

@@ -38,7 +38,7 @@ def own_strategy(trial: Trial, name: str) -> Strategy:
     if not isinstance(own, type):
         return OwnFunction(trial, own)
     if not callable(getattr(own, "average", None)):
-        raise TypeError(f"strategy {in_short(name)}: the class has no method average(self, tensors)")
+        raise TypeError(f"strategy {in_short(name)!r}: the class has no method average(self, tensors)")
     whole: type[Strategy] = own if issubclass(own, Strategy) else type(own.__name__, (own, Strategy), {})
     return whole(trial)
 

@@ -129,7 +129,7 @@ class RankDelays(Delays):
     def _sleep(self, site: "Site", bottleneck: "Bottleneck") -> bool:
         """Sleep as long as a delay takes here. Returns whether it took any time."""
         length_s = self._length_s(site, bottleneck)
-        if not length_s:
+        if length_s is None:
             return False
         if self._device.type == "cuda":  # before `asleep`: waiting for a device that never finishes is not a delay
             torch.cuda.current_stream(self._device).synchronize()
@@ -144,9 +144,10 @@ class RankDelays(Delays):
             self.slept_ns += end - begin
         return True
 
-    def _length_s(self, site: "Site", bottleneck: "Bottleneck") -> float:
+    def _length_s(self, site: "Site", bottleneck: "Bottleneck") -> float | None:
         if bottleneck.at in self._own:
-            return (self._own[bottleneck.at](site, self._rank, self._step or 0) or 0.0) / 1000
+            own_ms = self._own[bottleneck.at](site, self._rank, self._step or 0)
+            return own_ms / 1000 if own_ms else None
         mean = bottleneck.sleep_ms / 1000
         match bottleneck.jitter:
             case "uniform":

@@ -1,6 +1,7 @@
 """Sets up the process of every rank, in any launch mode: device, connection to the console, log and network."""
 
 import ctypes
+import faulthandler
 import gc
 import os
 import socket
@@ -16,6 +17,7 @@ from pathlib import Path
 import torch
 
 from ddptui.config.launch_modes import ONE_PROCESS
+from ddptui.config.own_code import own_codes
 from ddptui.config.trial import Trial, TrialError, threads_per_rank
 from ddptui.config.trial_text import from_arguments
 from ddptui.host.clock import own_clock
@@ -77,6 +79,8 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
         guard.die_with_parent()
     guard.die_with_console()  # again after the fork: threads are not inherited
     log_to_file(rank)
+    if own_codes(trial):
+        faulthandler.enable()  # if native code aborts, the log names the line of the user's code
     if trial.sched_batch:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # now, so that gloo's threads inherit it
     threads = pin_threads(trial, local_ranks)

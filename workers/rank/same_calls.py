@@ -9,8 +9,8 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-from ddptui.diagnosis.positions import SAME_SIZE
-from workers.instruments.records import POINT_TO_POINT, Call
+from ddptui.wire.messages import POINT_TO_POINT, SAME_SIZE
+from workers.instruments.records import Call
 
 PATIENCE_S = 3.0  # a rank that comes no sooner is late for another reason, which the console finds
 NO_CALL = "none"

@@ -117,11 +117,11 @@ def _own(name: str, wanted: tuple[int, ...] | None) -> Data:
         shape, classes = tuple(inputs.shape[1:]), int(max(labels.max(), test_labels.max())) + 1
         fits = len(inputs) == len(labels) > 0 and len(test_inputs) == len(test_labels)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"dataset: {in_short(name)}() must return {OWN_DATA}: {error}") from error
+        raise ValueError(f"dataset {in_short(name)!r}: it must return {OWN_DATA}: {error}") from error
     if not fits:
-        raise ValueError(f"dataset: {in_short(name)}() must return {OWN_DATA}, with a label for each sample")
+        raise ValueError(f"dataset {in_short(name)!r}: it must return {OWN_DATA}, with a label for each sample")
     if wanted not in (None, shape):
-        raise ValueError(f"dataset: {in_short(name)}() has samples of shape {shape}; the model takes {wanted}")
+        raise ValueError(f"dataset {in_short(name)!r}: it has samples of shape {shape}; the model takes {wanted}")
     return Data(train, test, shape, classes)
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision import models as torchvision_models
 
-from ddptui.config.own_code import in_short, is_own
+from ddptui.config.own_code import in_short, is_own, parsed
 from ddptui.config.trial import SHAPES, Trial
 from ddptui.text.words import did_you_mean
 from workers.own_code import load_own
@@ -98,10 +98,16 @@ def make_model(trial: Trial, shape: tuple[int, ...], classes: int) -> nn.Module:
 def own_model(name: str, classes: int) -> nn.Module:
     """The model that the user's function returns. Raises ValueError without such a function, TypeError if it returns no
     model."""
-    model = load_own("model", name)(num_classes=classes)
+    make = load_own("model", name)
+    call = f"model {in_short(name)!r}: {parsed(name).name}(num_classes={classes})"
+    try:
+        model = make(num_classes=classes)
+    except TypeError as error:
+        if error.__traceback__ and error.__traceback__.tb_next:  # in the user's code: its own line says more
+            raise
+        raise TypeError(f"{call}: {error}") from error
     if not isinstance(model, nn.Module):
-        call = f"{in_short(name)}(num_classes={classes})"
-        raise TypeError(f"model: {call} must return an nn.Module, but returned {type(model).__name__}")
+        raise TypeError(f"{call} must return an nn.Module, but returned {type(model).__name__}")
     return model
 
 

@@ -224,11 +224,11 @@ FLAGS = {
     "a NaN": override("lr=nan", "--set lr: expected a number of 0 or more"),
     "an override that is no text": override(b"lr=\xff", "--set lr: contains bytes that are not"),
     "a model that nobody has": override("model=resnet81", "no model 'resnet81'; did you mean 'resnet18'?"),
-    "a model like no other": override("model=zzz", "or your own as 'module:attribute'"),
+    "a model like no other": override("model=zzz", "or your own as file.py:name"),
     "half of a model of one's own": override(
-        "model=mine:", "is not of the form 'module:attribute', e.g. 'mymodels:Net'"
+        "model=mine:", "does not name your code: write it as mine.py:average or module:name"
     ),
-    "a model with an expression": override("model=os:system('id')", "is not of the form 'module:attribute'"),
+    "a model with an expression": override("model=os:system('id')", "does not name your code"),
     "a model in no module": override(
         "model=mine.net:Net", "no module 'mine' for 'mine.net:Net': put its folder on PYTH"
     ),

@@ -1,0 +1,191 @@
+"""The user's own strategies, right and wrong ones, graded on real ranks; and their own models, data and delays."""
+
+from typing import Any
+
+import pytest
+
+from ddptui.engines.local.warm import WarmParent
+from ddptui.findings.words import in_sentences
+from ddptui.store.outcomes import results_of
+from ddptui.store.runs import Run, all_runs
+from tests.support.here import run_here
+
+MINE = """
+import torch
+import torch.distributed as dist
+from torch import nn
+
+def right(tensors):
+    for tensor in tensors:
+        dist.all_reduce(tensor)
+        tensor /= dist.get_world_size()
+
+class Flat:
+    def average(self, tensors):
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
+        dist.all_reduce(flat)
+        parts = (flat / dist.get_world_size()).split([tensor.numel() for tensor in tensors])
+        for tensor, part in zip(tensors, parts):
+            tensor.copy_(part.view_as(tensor))
+
+def no_division(tensors):
+    for tensor in tensors:
+        dist.all_reduce(tensor)
+
+def left_out(tensors):
+    right(tensors[:-1])
+
+def divisor(tensors):
+    for tensor in tensors:
+        dist.all_reduce(tensor)
+        tensor /= 64 / (64 // dist.get_world_size())
+
+def by_share(tensors):
+    for tensor in tensors:
+        tensor *= (22, 21, 21)[dist.get_rank()] / 64
+        dist.all_reduce(tensor)
+
+def other_order(tensors):
+    right(tensors[::-1] if dist.get_rank() == 1 else tensors)
+
+def one_less(tensors):
+    right(tensors[:-1] if dist.get_rank() == 1 else tensors)
+
+def changes_its_mind(tensors, calls=[]):
+    calls.append(1)
+    right(tensors[:-2] if dist.get_rank() == 1 and len(calls) == 8 else tensors)
+
+def never_comes(tensors):
+    while dist.get_rank() == 1:
+        pass
+    right(tensors)
+
+def too_far(tensors):
+    tensors[99].zero_()
+
+class Empty:
+    pass
+
+def linear(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, num_classes))
+
+def load():
+    torch.manual_seed(0)
+    inputs, labels = torch.randn(60, 3, 4), torch.arange(60) % 5
+    return (inputs[:50], labels[:50]), (inputs[50:], labels[50:])
+
+def late(site, rank, step):
+    return 20 if site == "backward" and step % 2 else None
+"""
+TRIALS = {
+    **dict.fromkeys(("right", "Flat", "no_division", "left_out", "divisor", "by_share"), ""),
+    **dict.fromkeys(("other_order", "one_less", "too_far", "Empty", "changes_its_mind"), ""),
+    "never_comes": "stall_s = 4",
+    "own_data": 'strategy = "all_reduce"\nmodel = "mine.py:linear"\ndataset = "mine.py:load"\nbatch_size = 12',
+    "own_delay": 'strategy = "all_reduce"\nbottleneck = [{ at = "mine.py:late", ranks = [1] }]',
+}
+
+
+@pytest.fixture(scope="module")
+def run(warm: WarmParent, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "mine.py").write_text(MINE)
+    trials = [
+        f'[[trial]]\nname = "{name}"\n{fields}\n' + f'strategy = "mine.py:{name}"\n' * ("strategy" not in fields)
+        for name, fields in TRIALS.items()
+    ]
+    preset = folder / "own.toml"
+    preset.write_text("[defaults]\nworld_size = 3\nsteps = 12\nthreads = 1\nhash_every = 4\n" + "".join(trials))
+    run_here(warm, folder / "runs", preset)
+    return all_runs(folder / "runs")[0]
+
+
+@pytest.fixture(scope="module")
+def trials(run: Run) -> dict[str, Any]:
+    return {trial.name: trial for trial in results_of(run, run.preset()).trials}
+
+
+@pytest.mark.parametrize("name", ["right", "Flat", "own_data", "own_delay"])
+def test_what_is_right_passes_every_check(trials: dict[str, Any], name: str) -> None:
+    [repeat] = trials[name].repeats
+    assert repeat.in_sync.parameters is True
+    assert repeat.averaging.right is True
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("no_division", "gradients are 3 times the mean: they are the sum, the division is missing"),
+        ("left_out", "1 of 8 tensors is not the mean: fc2.bias, which each rank kept as its own; the others are right"),
+        ("divisor", "gradients are 0.9844 times the mean: the sum was divided by 3.048 instead of 3"),
+        (
+            "by_share",
+            "gradients are a weighted sum over the ranks (rank 0 × 0.3437, rank 1 × 0.3281 and rank 2 × 0.3281), but "
+            "each rank must count × 0.3333: divide by the number of ranks, as the loss already allows for uneven "
+            "batches",
+        ),
+    ],
+)
+def test_a_wrong_average_is_named_for_what_it_is(trials: dict[str, Any], name: str, why: str) -> None:
+    assert trials[name].repeats[0].averaging.why == why
+
+
+def test_ranks_that_keep_a_tensor_of_their_own_are_out_of_sync(trials: dict[str, Any]) -> None:
+    assert trials["left_out"].repeats[0].in_sync.differing == ["fc2.bias"]
+
+
+def line(text: str) -> int:
+    return MINE.splitlines().index(f"    {text}") + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "why"),
+    [
+        (
+            "other_order",
+            1,
+            "rank 1 failed in all_reduce, mine.py:8: CallsDiffer: as collective 1 of the first step, "
+            "rank 1 calls all_reduce (40 bytes), and rank 0 all_reduce (1,000 bytes); all "
+            "ranks must call the same collectives in the same order",
+        ),
+        ("one_less", 1, "as collective 8 of the first step, rank 1 calls none, and rank 0 all_reduce (40 bytes)"),
+        (
+            "too_far",
+            None,
+            f"failed in too_far, mine.py:{line('tensors[99].zero_()')}: IndexError: list index out of range",
+        ),
+        ("never_comes", 1, f"rank 1 is in never_comes, mine.py:{line('while dist.get_rank() == 1:')}"),
+        (
+            "changes_its_mind",
+            None,
+            "was killed by SIGABRT in right, mine.py:8: the ranks are out of step: gloo received ",
+        ),
+        ("never_comes", 1, "ranks 0 and 2 wait for it in all_reduce 0 of step 0, mine.py:8"),
+        ("Empty", None, "strategy 'mine.py:Empty': the class has no method average(self, tensors)"),
+    ],
+)
+def test_what_fails_or_hangs_is_said_with_its_line(
+    trials: dict[str, Any], name: str, rank: int | None, why: str
+) -> None:
+    failure = trials[name].failure
+    assert why in failure.summary
+    assert rank in (None, failure.rank)
+
+
+def test_a_delay_of_ones_own_is_measured_where_it_happened(trials: dict[str, Any]) -> None:
+    [repeat] = trials["own_delay"].repeats
+    assert [rank.bottleneck_fired for rank in repeat.ranks] == [0, 5, 0]  # the odd ones of steps 3 to 11
+    assert [(delay.rank, delay.at) for delay in repeat.injected] == [(1, "backward")]
+
+
+def test_the_answer_grades_each_strategy(run: Run) -> None:
+    said = " ".join(in_sentences(results_of(run, run.preset()).findings))
+    assert "mine.py:right is right: all ranks end with the same bits" in said
+    assert "mine.py:no_division is wrong: gradients are 3 times the mean" in said
+    assert "mine.py:other_order is wrong: rank 1 failed in all_reduce, mine.py:8" in said
+    assert "to average 85.3 KB over 3 ranks, each must send at least 114 KB" in said
+
+
+def test_the_run_keeps_the_code_as_it_was(run: Run) -> None:
+    (run.folder.parents[1] / "mine.py").write_text("changed since")
+    assert run.code() == {"mine.py": MINE}
