@@ -19,17 +19,17 @@ BUDGETS = {
     "findings": 2260,
     "diagnosis": 1177,
     "live": 830,
-    "report": 1568,
+    "report": 1650,
     "store": 840,
     "engines": 2400,
     "run": 1184,
     "doctor": 436,
     "projection": 493,
-    "page": 400,
+    "page": 446,
     "tui": 3504,
-    "cli": 761,
+    "cli": 778,
     "workers": 7067,
-    "templates": 759,
+    "templates": 831,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 
