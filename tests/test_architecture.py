@@ -29,7 +29,7 @@ BUDGETS = {
     "tui": 3504,
     "cli": 778,
     "workers": 7067,
-    "templates": 831,
+    "templates": 832,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 
