@@ -34,4 +34,4 @@ def report(names: tuple[str, ...], format: str, title: str, author: str, runs: s
         click.echo(document(title, author, found, chapters, format), nl=False)
     answers = [question.answer for chapter in chapters for question in chapter.questions]
     if missing := answers.count(""):
-        click.echo(f"{missing} of {count(len(answers), 'question')} not answered", err=True)
+        click.echo(f"not answered: {missing} of {count(len(answers), 'question')}", err=True)

@@ -85,7 +85,7 @@ def test_questions_have_their_cells_and_answers_and_stderr_counts_those_without(
     printed = hand_in(lesson.folder.parent, "last", "quickstart", "--format", "markdown")
     assert "**2.1 Why is it slower?**\n\n| trial | transfer ms |" in printed.stdout
     assert "\n\n> two cores\n>\n> a < b\n\n**2.2 What next?**\n\n> *not answered*\n" in printed.stdout
-    assert (printed.stderr, printed.exit_code) == ("1 of 2 questions not answered\n", 0)
+    assert (printed.stderr, printed.exit_code) == ("not answered: 1 of 2 questions\n", 0)
     page = hand_in(lesson.folder.parent, "quickstart").stdout
     assert "<blockquote>two cores\n\na &lt; b</blockquote>" in page
     assert "not answered</p>" in page
