@@ -19,17 +19,17 @@ BUDGETS = {
     "findings": 2306,
     "diagnosis": 1188,
     "live": 830,
-    "report": 1572,
+    "report": 1654,
     "store": 844,
     "engines": 2392,
     "run": 1184,
     "doctor": 436,
     "projection": 493,
-    "page": 400,
+    "page": 446,
     "tui": 3519,
-    "cli": 792,
+    "cli": 809,
     "workers": 7201,
-    "templates": 759,
+    "templates": 832,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 

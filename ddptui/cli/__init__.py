@@ -23,6 +23,7 @@ from ddptui.cli.inspect import columns, compare, presets, project, runs, show, v
 from ddptui.cli.machine import doctor, join, manifest, place, selftest
 from ddptui.cli.new import new
 from ddptui.cli.options import changes_of, run_options
+from ddptui.cli.report import report
 from ddptui.cli.run import begin, run
 from ddptui.cli.trash import delete, restore
 from ddptui.cli.watch import attach, watch
@@ -36,8 +37,8 @@ OTHER_NAME = {"markdown_it": "markdown-it-py", "pynvml": "nvidia-ml-py", "tomli_
 NEEDED = dict(zip(SAME_NAME, SAME_NAME, strict=True)) | OTHER_NAME
 OWN_OPTIONS = ("preset", "resume", "version")  # those of `ddptui` alone, not also of `ddptui run`
 COMMANDS = (
-    run, watch, attach, show, runs, delete, restore, compare, presets, init, new, columns, project, verify, doctor,
-    selftest, config, completion, join, manifest, place,
+    run, watch, attach, show, runs, delete, restore, compare, report, presets, init, new, columns, project, verify,
+    doctor, selftest, config, completion, join, manifest, place,
 )  # fmt: skip
 
 
@@ -115,7 +116,7 @@ def main(context: click.Context, /, preset: str | None, resume: str | None, **op
       watch, attach          Watch your own training, unchanged; watch it again.
       show                   Print a run's table, its page, or its timeline.
       runs, delete, restore  List the runs; move them to the trash, or back.
-      compare                Compare two runs.
+      compare, report        Compare two runs; join runs into a report to hand in.
 
     \b
     The lab:

@@ -1,6 +1,6 @@
 """Renders a run, two runs as one, or a run of primitives as one HTML file, which needs no other files."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ddptui.analysis.extent import extent
@@ -9,8 +9,8 @@ from ddptui.config.preset import Preset
 from ddptui.host.source import source_line
 from ddptui.page.panes import differences, losses, of_trial, times, times_of
 from ddptui.page.render import rendered
-from ddptui.report.blocks import Drawing, Heading, Notes, Plot
-from ddptui.report.columns import columns_of
+from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot
+from ddptui.report.columns import columns_of, leading
 from ddptui.report.notes import Note, NoteKind, answer, in_short, notes, shown_first
 from ddptui.report.places import MOST_ROWS as MOST_PLACES
 from ddptui.report.places import of_trial as places_of
@@ -62,11 +62,11 @@ def table_view(
 
 def page(run: Run, preset: Preset, results: Results) -> str:
     """Renders a run as an HTML page. Raises RunError if a journal cannot be read."""
-    fields = facts(preset)
+    fields, title = facts(preset), preset.title
     is_training = preset.kind != "primitives"
     return rendered(
         "training.html" if is_training else "primitives.html",
-        title=preset.title,
+        title=title,
         kicker=kicker(results),
         answer=answer(results),
         about=preset.about,
@@ -75,7 +75,7 @@ def page(run: Run, preset: Preset, results: Results) -> str:
         fields=table_view("The trials as they are configured", fields, once=[field.key for field in fields[1:]]),
         commands=[(trial.name, shell_line(trial.command) or what_became(trial)) for trial in results.trials],
         environment=TableView("The machine and the software of this run", environment(results), look="facts"),
-        **(_of_training(run, preset, results) if is_training else {"blocks": _blocks(preset, results)}),
+        **(_of_training(run, preset, results) if is_training else {"blocks": pairs(blocks(results, preset), title)}),
     )
 
 
@@ -86,17 +86,15 @@ def kicker(results: Results) -> str:
     return " · ".join(filter(None, [f"Run {results.run}", started, f"{results.status}: {extent(results)}{repeats}"]))
 
 
-# Primitives
+def pairs(blocks: Iterable[Block], heading: str, higher: int = 1) -> Iterator[tuple[str, object]]:
+    """The same blocks as in text and Markdown, as pairs of a kind and its value.
 
-
-def _blocks(preset: Preset, results: Results) -> Iterator[tuple[str, object]]:
-    """The same blocks as in text and Markdown, as pairs of a kind and its value."""
-    heading = preset.title
-    for block in blocks(results, preset):
+    heading: above the first block; higher: by how many levels headings are higher than in Markdown."""
+    for block in blocks:
         match block:
             case Heading(words, level):
                 heading = words
-                yield "heading", (words, level - 1)  # one level below the page's title
+                yield "heading", (words, level - higher)
             case Notes(lines):
                 yield "notes", [line for line in lines if line]
             case Drawing(draw):
@@ -112,24 +110,20 @@ def _blocks(preset: Preset, results: Results) -> Iterator[tuple[str, object]]:
 
 def _of_training(run: Run, preset: Preset, results: Results) -> dict[str, object]:
     chosen, of_run = shown_first(results), notes(results, preset)
-    bases = {trial.name for trial in results.trials if results.base_of(trial) is trial}
-    states = [trial.status if trial.status != "ok" else "baseline" * (trial.name in bases) for trial in results.trials]
-    leading = ("trial", *preset.columns, "train", "ratio")  # the other columns follow in their usual order
-    columns = columns_of(rows_of(results, preset), preset.columns)
-    columns = sorted(columns, key=lambda column: [*leading, column.key].index(column.key))
+    columns = leading(columns_of(rows_of(results, preset), preset.columns), preset.columns)
     return {
-        "table": table_view("The trials, one per row", columns, states, CONFIGURED),
+        "table": trials_view(results, columns, CONFIGURED),
         "times": times(results),
         "differences": differences(results),
         "chosen": chosen,
-        "panels": [_panel(run, trial, results, prints=trial.name in {chosen, *bases}) for trial in results.trials],
+        "panels": [_panel(run, trial, results, is_chosen=trial.name == chosen) for trial in results.trials],
         "loss": losses(run, results),
-        "notes": {title: _texts(of_run, kind) for kind, title in TITLES.items()},
+        "notes": by_title(of_run),
         "reading": _texts(of_run, "reading"),
     }
 
 
-def _panel(run: Run, trial: TrialResult, results: Results, *, prints: bool) -> dict[str, object]:
+def _panel(run: Run, trial: TrialResult, results: Results, *, is_chosen: bool) -> dict[str, object]:
     """The charts of a trial, the places in the code where its ranks worked, and the figures of each rank: both of its
     last repeat, with the console's columns."""
     places, late, read = places_of(trial, results, source_line)
@@ -138,13 +132,27 @@ def _panel(run: Run, trial: TrialResult, results: Results, *, prints: bool) -> d
     ranks = trial.repeats[-1].ranks[:MOST_RANKS] if trial.repeats else []
     return {
         "name": trial.name,
-        "prints": prints,
+        "prints": is_chosen or results.base_of(trial) is trial,
         "headline": "; ".join(filter(None, [in_short(trial), ROUGH if is_marked(trial) else ""])),
         "charts": [chart for of_pane in panes.values() for chart in of_pane],
         "where": table_view(where, place_columns(places[:MOST_PLACES], late, read)) if places else None,
         "ranks": table_view(f"Ranks of {trial.name}, in its last repeat", fill(RANK_COLUMNS, ranks)) if ranks else None,
         "why_empty": "" if panes["timeline"] else NO_STEPS,
     }
+
+
+def trials_view(results: Results, columns: Sequence[Filled], once: Collection[str] = ()) -> TableView:
+    """Builds the table that compares trials. once: as for `table_view`."""
+    kinds = [
+        trial.status if trial.status != "ok" else "baseline" * (results.base_of(trial) is trial)
+        for trial in results.trials
+    ]
+    return table_view("The trials, one per row", columns, kinds, once)
+
+
+def by_title(of_run: Sequence[Note]) -> dict[str, list[str]]:
+    """The notes but those on how to read the table, by the title of their section."""
+    return {title: _texts(of_run, kind) for kind, title in TITLES.items()}
 
 
 def _texts(of_run: Sequence[Note], kind: NoteKind) -> list[str]:

@@ -62,7 +62,7 @@ def as_text(results: Results, preset: Preset, blocks: Iterable[Block], width: in
     title = [styled(line, BOLD if color else "") for line in paragraph(preset.title, width)]
     words = paragraph(" ".join(answer(results)), width)
     head = [words, title] if has_only_failed(results) else [title, words]  # a failure comes first
-    return _joined([*head, *(_in_text(block, width, color) for block in blocks)])
+    return joined([*head, *(_in_text(block, width, color) for block in blocks)])
 
 
 def has_only_failed(results: Results) -> bool:
@@ -73,7 +73,7 @@ def has_only_failed(results: Results) -> bool:
 def as_markdown(results: Results, preset: Preset, blocks: Iterable[Block]) -> str:
     """The question, its answer and the blocks as Markdown. Tables show every column that has a value."""
     words = " ".join(answer(results))
-    return _joined([[f"## {preset.title}"], [words], *map(_in_markdown, blocks)])
+    return joined([[f"## {preset.title}"], [words], *map(in_markdown, blocks)])
 
 
 def _in_text(block: Block, width: int, color: bool) -> list[str]:
@@ -88,7 +88,8 @@ def _in_text(block: Block, width: int, color: bool) -> list[str]:
             return tables.as_text(block, width, color=color)
 
 
-def _in_markdown(block: Block) -> list[str]:
+def in_markdown(block: Block) -> list[str]:
+    """The lines of a block as Markdown; none if it has nothing to show."""
     match block:
         case Heading(words, level):
             return [f"{'#' * level} {words}"]
@@ -110,6 +111,6 @@ def _drawn(line: Line, width: int, color: bool) -> str:
     return "".join(styled(words, STYLES.get(kind, "") if color else "") for words, kind in spans).rstrip()
 
 
-def _joined(blocks: Iterable[Sequence[str]]) -> str:
+def joined(blocks: Iterable[Sequence[str]]) -> str:
     """The blocks that have text, separated by empty lines."""
     return "\n\n".join("\n".join(lines) for lines in blocks if any(lines)) + "\n"

@@ -219,6 +219,12 @@ def columns_of(rows: Sequence[Row], asked_for: Iterable[str] = (), usual: Iterab
     return [column._replace(cells=[*map(partial(_marked, column.key), rows, column.cells)]) for column in filled]
 
 
+def leading(columns: Iterable[Filled], asked_for: Iterable[str]) -> list[Filled]:
+    """The trial, the columns of `asked_for`, the train time and the ratio; then the others in their usual order."""
+    first = ("trial", *asked_for, "train", "ratio")
+    return sorted(columns, key=lambda column: [*first, column.key].index(column.key))
+
+
 def _marked(key: str, row: Row, cell: str) -> str:
     is_disturbed = (key in (*ROUGH, *COMPARED) and is_marked(row.result)) or (key in COMPARED and row.is_rough)
     cell = f"{cell} {DISTURBED}" if is_disturbed and cell != NOTHING else cell

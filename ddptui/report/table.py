@@ -1,6 +1,6 @@
 """The result of a run as terminal text, Markdown, CSV and JSON."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -62,7 +62,12 @@ def _blocks(
         yield from (Heading("Who waited for whom"), Drawing(partial(side_by_side, waited)))
     shown = tables.as_text(table, width) if width else None
     notes = note_lines(results, preset)
-    yield Notes([note for note in notes if shown is None or any(_sign(note) in line for line in shown)])
+    yield Notes(notes if shown is None else applying(notes, shown))
+
+
+def applying(notes: Iterable[str], shown: Sequence[str]) -> list[str]:
+    """The notes without those about columns that are not in the table. shown: the lines of the table."""
+    return [note for note in notes if any(_sign(note) in line for line in shown)]
 
 
 def _sign(note: str) -> str:

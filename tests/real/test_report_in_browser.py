@@ -1,16 +1,20 @@
 """A run's page in a real browser: it sorts, zooms and prints, on a desk and on a phone, and fetches nothing."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from ddptui.cli import main
 from ddptui.page.pages import page as page_of
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text.tables import order
+from tests.recorded.net import RUNS
 from tests.support.builders import preset_of, results_for
 from tests.tui.recordings import RECORDED
 from tests.unit.page.pages import Told, journal_of, late_steps
@@ -179,3 +183,26 @@ def test_it_prints_the_baseline_and_the_trial_of_the_answer(browser: Browser, fi
     assert len(shown) == page.locator("[data-prints]").count() > 0
     assert not page.locator(".zoomkeys:visible").count()
     assert page.pdf(format="A4").startswith(b"%PDF-")
+
+
+def test_a_document_to_hand_in_asks_for_nothing_fits_a_phone_and_prints_upright(
+    browser: Browser, tmp_path: Path
+) -> None:
+    for name in ("quickstart", "primitives-see"):
+        shutil.copytree(RUNS / name, tmp_path / name)
+    page = browser.new_context(viewport={"width": 375, "height": 700}, reduced_motion="reduce").new_page()
+    heard = watched(page)
+    path = tmp_path / "report.html"
+    path.write_text(
+        CliRunner().invoke(main, ["report", "quickstart", "primitives-see", "--runs", str(tmp_path)]).stdout,
+        encoding="utf-8",
+    )
+    page.goto(path.as_uri())
+    assert heard == []
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+    assert page.evaluate(POOR_CONTRAST) == []
+    page.locator("nav a", has_text="What does each primitive do?").click()
+    assert "2. What does each" in page.evaluate("document.elementFromPoint(187, 40).closest('section').innerText")
+    sizes = re.findall(rb"/MediaBox ?\[0 0 (\d+)\S* (\d+)", page.pdf(prefer_css_page_size=True))
+    assert len(sizes) > 4
+    assert all(int(width) < int(height) for width, height in sizes)

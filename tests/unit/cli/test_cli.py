@@ -446,7 +446,7 @@ def test_the_runs_are_listed_as_json(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("show",), ("compare", "last"), ("verify",), ("project",), ("delete",), ("attach",)]
+    "command", [("show",), ("report",), ("compare", "last"), ("verify",), ("project",), ("delete",), ("attach",)]
 )
 def test_every_command_that_takes_a_run_takes_the_name_of_its_preset(command: tuple[str, ...], run: Run) -> None:
     result = ddptui(*command, "made", "--runs", "runs")

@@ -90,6 +90,7 @@ RUNS = ["last", "quickstart", "who-waits", "20260102-120000-quickstart.2", "2026
     "words",
     [
         ("show",),
+        ("report", "last"),
         ("--resume",),
         ("compare", "last"),
         ("delete", "last"),

@@ -1,0 +1,72 @@
+"""Several runs as one document to hand in, as HTML or Markdown; see `ddptui.report.document`."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from ddptui.page.charts import Chart
+from ddptui.page.pages import TableView, by_title, kicker, pairs, table_view, trials_view
+from ddptui.page.panes import differences, losses, of_trial, times
+from ddptui.page.render import rendered
+from ddptui.report.document import NOT_ANSWERED, Chapter, as_markdown, environments, shown, sources
+from ddptui.report.lessons import Asked, asked
+from ddptui.report.notes import answer, in_short, notes, shown_first
+from ddptui.store.outcomes import results_of
+from ddptui.store.runs import Run
+from ddptui.text.tables import Table
+from ddptui.text.words import count
+
+
+def chapter_of(run: Run) -> Chapter:
+    """Reads a run from disk. Raises RunError."""
+    preset = run.preset()
+    results = results_of(run, preset)
+    of_run = {} if preset.kind == "primitives" else by_title(notes(results, preset))
+    questions = asked(preset, results, run.answers(preset))
+    return Chapter(kicker(results), preset, results, of_run, questions, run.code())
+
+
+def document(title: str, author: str, runs: Sequence[Run], chapters: Sequence[Chapter], form: str) -> str:
+    """The document in a form: html or markdown. chapters: one for each run. Raises RunError if a journal cannot be
+    read."""
+    if form == "markdown":
+        return as_markdown(title, author, chapters)
+    return rendered(
+        "report.html",
+        title=title,
+        kicker=" · ".join(filter(None, [author, count(len(runs), "run")])),
+        answer=(),
+        chapters=[
+            (chapter, answer(chapter.results), _blocks(run, chapter), [*map(_evidence, chapter.questions)])
+            for run, chapter in zip(runs, chapters, strict=True)
+        ],
+        environment=TableView("The machine and the software of the runs", environments(chapters), look="facts"),
+        sources=sources(chapters),
+        not_answered=NOT_ANSWERED,
+    )
+
+
+def _evidence(question: Asked) -> TableView | None:
+    return table_view(question.text, question.evidence) if question.evidence else None
+
+
+def _blocks(run: Run, chapter: Chapter) -> Iterator[tuple[str, object]]:
+    """What the run measured, and the charts of its page, as pairs of a kind and its value; those of a trial are of the
+    one that the answer is about."""
+    results, blocks = chapter.results, shown(chapter)
+    if chapter.preset.kind == "primitives":
+        yield from pairs(blocks, chapter.preset.title, higher=0)
+        return
+    table, reading = blocks
+    assert isinstance(table, Table)
+    yield "table", trials_view(results, table.columns)
+    yield from pairs([reading], "")
+    chosen = next(trial for trial in results.trials if trial.name == shown_first(results))
+    late = in_short(chosen)
+    charts: dict[str, list[Chart]] = {
+        "Where the time went": [*times(results), *differences(results)],
+        f"Who waits for whom in {chosen.name}{': ' * bool(late)}{late}": [*chain(*of_trial(run, chosen).values())],
+        "Loss": losses(run, results),
+    }
+    for heading, drawn in charts.items():
+        if drawn:
+            yield from (("heading", (heading, 3)), ("charts", drawn))
