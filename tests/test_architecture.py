@@ -12,24 +12,24 @@ REPO = Path(__file__).parents[1]
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
     "text": 389,
-    "config": 1417,
+    "config": 1418,
     "wire": 554,
     "host": 978,
     "analysis": 2959,
-    "findings": 2260,
+    "findings": 2261,
     "diagnosis": 1177,
     "live": 830,
-    "report": 1568,
-    "store": 840,
+    "report": 1585,
+    "store": 846,
     "engines": 2400,
-    "run": 1184,
+    "run": 1188,
     "doctor": 436,
     "projection": 493,
-    "page": 400,
-    "tui": 3504,
+    "page": 404,
+    "tui": 3592,
     "cli": 761,
     "workers": 7067,
-    "templates": 759,
+    "templates": 782,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 

@@ -11,6 +11,7 @@ from ddptui.page.panes import differences, losses, of_trial, times, times_of
 from ddptui.page.render import rendered
 from ddptui.report.blocks import Drawing, Heading, Notes, Plot
 from ddptui.report.columns import columns_of
+from ddptui.report.lessons import UNANSWERED, asked
 from ddptui.report.notes import Note, NoteKind, answer, in_short, notes, shown_first
 from ddptui.report.places import MOST_ROWS as MOST_PLACES
 from ddptui.report.places import of_trial as places_of
@@ -61,7 +62,7 @@ def table_view(
 
 
 def page(run: Run, preset: Preset, results: Results) -> str:
-    """Renders a run as an HTML page. Raises RunError if a journal cannot be read."""
+    """Renders a run as an HTML page. Raises RunError if a journal or the answers cannot be read."""
     fields = facts(preset)
     is_training = preset.kind != "primitives"
     return rendered(
@@ -69,6 +70,7 @@ def page(run: Run, preset: Preset, results: Results) -> str:
         title=preset.title,
         kicker=kicker(results),
         answer=answer(results),
+        questions=[*_questions(run, preset, results)],
         about=preset.about,
         preset=preset.name,
         toml="" if results.of_two_runs else as_toml(preset),  # no preset has the trials of both
@@ -84,6 +86,12 @@ def kicker(results: Results) -> str:
     started = str(results.environment.get("started", ""))[:16].replace("T", " ")
     repeats = f", {count(results.repeats, 'repeat')}{' each' * (len(results.trials) > 1)}" if results.repeats else ""
     return " · ".join(filter(None, [f"Run {results.run}", started, f"{results.status}: {extent(results)}{repeats}"]))
+
+
+def _questions(run: Run, preset: Preset, results: Results) -> Iterator[tuple[str, TableView | None, str]]:
+    """The questions of a lesson, each with its evidence, if there is any, and its answer."""
+    for text, evidence, answered in asked(preset, results, run.answers(preset)):
+        yield text, table_view(text, evidence) if evidence else None, answered.strip() or UNANSWERED
 
 
 # Primitives

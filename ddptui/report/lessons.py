@@ -1,13 +1,16 @@
 """The questions of a lesson beside the cells that answer them, and the student's answers. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.report.blocks import Block, Heading, Quote
 from ddptui.report.columns import columns_of
 from ddptui.report.rows import rows_of
-from ddptui.text.tables import Filled
+from ddptui.text.tables import Filled, Table
+
+UNANSWERED = "Not answered yet."
 
 
 class Asked(NamedTuple):
@@ -30,3 +33,14 @@ def asked(preset: Preset, results: Results, answers: Sequence[str]) -> list[Aske
         evidence = [column for column in columns_of(about) if column.key in shown] if about else []
         told.append(Asked(question.text, evidence, answer))
     return told
+
+
+def blocks(preset: Preset, results: Results, answers: Sequence[str]) -> Iterator[Block]:
+    """The questions as blocks of a report. answers: as for `asked`; if there are none, there are no blocks."""
+    if answers:
+        yield Heading("Questions", 3)
+        for number, (text, evidence, answer) in enumerate(asked(preset, results, answers), start=1):
+            yield Heading(f"{number}. {text}")
+            if evidence:
+                yield Table(evidence)
+            yield Quote(answer.strip() or UNANSWERED)
