@@ -28,7 +28,7 @@ def invitation(ended: EndedRun, app: App[Any]) -> str:
         answers = ended.run.answers(ended.preset)
     except RunError:  # the key shows the error
         return ""
-    answered = f"{count(len(answers), 'question')}, {sum(map(bool, answers))} answered"
+    answered = f"{count(len(answers), 'question')}, {sum(bool(answer.strip()) for answer in answers)} answered"
     return f"{answered}: {name_of('answer', app)} answers them" if answers else ""
 
 
