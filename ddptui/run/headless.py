@@ -99,8 +99,8 @@ def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[
             narrator.print(f"`ddptui --resume {run.name}` launches what is missing")
         narrator.print(f"kept in {run.folder}")
         if asked := len(preset.questions):
-            how = f"answer in the console, with {KEYS['answer'].usual} on the result, or in its {ANSWERS}"
-            narrator.print(f"{count(asked, 'question')} about this run: `ddptui show {run.name}` prints them; {how}")
+            how = f"answer with {KEYS['answer'].usual} on its result in the console, or in {run.folder / ANSWERS}"
+            narrator.print(f"{count(asked, 'question')}, which `ddptui show {run.name}` prints: {how}")
     show(table.as_json(results, preset) if as_json else as_table(results, preset, usual))
     return EXIT_CODES["failed" if has_failed else results.status]
 
