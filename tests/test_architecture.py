@@ -12,24 +12,24 @@ REPO = Path(__file__).parents[1]
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
     "text": 389,
-    "config": 1468,
+    "config": 1469,
     "wire": 562,
     "host": 1038,
     "analysis": 2990,
-    "findings": 2306,
+    "findings": 2307,
     "diagnosis": 1188,
     "live": 830,
-    "report": 1654,
-    "store": 844,
-    "engines": 2392,
-    "run": 1184,
+    "report": 1667,
+    "store": 850,
+    "engines": 2394,
+    "run": 1188,
     "doctor": 436,
     "projection": 493,
-    "page": 446,
-    "tui": 3519,
+    "page": 448,
+    "tui": 3607,
     "cli": 809,
     "workers": 7201,
-    "templates": 832,
+    "templates": 831,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 

@@ -123,8 +123,8 @@ def _print(shown: "tuple[Run, Preset, Results]", form: str, settings: "Settings"
     if form == "table":
         from ddptui.run.output import as_table
 
-        _, preset, results = shown
-        return click.echo(as_table(results, preset, settings.columns), nl=False)
+        run, preset, results = shown
+        return click.echo(as_table(results, preset, settings.columns, run.answers(preset)), nl=False)
     from ddptui.page.formats import pieces
     from ddptui.page.picture import PictureError
 

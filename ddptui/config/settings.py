@@ -72,6 +72,7 @@ KEYS = {
     "curves": Key("C", "show the curves of all trials in one chart"),
     "axis": Key("X", "switch curves between steps and seconds"),
     "log_scale": Key("L", "switch the logarithmic scale on or off"),
+    "answer": Key("A", "answer the questions of a lesson"),
     "export": Key("x", "write a result to a file"),
     "zoom": Key("z", "maximize the selected pane, or restore it"),
     "down": Key("j", "one line down"),

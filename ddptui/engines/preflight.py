@@ -4,6 +4,7 @@ import os
 
 import msgspec
 
+from ddptui.config.own_code import own_codes
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset, fit_to_engine
 from ddptui.config.trial import Trial, TrialError
@@ -37,9 +38,12 @@ def prepare(preset: Preset, *, to_be_started: bool = True) -> Preset:
 
 
 def why_not_here(preset: Preset) -> str:
-    """Why a preset can never run on this machine; empty if it can. Starts nothing."""
+    """Why a preset can never run on this machine; empty if it can, once the user's own code is there. Starts
+    nothing."""
+    trials = tuple(trial for trial in preset.trials if not own_codes(trial))
     try:
-        _check_devices(prepare(preset, to_be_started=False))
+        if trials:
+            _check_devices(prepare(msgspec.structs.replace(preset, trials=trials), to_be_started=False))
     except PresetError as error:
         return str(error)
     return ""

@@ -119,6 +119,7 @@ def compare_runs(
         baseline=names[0],
         repeats=max(preset.repeats for preset in presets),
         trials=tuple(replace(configured[name], name=name) for name in names),
+        questions=(),  # each run has answers of its own
         references=(),
         columns=tuple(dict.fromkeys(key for preset in presets for key in preset.columns)),
     )

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from ddptui.page.charts import Chart
-from ddptui.page.pages import TableView, by_title, kicker, pairs, table_view, trials_view
+from ddptui.page.pages import TableView, by_title, kicker, pairs, trials_view
 from ddptui.page.panes import differences, losses, of_trial, times
 from ddptui.page.render import rendered
-from ddptui.report.document import NOT_ANSWERED, Chapter, as_markdown, environments, shown, sources
-from ddptui.report.lessons import Asked, asked
+from ddptui.report import lessons
+from ddptui.report.document import Chapter, as_markdown, environments, shown, sources
 from ddptui.report.notes import answer, in_short, notes, shown_first
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
@@ -21,7 +21,7 @@ def chapter_of(run: Run) -> Chapter:
     preset = run.preset()
     results = results_of(run, preset)
     of_run = {} if preset.kind == "primitives" else by_title(notes(results, preset))
-    questions = asked(preset, results, run.answers(preset))
+    questions = lessons.asked(preset, results, run.answers(preset))
     return Chapter(kicker(results), preset, results, of_run, questions, run.code())
 
 
@@ -36,17 +36,16 @@ def document(title: str, author: str, runs: Sequence[Run], chapters: Sequence[Ch
         kicker=" · ".join(filter(None, [author, count(len(runs), "run")])),
         answer=(),
         chapters=[
-            (chapter, answer(chapter.results), _blocks(run, chapter), [*map(_evidence, chapter.questions)])
-            for run, chapter in zip(runs, chapters, strict=True)
+            (chapter, answer(chapter.results), _blocks(run, chapter), _questions(number, chapter))
+            for number, (run, chapter) in enumerate(zip(runs, chapters, strict=True), start=1)
         ],
         environment=TableView("The machine and the software of the runs", environments(chapters), look="facts"),
         sources=sources(chapters),
-        not_answered=NOT_ANSWERED,
     )
 
 
-def _evidence(question: Asked) -> TableView | None:
-    return table_view(question.text, question.evidence) if question.evidence else None
+def _questions(number: int, chapter: Chapter) -> list[tuple[str, object]]:
+    return [*pairs(lessons.blocks(chapter.questions, f"{number}."), "", higher=0)]
 
 
 def _blocks(run: Run, chapter: Chapter) -> Iterator[tuple[str, object]]:

@@ -16,12 +16,12 @@ def pieces(run: Run, preset: Preset, results: Results, form: str, trial: str = "
     """The text of a run in a form, in pieces.
 
     form: markdown, csv, json, trace, html, svg, or a pane with .svg, such as matrix.svg; trial: the trial that a pane
-    shows, if it is of one trial; else the one that the answer is about. Raises RunError if a journal cannot be read,
-    and PictureError if there is nothing to draw."""
+    shows, if it is of one trial; else the one that the answer is about. Raises RunError if a file of the run cannot be
+    read, and PictureError if there is nothing to draw."""
     if form == "html":
         return [page(run, preset, results)]
     if form == "trace":
         return trace(run.repeats(preset))
     if form.endswith("svg"):
         return [picture(run, preset, results, form.removesuffix("svg").removesuffix(".") or "times", trial)]
-    return [table.FORMATS[form](results, preset, source_line)]
+    return [table.FORMATS[form](results, preset, source_line, run.answers(preset))]

@@ -9,7 +9,8 @@ from ddptui.config.preset import Preset
 from ddptui.host.source import source_line
 from ddptui.page.panes import differences, losses, of_trial, times, times_of
 from ddptui.page.render import rendered
-from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot
+from ddptui.report import lessons
+from ddptui.report.blocks import Block, Drawing, Heading, Notes, Plot, Quote
 from ddptui.report.columns import columns_of, leading
 from ddptui.report.notes import Note, NoteKind, answer, in_short, notes, shown_first
 from ddptui.report.places import MOST_ROWS as MOST_PLACES
@@ -61,7 +62,7 @@ def table_view(
 
 
 def page(run: Run, preset: Preset, results: Results) -> str:
-    """Renders a run as an HTML page. Raises RunError if a journal cannot be read."""
+    """Renders a run as an HTML page. Raises RunError if a journal or the answers cannot be read."""
     fields, title = facts(preset), preset.title
     is_training = preset.kind != "primitives"
     return rendered(
@@ -69,6 +70,7 @@ def page(run: Run, preset: Preset, results: Results) -> str:
         title=title,
         kicker=kicker(results),
         answer=answer(results),
+        questions=[*pairs(lessons.blocks(lessons.asked(preset, results, run.answers(preset))), title)],
         about=preset.about,
         preset=preset.name,
         toml="" if results.of_two_runs else as_toml(preset),  # no preset has the trials of both
@@ -86,6 +88,9 @@ def kicker(results: Results) -> str:
     return " · ".join(filter(None, [f"Run {results.run}", started, f"{results.status}: {extent(results)}{repeats}"]))
 
 
+# Primitives
+
+
 def pairs(blocks: Iterable[Block], heading: str, higher: int = 1) -> Iterator[tuple[str, object]]:
     """The same blocks as in text and Markdown, as pairs of a kind and its value.
 
@@ -97,6 +102,8 @@ def pairs(blocks: Iterable[Block], heading: str, higher: int = 1) -> Iterator[tu
                 yield "heading", (words, level - higher)
             case Notes(lines):
                 yield "notes", [line for line in lines if line]
+            case Quote(words):
+                yield "quote", words
             case Drawing(draw):
                 yield "grid", draw(GRID_WIDTH)
             case Plot():

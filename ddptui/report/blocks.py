@@ -37,6 +37,12 @@ class Notes(NamedTuple):
     lines: Sequence[str]
 
 
+class Quote(NamedTuple):
+    """What the user wrote: indented, or quoted in Markdown."""
+
+    words: str
+
+
 class Drawing(NamedTuple):
     """A drawing. `draw` returns its lines for a width in terminal cells."""
 
@@ -54,7 +60,7 @@ class Plot(NamedTuple):
         return draw(self.result, self.operations, width, PLOT_HEIGHT)
 
 
-Block = Heading | Notes | Drawing | Plot | Table
+Block = Heading | Notes | Quote | Drawing | Plot | Table
 
 
 def as_text(results: Results, preset: Preset, blocks: Iterable[Block], width: int, *, color: bool = False) -> str:
@@ -82,6 +88,8 @@ def _in_text(block: Block, width: int, color: bool) -> list[str]:
             return [styled(words, BOLD if color else ""), *(["─" * min(width, len(words))] if level < 4 else [])]
         case Notes(lines):
             return [line for line in lines if line]
+        case Quote(words):
+            return [f"  {line}".rstrip() for line in words.splitlines()]
         case Drawing() | Plot():
             return [_drawn(line, width, color) for line in block.draw(width)]
         case Table():
@@ -95,6 +103,8 @@ def in_markdown(block: Block) -> list[str]:
             return [f"{'#' * level} {words}"]
         case Notes(lines):
             return [f"- {line}" for line in lines if line]
+        case Quote(words):
+            return [f"> {line}".rstrip() for line in words.splitlines()]
         case Drawing() | Plot():
             return ["```text", *(_drawn(line, WIDE, False) for line in block.draw(WIDE)), "```"]
         case Table():

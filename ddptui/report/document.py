@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.report import lessons
 from ddptui.report.blocks import Block, Drawing, Notes, in_markdown, joined
 from ddptui.report.columns import columns_of, leading
 from ddptui.report.lessons import Asked
@@ -20,7 +21,6 @@ from ddptui.text import tables
 from ddptui.text.tables import Filled, Table, fit, telling
 from ddptui.text.words import listed
 
-NOT_ANSWERED = "not answered"
 MOST_COLUMNS = 5  # of a table
 OF_ONE_RUN = ("preset", "started")  # entries of the environment that stand above the run's chapter
 
@@ -109,12 +109,7 @@ def _chapter(number: int, chapter: Chapter) -> Iterator[list[str]]:
     yield from map(in_markdown, shown(chapter))
     if preset.kind != "primitives" and (waited := matrices(results)):
         yield from (["### Who waited for whom"], in_markdown(Drawing(partial(side_by_side, waited))))
-    if chapter.questions:
-        yield ["### Questions"]
-    for place, question in enumerate(chapter.questions, start=1):
-        yield [f"**{number}.{place} {question.text}**"]
-        yield tables.as_markdown(Table(question.evidence)) if question.evidence else []
-        yield [f"> {line}".rstrip() for line in (question.answer or f"*{NOT_ANSWERED}*").splitlines()]
+    yield from map(in_markdown, lessons.blocks(chapter.questions, f"{number}."))
     for title, lines in chapter.notes.items():
         if lines:
             yield from ([f"### {title}"], in_markdown(Notes(lines)))

@@ -1,13 +1,16 @@
 """The questions of a lesson beside the cells that answer them, and the student's answers. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ddptui.analysis.results import Results
 from ddptui.config.preset import Preset
+from ddptui.report.blocks import Block, Heading, Quote
 from ddptui.report.columns import columns_of
 from ddptui.report.rows import rows_of
-from ddptui.text.tables import Filled
+from ddptui.text.tables import Filled, Table
+
+UNANSWERED = "Not answered yet."
 
 
 class Asked(NamedTuple):
@@ -19,8 +22,9 @@ class Asked(NamedTuple):
 
 
 def asked(preset: Preset, results: Results, answers: Sequence[str]) -> list[Asked]:
-    """The preset's questions, in order. answers: one for each, as `Run.answers` returns them."""
-    if not preset.questions:
+    """The preset's questions, in order. answers: one for each, as `Run.answers` returns them; if there are none, the
+    questions are not shown."""
+    if not answers:
         return []
     rows = rows_of(results, preset) if preset.kind != "primitives" else []
     told = []
@@ -30,3 +34,14 @@ def asked(preset: Preset, results: Results, answers: Sequence[str]) -> list[Aske
         evidence = [column for column in columns_of(about) if column.key in shown] if about else []
         told.append(Asked(question.text, evidence, answer))
     return told
+
+
+def blocks(questions: Sequence[Asked], before: str = "", level: int = 3) -> Iterator[Block]:
+    """The questions as blocks of a report. before: each question's number; level: of the heading above them."""
+    if questions:
+        yield Heading("Questions", level)
+    for number, (text, evidence, answer) in enumerate(questions, start=1):
+        yield Heading(f"{before}{number}. {text}", level + 1)
+        if evidence:
+            yield Table(evidence)
+        yield Quote(answer.strip() or UNANSWERED)

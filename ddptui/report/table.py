@@ -9,6 +9,7 @@ from ddptui.analysis.counted import why_left_out
 from ddptui.analysis.results import RepeatResult, Results
 from ddptui.config.preset import Preset
 from ddptui.config.trial_text import describe_bottleneck
+from ddptui.report import lessons
 from ddptui.report.blocks import Block, Drawing, Heading, Notes, as_markdown, as_text
 from ddptui.report.columns import AT_LEAST, IN_BACKWARD, IN_SOME_STEPS, columns_of
 from ddptui.report.exports import json_text, values_of
@@ -34,15 +35,21 @@ def text(
     color: bool = False,
     usual: Sequence[str] = (),
     source: Source = UNREAD,
+    answers: Sequence[str] = (),
 ) -> str:
     """The question, its answer, the tables and the notes. Tables are at most `width` columns wide. usual: keys of the
-    table's columns in the user's settings. source: reads lines of code."""
-    return as_text(results, preset, _blocks(results, preset, source, width, usual), width, color=color)
+    table's columns in the user's settings. source: reads lines of code. answers: to the questions of a lesson, which
+    come last; empty: without them."""
+    blocks = [*_blocks(results, preset, source, width, usual), *lessons.blocks(lessons.asked(preset, results, answers))]
+    return as_text(results, preset, blocks, width, color=color)
 
 
-def markdown(results: Results, preset: Preset, source: Source = UNREAD) -> str:
-    """The question, its answer, the tables and the notes as Markdown, with every column that has a value."""
-    return as_markdown(results, preset, _blocks(results, preset, source))
+def markdown(results: Results, preset: Preset, source: Source = UNREAD, answers: Sequence[str] = ()) -> str:
+    """The question, its answer, the tables and the notes as Markdown, with every column that has a value. answers: as
+    for `text`."""
+    return as_markdown(
+        results, preset, [*_blocks(results, preset, source), *lessons.blocks(lessons.asked(preset, results, answers))]
+    )
 
 
 def _blocks(
@@ -75,7 +82,7 @@ def _sign(note: str) -> str:
     return LOSS if note == OF_LOSS else note[:1] if note[:1] in (IN_BACKWARD, IN_SOME_STEPS) else ""
 
 
-def as_json(results: Results, preset: Preset, *_: Source) -> str:
+def as_json(results: Results, preset: Preset, *_: object) -> str:
     """The text of results.json."""
     return json_text(results)
 
@@ -138,7 +145,7 @@ CSV: dict[str, str | Callable[[Line], object]] = {
 }
 
 
-def as_csv(results: Results, preset: Preset, *_: Source) -> str:
+def as_csv(results: Results, preset: Preset, *_: object) -> str:
     """CSV with one line for each repeat of each trial; a trial without repeats has one line with status and error."""
     if preset.kind == "primitives":
         return primitives.as_csv(results)
@@ -152,5 +159,5 @@ def _lines(row: Row) -> Iterator[dict[str, object]]:
         yield {"trial": row.result.name, "status": row.result.status, "error": row.result.error}
 
 
-# Called with results, a preset and, if lines of code may be shown, a Source.
+# Called with results, a preset and, if lines of code may be shown, a Source; then the answers to a lesson's questions.
 FORMATS: dict[str, Callable[..., str]] = {"markdown": markdown, "csv": as_csv, "json": as_json}

@@ -12,6 +12,7 @@ from ddptui.analysis.extent import shortfall
 from ddptui.config.launch_modes import LAUNCH_MODES
 from ddptui.config.parser import PresetError
 from ddptui.config.preset import Preset
+from ddptui.config.settings import KEYS
 from ddptui.findings.compare import RunningResults
 from ddptui.findings.repeat import NO_OUTCOMES, Outcomes
 from ddptui.host.machine import describe
@@ -24,7 +25,7 @@ from ddptui.run.output import as_table, show
 from ddptui.run.quiet import can_wait, wait_until_quiet
 from ddptui.run.resume import Resumption
 from ddptui.store.journal import RunLost
-from ddptui.store.runs import Run
+from ddptui.store.runs import ANSWERS, Run
 from ddptui.text.door import CLEAR_LINE
 from ddptui.text.words import count, printable
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused, Restarted
@@ -97,6 +98,9 @@ def _launches(run: Run, narrator: "Narrator", *, as_json: bool, usual: Sequence[
         if has_failed or results.status == "interrupted":
             narrator.print(f"`ddptui --resume {run.name}` launches what is missing")
         narrator.print(f"kept in {run.folder}")
+        if asked := len(preset.questions):
+            how = f"answer with {KEYS['answer'].usual} on its result in the console, or in {run.folder / ANSWERS}"
+            narrator.print(f"{count(asked, 'question')}, which `ddptui show {run.name}` prints: {how}")
     show(table.as_json(results, preset) if as_json else as_table(results, preset, usual))
     return EXIT_CODES["failed" if has_failed else results.status]
 

@@ -26,10 +26,12 @@ def show(text: str) -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (otherwise Python reports the error again at exit)
 
 
-def as_table(results: Results, preset: Preset, usual: Sequence[str]) -> str:
-    """The results as a table for stdout, as wide as the terminal, in color if it shows color. usual: see table.text."""
+def as_table(results: Results, preset: Preset, usual: Sequence[str], answers: Sequence[str] = ()) -> str:
+    """The results as a table for stdout, as wide as the terminal, in color if it shows color. usual, answers: see
+    table.text."""
     color = _is_terminal() and not os.environ.get("NO_COLOR") and not is_dumb()  # no-color.org
-    return wrapped(table.text(results, preset, width(), color=color, usual=usual, source=source_line))
+    shown = table.text(results, preset, width(), color=color, usual=usual, source=source_line, answers=answers)
+    return wrapped(shown)
 
 
 def wrapped(text: str) -> str:

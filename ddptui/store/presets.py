@@ -41,9 +41,12 @@ def write_new(path: Path, text: str) -> None:
 
 
 FIRST = ("playground", "quickstart")
-# In the order of a lab sheet: what each collective does, two ways to average, where a delay hurts, who waits for whom;
-# then mistakes.
-LESSONS = ("primitives-see", "allreduce-vs-reduce-broadcast", "bottleneck-where", "who-waits", "mistakes")
+# In the order of a lab sheet: what each collective does, two ways to average, one's own way, where a delay hurts, who
+# waits for whom; then two published tutorials, and mistakes.
+LESSONS = (
+    "primitives-see", "allreduce-vs-reduce-broadcast", "own-average", "bottleneck-where", "who-waits", "three-demos",
+    "average-twice", "mistakes",
+)  # fmt: skip
 LESSONS_SHELF, YOURS, MORE = "Lessons", "Your own", "More"
 SHELVES = {"Start here": FIRST, LESSONS_SHELF: LESSONS}
 

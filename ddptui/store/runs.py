@@ -69,6 +69,8 @@ class Run:
                 for name, source in sources_of(preset.trials).items():
                     (folder / CODE).mkdir(exist_ok=True)
                     (folder / CODE / name).write_bytes(source)
+                if preset.questions:  # a form for those who answer with an editor
+                    (folder / ANSWERS).write_bytes(_answers(preset, [""] * len(preset.questions)))
                 (folder / "preset.toml").write_text(as_toml(preset), encoding="utf-8")  # last: makes it a run
             except OSError:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -143,16 +145,15 @@ class Run:
 
     def answers(self, preset: Preset) -> list[str]:
         """The student's answers to the preset's questions; empty for one without an answer. Raises RunError."""
-        try:
-            known = _decoded(self.folder / ANSWERS, dict[str, str])
-        except FileNotFoundError:
-            known = {}
+        known: dict[str, str] = {}
+        if preset.questions:
+            with suppress(FileNotFoundError):
+                known = _decoded(self.folder / ANSWERS, dict[str, str])
         return [known.get(question.text, "") for question in preset.questions]
 
     def write_answers(self, preset: Preset, answers: Iterable[str]) -> None:
         """Replace the answers to the preset's questions, one for each. Raises RunLost."""
-        texts = (question.text for question in preset.questions)
-        self._replace(ANSWERS, _pretty(dict(zip(texts, answers, strict=True))))
+        self._replace(ANSWERS, _answers(preset, answers))
 
     def code(self) -> dict[str, str]:
         """The user's own files that the run's trials named, as they were when it started: their text by name. Raises
@@ -350,6 +351,11 @@ def _new_folder(runs: Path, name: str) -> Path:
             folder.mkdir()
             return folder
     raise FileExistsError(errno.EEXIST, "too many runs of this name", name)
+
+
+def _answers(preset: Preset, answers: Iterable[str]) -> bytes:
+    """The contents of answers.json: each question with its answer."""
+    return _pretty(dict(zip((question.text for question in preset.questions), answers, strict=True)))
 
 
 def _pretty(value: Any) -> bytes:

@@ -27,7 +27,9 @@ def two(tmp_path: Path) -> tuple[Run, Run]:
     """Two runs on disk, of which the second is slower."""
     runs = []
     for name, ms in (("20260101-120000-made", 10), ("20260102-120000-made", 30)):
-        run = write_run(tmp_path, two_trials(repeats=1), journal("a", step_ms=ms), journal("b"))
+        run = write_run(
+            tmp_path, two_trials(repeats=1, question=[{"text": "?"}]), journal("a", step_ms=ms), journal("b")
+        )
         runs.append(Run(run.folder.rename(tmp_path / name)))
     return runs[0], runs[1]
 
@@ -107,3 +109,8 @@ def test_primitives_of_two_runs_have_their_ratios(tmp_path: Path) -> None:
             await until(pilot, lambda: "ratio" in seen(app))
 
     asyncio.run(scenario())
+
+
+def test_two_runs_ask_no_questions_since_each_has_answers_of_its_own(two: tuple[Run, Run]) -> None:
+    assert two[0].preset().questions
+    assert not compare_on_disk(*two)[1].questions

@@ -35,10 +35,10 @@ Answer = TypeVar("Answer")
 
 
 class Dialog(ModalScreen[Answer]):
-    """The base of all dialogs. Escape cancels: it dismisses the dialog with None."""
+    """The base of all dialogs. Escape cancels, and so does a click beside the dialog: its result is None."""
 
     CSS_PATH = "dialogs.tcss"  # relative to the subclass's file: all dialogs are in this folder
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel", show=False)]
 
     def on_resize(self, event: Resize) -> None:
         """Let the screens below follow: before its own method, Textual calls this, and then lays them out."""
@@ -47,9 +47,11 @@ class Dialog(ModalScreen[Answer]):
                 screen.set_size_classes(event.size)
 
     def on_click(self, event: Click) -> None:
-        """Cancel the dialog if the click is beside it."""
         if event.widget is self:
-            self.dismiss(None)
+            self.action_cancel()
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
 
 
 BUSY = "This machine is busy: {}. The run starts once it is quiet."

@@ -1,4 +1,5 @@
-"""Exports a run to a file: the formats, and the dialog that asks for format and path."""
+"""What can be done with the results of a run: exports, with the dialog that asks for format and path; a replay; and
+the questions of a lesson."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -11,8 +12,10 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Input, OptionList
 from textual.widgets.option_list import Option
 
+from ddptui.store.runs import RunError
 from ddptui.text.door import at_the_door
 from ddptui.tui.background import in_background
+from ddptui.tui.screens.answers import AnswersDialog
 from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import Dialog, Question
 from ddptui.tui.widgets.lists import Chooser
@@ -92,7 +95,8 @@ class ExportDialog(Dialog[tuple[str, Path] | None]):
 
 
 class ExportableRun(LabScreen):
-    """The base of the screens that show the results of a run: they can be exported, and the run replayed."""
+    """The base of the screens that show the results of a run: they can be exported, the run replayed,
+    and the questions of a lesson answered."""
 
     forms: Sequence[str] = [*FORMATS]  # those that are offered
 
@@ -108,6 +112,12 @@ class ExportableRun(LabScreen):
     def action_replay(self) -> None:
         ended, trial = self.exported()
         self.console_app.replay(*ended.run.own(trial))
+
+    def action_answer(self) -> None:
+        try:
+            self.app.push_screen(AnswersDialog(self.exported()[0]))
+        except RunError as error:
+            self.console_app.complain("The answers cannot be read", str(error))
 
     @work(group="export")
     async def action_export(self, form: str = "") -> None:

@@ -25,6 +25,7 @@ from ddptui.report.primitives.plot import What
 from ddptui.report.rows import what_became
 from ddptui.text.words import in_a_row
 from ddptui.tui.keys import bound
+from ddptui.tui.screens.answers import invitation
 from ddptui.tui.screens.base import EndedRun
 from ddptui.tui.screens.export import ExportableRun
 from ddptui.tui.screens.following import FOLLOWING_KEYS, Feed, Following
@@ -47,6 +48,7 @@ class PrimitivesScreen(Following, ExportableRun):
     CSS_PATH = "primitives.tcss"
     PURPOSE = "What each primitive does to every rank's buffers: guess, then look. Or how long it takes for each size."
     BINDINGS: ClassVar[list[BindingType]] = [
+        bound("answer", "answer", "Answer", tooltip="Answer the questions of this lesson"),
         bound("export", "export", "Export"),
         bound("replay", "replay", "Replay"),
         bound("seek_back", "playback('seek', -5)", "Seek back", show=False, tooltip="Replay: go back 5 s"),
@@ -66,7 +68,7 @@ class PrimitivesScreen(Following, ExportableRun):
         *(Binding(str(n), f"trial({n})", "Trial by its number", show=False) for n in range(1, MOST_TRIALS + 1)),
         *FOLLOWING_KEYS,
     ]
-    SPARE_KEYS = ("playback('faster', 1)", "playback('faster', -1)")
+    SPARE_KEYS = ("play", "playback('faster', 1)", "playback('faster', -1)")
     forms = ("html", "svg", "markdown", "csv", "json")
     _list = query_one(PrimitiveList)
 
@@ -151,9 +153,10 @@ class PrimitivesScreen(Following, ExportableRun):
         if trial is not None and trial.status != "ok":
             return f"{trial.name} {what_became(trial)}" + (f": {trial.error.splitlines()[0]}" if trial.error else "")
         said = answer(feed.results)
-        if said and (self.has_class("-tall") or self.has_class("-high")):
+        if self.has_class("-tall") or self.has_class("-high"):
             differences = [f"Difference: {line}." for line in feed.results.differences or ()]  # of two runs
-            return in_a_row([feed.preset.title, *said, *differences], ".")
+            questions = invitation(self.exported()[0], self.app)
+            return in_a_row([feed.preset.title * bool(said), *said, *differences, questions], ".")
         # With little room, only the first sentence; for buffers nothing, since those of four ranks fill 24 lines.
         return said[0] if said and self.trial.primitives == "measure" else ""
 
@@ -192,8 +195,8 @@ class PrimitivesScreen(Following, ExportableRun):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in KINDS:
             return self.trial.primitives == KINDS[action]
-        if action in ("export", "replay"):
-            return self.is_over
+        if action in ("export", "replay", "answer"):
+            return self.is_over and (action != "answer" or bool(self.feed.preset.questions))
         return len(self.feed.preset.trials) > 1 if action == "trial" else super().check_action(action, parameters)
 
     def action_reveal(self) -> None:

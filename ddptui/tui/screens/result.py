@@ -6,6 +6,8 @@ from typing import ClassVar
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import ScreenResume
 from textual.getters import query_one
 from textual.widgets import DataTable
 
@@ -17,6 +19,7 @@ from ddptui.report import table
 from ddptui.report.notes import answer, shown_first
 from ddptui.store.runs import Run
 from ddptui.tui.keys import bound, moves, name_of
+from ddptui.tui.screens.answers import invitation
 from ddptui.tui.screens.base import EndedRun, PanedScreen, pane_keys
 from ddptui.tui.screens.curves import CurvesScreen
 from ddptui.tui.screens.dialogs import ColumnsDialog
@@ -35,6 +38,7 @@ class ResultScreen(PanedScreen, ExportableRun):
     CSS_PATH = "result.tcss"
     PURPOSE = "The trials of a run, compared. The other panes are about the trial under the cursor."
     BINDINGS: ClassVar[list[BindingType]] = [
+        bound("answer", "answer", "Answer", tooltip="Answer the questions of this lesson"),
         bound("sort", "sort", "Sort"),
         bound("columns", "columns", "Columns"),
         bound("figure", "difference", "Difference", show=False, tooltip="Show times, or differences to the baseline"),
@@ -73,6 +77,13 @@ class ResultScreen(PanedScreen, ExportableRun):
         self._table.show(self.results, self.preset)
         self._table.choose(shown_first(self.results))
         self._show_chosen()
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        for shown in self.query(Answer):
+            shown.border_subtitle = Content(invitation(self.exported()[0], self.app))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return bool(self.preset.questions) if action == "answer" else super().check_action(action, parameters)
 
     @on(DataTable.RowHighlighted, "#table")
     def _show_chosen(self) -> None:

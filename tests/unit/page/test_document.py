@@ -83,12 +83,12 @@ def test_columns_that_the_preset_names_come_first(lesson: Run) -> None:
 def test_questions_have_their_cells_and_answers_and_stderr_counts_those_without(lesson: Run) -> None:
     answer(lesson, "two cores\n\na < b", "")
     printed = hand_in(lesson.folder.parent, "last", "quickstart", "--format", "markdown")
-    assert "**2.1 Why is it slower?**\n\n| trial | transfer ms |" in printed.stdout
-    assert "\n\n> two cores\n>\n> a < b\n\n**2.2 What next?**\n\n> *not answered*\n" in printed.stdout
+    assert "### Questions\n\n#### 2.1. Why is it slower?\n\n| trial | transfer ms |" in printed.stdout
+    assert "\n\n> two cores\n>\n> a < b\n\n#### 2.2. What next?\n\n> Not answered yet.\n" in printed.stdout
     assert (printed.stderr, printed.exit_code) == ("not answered: 1 of 2 questions\n", 0)
     page = hand_in(lesson.folder.parent, "quickstart").stdout
     assert "<blockquote>two cores\n\na &lt; b</blockquote>" in page
-    assert "not answered</p>" in page
+    assert "<blockquote>Not answered yet.</blockquote>" in page
     answer(lesson, "two cores", "sleep")
     assert hand_in(lesson.folder.parent, "quickstart").stderr == ""
 

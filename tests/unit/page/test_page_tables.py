@@ -39,3 +39,13 @@ def test_of_one_row_what_was_set_is_said_above_and_nothing_is_sorted() -> None:
     assert "The trial: launch" in Found(first).text
     assert '<table class="plain">' in first
     assert "data-ascending" not in first
+
+
+def test_a_lessons_page_has_its_questions_with_cells_and_answers() -> None:
+    preset = two_trials(repeats=1, question=[{"text": "Slower?", "columns": ["step"]}, {"text": "Why?"}])
+    told = Told(journal())
+    told.answers = lambda _: ["<b>, by far", ""]  # type: ignore[method-assign]
+    whole = page(told, preset, results_for(preset, journal("a", step_ms=30), journal("b", step_ms=70)))
+    section = whole[whole.index("<h2>Questions</h2>") :].split("</section>")[0]
+    assert all(words in section for words in ("<h3>1. Slower?</h3>", "70.00"))
+    assert re.findall("<blockquote>(.*?)</blockquote>", section) == ["&lt;b&gt;, by far", "Not answered yet."]

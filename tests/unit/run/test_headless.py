@@ -252,6 +252,16 @@ def test_what_is_missing_at_the_end_is_counted(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.usefixtures("told_by_the_lab")
+def test_the_end_of_a_lesson_says_where_its_questions_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    headless.run(two_trials(question=[{"text": "Why?"}]), tmp_path, as_json=False)
+    shown, [run] = capsys.readouterr(), tmp_path.iterdir()
+    assert f"1 question, which `ddptui show {run.name}` prints: answer with A" in shown.err
+    assert shown.err.endswith(f"{run / 'answers.json'}\n")
+    assert (run / "answers.json").exists()
+    assert "Why?" not in shown.out  # the table is as it is without questions
+
+
+@pytest.mark.usefixtures("told_by_the_lab")
 @pytest.mark.parametrize(("usual", "is_shown"), [((), False), (("startup",), True)])
 def test_columns_of_the_users_settings_are_kept_longest(
     usual: tuple[str, ...],

@@ -21,7 +21,7 @@ from ddptui.store import runs as record
 from ddptui.store.journal import LOG_TAIL
 from ddptui.store.lock import LOCK
 from ddptui.store.outcomes import results_of
-from ddptui.store.runs import Run, RunError, all_runs, find_run, runs_folder
+from ddptui.store.runs import ANSWERS, Run, RunError, all_runs, find_run, runs_folder
 from ddptui.wire.records import Ended, Message
 from tests.support.builders import (
     audit,
@@ -549,3 +549,17 @@ def test_a_run_without_a_plain_preset_is_listed_with_the_reason(make: Callable[[
     [run] = all_runs(tmp_path / "runs")
     with pytest.raises(RunError, match=r"run/preset\.toml: "):
         run.preset()
+
+
+def test_answers_are_kept_with_their_questions_and_read_by_their_text(tmp_path: Path) -> None:
+    preset = two_trials(question=[{"text": "Why?"}, {"text": "Wo?"}])
+    run = Run.create(tmp_path, preset, {})
+    form = (run.folder / ANSWERS).read_text(encoding="utf-8")
+    assert form == '{\n  "Why?": "",\n  "Wo?": ""\n}\n'
+    (run.folder / ANSWERS).write_text(form.replace('"Why?": ""', '"Why?": "慢"'), encoding="utf-8")
+    assert run.answers(run.preset()) == ["慢", ""]
+    run.write_answers(preset, ["", "here"])
+    assert run.answers(two_trials(question=[{"text": "Wo?"}, {"text": "New?"}])) == ["here", ""]
+    (run.folder / ANSWERS).write_text("[]")
+    with pytest.raises(RunError, match=r"answers\.json: cannot be read"):
+        run.answers(preset)

@@ -1,0 +1,157 @@
+"""The dialog in which the questions of a lesson are answered: nothing that is typed is lost."""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+import msgspec
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Button, TextArea
+
+from ddptui.config.preset import Question
+from ddptui.store.outcomes import results_of
+from ddptui.store.runs import ANSWERS, Run
+from ddptui.tui.app import Console
+from ddptui.tui.screens import answers
+from ddptui.tui.screens.answers import AnswersDialog
+from ddptui.tui.screens.base import EndedRun
+from ddptui.tui.screens.dialogs import Question as AskingDialog
+from ddptui.tui.screens.primitives import PrimitivesScreen
+from ddptui.tui.screens.result import ResultScreen
+from tests.support.builders import journal, two_trials, write_run
+from tests.tui import primitive_recordings
+from tests.tui.opened import opened, seen, toasts, until
+
+FIRST, SECOND = "Which trial took longer?", "Is [b] in sync?"
+QUESTIONS = [{"text": FIRST, "columns": ["step"]}, {"text": SECOND, "trials": ["b"], "columns": ["ranks"]}]
+Scenario = Callable[[Console, Pilot[int], Run], Coroutine[None, None, None]]
+
+
+def answered(run: Run) -> list[str]:
+    return run.answers(run.preset())
+
+
+def play(
+    runs: Path, scenario: Scenario, size: tuple[int, int] = (120, 40), questions: object = QUESTIONS, keys: str = "A"
+) -> Run:
+    """Open the result of a lesson of two trials, and press these keys."""
+    preset = two_trials(repeats=1, question=questions)
+    run = write_run(runs, preset, journal("a", step_ms=30), journal("b", step_ms=70))
+
+    async def played() -> None:
+        async with opened(runs, ResultScreen(run, preset, results_of(run, preset)), size) as (app, pilot):
+            await pilot.press(*keys)
+            await scenario(app, pilot, run)
+
+    asyncio.run(played())
+    return run
+
+
+def test_questions_are_answered_one_by_one_and_shown_again(tmp_path: Path) -> None:
+    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+        assert all(words in seen(app) for words in (FIRST, "70.00"))
+        await pilot.press("b", "?", "enter", "A", "pagedown")
+        assert [words in seen(app) for words in (SECOND, "70.00")] == [True, False]
+        await pilot.press("q", "escape")
+        assert answered(run) == ["b?\nA", "q"]
+        assert "2 questions, 2 answered: A answers them" in seen(app)
+        await pilot.press("A")
+        assert FIRST in seen(app)
+        assert app.screen.query_one(TextArea).text == "b?\nA"
+        await pilot.press("!", "pageup", "ctrl+s")
+        assert answered(run) == ["b?\nA!", "q"]
+
+    play(tmp_path, check)
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 60)])
+def test_at_each_size_there_is_room_for_evidence_answer_and_buttons(size: tuple[int, int], tmp_path: Path) -> None:
+    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+        shown = seen(app)
+        assert all(words in shown for words in (FIRST, "30.00", answers.IN_OWN_WORDS, "Close (esc)"))
+
+    play(tmp_path, check, size)
+
+
+def test_the_mouse_does_all_of_it(tmp_path: Path) -> None:
+    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+        _, forward, close = app.screen.query(Button)
+        await pilot.click(forward)
+        await pilot.press("y")
+        await pilot.click(close)
+        assert not isinstance(app.screen, AnswersDialog)
+        await pilot.press("A", "x")
+        await pilot.click(offset=(0, 0))  # beside the dialog
+        assert not isinstance(app.screen, AnswersDialog)
+
+    assert answered(play(tmp_path, check)) == ["x", "y"]
+
+
+def test_what_is_typed_is_saved_while_the_dialog_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "SAVED_EVERY_S", 0.05)
+
+    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+        await pilot.press("y", "e", "s")
+        await until(pilot, lambda: answered(run) == ["yes", ""])
+
+    play(tmp_path, check)
+
+
+def test_what_is_typed_is_saved_when_the_console_ends(tmp_path: Path) -> None:
+    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+        await pilot.press("n", "o", "ctrl+q")
+
+    assert answered(play(tmp_path, check)) == ["no", ""]
+
+
+def test_a_run_that_cannot_be_written_to_keeps_the_text_in_the_dialog(tmp_path: Path) -> None:
+    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+        shutil.rmtree(run.folder)
+        await pilot.press("y", "e", "s", "pagedown")
+        assert "Not saved: the run can no longer be saved in" in seen(app).replace("\n", " ")
+        await pilot.press("pageup", "escape")
+        assert isinstance(app.screen, AskingDialog)
+        await pilot.press("escape")
+        assert app.screen.query_one(TextArea).text == "yes"
+        await pilot.press("escape", "y")
+        assert isinstance(app.screen, ResultScreen)
+
+    play(tmp_path, check)
+
+
+def test_damaged_answers_are_not_written_over(tmp_path: Path) -> None:
+    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+        (run.folder / ANSWERS).write_text("{")
+        await pilot.press("A")
+        assert isinstance(app.screen, ResultScreen)
+        assert f"{ANSWERS}: cannot be read" in toasts(app)[0]
+
+    assert (play(tmp_path, check, keys="").folder / ANSWERS).read_text() == "{"
+
+
+def test_a_preset_without_questions_has_no_key_for_them(tmp_path: Path) -> None:
+    async def check(app: Console, pilot: Pilot[int], run: Run) -> None:
+        assert isinstance(app.screen, ResultScreen)
+        assert "A Answer" not in seen(app)
+
+    assert not (play(tmp_path, check, questions=[]).folder / ANSWERS).exists()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_primitives_are_asked_about_when_they_are_over(size: tuple[int, int], tmp_path: Path) -> None:
+    ended = primitive_recordings.over()
+    shutil.copytree(ended.run.folder, tmp_path / "run")
+
+    async def check() -> None:
+        preset = msgspec.structs.replace(ended.preset, questions=(Question(text=FIRST),))
+        screen = PrimitivesScreen(EndedRun(Run(tmp_path / "run"), preset, ended.results))
+        async with opened(tmp_path, screen, size) as (app, pilot):
+            screen.tick()
+            await until(pilot, lambda: "A Answer" in seen(app))
+            assert ("1 question, 0 answered" in " ".join(seen(app).split())) == (size[1] > 24)
+            await pilot.press("A", "o", "k", "escape")
+        assert Run(tmp_path / "run").answers(preset) == ["ok"]
+
+    asyncio.run(check())
