@@ -66,10 +66,10 @@ def page(run: Run, preset: Preset, results: Results) -> str:
     is_training = preset.kind != "primitives"
     return rendered(
         "training.html" if is_training else "primitives.html",
-        title=preset.title,
+        title=preset.localized_title,
         kicker=kicker(results),
         answer=answer(results),
-        about=preset.about,
+        about=preset.localized_about,
         preset=preset.name,
         toml="" if results.of_two_runs else as_toml(preset),  # no preset has the trials of both
         fields=table_view("The trials as they are configured", fields, once=[field.key for field in fields[1:]]),
@@ -91,7 +91,7 @@ def kicker(results: Results) -> str:
 
 def _blocks(preset: Preset, results: Results) -> Iterator[tuple[str, object]]:
     """The same blocks as in text and Markdown, as pairs of a kind and its value."""
-    heading = preset.title
+    heading = preset.localized_title
     for block in blocks(results, preset):
         match block:
             case Heading(words, level):

@@ -40,7 +40,7 @@ def run(preset: Preset, runs: Path, *, as_json: bool, usual: Sequence[str] = (),
     _check_ends(preset)
     narrator = Narrator(preset, sys.stderr)
     run = Run.create(runs, preset, describe())
-    narrator.print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
+    narrator.print(f"{preset.localized_title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
     with run.held():
         return _launches(run, narrator, as_json=as_json, usual=usual, quiet_within_s=quiet_within_s)
 
@@ -54,7 +54,7 @@ def resume(begun: Resumption, *, as_json: bool, usual: Sequence[str] = (), quiet
         narrator = Narrator(preset, sys.stderr, outcomes)
         live = narrator.live
         wanted = count(headline.launches(preset, live), "launch", "launches")
-        narrator.print(f"{preset.title}: {live.finished} of {wanted} finished")
+        narrator.print(f"{preset.localized_title}: {live.finished} of {wanted} finished")
         if live.failures:
             narrator.print(f"not launched again, because they failed: {', '.join(sorted(live.failures))}")
         if changed := run.note_resumption(describe()):

@@ -153,7 +153,7 @@ class PrimitivesScreen(Following, ExportableRun):
         said = answer(feed.results)
         if said and (self.has_class("-tall") or self.has_class("-high")):
             differences = [f"Difference: {line}." for line in feed.results.differences or ()]  # of two runs
-            return in_a_row([feed.preset.title, *said, *differences], ".")
+            return in_a_row([feed.preset.localized_title, *said, *differences], ".")
         # With little room, only the first sentence; for buffers nothing, since those of four ranks fill 24 lines.
         return said[0] if said and self.trial.primitives == "measure" else ""
 
