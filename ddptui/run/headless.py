@@ -25,6 +25,7 @@ from ddptui.run.quiet import can_wait, wait_until_quiet
 from ddptui.run.resume import Resumption
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
+from ddptui.text.cells import cut
 from ddptui.text.door import CLEAR_LINE
 from ddptui.text.words import count, printable
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused, Restarted
@@ -140,7 +141,7 @@ class Narrator:
             case _ if self._redraws and is_running and time.monotonic() - self._drawn_at > REDRAW_EVERY_S:
                 self._drawn_at = time.monotonic()
                 columns = shutil.get_terminal_size().columns - 1  # a full line would wrap, and \r could not go back
-                self._write(CLEAR_LINE + printable(self._launch() + self._progress())[:columns])
+                self._write(CLEAR_LINE + cut(printable(self._launch() + self._progress()), columns))
 
     def _launch(self) -> str:
         live, repeats = self.live, self.preset.repeats
