@@ -16,7 +16,7 @@ BUDGETS = {
     "wire": 554,
     "host": 978,
     "analysis": 2959,
-    "findings": 2554,
+    "findings": 2563,
     "diagnosis": 1177,
     "live": 830,
     "report": 1568,

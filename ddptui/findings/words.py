@@ -26,8 +26,10 @@ CAPITALS |= {"others", "rank", "in", "for", "trial", "trials"}
 
 def short(finding: Finding) -> str:
     """The finding alone, in one line; of a late rank, with the line of code."""
-    named = f" ({finding.lines[0].place})" if finding.lines and finding.kind is Kind.LATE_RANK else ""
-    return _found(finding) + named
+    if not finding.lines or finding.kind is not Kind.LATE_RANK:
+        return _found(finding)
+    line = finding.lines[0].place
+    return _found(finding) + localized(f" ({line})", f"（{line}）")
 
 
 def evidence(finding: Finding) -> str:

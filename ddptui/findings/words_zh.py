@@ -39,7 +39,8 @@ def _is_known(name: str, values: Mapping[str, object]) -> bool:
 def _values(finding: Finding) -> dict[str, object]:
     numbers, names = figures(finding), finding.trials or ("",)
     step = finding.steps[0] if finding.steps else None
-    told = {"rank": finding.rank, "place": finding.place, "phase": finding.phase, "step": step}
+    place = _translated(finding.place or "") if finding.kind in TRANSLATED_PLACES else finding.place
+    told = {"rank": finding.rank, "place": place, "phase": finding.phase, "step": step}
     values: dict[str, object] = {name: value for name, value in told.items() if value is not None}
     values |= {"names": _listed(names), "first": names[0], "last": names[-1], "order": " < ".join(names)}
     values |= {"where": _where([finding.phase]), "steps": _steps(finding)}
@@ -50,17 +51,17 @@ def _values(finding: Finding) -> dict[str, object]:
     return values | {"span": _span(numbers), "interval": _interval(numbers)} | numbers
 
 
-def _listed(names: Sequence[str]) -> str:
-    """As in: a、b 和 c."""
+def _listed(names: Sequence[str], of: str = "试验") -> str:
+    """As in: a、b 和 c; with many names: a、b、c、d、e、f 等 9 个试验."""
     if len(names) > MOST_NAMED:
-        return f"{'、'.join(names[:MOST_NAMED])} 等 {len(names)} 个"
+        return f"{'、'.join(names[:MOST_NAMED])} 等 {len(names)} 个{of}"
     return " 和 ".join(filter(None, ["、".join(names[:-1]), names[-1]]))
 
 
-def _translated(doubt: str) -> str:
-    for english, chinese in DOUBTS.items():
-        doubt = re.sub(english, chinese, doubt)
-    return doubt
+def _translated(text: str) -> str:
+    for english, chinese in PHRASES.items():
+        text = re.sub(english, chinese, text)
+    return text
 
 
 def _where(parts: Sequence[str | None]) -> str:
@@ -155,7 +156,7 @@ def _by_turns(finding: Finding) -> str:
     each = [f"rank {rank} 上 {by_rank[rank]:.0f} 次" for rank in sorted(by_rank, key=int)]
     if len({*by_rank.values()}) == 1:
         each = [f"每个 rank {next(iter(by_rank.values())):.0f} 次"]
-    return f"各 rank 轮流迟到：{{times}} 次停顿，每次 {{pause_ms}}，{{where}}，{_listed(each)}"
+    return f"各 rank 轮流迟到：{{times}} 次停顿，每次 {{pause_ms}}，{{where}}，{_listed(each, ' rank')}"
 
 
 def _idle(finding: Finding) -> str:
@@ -183,7 +184,7 @@ ALONE = {
 PART_NAMES = {
     "work": "自身的计算",
     "delay": "注入的延迟",
-    "culprit_wait": "等迟到的 rank",
+    "culprit_wait": "等待迟到的 rank",
     "other_wait": "等待",
     "transfer": "传输",
     "hidden": "等待或传输",
@@ -222,7 +223,7 @@ def _reason(finding: Finding) -> str:
         s, whole = abs(numbers[f"{part}_s"]), abs(numbers["whole_s"])
         changed, name = "多出" if numbers["whole_s"] > 0 else "省下", PART_NAMES[part]
         if finding.rank is not None and part == "culprit_wait":
-            name = "等 rank {rank}（{phase}）"
+            name = "等待 rank {rank}（{phase}）"
         return f"{changed}的 {seconds(whole)} 中有 {seconds(min(s, whole))} 来自{name}"
     return ""
 
@@ -246,7 +247,7 @@ FOUND: Mapping[Kind, Template] = {
     Kind.UNCERTAIN: "其他 rank 有 {share} 的时间在等 rank {rank}；原因不确定：{doubt}",
     Kind.DATA: "数据加载是所有 rank 的瓶颈：占 {share} 的时间，每步 {step_ms}",
     Kind.BETWEEN_STEPS: "所有 rank 都有 {share} 的时间花在 step 之间",
-    Kind.RARE_WAITS: "在{steps}，[rank {waiting_rank}|其他 rank 各]等了 rank {rank} 共 {waited_s}（{where}[：{line}]）",
+    Kind.RARE_WAITS: "在{steps}，[rank {waiting_rank}|其他 rank] 等 rank {rank} 等了 {waited_s}（{where}[：{line}]）",
     Kind.BURSTS: "rank {rank} 每 {every_steps} 步迟到一次，每次 {pause_ms}，{where}[：{line}]（{times} 次）",
     Kind.BY_TURNS: _by_turns,
     Kind.TREND: (
@@ -268,7 +269,7 @@ FOUND: Mapping[Kind, Template] = {
     Kind.NOT_FINITE: (
         "loss 在第 {step} 步变成 NaN 或无穷大，[先是在 rank {rank} 上|在所有 rank 上][；其他 rank 从第 {later} 步起]"
     ),
-    Kind.NOTHING: "没有需要担心的：通信占 {share} 的时间",
+    Kind.NOTHING: "没有值得担心的：通信占 {share} 的时间",
     # A trial
     Kind.INJECTED: lambda finding: (
         f"我们在 rank {{rank}} 上注入了 {{injected_s}}，{'在第一步之前' if finding.phase == 'start' else '{where}'}"
@@ -290,8 +291,8 @@ FOUND: Mapping[Kind, Template] = {
     Kind.OTHER_LOSS: "loss 不同：从 {low_loss}（{first}）到 {high_loss}（{last}）",
     Kind.TRAINED: "{ranks} 个 rank 训练了 {train_s}，共 {made} 步",
     Kind.FOUND_FROM: (
-        "[延迟从每步 {from_ms} 起，rank {rank} 被认定为原因|无论哪种延迟，rank {rank} 都没有被认定为原因]"
-        "[，{missed_ms} 时则没有]"
+        "[延迟从每步 {from_ms} 起，rank {rank} 被认定为原因，{missed_ms} 时则没有|延迟从每步 {from_ms} 起，"
+        "rank {rank} 被认定为原因|无论哪种延迟，rank {rank} 都没有被认定为原因]"
     ),
     Kind.DELAY_FOUND: _delay_found,
     Kind.DELAY_MISSED: "在 {names} 中没有发现 rank {rank} 的延迟",
@@ -334,7 +335,8 @@ EVIDENCE: Mapping[Kind, Template] = {
     Kind.BY_TURNS: "其他 rank 为此等了 {waited_s}，占 {share} 的时间",
     **dict.fromkeys((Kind.SLOWER, Kind.FASTER, Kind.FASTEST, Kind.SLOWEST), _reason),
 }
-DOUBTS = {  # of a finding: what it may be, and in Chinese
+TRANSLATED_PLACES = (Kind.CALLS, Kind.SAME_BATCHES)  # whose place is in English
+PHRASES = {  # of doubts and such places
     r"(\d+) steps? (?:is|are) (?:too )?few": r"只有 \1 步",
     "its own work did not take much longer than that of the others": "它自己的工作并不比其他 rank 长多少",
     "replicas take turns with Python's lock": "各副本轮流持有 Python 的锁",
@@ -342,10 +344,15 @@ DOUBTS = {  # of a finding: what it may be, and in Chinese
     "it was late by less than the clock error": "它迟到的时间小于时钟误差",
     r"one repeat shows no difference below (\d+%)": r"一次重复看不出小于 \1 的差别",
     r"(\d+) repeats? of (.+) differ by (\d+%)": r"\2 的 \1 次重复相差 \3",
+    "one repeat shows no difference between runs; increase `--repeats`": (
+        "一次重复看不出两次运行之间的差别；请增大 `--repeats`"
+    ),
     "too small or too uncertain": "太小或太不确定",
     "all ranks slept as long, by turns": "所有 rank 轮流休眠了同样久",
     "all ranks slept as long, at once, so none waits for another": "所有 rank 同时休眠了同样久，所以谁也不等谁",
     r"ranks (.+) slept as long": r"rank \1 休眠了同样久",
+    r"fastest: (.+), slowest: (.+)": r"最快：\1，最慢：\2",
+    r"(\d) and (\d)": r"\1 和 \2",
     r"(\S+) before (\S+)": r"\1 先于 \2",
     r"more than the others, although ranks? (.+) slept, too": r"比其他 rank 多，尽管 rank \1 也休眠了",
 }
