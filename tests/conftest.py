@@ -1,4 +1,4 @@
-"""What every test is held to: nothing of it may outlive it: no process, thread, environment variable or language."""
+"""What every test is held to: it leaves no process, thread, environment variable or language behind."""
 
 import gc
 import os
