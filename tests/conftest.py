@@ -1,4 +1,4 @@
-"""What every test is held to: no process, thread or environment variable may outlive the test that made it."""
+"""What every test is held to: it leaves no process, thread, environment variable or language behind."""
 
 import gc
 import os
@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from ddptui.engines.local.warm import WarmParent
 from ddptui.host.terminal import is_dumb
+from ddptui.text import language
 from tests.support.descendants import descendants
 
 GRACE_S = 10  # for processes that are on their way out
@@ -68,6 +69,14 @@ def signals_given_back() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+@pytest.fixture
+def in_chinese() -> Iterator[None]:
+    """Titles, questions and findings are in Chinese; a command of the test may choose that as well."""
+    language.choose("zh")
+    yield
+    language.choose("en")
+
+
 _shared: set[int] = set()
 
 
@@ -95,6 +104,9 @@ def leaves_nothing_behind() -> Iterator[None]:
     environment = dict(os.environ)
     threads = set(threading.enumerate())
     yield
+    left = language.chosen()
+    language.choose("en")  # else each later test would fail, too
+    assert left == "en", f"the language stayed {left}"
     changed = {key for key in {*environment, *os.environ} if environment.get(key) != os.environ.get(key)}
     changed -= {"PYTEST_CURRENT_TEST"}
     assert not changed, f"environment variables leaked: {changed}"

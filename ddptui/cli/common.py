@@ -49,12 +49,15 @@ def os_error_line(error: OSError) -> str:
 
 
 def load_settings() -> "Settings":
-    """Returns the user's settings. Raises Refusal if config.toml is invalid."""
+    """Returns the user's settings, after choosing their language. Raises Refusal if config.toml is invalid."""
     from ddptui.config.settings import SettingsError
     from ddptui.store.settings import load
+    from ddptui.text import language
 
     with refusing(SettingsError):
-        return load()
+        settings = load()
+    language.choose(settings.lang)
+    return settings
 
 
 def load_preset(

@@ -43,6 +43,7 @@ def presets(name: str | None, fields: bool, assignments: tuple[str, ...], **opti
 
         return click.echo(list_fields(), nl=False)
     engine = engine_of(options)
+    load_settings()  # for the language
     if not name:
         from ddptui.run.listing import every_preset
 

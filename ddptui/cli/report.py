@@ -2,7 +2,7 @@
 
 import click
 
-from ddptui.cli.common import refusing
+from ddptui.cli.common import load_settings, refusing
 from ddptui.cli.completion import run_names
 from ddptui.cli.options import RUNS_OPTION
 
@@ -26,6 +26,7 @@ def report(names: tuple[str, ...], format: str, title: str, author: str, runs: s
     from ddptui.store.runs import RunError, find_run, runs_folder
     from ddptui.text.words import count
 
+    load_settings()  # its language
     folder = runs_folder(runs)
     with refusing(RunError):
         named = (find_run(folder, name) for name in names)

@@ -86,7 +86,7 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
         references=tuple(reference for reference in file.reference if reference.trial in names),
         columns=file.columns,
         questions=tuple(_about(question, names) for question in file.question),
-        zh=file.zh,
+        zh=Chinese(title=printable(file.zh.title), about=file.zh.about),
         engine=file.engine,
     )
 

@@ -8,6 +8,7 @@ from msgspec import Meta
 from ddptui.config.engine import LOCAL, OF_SBATCH, EngineOptions, links_of
 from ddptui.config.launch_modes import COMMAND, LAUNCH_MODES
 from ddptui.config.trial import StartKind, Trial, TrialError, TrialKind
+from ddptui.text.language import localized
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,6 +27,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     zh: str = ""  # the text in Chinese
     columns: tuple[str, ...] = ()  # keys of the columns whose cells answer it: figures and the checks' lights
     trials: tuple[str, ...] = ()  # the trials whose cells they are; empty: all
+
+    @property
+    def localized_text(self) -> str:
+        """The text in the chosen language."""
+        return localized(self.text, self.zh)
 
 
 class Chinese(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,6 +57,16 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     questions: tuple[Question, ...] = ()
     zh: Chinese = Chinese()
     engine: EngineOptions = LOCAL
+
+    @property
+    def localized_title(self) -> str:
+        """The title in the chosen language."""
+        return localized(self.title, self.zh.title)
+
+    @property
+    def localized_about(self) -> str:
+        """What it is about, in the chosen language."""
+        return localized(self.about, self.zh.about)
 
     @property
     def base(self) -> Trial:

@@ -11,6 +11,7 @@ from msgspec import Meta
 from ddptui.config.columns import check_columns
 from ddptui.config.trial import TrialError
 from ddptui.config.values import convert
+from ddptui.text.language import Language
 from ddptui.text.words import did_you_mean, in_a_row
 
 # Textual's themes, listed here since only the screens may import Textual. A test compares this list with Textual's.
@@ -95,12 +96,14 @@ class SettingsError(ValueError):
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The user's settings. theme: None means one for the terminal's background. refresh: screen refreshes per second;
-    None means the default. columns: keys of the columns that tables drop last. keys: the keys of each action."""
+    None means the default. columns: keys of the columns that tables drop last. keys: the keys of each action. lang: the
+    language of titles, questions and findings."""
 
     theme: str | None = None
     refresh: Annotated[float, Meta(ge=0.2, le=30)] | None = None
     columns: tuple[str, ...] = ()
     keys: dict[str, tuple[str, ...]] = {}
+    lang: Language = "en"
 
 
 NO_SETTINGS = Settings()

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.policy import BUSY_WORKERS, IDLE_WORKERS, MUCH, NAMED_PART, OFTEN_ON_DISK, UNEXPLAINED
+from ddptui.analysis.policy import BUSY_WORKERS, IDLE_WORKERS, MUCH, OFTEN_ON_DISK, UNEXPLAINED
 from ddptui.analysis.results import Culprit
-from ddptui.text.units import MS, S, seconds, size, time_range
-from ddptui.text.words import count, in_a_row, listed, sentence
-from ddptui.wire.phases import BETWEEN, PARTS
+from ddptui.findings import words_zh
+from ddptui.findings.figures import figures, named_parts
+from ddptui.text.language import is_chinese, localized
+from ddptui.text.units import MS, S, seconds, time_range
+from ddptui.text.words import ended, in_a_row, listed, sentence
+from ddptui.wire.phases import BETWEEN
 
 Template = str | Callable[[Finding], str]
 CAPITALS = {"the", "no", "nothing", "calls", "cannot", "with", "on", "under", "what", "a", "do", "of", "averages"}
@@ -23,18 +26,28 @@ CAPITALS |= {"others", "rank", "in", "for", "trial", "trials"}
 
 def short(finding: Finding) -> str:
     """The finding alone, in one line; of a late rank, with the line of code."""
-    named = f" ({finding.lines[0].place})" if finding.lines and finding.kind is Kind.LATE_RANK else ""
-    return _filled(FOUND[finding.kind], finding) + named
+    if not finding.lines or finding.kind is not Kind.LATE_RANK:
+        return _found(finding)
+    line = finding.lines[0].place
+    return _found(finding) + localized(f" ({line})", f"（{line}）")
 
 
 def evidence(finding: Finding) -> str:
     """What shows it; empty if the finding says it all."""
+    if _is_in_chinese(finding):
+        return words_zh.filled(words_zh.EVIDENCE.get(finding.kind, ""), finding)
     return _filled(EVIDENCE.get(finding.kind, ""), finding)
 
 
 def long(finding: Finding) -> str:
     """The finding, the evidence and what to try, a sentence each."""
-    return in_a_row([_filled(FOUND[finding.kind], finding), evidence(finding), finding.action or ""], ".")
+    return in_a_row([_found(finding), evidence(finding), remedy(finding)], ".")
+
+
+def remedy(finding: Finding) -> str:
+    """What to try; empty if there is no advice."""
+    action = finding.action or ""
+    return localized(action, words_zh.REMEDIES.get(action, ""))
 
 
 def in_sentences(findings: Iterable[Finding]) -> list[str]:
@@ -47,10 +60,21 @@ def in_sentences(findings: Iterable[Finding]) -> list[str]:
             told += [sentence(part) for part in (alike[0].place, alike[0].action) if part]
             continue
         clauses = [in_a_row([short(each), evidence(each) if kind in REASONS else ""], ";") for each in alike]
-        words = "; ".join(clauses)
-        is_word = words.split(" ", 1)[0] in CAPITALS  # else it may be the name of a trial, which stays as it is
-        told.append(f"{words[:1].upper() if is_word else words[:1]}{words[1:]}.")
+        words = in_a_row(clauses, ";")
+        # The first word may be the name of a trial, which stays as it is.
+        is_word = words.split(" ", 1)[0] in CAPITALS and not _is_in_chinese(alike[0])
+        told.append(sentence(words) if is_word else ended(words, "."))
     return told
+
+
+def _found(finding: Finding) -> str:
+    if _is_in_chinese(finding):
+        return words_zh.filled(words_zh.FOUND[finding.kind], finding)
+    return _filled(FOUND[finding.kind], finding)
+
+
+def _is_in_chinese(finding: Finding) -> bool:
+    return is_chinese() and finding.kind in words_zh.FOUND
 
 
 def _filled(template: Template, finding: Finding) -> str:
@@ -58,38 +82,7 @@ def _filled(template: Template, finding: Finding) -> str:
     names, place = finding.trials or ("",), finding.place or ""
     values = {"names": listed(names), "first": names[0], "last": names[-1], "rank": finding.rank, "place": place}
     values |= {"doubt": finding.doubt, "phase": finding.phase, "where": where(finding.phase), "steps": _steps(finding)}
-    return text.format_map(values | {name: _Number(name, value) for name, value in finding.numbers.items()})
-
-
-class _Number(float):
-    """A number that is written in its unit, unless a format says otherwise; a noun as format counts with it."""
-
-    def __new__(cls, name: str, value: float) -> "_Number":
-        number = float.__new__(cls, value)
-        number.unit = name.rsplit("_", 1)[-1] if name != "times" else ""  # which is a count
-        return number
-
-    unit: str
-
-    def __format__(self, form: str) -> str:
-        if form.isalpha():
-            return count(round(self), form)
-        return format(float(self), form) if form else UNITS.get(self.unit, _whole)(self)
-
-
-def _whole(value: float) -> str:
-    return f"{value:.0f}"
-
-
-UNITS: Mapping[str, Callable[[float], str]] = {
-    "s": seconds,
-    "ms": lambda ms: seconds(ms * MS / S),
-    "share": lambda share: f"{share:.0%}",
-    "times": lambda times: f"{times:.2f}",
-    "slower": lambda times: f"{times:.2f}",
-    "loss": lambda loss: f"{loss:.3f}",
-    "bytes": lambda size_: count(round(size_), "byte") if size_ < 1024 else size(size_),
-}
+    return text.format_map(values | figures(finding))
 
 
 def where(phase: str | None) -> str:
@@ -127,15 +120,9 @@ def _in_parts(finding: Finding) -> str:
     """As in "in backward and forward", of a late rank."""
     if "slower" in finding.numbers:
         return "in every phase (× {slower})"
-    named = _named_parts(finding)
+    named = named_parts(finding)
     within = " and ".join(part for part in named if part != BETWEEN)
     return " and ".join([f"in {within}"] * bool(within) + [BETWEEN] * (BETWEEN in named)) or "{where}"
-
-
-def _named_parts(finding: Finding) -> list[str]:
-    """The parts of a step that a late rank lost much in, most first."""
-    shares = {part: finding.numbers.get(f"in_{part}_share", 0.0) for part in PARTS}
-    return [part for part in sorted(shares, key=lambda part: -shares[part]) if shares[part] >= NAMED_PART]
 
 
 def _caused(finding: Finding) -> str:
@@ -147,7 +134,7 @@ def _caused(finding: Finding) -> str:
     if "without_s" in numbers and f"{numbers['without_s']:.2f}" != f"{numbers['train_s']:.2f}":
         parts.append("Without its delay: about {without_s:.2f} s instead of {train_s:.2f} s")
     if "cpu_times" in numbers:
-        is_everywhere = "slower" in numbers or len(_named_parts(finding)) > 1
+        is_everywhere = "slower" in numbers or len(named_parts(finding)) > 1
         why = "more work, or a slower core" if is_everywhere else "more work, and did not lack a core"
         parts.append(f"It used {{cpu_times:.1f}} × the CPU time of the others: it has {why}")
     elif "blocked_share" in numbers:

@@ -53,7 +53,7 @@ def _blocks(run: Run, chapter: Chapter) -> Iterator[tuple[str, object]]:
     one that the answer is about."""
     results, blocks = chapter.results, shown(chapter)
     if chapter.preset.kind == "primitives":
-        yield from pairs(blocks, chapter.preset.title, higher=0)
+        yield from pairs(blocks, chapter.preset.localized_title, higher=0)
         return
     table, reading = blocks
     assert isinstance(table, Table)

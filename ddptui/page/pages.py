@@ -63,7 +63,7 @@ def table_view(
 
 def page(run: Run, preset: Preset, results: Results) -> str:
     """Renders a run as an HTML page. Raises RunError if a journal or the answers cannot be read."""
-    fields, title = facts(preset), preset.title
+    fields, title = facts(preset), preset.localized_title
     is_training = preset.kind != "primitives"
     return rendered(
         "training.html" if is_training else "primitives.html",
@@ -71,7 +71,7 @@ def page(run: Run, preset: Preset, results: Results) -> str:
         kicker=kicker(results),
         answer=answer(results),
         questions=[*pairs(lessons.blocks(lessons.asked(preset, results, run.answers(preset))), title)],
-        about=preset.about,
+        about=preset.localized_about,
         preset=preset.name,
         toml="" if results.of_two_runs else as_toml(preset),  # no preset has the trials of both
         fields=table_view("The trials as they are configured", fields, once=[field.key for field in fields[1:]]),

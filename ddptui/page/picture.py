@@ -55,7 +55,7 @@ def picture(run: Run, preset: Preset, results: Results, pane: str = "times", tri
     is_rough = any(mark_of(each, results) for each in shown)
     return rendered(
         "picture.svg",
-        title=preset.title,
+        title=preset.localized_title,
         finding=finding,
         charts=charts,
         caveat=ROUGH if is_rough else "",

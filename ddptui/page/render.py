@@ -5,14 +5,15 @@ import hashlib
 import re
 from functools import cache, partial
 from pathlib import Path
-from textwrap import wrap
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
+from ddptui.text.cells import paragraph
 from ddptui.text.door import at_the_door
 from ddptui.text.drawing import shorten
+from ddptui.text.language import chosen
 from ddptui.text.tables import order
 
 MOST_LINES = 3  # of a text in a picture
@@ -24,7 +25,8 @@ MARKDOWN = ["backticks", "emphasis", "list", "escape", "newline"]
 
 def rendered(template: str, **parts: object) -> str:
     """Renders a template to printable ASCII, which is the same in every encoding."""
-    return _environment().get_template(template).render(parts).encode("ascii", "xmlcharrefreplace").decode()
+    page = _environment().get_template(template).render(parts, lang=chosen())
+    return page.encode("ascii", "xmlcharrefreplace").decode()
 
 
 def prose(text: str) -> Markup:
@@ -47,7 +49,7 @@ def _environment() -> Environment:
     page, charts, script = (Markup((TEMPLATES / name).read_text("utf-8")) for name in CODE)
     style = page + charts
     environment.filters.update(with_code=_with_code, shortened=shorten)
-    environment.filters["lines"] = partial(wrap, max_lines=MOST_LINES, break_on_hyphens=False, placeholder=" …")
+    environment.filters["lines"] = partial(paragraph, max_lines=MOST_LINES, placeholder=" …")
     environment.globals.update(style=style, style_hash=_hash(style), script=script, script_hash=_hash(script))
     environment.globals.update(prose=prose, order=order)
     # Programs that draw papers know no variables, so a picture has the colors of the light scheme, which come first.

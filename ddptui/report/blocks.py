@@ -11,10 +11,11 @@ from ddptui.config.preset import Preset
 from ddptui.report.notes import answer
 from ddptui.report.primitives.plot import draw
 from ddptui.text import tables
+from ddptui.text.cells import cell_len, cut, paragraph
 from ddptui.text.door import style
 from ddptui.text.drawing import Line, Span, width_of
 from ddptui.text.tables import BOLD, DIM, RED, Table, styled
-from ddptui.text.words import paragraph
+from ddptui.text.words import in_a_row
 
 WIDE = 100  # width of drawings in Markdown, which has no terminal width
 PLOT_HEIGHT = 16  # lines
@@ -65,8 +66,8 @@ Block = Heading | Notes | Quote | Drawing | Plot | Table
 
 def as_text(results: Results, preset: Preset, blocks: Iterable[Block], width: int, *, color: bool = False) -> str:
     """The question, its answer and the blocks as text for a terminal. Tables and drawings fit into `width` columns."""
-    title = [styled(line, BOLD if color else "") for line in paragraph(preset.title, width)]
-    words = paragraph(" ".join(answer(results)), width)
+    title = [styled(line, BOLD if color else "") for line in paragraph(preset.localized_title, width)]
+    words = paragraph(in_a_row(answer(results), "."), width)
     head = [words, title] if has_only_failed(results) else [title, words]  # a failure comes first
     return joined([*head, *(_in_text(block, width, color) for block in blocks)])
 
@@ -78,14 +79,14 @@ def has_only_failed(results: Results) -> bool:
 
 def as_markdown(results: Results, preset: Preset, blocks: Iterable[Block]) -> str:
     """The question, its answer and the blocks as Markdown. Tables show every column that has a value."""
-    words = " ".join(answer(results))
-    return joined([[f"## {preset.title}"], [words], *map(in_markdown, blocks)])
+    words = in_a_row(answer(results), ".")
+    return joined([[f"## {preset.localized_title}"], [words], *map(in_markdown, blocks)])
 
 
 def _in_text(block: Block, width: int, color: bool) -> list[str]:
     match block:
         case Heading(words, level):
-            return [styled(words, BOLD if color else ""), *(["─" * min(width, len(words))] if level < 4 else [])]
+            return [styled(words, BOLD if color else ""), *(["─" * min(width, cell_len(words))] if level < 4 else [])]
         case Notes(lines):
             return [line for line in lines if line]
         case Quote(words):
@@ -116,8 +117,8 @@ def _drawn(line: Line, width: int, color: bool) -> str:
     spans: list[Span] = list(line)
     while (over := width_of(spans) - width) > 0:
         words, kind = spans.pop()
-        if len(words) > over:
-            spans.append((words[: len(words) - over - 1] + "…", kind))
+        if (fits := cell_len(words) - over) > 0:
+            spans.append((cut(words, fits - 1) + "…", kind))
     return "".join(styled(words, STYLES.get(kind, "") if color else "") for words, kind in spans).rstrip()
 
 

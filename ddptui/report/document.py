@@ -19,7 +19,7 @@ from ddptui.report.rows import grouped, rows_of
 from ddptui.report.table import applying
 from ddptui.text import tables
 from ddptui.text.tables import Filled, Table, fit, telling
-from ddptui.text.words import listed
+from ddptui.text.words import in_a_row, listed
 
 MOST_COLUMNS = 5  # of a table
 OF_ONE_RUN = ("preset", "started")  # entries of the environment that stand above the run's chapter
@@ -105,7 +105,12 @@ def as_markdown(title: str, author: str, chapters: Sequence[Chapter]) -> str:
 
 def _chapter(number: int, chapter: Chapter) -> Iterator[list[str]]:
     preset, results = chapter.preset, chapter.results
-    yield from ([f"## {number}. {preset.title}"], [chapter.kicker], [preset.about.strip()], [" ".join(answer(results))])
+    yield from (
+        [f"## {number}. {preset.localized_title}"],
+        [chapter.kicker],
+        [preset.localized_about.strip()],
+        [in_a_row(answer(results), ".")],
+    )
     yield from map(in_markdown, shown(chapter))
     if preset.kind != "primitives" and (waited := matrices(results)):
         yield from (["### Who waited for whom"], in_markdown(Drawing(partial(side_by_side, waited))))

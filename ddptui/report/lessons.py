@@ -32,7 +32,7 @@ def asked(preset: Preset, results: Results, answers: Sequence[str]) -> list[Aske
         about = [row for row in rows if not question.trials or row.result.name in question.trials]
         shown = ("trial", *question.columns) if question.columns else ()
         evidence = [column for column in columns_of(about) if column.key in shown] if about else []
-        told.append(Asked(question.text, evidence, answer))
+        told.append(Asked(question.localized_text, evidence, answer))
     return told
 
 

@@ -19,7 +19,7 @@ from ddptui.config.preset import Preset, Reference
 from ddptui.config.trial import Bottleneck
 from ddptui.config.trial_text import describe_bottleneck
 from ddptui.findings.questions import why_none
-from ddptui.findings.words import evidence, in_sentences, short, where
+from ddptui.findings.words import evidence, in_sentences, remedy, short, where
 from ddptui.report import gpus, ranks
 from ddptui.report.columns import IN_BACKWARD, IN_SOME_STEPS, aggregation
 from ddptui.report.rows import (
@@ -224,8 +224,8 @@ def _in_one_line(result: TrialResult, results: Results, tried: set[str]) -> str:
         return ""
     first = result.findings[0]
     advised = next((finding for finding in result.findings if finding.action), first)
-    action = "" if advised.action in tried else advised.action or ""
-    tried.add(action)
+    action = "" if advised.action in tried else remedy(advised)
+    tried.add(advised.action or "")
     parts: list[str] = []
     for finding in result.findings:
         told = "" if finding in results.findings else short(finding)

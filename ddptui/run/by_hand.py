@@ -21,7 +21,7 @@ EXAMPLE_PORT = 15_432  # for the printed commands; the console chooses free port
 def one(preset: Preset, typed: str | None = None) -> str:
     """The text of `ddptui presets NAME`: a preset's description and trials, with the command that starts each. typed:
     the preset and --set as typed on the command line."""
-    lines = [preset.title, "", *preset.about.strip().splitlines(), ""]
+    lines = [preset.localized_title, "", *preset.localized_about.strip().splitlines(), ""]
     columns = [fact for fact in facts(preset) if fact.key not in ("trial", "launch")]
     for number, trial in enumerate(preset.trials):
         mark = "  (baseline)" if trial.name == preset.baseline and len(preset.trials) > 1 else ""

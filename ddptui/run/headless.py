@@ -26,6 +26,7 @@ from ddptui.run.quiet import can_wait, wait_until_quiet
 from ddptui.run.resume import Resumption
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import ANSWERS, Run
+from ddptui.text.cells import cut
 from ddptui.text.door import CLEAR_LINE
 from ddptui.text.words import count, printable
 from ddptui.wire.records import Ended, Launched, Message, Notice, Refused, Restarted
@@ -41,7 +42,7 @@ def run(preset: Preset, runs: Path, *, as_json: bool, usual: Sequence[str] = (),
     _check_ends(preset)
     narrator = Narrator(preset, sys.stderr)
     run = Run.create(runs, preset, describe())
-    narrator.print(f"{preset.title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
+    narrator.print(f"{preset.localized_title}: {count(len(preset.trials), 'trial')}, {count(preset.repeats, 'repeat')}")
     with run.held():
         return _launches(run, narrator, as_json=as_json, usual=usual, quiet_within_s=quiet_within_s)
 
@@ -55,7 +56,7 @@ def resume(begun: Resumption, *, as_json: bool, usual: Sequence[str] = (), quiet
         narrator = Narrator(preset, sys.stderr, outcomes)
         live = narrator.live
         wanted = count(headline.launches(preset, live), "launch", "launches")
-        narrator.print(f"{preset.title}: {live.finished} of {wanted} finished")
+        narrator.print(f"{preset.localized_title}: {live.finished} of {wanted} finished")
         if live.failures:
             narrator.print(f"not launched again, because they failed: {', '.join(sorted(live.failures))}")
         if changed := run.note_resumption(describe()):
@@ -144,7 +145,7 @@ class Narrator:
             case _ if self._redraws and is_running and time.monotonic() - self._drawn_at > REDRAW_EVERY_S:
                 self._drawn_at = time.monotonic()
                 columns = shutil.get_terminal_size().columns - 1  # a full line would wrap, and \r could not go back
-                self._write(CLEAR_LINE + printable(self._launch() + self._progress())[:columns])
+                self._write(CLEAR_LINE + cut(printable(self._launch() + self._progress()), columns))
 
     def _launch(self) -> str:
         live, repeats = self.live, self.preset.repeats

@@ -7,17 +7,21 @@ from ddptui.store.overview import overview, record
 from ddptui.store.presets import all_presets, describe_size
 from ddptui.store.runs import Run
 from ddptui.store.trash import Deleted
+from ddptui.text.cells import cell_len, ljust
 from ddptui.text.words import printable
 
 
 def every_preset() -> str:
     """The list of presets: name, title and size of each, by shelf; then errors about presets that cannot be read."""
     shelves, broken = all_presets()
-    width = max(len(printable(preset.name)) for presets in shelves.values() for preset in presets)
+    width = max(cell_len(printable(preset.name)) for presets in shelves.values() for preset in presets)
     lines: list[str] = []
     for shelf, presets in shelves.items():
         lines += ["", shelf] if presets else []
-        lines += [f"  {printable(each.name):{width}}  {each.title}  ({describe_size(each)})" for each in presets]
+        lines += [
+            f"  {ljust(printable(each.name), width)}  {each.localized_title}  ({describe_size(each)})"
+            for each in presets
+        ]
     return "\n".join([*lines[1:], *(printable(preset.why) for preset in broken)]) + "\n"
 
 
@@ -42,5 +46,5 @@ def every_deleted(trash: Sequence[Deleted], *, as_json: bool = False) -> str:
 
 def _columns(rows: Sequence[tuple[str, str]], if_none: str) -> str:
     """One line per row: a name and a text, in two columns."""
-    width = max((len(printable(name)) for name, _ in rows), default=0)
-    return "\n".join([f"{printable(name):{width}}  {printable(text)}" for name, text in rows] or [if_none]) + "\n"
+    width = max((cell_len(printable(name)) for name, _ in rows), default=0)
+    return "\n".join([f"{ljust(printable(name), width)}  {printable(text)}" for name, text in rows] or [if_none]) + "\n"

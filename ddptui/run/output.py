@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 
 from ddptui.analysis.results import Results
@@ -12,6 +11,7 @@ from ddptui.config.preset import Preset
 from ddptui.host.source import source_line
 from ddptui.host.terminal import is_dumb
 from ddptui.report import table
+from ddptui.text.cells import cell_len, paragraph
 from ddptui.text.door import FIRST_STYLE, LAST_STYLE
 
 PIPED_WIDTH = 80  # columns if stdout is not a terminal
@@ -40,10 +40,10 @@ def wrapped(text: str) -> str:
 
 
 def _wrapped(line: str) -> list[str]:
-    if len(STYLE.sub("", line)) <= width():
+    if cell_len(STYLE.sub("", line)) <= width():
         return [line]
     # do not break commands and paths, so that they can be copied
-    return textwrap.wrap(line, width(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return paragraph(line, width(), subsequent_indent="  ", break_long_words=False)
 
 
 def _is_terminal() -> bool:

@@ -106,6 +106,7 @@ def in_force(settings: Settings) -> dict[str, Setting]:
         "theme": theme(settings),
         "refresh": Setting(f"{rate:g} per second", source),
         "columns": Setting(columns or NONE, FILE if columns else DEFAULT),
+        "lang": Setting(settings.lang, FILE if settings.lang != NO_SETTINGS.lang else DEFAULT),
         **{f"keys.{action}": Setting(", ".join(pressed), FILE) for action, pressed in keys.items()},
         **({} if keys else {"keys": Setting(NONE, DEFAULT)}),
     }

@@ -6,6 +6,8 @@ A line is a sequence of spans. The kind of a span says what it represents and so
 from collections.abc import Iterable, Sequence
 from math import ceil, floor, inf, log10
 
+from ddptui.text.cells import cell_len, cut
+
 Span = tuple[str, str]  # text, kind
 Line = Sequence[Span]
 
@@ -53,12 +55,12 @@ def wrap(entries: Sequence[Line], width: int, most: int) -> list[Line]:
 
 def width_of(line: Line) -> int:
     """The width of a line in cells."""
-    return sum(len(text) for text, _ in line)  # drawings have no wide characters
+    return sum(cell_len(text) for text, _ in line)
 
 
 def shorten(text: str, width: int) -> str:
     """The text, cut to a width; a cut text ends with an ellipsis."""
-    return text if len(text) <= width else text[: max(0, width - 1)] + "…"[:width]  # width 0: an empty text
+    return text if cell_len(text) <= width else cut(text, max(0, width - 1)) + "…"[:width]  # width 0: an empty text
 
 
 def series_kind(number: int) -> str:

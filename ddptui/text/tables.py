@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from ddptui.text.cells import cell_len, ljust, rjust
 from ddptui.text.door import style
 from ddptui.text.drawing import shorten
 from ddptui.text.units import FACTORS, NOTHING
@@ -42,7 +43,7 @@ class Filled(NamedTuple):
     @property
     def width(self) -> int:
         """The width of the column: that of its widest cell or its header."""
-        return max(self.wide, *map(len, (self.header, *self.cells)))
+        return max(self.wide, *map(cell_len, (self.header, *self.cells)))
 
     @property
     def is_empty(self) -> bool:
@@ -142,7 +143,7 @@ def cell_at(path: str, text: Callable[[Any], str] = str) -> Callable[[object], s
 def line(cells: Iterable[str], widths: Iterable[int], left: Iterable[bool]) -> str:
     """One row of a text table. widths, left: the width of each column, and whether it is aligned to the left."""
     aligned = (
-        cell.ljust(width) if is_left else cell.rjust(width)
+        ljust(cell, width) if is_left else rjust(cell, width)
         for cell, width, is_left in zip(cells, widths, left, strict=True)
     )
     return (" " * GAP).join(aligned).replace("\n", " ").rstrip()

@@ -1,11 +1,16 @@
 """Wording of messages: plurals, lists, suggestions, remedies, exit codes of processes, text that is safe to print."""
 
+import re
 import signal
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from textwrap import wrap
 
 from ddptui.text.door import spelled
+from ddptui.text.language import is_chinese
+
+CHINESE_MARKS = {".": "。", ";": "；"}
+WIDE_MARKS = ("。", "；", "？", "！")  # no space follows
+HAN = re.compile("[\u4e00-\u9fff]")  # what is in Chinese; the other sentences stay in English
 
 
 def count(number: int, noun: str, several: str | None = None) -> str:
@@ -21,25 +26,24 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
-def paragraph(text: str, width: int) -> list[str]:
-    """The lines of a text, wrapped to `width`. Hyphenated names such as reduce-scatter are not broken."""
-    return wrap(text, width, break_on_hyphens=False)
-
-
 def sentence(words: str) -> str:
     """The words as a sentence: with a capital letter, and a period unless they already end with a mark."""
-    return _marked(words[:1].upper() + words[1:], ".")
+    return ended(words[:1].upper() + words[1:], ".")
 
 
 def in_a_row(parts: Iterable[str], mark: str) -> str:
     """Joins sentences or clauses into one line, with `mark` after each but the last, unless it already ends with one.
     Empty parts are left out."""
     *before, last = [part for part in parts if part] or [""]
-    return " ".join([*(_marked(part, mark) for part in before), last])
+    marked = (ended(part, mark) for part in before)
+    return "".join([*(part if part.endswith(WIDE_MARKS) else f"{part} " for part in marked), last])
 
 
-def _marked(words: str, mark: str) -> str:
-    return words if words.endswith((".", "?", "!")) else words + mark
+def ended(words: str, mark: str) -> str:
+    """The words with `mark`, unless they already end with one; in Chinese with the Chinese mark."""
+    if words.endswith((".", "?", "!", *WIDE_MARKS)):
+        return words
+    return words + (CHINESE_MARKS[mark] if is_chinese() and HAN.search(words) else mark)
 
 
 def did_you_mean(word: object, known: Iterable[str], otherwise: str = "") -> str:

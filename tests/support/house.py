@@ -44,7 +44,7 @@ PURE = {"text", "config", "wire", "analysis", "diagnosis", "findings", "live", "
 PURE_IMPORTS = {
     "bisect", "collections", "contextlib", "csv", "dataclasses", "datetime", "difflib", "enum", "functools", "io",
     "itertools", "json", "math", "msgspec", "numpy", "operator", "random", "re", "shlex", "signal", "statistics",
-    "string", "textwrap", "tomli_w", "tomllib", "types", "typing",
+    "string", "textwrap", "tomli_w", "tomllib", "types", "typing", "unicodedata",
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow"}
 

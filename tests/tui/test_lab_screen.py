@@ -16,6 +16,7 @@ from ddptui.engines.local import links
 from ddptui.run import quiet
 from ddptui.store.presets import LESSONS, all_presets, load
 from ddptui.store.runs import Run
+from ddptui.text.cells import cell_len
 from ddptui.tui.app import Console
 from ddptui.tui.screens import dialogs, lab
 from ddptui.tui.screens.dialogs import NameDialog, Question
@@ -23,7 +24,7 @@ from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.lists import PresetChooser, PresetList, RecentRuns
 from ddptui.tui.widgets.tables import TrialTable
 from ddptui.tui.widgets.trial_form import Field, TrialForm
-from tests.support.builders import journal, two_trials, write_run
+from tests.support.builders import journal, two_trials, write_preset, write_run
 from tests.support.load import busy_processes
 from tests.tui.opened import each_theme, opened, play_in_lab, seen, toasts, until
 
@@ -127,9 +128,24 @@ def test_the_filter_finds_names_titles_and_groups_and_goes_again() -> None:
     play_in_lab(scenario)
 
 
+def test_titles_and_texts_in_chinese_are_found_and_shown_within_their_frames(own: Path, in_chinese: None) -> None:
+    title, about = "梯度平均：哪一个更快？", "比较两种方法：" * 20
+    text = f'title = "Which?"\n[zh]\ntitle = "{title}"\nabout = "{about}"\n[[trial]]\nname = "a"\n'
+    write_preset(own, text)
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await pilot.press("slash", *"梯度", "enter")
+        await until(pilot, lambda: about[:20] in seen(app))
+        lines = seen(app).splitlines()
+        assert any(f"─ {title} ─" in line for line in lines)
+        assert {cell_len(line) for line in lines if line.endswith(("│", "╮", "╯"))} == {120}
+
+    play_in_lab(scenario)
+
+
 def test_enter_runs_what_the_cursor_is_on(started: Started) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
-        await pilot.press(*"jjjjj", "enter")
+        await pilot.press(*"jjjjjj", "enter")
         await until(pilot, lambda: started)
 
     play_in_lab(scenario)

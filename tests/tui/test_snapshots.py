@@ -1,18 +1,20 @@
 """What the screens look like, as pictures: the recorded run through the same fold, with a clock that stands still.
 
-One picture of each screen and dialog, two of a small terminal, one in the light theme: what else a screen can show, the
-tests beside this one read as text. A picture that has changed on purpose: `pytest tests/tui/test_snapshots.py
---snapshot-update`, and look at what changed.
+One picture of each screen and dialog, three of a small terminal, one in the light theme, one in Chinese: what else a
+screen can show, the tests beside this one read as text. A picture that has changed on purpose: `pytest
+tests/tui/test_snapshots.py --snapshot-update`, and look at what changed.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Input
 
+from ddptui.config.preset import Chinese
 from ddptui.host import machine
 from ddptui.store import presets
 from ddptui.store.outcomes import results_of
@@ -138,6 +140,13 @@ def test_screen(snap_compare: Snap, name: str) -> None:
 @pytest.mark.parametrize("name", ["run", "result", "where"])
 def test_small(snap_compare: Snap, name: str) -> None:
     assert pictured(snap_compare, name, SMALL)
+
+
+def test_chinese(snap_compare: Snap, in_chinese: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = result()
+    preset = replace(of.preset, zh=Chinese(title="rank 1 在反向传播中迟到时，谁在等谁？"))
+    monkeypatch.setitem(SCREENS, "chinese", (lambda: ResultScreen(of.run, preset, of.results), ["down"]))
+    assert pictured(snap_compare, "chinese", SMALL)
 
 
 def test_light(snap_compare: Snap) -> None:

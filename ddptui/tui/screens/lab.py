@@ -158,7 +158,7 @@ class Lab(LabScreen):
     def _show(self, event: PresetChooser.OptionHighlighted) -> None:
         name = event.option_id or ""
         preset = self._presets.get(name)
-        title, text = (preset.title, preset.about) if preset else (name, self._broken.get(name, ""))
+        title, text = (preset.localized_title, preset.localized_about) if preset else (name, self._broken.get(name, ""))
         if why := self._unfit.get(name):
             text = f"**This machine cannot run it.** {why}.\n\n{text}"
         self.query_one(About).show(title, text)
@@ -196,7 +196,7 @@ class Lab(LabScreen):
             what = f"{describe_size(preset)}, {self._time(preset) or UNKNOWN}"
             title, equal = f"Trials · {what}", drafts.became_equal(preset, before)
         self._table.show(shown, title, self._validation.left, equal)
-        brief = Content.assemble((shown.title if shown else self._draft.name, "bold"), "\n", what)
+        brief = Content.assemble((shown.localized_title if shown else self._draft.name, "bold"), "\n", what)
         self.query_one("#brief", Static).update(brief)
         self._show_command()
 

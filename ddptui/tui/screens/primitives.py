@@ -156,7 +156,7 @@ class PrimitivesScreen(Following, ExportableRun):
         if self.has_class("-tall") or self.has_class("-high"):
             differences = [f"Difference: {line}." for line in feed.results.differences or ()]  # of two runs
             questions = invitation(self.exported()[0], self.app)
-            return in_a_row([feed.preset.title * bool(said), *said, *differences, questions], ".")
+            return in_a_row([feed.preset.localized_title * bool(said), *said, *differences, questions], ".")
         # With little room, only the first sentence; for buffers nothing, since those of four ranks fill 24 lines.
         return said[0] if said and self.trial.primitives == "measure" else ""
 

@@ -66,7 +66,7 @@ class ResultScreen(PanedScreen, ExportableRun):
     def compose_content(self) -> ComposeResult:
         yield PaneBar()
         if said := answer(self.results):
-            yield Answer(self.preset.title, said, id="answer")
+            yield Answer(self.preset.localized_title, said, id="answer")
         yield ResultPanes()
 
     def on_mount(self) -> None:

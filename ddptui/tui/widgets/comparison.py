@@ -11,6 +11,7 @@ from ddptui.report.columns import columns_of
 from ddptui.report.notes import in_words
 from ddptui.report.rows import DISTURBED, ROUGH, rows_of
 from ddptui.text.tables import Filled, order, telling
+from ddptui.text.words import in_a_row
 from ddptui.tui.widgets.tables import LabTable, RowMark
 from ddptui.tui.widgets.texts import TextPane
 from ddptui.tui.widgets.time_bars import BASELINE
@@ -100,8 +101,8 @@ class Answer(Static):
     """Shows the answer to the preset's question, the first sentence in bold, below the question."""
 
     def __init__(self, question: str, sentences: Sequence[str], *, id: str) -> None:
-        first, *others = sentences
-        super().__init__(Content.assemble((first, "bold"), *(f" {other}" for other in others)), id=id)
+        words = in_a_row(sentences, ".")
+        super().__init__(Content(words).stylize("bold", 0, len(sentences[0])), id=id)
         self.border_title = Content(question)
 
 

@@ -10,6 +10,7 @@ from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
 
+from ddptui.text.cells import cell_len
 from ddptui.text.drawing import shorten
 
 GAP = 2
@@ -30,9 +31,10 @@ class TitleBar(Widget):
     def render(self) -> Content:
         where, how = self.shown
         how = self.activity or how
-        room = max(0, self.size.width - len(how) - GAP * bool(how))  # the right side has precedence, since it changes
+        # The right side has precedence, since it changes.
+        room = max(0, self.size.width - cell_len(how) - GAP * bool(how))
         where = shorten(where, room)
-        space = " " * max(0, self.size.width - len(where) - len(how))
+        space = " " * max(0, self.size.width - cell_len(where) - cell_len(how))
         return Content.assemble((where, "bold"), space, (how, "$text-muted"))
 
 

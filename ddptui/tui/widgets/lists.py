@@ -20,6 +20,7 @@ from ddptui.config.preset import Preset
 from ddptui.store.overview import SKIPPED, UNDER_WAY, Overview
 from ddptui.store.presets import LESSONS_SHELF, YOURS
 from ddptui.store.runs import Run
+from ddptui.text.cells import ljust
 from ddptui.tui.keys import bound, moves
 
 TITLES_BEGIN = 33  # column in which titles begin if there is room for names, too
@@ -186,7 +187,7 @@ class PresetList(Vertical):
         lines: dict[str, list[Option]] = {shelf: [] for shelf in (*self._shelves, NOT_HERE, BROKEN)}
         for shelf, members in self._shelves.items():
             for number, preset in enumerate(members, 1):
-                if _fits(words, preset.name, preset.title, preset.group, shelf):
+                if _fits(words, preset.name, preset.title, preset.localized_title, preset.group, shelf):
                     lines[NOT_HERE if preset.name in self._unfit else shelf].append(self._line(preset, shelf, number))
         lines[BROKEN] = [
             Option(Content.styled(f"  ! {name}", "$text-error"), name) for name in self._broken if _fits(words, name)
@@ -199,8 +200,8 @@ class PresetList(Vertical):
     def _line(self, preset: Preset, shelf: str, number: int) -> Option:
         """A preset's title, or its name if it is the user's own, who knows it by that; both if there is room."""
         name = f"  {number} {preset.name}" if shelf == LESSONS_SHELF else f"  {preset.name}"
-        short = name if shelf == YOURS else name.removesuffix(preset.name) + preset.title
-        long = Content.assemble(f"{name:{TITLES_BEGIN}} ", (preset.title, "dim"))
+        short = name if shelf == YOURS else name.removesuffix(preset.name) + preset.localized_title
+        long = Content.assemble(f"{ljust(name, TITLES_BEGIN)} ", (preset.localized_title, "dim"))
         note = Content.styled(self._notes.get(preset.name, ""), "dim")
         return Option(TwoEnds(Content(short), note, long=long), preset.name)
 

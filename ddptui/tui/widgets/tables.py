@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
-from rich.cells import cell_len
 from rich.console import JustifyMethod
 from rich.text import Text
 from textual.binding import Binding, BindingType
@@ -109,7 +108,7 @@ class LabTable(DataTable[Text], Fitted):
         more = Content("← → more") if len(pages) > 1 else NO_WORDS
         self.border_subtitle = Content("   ").join(filter(None, [said, more]))
         # DataTable would measure the widths itself, but only later, when idle.
-        widths = [max(column.width, *map(cell_len, (column.header, *column.cells))) for column in shown]
+        widths = [column.width for column in shown]
         sides: list[JustifyMethod] = ["left" if column.left else "right" for column in shown]
         looks = [Style.parse(MARKED[marks[name]]).rich_style if name in marks else "" for name in names]
         layout = ([(column.header, column.key) for column in shown], widths, names, marks)

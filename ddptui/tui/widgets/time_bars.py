@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from textwrap import wrap as wrapped
 
 from ddptui.analysis.results import Results
 from ddptui.findings.questions import why_none
 from ddptui.report.bars import ONLY_BASE, Bar, differences, laid_out, legend, times
+from ddptui.text.cells import cell_len, ljust, paragraph
 from ddptui.text.drawing import GLYPHS, Line, shorten, wrap
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
@@ -46,9 +46,9 @@ class TimeBars(Canvas, can_focus=True):
     def draw(self, width: int, height: int) -> Sequence[Line]:
         if not self._bars:
             why = f"no differences: {why_none(self._results) or ONLY_BASE}" if self._results else "no trial yet"
-            return [[(line, "muted")] for line in wrapped(why, width)]
+            return [[(line, "muted")] for line in paragraph(why, width)]
         at = next((at for at, bar in enumerate(self._bars) if bar.name == self._chosen), 0)
-        told = wrapped(self._bars[at].more, max(1, width - 2))[:MOST_WORDS] if self.shows_differences else []
+        told = paragraph(self._bars[at].more, max(1, width - 2))[:MOST_WORDS] if self.shows_differences else []
         room = max(1, height - 1 - len(told))
         if more := max(0, len(self._bars) - room):
             room, more = max(1, room - 1), more + 1
@@ -64,7 +64,7 @@ class TimeBars(Canvas, can_focus=True):
     def _lines(self, width: int, first: int, last: int) -> list[Line]:
         """The lines of some trials, on the scale of all. Differences begin at a line: savings left of it, additions
         right of it."""
-        names = min(max(len(bar.name) for bar in self._bars), width // PART_FOR_NAME)
+        names = min(max(cell_len(bar.name) for bar in self._bars), width // PART_FOR_NAME)
         stretches, low, high = laid_out(self._bars)
         beside = (
             names + max(len(bar.figure) for bar in self._bars) + len(f"   {BASELINE} ") + 2 * self.shows_differences
@@ -82,7 +82,7 @@ class TimeBars(Canvas, can_focus=True):
                 for side in (cells[:zero], cells[zero:])
             )
             is_chosen = bar.name == self._chosen
-            label = f"{'▸' if is_chosen else ' '} {shorten(bar.name, names):<{names}}"
+            label = f"{'▸' if is_chosen else ' '} {ljust(shorten(bar.name, names), names)}"
             drawn = [*saved, *[(LINE, "muted")] * self.shows_differences, *added]
             figure = " ".join(filter(None, [bar.figure, BASELINE * bar.is_base]))
             lines.append([(label, "strong" if is_chosen else ""), (" " * bool(drawn), ""), *drawn, (f" {figure}", "")])

@@ -14,6 +14,7 @@ from ddptui.live.monitor import RunMonitor
 from ddptui.report.places import Read, of_trial, place_columns, read_for
 from ddptui.run.playback import Playback
 from ddptui.run.session import Session
+from ddptui.text.cells import ljust
 from ddptui.text.drawing import shorten
 from ddptui.text.tables import Table, as_text
 from ddptui.text.units import S
@@ -93,7 +94,7 @@ class Where(TextPane, Fitted):
         for place, outer in zip_longest(stack or (), (stack or ())[1:]):
             if place.own:
                 source = self._read(place.file, place.line, ranks[0])
-                yield Content(f"  {shorten(place.full_text, half):<{half}}  {source}")
+                yield Content(f"  {ljust(shorten(place.full_text, half), half)}  {source}")
             elif outer is not None and outer.own:
                 yield Content.styled(f"  {place.full_text}", "dim")
         yield Content()

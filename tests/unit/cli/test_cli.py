@@ -653,6 +653,7 @@ def test_the_settings_are_told_with_their_file(tmp_path: Path, monkeypatch: pyte
         "theme    textual-dark  default",
         "refresh  4 per second  default",
         "columns  none          default",
+        "lang     en            default",
         "keys     none          default",
     ]
     write_settings(tmp_path, 'theme = "nord"\n[keys]\nplay = "a"\n')
@@ -692,3 +693,22 @@ def test_the_kept_preset_is_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyP
     result = ddptui("presets", str(run.folder / "preset.toml"))
     assert result.exit_code == 0
     assert run.preset() == preset
+
+
+# In Chinese
+
+
+def test_titles_and_findings_are_in_the_language_of_the_settings(tmp_path: Path, in_chinese: None) -> None:
+    preset = two_trials(
+        zh={"title": "哪一个更快？", "about": "两个试验。"}, question=[{"text": "Which?", "zh": "哪个？"}]
+    )
+    run = write_run(tmp_path / "data" / "ddptui" / "runs", preset, journal("a"), journal("b", step_ms=20))
+    in_english = ddptui("show", str(run.folder)).stdout
+    assert "took about 2.00 times as long as a" in in_english
+    assert "哪" not in in_english
+    write_preset(tmp_path / "config" / "ddptui", 'lang = "zh"', "config.toml")
+    text = ddptui("show", str(run.folder)).stdout
+    assert text.startswith("哪一个更快？\n\nb 的用时约为 a 的 2.00 倍；")
+    assert ddptui("show", str(run.folder), "--format", "markdown").stdout.startswith("## 哪一个更快？\n")
+    assert '<html lang="zh">' in ddptui("show", str(run.folder), "--format", "html").stdout
+    assert ddptui("presets", str(run.folder / "preset.toml")).stdout.startswith("哪一个更快？\n\n两个试验。\n")

@@ -749,3 +749,14 @@ def test_ranks_of_a_group_have_a_strategy_even_if_it_is_called_none() -> None:
 
 def test_a_bottleneck_is_compared_by_value() -> None:
     assert make_trial({"bottleneck": [LATE]}).bottleneck == (Bottleneck(at="aggregate", ranks=(1,), sleep_ms=10.0),)
+
+
+def test_texts_are_in_chinese_where_there_are_chinese_ones(in_chinese: None) -> None:
+    table = {"title": "Which?", "about": "Two.", "trial": [{"name": "a"}], "question": [{"text": "Why?"}]}
+    preset = parse("made", {**table, "zh": {"title": "哪个\x1b？"}}, {})
+    assert preset.localized_title == "哪个\\x1b？"  # one line that leaves the terminal alone, as in English
+    assert preset.localized_about == "Two."
+    assert preset.questions[0].localized_text == "Why?"
+    preset = parse("made", {**table, "question": [{"text": "Why?", "zh": "为什么？"}]}, {})
+    assert preset.localized_title == "Which?"
+    assert preset.questions[0].localized_text == "为什么？"

@@ -7,10 +7,11 @@ from ddptui.config.toml import read_toml
 
 
 def test_all_of_them_are_read() -> None:
-    text = 'theme = "nord"\nrefresh = 8\ncolumns = ["startup", "sync"]\n[keys]\nplay = "a"\nnext = ["n", "ctrl+n"]\n'
+    text = 'lang = "zh"\n'
+    text += 'theme = "nord"\nrefresh = 8\ncolumns = ["startup", "sync"]\n[keys]\nplay = "a"\nnext = ["n", "ctrl+n"]\n'
     keys = {"play": ("a",), "next": ("n", "ctrl+n")}
-    assert parse(read_toml(text)) == Settings("nord", 8.0, ("startup", "sync"), keys)
-    assert parse({}) == NO_SETTINGS == Settings(None, None, (), {})
+    assert parse(read_toml(text)) == Settings("nord", 8.0, ("startup", "sync"), keys, "zh")
+    assert parse({}) == NO_SETTINGS == Settings(None, None, (), {}, "en")
 
 
 def test_the_themes_are_textuals() -> None:
@@ -26,10 +27,11 @@ REMEDY = "; correct it, or remove it to use the default"
     ("text", "message"),
     [
         ('them = "nord"', "them: unknown key; did you mean 'theme'?"),
-        ("zzz = 1", "zzz: unknown key; the keys are theme, refresh, columns, keys"),
+        ("zzz = 1", "zzz: unknown key; the keys are theme, refresh, columns, keys, lang"),
         ('theme = "nrod"', "theme: no theme 'nrod'; did you mean 'nord'?"),
         ("theme = 5", f"theme: expected text, got 5{REMEDY}"),
         ('refresh = "fast"', f'refresh: "fast" is not a number{REMEDY}'),
+        ('lang = "zz"', "lang: "),
         ("refresh = 0", "refresh: expected a number of 0.2 or more, got 0"),
         ("refresh = 31", "refresh: expected a number of 30 at most, got 31"),
         ("refresh = nan", "refresh: expected a number of 0.2 or more"),

@@ -15,6 +15,7 @@ from ddptui.run.headless import CLEAR_LINE, EXIT_CODES, Narrator, notice_lines
 from ddptui.run.session import Session
 from ddptui.store.journal import RunLost
 from ddptui.store.runs import Run
+from ddptui.text.cells import cell_len
 from ddptui.wire.records import Message, Notice, Refused, Restarted
 from tests.support.builders import (
     CAUSE,
@@ -181,6 +182,10 @@ def test_the_line_never_wraps(clock: SimpleNamespace, monkeypatch: pytest.Monkey
     shown = frames(told(Terminal(), two_trials(), journal("a")[:-1], clock))
     assert len(shown) > 5
     assert max(len(frame) for frame in shown[1:]) == 19
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(Narrator, "_progress", lambda _: "拖慢了" * 10)
+    shown = frames(told(Terminal(), two_trials(), journal("a")[:-1], clock))
+    assert max(cell_len(frame) for frame in shown[1:]) in (38, 39)
 
 
 def test_what_is_said_aside_takes_the_place_of_the_line(clock: SimpleNamespace) -> None:

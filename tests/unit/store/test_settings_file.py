@@ -177,11 +177,13 @@ def test_all_settings_are_told_with_where_they_come_from() -> None:
         "theme": (DARK, "default"),
         "refresh": ("4 per second", "default"),
         "columns": ("none", "default"),
+        "lang": ("en", "default"),
         "keys": ("none", "default"),
     }
-    assert in_force(Settings("nord", 2.5, ("startup", "sync"), {"play": ("a", "space")})) == {
+    assert in_force(Settings("nord", 2.5, ("startup", "sync"), {"play": ("a", "space")}, "zh")) == {
         "theme": ("nord", "file"),
         "refresh": ("2.5 per second", "file"),
         "columns": ("startup, sync", "file"),
+        "lang": ("zh", "file"),
         "keys.play": ("a, space", "file"),
     }

@@ -1,0 +1,164 @@
+"""Findings in Chinese: the commonest are, each says what the English one says, and the others stay in English."""
+
+import ast
+import re
+import string
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ddptui.analysis.finding import Finding, Kind
+from ddptui.findings import words, words_zh
+from ddptui.findings.words import evidence, in_sentences, long, short
+from ddptui.store.outcomes import results_of
+from ddptui.store.runs import Run
+from ddptui.text import language
+from tests.recorded.net import NAMES, RUNS
+from tests.unit.findings.test_words import FINDINGS, SENTENCES
+
+RULES = Path(words.__file__).parent
+# What a sentence in English cannot do without, and a Chinese one with English terms can.
+ENGLISH = re.compile(r"\b(the|of|and|is|was|were|than|its?|for|to|no)\b")
+HAN = re.compile("[\u4e00-\u9fff]")
+DERIVED = {"span", "order", "line", "lines", "in_parts", "interval", "late_steps", "workers_do", "before", "step"}
+ENDS = {"low", "high", "first", "last", "smallest", "largest"}  # how the names of numbers begin that a span stands for
+
+SPEEDUP = {"ranks": 4.0, "base_ranks": 1.0, "speedup_times": 1.8, "ideal_times": 4.0}
+OTHERS = [  # of the kinds that neither the recorded runs nor the findings in English have
+    Finding(kind=Kind.BETWEEN_STEPS, phase="between steps", numbers={"share": 0.4, "step_ms": 6.0}),
+    *(
+        Finding(kind=Kind.NOT_AVERAGED, place=why, numbers={"ranks": 2.0, "made": 10.0})
+        for why in ("no group", "bypassed", None)
+    ),
+    Finding(kind=Kind.STARTED_APART, place="weight"),
+    Finding(kind=Kind.SOME_AVERAGED, place="bias"),
+    Finding(kind=Kind.NO_DIVISION, severity="critical", numbers={"factor": 2.0}),
+    Finding(kind=Kind.NO_DIVISION, numbers={"factor": 2.0}),
+    Finding(kind=Kind.SAME_BATCHES, place="0 and 1", numbers={"batches": 4.0}),
+    Finding(kind=Kind.NOT_FINITE, rank=0, steps=(3,), numbers={"later": 5.0}),
+    Finding(kind=Kind.NOTHING, numbers={"share": 0.02}),
+    Finding(kind=Kind.DELAY_MISSED, trials=("a",), rank=0),
+    Finding(kind=Kind.FOUND_FROM, rank=1, numbers={"missed_ms": 40.0}),
+    Finding(kind=Kind.START, trials=("a", "b"), numbers={"low_s": 1.0, "high_s": 2.0}),
+    Finding(kind=Kind.WEAK_SPEEDUP, trials=("4",), numbers=SPEEDUP),
+    Finding(kind=Kind.PUBLISHED_HOLDS, trials=("a", "b")),
+    Finding(kind=Kind.DIVERGED, trials=("a",)),
+    Finding(kind=Kind.FAILED, trials=("a",)),
+    Finding(kind=Kind.TOO_FEW_STEPS, trials=("a",), numbers={"few": 3.0}),
+]
+
+
+@cache
+def recorded() -> list[Finding]:
+    runs = [Run(RUNS / name) for name in NAMES]
+    results = [results_of(run, run.preset()) for run in runs]
+    return [each for result in results for found in (result, *result.trials) for each in found.findings]
+
+
+def test_forty_kinds_are_in_chinese() -> None:
+    assert len(words_zh.FOUND) >= 40
+    assert words_zh.EVIDENCE.keys() <= words_zh.FOUND.keys()
+    assert words_zh.EVIDENCE.keys() == words.EVIDENCE.keys() & words_zh.FOUND.keys()
+
+
+def test_every_finding_is_wholly_in_one_language() -> None:
+    found = [*recorded(), *OTHERS, *FINDINGS.values(), *(each for findings in SENTENCES.values() for each in findings)]
+    for finding in found:
+        in_english = told(finding)
+        language.choose("zh")
+        in_chinese = told(finding)
+        language.choose("en")
+        names = "|".join(map(re.escape, (*finding.trials, finding.place or "-")))
+        for line in in_chinese if finding.kind in words_zh.FOUND else ():
+            assert HAN.search(line), line
+            assert not ENGLISH.search(re.sub(names, "", line)), line
+        assert len(in_chinese) == len(in_english)
+    assert {finding.kind for finding in found} >= words_zh.FOUND.keys()
+
+
+def test_what_recorded_runs_find_is_in_chinese() -> None:
+    assert {finding.kind for finding in recorded()} <= words_zh.FOUND.keys()
+
+
+def told(finding: Finding) -> list[str]:
+    try:
+        return [line for line in (short(finding), evidence(finding)) if line]
+    except KeyError:  # of a finding that is about the first line only
+        return [short(finding)]
+
+
+def test_a_finding_has_the_same_numbers_in_both_languages() -> None:
+    for table, zh in ((words.FOUND, words_zh.FOUND), (words.EVIDENCE, words_zh.EVIDENCE)):
+        for kind, template in zh.items():
+            english = table[kind]
+            if isinstance(template, str) and isinstance(english, str):
+                ours, theirs = fields(template), fields(english)
+                spanned = {name for name in theirs if name.split("_")[0] in ENDS} if "span" in ours else set()
+                assert ours - DERIVED == theirs - spanned, kind
+
+
+def fields(template: str) -> set[str]:
+    return {name for _, name, *_ in string.Formatter().parse(re.sub(r"[\[\]|]", "", template)) if name}
+
+
+def test_what_is_not_known_is_left_out(in_chinese: None) -> None:
+    finding = Finding(kind=Kind.NOT_FINITE, rank=0, steps=(3,), numbers={"later": 5.0})
+    assert short(finding) == "loss 在第 3 步变成 NaN 或无穷大，先是在 rank 0 上；其他 rank 从第 5 步起"
+    finding = Finding(kind=Kind.NOT_FINITE, steps=(3,), numbers={"later": 0.0})
+    assert short(finding) == "loss 在第 3 步变成 NaN 或无穷大，在所有 rank 上"
+
+
+def test_sentences_have_chinese_marks(in_chinese: None) -> None:
+    times = {"ratio_times": 2.1, "low_times": 2.1, "high_times": 2.1, "repeats": 1.0}
+    slower = [
+        Finding(kind=Kind.SLOWER, trials=(name,), place="a", numbers=times | {"work_s": 0.033, "whole_s": 0.033})
+        for name in "bc"
+    ]
+    clause = "的用时约为 a 的 2.10 倍；多出的 33 ms 中有 33 ms 来自自身的计算"
+    assert in_sentences(slower) == [f"b {clause}；c {clause}。"]
+    assert in_sentences([Finding(kind=Kind.NO_BASELINE, doubt="a has no figures")]) == [
+        "Nothing can be compared: a has no figures."
+    ]
+
+
+def test_finding_evidence_and_remedy_are_a_sentence_each(in_chinese: None) -> None:
+    action = "End those programs, or give each rank cores of its own (taskset)"
+    finding = Finding(kind=Kind.NO_CORE, rank=0, numbers={"queued_ms": 9.0}, action=action)
+    assert long(finding) == (
+        "rank 0 拖慢了所有 rank，因为别的程序占用了它的核。它每步排队等核的时间比其他 rank 长 9 ms。"
+        "结束那些程序，或给每个 rank 自己的核"
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ({"cpu_times": 1.6}, "它用的 CPU 时间是其他 rank 的 1.6 倍：它的工作更多，并不缺核"),
+        ({"blocked_share": 0.9}, "其间它有 90% 的时间不在计算：在休眠，或在等文件、锁或别的进程"),
+        ({"without_s": 0.42, "train_s": 1.54}, "没有它的延迟：约 0.42 s，而不是 1.54 s"),
+        ({"without_s": 4.108, "train_s": 4.112}, ""),
+    ],
+)
+def test_the_evidence_of_a_late_rank(numbers: dict[str, float], said: str, in_chinese: None) -> None:
+    finding = Finding(kind=Kind.LATE_RANK, rank=1, numbers={"of_waiting_share": 0.93, "share": 0.4} | numbers)
+    caused = "等迟到 rank 的时间中，93% 由 rank 1 造成：其他 rank 有 40% 的时间在等它"
+    assert evidence(finding) == "。".join(filter(None, [caused, said]))
+
+
+def test_a_name_may_hold_anything(in_chinese: None) -> None:
+    name = "{rank}[a|b]"
+    assert name in short(Finding(kind=Kind.DIVERGED, trials=(name,)))
+
+
+def test_what_is_translated_word_for_word_is_what_the_rules_say() -> None:
+    texts = {
+        node.value
+        for file in RULES.glob("*.py")
+        if file.stem != "words_zh"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert words_zh.REMEDIES.keys() <= texts
+    whole = "\n".join(texts)
+    assert all(doubt.split(",")[0] in whole for doubt in words_zh.PHRASES if "\\" not in doubt and "(" not in doubt)
