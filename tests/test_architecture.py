@@ -12,14 +12,14 @@ REPO = Path(__file__).parents[1]
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
     "text": 389,
-    "config": 1417,
-    "wire": 554,
+    "config": 1421,
+    "wire": 555,
     "host": 978,
-    "analysis": 2959,
-    "findings": 2260,
+    "analysis": 2984,
+    "findings": 2265,
     "diagnosis": 1177,
     "live": 830,
-    "report": 1568,
+    "report": 1576,
     "store": 840,
     "engines": 2400,
     "run": 1184,
@@ -28,7 +28,7 @@ BUDGETS = {
     "page": 400,
     "tui": 3504,
     "cli": 761,
-    "workers": 7067,
+    "workers": 7068,
     "templates": 759,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
