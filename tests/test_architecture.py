@@ -11,7 +11,7 @@ REPO = Path(__file__).parents[1]
 
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
-    "text": 389,
+    "text": 392,
     "config": 1421,
     "wire": 555,
     "host": 978,
@@ -19,14 +19,14 @@ BUDGETS = {
     "findings": 2265,
     "diagnosis": 1177,
     "live": 830,
-    "report": 1576,
+    "report": 1673,
     "store": 840,
     "engines": 2400,
     "run": 1184,
     "doctor": 436,
     "projection": 493,
-    "page": 400,
-    "tui": 3504,
+    "page": 404,
+    "tui": 3505,
     "cli": 761,
     "workers": 7068,
     "templates": 759,
