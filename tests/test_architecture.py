@@ -11,8 +11,8 @@ REPO = Path(__file__).parents[1]
 
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
-    "text": 392,
-    "config": 1421,
+    "text": 420,
+    "config": 1422,
     "wire": 555,
     "host": 978,
     "analysis": 2984,
@@ -26,10 +26,10 @@ BUDGETS = {
     "doctor": 436,
     "projection": 493,
     "page": 404,
-    "tui": 3505,
+    "tui": 3579,
     "cli": 761,
     "workers": 7068,
-    "templates": 759,
+    "templates": 762,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 
