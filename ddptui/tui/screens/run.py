@@ -38,7 +38,7 @@ from ddptui.tui.widgets.where import Where
 from ddptui.wire.records import Message
 
 STEP = "Replay: go one step of all ranks forward or back, and pause"
-LECTURE = "Show only the headline and the arrivals, as large as the terminal allows, and back"
+LECTURE = "Show only headline and arrivals, for a projector, and back"
 TRIAL = "Replay: go to the first step of the next or the previous trial"
 CHANGE = "Replay: go to the next or the previous change of delays by hand"
 PLACE = "Replay: go to this many tenths of the run"
