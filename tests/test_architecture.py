@@ -11,25 +11,25 @@ REPO = Path(__file__).parents[1]
 
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
-    "text": 426,
-    "config": 1479,
-    "wire": 562,
+    "text": 457,
+    "config": 1484,
+    "wire": 563,
     "host": 1038,
-    "analysis": 2990,
-    "findings": 2610,
+    "analysis": 3015,
+    "findings": 2621,
     "diagnosis": 1188,
     "live": 830,
-    "report": 1672,
+    "report": 1777,
     "store": 851,
     "engines": 2394,
     "run": 1191,
     "doctor": 436,
     "projection": 493,
-    "page": 449,
-    "tui": 3607,
+    "page": 453,
+    "tui": 3682,
     "cli": 813,
-    "workers": 7201,
-    "templates": 831,
+    "workers": 7202,
+    "templates": 834,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 

@@ -66,7 +66,7 @@ def train(me: Rank, strategy: Strategy, progress: Progress | None = None, clock:
     me.reporter.position = tap.position
     faults = Faults(trial.fault, me.rank)
     batches = first_epoch(loader)
-    progress.ready(ready(me, None if steps == UNTIL_STOPPED else steps, model, work))
+    progress.ready(ready(me, None if steps == UNTIL_STOPPED else steps, len(share), model, work))
 
     for step in range(steps):
         epoch, batch = divmod(step, len(share))

@@ -33,6 +33,19 @@ def phases_ms(ranks: Iterable[Sequence[Step]]) -> PhasesMs:
     return PhasesMs(**{name: fmean(of_rank[at] for of_rank in medians) for at, name in enumerate(PHASES)})
 
 
+def epoch_time(log: LaunchLog, batch_s: float | None) -> tuple[float | None, bool]:
+    """The time of an epoch in s, and whether it is an estimate. batch_s: the mean time of a batch; None:
+    unknown.
+
+    The median over the complete epochs of the slowest rank; without one, the time of as many batches as an epoch has.
+    None: that number is not known."""
+    batches = next((ready.batches for ready in log.ready.values() if ready.batches), None)
+    epochs = [of_rank for totals in log.thinned.totals.values() if (of_rank := totals.epochs_ns(batches))]
+    if epochs:
+        return max(map(median, epochs)) / S, False
+    return (batches * batch_s, True) if batches and batch_s else (None, False)
+
+
 def loss_of_steps(ranks: Iterable[Sequence[Step]]) -> Loss:
     """The mean loss over the first and the last tenth of all ranks' steps."""
     first: list[Step] = []

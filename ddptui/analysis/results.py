@@ -218,6 +218,9 @@ class RepeatResult(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: StepMs | None  # None without instruments
     phases_ms: PhasesMs | None  # None without instruments
     time_parts: TimeParts | None = None  # None without instruments
+    batch_s: float | None = None  # mean time of a batch: train_time_s divided by steps
+    epoch_s: float | None = None  # median over the complete epochs, of the slowest rank; None: unknown
+    epoch_is_estimate: bool = False  # without a complete epoch, epoch_s is batch_s times the batches in an epoch
     wait_ms: float | None = None  # median per step, mean over ranks; None if less than its error
     transfer_ms: float | None = None  # likewise
     clock_error_ms: float | None = None  # error between the clocks of two hosts or GPUs; None: there is one clock

@@ -18,6 +18,7 @@ from ddptui.wire.retime import shift_times
 
 BLOCK = 32  # steps per block
 MOST_EVENTS = 400_000  # steps and collectives kept for all ranks: some 200 MB, and half a minute to analyze
+MOST_EPOCHS = 10_000  # whose lengths are kept per rank
 StepsByRank = dict[int, list[Step]]
 
 
@@ -34,6 +35,8 @@ class RankTotals(msgspec.Struct):
     samples: int = 0  # in measured steps
     queued_ns: int = 0  # in measured steps: time in the queue for a core
     slept: dict[str, tuple[int, int]] = {}  # in measured steps: site -> number of injected delays, and their sum in ns
+    epoch: tuple[Step, Step] | None = None  # the current epoch's first step, and its last one so far
+    epochs: list[tuple[int, float | None]] = []  # finished epochs: batches, and ns (None: with warm-up steps)
 
     def add(self, step: Step) -> None:
         """Count a step. Delays in warm-up steps do not count, but a delay at the start does: it precedes all steps."""
@@ -50,7 +53,20 @@ class RankTotals(msgspec.Struct):
             self.steps += 1
             self.samples += step.samples
             self.queued_ns += step.queued_ns
+        first, last = self.epoch or (step, step)
+        if step.epoch != first.epoch or (step.warmup and not self.warms_up):  # warm-up again: after a restart
+            if step.epoch == first.epoch + 1 and len(self.epochs) < MOST_EPOCHS:
+                self.epochs.append(_batches_and_ns(first, last, step.step))
+            first = step
+        self.epoch = first, step
         self.warms_up = step.warmup
+
+    def epochs_ns(self, batches: int | None) -> list[float]:
+        """The lengths of all complete epochs without warm-up steps. batches: of an epoch; None: not known, so as many
+        as the longest finished epoch has."""
+        whole = batches or max((of_epoch for of_epoch, _ in self.epochs), default=None)
+        current = [_batches_and_ns(*self.epoch, self.epoch[1].step + 1)] if self.epoch else []
+        return [ns for made, ns in [*self.epochs, *current] if ns is not None and whole and made >= whole]
 
     @property
     def made(self) -> int:
@@ -81,6 +97,13 @@ class RankTotals(msgspec.Struct):
             samples=round(self.samples * self.factor),
             loss=self.end.loss,
         )
+
+
+def _batches_and_ns(first: Step, last: Step, end: int) -> tuple[int, float | None]:
+    """An epoch's number of batches and its length in ns; None: with warm-up steps. end: the number of the step after
+    it."""
+    batches, seen = end - first.step, max(1, last.step + 1 - first.step)  # `watch --every N` may not report the last
+    return batches, None if first.warmup else (last.end_ns - first.begin_ns) * batches / seen
 
 
 class ThinnedSteps(msgspec.Struct):

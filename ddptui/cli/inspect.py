@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ddptui.store.runs import Run
 
 # Spelled out: to import the rooms that know them would slow down every command. A test compares them.
-FORMATS = ("table", "markdown", "csv", "json", "trace", "html", "svg")
+FORMATS = ("table", "markdown", "csv", "steps", "json", "trace", "html", "svg")
 PANES_OF_TRIAL = ("matrix", "arrivals", "timeline")
 PANES = ("times", "differences", "curves", *PANES_OF_TRIAL)
 PROJECTION_FORMATS = ("table", "markdown", "json", "html")
@@ -102,7 +102,8 @@ def show(run: str, format: str, pane: str | None, trial: str | None, runs: str |
     """Print a run's table, its page, or its timeline.
 
     RUN is a run's name, the start of its name, its folder, the name of a preset (its last run), or `last`. `--format
-    html` prints one file for a browser, `--format svg` a picture, `--format trace` the timeline, for ui.perfetto.dev.
+    html` prints one file for a browser, `svg` a picture, `trace` the timeline, for ui.perfetto.dev, and `steps` a CSV
+    line for each step, rank and operation.
     """
     if pane and format != "svg":
         raise Refusal("--pane chooses what a picture shows: add `--format svg`")

@@ -37,6 +37,10 @@ MEANINGS: dict[str, str] = {
     f"each GPU counted once; {MEDIAN}; empty if the peak is not known.",
     "energy": f"Joules per step of all GPUs, other programs' use included; {MEDIAN}; empty if the driver reports none.",
     "step": f"Milliseconds per step: median over measured steps of all ranks, {MEDIAN}; empty without instruments.",
+    "epoch": "The time of an epoch on the slowest rank, from its first step to its last: median over complete epochs "
+    f"without warm-up steps, {MEDIAN}; ~ if none is complete: batch time × batches; empty if these are not known.",
+    "batch_time": "The mean time of a batch: train time divided by the number of steps, so with long steps and the "
+    f"time between steps, which step ms leaves out; {MEDIAN}.",
     "aggregate": "Milliseconds of a step's aggregation: median over steps, mean over ranks, then "
     f"{MEDIAN}; ² or ³ stands for a median step without aggregation.",
     "wait": "Milliseconds that a rank waits for late ranks in a step: median over steps, mean over ranks, then "

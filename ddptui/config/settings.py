@@ -55,6 +55,7 @@ KEYS = {
     "more": Key("+", "a longer delay; a faster replay"),
     "less": Key("-", "a shorter delay; a slower replay"),
     "stacks": Key("W", "ask every rank where in its code it is"),
+    "lecture": Key("P", "only the headline and the arrivals, as large as the terminal allows, for a projector"),
     "skip": Key("s", "skip to the next trial"),
     "stop": Key("S", "stop the run"),
     "step": Key(".", "replay: one step of all ranks forward"),

@@ -12,6 +12,7 @@ from ddptui.analysis.correctness import averaging, in_sync, reshuffled
 from ddptui.analysis.disturbance import takes_cores
 from ddptui.analysis.figures import (
     accuracy,
+    epoch_time,
     injected_delays,
     last_loss,
     loss_of_steps,
@@ -149,6 +150,8 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
     train_time_s = max(span.end_ns - span.begin_ns for span in spans) / S
     lengths = step_ms(measured.values()) if instrumented else None
     steps = max(span.steps for span in spans)
+    batch_s = train_time_s / steps if steps else None
+    epoch_s, is_estimate = epoch_time(log, batch_s)
     numbers = {step.step for of_rank in measured.values() for step in of_rank}
     kept = 0 if log.trained else len(numbers)  # 0: ranks without instruments report all their steps in one message
     evidence = Evidence(
@@ -172,6 +175,9 @@ def _result(log: LaunchLog, launched: Launched) -> RepeatResult:
         samples_per_s=sum(span.samples for span in spans) / train_time_s or None,
         step_ms=lengths,
         phases_ms=phases_ms(measured.values()) if instrumented else None,
+        batch_s=batch_s,
+        epoch_s=epoch_s,
+        epoch_is_estimate=is_estimate,
         time_parts=time_parts(measured, steps, lengths.median, train_time_s) if lengths else None,
         **wait_figures(analysis),
         findings=found,

@@ -5,6 +5,7 @@ A new column needs an entry in _COLUMNS, and its description in ddptui/config/co
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
@@ -26,15 +27,17 @@ from ddptui.report.rows import (
     culprit_of,
     is_marked,
     is_stand_in,
+    median_figure,
     median_of,
     off_by,
     status_of,
 )
 from ddptui.text.tables import Column, Filled, cell_at, fill, value_at
-from ddptui.text.units import NOTHING
+from ddptui.text.units import NOTHING, digits, duration
 
 IN_BACKWARD, IN_SOME_STEPS = "²", "³"
 RIGHT = "right"
+ABOUT = "~"
 
 
 def _median(figure: str, form: str = "", factor: float = 1.0) -> Callable[[Row], str]:
@@ -75,6 +78,14 @@ def _start(row: Row) -> str:
     """The seconds from the launch to the first step, and how the ranks were started, e.g. `1.9 warm`."""
     kinds = [kind for kind in ("warm", "cold") if any(repeat.start == kind for repeat in row.result.repeats)]
     return " ".join([_median("startup_s", ".1f")(row), ", ".join(kinds)]).rstrip()
+
+
+def _epoch(row: Row) -> str:
+    """The time of an epoch, marked if a repeat's is an estimate. In seconds even if it is long: minutes are too coarse
+    to compare."""
+    time = median_figure(row.result, attrgetter("epoch_s"))
+    is_estimate = any(repeat.epoch_is_estimate for repeat in counted(row.result.repeats))
+    return NOTHING if time is None else f"{ABOUT * is_estimate}{digits(time)} s"
 
 
 def _loss(row: Row) -> str:
@@ -180,6 +191,8 @@ _COLUMNS: tuple[Column[Row], ...] = (
     Column("MFU %", _median("mfu", ".1f", 100), 77, key="mfu"),
     Column("J/step", _median("joules_a_step"), 48, key="energy"),
     Column("step ms", _median("step_ms.median", ".2f"), 70, key="step"),
+    Column("epoch time", _epoch, 8, key="epoch"),
+    Column("batch time", lambda row: duration(median_figure(row.result, attrgetter("batch_s"))), 7, key="batch_time"),
     Column("aggr. ms", aggregation, 76, key="aggregate"),
     Column("wait ms", _wait, 92, key="wait"),
     Column("transfer ms", _median("transfer_ms", ".2f"), 74, key="transfer"),
@@ -204,7 +217,7 @@ ALL_RIGHT = {"mean": 75}  # worth if all averages are right: that of the accurac
 ASKED_FOR = 98  # worth of the columns that a preset names: only the trial and its time are worth more
 USUAL = 97  # worth of the columns in the user's settings
 # Keys of the columns whose cells get a mark if the trial was disturbed; for COMPARED, also if the baseline was.
-ROUGH = ("train", "samples", "tflops", "mfu", "energy", "step", "wait", "transfer")
+ROUGH = ("train", "samples", "tflops", "mfu", "energy", "step", "epoch", "batch_time", "wait", "transfer")
 COMPARED = ("ratio", "speedup", *(column.key for column in COLUMNS if column.key.startswith("delta")))
 
 

@@ -142,6 +142,7 @@ CSV: dict[str, str | Callable[[Line], object]] = {
     "sm_mhz_least": _of_ranks(min, "sm_mhz"),
     "held_back_part": lambda line: max((rank.held_back_part or 0.0 for rank in line.repeat.ranks), default=0.0) or None,
     "host_time": lambda line: Caution.HOST_TIME in line.repeat.warnings,  # for phases and steps
+    **{name: f"repeat.{name}" for name in ("batch_s", "epoch_s", "epoch_is_estimate")},
 }
 
 

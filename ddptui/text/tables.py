@@ -1,9 +1,8 @@
 """Tables: defines columns, chooses those that fit, sorts rows, and renders text, Markdown or CSV."""
 
 import csv
-import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ddptui.text.cells import cell_len, ljust, rjust
@@ -119,13 +118,23 @@ def as_markdown(table: Table) -> list[str]:
     ]
 
 
+class _Echo:
+    """A file whose writer gets back what it writes."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def csv_lines(header: Sequence[str], rows: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    """The text of a CSV file, line by line; cells that a row lacks stay empty."""
+    writer = csv.DictWriter(_Echo(), header, lineterminator="\n")  # the default is \r\n
+    yield writer.writeheader()
+    yield from map(writer.writerow, rows)
+
+
 def as_csv(header: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """The text of a CSV file; cells that a row lacks stay empty."""
-    output = io.StringIO()
-    writer = csv.DictWriter(output, header, lineterminator="\n")  # the default is \r\n
-    writer.writeheader()
-    writer.writerows(rows)
-    return output.getvalue()
+    """The text of a CSV file."""
+    return "".join(csv_lines(header, rows))
 
 
 def value_at(part: object, path: str) -> object:

@@ -88,6 +88,7 @@ class Ready(Tagged, frozen=True, kw_only=True):
     at_ns: Count
     steps: Count | None  # planned steps; None: not known, in a watched training
     parameters: Count  # number of scalar parameters of the model
+    batches: Count | None = None  # in an epoch; None: not known, in a watched training
     start_ns: Count = 0  # length of the delay injected at the start
     flops: Amount | None = None  # floating-point operations of forward and backward for one sample; None: not counted
     precision: Word = ""  # the type of most of these operations on a GPU: float64, float32, tf32, fp16, bf16

@@ -117,8 +117,8 @@ def test_without_a_group_there_is_none() -> None:
 def test_a_rank_tells_it_all_before_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     group_of(monkeypatch, ProcessGroupNCCL2())
     me = Rank(Trial(gpus_per_rank=2), 1, 2, GPU, Reporter(1), RankDelays((), 1, seed=0, warmup_steps=0), start_ns=5)
-    message = ready(me, 7, nn.Linear(2, 3), Work(12.5, "tf32"))
-    assert (message.rank, message.steps, message.parameters, message.start_ns) == (1, 7, 9, 5)
+    message = ready(me, 7, 4, nn.Linear(2, 3), Work(12.5, "tf32"))
+    assert (message.rank, message.steps, message.batches, message.parameters, message.start_ns) == (1, 7, 4, 9, 5)
     assert (message.flops, message.precision, message.nccl) == (12.5, "tf32", Nccl("2.28.9", "ProcessGroupNCCL2"))
     assert [gpu.uuid for gpu in message.gpus] == ["uuid-1", "uuid-2"]
 

@@ -96,6 +96,7 @@ SCREENS: dict[str, tuple[Callable[[], Screen[None]] | None, list[str]]] = {  # w
     "form": (None, ["e", *["tab"] * 7, *"back", "right", "tab", *"am"]),
     "run": (under_way, []),
     "save": (under_way, ["b", "down", "w", "ctrl+s"]),
+    "lecture": (under_way, ["P"]),
     "help": (under_way, ["question_mark"]),
     "where": (where, ["7", "z"]),
     "failed": (failed, []),

@@ -10,12 +10,13 @@ from workers.rank.process import Rank
 from workers.training.flops import Work
 
 
-def ready(me: Rank, steps: int | None, model: nn.Module, work: Work) -> Ready:
-    """The rank's Ready. steps: how many it will make; None if unknown. model: the model without wrappers."""
+def ready(me: Rank, steps: int | None, batches: int, model: nn.Module, work: Work) -> Ready:
+    """The rank's Ready. steps: how many it makes; None if unknown. batches: in an epoch. model: without wrappers."""
     return Ready(
         rank=me.rank,
         at_ns=time.monotonic_ns(),
         steps=steps,
+        batches=batches,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         start_ns=me.start_ns,
         flops=work.flops,

@@ -20,7 +20,7 @@ from ddptui.tui.screens.base import EndedRun, LabScreen
 from ddptui.tui.screens.dialogs import Dialog, Question
 from ddptui.tui.widgets.lists import Chooser
 
-SUFFIXES = {"markdown": "md", "trace": "trace.json"}  # file suffixes, if they differ from the format's name
+SUFFIXES = {"markdown": "md", "trace": "trace.json", "steps": "steps.csv"}  # if they differ from the format's name
 FORMATS = {  # what each file contains; {}: the trial that the screen speaks of
     "html": "one file for a browser, with zoomable pictures",
     "svg": "a picture of all times, for a paper or a README",
@@ -33,6 +33,7 @@ FORMATS = {  # what each file contains; {}: the trial that the screen speaks of
     "csv": "a line per repeat, timing or buffer: all figures",
     "json": "everything, as in results.json",
     "trace": "the timeline, for ui.perfetto.dev",
+    "steps": "CSV, a line per step, rank and operation",
 }
 
 

@@ -11,6 +11,7 @@ import msgspec
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.content import Content
 from textual.getters import query_one
 from textual.widgets import DataTable, Static
@@ -29,6 +30,7 @@ from ddptui.tui.screens.following import FOLLOWING_KEYS, Following
 from ddptui.tui.widgets.comparison import Comparison
 from ddptui.tui.widgets.delay_bar import DelayBar
 from ddptui.tui.widgets.frame import PaneBar, ProgressBar, TitleBar
+from ddptui.tui.widgets.lecture import Lecture
 from ddptui.tui.widgets.line_chart import LineChart
 from ddptui.tui.widgets.panes import TITLES, Panes, Picture
 from ddptui.tui.widgets.rank_table import RankTable
@@ -36,6 +38,7 @@ from ddptui.tui.widgets.where import Where
 from ddptui.wire.records import Message
 
 STEP = "Replay: go one step of all ranks forward or back, and pause"
+LECTURE = "Show only headline and arrivals, for a projector, and back"
 TRIAL = "Replay: go to the first step of the next or the previous trial"
 CHANGE = "Replay: go to the next or the previous change of delays by hand"
 PLACE = "Replay: go to this many tenths of the run"
@@ -57,6 +60,7 @@ class RunScreen(PanedScreen, Following):
         bound("save", "save", "Save as mine", show=False, tooltip="Save the preset with these delays as your own"),
         Binding("space", "hold", "Hold", tooltip="Freeze the screen while the run continues"),
         Binding("space", "playback('pause')", "Pause", tooltip="Pause or continue the replay"),
+        bound("lecture", "lecture", "Lecture", show=False, tooltip=LECTURE),
         bound("stacks", "stacks", "Stacks", show=False, tooltip="Ask every rank where in its code it is, now"),
         bound("step", "playback('step', 1)", "Step", show=False, tooltip=STEP),
         bound("step_back", "playback('step', -1)", "Step back", show=False, tooltip=STEP),
@@ -108,8 +112,10 @@ class RunScreen(PanedScreen, Following):
         yield Static(id="now", markup=False)
         yield from self.compose_damage()
         yield DelayBar()
-        yield PaneBar()
-        yield Panes(numbered=not isinstance(self.feed, Playback))  # in a replay, digits choose a place in the run
+        with Vertical(id="below"):
+            yield PaneBar()
+            yield Panes(numbered=not isinstance(self.feed, Playback))  # in a replay, digits choose a place in the run
+            yield Lecture()
 
     def on_mount(self) -> None:
         self.query_one(Comparison).usual = self.console_app.settings.columns
@@ -132,7 +138,10 @@ class RunScreen(PanedScreen, Following):
         parts = ["on hold: space continues" if self.held else "", headline.checks(self.watched)]
         parts.append(headline.steps(self.watched.live))
         self.query_one(TitleBar).show(self.place(), self.progress(self.feed, picture.now_ns, *parts))
-        self.panes.draw(picture, self.feed)
+        if self.has_class("-lecture"):
+            self.query_one(Lecture).show(sentence, picture.watched)
+        else:
+            self.panes.draw(picture, self.feed)
         if isinstance(self.feed, Playback):
             course = self.feed.course
             share = course.share(picture.now_ns)
@@ -152,6 +161,8 @@ class RunScreen(PanedScreen, Following):
         return Picture(self.watched, rank_states.states(self.watched.live, waits_for, now_ns), now_ns)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("zoom", "pane", "next_pane") and self.has_class("-lecture"):
+            return False
         if action == "results":
             trial, has_begun = self.trial_under_way(), self.watched.live.trial is not None
             return not self.goes_on or (has_begun and trial is not None and trial.trains_until_stopped)
@@ -161,6 +172,11 @@ class RunScreen(PanedScreen, Following):
 
     def action_hold(self) -> None:
         self.held = not self.held
+        self._draw()
+
+    def action_lecture(self) -> None:
+        self.minimize()  # otherwise a zoomed pane would cover the lecture
+        self.toggle_class("-lecture")
         self._draw()
 
     def action_results(self) -> None:

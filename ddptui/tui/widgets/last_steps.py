@@ -7,6 +7,7 @@ from ddptui.analysis.waits import AlignedStep
 from ddptui.live.arrivals import ArrivalsSummary, RankArrivals, most_telling, summary, typical_lateness
 from ddptui.live.timeline import Run, cell_of, last_steps, row, runs, telling_ranks, window
 from ddptui.text.drawing import GLYPHS, Line, Span, axis, bar, legend, wrap
+from ddptui.text.letters import large
 from ddptui.text.units import MS, MS_PER_S, seconds
 from ddptui.text.words import count
 from ddptui.tui.widgets.canvas import Canvas
@@ -17,6 +18,8 @@ EIGHTHS = "·▁▂▃▄▅▆▇█"
 ROOM_FOR_WORDS = 60  # width in cells from which on the bars have words beside them
 LAST_IN = " last in {} of {}"
 MARK = " ◀ culprit"
+SOLID = str.maketrans({GLYPHS["work"]: "█", GLYPHS["arrival"]: "▌"})
+LABEL = 12  # in large bars, one in so many cells of the width is for the ranks' numbers
 FILL = {"data": "┈", "forward": "─", "backward": "═", "aggregate": "┅", "optimizer": "╍", BETWEEN: " "}
 WORDS = {"delay": "injected delay"}
 LEGEND: Sequence[Line] = [  # the most important first: the last ones may be cut off
@@ -53,15 +56,14 @@ class Arrivals(Canvas):
         labels = {rank: (f"{word}{rank:>{digits}} ", kind) for rank, kind in kinds.items()}
         left, right = len(word) + digits + 1, len(MARK) + len(LAST_IN.format(found.steps, found.steps)) * is_wide
         cells = max(1, width - left - right)
-        longest = max(rank.lead + rank.wait + rank.transfer + rank.rest for rank in shown) or 1.0
+        longest = _longest(shown)
         lines: list[Line] = []
         for rank in shown:
             often = LAST_IN.format(rank.last_in, found.steps) if rank.last_in and is_wide else ""
             mark = MARK if kinds[rank.rank] else ""
             lines.append([labels[rank.rank], *_bar(rank, cells, longest), (often, ""), (mark, "culprit")])
         lines += _below(len(found.ranks) - len(shown), left, axis(cells, longest, "ms"))
-        parts = [part for part in PARTS if part != "delay" or any(rank.delay for rank in shown)]
-        lines.append([(" " * left, ""), *wrap(legend(parts), width - left, 1)[0]])
+        lines.append(_legend(shown, left, width))
         if len(lines) + 1 + len(shown) > height:
             return lines
         largest = max((late for rank in shown for late in rank.lateness[-cells:]), default=0.0) or 1.0
@@ -71,6 +73,50 @@ class Arrivals(Canvas):
             typical = f" median {seconds(typical_lateness(rank) / MS_PER_S)}" * is_wide
             lines.append([labels[rank.rank], (text.ljust(cells), kinds[rank.rank] or "wait"), (typical, "muted")])
         return lines
+
+
+class LargeArrivals(Arrivals):
+    """Draws bars that fill the room, for a projector, with each rank's number and wait."""
+
+    def draw(self, width: int, height: int) -> Sequence[Line]:
+        found = self._summary
+        if found is None or len(found.ranks) < 2 or not found.steps or found.withheld:
+            return [[(_why_empty(found), "muted")]]
+        shown = most_telling(found, max(1, height - 3), self._culprit)
+        left, longest = max(len(str(found.ranks[-1].rank)) + 1, width // LABEL), _longest(shown)
+        cells = max(1, width - left - len(MARK))
+        below = [*_below(len(found.ranks) - len(shown), left, axis(cells, longest, "ms")), _legend(shown, left, width)]
+        thick = max(1, (height - len(below)) // len(shown))
+        lines = [line for rank in shown for line in self._thick(rank, _bar(rank, cells, longest), left, thick)]
+        return [*lines, *map(_solid, below)]
+
+    def _thick(self, rank: RankArrivals, bar: Line, left: int, thick: int) -> list[Line]:
+        """Return a rank's bar on several lines, the last one of four or more empty. The middle one says how long the
+        rank waits."""
+        high, is_culprit = thick - (thick > 3), rank.rank == self._culprit
+        number = large(str(rank.rank), left - 1, high) or [str(rank.rank)]
+        labels = [*[""] * ((high - len(number)) // 2), *number, *[""] * high][:high]
+        wait = f" waits {seconds(rank.wait / MS_PER_S)} "
+        lines = [[(label.ljust(left), "culprit" * is_culprit), *_solid(bar)] for label in labels]
+        lines[high // 2] = [
+            *((text.replace(GLYPHS["wait"] * len(wait), wait, 1), kind) for text, kind in lines[high // 2]),
+            (MARK * is_culprit, "culprit"),
+        ]
+        return [*lines, *[[]] * (thick - high)]
+
+
+def _solid(line: Line) -> list[Span]:
+    """Return a line on which work and arrival are as high as the line: below each other, they make one area."""
+    return [(text.translate(SOLID), kind) for text, kind in line]
+
+
+def _longest(shown: Sequence[RankArrivals]) -> float:
+    return max(rank.lead + rank.wait + rank.transfer + rank.rest for rank in shown) or 1.0
+
+
+def _legend(shown: Sequence[RankArrivals], left: int, width: int) -> Line:
+    parts = [part for part in PARTS if part != "delay" or any(rank.delay for rank in shown)]
+    return [(" " * left, ""), *wrap(legend(parts), width - left, 1)[0]]
 
 
 def _below(hidden: int, left: int, scale: str) -> list[Line]:

@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Log
 
+from ddptui.analysis.waits import AlignedStep
 from ddptui.engines.base import LAUNCHER_LOG
 from ddptui.live.monitor import RunMonitor
 from ddptui.live.state import mean_of
@@ -143,7 +144,7 @@ class Panes(PaneGrid):
             case RankTable():
                 pane.show(watched, picture.states, self._ranks)
             case Arrivals():
-                pane.show(shown.judged or [*shown.joined][-1:], shown.culprit)
+                pane.show(*last_arrivals(shown))
             case Timeline():
                 pane.show([*shown.joined][-MOST_STEPS:])
             case LineChart():
@@ -162,6 +163,11 @@ class Panes(PaneGrid):
                 pane.show(feed.run.repeat_folder(live.trial, live.repeat) / file)
             case _:
                 pass
+
+
+def last_arrivals(shown: RunMonitor) -> tuple[Sequence[AlignedStep], int | None]:
+    """Return the steps whose arrivals are drawn, and the late rank that their judgement names."""
+    return shown.judged or [*shown.joined][-1:], shown.culprit
 
 
 def losses(watched: RunMonitor) -> list[Series]:

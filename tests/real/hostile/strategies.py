@@ -112,7 +112,7 @@ tickets = (
         st.fixed_dictionaries({}, optional={"run": texts, "endpoint": texts, "token": texts, "keys": values}),
     )
 )
-FORMATS = ("table", "markdown", "csv", "json", "trace", "html", "svg")
+FORMATS = ("table", "markdown", "csv", "steps", "json", "trace", "html", "svg")
 VARIABLES = sorted({name for kind in FULL.values() for name in kind})
 encodings = st.sampled_from(ENCODINGS)
 ANY_WORD: tuple[tuple[str, ...], ...] = (

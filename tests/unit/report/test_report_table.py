@@ -115,8 +115,8 @@ def test_the_width_is_the_one_given_whatever_the_terminal(
 def test_a_wide_terminal_shows_every_column() -> None:
     assert header_of(text(*everything(), 400)) == [
         "trial", "launch", "ranks", "strategy", "backend", "averages", "mistake", "sub-batch", "bottleneck", "slept",
-        "train s", "min…max", "ratio", "publ.", "speed-up", "start s", "samples/s", "step ms", "aggr. ms", "loss",
-        "acc. %", "in sync", "average", "order", "Δ s", "Δ work", "Δ wait", "Δ transfer", "Δ rest",
+        "train s", "min…max", "ratio", "publ.", "speed-up", "start s", "samples/s", "step ms", "batch time", "aggr. ms",
+        "loss", "acc. %", "in sync", "average", "order", "Δ s", "Δ work", "Δ wait", "Δ transfer", "Δ rest",
     ]  # fmt: skip
 
 
@@ -472,7 +472,7 @@ def test_markdown_is_a_table_whose_rows_are_all_as_long() -> None:
     results, preset = everything()
     lines = [line for line in markdown(results, preset).splitlines() if line.startswith("|")]
     assert len(lines) == 2 + 4
-    assert {line.count("|") for line in lines} == {29 + 1}
+    assert {line.count("|") for line in lines} == {30 + 1}
     assert re.fullmatch(r"(\| (:--|--:) )+\|", lines[1])
     assert "\n\n| trial |" in markdown(results, preset)
 
