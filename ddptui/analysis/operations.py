@@ -28,9 +28,9 @@ def operation_keys(step: Step) -> list[OperationKey]:
 
 
 def sender_and_receiver(operation: Collective, rank: int) -> tuple[int, int]:
-    """The sender and the receiver of a send or receive that this rank made."""
-    assert operation.root is not None
-    return (rank, operation.root) if operation.kind == "send" else (operation.root, rank)
+    """The sender and the receiver of a send or receive that this rank made; -1 if a journal does not say it."""
+    partner = -1 if operation.root is None else operation.root
+    return (rank, partner) if operation.kind == "send" else (partner, rank)
 
 
 def needed_ranks(operation: Collective, rank: int, entered_ns: Mapping[int, int]) -> tuple[int, ...]:

@@ -1,13 +1,13 @@
 """The Run screen for a lecture hall: the headline and the arrivals, as large as the terminal allows."""
 
 import re
-import textwrap
 from collections.abc import Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from ddptui.live.monitor import RunMonitor
+from ddptui.text.cells import cell_len, paragraph
 from ddptui.text.drawing import Line
 from ddptui.text.letters import large
 from ddptui.tui.widgets.canvas import Canvas
@@ -29,14 +29,18 @@ class Headline(Canvas):
             self.redraw()
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
-        lines = [line.center(width) for line in textwrap.wrap(self._sentence, width)]
+        lines = _centered(self._sentence, width)
         for end in ENDS:
             first, *rest = end.split(self._sentence, maxsplit=1)
-            below = [line.center(width) for line in textwrap.wrap(" ".join(rest), width)]
+            below = _centered(" ".join(rest), width)
             if drawn := large(first, width, height - len(below)):
                 lines = [*drawn, *below]
                 break
         return [*[[]] * ((height - len(lines)) // 2), *([(line, "strong")] for line in lines)]
+
+
+def _centered(words: str, width: int) -> list[str]:
+    return [" " * ((width - cell_len(line)) // 2) + line for line in paragraph(words, width)]
 
 
 class Lecture(Vertical):
