@@ -15,9 +15,9 @@ BUDGETS = {
     "config": 1468,
     "wire": 562,
     "host": 1038,
-    "analysis": 2990,
+    "analysis": 3007,
     "findings": 2306,
-    "diagnosis": 1188,
+    "diagnosis": 1191,
     "live": 830,
     "report": 1654,
     "store": 844,
@@ -28,7 +28,7 @@ BUDGETS = {
     "page": 446,
     "tui": 3519,
     "cli": 809,
-    "workers": 7201,
+    "workers": 7241,
     "templates": 832,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
