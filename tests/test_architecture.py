@@ -20,7 +20,7 @@ BUDGETS = {
     "diagnosis": 1191,
     "live": 830,
     "report": 1654,
-    "store": 844,
+    "store": 849,
     "engines": 2392,
     "run": 1184,
     "doctor": 436,

@@ -263,3 +263,6 @@ def test_the_answer_grades_each_strategy(run: Run) -> None:
 def test_the_run_keeps_the_code_as_it_was(run: Run) -> None:
     (run.folder.parents[1] / "mine.py").write_text("changed since")
     assert run.code() == {"mine.py": MINE}
+    assert run.note_resumption(run.environment()) == {"mine.py": "(edited)"}
+    assert run.environment()["resumed"][0]["changed"] == {"mine.py": "(edited)"}
+    assert run.code() == {"mine.py": MINE, "mine-resumed-1.py": "changed since"}
