@@ -63,7 +63,7 @@ def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
         return f"{averaging.of} are {averaging.scale:.4g} times the mean{_division(averaging.scale, trial)}"
     if limit is None:  # the error may be the strategy's own approximation
         return None
-    if 0 < len(averaging.wrong_ranks) < ranks:
+    if is_on_some_ranks(averaging, trial):
         right = [str(rank) for rank in range(ranks) if rank not in averaging.wrong_ranks]
         who = f"ranks {listed(right)} have" if len(right) > 1 else f"rank {right[0]} has"
         return f"only {who} the mean: the other ranks must receive it, too"
@@ -113,6 +113,11 @@ def is_own(averaging: Averaging) -> bool:
 def is_multiple(averaging: Averaging) -> bool:
     """Whether the result is a multiple of the mean, other than the mean itself."""
     return _explains(averaging.scaled_error, averaging) and not is_near(averaging.scale or 0.0, 1)
+
+
+def is_on_some_ranks(averaging: Averaging, trial: Trial) -> bool:
+    """Whether some ranks have the mean, and others do not."""
+    return 0 < len(averaging.wrong_ranks) < trial.world_size
 
 
 def is_weighted(averaging: Averaging) -> bool:
