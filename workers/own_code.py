@@ -10,18 +10,23 @@ delay      delay(site, rank, step) -> float | None: how long, in ms, this rank s
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 from typing import Any
 
 from ddptui.config.own_code import SUFFIX, in_short, parsed
 
+# What each function is called with. A model's argument is named, so its own call shows whether it takes that.
+ARGUMENTS = {"strategy": ("tensors",), "dataset": (), "bottleneck": ("site", "rank", "step")}
+
 
 def load_own(field: str, value: str) -> Any:
     """The function or class that the value of a trial's field names. Raises ValueError if there is none, TypeError if
-    it cannot be called."""
+    it cannot be called, or not with the arguments that it gets."""
     own = parsed(value)
     try:
         found = getattr(_module_of(own.source), own.name)
@@ -29,7 +34,19 @@ def load_own(field: str, value: str) -> Any:
         raise ValueError(f"{field} {in_short(value)!r}: {error}") from error
     if not callable(found):
         raise TypeError(f"{field} {in_short(value)!r}: expected a function or a class, not {type(found).__name__}")
+    if field in ARGUMENTS and not (field == "strategy" and isinstance(found, type)):
+        check_call(f"{field} {in_short(value)!r}", found, *ARGUMENTS[field])
     return found
+
+
+def check_call(what: str, function: Callable[..., object], *arguments: str) -> None:
+    """Check that a function takes these arguments. what: its name in the message. Raises TypeError."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        raise TypeError(f"{what}: it is called as {function.__name__}({', '.join(arguments)}): {error}") from None
+    except ValueError:  # a function of native code: its call will show it
+        return
 
 
 @cache  # one module, even if a trial names its strategy and its delay

@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 
 from ddptui.analysis.results import Averaging, Check, InSync, Light, RepeatResult, TrialResult
-from ddptui.config import strategies
+from ddptui.config import own_code, strategies
 from ddptui.config.trial import Trial
 from ddptui.text.words import listed
 from ddptui.wire.messages import Audit, Done, Fingerprint
@@ -58,17 +58,17 @@ def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
         return f"{averaging.of} are all zero"
     if is_own(averaging):
         multiple = "" if is_near(averaging.own_scale, 1) else f", times {averaging.own_scale:.3g}"
-        return f"each rank kept its own {averaging.of}{multiple}: nothing was averaged"
+        return f"each rank kept its own {averaging.of}{multiple}: nothing was averaged{_in_place(trial)}"
     if is_multiple(averaging):
-        return f"{averaging.of} are {averaging.scale:.4g} times the mean{_division(averaging.scale, ranks)}"
+        return f"{averaging.of} are {averaging.scale:.4g} times the mean{_division(averaging.scale, trial)}"
     if limit is None:  # the error may be the strategy's own approximation
         return None
+    if is_on_some_ranks(averaging, trial):
+        right = [str(rank) for rank in range(ranks) if rank not in averaging.wrong_ranks]
+        who = f"ranks {listed(right)} have" if len(right) > 1 else f"rank {right[0]} has"
+        return f"only {who} the mean: the other ranks must receive it, too"
     if is_weighted(averaging):
-        counts = listed([f"rank {rank} × {weight:.4g}" for rank, weight in enumerate(averaging.weights)], MOST_WEIGHTS)
-        return (
-            f"{averaging.of} are a weighted sum over the ranks ({counts}), but each rank must count × {1 / ranks:.4g}: "
-            "divide by the number of ranks, as the loss already allows for uneven batches"
-        )
+        return f"{averaging.of} are {_weighted(averaging.weights)}"
     if is_partly_right(averaging):
         wrong, names = averaging.wrong_tensors, names_text([*averaging.wrong], averaging.wrong_tensors)
         how = ", which each rank kept as its own" if averaging.kept_tensors == wrong else ""
@@ -78,10 +78,28 @@ def why_wrong(averaging: Averaging, trial: Trial) -> str | None:
     return f"{averaging.of} are not the mean: {where}"
 
 
-def _division(scale: float, ranks: int) -> str:
+def _weighted(weights: Sequence[float]) -> str:
+    """What the result is if the ranks count with these weights."""
+    [top, *rest] = sorted(weights, reverse=True)
+    if is_near(top, 1) and all(abs(weight) < NEAR for weight in rest):
+        return f"those of rank {weights.index(top)} alone: the other ranks' do not count"
+    counts = listed([f"rank {rank} × {round(weight, 6):.4g}" for rank, weight in enumerate(weights)], MOST_WEIGHTS)
+    text = f"a weighted sum over the ranks ({counts}), but each rank must count × {1 / len(weights):.4g}"
+    if not is_near(sum(weights), 1):
+        return text
+    return f"{text}: divide by the number of ranks, as the loss already allows for uneven batches"
+
+
+def _in_place(trial: Trial) -> str:
+    """What else may be wrong in the user's own strategy, which must change the contents of the tensors."""
+    return ", or not in place" if own_code.is_own(trial.strategy) else ""
+
+
+def _division(scale: float, trial: Trial) -> str:
     """Why a sum over the ranks came out as this multiple of the mean."""
+    ranks = trial.world_size
     if is_near(scale, ranks):
-        return ": they are the sum, the division is missing"
+        return f": they are the sum, the division is missing{_in_place(trial)}"
     if is_near(scale, 1 / ranks):
         return ": the sum was divided once too often"
     return f": the sum was divided by {ranks / scale:.4g} instead of {ranks}" if 0 < scale < ranks else ""
@@ -95,6 +113,11 @@ def is_own(averaging: Averaging) -> bool:
 def is_multiple(averaging: Averaging) -> bool:
     """Whether the result is a multiple of the mean, other than the mean itself."""
     return _explains(averaging.scaled_error, averaging) and not is_near(averaging.scale or 0.0, 1)
+
+
+def is_on_some_ranks(averaging: Averaging, trial: Trial) -> bool:
+    """Whether some ranks have the mean, and others do not."""
+    return 0 < len(averaging.wrong_ranks) < trial.world_size
 
 
 def is_weighted(averaging: Averaging) -> bool:
@@ -118,7 +141,9 @@ def problems(trial: Trial, repeat: RepeatResult) -> Iterator[str]:
     if in_sync.parameters is False:
         first = next((check.step for check in repeat.sync_checks if not check.parameters), None)
         since = f", first seen after step {first}" if first is not None else ""
-        yield f"the ranks differ in {names_text(in_sync.differing)}{since}"
+        is_rounded = own_code.is_own(trial.strategy) and repeat.averaging is not None and repeat.averaging.right
+        order = "; each average is right but for rounding: do the ranks add in different orders?" * bool(is_rounded)
+        yield f"the ranks differ in {names_text(in_sync.differing)}{since}{order}"
     elif in_sync.buffers is False:
         yield f"parameters agree, but the ranks differ in their buffers: {names_text(in_sync.differing)}"
     if why := averaged_wrong(repeat):
@@ -213,7 +238,8 @@ def differing_names(copies: Sequence[Mapping[str, str]]) -> list[str]:
 
 def averaging(done: Iterable[Done]) -> Averaging | None:
     """Combines the audits of all ranks, taking each error from the rank where it is largest. None without an audit."""
-    audits = [message.audit for message in done if message.audit]
+    by_rank = {message.rank: message.audit for message in done if message.audit}
+    audits = [*by_rank.values()]
     if not audits:
         return None
 
@@ -238,6 +264,7 @@ def averaging(done: Iterable[Done]) -> Averaging | None:
         kept_tensors=farthest.kept_tensors,
         weights=weighted.weights,
         weighted_error=weighted.weighted_error,
+        wrong_ranks=tuple(rank for rank, audit in by_rank.items() if audit.wrong_tensors),
     )
 
 

@@ -104,6 +104,7 @@ class Averaging(Audit, frozen=True, kw_only=True):
 
     right: bool | None = None  # None: no error bound is known, or a value was not finite
     why: str | None = None  # why the averaging is wrong
+    wrong_ranks: tuple[int, ...] = ()  # ranks on which a tensor is wrong; empty also in an older run
 
 
 class ConfidenceInterval(msgspec.Struct, frozen=True, kw_only=True):

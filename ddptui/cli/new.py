@@ -1,5 +1,6 @@
 """`ddptui new`: writes the start of the user's own code."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -40,7 +41,7 @@ def new(what: str, file: Path) -> None:
 
     if file.suffix != ".py":
         raise Refusal(f"{file}: the name of a Python file ends in .py, e.g. average.py")
-    chosen = "" if str(file) == "average.py" else f" --set yours:strategy={file}:average"
+    chosen = "" if str(file) == "average.py" else f" --set {shlex.quote(f'yours:strategy={file}:average')}"
     command = f"ddptui run own-average{chosen}"
     with refusing(PresetError):
         write_new(file, START.format(command=command))

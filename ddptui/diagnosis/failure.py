@@ -104,7 +104,9 @@ def _reported_error(trial: Trial, failed: Failed, log: str) -> str:
     error, where = failed.error, where_in(failed.stack)
     causes = IN_THE_LOG.findall(log) if "NCCL" in error or "DataLoader worker" in error else []
     if known := known_error("\n".join([error, *causes]), trial):
-        return f" {known}" if known.startswith(RAN_OUT) else f": {known}"  # "rank 1 ran out …", "rank 1: NCCL failed"
+        if known.startswith(RAN_OUT):
+            return f" {known}"  # "rank 1 ran out …", "rank 1: NCCL failed"
+        return f"{f' failed {where}' * bool(where)}: {known}"
     remedy = f"; {memory_remedy(trial)}" if OUT_OF_MEMORY.search(error) else ""
     return f" failed{f' {where}' * bool(where)}: {error}{remedy}"
 

@@ -138,7 +138,8 @@ def _at_a_collective(
     kinds = sorted({ranks[rank].position.kind for rank in arrived})  # neighbours in a ring: recv and send
     name = call_name(ranks[arrived[0]], which[1]).replace(position.kind, "/".join(kinds), 1)
     wait = f"{named(arrived)} {verb(arrived, 'waits')}"
-    there = f"{wait} there" + "".join(f", {line}" for line in {line_of(ranks[rank].stack) for rank in arrived} if line)
+    lines = "".join(f", {line}" for line in {line_of(ranks[rank].stack) for rank in arrived} if line)
+    there = f"{wait} there{lines}"
     if missing and all(ranks[rank].stack for rank in missing):
         return "; ".join(
             [
@@ -157,7 +158,7 @@ def _at_a_collective(
     if beyond:
         parts = [there, *_groups(ranks, beyond)]
         return f"{named(beyond)} {verb(beyond, 'has')} gone past {name}: {'; '.join(parts)}", beyond
-    return f"{wait} in {name}, which does not finish", arrived
+    return f"{wait} in {name}{lines}, which does not finish", arrived
 
 
 def _behind(ranks: Mapping[int, RankProgress], arrived: Sequence[int]) -> list[int]:

@@ -1,7 +1,9 @@
 """Grades the user's own strategies: whether each is right, what it sends, and how long it takes beside others. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from statistics import fmean
+
+import msgspec
 
 from ddptui.analysis.correctness import BUFFERS, problems
 from ddptui.analysis.counted import counted
@@ -26,12 +28,23 @@ def grades(results: Results, preset: Preset) -> Iterator[Finding]:
     trials = {trial.name: trial for trial in preset.trials}
     own = [result for result in results.trials if is_own(trials[result.name].strategy)]
     found = [finding for result in own for finding in _correctness(result, trials[result.name])]
-    yield from found
-    known, right = effects(results), {finding.trials for finding in found if finding.kind is Kind.OWN_RIGHT}
-    for result in (result for result in own if (result.name,) in right):
-        yield from _bytes(result, trials[result.name])
+    yield from _merged(found)
+    is_right = {finding.trials[0]: finding.kind is Kind.OWN_RIGHT for finding in found}
+    known, right = effects(results), [result for result in own if is_right.get(result.name)]
+    yield from _merged(finding for result in right for finding in _bytes(result, trials[result.name]))
+    for result in right:
         others = [other.name for other in results.trials if other not in own]
         yield from (effect_of(known[result.name, other]) for other in others if (result.name, other) in known)
+
+
+def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings, with those about the same code in several trials as one."""
+    groups: dict[object, list[Finding]] = {}
+    for finding in findings:
+        numbers = {name: number for name, number in finding.numbers.items() if name != "error"}
+        groups.setdefault((finding.kind, finding.place, finding.doubt, *numbers.items()), []).append(finding)
+    for [first, *others] in groups.values():
+        yield msgspec.structs.replace(first, trials=(*first.trials, *(other.trials[0] for other in others)))
 
 
 def _correctness(result: TrialResult, trial: Trial) -> Iterator[Finding]:

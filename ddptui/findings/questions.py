@@ -519,9 +519,9 @@ QUESTIONS = (  # the first that applies
     ),
     Question(lambda results, _: results.of_two_runs, between_runs, compares=False),
     Question(lambda _, preset: preset.kind == "primitives", primitives.of_primitives, compares=False),
+    Question(lambda _, preset: has_own_strategy(preset), grades, compares=False),
     Question(lambda _, preset: len(preset.trials) == 1, alone, compares=False),
     Question(lambda _, preset: any(trial.fault for trial in preset.trials), faults, compares=False),
-    Question(lambda _, preset: has_own_strategy(preset), grades, compares=False),
     Question(are_in_doubt, checks),
     Question(
         lambda _, preset: (

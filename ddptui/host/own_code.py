@@ -26,7 +26,7 @@ def located(trial: Trial, beside: Path) -> Trial:
         if not is_own(value) or not (own := parsed(value)).is_file:
             return value
         file = os.path.expanduser(own.source)
-        found = next((path for path in (beside / file, Path(file)) if path.is_file()), None)
+        found = next((path for path in (beside / file, Path(file)) if os.path.isfile(path)), None)
         return f"{found.absolute()}:{own.name}" if found else value
 
     changed = {key: place(value) for key in FIELDS if (value := getattr(trial, key))}

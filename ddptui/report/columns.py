@@ -9,7 +9,7 @@ from operator import attrgetter
 from statistics import median
 from typing import Any
 
-from ddptui.analysis.correctness import diverged, is_multiple, is_own, is_partly_right, is_weighted
+from ddptui.analysis.correctness import diverged, is_multiple, is_on_some_ranks, is_own, is_partly_right, is_weighted
 from ddptui.analysis.counted import counted
 from ddptui.analysis.results import RepeatResult
 from ddptui.config import strategies
@@ -153,6 +153,8 @@ def _average(row: Row) -> str:
     if is_multiple(averaging):
         factor = f"{averaging.scale or 0.0:.4g}"
         return "half of it" if factor == "0.5" else f"{factor} times it"
+    if is_on_some_ranks(averaging, row.trial):
+        return f"{len(averaging.wrong_ranks)} of {row.trial.world_size} ranks wrong"
     if is_weighted(averaging):
         return "weighted"
     if is_partly_right(averaging):

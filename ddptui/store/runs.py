@@ -134,12 +134,18 @@ class Run:
 
     def note_resumption(self, environment: dict[str, Any]) -> dict[str, Any]:
         """Record in environment.json that the run was resumed. Returns the entries of the environment that have changed
-        since the run started, with their new values. Raises RunError, RunLost."""
+        since the run started, with their new values, and the user's files that were edited; their new text is kept,
+        too. Raises RunError, RunLost."""
         begun = self.environment()
         before, now_here = what_matters(begun), what_matters(environment)
         changed = {key: value for key, value in now_here.items() if before.get(key) != value}
         now = datetime.now().astimezone().isoformat("T", "seconds")
         resumed = [*begun.get("resumed", []), {"at": now, "changed": changed}]
+        kept = self.code()
+        for name, source in sources_of(self.preset().trials).items():
+            if name in kept and kept[name] != source.decode(errors="replace"):
+                changed[name] = "(edited)"
+                self._replace(f"{CODE}/{name.removesuffix('.py')}-resumed-{len(resumed)}.py", source)
         self._replace("environment.json", _pretty(begun | {"resumed": resumed}))
         return changed
 

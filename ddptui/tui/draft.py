@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from ddptui.config.fields import FIELDS, kind, meaningless, work_of
+from ddptui.config.own_code import FIELDS as OWN_FIELDS
 from ddptui.config.parser import (
     BOTTLENECK,
     MOST_REPEATS,
@@ -221,6 +222,8 @@ def read_line(text: str) -> dict[str, str]:
     except ValueError:
         raise PresetError("a quotation does not end: close it") from None
     if wrong := next((word for word in words if "=" not in word.strip("=")), None):
+        if (key := wrong.rstrip("=")) in FIELDS and key != wrong:
+            raise PresetError(f"{wrong} has no value" + (f"; your own code: {wrong}mine.py:name" * (key in OWN_FIELDS)))
         hint = did_you_mean(wrong, FIELDS, "")
         raise PresetError(in_a_row([f"{wrong[:LONGEST_QUOTE]}: write KEY=VALUE", hint], ";"))
     return {key: value for key, _, value in (word.partition("=") for word in words)}

@@ -1,7 +1,9 @@
 """The samples, and whose they are."""
 
+import sys
 from collections.abc import Iterable
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -115,3 +117,45 @@ def test_what_has_a_way_to_the_device_is_made_on_the_host(fields: dict[str, Any]
         load(trial, None, torch.device("meta"))
     data = load(msgspec.structs.replace(trial, **fields), None, torch.device("meta"))
     assert {data.train.inputs.device, data.train.labels.device, data.test.inputs.device} == {CPU}
+
+
+OWN = """
+import torch
+def made(dtype=torch.float32, first=0, labels=None):
+    y = torch.arange(8) % 4 + first if labels is None else labels
+    return (torch.ones(8, 3, dtype=dtype), y), (torch.ones(2, 3, dtype=dtype), y[:2])
+def of_numpy(): return made(torch.float64)
+def of_integers(): return made(torch.int64)
+def negative(): return made(first=-1)
+def one_hot(): return made(labels=torch.eye(8))
+def too_few(): return made(labels=torch.arange(3))
+def nothing(): pass
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The user's own file of datasets."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "own.py").write_text(OWN)
+    return f"{tmp_path}/own.py"
+
+
+def test_a_dataset_of_ones_own_has_the_models_type_unless_it_has_integers(own: str) -> None:
+    data = load(Trial(dataset=f"{own}:of_numpy"), None, CPU)
+    assert (data.train.inputs.dtype, data.shape, data.classes) == (torch.float32, (3,), 4)
+    assert load(Trial(dataset=f"{own}:of_integers"), None, CPU).train.inputs.dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("negative", "labels must count from 0; one is -1"),
+        ("one_hot", "with a label for each sample"),
+        ("too_few", "with a label for each sample"),
+        ("nothing", "which are tensors: cannot unpack"),
+    ],
+)
+def test_what_is_no_dataset_is_refused_with_its_name(own: str, name: str, why: str) -> None:
+    with pytest.raises(ValueError, match=f"own.py:{name}.*{why}"):
+        load(Trial(dataset=f"{own}:{name}"), None, CPU)

@@ -147,3 +147,12 @@ def test_a_rank_whose_device_never_finishes_is_not_asleep(monkeypatch: pytest.Mo
     delays.at("forward")
     note("goes on")
     assert seen == [("waits for its device", False), ("sleeps", True), ("goes on", False)]
+
+
+@pytest.mark.parametrize("length", ["20", -5, float("nan"), float("inf")])
+def test_a_delay_of_ones_own_that_returns_no_length_is_named(length: Any) -> None:
+    own = Bottleneck(at="/lab/mine.py:late", ranks=(0,))
+    delays = RankDelays((own,), 0, seed=0, warmup_steps=0, own=lambda _: lambda site, rank, step: length)
+    delays.begin(0)
+    with pytest.raises(TypeError, match=r"'mine.py:late': it must return a length in ms, or None, but returned"):
+        delays.at("data")

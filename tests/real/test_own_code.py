@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ddptui.analysis.correctness import problems
 from ddptui.engines.local.warm import WarmParent
 from ddptui.findings.words import in_sentences
 from ddptui.store.outcomes import results_of
@@ -60,6 +61,54 @@ def never_comes(tensors):
         pass
     right(tensors)
 
+def some_stay_away(tensors):
+    if dist.get_rank() != 0:
+        right(tensors)
+
+def to_rank_0(tensors):
+    for tensor in tensors:
+        mean = tensor / dist.get_world_size()
+        dist.reduce(mean, 0)
+        if dist.get_rank() == 0:
+            tensor.copy_(mean)
+
+def of_rank_0(tensors):
+    for tensor in tensors:
+        dist.broadcast(tensor, 0)
+
+def not_in_place(tensors):
+    return [tensor / dist.get_world_size() for tensor in tensors]
+
+def own_order(tensors):
+    for tensor in tensors:
+        parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, tensor)
+        mine = dist.get_rank()
+        tensor.copy_(sum(parts[mine:] + parts[:mine]) / len(parts))
+
+def not_finite(tensors):
+    for tensor in tensors:
+        tensor.fill_(float("nan"))
+
+def deadlock(tensors):
+    other = (dist.get_rank() + 1) % dist.get_world_size()
+    dist.recv(tensors[0], other)
+
+def two(tensors, ranks):
+    right(tensors)
+
+class NoTrial:
+    def __init__(self):
+        pass
+    def average(self, tensors):
+        right(tensors)
+
+class NoModel:
+    def prepare(self, model):
+        pass
+    def average(self, tensors):
+        right(tensors)
+
 def too_far(tensors):
     tensors[99].zero_()
 
@@ -80,7 +129,11 @@ def late(site, rank, step):
 TRIALS = {
     **dict.fromkeys(("right", "Flat", "no_division", "left_out", "divisor", "by_share"), ""),
     **dict.fromkeys(("other_order", "one_less", "too_far", "Empty", "changes_its_mind"), ""),
-    "never_comes": "stall_s = 4",
+    **dict.fromkeys(("to_rank_0", "of_rank_0", "not_in_place", "own_order", "not_finite"), ""),
+    **dict.fromkeys(("some_stay_away", "two", "NoTrial", "NoModel"), ""),
+    "right_again": 'strategy = "mine.py:right"',
+    "first_window": 'strategy = "mine.py:some_stay_away"\nevery = 2',
+    **dict.fromkeys(("never_comes", "deadlock"), "stall_s = 4"),
     "own_data": 'strategy = "all_reduce"\nmodel = "mine.py:linear"\ndataset = "mine.py:load"\nbatch_size = 12',
     "own_delay": 'strategy = "all_reduce"\nbottleneck = [{ at = "mine.py:late", ranks = [1] }]',
 }
@@ -115,12 +168,16 @@ def test_what_is_right_passes_every_check(trials: dict[str, Any], name: str) -> 
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("no_division", "gradients are 3 times the mean: they are the sum, the division is missing"),
+        ("no_division", "gradients are 3 times the mean: they are the sum, the division is missing, or not in place"),
         ("left_out", "1 of 8 tensors is not the mean: fc2.bias, which each rank kept as its own; the others are right"),
         ("divisor", "gradients are 0.9844 times the mean: the sum was divided by 3.048 instead of 3"),
+        ("to_rank_0", "only rank 0 has the mean: the other ranks must receive it, too"),
+        ("of_rank_0", "gradients are those of rank 0 alone: the other ranks' do not count"),
+        ("not_in_place", "each rank kept its own gradients: nothing was averaged, or not in place"),
+        ("not_finite", "gradients are not finite: there is nothing to compare"),
         (
             "by_share",
-            "gradients are a weighted sum over the ranks (rank 0 × 0.3437, rank 1 × 0.3281 and rank 2 × 0.3281), but "
+            "gradients are a weighted sum over the ranks (rank 0 × 0.3438, rank 1 × 0.3281 and rank 2 × 0.3281), but "
             "each rank must count × 0.3333: divide by the number of ranks, as the loss already allows for uneven "
             "batches",
         ),
@@ -134,6 +191,13 @@ def test_ranks_that_keep_a_tensor_of_their_own_are_out_of_sync(trials: dict[str,
     assert trials["left_out"].repeats[0].in_sync.differing == ["fc2.bias"]
 
 
+def test_ranks_that_add_in_different_orders_are_told_so(run: Run, trials: dict[str, Any]) -> None:
+    [repeat] = trials["own_order"].repeats
+    assert repeat.averaging.right is True
+    trial = next(trial for trial in run.preset().trials if trial.name == "own_order")
+    assert "each average is right but for rounding" in next(problems(trial, repeat))
+
+
 def line(text: str) -> int:
     return MINE.splitlines().index(f"    {text}") + 1
 
@@ -145,10 +209,20 @@ def line(text: str) -> int:
             "other_order",
             1,
             "rank 1 failed in all_reduce, mine.py:8: CallsDiffer: as collective 1 of the first step, "
-            "rank 1 calls all_reduce (40 bytes), and rank 0 all_reduce (1,000 bytes); all "
+            "rank 1 calls all_reduce (40 bytes), and rank 0 all_reduce (1,000 bytes) at mine.py:8; all "
             "ranks must call the same collectives in the same order",
         ),
         ("one_less", 1, "as collective 8 of the first step, rank 1 calls none, and rank 0 all_reduce (40 bytes)"),
+        ("some_stay_away", 0, "as collective 1 of the first step, rank 0 calls none, and rank 1 all_reduce (1,000 b"),
+        ("first_window", 0, "as collective 1 of the first 2 steps, rank 0 calls none, and rank 1 all_reduce (1,000 b"),
+        ("two", None, "'mine.py:two': it is called as two(tensors): missing a required argument: 'ranks'"),
+        ("NoTrial", None, "'mine.py:NoTrial': it is called as NoTrial(trial): too many positional arguments"),
+        ("NoModel", None, "'mine.py:NoModel': prepare(model) must return the model, but returned NoneType"),
+        (
+            "deadlock",
+            None,
+            f"ranks 0–2 wait in recv 0 of step 0, mine.py:{line('dist.recv(tensors[0], other)')}, which",
+        ),
         (
             "too_far",
             None,
@@ -180,7 +254,7 @@ def test_a_delay_of_ones_own_is_measured_where_it_happened(trials: dict[str, Any
 
 def test_the_answer_grades_each_strategy(run: Run) -> None:
     said = " ".join(in_sentences(results_of(run, run.preset()).findings))
-    assert "mine.py:right is right: all ranks end with the same bits" in said
+    assert said.count("mine.py:right is right: all ranks end with the same bits") == 1  # of two trials with one code
     assert "mine.py:no_division is wrong: gradients are 3 times the mean" in said
     assert "mine.py:other_order is wrong: rank 1 failed in all_reduce, mine.py:8" in said
     assert "to average 85.3 KB over 3 ranks, each must send at least 114 KB" in said
@@ -189,3 +263,6 @@ def test_the_answer_grades_each_strategy(run: Run) -> None:
 def test_the_run_keeps_the_code_as_it_was(run: Run) -> None:
     (run.folder.parents[1] / "mine.py").write_text("changed since")
     assert run.code() == {"mine.py": MINE}
+    assert run.note_resumption(run.environment()) == {"mine.py": "(edited)"}
+    assert run.environment()["resumed"][0]["changed"] == {"mine.py": "(edited)"}
+    assert run.code() == {"mine.py": MINE, "mine-resumed-1.py": "changed since"}

@@ -202,7 +202,7 @@ def test_a_line_of_words_is_changes(typed: str, changes: dict[str, str]) -> None
     assert drafts.read_line(typed) == changes
 
 
-@pytest.mark.parametrize("typed", ["lr", "'lr=1", "=1", "lr=1 x"])
+@pytest.mark.parametrize("typed", ["lr=", "strategy=", "lr", "'lr=1", "=1", "lr=1 x"])
 def test_a_line_that_cannot_be_read_says_why(typed: str) -> None:
-    with pytest.raises(PresetError, match=r"KEY=VALUE|quotation"):
+    with pytest.raises(PresetError, match=r"KEY=VALUE|quotation|has no value"):
         drafts.read_line(typed)

@@ -17,7 +17,7 @@ from ddptui.tui.screens.dialogs import NameDialog
 from ddptui.tui.screens.lab import Lab
 from ddptui.tui.widgets.lists import PresetList
 from ddptui.tui.widgets.tables import LEFT, TrialTable
-from ddptui.tui.widgets.trial_form import ALL, Choice, Field, TrialForm
+from ddptui.tui.widgets.trial_form import ALL, OWN, Choice, Field, TrialForm
 from tests.tui.opened import play_in_lab, seen, toasts, until
 
 SIZES = [(80, 24), *(pytest.param(size, marks=pytest.mark.rare) for size in ((60, 16), (120, 40)))]
@@ -112,6 +112,23 @@ def test_any_other_field_is_a_word_that_is_completed(size: tuple[int, int]) -> N
         assert app.screen is lab
 
     play_in_lab(scenario, size)
+
+
+def test_your_own_in_a_list_goes_on_in_the_line_of_other_fields(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def average(tensors): ...")
+
+    async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
+        await choose(pilot, lab, "quickstart")
+        await answer(pilot, lab, "strategy", OWN)
+        await until(pilot, lambda: field(lab, LINE).text == "strategy=" and field(lab, LINE).answer.has_focus)
+        await until(pilot, lambda: "strategy= has no value; your own code: strategy=mine.py:name" in reason(lab))
+        assert field(lab, "strategy").text is None
+        await answer(pilot, lab, LINE, f"strategy={mine}:average")
+        await until(pilot, lambda: not reason(lab) or "launch" in reason(lab))
+        assert f"--set strategy={mine}:average" in " ".join(command(lab).split())
+
+    play_in_lab(scenario, (120, 40))
 
 
 def test_arrows_lead_from_field_to_field_and_enter_opens_a_list() -> None:

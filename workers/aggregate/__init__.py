@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from importlib import import_module
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ddptui.config.own_code import in_short, is_own
 from ddptui.config.trial import Trial
 from workers.aggregate.mistakes import MISTAKES
 from workers.aggregate.strategy import Strategy
-from workers.own_code import load_own
+from workers.own_code import check_call, load_own
 
 
 class OwnFunction(Strategy):
@@ -21,6 +21,17 @@ class OwnFunction(Strategy):
 
     def average(self, tensors: list[Tensor]) -> None:
         self._function(tensors)
+
+
+class OwnClass(Strategy):
+    """Precedes a class of the user's own, and checks what its `prepare` returns."""
+
+    def prepare(self, model: nn.Module) -> nn.Module:
+        network: object = super().prepare(model)
+        if not isinstance(network, nn.Module):
+            what = f"strategy {in_short(self.trial.strategy or '')!r}"
+            raise TypeError(f"{what}: prepare(model) must return the model, but returned {type(network).__name__}")
+        return network
 
 
 def strategy_of(trial: Trial) -> Strategy:
@@ -39,8 +50,12 @@ def own_strategy(trial: Trial, name: str) -> Strategy:
         return OwnFunction(trial, own)
     if not callable(getattr(own, "average", None)):
         raise TypeError(f"strategy {in_short(name)!r}: the class has no method average(self, tensors)")
-    whole: type[Strategy] = own if issubclass(own, Strategy) else type(own.__name__, (own, Strategy), {})
-    return whole(trial)
+    whole: type[Strategy] = type(own.__name__, (OwnClass, own, Strategy), {"trial": trial})
+    what = f"strategy {in_short(name)!r}"
+    check_call(what, whole, "trial")
+    strategy = whole(trial)
+    check_call(what, strategy.average, "tensors")
+    return strategy
 
 
 def strategy_class(name: str) -> type[Strategy]:

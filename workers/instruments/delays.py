@@ -4,6 +4,7 @@ On a GPU, the rank first waits until its device has finished. Otherwise the devi
 during the delay and hardly be late. Nowhere else do the instruments make the loop wait for its device.
 """
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -147,6 +148,9 @@ class RankDelays(Delays):
     def _length_s(self, site: "Site", bottleneck: "Bottleneck") -> float | None:
         if bottleneck.at in self._own:
             own_ms = self._own[bottleneck.at](site, self._rank, self._step or 0)
+            if own_ms is not None and not (isinstance(own_ms, int | float) and 0 <= own_ms < math.inf):
+                own = bottleneck.at.rpartition("/")[2]
+                raise TypeError(f"bottleneck {own!r}: it must return a length in ms, or None, but returned {own_ms!r}")
             return own_ms / 1000 if own_ms else None
         mean = bottleneck.sleep_ms / 1000
         match bottleneck.jitter:

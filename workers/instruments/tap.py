@@ -66,7 +66,7 @@ class Tap:
         attached: bool = True,  # whether to attach to torch; a detached tap records nothing and costs nothing
         compiles: bool = True,  # whether torch.compile may meet the tap, and must be kept from tracing it
         record: Callable[[Call], None] | None = None,  # receives the calls; None to collect them by step
-        check: Callable[[Call, int], object] | None = None,  # receives each call and its step, before it is made
+        check: Callable[[Call | None, int], object] | None = None,  # receives each call before it is made, and its step
         held_up: Callable[[Any, Any], object] | None = None,  # receives begin and end of each wait of the loop's stream
         fail: Callable[[Exception], object] = lambda error: None,  # receives an error of the tap, which ends the tap
     ) -> None:
@@ -166,6 +166,8 @@ class Tap:
 
     def end(self) -> list[Call]:
         """End the step. Returns its calls, in order."""
+        if self._check is not None and self._timer is not None:
+            self._check(None, self._timer.step)
         self.renew()
         self._timer = None
         self._works = {}

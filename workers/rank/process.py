@@ -95,7 +95,7 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
         gc.freeze()  # else Python's last garbage collection would walk all imports for a second
     except BaseException as error:
         traceback.print_exc()
-        said, stack = f"{type(error).__name__}: {error}", as_stack(failure_of(error).stack)
+        said, stack = f"{type(error).__name__}: {error}".removesuffix(": "), as_stack(failure_of(error).stack)
         reporter.send(Failed(rank=rank, at_ns=time.monotonic_ns(), error=said, stack=stack))
         time.sleep(NOTICED_AFTER_S)
         raise

@@ -141,7 +141,7 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
         wrong=tuple(wrong[:MOST_NAMED]),
         wrong_tensors=len(wrong),
         kept_tensors=len(kept),
-        weights=weights if all(map(math.isfinite, weights)) else (),
+        weights=weights,
         weighted_error=finite(ratio(max(rest, 0.0), size) ** 0.5),
     )
 
@@ -160,7 +160,10 @@ class Weighing:
         self._with_left += (parts @ left).cpu()
 
     def solved(self, left_left: float) -> tuple[tuple[float, ...], float]:
-        """The weights, and the squared distance of their sum from the result, whose squared norm is left_left."""
+        """The weights, and the squared distance of their sum from the result, whose squared norm is left_left. Not
+        computed if a number is not finite."""
+        if not (math.isfinite(left_left) and self._products.isfinite().all()):
+            return (), 0.0
         weights = torch.linalg.pinv(self._products, hermitian=True) @ self._with_left
         rest = left_left - 2 * float(weights @ self._with_left) + float(weights @ self._products @ weights)
         return tuple(weights.tolist()), rest

@@ -113,16 +113,23 @@ def _own(name: str, wanted: tuple[int, ...] | None) -> Data:
     parts = load_own("dataset", name)()
     try:
         (inputs, labels), (test_inputs, test_labels) = parts
-        train, test = Samples(inputs, labels.long()), Samples(test_inputs, test_labels.long())
-        shape, classes = tuple(inputs.shape[1:]), int(max(labels.max(), test_labels.max())) + 1
-        fits = len(inputs) == len(labels) > 0 and len(test_inputs) == len(test_labels)
+        train, test = (Samples(_floats(x), y.long()) for x, y in ((inputs, labels), (test_inputs, test_labels)))
+        shape, every = tuple(inputs.shape[1:]), torch.cat([train.labels, test.labels])
+        fits = every.dim() == 1 and len(inputs) == len(labels) > 0 and len(test_inputs) == len(test_labels)
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ValueError(f"dataset {in_short(name)!r}: it must return {OWN_DATA}: {error}") from error
     if not fits:
         raise ValueError(f"dataset {in_short(name)!r}: it must return {OWN_DATA}, with a label for each sample")
+    if every.min() < 0:
+        raise ValueError(f"dataset {in_short(name)!r}: its labels must count from 0; one is {int(every.min())}")
     if wanted not in (None, shape):
         raise ValueError(f"dataset {in_short(name)!r}: it has samples of shape {shape}; the model takes {wanted}")
-    return Data(train, test, shape, classes)
+    return Data(train, test, shape, classes=int(every.max()) + 1)
+
+
+def _floats(inputs: Tensor) -> Tensor:
+    """The inputs in the type of the model, since numpy's are float64; integers, as of an embedding, as they are."""
+    return inputs.to(torch.get_default_dtype()) if inputs.is_floating_point() else inputs
 
 
 def resize(images: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -51,7 +51,7 @@ def make_tap(me: Rank, network: nn.Module, clock: Clock) -> Tap:
         is_asleep=lambda: me.delays.asleep,
         attached=me.trial.instruments == "on" or delayed,
         compiles=me.trial.compile or is_own(me.trial.model),
-        check=SameCalls(me.rank, me.world_size).check if is_own(me.trial.strategy) else None,
+        check=SameCalls(me.rank, me.world_size, me.trial.every).check if is_own(me.trial.strategy) else None,
         fail=end_trial,
     )
 

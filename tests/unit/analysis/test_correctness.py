@@ -75,6 +75,20 @@ def test_powersgd_has_no_band_and_is_wrong_only_where_it_left_something_else_alt
 
 # Why it is wrong
 
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ((1, 2), "only rank 0 has the mean: the other ranks must receive it, too"),
+        ((2,), "only ranks 0 and 1 have the mean: the other ranks must receive it, too"),
+        ((0, 1, 2), "gradients are not the mean: weight is 70.00% of its length away from it"),
+    ],
+)
+def test_the_ranks_that_have_the_mean_are_named_if_others_do_not(wrong: tuple[int, ...], why: str) -> None:
+    trial = make_trial({"world_size": 3})
+    assert why_wrong(msgspec.structs.replace(found(**OFF), wrong_ranks=wrong), trial) == why
+
+
 OFF = {"error": 0.7, "scale": 0.9, "scaled_error": 0.7, "own_scale": 0.9, "own_error": 0.6}  # like nothing known
 
 
@@ -132,6 +146,16 @@ OFF = {"error": 0.7, "scale": 0.9, "scaled_error": 0.7, "own_scale": 0.9, "own_e
             OFF | {"scale": 2.0, "scaled_error": 0.0},
             4,
             "gradients are 2 times the mean: the sum was divided by 2 instead of 4",
+        ),
+        (
+            OFF | {"weights": (0.0, 1.0, 1e-17), "weighted_error": 0.0},
+            3,
+            "gradients are those of rank 1 alone: the other ranks' do not count",
+        ),
+        (
+            OFF | {"weights": (0.5, 1.0), "weighted_error": 0.0},
+            2,
+            "gradients are a weighted sum over the ranks (rank 0 × 0.5 and rank 1 × 1), but each rank must count × 0.5",
         ),
         (OFF | {"scale": -2.0, "scaled_error": 0.0}, 2, "gradients are -2 times the mean"),
         (OFF, 2, "gradients are not the mean: weight is 70.00% of its length away from it"),

@@ -12,6 +12,8 @@ from ddptui.host.own_code import located, problem_of, sources_of
 
 WORKS = "from os import path as where\nif True:\n    late = print\nclass Mine: ...\nasync def average(tensors): ...\n"
 
+TOO_LONG = f"{300 * 'x'}.py:f"  # for a file's name
+
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -32,7 +34,9 @@ def test_a_file_beside_the_preset_comes_before_one_in_the_current_folder(here: P
     assert located(named("mine.py:f"), here / "presets").strategy == f"{here}/presets/mine.py:f"
 
 
-@pytest.mark.parametrize("value", ["mine.py:f", "package.module:f", "/nowhere/mine.py:f", "all_reduce"])
+@pytest.mark.parametrize(
+    "value", ["mine.py:f", "package.module:f", "/nowhere/mine.py:f", f"{300 * 'x'}.py:f", "all_reduce"]
+)
 def test_what_is_in_neither_keeps_its_name(here: Path, value: str) -> None:
     assert located(named(value), here / "presets") == named(value)
 

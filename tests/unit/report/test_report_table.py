@@ -557,6 +557,7 @@ def test_json_has_the_promised_keys_of_what_the_ranks_agreed_on() -> None:
     assert set(repeat["averaging"]) == {
         "of", "right", "why", "error", "scale", "scaled_error", "own_scale", "own_error", "worst",
         "worst_error", "bytes", "tensors", "wrong", "wrong_tensors", "kept_tensors", "weights", "weighted_error",
+        "wrong_ranks",
     }  # fmt: skip
 
 
