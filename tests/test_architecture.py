@@ -16,7 +16,7 @@ BUDGETS = {
     "wire": 563,
     "host": 1038,
     "analysis": 3034,
-    "findings": 2629,
+    "findings": 2630,
     "diagnosis": 1191,
     "live": 830,
     "report": 1779,

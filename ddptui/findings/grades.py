@@ -55,10 +55,12 @@ def _correctness(result: TrialResult, trial: Trial) -> Iterator[Finding]:
         last = result.repeats[-1]
         is_wrong = any(light.state == "wrong" and light.name != BUFFERS for light in last.checks)
         why = [*problems(trial, last)] if is_wrong else []
+        if last.averaging and last.averaging.error is None:
+            why = [f"the {last.averaging.of} that it leaves are not finite"]
     if any(why):
         yield Finding(kind=Kind.OWN_WRONG, severity="critical", trials=name, place=code, doubt="; ".join(why))
-    elif result.repeats and (averaging := result.repeats[-1].averaging) and averaging.error is not None:
-        yield Finding(kind=Kind.OWN_RIGHT, trials=name, place=code, numbers={"error": averaging.error})
+    elif result.repeats and (averaging := result.repeats[-1].averaging):
+        yield Finding(kind=Kind.OWN_RIGHT, trials=name, place=code, numbers={"error": averaging.error or 0.0})
 
 
 def _bytes(result: TrialResult, trial: Trial) -> Iterator[Finding]:

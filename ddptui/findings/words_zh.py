@@ -300,7 +300,6 @@ FOUND: Mapping[Kind, Template] = {
     Kind.MISTAKES: "检查发现了 {mistakes} 个错误中的 {found} 个[；{names} 通过了所有检查]",
     Kind.CHECK_FAILS: "检查“{place}”在 {names} 中没有通过",
     Kind.OWN_RIGHT: "{place} 正确：所有 rank 结束时的数据逐位相同，平均的结果就是各 rank 的平均值（误差 {error:.1g}）",
-    Kind.OWN_WRONG: "{place} 不正确：{doubt}",
     Kind.OWN_BYTES: (
         "每次平均，{names} 的一个 rank 把 {handed_bytes} 交给 {calls:.0f} 次集合通信；要在 {ranks:.0f} 个 rank 之间"
         "平均 {averaged_bytes}，每个 rank 至少要发送 {least_bytes}"

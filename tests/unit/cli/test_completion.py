@@ -146,7 +146,7 @@ def test_bash_which_breaks_words_at_each_equals_sign_gets_what_follows_it(
         (("run", "x", "--theme", "no"), ["nord"]),
         (("run", "x", "--engine", ""), ["local", "join", "slurm"]),
         (("show", "last", "--format", "m"), ["markdown"]),
-        (("compare", "a", "b", "--format", ""), ["table", "markdown", "csv", "json", "trace", "html", "svg"]),
+        (("compare", "a", "b", "--format", ""), ["table", "markdown", "csv", "steps", "json", "trace", "html", "svg"]),
         (("project", "last", "--strategy", "all_r"), ["all_reduce", "all_reduce_async"]),
         (("selftest", "--strategy", "ddp_b"), ["ddp_bf16"]),
         (("columns", "startu"), ["startup"]),

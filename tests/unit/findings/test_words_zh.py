@@ -37,6 +37,12 @@ OTHERS = [  # of the kinds that neither the recorded runs nor the findings in En
     Finding(kind=Kind.NO_DIVISION, numbers={"factor": 2.0}),
     Finding(kind=Kind.SAME_BATCHES, place="0 and 1", numbers={"batches": 4.0}),
     Finding(kind=Kind.NOT_FINITE, rank=0, steps=(3,), numbers={"later": 5.0}),
+    Finding(kind=Kind.OWN_RIGHT, trials=("a",), place="mine.py:average", numbers={"error": 2e-8}),
+    Finding(
+        kind=Kind.OWN_BYTES,
+        trials=("a",),
+        numbers={"handed_bytes": 8e4, "calls": 8.0, "averaged_bytes": 8e4, "least_bytes": 1e5, "ranks": 3.0},
+    ),
     Finding(kind=Kind.NOTHING, numbers={"share": 0.02}),
     Finding(kind=Kind.DELAY_MISSED, trials=("a",), rank=0),
     Finding(kind=Kind.FOUND_FROM, rank=1, numbers={"missed_ms": 40.0}),
