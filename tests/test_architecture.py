@@ -12,23 +12,23 @@ REPO = Path(__file__).parents[1]
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
     "text": 457,
-    "config": 1484,
+    "config": 1485,
     "wire": 563,
     "host": 1038,
     "analysis": 3034,
     "findings": 2630,
     "diagnosis": 1191,
     "live": 830,
-    "report": 1779,
+    "report": 1780,
     "store": 856,
     "engines": 2394,
     "run": 1191,
     "doctor": 436,
     "projection": 493,
-    "page": 453,
+    "page": 464,
     "tui": 3686,
     "cli": 813,
-    "workers": 7242,
+    "workers": 7247,
     "templates": 834,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000

@@ -22,7 +22,7 @@ def report(names: tuple[str, ...], format: str, title: str, author: str, runs: s
     the environment and your own code, once. Each RUN is named as in `ddptui show`. Redirect it to a file: `ddptui
     report quickstart who-waits > report.html`. Markdown has no charts.
     """
-    from ddptui.page.document import chapter_of, document
+    from ddptui.page.document import chapters_of, document
     from ddptui.store.runs import RunError, find_run, runs_folder
     from ddptui.text.words import count
 
@@ -31,7 +31,7 @@ def report(names: tuple[str, ...], format: str, title: str, author: str, runs: s
     with refusing(RunError):
         named = (find_run(folder, name) for name in names)
         found = [*{run.folder.resolve(): run for run in named}.values()]  # a run named twice counts once
-        chapters = [*map(chapter_of, found)]
+        chapters = chapters_of(found)
         click.echo(document(title, author, found, chapters, format), nl=False)
     answers = [question.answer for chapter in chapters for question in chapter.questions]
     if missing := answers.count(""):

@@ -123,7 +123,8 @@ def _check_averaging(trial: Trial) -> None:
          f"launch = {trial.launch!r} needs a strategy; 'none' averages nothing"),
         (of_parameters and trial.strategy == "none", "average", "strategy = 'none' averages no parameters"),
         (of_parameters and facts_of(trial.strategy).overlaps, "average",
-         f"strategy = {trial.strategy!r} averages gradients during backward, but parameters change only after it"),
+         f"strategy = {trial.strategy!r} averages gradients during backward, but parameters change only after it; set "
+         "it for other trials alone: `--set TRIAL:average=parameters`"),
         (trial.static_graph and trial.every > 1, "static_graph",
          "cannot be combined with every > 1: torch DDP fails with static_graph in no_sync"),
         (possible and trial.strategy not in possible, "mistake",

@@ -16,13 +16,27 @@ from ddptui.text.tables import Table
 from ddptui.text.words import count
 
 
-def chapter_of(run: Run) -> Chapter:
-    """Reads a run from disk. Raises RunError."""
+def chapters_of(runs: Sequence[Run]) -> list[Chapter]:
+    """Reads the runs from disk. Of several runs of one preset, the first says what it is about, and those without an
+    answer do not repeat its questions if another has one. Raises RunError."""
+    chapters = [_chapter(run) for run in runs]
+    answered = {each.preset.name for each in chapters if any(question.answer.strip() for question in each.questions)}
+    told: set[str] = set()
+    for place, chapter in enumerate(chapters):
+        is_open = not any(question.answer.strip() for question in chapter.questions)
+        if is_open and chapter.preset.name in answered:
+            chapter = chapter._replace(questions=())
+        chapters[place] = chapter._replace(about=chapter.about * (chapter.preset.name not in told))
+        told.add(chapter.preset.name)
+    return chapters
+
+
+def _chapter(run: Run) -> Chapter:
     preset = run.preset()
     results = results_of(run, preset)
     of_run = {} if preset.kind == "primitives" else by_title(notes(results, preset))
     questions = lessons.asked(preset, results, run.answers(preset))
-    return Chapter(kicker(results), preset, results, of_run, questions, run.code())
+    return Chapter(kicker(results), preset, preset.localized_about, results, of_run, questions, run.code())
 
 
 def document(title: str, author: str, runs: Sequence[Run], chapters: Sequence[Chapter], form: str) -> str:

@@ -30,6 +30,7 @@ class Chapter(NamedTuple):
 
     kicker: str  # the run's name, start, status and extent
     preset: Preset
+    about: str  # in the chosen language; empty: another chapter says it
     results: Results
     notes: Mapping[str, Sequence[str]]  # findings, cautions and published figures, by the title of their section
     questions: Sequence[Asked]
@@ -108,7 +109,7 @@ def _chapter(number: int, chapter: Chapter) -> Iterator[list[str]]:
     yield from (
         [f"## {number}. {preset.localized_title}"],
         [chapter.kicker],
-        [preset.localized_about.strip()],
+        [chapter.about.strip()],
         [in_a_row(answer(results), ".")],
     )
     yield from map(in_markdown, shown(chapter))

@@ -547,7 +547,7 @@ def test_on_a_busy_machine_a_run_starts_when_the_user_or_the_machine_says_so(
                 await until(pilot, lambda: "This machine is busy" in seen(app))
                 await pilot.press("escape", "enter")
                 await until(pilot, lambda: "The run starts once it is quiet" in seen(app))
-                assert "Start anyway (s)" in seen(app)
+                assert "Start anyway (y)" in seen(app)
                 assert not started
             monkeypatch.setattr(quiet, "busy_now", lambda _: "")
             await until(pilot, lambda: bool(started))
@@ -555,7 +555,7 @@ def test_on_a_busy_machine_a_run_starts_when_the_user_or_the_machine_says_so(
     asyncio.run(played())
 
 
-@pytest.mark.parametrize("answer", ["s", None])
+@pytest.mark.parametrize("answer", ["y", None])
 def test_the_load_is_not_read_on_for_an_answered_question(answer: str | None) -> None:
     async def scenario(app: Console, pilot: Pilot[int], lab: Lab) -> None:
         dialog = dialogs.BusyMachine("other programs kept 1.0 cores busy")

@@ -162,8 +162,8 @@ def test_on_a_busy_machine_a_resumption_is_asked_for_and_one_that_is_not_wanted_
             await until(pilot, lambda: not run.is_held())
             assert not started
             await pilot.press("R")
-            await until(pilot, lambda: "Start anyway (s)" in seen(app))
-            await pilot.press("s")
+            await until(pilot, lambda: "Start anyway (y)" in seen(app))
+            await pilot.press("y")
             await until(pilot, lambda: started)
 
     asyncio.run(scenario())

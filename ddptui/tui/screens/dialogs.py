@@ -97,7 +97,7 @@ class BusyMachine(Question):
     the run is not to start."""
 
     def __init__(self, busy: str) -> None:
-        super().__init__(BUSY.format(busy), s="Start anyway")
+        super().__init__(BUSY.format(busy), y="Start anyway")
         self._busy = busy
 
     @work
@@ -106,7 +106,7 @@ class BusyMachine(Question):
         while not await in_background(calm.is_there):
             self.query_one("#question", Static).update(Content(BUSY.format(calm.busy or self._busy)))
             await asyncio.sleep(READ_EVERY_S)
-        self.dismiss("s")
+        self.dismiss("y")
 
 
 LEAVING = "Stop watching this training? It continues on its own hosts. The recorded steps are kept."

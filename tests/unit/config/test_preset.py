@@ -84,7 +84,8 @@ def test_dp_has_replicas_but_no_strategy() -> None:
             (
                 {"strategy": strategy, "average": "parameters"},
                 "average",
-                f"strategy = '{strategy}' averages gradients during backward, but parameters change only after it",
+                f"strategy = '{strategy}' averages gradients during backward, but parameters change only after it; "
+                "set it for other trials alone: `--set TRIAL:average=parameters`",
             )
             for strategy in ("bucketed", "ddp", "ddp_fp16", "ddp_bf16", "ddp_powersgd")
         ),

@@ -93,6 +93,18 @@ def test_questions_have_their_cells_and_answers_and_stderr_counts_those_without(
     assert hand_in(lesson.folder.parent, "quickstart").stderr == ""
 
 
+def test_runs_of_one_preset_say_once_what_it_is_about_and_ask_what_one_of_them_answers(lesson: Run) -> None:
+    again = Run(Path(shutil.copytree(lesson.folder, lesson.folder.parent / "again")))
+    answer(lesson, "two cores", "")
+    printed = hand_in(lesson.folder.parent, lesson.name, again.name, "--format", "markdown")
+    assert [printed.stdout.count(text) for text in ("Why is it slower?", "two cores")] == [1, 1]
+    assert printed.stdout.count(lesson.preset().about.strip().splitlines()[0]) == 1
+    assert printed.stderr == "not answered: 1 of 2 questions\n"
+    page = hand_in(lesson.folder.parent, lesson.name, again.name).stdout
+    first = page[page.index("<nav") : page.index("</nav>")]
+    assert first.count('<span class="soft">') == 2  # what each of them found
+
+
 def test_the_environment_stands_once_and_says_which_runs_differ(lesson: Run) -> None:
     shared = hand_in(lesson.folder.parent, "quickstart", "who-waits", "--format", "markdown").stdout
     assert shared.count("| torch |") == 1
