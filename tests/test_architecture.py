@@ -11,25 +11,25 @@ REPO = Path(__file__).parents[1]
 
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
-    "text": 457,
-    "config": 1485,
+    "text": 458,
+    "config": 1489,
     "wire": 563,
-    "host": 1038,
-    "analysis": 3034,
-    "findings": 2630,
+    "host": 1040,
+    "analysis": 3037,
+    "findings": 2632,
     "diagnosis": 1191,
     "live": 830,
-    "report": 1780,
-    "store": 856,
+    "report": 1783,
+    "store": 858,
     "engines": 2394,
     "run": 1191,
     "doctor": 436,
     "projection": 493,
-    "page": 464,
-    "tui": 3686,
+    "page": 465,
+    "tui": 3711,
     "cli": 813,
-    "workers": 7247,
-    "templates": 834,
+    "workers": 7252,
+    "templates": 833,
 }
 MOST_PICTURES, MOST_PICTURE_BYTES = 24, 2_000_000
 

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cache
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +32,8 @@ def load_own(field: str, value: str) -> Any:
     try:
         found = getattr(_module_of(own.source), own.name)
     except (ImportError, OSError, AttributeError) as error:
+        if any(frame.f_code.co_filename == own.source for frame, _ in walk_tb(error.__traceback__)):
+            raise  # by the user's code: its own line says more
         raise ValueError(f"{field} {in_short(value)!r}: {error}") from error
     if not callable(found):
         raise TypeError(f"{field} {in_short(value)!r}: expected a function or a class, not {type(found).__name__}")
@@ -44,7 +47,8 @@ def check_call(what: str, function: Callable[..., object], *arguments: str) -> N
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError as error:
-        raise TypeError(f"{what}: it is called as {function.__name__}({', '.join(arguments)}): {error}") from None
+        name = getattr(function, "__name__", "it")  # an object of the user's own class has none
+        raise TypeError(f"{what}: it is called as {name}({', '.join(arguments)}): {error}") from None
     except ValueError:  # a function of native code: its call will show it
         return
 

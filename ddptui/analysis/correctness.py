@@ -117,7 +117,7 @@ def is_multiple(averaging: Averaging) -> bool:
 
 def is_on_some_ranks(averaging: Averaging, trial: Trial) -> bool:
     """Whether some ranks have the mean, and others do not."""
-    return 0 < len(averaging.wrong_ranks) < trial.world_size
+    return 0 < len(averaging.wrong_ranks) < trial.world_size and not is_partly_right(averaging)
 
 
 def is_weighted(averaging: Averaging) -> bool:

@@ -37,12 +37,12 @@ def epoch_time(log: LaunchLog, batch_s: float | None) -> tuple[float | None, boo
     """The time of an epoch in s, and whether it is an estimate. batch_s: the mean time of a batch; None:
     unknown.
 
-    The median over the complete epochs of the slowest rank; without one, the time of as many batches as an epoch has.
-    None: that number is not known."""
+    The median over the complete epochs of the slowest rank; an estimate if not every step is reported. Without a
+    complete epoch, the time of as many batches as one has. None: that number is not known."""
     batches = next((ready.batches for ready in log.ready.values() if ready.batches), None)
     epochs = [of_rank for totals in log.thinned.totals.values() if (of_rank := totals.epochs_ns(batches))]
     if epochs:
-        return max(map(median, epochs)) / S, False
+        return max(map(median, epochs)) / S, any(totals.factor > 1 for totals in log.thinned.totals.values())
     return (batches * batch_s, True) if batches and batch_s else (None, False)
 
 

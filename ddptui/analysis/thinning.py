@@ -7,6 +7,7 @@ since a rank may be late because of the step before.
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
+from statistics import fmean
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -62,11 +63,14 @@ class RankTotals(msgspec.Struct):
         self.warms_up = step.warmup
 
     def epochs_ns(self, batches: int | None) -> list[float]:
-        """The lengths of all complete epochs without warm-up steps. batches: of an epoch; None: not known, so as many
-        as the longest finished epoch has."""
+        """The lengths of all complete epochs without warm-up steps; if not every step is reported, their mean. batches:
+        of an epoch; None: not known, so as many as the longest finished epoch has."""
+        if self.factor > 1:  # where an epoch ends is known to a few steps only; over many epochs the errors cancel
+            known = [ns for _, ns in self.epochs if ns is not None]
+            return [fmean(known)] if known else []
         whole = batches or max((of_epoch for of_epoch, _ in self.epochs), default=None)
         current = [_batches_and_ns(*self.epoch, self.epoch[1].step + 1)] if self.epoch else []
-        return [ns for made, ns in [*self.epochs, *current] if ns is not None and whole and made >= whole]
+        return [ns for made, ns in [*self.epochs, *current] if ns is not None and whole and made >= whole > 0]
 
     @property
     def made(self) -> int:

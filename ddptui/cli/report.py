@@ -33,6 +33,6 @@ def report(names: tuple[str, ...], format: str, title: str, author: str, runs: s
         found = [*{run.folder.resolve(): run for run in named}.values()]  # a run named twice counts once
         chapters = chapters_of(found)
         click.echo(document(title, author, found, chapters, format), nl=False)
-    answers = [question.answer for chapter in chapters for question in chapter.questions]
+    answers = [question.answer.strip() for chapter in chapters for question in chapter.questions]
     if missing := answers.count(""):
         click.echo(f"not answered: {missing} of {count(len(answers), 'question')}", err=True)

@@ -71,6 +71,8 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
         if reference.trial not in names and not overrides:
             raise TrialError(f"reference[{index}].trial", _no_trial(reference.trial, names))
     for index, question in enumerate(file.question):
+        if question.text in (before.text for before in file.question[:index]):
+            raise TrialError(f"question[{index}].text", "another question has this text: word them differently")
         check_columns(question.columns, f"question[{index}].columns")
         if not overrides and (missing := next((name for name in question.trials if name not in names), None)):
             raise TrialError(f"question[{index}].trials", _no_trial(missing, names))
@@ -93,7 +95,9 @@ def parse(name: str, table: dict[str, Any], overrides: dict[str, Any], cores: in
 
 def _about(question: Question, names: Sequence[str]) -> Question:
     """The question, about those of its trials that have these names; about all if none has."""
-    return msgspec.structs.replace(question, trials=tuple(name for name in question.trials if name in names))
+    trials = tuple(name for name in question.trials if name in names)
+    text, chinese = (printable(" ".join(each.split())) for each in (question.text, question.zh))  # one line each
+    return msgspec.structs.replace(question, text=text, zh=chinese, trials=trials)
 
 
 class Edits(msgspec.Struct, frozen=True):

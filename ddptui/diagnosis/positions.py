@@ -138,7 +138,7 @@ def _at_a_collective(
     kinds = sorted({ranks[rank].position.kind for rank in arrived})  # neighbours in a ring: recv and send
     name = call_name(ranks[arrived[0]], which[1]).replace(position.kind, "/".join(kinds), 1)
     wait = f"{named(arrived)} {verb(arrived, 'waits')}"
-    lines = "".join(f", {line}" for line in {line_of(ranks[rank].stack) for rank in arrived} if line)
+    lines = "".join(f", {line}" for line in dict.fromkeys(line_of(ranks[rank].stack) for rank in arrived) if line)
     there = f"{wait} there{lines}"
     if missing and all(ranks[rank].stack for rank in missing):
         return "; ".join(

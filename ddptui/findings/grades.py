@@ -10,7 +10,7 @@ from ddptui.analysis.counted import counted
 from ddptui.analysis.effect import SHOWN_BY_ONE, Effect, effects, off, spread
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.policy import MOST_OF_DIFFERENCE
-from ddptui.analysis.results import Results, TrialResult
+from ddptui.analysis.results import RepeatResult, Results, TrialResult
 from ddptui.config.own_code import in_short, is_own
 from ddptui.config.preset import Preset
 from ddptui.config.trial import Trial
@@ -50,17 +50,22 @@ def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
 def _correctness(result: TrialResult, trial: Trial) -> Iterator[Finding]:
     code, name = in_short(trial.strategy or ""), (result.name,)
     if result.failure or not result.repeats:
-        why = [result.failure.summary if result.failure else result.error or ""]
+        failure = result.failure  # one without a rank or a line of code is not the strategy's
+        why = [failure.summary] if failure and (failure.rank is not None or failure.place) else []
     else:
-        last = result.repeats[-1]
-        is_wrong = any(light.state == "wrong" and light.name != BUFFERS for light in last.checks)
-        why = [*problems(trial, last)] if is_wrong else []
-        if last.averaging and last.averaging.error is None:
-            why = [f"the {last.averaging.of} that it leaves are not finite"]
+        why = next(filter(None, (_why_wrong(repeat, trial) for repeat in result.repeats)), [])
     if any(why):
         yield Finding(kind=Kind.OWN_WRONG, severity="critical", trials=name, place=code, doubt="; ".join(why))
     elif result.repeats and (averaging := result.repeats[-1].averaging):
         yield Finding(kind=Kind.OWN_RIGHT, trials=name, place=code, numbers={"error": averaging.error or 0.0})
+
+
+def _why_wrong(repeat: RepeatResult, trial: Trial) -> list[str]:
+    """What is wrong in a repeat; empty if nothing is."""
+    if repeat.averaging and repeat.averaging.error is None:
+        return [f"the {repeat.averaging.of} that it leaves are not finite"]
+    is_wrong = any(light.state == "wrong" and light.name != BUFFERS for light in repeat.checks)
+    return [*problems(trial, repeat)] if is_wrong else []
 
 
 def _bytes(result: TrialResult, trial: Trial) -> Iterator[Finding]:

@@ -3,10 +3,12 @@
 import ast
 import os
 import sys
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
+from warnings import catch_warnings, simplefilter
 
 import msgspec
 
@@ -42,7 +44,9 @@ def problem_of(own: OwnCode) -> str:
         missing = f"no module {module!r} for '{own.source}:{own.name}'"
         return "" if _can_be_imported(module) else f"{missing}: {where}; or name its file, e.g. mine.py:{own.name}"
     try:
-        tree = ast.parse(read_plain(Path(own.source), MB))
+        with catch_warnings():
+            simplefilter("ignore")  # such as one about an escape sequence: they are the rank's to print
+            tree = ast.parse(read_plain(Path(own.source), MB))
     except FileNotFoundError:
         start = f"give its path, or write one: `ddptui new strategy {own.source}`"
         return f"no file {own.source} beside the preset, or in {os.getcwd()}: {start}"
@@ -75,9 +79,9 @@ def defined_in(tree: ast.Module) -> list[str]:
     """The names that a module defines or imports anywhere outside of its functions and classes; "*" if that is not
     known."""
     names: dict[str, None] = {}
-    unread: list[ast.AST] = [*tree.body]
+    unread = deque[ast.AST](tree.body)
     while unread:
-        node = unread.pop(0)
+        node = unread.popleft()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names[node.name] = None
             continue
@@ -85,7 +89,7 @@ def defined_in(tree: ast.Module) -> list[str]:
             names[(node.asname or node.name).partition(".")[0]] = None
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names[node.id] = None
-        unread += ast.iter_child_nodes(node)
+        unread.extend(ast.iter_child_nodes(node))
     return [*names]
 
 

@@ -17,14 +17,14 @@ from ddptui.text.words import count
 
 
 def chapters_of(runs: Sequence[Run]) -> list[Chapter]:
-    """Reads the runs from disk. Of several runs of one preset, the first says what it is about, and those without an
-    answer do not repeat its questions if another has one. Raises RunError."""
+    """Reads the runs from disk. Of several runs of one preset, the first says what it is about, and its questions stand
+    where they are answered, or else in the first. Raises RunError."""
     chapters = [_chapter(run) for run in runs]
     answered = {each.preset.name for each in chapters if any(question.answer.strip() for question in each.questions)}
     told: set[str] = set()
     for place, chapter in enumerate(chapters):
         is_open = not any(question.answer.strip() for question in chapter.questions)
-        if is_open and chapter.preset.name in answered:
+        if is_open and chapter.preset.name in answered | told:
             chapter = chapter._replace(questions=())
         chapters[place] = chapter._replace(about=chapter.about * (chapter.preset.name not in told))
         told.add(chapter.preset.name)

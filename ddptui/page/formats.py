@@ -29,4 +29,5 @@ def pieces(run: Run, preset: Preset, results: Results, form: str, trial: str = "
         return steps.as_csv({repeat: partial(run.messages, *repeat) for repeat in run.repeats(preset)})
     if form.endswith("svg"):
         return [picture(run, preset, results, form.removesuffix("svg").removesuffix(".") or "times", trial)]
-    return [table.FORMATS[form](results, preset, source_line, run.answers(preset))]
+    answers = run.answers(preset) if form == "markdown" else ()
+    return [table.FORMATS[form](results, preset, source_line, answers)]

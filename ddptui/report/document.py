@@ -19,7 +19,7 @@ from ddptui.report.rows import grouped, rows_of
 from ddptui.report.table import applying
 from ddptui.text import tables
 from ddptui.text.tables import Filled, Table, fit, telling
-from ddptui.text.words import in_a_row, listed
+from ddptui.text.words import in_a_row, listed, printable
 
 MOST_COLUMNS = 5  # of a table
 OF_ONE_RUN = ("preset", "started")  # entries of the environment that stand above the run's chapter
@@ -125,4 +125,4 @@ def _source(source: Source) -> list[list[str]]:
     """A heading and the file's text, within a fence that is longer than any row of backticks in it."""
     fence = "`" * max(3, *(len(ticks) + 1 for ticks in re.findall("`+", source.text)), 3)
     runs = f" ({source.runs})" if source.runs else ""
-    return [[f"### {source.name}{runs}"], [f"{fence}python", source.text, fence]]
+    return [[f"### {printable(source.name)}{runs}"], [f"{fence}python", source.text, fence]]

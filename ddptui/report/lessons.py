@@ -8,7 +8,7 @@ from ddptui.config.preset import Preset
 from ddptui.report.blocks import Block, Heading, Quote
 from ddptui.report.columns import columns_of
 from ddptui.report.rows import rows_of
-from ddptui.text.tables import Filled, Table
+from ddptui.text.tables import Filled, Table, telling
 
 UNANSWERED = "Not answered yet."
 
@@ -42,6 +42,6 @@ def blocks(questions: Sequence[Asked], before: str = "", level: int = 3) -> Iter
         yield Heading("Questions", level)
     for number, (text, evidence, answer) in enumerate(questions, start=1):
         yield Heading(f"{before}{number}. {text}", level + 1)
-        if evidence:
+        if len(telling(evidence)) > 1:  # more than the names of trials
             yield Table(evidence)
         yield Quote(answer.strip() or UNANSWERED)

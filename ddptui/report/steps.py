@@ -129,15 +129,18 @@ def _of_repeat(trial: str, repeat: int, journal: Journal) -> Iterator[Line]:
 def _blocks(journal: Journal, counts: Mapping[int, int]) -> Iterator[StepsByRank]:
     """The steps of a repeat, BLOCK numbers at a time, once all ranks have made them. counts: how many steps each rank
     made."""
-    left, reached = Counter(counts), dict.fromkeys(counts, 0.0)
-    pending: dict[int, StepsByRank] = {}
+    left, reached = Counter(counts), dict.fromkeys(counts, (0.0, 0.0))
+    lives = Counter[int]()  # a rank that was restarted says Hello again, and may number its steps from 0
+    pending: dict[tuple[float, float], StepsByRank] = {}
     for step in journal():
+        if isinstance(step, Hello):
+            lives[step.rank] += 1
         if not isinstance(step, Step) or not left[step.rank]:  # the run may have gone on since they were counted
             continue
-        number = step.step // BLOCK
+        number = (float(lives[step.rank]), float(step.step // BLOCK))
         pending.setdefault(number, {}).setdefault(step.rank, []).append(step)
         left[step.rank] -= 1
-        now = number if left[step.rank] else inf
+        now = number if left[step.rank] else (inf, inf)
         if now != reached[step.rank]:
             reached[step.rank] = now
             for over in sorted(block for block in pending if block < min(reached.values())):

@@ -33,6 +33,8 @@ def write_new(path: Path, text: str) -> None:
             except OSError:
                 path.unlink()  # do not leave an incomplete preset
                 raise
+    except FileNotFoundError:
+        raise PresetError(f"{path}: there is no folder {path.parent}: create it, or choose another") from None
     except FileExistsError:
         raise PresetError(f"{path}: already exists; remove it, or choose another name") from None
     except OSError as error:

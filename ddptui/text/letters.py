@@ -23,7 +23,7 @@ def large(words: str, width: int, height: int) -> list[str]:
         return []
     for scale in range(MOST, 0, -1):
         letters = (width + scale) // (WIDE * scale)  # on a line; its last one needs no gap
-        lines = textwrap.wrap(words, letters, break_long_words=False) if letters else [words]
+        lines = textwrap.wrap(words, letters, break_long_words=False) if letters > 0 else [words]
         if max(map(len, lines), default=0) <= letters and len(lines) * HIGH * scale // 2 <= height:
             return [row for line in lines for row in _drawn(line, scale, width)]
     return []

@@ -42,7 +42,8 @@ class Filled(NamedTuple):
     @property
     def width(self) -> int:
         """The width of the column: that of its widest cell or its header."""
-        return max(self.wide, *map(cell_len, (self.header, *self.cells)))
+        texts = (self.header, *self.cells)
+        return max(self.wide, *map(len if "".join(texts).isascii() else cell_len, texts))
 
     @property
     def is_empty(self) -> bool:

@@ -17,6 +17,8 @@ from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import Provider
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Event
 from textual.filter import LineFilter
 from textual.screen import Screen
@@ -39,6 +41,7 @@ from ddptui.tui.keyboard import Keyboard, Typed
 from ddptui.tui.keys import bound, keymap
 from ddptui.tui.screens.base import ConsoleApp, EndedRun
 from ddptui.tui.screens.lab import Lab
+from ddptui.tui.terminal import TerminalDriver
 from ddptui.tui.widgets.frame import TitleBar
 
 if TYPE_CHECKING:
@@ -131,6 +134,10 @@ class Console(ConsoleApp):
         self._preparation: Worker[None] | None = None  # its node is the screen where it was started
         self._keyboard, self._door = Keyboard(self), Door()
         self._threads = threads or ThreadPoolExecutor(1, "lab")  # one thread: at most one run at a time
+
+    def get_driver_class(self) -> type[Driver]:
+        usual = super().get_driver_class()
+        return TerminalDriver if usual is LinuxDriver else usual
 
     def on_mount(self) -> None:
         self.set_keymap(keymap(self.settings.keys))

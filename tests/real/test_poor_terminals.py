@@ -3,11 +3,14 @@
 import os
 import pty
 import select
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from subprocess import Popen
 
+import psutil
 import pytest
 
 from tests.support.runner import ENOUGH_S, QUICK, arguments, ddptui, environment, write_preset
@@ -27,6 +30,7 @@ def test_a_run_ends_well_where_its_title_cannot_be_shown(tmp_path: Path) -> None
 
 @pytest.fixture
 def console(tmp_path: Path) -> Iterator[tuple["Popen[bytes]", int]]:
+    """A console, and its terminal; a test may close it."""
     mine, its = pty.openpty()
     told = environment(tmp_path / "runs") | ASCII | {"TERM": "xterm", "XDG_CONFIG_HOME": str(tmp_path)}
     process = Popen(arguments(), env=told, stdin=its, stdout=its, stderr=its, start_new_session=True)
@@ -34,16 +38,39 @@ def console(tmp_path: Path) -> Iterator[tuple["Popen[bytes]", int]]:
     yield process, mine
     process.kill()
     process.wait()
-    os.close(mine)
+    with suppress(OSError):
+        os.close(mine)
 
 
-def test_the_console_draws_a_cell_for_each_character(console: tuple["Popen[bytes]", int]) -> None:
+def painted_until(console: tuple["Popen[bytes]", int], wanted: bytes) -> bytes:
+    """What the console draws until it has drawn this."""
     process, terminal = console
     painted, deadline = b"", time.monotonic() + ENOUGH_S
-    while b"Lessons" not in painted:
+    while wanted not in painted:
         assert process.poll() is None, painted
         assert time.monotonic() < deadline, painted
         if select.select([terminal], [], [], 1)[0]:
             painted += os.read(terminal, 2**16)
+    return painted
+
+
+def test_the_console_draws_a_cell_for_each_character(console: tuple["Popen[bytes]", int]) -> None:
+    painted = painted_until(console, b"Lessons")
     assert b"?" in painted
     assert rb"\u" not in painted
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_console_ends_with_its_terminal(console: tuple["Popen[bytes]", int], is_resumed: bool) -> None:
+    """Also where no SIGHUP comes, as here, where the terminal controls no process; and after Ctrl-Z and `fg`, when
+    Textual writes in another thread."""
+    process, terminal = console
+    painted_until(console, b"Lessons")
+    if is_resumed:
+        process.send_signal(signal.SIGTSTP)
+        while psutil.Process(process.pid).status() != psutil.STATUS_STOPPED:
+            select.select([terminal], [], [], 0.05)
+        process.send_signal(signal.SIGCONT)
+        painted_until(console, b"Lessons")
+    os.close(terminal)
+    assert process.wait(ENOUGH_S) == 128 + signal.SIGHUP

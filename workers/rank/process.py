@@ -108,8 +108,10 @@ def rank_process(trial: Trial, rank: int, local_ranks: range, *, has_parent: boo
 def log_error(error: BaseException, trial: Trial) -> None:
     """Print the traceback of an error; without ddptui's own frames at its end if the trial runs the user's own code."""
     shown = traceback.TracebackException.from_exception(error)
-    while own_codes(trial) and shown.stack and shown.stack[-1].filename.startswith(WORKERS + os.sep):
+    is_ours = [frame.filename.startswith(WORKERS + os.sep) for frame in shown.stack]
+    while own_codes(trial) and is_ours[-1:] == [True] and not all(is_ours):  # all: the error is ddptui's own
         shown.stack.pop()
+        is_ours.pop()
     print("".join(shown.format()), end="", file=sys.stderr)
 
 

@@ -121,7 +121,7 @@ def compare(of: Literal["gradients", "parameters"], left: Tensors, own: Tensors)
     size = sum(sizes.values())
     errors = {name: ratio(distances[name], sizes[name]) ** 0.5 for name in own}
     worst = max(errors, key=lambda name: errors[name])
-    exact = EXACT[str(own[worst].dtype).removeprefix("torch.")]
+    exact = EXACT.get(str(own[worst].dtype).removeprefix("torch."), torch.finfo(own[worst].dtype).eps)
     wrong = [name for name in own if not errors[name] <= exact]
     kept = [name for name in wrong if ratio(from_own[name], sizes[name]) ** 0.5 <= exact]
     weights, rest = weighing.solved(left_left) if weighing else ((), 0.0)

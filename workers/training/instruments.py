@@ -40,7 +40,7 @@ def own_code(code: CodeType) -> Named:
 
 def make_tap(me: Rank, network: nn.Module, clock: Clock) -> Tap:
     """The tap of a rank. Without instruments it is not attached, unless delays are injected before collectives."""
-    delayed = any(bottleneck.at == "aggregate" for bottleneck in me.trial.bottleneck)
+    delayed = any(delay.at == "aggregate" or is_own(delay.at) for delay in me.trial.bottleneck)
     facts = facts_of(me.trial.strategy)
     return Tap(
         clock,

@@ -50,7 +50,7 @@ class AnswersDialog(Dialog[None]):
         self._saved = ended.run.answers(ended.preset)
         self._answers = [*self._saved]
         self._asked = asked(ended.preset, ended.results, self._answers)
-        self._place = next((place for place, answer in enumerate(self._answers) if not answer), 0)
+        self._place = next((place for place, answer in enumerate(self._answers) if not answer.strip()), 0)
         self._field = TextArea(placeholder=IN_OWN_WORDS, highlight_cursor_line=False, id="answer")
 
     def compose(self) -> ComposeResult:

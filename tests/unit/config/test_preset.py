@@ -761,3 +761,10 @@ def test_texts_are_in_chinese_where_there_are_chinese_ones(in_chinese: None) -> 
     preset = parse("made", {**table, "question": [{"text": "Why?", "zh": "为什么？"}]}, {})
     assert preset.localized_title == "Which?"
     assert preset.questions[0].localized_text == "为什么？"
+
+
+def test_two_questions_differ_in_their_texts_which_are_one_line_each() -> None:
+    table = {"title": "Which?", "trial": [{"name": "a"}], "question": [{"text": "Why?\n# now"}, {"text": "Why?"}]}
+    assert [question.text for question in parse("made", table, {}).questions] == ["Why? # now", "Why?"]
+    with pytest.raises(TrialError, match=r"question\[2\]\.text: another question has this text"):
+        parse("made", table | {"question": [*table["question"], {"text": "Why?"}]}, {})  # type: ignore[list-item]

@@ -11,7 +11,8 @@ from ddptui.page.formats import pieces
 from ddptui.report.steps import BLOCK, CSV, as_csv
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run, RunError
-from ddptui.wire.records import Message
+from ddptui.wire.records import Launched, Message
+from ddptui.wire.retime import shift_times
 from tests.recorded.net import RUNS
 from tests.support.builders import hello, journal, launched, offset, one_of_each, step
 from tests.support.traces import MS, Told, all_reduce, delayed, works_of
@@ -58,6 +59,14 @@ def test_each_operation_of_each_rank_has_a_line() -> None:
             assert float(line[column]) * 1000 == pytest.approx((ns - zero_ns) / MS, abs=1e-6), column
         assert float(line["forward_ms"]) == pytest.approx(made.phases_ns[1] / MS)
         assert (line["operation"], line["bytes"], line["loss"]) == (operation.kind, str(operation.bytes), "1.0")
+
+
+def test_ranks_that_restart_within_a_repeat_have_waits_before_and_after() -> None:
+    once = in_turn(late())
+    again = [shift_times(message, 1_000 * MS) for message in once if not isinstance(message, Launched)]
+    lines = lines_of([*once, *again])
+    assert len(lines) == 2 * len(lines_of(once))
+    assert all(line["wait_ms"] for line in lines)
 
 
 def test_who_waited_and_who_came_last() -> None:
