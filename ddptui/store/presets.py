@@ -33,12 +33,12 @@ def write_new(path: Path, text: str) -> None:
             except OSError:
                 path.unlink()  # do not leave an incomplete preset
                 raise
-    except FileNotFoundError:
-        raise PresetError(f"{path}: there is no folder {path.parent}: create it, or choose another") from None
     except FileExistsError:
         raise PresetError(f"{path}: already exists; remove it, or choose another name") from None
     except OSError as error:
-        remedy = remedy_of(str(error)) or "go to a folder in which you may write"
+        is_missing = path.parent.name and not path.parent.is_dir()
+        other = f"create the folder {path.parent}" if is_missing else "go to a folder in which you may write"
+        remedy = remedy_of(str(error)) or other
         raise PresetError(f"{path}: cannot be written: {error.strerror}; {remedy}") from None
 
 

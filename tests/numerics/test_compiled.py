@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddptui.analysis.correctness import EXACT
+from ddptui.config.strategies import EXACT
 from ddptui.config.trial import Trial
 from tests.numerics.learning import Said, learn
 from tests.numerics.ranks import Learned, leave_behind, run

@@ -22,7 +22,7 @@ def test_a_model_that_makes_a_tensor_on_another_device_is_told_where_to_make_it(
     results = run_here(warm, tmp_path / "runs", preset)
     assert results["status"] == "failed"
     first, *log = results["trials"][0]["error"].splitlines()
-    assert first.startswith("rank 0: tensors on two devices, meta and cpu, met")
+    assert first.startswith("rank 0 failed in add, elsewhere.py:16: tensors on two devices, meta and cpu, met")
     assert first.endswith(
         "create tensors with device=inputs.device, or with register_buffer, which moves with the model"
     )

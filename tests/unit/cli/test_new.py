@@ -31,7 +31,7 @@ def test_it_writes_a_function_and_says_how_to_have_it_graded(
     [
         ("taken.py", "taken.py: already exists; remove it, or choose another name"),
         ("mine.txt", "mine.txt: the name of a Python file ends in .py, e.g. average.py"),
-        ("nowhere/mine.py", "nowhere/mine.py: there is no folder nowhere: create it, or choose another"),
+        ("nowhere/mine.py", "nowhere/mine.py: cannot be written: No such file or directory; create the folder nowhere"),
     ],
 )
 def test_it_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, why: str) -> None:
