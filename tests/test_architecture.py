@@ -12,9 +12,9 @@ REPO = Path(__file__).parents[1]
 # Code lines of each room. They go down, or the commit that raises one says what a user gets for it.
 BUDGETS = {
     "text": 458,
-    "config": 1489,
+    "config": 1490,
     "wire": 563,
-    "host": 1040,
+    "host": 1042,
     "analysis": 3037,
     "findings": 2632,
     "diagnosis": 1191,

@@ -7,8 +7,7 @@ import msgspec
 
 from ddptui.config.fields import meaningless, remedies
 from ddptui.config.launch_modes import COMMAND, ONE_PROCESS
-from ddptui.config.own_code import FIELDS as OWN_FIELDS
-from ddptui.config.own_code import check_spelling, is_own
+from ddptui.config.own_code import check_spelling, is_own, values_of
 from ddptui.config.primitives import OPERATIONS
 from ddptui.config.strategies import MISTAKES, facts_of
 from ddptui.config.trial import (
@@ -68,13 +67,13 @@ def check_trial(trial: Trial) -> None:
 
 def _check_names(trial: Trial) -> None:
     """Check the fields that take one of several names, or the user's own code."""
-    named = {key: getattr(trial, key) for key in OWN_FIELDS}
-    named |= {f"bottleneck[{index}].at": each.at for index, each in enumerate(trial.bottleneck)}
-    for path, value in named.items():
+    for path, value in values_of(trial).items():
         options = KNOWN.get(path.rpartition(".")[2], ())
+        if value is None:
+            continue
         if is_own(value):
             check_spelling(path, value)
-        elif options and value is not None and value not in options:
+        elif options and value not in options:
             why = [f"unknown value {value!r}", *remedies(value, options), "or your own code: mine.py:name"]
             raise TrialError(path, in_a_row(why, ";"))
 

@@ -33,11 +33,15 @@ def parsed(value: str) -> OwnCode:
     return OwnCode(source, name)
 
 
+def values_of(trial: Trial) -> dict[str, str | None]:
+    """The values of the fields that may name the user's own code, by the paths of the fields."""
+    values = {key: getattr(trial, key) for key in FIELDS}
+    return values | {f"bottleneck[{index}].at": each.at for index, each in enumerate(trial.bottleneck)}
+
+
 def own_codes(trial: Trial) -> dict[str, OwnCode]:
     """The user's own code that a trial names, by the paths of the fields."""
-    values = {key: getattr(trial, key) for key in FIELDS}
-    values |= {f"bottleneck[{index}].at": each.at for index, each in enumerate(trial.bottleneck)}
-    return {key: parsed(value) for key, value in values.items() if is_own(value)}
+    return {path: parsed(value) for path, value in values_of(trial).items() if value and is_own(value)}
 
 
 def in_short(value: str) -> str:

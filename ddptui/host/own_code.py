@@ -23,6 +23,8 @@ from ddptui.text.words import did_you_mean, listed
 def located(trial: Trial, beside: Path) -> Trial:
     """The trial with the absolute paths of the user's files, each found beside its preset, else in the current folder.
     A file that is in neither keeps its name. beside: the preset's folder."""
+    if not own_codes(trial):
+        return trial
 
     def place(value: str) -> str:
         if not is_own(value) or not (own := parsed(value)).is_file:
@@ -33,7 +35,7 @@ def located(trial: Trial, beside: Path) -> Trial:
 
     changed = {key: place(value) for key in FIELDS if (value := getattr(trial, key))}
     delays = tuple(msgspec.structs.replace(each, at=place(each.at)) for each in trial.bottleneck)
-    return msgspec.structs.replace(trial, **changed, bottleneck=delays) if own_codes(trial) else trial
+    return msgspec.structs.replace(trial, **changed, bottleneck=delays)
 
 
 def problem_of(own: OwnCode) -> str:
