@@ -73,10 +73,7 @@ def join(runs: Path) -> None:
     runs.mkdir(parents=True)
     preset = runs.parent / "joined.toml"
     preset.write_text(JOINED)
-    with console(runs, "run", str(preset), "--no-ui", "--engine", "join", "--nodes", "2") as (
-        process,
-        _,
-    ):
+    with console(runs, "run", str(preset), "--no-ui", "--engine", "join", "--nodes", "2") as (process, _):
         ticket = await_one(runs, "*/ticket", process)
         nodes = [subprocess.Popen(ddptui("join", str(ticket), "--node", str(node))) for node in range(2)]
     for node in nodes:

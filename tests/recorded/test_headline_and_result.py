@@ -36,14 +36,12 @@ def looks(messages: list[Message]) -> Iterator[RunMonitor]:
 
 def result_of(monitor: RunMonitor, messages: list[Message]) -> RepeatResult:
     """The result of the steps that the headline is about, beside the load that it knew of."""
-    assert monitor.judgement is not None
     numbers = {aligned.number for aligned in monitor.judgement.steps}
     load, end_ns = monitor.live.load, monitor.judgement.steps[-1].ranks[0].step.end_ns
     of_steps = [each for each in messages if not isinstance(each, Step) or each.step in numbers]
     others = [each for each in of_steps if not isinstance(each, Load | Ended)]
     loads: list[Message] = [replace(load, at_ns=end_ns)] if load else []
     outcome = outcome_of_messages([*others, *loads, Ended(at_ns=end_ns, status="ok")])
-    assert outcome is not None
     assert outcome.result is not None, outcome.error
     return outcome.result
 

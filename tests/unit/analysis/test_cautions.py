@@ -25,12 +25,7 @@ from ddptui.report.notes import note_lines
 from ddptui.wire.records import Load, Message
 from tests.support.builders import FIRST_STEP_MS, journal, load, outcomes_of, preset_of, results_for, trained
 
-FEW, WIDE_SPREAD, OVER, OTHER = (
-    Caution.TOO_FEW_STEPS,
-    Caution.WIDE_SPREAD,
-    Caution.OVERSUBSCRIBED,
-    Caution.OTHER_LOAD,
-)
+FEW, WIDE_SPREAD, OVER, OTHER = (Caution.TOO_FEW_STEPS, Caution.WIDE_SPREAD, Caution.OVERSUBSCRIBED, Caution.OTHER_LOAD)
 
 
 SPAN = trained(0, begin_ns=0, end_ns=10**12, steps=100)

@@ -30,7 +30,6 @@ def not_finite() -> Averaging:
 
 def repeat_of(**changes: Any) -> RepeatResult:
     read = outcome_of_messages(journal())
-    assert read is not None
     assert read.result is not None
     return msgspec.structs.replace(read.result, **changes)
 
@@ -97,16 +96,8 @@ OFF = {"error": 0.7, "scale": 0.9, "scaled_error": 0.7, "own_scale": 0.9, "own_e
     [
         ({}, 2, None),
         (OFF | {"error": 9e-6}, 2, None),
-        (
-            OFF | {"own_scale": 1.0, "own_error": 0.0},
-            2,
-            "each rank kept its own gradients: nothing was averaged",
-        ),
-        (
-            OFF | {"own_scale": 0.9995, "own_error": 9e-4},
-            2,
-            "each rank kept its own gradients: nothing was averaged",
-        ),
+        (OFF | {"own_scale": 1.0, "own_error": 0.0}, 2, "each rank kept its own gradients: nothing was averaged"),
+        (OFF | {"own_scale": 0.9995, "own_error": 9e-4}, 2, "each rank kept its own gradients: nothing was averaged"),
         (
             OFF | {"own_scale": 0.5, "own_error": 0.0},
             2,
@@ -283,11 +274,7 @@ def check(step: int, *, agree: bool) -> Check:
         ({"reshuffled": False}, [SAME_ORDER]),
         (
             {"in_sync": APART, "averaging": with_verdict(not_finite(), ALL_REDUCE), "reshuffled": False},
-            [
-                "the ranks differ in weight, bias",
-                "gradients are not finite: there is nothing to compare",
-                SAME_ORDER,
-            ],
+            ["the ranks differ in weight, bias", "gradients are not finite: there is nothing to compare", SAME_ORDER],
         ),
     ],
 )
@@ -297,13 +284,7 @@ def test_every_light_that_is_red_says_why(changes: dict[str, Any], words: list[s
 
 @pytest.mark.parametrize(
     ("number", "words"),
-    [
-        (0, ""),
-        (1, "p0"),
-        (3, "p0, p1, p2"),
-        (4, "p0, p1, p2 and 1 more tensor"),
-        (5, "p0, p1, p2 and 2 more tensors"),
-    ],
+    [(0, ""), (1, "p0"), (3, "p0, p1, p2"), (4, "p0, p1, p2 and 1 more tensor"), (5, "p0, p1, p2 and 2 more tensors")],
 )
 def test_of_many_tensors_three_are_named(number: int, words: str) -> None:
     assert names_text([f"p{index}" for index in range(number)]) == words

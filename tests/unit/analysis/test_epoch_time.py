@@ -33,8 +33,6 @@ def epochs(steps: int, known: int | None = BATCHES, every: int = 1) -> list[Mess
 
 def told(messages: list[Message]) -> tuple[float | None, bool]:
     outcome = outcome_of_messages(messages)
-    assert outcome is not None
-    assert outcome.result is not None
     return outcome.result.epoch_s, outcome.result.epoch_is_estimate
 
 

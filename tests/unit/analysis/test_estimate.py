@@ -106,8 +106,7 @@ def test_training_is_scaled_by_the_steps(fields: dict[str, Any], steps: int) -> 
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [{"model": "mlp"}, {"strategy": "ring"}, {"bottleneck": [{"at": "data", "ranks": [0], "sleep_ms": 1}]}],
+    "fields", [{"model": "mlp"}, {"strategy": "ring"}, {"bottleneck": [{"at": "data", "ranks": [0], "sleep_ms": 1}]}]
 )
 def test_another_training_tells_nothing(fields: dict[str, Any]) -> None:
     assert estimate(one_trial(**fields), [ran(one_trial())]) is None

@@ -26,7 +26,6 @@ RATE = 8.0  # of `gpu_launch`: 8 samples of 10^12 operations a second
 
 def result_of(messages: list[Message]) -> RepeatResult:
     outcome = outcome_of_messages(messages)
-    assert outcome is not None
     assert outcome.result is not None, outcome.error
     return outcome.result
 

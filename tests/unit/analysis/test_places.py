@@ -152,7 +152,6 @@ def test_a_line_is_not_named_for_few_samples() -> None:
 def test_the_late_rank_is_told_with_its_line() -> None:
     aligned = two_ranks([At(0.5, 2)], [At(1, 1), At(8, 1), At(15, 1), At(20.9, 2)])
     analysis = analyze_aligned(aligned)
-    assert analysis is not None
     late = analysis.findings[0]
     assert (late.rank, late.phase, late.place) == (1, "data", "augment, train.py:28")
     assert sum(line.ms for line in late.lines) + late.numbers["unexplained_ms"] == pytest.approx(
@@ -168,13 +167,11 @@ def test_what_no_line_explains_is_said() -> None:
     places = {100 + at: (Place("train.py", 200 + 10 * at, f"f{at}", True),) for at in range(8)}
     lines = LINES | {number: Line(rank=0, number=number, stack=stack) for number, stack in places.items()}
     analysis = analyze_aligned(aligned._replace(lines=lines))
-    assert analysis is not None
     assert "; no line explains the other " in long(analysis.findings[0])
 
 
 def test_without_samples_no_line_is_named() -> None:
     analysis = analyze_aligned(two_ranks([], []))
-    assert analysis is not None
     assert (analysis.findings[0].place, analysis.findings[0].lines) == (None, ())
     assert "unexplained_ms" not in analysis.findings[0].numbers
 
@@ -182,7 +179,6 @@ def test_without_samples_no_line_is_named() -> None:
 def test_ranks_that_spend_as_much_on_a_line_are_not_accused_of_it() -> None:
     steps = {rank: [own_step(rank, number, 22.0, 5.0, [At(8, 1)]) for number in range(STEPS)] for rank in (0, 1)}
     analysis = analyze_aligned(align_steps(steps)._replace(lines=LINES))
-    assert analysis is not None
     assert not [finding for finding in analysis.findings if finding.lines and finding.rank is not None]
 
 
@@ -228,6 +224,5 @@ def test_braces_in_the_name_of_a_file_are_shown_as_they_are() -> None:
     places = {number: (Place("{x}.py", 28, "augment", True),) for number in (1, 2)}
     odd = {number: Line(rank=0, number=number, stack=stack) for number, stack in places.items()}
     analysis = analyze_aligned(two_ranks([], [At(1, 1), At(8, 1), At(15, 1)])._replace(lines=odd))
-    assert analysis is not None
     assert short(analysis.findings[0]).endswith("in data (augment, {x}.py:28)")
     assert "of it in augment, {x}.py:28." in long(analysis.findings[0])

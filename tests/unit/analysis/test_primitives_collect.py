@@ -19,7 +19,6 @@ MEASURE = preset_of({"kind": "primitives", "trial": [{"name": "a", "primitives":
 def test_a_calls_time_is_the_mean_over_ranks_and_the_rest_is_over_calls() -> None:
     found = cell_of([timed(0, us=(100, 300, 200)), timed(1, us=(120, 500, 200))])
     calls = [110, 400, 200]
-    assert found.time_us is not None
     assert (found.time_us.min, found.time_us.median, found.time_us.mean) == (110, 200, pytest.approx(710 / 3))
     assert found.time_us.p99 == pytest.approx(200 + 0.98 * 200)  # of three: all but the last hundredth of the way
     assert found.cv == pytest.approx(pstdev(calls) / (710 / 3))
@@ -49,7 +48,6 @@ def test_where_nothing_moves_there_is_no_bandwidth() -> None:
 
 def test_a_rank_that_has_no_part_in_it_counts_for_nothing() -> None:
     found = cell_of([timed(0, us=(10, 30)), timed(1, us=(20, 40)), timed(2, us=())])
-    assert found.time_us is not None
     assert (found.calls, found.time_us.mean) == (2, 25)
 
 
@@ -96,8 +94,6 @@ def test_what_nobody_would_say_is_not_kept(words: dict[str, object]) -> None:
 def test_what_was_measured_before_a_launch_ended_too_soon_is_kept(status: str) -> None:
     told: list[Message] = [launched(), hello(0), hello(1), ready(0), ready(1), timed(0), timed(1), timed(0, 1)]
     found = outcome_of_messages([*told, ended(status)])  # type: ignore[arg-type]
-    assert found is not None
-    assert found.primitives is not None
     assert (found.status, len(found.primitives.cells), found.primitives.took_s) == (status, 1, None)
     [trial] = results_for(MEASURE, [*told, ended(status)]).trials  # type: ignore[arg-type]
     assert trial.status != "ok"

@@ -46,7 +46,6 @@ def launch(
 
 def result_of(messages: list[Message]) -> RepeatResult:
     outcome = outcome_of_messages(messages)
-    assert outcome is not None
     assert outcome.result is not None
     return outcome.result
 
@@ -66,7 +65,6 @@ def test_time_without_a_core_is_no_work_of_the_cpu() -> None:
 
 def test_time_without_a_core_is_taken_off_no_gpus_work() -> None:
     culprit = result_of(launch("cuda:N")).culprit
-    assert culprit is not None
     assert (culprit.rank, culprit.phase) == (1, "forward")
     assert culprit.excess_s.estimate == pytest.approx(LATE_S, rel=0.05)
     assert monitor_of(launch("cuda:N")).culprit == 1
@@ -135,7 +133,6 @@ def test_where_a_device_may_be_behind_the_times_no_rank_is_said_to_be_late(devic
 def test_nor_is_it_where_it_is_followed(device: str) -> None:
     messages = launch(device, queued=False)
     watched = monitor_of(messages)
-    assert watched.judgement is not None
     assert (watched.culprit, watched.judgement.waits_for) == (None, {})
     assert not any(own.waits or own.wait_ns for step in watched.joined for own in step.ranks.values())
     name = device.replace("N", "0")

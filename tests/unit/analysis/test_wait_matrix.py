@@ -17,7 +17,6 @@ def trial_of(messages: list[Message]) -> TrialResult:
 
 def test_under_gather_scatter_the_others_wait_for_rank_0_and_rank_0_for_the_late_rank() -> None:
     matrix = wait_matrix(trial_of(late_launch(ms=20.0, rank=2, ranks=3, shape=gather_scatter)))
-    assert matrix is not None
     waited = matrix.waited_s
     assert waited[0][2] == pytest.approx(40 * 0.02, rel=0.1)
     assert waited[1][0] == pytest.approx(40 * 0.02, rel=0.1)
@@ -27,7 +26,6 @@ def test_under_gather_scatter_the_others_wait_for_rank_0_and_rank_0_for_the_late
 
 def test_under_all_reduce_both_wait_for_the_late_rank_itself() -> None:
     matrix = wait_matrix(trial_of(late_launch(ms=20.0, rank=2, ranks=3, shape=all_reduce)))
-    assert matrix is not None
     for rank in (0, 1):
         assert matrix.waited_s[rank][2] == pytest.approx(40 * 0.02, rel=0.1)
 
@@ -35,8 +33,6 @@ def test_under_all_reduce_both_wait_for_the_late_rank_itself() -> None:
 def test_many_ranks_are_shown_in_blocks_whose_sums_are_the_same() -> None:
     trial = trial_of(late_launch(ms=5.0, rank=3, ranks=10, steps=20))
     whole, blocks = wait_matrix(trial), wait_matrix(trial, most=4)
-    assert whole is not None
-    assert blocks is not None
     assert blocks.ranks == (range(3), range(3, 6), range(6, 9), range(9, 10))
     assert sum(map(sum, blocks.waited_s)) == pytest.approx(sum(map(sum, whole.waited_s)))
     assert blocks.waited_s[0][1] == pytest.approx(sum(sum(row[3:6]) for row in whole.waited_s[:3]))

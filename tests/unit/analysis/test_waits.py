@@ -346,10 +346,7 @@ def test_own_work_is_what_was_worked_part_by_part(works: list[dict[int, list[int
 def test_a_step_in_which_ranks_differ_is_told_by_its_first_difference_and_left_out(
     one: list[Collective], other: list[Collective], words: str
 ) -> None:
-    told = {
-        0: [made(0, *one), made(0, operation(), number=1)],
-        1: [made(1, *other), made(1, operation(), number=1)],
-    }
+    told = {0: [made(0, *one), made(0, operation(), number=1)], 1: [made(1, *other), made(1, operation(), number=1)]}
     joints = align_steps(told)
     assert joints.mismatches == {0: words}
     assert [step.number for step in joints.steps] == [1]

@@ -64,10 +64,7 @@ def test_the_first_to_fail_is_the_cause() -> None:
     assert first_line(failed=words) == "rank 1 failed: KeyError: 'early'"
 
 
-@pytest.mark.parametrize(
-    "said",
-    [VICTIM, "DistNetworkError: Connection reset by peer", "RuntimeError: Broken pipe"],
-)
+@pytest.mark.parametrize("said", [VICTIM, "DistNetworkError: Connection reset by peer", "RuntimeError: Broken pipe"])
 def test_a_rank_whose_peer_is_gone_is_not_the_cause(said: str) -> None:
     words = [failed(0, said, at_ms=1), failed(1, "KeyError: 'cause'", at_ms=2)]
     assert first_line(failed=words) == "rank 1 failed: KeyError: 'cause'"

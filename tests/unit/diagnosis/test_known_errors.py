@@ -198,7 +198,6 @@ SAYINGS = {
 @pytest.mark.parametrize("words", SAYINGS)
 def test_an_error_is_told_in_one_line_with_what_to_do(words: str) -> None:
     told = known_error(words, Trial())
-    assert told is not None
     assert SAYINGS[words] in told
     assert "\n" not in told
     assert told[0] == told.lstrip()[0]
@@ -476,7 +475,6 @@ RING, DP, ALL, SHARED = Trial(strategy="ring"), Trial(launch="dp"), Trial(primit
 )
 def test_only_what_helps_a_trial_is_offered(words: str, trial: Trial, says: str, not_offered: str) -> None:
     told = known_error(words, trial)
-    assert told is not None
     assert told.endswith(says)
     assert not_offered not in told
 

@@ -62,16 +62,13 @@ def exactly(value: float) -> Any:
 
 def test_an_outcome_says_which_launch_it_was() -> None:
     found = outcome_of_messages(journal("b", 2))
-    assert found is not None
     assert (found.trial, found.repeat, found.status, found.error) == ("b", 2, "ok", None)
     assert found.command == ("python", "-m", "workers.spawn")
 
 
 def test_every_figure_of_a_repeat() -> None:
     found = outcome_of_messages(BY_HAND)
-    assert found is not None
     result = found.result
-    assert result is not None
     assert result.train_time_s == exactly(0.100)  # rank 1: 3200 − 3100; rank 0 needs 60 ms
     assert result.startup_s == exactly(2.050)  # rank 1's first step − the launch
     assert result.steps == 3
@@ -90,8 +87,6 @@ def test_every_figure_of_a_repeat() -> None:
 
 def test_what_is_told_of_each_rank() -> None:
     found = outcome_of_messages(BY_HAND)
-    assert found is not None
-    assert found.result is not None
     first, second = found.result.ranks
     assert (first.rank, first.host, first.pid, first.device) == (0, "north", 11, "cpu")
     assert (first.bottleneck_fired, first.bottleneck_s, first.sub_batch) == (0, 0, None)
@@ -102,10 +97,7 @@ def test_what_is_told_of_each_rank() -> None:
 def test_warm_up_steps_are_in_no_figure_but_the_startup() -> None:
     without = [message for message in BY_HAND if not getattr(message, "warmup", False)]
     found, other = outcome_of_messages(BY_HAND), outcome_of_messages(without)
-    assert found is not None
-    assert other is not None
     assert found.result is not None
-    assert other.result is not None
     figures = ("train_time_s", "steps", "samples_per_s", "step_ms", "phases_ms", "loss", "accuracy", "ranks")
     for figure in figures:
         assert getattr(found.result, figure) == getattr(other.result, figure)
@@ -115,16 +107,12 @@ def test_warm_up_steps_are_in_no_figure_but_the_startup() -> None:
 def test_one_measured_step_has_percentiles_too() -> None:
     messages = [launched(), hello(0), step(0, begin_ms=3_000, end_ms=3_007), done(0), ended()]
     found = outcome_of_messages(messages)
-    assert found is not None
-    assert found.result is not None
     assert found.result.step_ms == StepMs(median=exactly(7), p10=exactly(7), p90=exactly(7))
 
 
 def test_the_loss_is_that_of_the_first_and_the_last_tenth() -> None:
     steps = [step(0, number, begin_ms=number, end_ms=number + 1, loss=float(number)) for number in range(20)]
     found = outcome_of_messages([launched(), hello(0), *steps, done(0), ended()])
-    assert found is not None
-    assert found.result is not None
     assert found.result.loss == Loss(first=exactly(0.5), last=exactly(18.5))  # of steps 0 1 and 18 19
 
 
@@ -139,15 +127,11 @@ def test_the_loss_is_weighted_by_samples() -> None:
 
 def test_nothing_evaluated_means_no_accuracy() -> None:
     found = outcome_of_messages([launched(), hello(0), step(0), done(0, correct=0, evaluated=0), ended()])
-    assert found is not None
-    assert found.result is not None
     assert found.result.accuracy is None
 
 
 def test_nothing_right_is_an_accuracy_of_zero() -> None:
     found = outcome_of_messages([launched(), hello(0), step(0), done(0, correct=0, evaluated=5), ended()])
-    assert found is not None
-    assert found.result is not None
     assert found.result.accuracy == 0
 
 
@@ -161,19 +145,16 @@ def test_messages_without_a_launch_have_no_outcome() -> None:
 
 def test_a_journal_that_stops_short_was_interrupted() -> None:
     found = outcome_of_messages(BY_HAND[:-1])
-    assert found is not None
     assert (found.status, found.error, found.result) == ("interrupted", None, None)
 
 
 def test_a_failure_keeps_its_error_and_has_no_figures() -> None:
     found = outcome_of_messages([*BY_HAND[:-1], ended("failed", "rank 1 was killed by SIGKILL")])
-    assert found is not None
     assert (found.status, found.error, found.result) == ("failed", "rank 1 was killed by SIGKILL", None)
 
 
 def test_nothing_but_warm_up_is_a_failure() -> None:
     found = outcome_of_messages([launched(), hello(0), step(0, warmup=True), done(0), ended()])
-    assert found is not None
     assert found.status == "failed"
     assert found.error == "no step was measured: all of them were warm-up steps"
 
@@ -189,7 +170,6 @@ def test_nothing_but_warm_up_is_a_failure() -> None:
 )
 def test_a_journal_that_is_not_whole_is_a_failure_and_says_what_it_lacks(messages: list[Message], error: str) -> None:
     found = outcome_of_messages([launched(), *messages, ended()])
-    assert found is not None
     assert (found.status, found.error, found.result) == ("failed", error, None)
 
 
@@ -256,10 +236,7 @@ def test_the_checks_of_a_repeat_are_of_what_its_ranks_told_in_any_order() -> Non
     late = [fingerprint(1, 2), fingerprint(0, 2), fingerprint(0, 3), fingerprint(1, 1), fingerprint(0, 1)]
     messages = [*BY_HAND[:3], *late, *BY_HAND[3:]]
     found, without = outcome_of_messages(messages), outcome_of_messages(BY_HAND)
-    assert found is not None
-    assert found.result is not None
     assert [(check.step, check.parameters) for check in found.result.sync_checks] == [(1, True), (2, True)]
-    assert without is not None
     assert msgspec.structs.replace(found.result, sync_checks=[]) == without.result
 
 
@@ -292,7 +269,6 @@ def test_only_what_is_true_of_every_rank_is_said_of_all() -> None:
     others = audit(error=0.7, scaled_error=0.7, own_scale=0.1, own_error=0.9)
     for told in ([own, others], [others, own]):
         found = averaging([done(rank, audit=words) for rank, words in enumerate(told)])
-        assert found is not None
         assert (found.own_scale, found.own_error) == (0.1, 0.9)
 
 
@@ -359,10 +335,6 @@ def test_ratios_are_taken_repeat_by_repeat() -> None:
         journal("b", 2, step_ms=30),
     )
     first, second = (trial.summary for trial in results.trials)
-    assert first is not None
-    assert second is not None
-    assert first.ratio is not None
-    assert second.ratio is not None
     assert (first.ratio.median, first.ratio.low, first.ratio.high) == (1, 1, 1)
     assert second.ratio.median == exactly(2.25)  # of 30 / 10 and 30 / 20
     assert (second.ratio.low, second.ratio.high) == (exactly(1.5), exactly(3))
@@ -377,11 +349,9 @@ def test_a_ratio_needs_the_baseline_of_the_same_repeat() -> None:
     preset = two_trials()
     only_second = results_for(preset, journal("a", 2, step_ms=20), journal("b", 1, step_ms=30))
     summary = only_second.trials[1].summary
-    assert summary is not None
     assert summary.ratio is None
     assert summary.speedup == exactly(20 / 30)
     alone = results_for(preset, journal("b", 1)).trials[1].summary
-    assert alone is not None
     assert (alone.ratio, alone.speedup) == (None, None)
 
 
@@ -389,8 +359,6 @@ def test_the_baseline_is_the_one_that_was_named() -> None:
     preset = two_trials(baseline="b", repeats=1)
     results = results_for(preset, journal("a", step_ms=10), journal("b", step_ms=20))
     assert results.baseline == "b"
-    assert results.trials[0].summary is not None
-    assert results.trials[0].summary.ratio is not None
     assert results.trials[0].summary.ratio.median == exactly(0.5)
 
 

@@ -339,7 +339,6 @@ def test_from_two_ranks_on_scaling_names_the_command_that_predicts_it() -> None:
     trials = [{"name": f"{size}", "world_size": size} for size in (2, 4, 8)]
     last = found({"2": (10,), "4": (10,), "8": (10,)}, trials)[-1]
     assert last.kind is Kind.PREDICTABLE
-    assert last.place is not None
     assert last.place.startswith("ddptui project ")
     assert last.place.endswith(" --trial 2 --ranks 2,4,8")
 

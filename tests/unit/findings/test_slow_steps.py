@@ -39,7 +39,6 @@ def launch(
 
 def read(messages: list[Message]) -> RepeatResult:
     found = outcome_of_messages(messages)
-    assert found is not None
     assert found.result is not None
     return found.result
 
@@ -50,7 +49,6 @@ def some_long(number: int) -> float:
 
 def test_where_all_steps_are_alike_nothing_is_said() -> None:
     repeat = read(launch())
-    assert repeat.time_parts is not None
     assert (repeat.time_parts.long_steps, repeat.time_parts.longest) == (0, [])
 
 
@@ -66,7 +64,6 @@ def test_the_parts_make_the_train_time() -> None:
         long_steps=2,
         longest=[LongStep(step=37, ms=pytest.approx(413)), LongStep(step=90, ms=pytest.approx(310))],
     )
-    assert parts is not None
     sums = parts.median_s + parts.long_s + parts.between_steps_s + parts.between_epochs_s + parts.others_s
     assert sums == pytest.approx(repeat.train_time_s)
 
@@ -120,7 +117,5 @@ def test_of_a_long_launch_the_parts_are_those_of_all_steps(monkeypatch: pytest.M
     monkeypatch.setattr(thinning, "MOST_EVENTS", 500)
     repeat = read(messages)
     assert repeat.looked_at is not None
-    assert whole is not None
-    assert repeat.time_parts is not None
     assert repeat.time_parts.long_s == pytest.approx(whole.long_s, rel=0.1)
     assert repeat.time_parts.between_steps_s == pytest.approx(whole.between_steps_s, rel=0.1)

@@ -131,10 +131,7 @@ SENTENCES = {
     ],
     "late took about 2.10 times as long as even; 749 ms were injected, and the train time grew by 562 ms.": [
         Finding(
-            kind=Kind.SLOWER,
-            trials=("late",),
-            place="even",
-            numbers=ONE_REPEAT | {"longer_s": 0.562, "slept_s": 0.749},
+            kind=Kind.SLOWER, trials=("late",), place="even", numbers=ONE_REPEAT | {"longer_s": 0.562, "slept_s": 0.749}
         )
     ],
     "The loss is nearly the same in all trials: 1.429 to 1.467.": [
