@@ -9,7 +9,7 @@ from ddptui.analysis.breakdown import Breakdown, breakdown, difference, middle
 from ddptui.analysis.results import TrialResult
 from ddptui.wire.messages import Slept
 from ddptui.wire.records import Message
-from tests.support.builders import MS, beside, failure, journal, preset_of, results_for
+from tests.support.builders import MS, failure, journal, preset_of, results_for
 from tests.support.launches import late_launch, launch_of
 from tests.support.traces import Shape, all_reduce, bucketed, gather_scatter, reduce_broadcast, trace, works_of
 
@@ -105,14 +105,6 @@ def test_a_trial_without_figures_has_no_parts() -> None:
     a, b = trials_of(journal("a"), failure("b"))
     assert breakdown(b) is None
     assert difference(b, a) is None
-
-
-def test_a_difference_from_a_baseline_that_was_disturbed_is_known_and_marked_elsewhere() -> None:
-    a, b = trials_of(beside(journal("a")), journal("b"))
-    whole, part = breakdown(b), breakdown(a)
-    assert whole
-    assert part
-    assert difference(b, a) == whole.minus(part)
 
 
 @pytest.mark.parametrize(("step_ms", "wanted"), [((30, 10, 20), [20]), ((40, 10, 20, 30), [20, 30]), ((7,), [7])])

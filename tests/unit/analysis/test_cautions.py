@@ -17,8 +17,7 @@ from ddptui.analysis.cautions import (
     cautions_for,
 )
 from ddptui.analysis.figures import other_load
-from ddptui.analysis.results import InSync, Loss, RankResult, RepeatResult, Results, Spread
-from ddptui.config.preset import Preset
+from ddptui.analysis.results import InSync, Loss, RankResult, RepeatResult, Spread
 from ddptui.config.trial import Trial
 from ddptui.findings.compare import cautions_of_trial, compare
 from ddptui.report.notes import note_lines
@@ -78,29 +77,19 @@ def test_a_wide_spread_of_the_repeats(low: float, raised: list[Caution]) -> None
     ("ranks", "threads", "cores", "device", "raised"),
     [
         (2, 1, 2, "cpu", []),
-        (3, 1, 2, "cpu", [OVER]),
+        (3, 1, 2, "cpu (thread, CPU stand-in)", [OVER]),
         (2, 2, 4, "cpu", []),
         (2, 2, 3, "cpu", [OVER]),
+        (2, None, 2, "cpu", []),  # each has one at least
+        (3, None, 2, "cpu", [OVER]),
         (8, 1, None, "cpu", []),  # nobody knows
         (8, 1, 2, "cuda:0", []),
-        (3, 1, 2, "cpu (thread, CPU stand-in)", [OVER]),
     ],
 )
 def test_more_threads_than_cores(
-    ranks: int, threads: int, cores: int | None, device: str, raised: list[Caution]
+    ranks: int, threads: int | None, cores: int | None, device: str, raised: list[Caution]
 ) -> None:
     assert of_trial(repeat(device=device), world_size=ranks, threads=threads, cores=cores) == raised
-
-
-def test_without_a_number_of_threads_each_rank_has_one_at_least() -> None:
-    assert of_trial(world_size=2, threads=None, cores=2) == []
-    assert of_trial(world_size=3, threads=None, cores=2) == [OVER]
-    assert of_trial(world_size=2, threads=None, cores=5) == []
-
-
-def test_other_programs_take_nothing_from_the_ranks_where_a_core_is_idle() -> None:
-    assert cautions_for(Evidence(other_load=1.0, idle=0.5)) == [OTHER]
-    assert cautions_for(Evidence(other_load=1.0, idle=SPARE)) == []
 
 
 @pytest.mark.parametrize(
@@ -117,25 +106,20 @@ def test_what_any_repeat_shows_is_the_trials_and_each_is_said_once() -> None:
     assert of_trial(repeat(), repeat(OTHER), repeat(OTHER, FEW)) == [FEW, OTHER]
 
 
-def test_a_caution_is_one_entry() -> None:
-    """Each is raised by evidence of its own, and by no other."""
+def test_each_caution_is_raised_by_evidence_of_its_own_and_has_its_advice() -> None:
     raising = {
         Caution.TOO_FEW_STEPS: Evidence(steps=FEWEST_STEPS - 1),
         Caution.WIDE_SPREAD: Evidence(spread=2 * WIDE),
         Caution.OVERSUBSCRIBED: Evidence(threads_a_core=1.5),
-        Caution.OTHER_LOAD: Evidence(other_load=2 * MOST_OTHER_LOAD),
+        Caution.OTHER_LOAD: Evidence(other_load=2 * MOST_OTHER_LOAD, idle=SPARE / 2),
         Caution.HELD_BACK: Evidence(held_back=2 * MOST_HELD_BACK),
         Caution.HOST_TIME: Evidence(host_time=True, waits_hidden=True),
         Caution.CLOCKS_APART: Evidence(waits_hidden=True),
         Caution.CLOCKS_UNKNOWN: Evidence(clocks_known=False, waits_hidden=True),
     }
     assert {caution: cautions_for(evidence) for caution, evidence in raising.items()} == {c: [c] for c in Caution}
-    assert cautions_for(Evidence()) == []
-
-
-def test_every_caution_has_its_advice() -> None:
-    assert all(caution.advice for caution in Caution)
-    assert len({caution.advice for caution in Caution}) == len(Caution)
+    assert cautions_for(Evidence()) == cautions_for(Evidence(other_load=1.0, idle=SPARE)) == []
+    assert len({caution.advice for caution in Caution} - {""}) == len(Caution)
 
 
 # In a run
@@ -145,13 +129,11 @@ def with_loads(messages: list[Message], *loads: Load) -> list[Message]:
     return [*messages[:-1], *loads, messages[-1]]
 
 
-def said(*journals: list[Message]) -> list[str]:
-    preset = preset_of({"repeats": len(journals), "trial": [{"name": "a"}]})
-    return said_of(results_for(preset, *journals), preset)
-
-
-def said_of(results: Results, preset: Preset) -> list[str]:
-    return [note for note in note_lines(results, preset) if note.startswith("caution")]
+def said(*journals: list[Message], trials: str = "a") -> list[str]:
+    names = [{"name": name} for name in trials]
+    preset = preset_of({"repeats": len(journals) if trials == "a" else 1, "trial": names})
+    lines = note_lines(results_for(preset, *journals), preset)
+    return [note for note in lines if note.startswith("caution")]
 
 
 def long(repeat: int = 1, step_ms: float = 1000) -> list[Message]:
@@ -185,24 +167,11 @@ def test_the_load_counts_while_all_ranks_train_and_at_no_other_time() -> None:
 
 def test_ranks_that_share_cores_are_warned_of_where_the_environment_tells_how_many_there_are() -> None:
     preset = preset_of({"trial": [{"name": "a", "threads": 2}]})
-    results = results_for(preset, long())
-    assert not any("more threads than cores" in note for note in note_lines(results, preset))
-    results = compare(preset, "the-run", {"cores": 2}, outcomes_of(long()))
-    assert f"caution, a: {OVER.advice}" in note_lines(results, preset)
+    for environment, is_said in (({}, False), ({"cores": 2}, True)):
+        results = compare(preset, "the-run", environment, outcomes_of(long()))
+        assert (f"caution, a: {OVER.advice}" in note_lines(results, preset)) is is_said
 
 
 def test_a_caution_that_is_true_of_many_trials_is_said_once() -> None:
-    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
-    found = [
-        note
-        for note in note_lines(results_for(preset, journal("a"), journal("b")), preset)
-        if note.startswith("caution")
-    ]
-    assert found == [f"caution, all trials: {FEW.advice}"]
-    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}]})
-    found = [
-        note
-        for note in note_lines(results_for(preset, journal("a"), journal("b")), preset)
-        if note.startswith("caution")
-    ]
-    assert found == [f"caution, a, b: {FEW.advice}"]
+    assert said(journal("a"), journal("b"), trials="ab") == [f"caution, all trials: {FEW.advice}"]
+    assert said(journal("a"), journal("b"), trials="abc") == [f"caution, a, b: {FEW.advice}"]

@@ -94,35 +94,18 @@ def of_one_clock(**options: float) -> list[Message]:
 
 
 def result_of(messages: list[Message]) -> RepeatResult:
-    found = outcome_of_messages(messages)
-    assert found.result is not None, found.error
-    return found.result
-
-
-def test_of_one_host_nothing_is_said_of_clocks() -> None:
-    found = result_of(of_one_clock())
-    assert (found.clock_error_ms, found.wait_error_ms) == (None, None)
-    assert found.culprit is not None
+    return outcome_of_messages(messages).result
 
 
 def test_with_clocks_that_agree_well_the_figures_are_those_of_one_host() -> None:
     one, two = result_of(of_one_clock()), result_of(heard(0.05))
+    assert (one.clock_error_ms, one.wait_error_ms) == (None, None)
     assert two.clock_error_ms == pytest.approx(0.05, abs=0.05)
-    assert one.wait_ms is not None
-    assert two.wait_error_ms is not None
     assert two.wait_ms == pytest.approx(one.wait_ms, abs=two.wait_error_ms)
     assert two.startup_s == pytest.approx(one.startup_s, abs=0.001)
     assert two.train_time_s == pytest.approx(one.train_time_s, rel=0.001)
     assert (two.verdict, two.mismatches) == (one.verdict, [])
     assert (two.culprit.rank, two.culprit.phase) == (one.culprit.rank, one.culprit.phase) == (1, "forward")
-
-
-def test_the_probes_are_needed_a_clock_taken_wrongly_gives_other_waits() -> None:
-    """The red case: the same messages, with offsets that are wrong by more than they say."""
-    one, wrong = result_of(of_one_clock()), heard(0.05)
-    off = [msgspec.structs.replace(m, offset_ns=m.offset_ns + 4 * MS) if isinstance(m, Offset) else m for m in wrong]
-    assert one.wait_ms is not None
-    assert result_of(off).wait_ms != pytest.approx(one.wait_ms, abs=0.2)
 
 
 @pytest.mark.parametrize("error_ms", [4.0, None], ids=["too far apart", "never compared"])
@@ -140,16 +123,11 @@ def test_what_the_clocks_cannot_tell_is_withheld(error_ms: float | None) -> None
     assert found.phases_ms is not None
 
 
-def test_an_error_that_is_just_smaller_than_the_waits_does_not_withhold_them() -> None:
+def test_an_error_that_is_just_smaller_than_the_waits_withholds_only_those_of_the_rank_that_hardly_waited() -> None:
     found = result_of(heard(1.0))
     assert found.wait_share is not None
     assert not {Caution.CLOCKS_APART, Caution.CLOCKS_UNKNOWN} & set(found.warnings)
-
-
-def test_a_rank_that_waited_less_than_its_clock_can_tell_is_said_to_have() -> None:
-    late, waiting = sorted(result_of(heard(0.3)).ranks, key=lambda rank: rank.wait_s or 0.0)
-    assert (late.rank, late.wait_s) == (1, None)
-    assert waiting.wait_s is not None
+    assert [rank.wait_s is None for rank in result_of(heard(0.3)).ranks] == [False, True]
 
 
 @pytest.mark.parametrize(("error_ms", "hardly"), [(2.9, False), (3.1, True)])
@@ -253,24 +231,19 @@ def test_of_gpus_that_are_tied_well_the_waits_are_given_with_the_sum_of_their_er
     assert gpus.culprit == one.culprit is not None
 
 
-def test_of_gpus_whose_clocks_are_further_apart_than_they_waited_waits_are_withheld() -> None:
-    found = result_of(on_gpus(2.0))
-    assert (found.wait_ms, found.transfer_ms, found.culprit, found.verdict) == (None, None, None, "inconclusive")
-    assert Caution.CLOCKS_APART in found.warnings
-    assert Caution.CLOCKS_UNKNOWN not in found.warnings
-    assert found.train_time_s == result_of(of_one_clock()).train_time_s
-
-
 @pytest.mark.parametrize(("error_ms", "withheld", "culprit"), [(0.03, False, 1), (2.0, True, None)])
 def test_live_and_told_again_ties_are_judged_as_in_the_result(
     error_ms: float, withheld: bool, culprit: int | None, tmp_path: Path
 ) -> None:
     messages = on_gpus(error_ms)
+    result = result_of(messages)
+    assert (Caution.CLOCKS_APART in result.warnings) == (result.wait_ms is None) == withheld
+    assert result.train_time_s == result_of(of_one_clock()).train_time_s
     for told in (messages, [message for _, message in told_again(tmp_path, messages)]):
         monitor = watched(told)
         assert monitor.judgement.analysis.withheld == withheld
         assert monitor.culprit == culprit
-        assert result_of(told).culprit == result_of(messages).culprit
+        assert result_of(told).culprit == result.culprit
         assert monitor.apart.largest_ns((0, 1)) == pytest.approx(2 * error_ms * MS)
 
 

@@ -35,12 +35,6 @@ def answered(probes: Probes, now_ns: int) -> list[Offset]:
     return found
 
 
-def test_of_the_consoles_own_clock_there_is_nothing_to_ask() -> None:
-    probes = probes_of((0, "near"), (1, ""))
-    assert probes.due(0) == []
-    assert probes.due(100 * S) == []
-
-
 def test_what_comes_of_it_is_the_offset_within_its_error() -> None:
     probes = probes_of((0, "near"), (1, "far"))
     [(rank, probe)] = probes.due(7 * S)
@@ -58,10 +52,11 @@ def test_several_at_first_and_then_some_every_second() -> None:
     assert len(answered(probes, 4 * ROUND_EVERY_NS)) == A_ROUND
 
 
-def test_one_rank_of_each_clock_is_asked() -> None:
-    probes = probes_of((0, "near"), (1, "far"), (2, "far"), (3, "third"))
+def test_one_rank_of_each_clock_but_the_consoles_is_asked() -> None:
+    probes = probes_of((0, "near"), (1, "far"), (2, "far"), (3, "third"), (4, ""))
     assert [rank for rank, _ in probes.due(0)] == [1, 3]
     assert probes.due(1000) == []  # until they have answered
+    assert probes_of((0, "near"), (1, "")).due(100 * S) == []
 
 
 @pytest.mark.parametrize("last_words", [done(1), failed(1)])
@@ -96,19 +91,13 @@ def test_what_nobody_has_asked_for_is_no_answer() -> None:
     assert probes.add(echo(1, probe, 0), 600) == []  # it was answered
 
 
-def test_what_cannot_be_is_no_answer_but_the_true_one_still_is() -> None:
+def test_what_cannot_be_is_no_answer_nor_is_what_comes_after_the_patience_but_the_true_one_still_is() -> None:
     probes = probes_of((1, "far"))
-    [(_, probe)] = probes.due(0)
-    true = echo(1, probe, 0)
+    [(_, old)] = probes.due(0)
+    true = echo(1, old, 0)
     backwards = msgspec.structs.replace(true, said_ns=true.heard_ns - 1)
     longer_than_away = msgspec.structs.replace(true, said_ns=true.heard_ns + 501)
     assert probes.add(backwards, 500) == probes.add(longer_than_away, 500) == []
-    assert len(probes.add(true, 500)) == 1
-
-
-def test_an_answer_after_the_patience_is_none() -> None:
-    probes = probes_of((1, "far"))
-    [(_, old)] = probes.due(0)
     [(_, new)] = probes.due(PATIENCE_NS)
-    assert probes.add(echo(1, old, 0), PATIENCE_NS + 500) == []
+    assert probes.add(true, PATIENCE_NS + 500) == []
     assert len(probes.add(echo(1, new, PATIENCE_NS), PATIENCE_NS + 500)) == 1

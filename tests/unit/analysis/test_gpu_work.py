@@ -128,27 +128,6 @@ def test_where_it_is_not_known_who_shares_a_gpu_only_the_ranks_have_a_part() -> 
     assert result.tflops == pytest.approx(RATE)
 
 
-def test_replicas_have_their_own_samples_and_gpus() -> None:
-    """In `dp` one step has parts of different sizes, and each replica tells of it as a rank."""
-    parts = {0: 6, 1: 2}
-    uneven = [
-        msgspec.structs.replace(message, samples=parts[message.rank]) if isinstance(message, Step) else message
-        for message in gpu_launch(nccl=None)
-    ]
-    result = result_of(uneven)
-    assert [rank.tflops for rank in result.ranks] == pytest.approx([6.0, 2.0])
-    assert result.mfu == pytest.approx(4 / PEAK)
-
-
-def test_of_a_launch_whose_steps_were_thinned_all_steps_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddptui.analysis.thinning.MOST_EVENTS", 8)
-    monkeypatch.setattr("ddptui.analysis.thinning.BLOCK", 2)
-    result = result_of(gpu_launch())
-    assert result.looked_at is not None
-    assert result.tflops == pytest.approx(RATE)
-    assert result.joules_a_step == pytest.approx(2 * 500)
-
-
 def test_steps_that_were_not_reported_count_like_the_others() -> None:
     """As under `watch --every 5`, or where messages were lost."""
     some = [message for message in gpu_launch() if not isinstance(message, Step) or message.step in (0, 1, 6)]
@@ -187,11 +166,6 @@ def test_load_memory_and_power_are_those_of_the_measured_time() -> None:
     rank = first_rank(gpu_launch(meter=meter))
     assert (rank.gpu_busy, rank.watts, rank.samples_per_s) == pytest.approx((0.5, 300, 8))
     assert (rank.peak_gpu_used_bytes, rank.gpu_total_bytes) == (STEPS + 5, 80)
-
-
-def test_what_the_driver_withholds_is_none() -> None:
-    rank = first_rank(gpu_launch(meter=lambda *_: Gpu(sm_mhz=1.0)))
-    assert (rank.gpu_busy, rank.peak_gpu_used_bytes, rank.gpu_total_bytes, rank.watts) == (None,) * 4
 
 
 def test_energy_is_the_mean_power_times_a_step() -> None:
@@ -302,7 +276,3 @@ def test_a_whole_launch_comes_to_results_json(tmp_path: Path) -> None:
     assert (rank["sm_mhz"], rank["held_back_part"], rank["joules_a_step"]) == (1700, None, pytest.approx(500))
     assert (rank["tflops"], rank["mfu"]) == (pytest.approx(RATE), pytest.approx(RATE / PEAK))
 
-
-def test_the_made_up_launch_is_one_that_the_wire_lets_through() -> None:
-    for message in gpu_launch():
-        assert msgspec.json.decode(msgspec.json.encode(message), type=type(message)) == message
