@@ -28,26 +28,19 @@ AS_JOURNALED = {"epochs": 2, "warmup_steps": 1}
 
 
 def one_trial(name: str = "a", **fields: Any) -> Preset:
-    return preset_of({"repeats": 1, "trial": [{"name": name, **AS_JOURNALED, **fields}]})
+    return preset_of({"trial": [{"name": name, **AS_JOURNALED, **fields}]})
 
 
 def ran(preset: Preset, step_ms: float = 10) -> Results:
     return results_for(preset, *(journal(trial.name, step_ms=step_ms) for trial in preset.trials))
 
 
-def seconds(preset: Preset, *past: Results) -> float:
-    found = estimate(preset, past)
-    assert found is not None
-    return found
-
-
-def test_nothing_is_known_of_what_was_never_run() -> None:
+def test_nothing_is_known_of_what_was_never_run_and_where_one_trial_is_unknown_all_are() -> None:
     assert estimate(one_trial(), []) is None
     assert estimate(one_trial(), [ran(one_trial(launch="process"))]) is None
-
-
-def test_a_run_takes_as_long_as_it_took() -> None:
-    assert seconds(one_trial(), ran(one_trial())) == pytest.approx(STARTUP_S + 4 * 0.010 + END_S["warm"])
+    assert estimate(one_trial(), [ran(one_trial(steps=4))]) is None  # epochs cannot be counted after steps
+    both = preset_of({"trial": [{"name": "a", **AS_JOURNALED}, {"name": "b", "launch": "single"}]})
+    assert estimate(both, [ran(one_trial())]) is None
 
 
 def cold(results: Results) -> Results:
@@ -64,10 +57,8 @@ def cold(results: Results) -> Results:
 def test_what_starts_warm_does_not_take_as_long_to_start_as_what_started_cold() -> None:
     past = cold(ran(one_trial()))
     assert estimate(one_trial(), [past]) is None
-    assert seconds(one_trial(start="cold"), past) == pytest.approx(10.0 + 4 * 0.010 + END_S["cold"])
-    assert seconds(one_trial(), past, ran(one_trial(model="mlp"))) == pytest.approx(
-        STARTUP_S + 4 * 0.010 + END_S["warm"]
-    )
+    assert estimate(one_trial(start="cold"), [past]) == pytest.approx(10.0 + 4 * 0.010 + END_S["cold"])
+    assert estimate(one_trial(), [past, ran(one_trial(model="mlp"))]) == pytest.approx(taking(4))
     assert estimate(one_trial(model="mlp"), [past]) is None
 
 
@@ -78,31 +69,28 @@ def measured(**fields: Any) -> Preset:
 def test_primitives_take_what_they_took() -> None:
     told = [message(rank) for message in (hello, ready, timed, done) for rank in (0, 1)]
     past = results_for(measured(), [launched(at_ms=1_000), *told, ended()])
-    took_s = past.trials[0].primitives[0].took_s
-    assert took_s is not None
-    assert seconds(measured(), past) == pytest.approx(took_s)
+    assert estimate(measured(), [past]) == pytest.approx(past.trials[0].primitives[0].took_s)
     assert estimate(measured(iterations=7), [past]) is None
 
 
-def test_every_launch_counts() -> None:
+def test_every_launch_counts_and_the_newest_run() -> None:
     both = two_trials(defaults=AS_JOURNALED)
-    alone = seconds(one_trial(), ran(one_trial()))
-    assert seconds(both, ran(both)) == pytest.approx(2 * 2 * alone)
+    assert estimate(both, [ran(both)]) == pytest.approx(2 * 2 * taking(4))
+    assert estimate(one_trial(), [ran(one_trial(), 50), ran(one_trial())]) == pytest.approx(taking(20))
 
 
-def test_the_newest_run_counts() -> None:
-    assert seconds(one_trial(), ran(one_trial(), 50), ran(one_trial())) == pytest.approx(
-        STARTUP_S + 0.2 + END_S["warm"]
-    )
+def taking(steps: float) -> float:
+    """Of a warm start and so many steps, in s."""
+    return STARTUP_S + steps * 0.010 + END_S["warm"]
 
 
 @pytest.mark.parametrize(
     ("fields", "steps"),
-    [({"epochs": 6}, 12), ({"steps": 100}, 100), ({"batch_size": 32}, 8), ({"lr": 0.5, "seed": 3}, 4)],
+    [({"name": "b"}, 4), ({"epochs": 6}, 12), ({"steps": 100}, 100), ({"batch_size": 32}, 8), ({"lr": 0.5}, 4)],
 )
-def test_training_is_scaled_by_the_steps(fields: dict[str, Any], steps: int) -> None:
-    expected = STARTUP_S + steps * 0.010 + END_S["warm"]
-    assert seconds(one_trial(**fields), ran(one_trial())) == pytest.approx(expected)
+def test_training_is_scaled_by_the_steps_whatever_its_name_and_its_preset(fields: dict[str, Any], steps: int) -> None:
+    past = msgspec.structs.replace(ran(one_trial()), preset="other")
+    assert estimate(one_trial(**fields), [past]) == pytest.approx(taking(steps))
 
 
 @pytest.mark.parametrize(
@@ -112,24 +100,10 @@ def test_another_training_tells_nothing(fields: dict[str, Any]) -> None:
     assert estimate(one_trial(**fields), [ran(one_trial())]) is None
 
 
-def test_a_trial_that_trained_this_way_tells_whatever_its_name_and_its_preset() -> None:
-    other = msgspec.structs.replace(ran(one_trial("other")), preset="other")
-    assert seconds(one_trial(), other) == pytest.approx(STARTUP_S + 4 * 0.010 + END_S["warm"])
-
-
-def test_epochs_after_steps_cannot_be_counted() -> None:
-    assert estimate(one_trial(), [ran(one_trial(steps=4))]) is None
-
-
-def test_where_one_trial_is_unknown_all_are() -> None:
-    both = preset_of({"trial": [{"name": "a", **AS_JOURNALED}, {"name": "b", "launch": "single"}]})
-    assert estimate(both, [ran(one_trial())]) is None
-
-
 def test_a_delay_that_was_there_before_is_no_other_training() -> None:
     delayed = one_trial(bottleneck=[{"at": "data", "ranks": [0], "sleep_ms": 1}])
     read_again = msgspec.json.decode(msgspec.json.encode(ran(delayed)), type=Results)
-    assert seconds(delayed, read_again) == pytest.approx(STARTUP_S + 0.040 + END_S["warm"])
+    assert estimate(delayed, [read_again]) == pytest.approx(taking(4))
 
 
 def test_a_config_of_a_later_version_is_passed_over() -> None:
