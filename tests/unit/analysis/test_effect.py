@@ -51,9 +51,9 @@ def test_a_difference_counts_if_it_exceeds_what_the_repeats_differ_by(
     assert outcome(a_ms, b_ms) == wanted
 
 
-@pytest.mark.parametrize("repeats", [2, 3, 5])
+@pytest.mark.parametrize("repeats", [2, 3])
 def test_of_equal_trials_one_in_twenty_seems_to_differ(repeats: int) -> None:
-    """Judged by the ± alone, it would be 173, 56 and 8 of the 400."""
+    """Judged by the ± alone, it would be 173 and 56 of the 400."""
     chance = random.Random(repeats)
 
     def times() -> tuple[float, ...]:
@@ -63,7 +63,7 @@ def test_of_equal_trials_one_in_twenty_seems_to_differ(repeats: int) -> None:
     assert differing <= 0.07 * 400
 
 
-@pytest.mark.parametrize(("trials", "repeats"), [(8, 3), (16, 2), (16, 1)])
+@pytest.mark.parametrize(("trials", "repeats"), [(8, 3), (16, 1)])
 def test_of_runs_with_many_equal_trials_one_in_twenty_claims_a_difference(trials: int, repeats: int) -> None:
     """Judged pair by pair, a third of the runs of 8 trials would."""
     chance = random.Random(trials + repeats)
@@ -114,18 +114,13 @@ def test_many_differences_have_to_be_surer_the_smallest_chance_first() -> None:
     assert are_real([]) == []
 
 
-def test_a_trial_without_figures_has_no_effect() -> None:
-    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}]})
-    results = results_for(preset, journal("a"), failure("b"))
-    assert effects(results) == {}
-    assert beside_baseline(results) == []
-
-
-def test_where_repeats_are_missing_those_that_are_there_are_compared() -> None:
+def test_where_repeats_or_figures_are_missing_those_that_are_there_are_compared() -> None:
     preset = preset_of({"repeats": 2, "trial": [{"name": "a"}, {"name": "b"}]})
     results = results_for(preset, journal("a", 1), journal("a", 2, step_ms=20), journal("b", 1, step_ms=40))
     [effect] = beside_baseline(results)
     assert (effect.ratio.low, effect.ratio.high, effect.repeats) == pytest.approx((4, 4, 1))
+    results = results_for(preset, journal("a"), failure("b"))
+    assert (effects(results), beside_baseline(results)) == ({}, [])
 
 
 def test_beside_a_busy_machine_the_repeats_are_compared_as_they_took_turns() -> None:

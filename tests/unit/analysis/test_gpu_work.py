@@ -9,7 +9,6 @@ import pytest
 from ddptui.analysis import gpu_readings
 from ddptui.analysis.gpu_work import tflops
 from ddptui.analysis.launch_log import LaunchLog
-from ddptui.analysis.primitives.results import NcclUse
 from ddptui.analysis.results import RankResult, RepeatResult
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.live.fold import fold
@@ -25,9 +24,7 @@ RATE = 8.0  # of `gpu_launch`: 8 samples of 10^12 operations a second
 
 
 def result_of(messages: list[Message]) -> RepeatResult:
-    outcome = outcome_of_messages(messages)
-    assert outcome.result is not None, outcome.error
-    return outcome.result
+    return outcome_of_messages(messages).result
 
 
 def first_rank(messages: list[Message]) -> RankResult:
@@ -53,8 +50,7 @@ def test_each_rank_computes_its_samples_in_its_own_time() -> None:
 
 def test_what_a_rank_computes_as_it_goes_is_what_its_result_says() -> None:
     messages = gpu_launch()
-    live = fold(Live(), [message for message in messages if not isinstance(message, Ended)])
-    rank = live.ranks[0]
+    rank = fold(Live(), [message for message in messages if not isinstance(message, Ended)]).ranks[0]
     assert tflops(rank.flops, rank.samples_per_s) == pytest.approx(first_rank(messages).tflops)
 
 
@@ -99,18 +95,19 @@ def test_what_is_not_known_is_none_and_no_guess(facts: Any, tflops: float | None
     assert (result.ranks[0].tflops, result.ranks[0].mfu) == (tflops, mfu)
 
 
-def test_ranks_that_share_a_gpu_add_up_to_its_part() -> None:
-    """Each has its own part of that peak."""
+def test_ranks_that_share_a_gpu_add_up_to_its_part_and_read_one_counter_which_is_counted_once() -> None:
     result = result_of(gpu_launch((("a",), ("a",))))
     assert [rank.mfu for rank in result.ranks] == pytest.approx([RATE / PEAK] * 2)
-    assert result.mfu == pytest.approx(2 * RATE / PEAK)
-    assert result.tflops == pytest.approx(RATE)
+    assert (result.mfu, result.tflops) == pytest.approx((2 * RATE / PEAK, RATE))
+    assert [rank.joules_a_step for rank in result.ranks] == pytest.approx([500, 500])
+    assert result.joules_a_step == pytest.approx(500)
 
 
-def test_a_rank_of_several_gpus_has_all_their_peaks() -> None:
+def test_a_rank_of_several_gpus_has_all_their_peaks_but_only_one_is_read_so_their_energy_is_not_known() -> None:
     result = result_of(gpu_launch((("a", "b"), ("c", "d"))))
-    assert result.ranks[0].mfu == pytest.approx(RATE / (2 * PEAK))
-    assert result.mfu == pytest.approx(RATE / (2 * PEAK))
+    assert (result.mfu, result.ranks[0].mfu) == pytest.approx((RATE / (2 * PEAK),) * 2)
+    assert [rank.joules_a_step for rank in result.ranks] == [None, None]
+    assert (result.joules_a_step, result.ranks[0].sm_mhz) == (None, 1700)
 
 
 def test_a_gpu_without_a_known_peak_leaves_none_to_those_beside_it() -> None:
@@ -137,14 +134,6 @@ def test_steps_that_were_not_reported_count_like_the_others() -> None:
     assert result.samples_per_s == pytest.approx(2 * 8)
 
 
-def test_on_the_cpu_there_is_none_of_it() -> None:
-    result = result_of(journal())
-    assert (result.nccl, result.tflops, result.mfu, result.joules_a_step) == (None, None, None, None)
-    rank = result.ranks[0]
-    assert (rank.tflops, rank.mfu, rank.sm_mhz, rank.held_back_part, rank.joules_a_step) == (None,) * 5
-    assert (rank.samples_per_s, rank.gpu_busy, rank.peak_gpu_used_bytes, rank.watts) == (None,) * 4
-
-
 # Clocks and energy
 
 
@@ -168,19 +157,11 @@ def test_load_memory_and_power_are_those_of_the_measured_time() -> None:
     assert (rank.peak_gpu_used_bytes, rank.gpu_total_bytes) == (STEPS + 5, 80)
 
 
-def test_energy_is_the_mean_power_times_a_step() -> None:
-    result = result_of(gpu_launch(meter=lambda rank, s: steady(rank, s, watts=100.0 * (rank + 1))))
-    assert [rank.joules_a_step for rank in result.ranks] == pytest.approx([100, 200])
-    assert result.joules_a_step == pytest.approx(300)
-
-
 def test_only_what_lies_between_two_heartbeats_is_counted() -> None:
     """Of 10 s they cover 6, in which the power was another one than outside."""
-    beats = (-1.0, 2.0, 8.0, 11.0)
-    joules = dict(zip(beats, (0.0, 5000.0, 5600.0, 9000.0), strict=True))
-    assert first_rank(gpu_launch(beats=beats, meter=lambda _, s: Gpu(joules=joules[s]))).joules_a_step == pytest.approx(
-        100
-    )
+    joules = {-1.0: 0.0, 2.0: 5000.0, 8.0: 5600.0, 11.0: 9000.0}
+    rank = first_rank(gpu_launch(beats=tuple(joules), meter=lambda _, s: Gpu(joules=joules[s])))
+    assert rank.joules_a_step == pytest.approx(100)
 
 
 @pytest.mark.parametrize("beats", [(), (5.0,), (-1.0, 5.0, 11.0), (5.0, 5.0)])
@@ -191,25 +172,17 @@ def test_energy_needs_two_moments_in_the_measured_time(beats: tuple[float, ...])
 def test_a_counter_that_goes_back_or_is_not_there_tells_nothing() -> None:
     back = first_rank(gpu_launch(meter=lambda _, s: Gpu(joules=500 * s % 2100 + 1000, sm_mhz=1.0)))
     assert (back.joules_a_step, back.sm_mhz) == (None, 1.0)
-    assert first_rank(gpu_launch(meter=lambda *_: Gpu(sm_mhz=1.0))).joules_a_step is None
     some = first_rank(gpu_launch(meter=lambda _, s: Gpu(joules=500 * s + 1000 if s % 3 else None)))
     assert some.joules_a_step == pytest.approx(500)
+    rank = first_rank(gpu_launch(meter=lambda *_: Gpu(sm_mhz=1.0)))
+    assert (rank.gpu_busy, rank.peak_gpu_used_bytes, rank.gpu_total_bytes) == (None,) * 3
+    assert (rank.watts, rank.joules_a_step) == (None, None)
 
 
-def test_ranks_that_share_a_gpu_read_one_counter_which_is_counted_once() -> None:
-    result = result_of(gpu_launch((("a",), ("a",))))
-    assert [rank.joules_a_step for rank in result.ranks] == pytest.approx([500, 500])
-    assert result.joules_a_step == pytest.approx(500)
-
-
-def test_of_several_gpus_of_a_rank_only_one_is_read_so_their_energy_is_not_known() -> None:
-    result = result_of(gpu_launch((("a", "b"), ("c", "d"))))
-    assert [rank.joules_a_step for rank in result.ranks] == [None, None]
-    assert result.joules_a_step is None
-    assert result.ranks[0].sm_mhz == 1700
-
-
-def test_if_one_gpu_tells_no_energy_there_is_no_sum() -> None:
+def test_energy_is_the_mean_power_times_a_step_and_has_no_sum_if_one_gpu_tells_none() -> None:
+    result = result_of(gpu_launch(meter=lambda rank, s: steady(rank, s, watts=100.0 * (rank + 1))))
+    assert [rank.joules_a_step for rank in result.ranks] == pytest.approx([100, 200])
+    assert result.joules_a_step == pytest.approx(300)
     result = result_of(gpu_launch(meter=lambda rank, s: steady(rank, s) if rank else Gpu(sm_mhz=5.0)))
     assert [rank.joules_a_step for rank in result.ranks] == [None, pytest.approx(500)]
     assert result.joules_a_step is None
@@ -250,29 +223,26 @@ def test_a_long_launch_keeps_every_other_reading_of_all_its_time(monkeypatch: py
 # NCCL, memory, and the way to results.json
 
 
-def test_nccl_is_that_of_the_group() -> None:
-    expected = NcclUse(version="2.28.9", implementation="ProcessGroupNCCL2")
-    assert result_of(gpu_launch()).nccl == expected
+def test_on_the_cpu_there_is_none_of_it() -> None:
+    result = result_of(journal())
+    assert (result.nccl, result.tflops, result.mfu, result.joules_a_step) == (None,) * 4
+    rank = result.ranks[0]
+    assert (rank.tflops, rank.mfu, rank.sm_mhz, rank.held_back_part, rank.joules_a_step) == (None,) * 5
+    assert (rank.samples_per_s, rank.gpu_busy, rank.peak_gpu_used_bytes, rank.watts) == (None,) * 4
     assert result_of(gpu_launch(nccl=None)).nccl is None
 
 
 def test_a_whole_launch_comes_to_results_json(tmp_path: Path) -> None:
-    reserved = [
-        msgspec.structs.replace(message, peak_gpu_bytes=5, peak_gpu_reserved_bytes=7)
-        if isinstance(message, Done)
-        else message
-        for message in gpu_launch()
-    ]
+    memory = {"peak_gpu_bytes": 5, "peak_gpu_reserved_bytes": 7}
+    reserved = [msgspec.structs.replace(each, **memory) if isinstance(each, Done) else each for each in gpu_launch()]
     preset = preset_of({"title": "?", "trial": [{"name": "a"}]})
     run = write_run(tmp_path, preset, reserved)
     [trial] = results_of(run, preset).trials  # read from its journal once more
     [written] = msgspec.json.decode((run.folder / "results.json").read_bytes())["trials"][0]["repeats"]
     assert msgspec.to_builtins(trial.repeats[0], str_keys=True) == written
     assert written["nccl"] == {"version": NCCL.version, "implementation": NCCL.implementation}
-    assert (written["tflops"], written["mfu"]) == (pytest.approx(RATE), pytest.approx(RATE / PEAK))
-    assert written["joules_a_step"] == pytest.approx(1000)
     rank = written["ranks"][1]
+    assert (written["tflops"], written["mfu"], written["joules_a_step"]) == pytest.approx((RATE, RATE / PEAK, 1000))
+    assert (rank["tflops"], rank["mfu"], rank["joules_a_step"]) == pytest.approx((RATE, RATE / PEAK, 500))
     assert (rank["peak_gpu_bytes"], rank["peak_gpu_reserved_bytes"]) == (5, 7)
-    assert (rank["sm_mhz"], rank["held_back_part"], rank["joules_a_step"]) == (1700, None, pytest.approx(500))
-    assert (rank["tflops"], rank["mfu"]) == (pytest.approx(RATE), pytest.approx(RATE / PEAK))
-
+    assert (rank["sm_mhz"], rank["held_back_part"]) == (1700, None)
