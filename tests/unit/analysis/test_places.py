@@ -81,48 +81,39 @@ def test_a_sample_between_two_steps_or_before_an_unseen_one_is_not_of_a_phase() 
     assert not spots  # it was due before the step, and the step before has ended by then
 
 
-def test_late_samples_belong_to_the_line_that_kept_the_lock() -> None:
-    """They were due while augment ran, and taken at the next line."""
-    held = [At(2, 1, 6), At(8, 1, 6), At(14, 1, 6), At(20, 2, 1)]
-    spots = spots_of((aligned := two_ranks([At(1, 2)], held)).steps, aligned.lines)
-    assert {spot.place: spot.ns[1] / STEPS / MS for spot in spots if spot.part == DATA} == {
-        "augment, train.py:28": pytest.approx(22.0),
-        "main, train.py:57": 0.0,
-    }
+AUGMENT, MAIN = "augment, train.py:28", "main, train.py:57"
 
 
-def test_late_samples_stay_where_they_are_if_no_line_kept_the_lock() -> None:
-    aligned = two_ranks([At(1, 2)], [At(2, 1), At(20, 2, 1)])
-    spots = spots_of(aligned.steps, aligned.lines)
-    assert [spot.ns[1] / STEPS / MS for spot in spots if spot.part == DATA] == pytest.approx([11.0, 11.0])
-
-
-def test_a_line_of_the_next_part_of_the_step_is_not_taken_for_one_of_this() -> None:
-    """It was due 1 ms before the end of data, and read 3 ms later, in forward."""
-    aligned = two_ranks([At(1, 2)], [At(2, 1), At(21, 6, 3)])
+@pytest.mark.parametrize(
+    ("samples", "data_ms"),
+    [
+        # due while augment ran, and taken at the next line
+        ([At(2, 1, 6), At(8, 1, 6), At(14, 1, 6), At(20, 2, 1)], {AUGMENT: 22.0, MAIN: 0.0}),
+        ([At(2, 1), At(20, 2, 1)], {AUGMENT: 11.0, MAIN: 11.0}),  # no line kept the lock
+        ([At(2, 1), At(21, 6, 3)], {AUGMENT: 22.0, "log, train.py:60": 0.0}),  # read in forward, after the end of data
+    ],
+)
+def test_late_samples_belong_to_the_line_that_kept_the_lock(samples: list[At], data_ms: dict[str, float]) -> None:
+    aligned = two_ranks([At(1, 2)], samples)
     data = [spot for spot in spots_of(aligned.steps, aligned.lines) if spot.part == DATA]
-    assert {spot.place: spot.ns[1] / STEPS / MS for spot in data if spot.ns[1]} == {
-        "augment, train.py:28": pytest.approx(22.0)
-    }
+    found = {spot.place: spot.ns.get(1, 0) / STEPS / MS for spot in data}
+    assert {place: found.get(place, 0.0) for place in data_ms} == pytest.approx(data_ms)
 
 
-def test_neighboring_lines_of_a_function_are_one_place() -> None:
-    aligned = two_ranks([], [At(2, 1), At(8, 3), At(20, 6)])
-    [augment, log] = sorted(spots_of(aligned.steps, aligned.lines), key=lambda spot: spot.place)
-    assert (augment.place, log.place) == ("augment, train.py:28 to 29", "log, train.py:60")
-    assert augment.where(STEPS * 20 * MS, STEPS).by == "collate, train.py:37"
-
-
-def test_a_place_is_named_by_one_line_if_most_of_its_time_is_there() -> None:
-    aligned = two_ranks([], [At(2, 1), At(8, 1), At(12, 1), At(20, 3)])
-    [augment] = spots_of(aligned.steps, aligned.lines)
-    assert augment.place == "augment, train.py:28"
-
-
-def test_garbage_collections_are_one_place_wherever_they_begin() -> None:
-    aligned = two_ranks([], [At(2, 4), At(8, 4), At(20, 5)])
-    [collections] = spots_of(aligned.steps, aligned.lines)
-    assert collections.place == "garbage collection, train.py:80"
+@pytest.mark.parametrize(
+    ("samples", "places"),
+    [
+        ([At(2, 1), At(8, 3), At(20, 6)], ["augment, train.py:28 to 29", "log, train.py:60"]),  # neighbors
+        ([At(2, 1), At(8, 1), At(12, 1), At(20, 3)], [AUGMENT]),  # most of its time is on one line
+        ([At(2, 4), At(8, 4), At(20, 5)], ["garbage collection, train.py:80"]),  # wherever they begin
+    ],
+)
+def test_neighboring_lines_and_garbage_collections_are_one_place(samples: list[At], places: list[str]) -> None:
+    aligned = two_ranks([], samples)
+    spots = sorted(spots_of(aligned.steps, aligned.lines), key=lambda spot: spot.place)
+    assert [spot.place for spot in spots] == places
+    if "augment" in places[0]:
+        assert spots[0].where(STEPS * 20 * MS, STEPS).by == "collate, train.py:37"
 
 
 def excess(aligned: AlignedSteps) -> list[tuple[str, float]]:
@@ -151,12 +142,10 @@ def test_a_line_is_not_named_for_few_samples() -> None:
 
 def test_the_late_rank_is_told_with_its_line() -> None:
     aligned = two_ranks([At(0.5, 2)], [At(1, 1), At(8, 1), At(15, 1), At(20.9, 2)])
-    analysis = analyze_aligned(aligned)
-    late = analysis.findings[0]
-    assert (late.rank, late.phase, late.place) == (1, "data", "augment, train.py:28")
-    assert sum(line.ms for line in late.lines) + late.numbers["unexplained_ms"] == pytest.approx(
-        late.numbers["late_ms"]
-    )
+    late = analyze_aligned(aligned).findings[0]
+    assert (late.rank, late.phase, late.place) == (1, "data", AUGMENT)
+    told_ms = sum(line.ms for line in late.lines) + late.numbers["unexplained_ms"]
+    assert told_ms == pytest.approx(late.numbers["late_ms"])
     assert short(late) == "Rank 1 holds everyone up: 20 ms a step, in data (augment, train.py:28)"
     assert "16.5 ms of it in augment, train.py:28, called by collate, train.py:37; 3.5 ms in main, " in long(late)
 
@@ -170,13 +159,10 @@ def test_what_no_line_explains_is_said() -> None:
     assert "; no line explains the other " in long(analysis.findings[0])
 
 
-def test_without_samples_no_line_is_named() -> None:
-    analysis = analyze_aligned(two_ranks([], []))
-    assert (analysis.findings[0].place, analysis.findings[0].lines) == (None, ())
-    assert "unexplained_ms" not in analysis.findings[0].numbers
-
-
-def test_ranks_that_spend_as_much_on_a_line_are_not_accused_of_it() -> None:
+def test_without_samples_no_line_is_named_nor_is_one_on_which_ranks_spend_as_much() -> None:
+    [late, *_] = analyze_aligned(two_ranks([], [])).findings
+    assert (late.place, late.lines) == (None, ())
+    assert "unexplained_ms" not in late.numbers
     steps = {rank: [own_step(rank, number, 22.0, 5.0, [At(8, 1)]) for number in range(STEPS)] for rank in (0, 1)}
     analysis = analyze_aligned(align_steps(steps)._replace(lines=LINES))
     assert not [finding for finding in analysis.findings if finding.lines and finding.rank is not None]
@@ -185,15 +171,8 @@ def test_ranks_that_spend_as_much_on_a_line_are_not_accused_of_it() -> None:
 def test_the_table_of_places_has_each_ranks_time_a_step() -> None:
     aligned = two_ranks([At(0.5, 2)], [At(1, 1), At(8, 1), At(24, 2)])
     table = place_times(spots_of(aligned.steps, aligned.lines), STEPS)
-    assert table[0] == PlaceTime(
-        phase="data",
-        place="augment, train.py:28",
-        by="collate, train.py:37",
-        file="train.py",
-        line=28,
-        last=28,
-        ms={0: 0.0, 1: 22.0},
-    )
+    of_line = {"by": "collate, train.py:37", "file": "train.py", "line": 28, "last": 28}
+    assert table[0] == PlaceTime(phase="data", place=AUGMENT, ms={0: 0.0, 1: 22.0}, **of_line)
     assert {row.phase for row in table} <= {*PARTS}
 
 
@@ -221,8 +200,8 @@ def test_whatever_a_rank_sends_has_places() -> None:
 
 
 def test_braces_in_the_name_of_a_file_are_shown_as_they_are() -> None:
-    places = {number: (Place("{x}.py", 28, "augment", True),) for number in (1, 2)}
-    odd = {number: Line(rank=0, number=number, stack=stack) for number, stack in places.items()}
-    analysis = analyze_aligned(two_ranks([], [At(1, 1), At(8, 1), At(15, 1)])._replace(lines=odd))
-    assert short(analysis.findings[0]).endswith("in data (augment, {x}.py:28)")
-    assert "of it in augment, {x}.py:28." in long(analysis.findings[0])
+    stack = (Place("{x}.py", 28, "augment", True),)
+    odd = {number: Line(rank=0, number=number, stack=stack) for number in (1, 2)}
+    [late, *_] = analyze_aligned(two_ranks([], [At(1, 1), At(8, 1), At(15, 1)])._replace(lines=odd)).findings
+    assert short(late).endswith("in data (augment, {x}.py:28)")
+    assert "of it in augment, {x}.py:28." in long(late)

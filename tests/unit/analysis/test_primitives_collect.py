@@ -10,7 +10,6 @@ from ddptui.analysis.primitives.results import NcclUse
 from ddptui.config.primitives import OPERATIONS
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.wire.messages import Nccl, Ready
-from ddptui.wire.records import Message
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, results_for, shown, timed
 
 MEASURE = preset_of({"kind": "primitives", "trial": [{"name": "a", "primitives": "measure"}]})
@@ -46,15 +45,12 @@ def test_where_nothing_moves_there_is_no_bandwidth() -> None:
     assert not OPERATIONS["barrier"].has_bytes
 
 
-def test_a_rank_that_has_no_part_in_it_counts_for_nothing() -> None:
-    found = cell_of([timed(0, us=(10, 30)), timed(1, us=(20, 40)), timed(2, us=())])
-    assert (found.calls, found.time_us.mean) == (2, 25)
-
-
 def test_what_is_wrong_on_any_rank_is_wrong_and_a_refusal_is_in_the_backends_words() -> None:
     assert cell_of([timed(0, wrong=2), timed(1, wrong=3)]).wrong == 5
     refused = cell_of([timed(0, us=(), error="not supported"), timed(1, us=(), error="not supported")])
     assert (refused.time_us, refused.calls, refused.error) == (None, 0, "not supported")
+    without_part = cell_of([timed(0, us=(10, 30)), timed(1, us=(20, 40)), timed(2, us=())])
+    assert (without_part.calls, without_part.time_us.mean) == (2, 25)
 
 
 def test_of_calls_in_flight_together_each_counts_and_their_cadence_is_kept() -> None:
@@ -92,26 +88,20 @@ def test_what_nobody_would_say_is_not_kept(words: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("status", ["failed", "interrupted", "skipped"])
 def test_what_was_measured_before_a_launch_ended_too_soon_is_kept(status: str) -> None:
-    told: list[Message] = [launched(), hello(0), hello(1), ready(0), ready(1), timed(0), timed(1), timed(0, 1)]
-    found = outcome_of_messages([*told, ended(status)])  # type: ignore[arg-type]
+    told = [launched(), hello(0), hello(1), ready(0), ready(1), timed(0), timed(1), timed(0, 1), ended(status)]
+    found = outcome_of_messages(told)
     assert (found.status, len(found.primitives.cells), found.primitives.took_s) == (status, 1, None)
-    [trial] = results_for(MEASURE, [*told, ended(status)]).trials  # type: ignore[arg-type]
+    [trial] = results_for(MEASURE, told).trials
     assert trial.status != "ok"
     assert len(trial.primitives[0].cells) == 1
 
 
-def test_a_launch_that_ended_well_is_ok() -> None:
-    told = [message(rank) for message in (hello, ready, timed, done) for rank in (0, 1)]
-    [trial] = results_for(MEASURE, [launched(), *told, ended()]).trials
-    assert (trial.status, trial.repeats, len(trial.primitives)) == ("ok", [], 1)
-
-
-def test_the_nccl_of_the_ranks_is_told() -> None:
-    ranks = [message(rank) for message in (hello, ready, timed, done) for rank in (0, 1)]
-    told = [
-        replace(each, nccl=Nccl("2.28.9", "ProcessGroupNCCL")) if isinstance(each, Ready) else each for each in ranks
-    ]
-    [over_nccl] = results_for(MEASURE, [launched(), *told, ended()]).trials
-    assert over_nccl.primitives[0].nccl == NcclUse(version="2.28.9", implementation="ProcessGroupNCCL")
-    [over_gloo] = results_for(MEASURE, [launched(), *ranks, ended()]).trials
-    assert over_gloo.primitives[0].nccl is None
+def test_a_launch_that_ended_well_is_ok_and_tells_the_nccl_of_its_ranks() -> None:
+    over_gloo = [message(rank) for message in (hello, ready, timed, done) for rank in (0, 1)]
+    nccl = Nccl("2.28.9", "ProcessGroupNCCL")
+    over_nccl = [replace(each, nccl=nccl) if isinstance(each, Ready) else each for each in over_gloo]
+    expected = NcclUse(version=nccl.version, implementation=nccl.implementation)
+    for told, use in ((over_gloo, None), (over_nccl, expected)):
+        [trial] = results_for(MEASURE, [launched(), *told, ended()]).trials
+        assert (trial.status, trial.repeats, len(trial.primitives)) == ("ok", [], 1)
+        assert trial.primitives[0].nccl == use

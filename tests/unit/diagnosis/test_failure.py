@@ -8,7 +8,7 @@ from ddptui.config.trial import Trial
 from ddptui.diagnosis.failure import explain_end, explain_failure, with_log
 from ddptui.diagnosis.memory import memory_remedy
 from ddptui.text.words import ending, printable
-from ddptui.wire.messages import Failed
+from ddptui.wire.records import Failure
 from tests.support.builders import failed
 
 ROOT_CAUSE = """\
@@ -28,21 +28,16 @@ Root Cause (first observed failure):
 VICTIM = "RuntimeError: Connection closed by peer [127.0.0.1]:1"
 
 
-def first_line(**known: Any) -> str:
+def explained(**known: Any) -> Failure:
     nothing: dict[str, Any] = {
         "trial": Trial(), "exit_code": 1, "launcher_log": "", "rank_logs": {},
         "failed": [], "silent": [], "missing": [],
     }  # fmt: skip
-    return explain_failure(**(nothing | known)).text.splitlines()[0]
+    return explain_failure(**(nothing | known))
 
 
-def test_a_killed_launcher_is_named_when_no_rank_has_spoken() -> None:
-    assert first_line(exit_code=-9) == "the launcher was killed by SIGKILL"
-    assert first_line(exit_code=-15, silent=[0, 1]) == "the launcher was killed by SIGTERM"
-
-
-def test_last_words_are_better_than_the_launchers_signal() -> None:
-    assert first_line(exit_code=-15, failed=[failed(1, "ValueError: no")]) == "rank 1 failed: ValueError: no"
+def first_line(**known: Any) -> str:
+    return explained(**known).text.splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -54,60 +49,50 @@ def test_our_launchers_and_torchrun_have_seen_who_went_first(code: int, how: str
     assert first_line(launcher_log=ROOT_CAUSE.format(code=code), silent=[0]) == f"rank 1 {how}"
 
 
-def test_what_the_launcher_saw_is_told_in_the_ranks_own_words() -> None:
-    words = [failed(0, "ValueError: mine", at_ms=1), failed(1, "KeyError: 'other'", at_ms=2)]
-    assert first_line(launcher_log="rank 1 ended with exit code 1", failed=words) == "rank 1 failed: KeyError: 'other'"
-
-
 def test_the_first_to_fail_is_the_cause() -> None:
     words = [failed(0, "ValueError: late", at_ms=2), failed(1, "KeyError: 'early'", at_ms=1)]
     assert first_line(failed=words) == "rank 1 failed: KeyError: 'early'"
+    assert first_line(exit_code=-15, failed=words[:1]) == "rank 0 failed: ValueError: late"  # not the launcher's signal
+    seen = "rank 0 ended with exit code 1"
+    assert first_line(launcher_log=seen, failed=words) == "rank 0 failed: ValueError: late"
 
 
-@pytest.mark.parametrize("said", [VICTIM, "DistNetworkError: Connection reset by peer", "RuntimeError: Broken pipe"])
-def test_a_rank_whose_peer_is_gone_is_not_the_cause(said: str) -> None:
-    words = [failed(0, said, at_ms=1), failed(1, "KeyError: 'cause'", at_ms=2)]
+@pytest.mark.parametrize("said", [VICTIM, "RuntimeError: Broken pipe"])
+def test_a_rank_whose_peer_is_gone_is_not_the_cause_and_of_victims_alone_the_first_is_named(said: str) -> None:
+    words = [failed(0, said, at_ms=2), failed(1, "KeyError: 'cause'", at_ms=3), failed(2, said, at_ms=1)]
     assert first_line(failed=words) == "rank 1 failed: KeyError: 'cause'"
     assert first_line(failed=words[:1], silent=[2, 1]) == "rank 2 died without an error message"
+    lost = "rank 2: another rank ended and closed its connections: its own error is the cause"
+    assert first_line(failed=[words[0], words[2]]) == lost
 
 
-def test_of_victims_alone_the_first_is_named() -> None:
-    words: list[Failed] = [failed(0, VICTIM, at_ms=2), failed(1, VICTIM, at_ms=1)]
-    assert (
-        first_line(failed=words) == "rank 1: another rank ended and closed its connections: its own error is the cause"
-    )
-
-
-def test_a_rank_that_is_gone_without_a_word_is_named() -> None:
-    assert first_line(exit_code=None, silent=[1]) == "rank 1 died without an error message"
-
-
-def test_a_rank_that_never_started_is_named() -> None:
-    assert first_line(exit_code=2, missing=[1, 2]) == "rank 1 never connected; the launcher ended with exit code 2"
-
-
-def test_an_end_without_a_result_is_a_failure() -> None:
-    assert first_line(exit_code=0) == "the ranks ended without a result; the launcher ended with exit code 0"
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ({"exit_code": -9}, "the launcher was killed by SIGKILL"),
+        ({"exit_code": -15, "silent": [0, 1]}, "the launcher was killed by SIGTERM"),
+        ({"exit_code": None, "silent": [1]}, "rank 1 died without an error message"),
+        ({"exit_code": 2, "missing": [1, 2]}, "rank 1 never connected; the launcher ended with exit code 2"),
+        ({"exit_code": 0}, "the ranks ended without a result; the launcher ended with exit code 0"),
+    ],
+)
+def test_without_last_words_it_is_said_who_is_gone(known: dict[str, Any], words: str) -> None:
+    assert first_line(**known) == words
 
 
 def test_the_end_of_the_ranks_own_log_is_shown_else_the_launchers() -> None:
-    known: dict[str, Any] = {
-        "trial": Trial(), "exit_code": 1, "launcher_log": "launcher", "failed": [], "missing": [],
-    }  # fmt: skip
-    own = explain_failure(**known, rank_logs={0: "zero", 1: "one"}, silent=[1])
-    assert [*own.details] == ["one"]
-    other = explain_failure(**known, rank_logs={0: "zero", 1: ""}, silent=[1])
-    assert [*other.details] == ["launcher"]
-    nobody = explain_failure(**known, rank_logs={0: "zero"}, silent=[])
-    assert [*nobody.details] == ["launcher"]
+    def shown(own: str, *silent: int) -> list[str]:
+        return [*explained(launcher_log="launcher", rank_logs={0: "zero", 1: own}, silent=silent).details]
+
+    assert (shown("one", 1), shown("", 1), shown("one")) == (["one"], ["launcher"], ["launcher"])
 
 
-def test_the_last_lines_of_a_log_are_shown_without_blank_ones() -> None:
+def test_the_last_lines_of_a_log_are_shown_without_blank_ones_and_long_ones_cut() -> None:
     log = "\n".join(f"line {number}\n   " for number in range(20))
     assert with_log("headline", log).splitlines() == ["headline", *(f"line {number}" for number in range(12, 20))]
-    assert with_log("headline", "") == "headline"
-    assert with_log("headline", "", name="rank-1.log") == "headline"
+    assert with_log("headline", "") == with_log("headline", "", name="rank-1.log") == "headline"
     assert with_log("headline", "line", name="rank-1.log") == "headline\nthe end of rank-1.log:\nline"
+    assert with_log("headline", "x" * 1_000).splitlines()[1] == "x" * 300
 
 
 GLOO = """\
@@ -132,10 +117,7 @@ INNERMOST = [f'  File "own/{n}.py", line 1 in own' for n in range(4)]
 @pytest.mark.parametrize("after", ["", OF_THREAD, OF_ANOTHER, "frame #0: abort\n" * 20])
 def test_what_native_code_said_is_found_before_the_dump_of_all_threads(after: str) -> None:
     log = f"rank 1  epoch 0  step 0  loss 2.4929\nfault, step 9: mismatch\n{GLOO}{after}"
-    failure = explain_failure(
-        trial=Trial(), exit_code=1, launcher_log="rank 1 ended with exit code -6", rank_logs={1: log},
-        failed=[], silent=[], missing=[],
-    )  # fmt: skip
+    failure = explained(launcher_log="rank 1 ended with exit code -6", rank_logs={1: log})
     assert failure.summary.startswith(f"rank 1 was killed by SIGABRT: {OUT_OF_STEP}")
     assert failure.rank == 1
     assert failure.details[:4] == tuple(log.splitlines()[:4])
@@ -156,27 +138,26 @@ LEFT = "rank 0  left the training loop\n"
     ("code", "log", "rank"), [(-6, GLOO, 0), (-6, f"{LEFT.replace('0', '1')}{GLOO}", 1), (-6, "", 1), (-9, GLOO, 1)]
 )
 def test_a_rank_that_has_left_its_loop_is_the_cause_of_anothers_size_error(code: int, log: str, rank: int) -> None:
-    failure = explain_failure(
-        trial=Trial(), exit_code=1, launcher_log=f"rank 1 ended with exit code {code}", rank_logs={0: LEFT, 1: log},
-        failed=[], silent=[], missing=[],
-    )  # fmt: skip
+    failure = explained(launcher_log=f"rank 1 ended with exit code {code}", rank_logs={0: LEFT, 1: log})
     assert failure.rank == rank
     left = f"rank 0 has left its training loop, and rank 1 has not: it was killed by SIGABRT: {OUT_OF_STEP}"
     assert failure.summary.startswith("rank 1 was killed" if rank else left)
 
 
-def test_a_failure_names_the_rank_that_is_its_cause_if_it_is_known() -> None:
-    def rank(**known: Any) -> int | None:
-        given: dict[str, Any] = {"failed": [], "silent": [], "missing": [], "rank_logs": {}, "exit_code": 1}
-        return explain_failure(trial=Trial(), launcher_log="", **given | known).rank
-
-    assert rank(failed=[failed(1, "KeyError: 'cause'")]) == 1
-    assert rank(failed=[failed(1, VICTIM)]) is None
-    assert rank(silent=[2]) == 2
-    assert rank(missing=[1]) == 1
-    assert rank(missing=[1, 2]) is None
-    assert rank(one_process=True) == 0
-    assert rank(exit_code=-9) is None
+@pytest.mark.parametrize(
+    ("known", "rank"),
+    [
+        ({"failed": [failed(1, "KeyError: 'cause'")]}, 1),
+        ({"failed": [failed(1, VICTIM)]}, None),
+        ({"silent": [2]}, 2),
+        ({"missing": [1]}, 1),
+        ({"missing": [1, 2]}, None),
+        ({"one_process": True}, 0),
+        ({"exit_code": -9}, None),
+    ],
+)
+def test_a_failure_names_the_rank_that_is_its_cause_if_it_is_known(known: dict[str, Any], rank: int | None) -> None:
+    assert explained(**known).rank == rank
 
 
 PYTHON = "/usr/lib/python3.11/multiprocessing"
@@ -207,19 +188,12 @@ ConnectionRefusedError: [Errno 111] Connection refused
 """
 
 
-@pytest.mark.parametrize("afterwards", [TRACKER, TRACKER_SINCE_3_12, SHARER, SHARER + TRACKER, TRACKER.rstrip()])
+@pytest.mark.parametrize("afterwards", [TRACKER_SINCE_3_12, SHARER, SHARER + TRACKER, TRACKER.rstrip()])
 def test_what_pythons_helpers_say_after_a_killed_rank_is_left_out(afterwards: str) -> None:
     assert with_log("headline", f"fault, step 5: kill\n{afterwards}") == "headline\nfault, step 5: kill"
     assert with_log("headline", f"{afterwards.rstrip()}\n  its own line") == "headline\n  its own line"
-
-
-def test_the_ranks_own_warnings_and_tracebacks_stay() -> None:
     own = f"a.py:1: UserWarning: mine\n  warnings.warn('mine')\n{OWN}".rstrip()
-    assert with_log("headline", f"{own}\n{TRACKER}{SHARER}") == f"headline\n{own}"
-
-
-def test_a_long_line_of_a_log_is_cut() -> None:
-    assert with_log("headline", "x" * 1_000).splitlines()[1] == "x" * 300
+    assert with_log("headline", f"{own}\n{afterwards}") == f"headline\n{own}"
 
 
 @pytest.mark.parametrize(
@@ -228,8 +202,7 @@ def test_a_long_line_of_a_log_is_cut() -> None:
         ("plain – ünï 图", "plain – ünï 图"),
         ("\x1b[2J\x1b]0;title\x07", r"\x1b[2J\x1b]0;title\x07"),
         ("tab\tdel\x7fcsi\x9b", r"tab\tdel\x7fcsi\x9b"),
-        ("right\u202eleft", r"right\u202eleft"),
-        ("half\udcff", r"half\udcff"),
+        ("right\u202eleft half\udcff", r"right\u202eleft half\udcff"),
         ("two\nlines", r"two\nlines"),
     ],
 )
@@ -239,30 +212,15 @@ def test_control_characters_are_spelled_out(raw: str, shown: str) -> None:
 
 def test_nothing_a_rank_says_reaches_the_terminal_unspelled() -> None:
     evil = "\x1b[31mred\x1b[0m\x9b2J\u202e"
-    told = explain_failure(
-        trial=Trial(),
-        exit_code=1,
-        launcher_log="",
-        rank_logs={0: f"{evil}\r{evil}"},
-        failed=[failed(0, evil)],
-        silent=[],
-        missing=[],
-    )
+    told = explained(rank_logs={0: f"{evil}\r{evil}"}, failed=[failed(0, evil)])
     assert all(char.isprintable() or char == "\n" for char in told.text)
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (None, "died without an error message"),
-        (0, "ended with exit code 0"),
-        (1, "ended with exit code 1"),
-        (-6, "was killed by SIGABRT"),
-        (-200, "was killed by signal 200"),
-    ],
-)
-def test_an_ending_is_told_in_words(code: int | None, words: str) -> None:
-    assert ending(code) == words
+def test_an_ending_is_told_in_words() -> None:
+    assert [ending(code) for code in (None, 0, 1)] == [
+        "died without an error message", "ended with exit code 0", "ended with exit code 1"
+    ]  # fmt: skip
+    assert [ending(code) for code in (-6, -200)] == ["was killed by SIGABRT", "was killed by signal 200"]
 
 
 LOST = "the process that forks the ranks was killed by SIGKILL"

@@ -58,7 +58,7 @@ class Launch:
         return None
 
 
-def headline(stall: Stall | None) -> str:
+def headline(stall: Stall) -> str:
     return stall.why.splitlines()[0]
 
 
@@ -72,32 +72,31 @@ def test_a_stopped_rank_is_named_with_the_collective_that_it_keeps_the_others_fr
     assert "--set stall_s=60" in found.why.splitlines()[1]
 
 
-def test_a_rank_that_hangs_elsewhere_is_said_to_be_there() -> None:
-    found = Launch(3).stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_FORWARD, 2: IN_ALL_REDUCE})
-    assert headline(found).startswith(
-        "rank 1 has not arrived at all_reduce 0 of step 5: it is in step 5, in forward; ranks 0 and 2 wait there"
-    )
+LATER = Position(step=5, passed=("data",), calls=3, number=2, kind="broadcast", root=0)
+OF_TWO = msgspec.structs.replace(IN_ALL_REDUCE, group=(0, 1))
 
 
-def test_it_is_said_in_time_and_not_before() -> None:
-    launch = Launch(2)
-    assert launch.stay(STALL_S - 3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
-    assert launch.stay(3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is not None
-    assert launch.now_s - 100 <= STALL_S
-
-
-def test_of_two_collectives_the_first_is_the_one_that_counts() -> None:
-    later = Position(step=5, passed=("data",), calls=3, number=2, kind="broadcast", root=0)
-    found = Launch(2).stay(STALL_S, {0: later, 1: IN_ALL_REDUCE})
-    assert headline(found).startswith(
-        "rank 0 has gone past all_reduce 0 of step 5: rank 1 waits there; rank 0 is in broadcast 2 of step 5"
-    )
-
-
-def test_a_collective_of_a_group_needs_only_its_members() -> None:
-    of_two = msgspec.structs.replace(IN_ALL_REDUCE, group=(0, 1))
-    found = Launch(3).stay(STALL_S, {0: of_two, 1: IN_FORWARD, 2: IN_FORWARD})
-    assert headline(found).startswith("rank 1 has not arrived at all_reduce 0 of step 5: it is in step 5")
+@pytest.mark.parametrize(
+    ("positions", "words"),
+    [
+        (
+            (IN_ALL_REDUCE, IN_FORWARD, IN_ALL_REDUCE),
+            "rank 1 has not arrived at all_reduce 0 of step 5: it is in step 5, in forward; ranks 0 and 2 wait there",
+        ),
+        (  # of two collectives the first is the one that counts
+            (LATER, IN_ALL_REDUCE),
+            "rank 0 has gone past all_reduce 0 of step 5: rank 1 waits there; rank 0 is in broadcast 2 of step 5",
+        ),
+        # a collective of a group needs only its members
+        ((OF_TWO, IN_FORWARD, IN_FORWARD), "rank 1 has not arrived at all_reduce 0 of step 5: it is in step 5"),
+        (
+            (IN_ALL_REDUCE, IN_ALL_REDUCE),
+            "ranks 0 and 1 wait in all_reduce 0 of step 5, which does not finish; no progress for 20 s",
+        ),
+    ],
+)
+def test_who_waits_where_and_who_has_not_arrived_is_said(positions: tuple[Position, ...], words: str) -> None:
+    assert headline(Launch(len(positions)).stay(STALL_S, dict(enumerate(positions)))).startswith(words)
 
 
 def test_a_rank_that_is_stopped_in_the_midst_of_a_collective_does_not_wait_there() -> None:
@@ -110,11 +109,16 @@ def test_a_rank_that_is_stopped_in_the_midst_of_a_collective_does_not_wait_there
     assert found.rank == 1
 
 
-def test_all_waiting_in_the_same_collective_is_said_as_it_is() -> None:
-    found = Launch(2).stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_ALL_REDUCE})
-    assert (
-        headline(found) == "ranks 0 and 1 wait in all_reduce 0 of step 5, which does not finish; no progress for 20 s"
-    )
+@pytest.mark.parametrize("stood_still", [False, True])
+def test_it_is_said_in_time_and_not_before_and_a_console_that_stood_still_itself_blames_nobody(
+    stood_still: bool,
+) -> None:
+    launch = Launch(2)
+    if stood_still:
+        launch.now_s += 100
+        launch.stall_detector.restart_timers(round(launch.now_s * S))
+    assert launch.stay(STALL_S - 3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
+    assert launch.stay(3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is not None
 
 
 def test_a_rank_that_left_a_collective_out_is_named_though_all_went_on() -> None:
@@ -130,18 +134,13 @@ def test_a_rank_that_left_a_collective_out_is_named_though_all_went_on() -> None
     assert found.rank == 1
 
 
-def test_ranks_that_come_further_do_not_stall() -> None:
-    launch = Launch(2)
+def test_ranks_that_come_further_do_not_stall_and_one_is_enough() -> None:
+    together, alone = Launch(2), Launch(2)
     for number in range(5, 30):
-        launch.add(made(0, number), made(1, number))
-        assert launch.stay(2, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
-
-
-def test_one_rank_that_comes_further_is_enough() -> None:
-    launch = Launch(2)
-    for number in range(5, 30):
+        together.add(made(0, number), made(1, number))
+        assert together.stay(2, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
         there = Position(step=5, passed=("data",), calls=number)
-        assert launch.stay(2, {0: IN_ALL_REDUCE, 1: there}) is None
+        assert alone.stay(2, {0: IN_ALL_REDUCE, 1: there}) is None
 
 
 def test_a_delay_that_was_put_in_is_no_stall_however_long() -> None:
@@ -149,11 +148,17 @@ def test_a_delay_that_was_put_in_is_no_stall_however_long() -> None:
     assert Launch(2).stay(10 * STALL_S, {0: IN_ALL_REDUCE, 1: asleep}) is None
 
 
-def test_a_rank_that_computes_is_given_ten_times_as_long() -> None:
+IN_BACKGROUND = msgspec.structs.replace(IN_ALL_REDUCE, passed=("data", "forward"), ahead=True)
+
+
+@pytest.mark.parametrize("position", [IN_FORWARD, IN_BACKGROUND])
+def test_a_rank_that_computes_is_given_ten_times_as_long(position: Position) -> None:
     launch = Launch(2)
-    computes = [beat(0, IN_ALL_REDUCE), beat(1, IN_FORWARD, cpu_percent=99.0)]
+    computes = [beat(0, IN_ALL_REDUCE), beat(1, position, cpu_percent=99.0)]
     assert launch.until(9 * STALL_S, computes) is None
     assert launch.until(2 * STALL_S, computes) is not None
+    spins = [beat(0, IN_ALL_REDUCE, cpu_percent=100.0), beat(1, position)]
+    assert Launch(2).until(STALL_S, spins) is not None
 
 
 def test_a_rank_that_waits_for_a_disk_now_and_then_is_given_as_long() -> None:
@@ -162,19 +167,6 @@ def test_a_rank_that_waits_for_a_disk_now_and_then_is_given_as_long() -> None:
         assert launch.stay(9, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
         assert launch.stay(1, {0: IN_ALL_REDUCE, 1: IN_FORWARD}, rank1="disk-sleep") is None
     assert launch.stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_FORWARD}, rank1="disk-sleep") is not None
-
-
-def test_a_console_that_stood_still_itself_blames_nobody() -> None:
-    launch = Launch(2)
-    launch.now_s += 100
-    launch.stall_detector.restart_timers(round(launch.now_s * S))
-    assert launch.stay(STALL_S - 3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is None
-    assert launch.stay(3, {0: IN_ALL_REDUCE, 1: IN_FORWARD}) is not None
-
-
-def test_what_spins_in_a_collective_does_not_compute() -> None:
-    spins = [beat(0, IN_ALL_REDUCE, cpu_percent=100.0), beat(1, IN_FORWARD)]
-    assert Launch(2).until(STALL_S, spins) is not None
 
 
 def test_a_silent_rank_stalls_the_launch_though_others_go_on() -> None:
@@ -186,25 +178,20 @@ def test_a_silent_rank_stalls_the_launch_though_others_go_on() -> None:
     assert headline(found) == "rank 1 sends no heartbeats (process sleeping); no progress for 20 s"
 
 
-def starting(start_s: float) -> Launch:
-    launch = Launch(2)
-    launch.stall_detector = StallDetector(2, STALL_S, start_s=start_s)
-    launch.add(heartbeat(0), heartbeat(1))
-    return launch
+def test_a_rank_that_starts_may_take_its_time_unless_it_is_silent_but_must_come_further_some_day() -> None:
+    def starting() -> Launch:
+        launch = Launch(2)
+        launch.stall_detector = StallDetector(2, STALL_S, start_s=5 * STALL_S)
+        launch.add(heartbeat(0), heartbeat(1))
+        return launch
 
-
-def test_a_rank_that_starts_may_take_its_time_unless_it_is_silent() -> None:
-    launch = starting(5 * STALL_S)
+    launch = starting()
     assert launch.stay(4 * STALL_S, {0: Position(), 1: Position()}) is None
     assert headline(launch.stay(STALL_S, {0: Position()}, rank1="stopped")).startswith("rank 1 is stopped")
-
-
-def test_but_it_must_come_further_some_day() -> None:
-    found = starting(5 * STALL_S).stay(6 * STALL_S, {0: Position(), 1: Position()})
+    found = starting().stay(6 * STALL_S, {0: Position(), 1: Position()})
     assert headline(found) == "ranks 0 and 1 have not begun to train; no progress for 100 s"
     assert "stall_s" not in found.why
-    asleep = Position(asleep=True)
-    assert starting(5 * STALL_S).stay(50 * STALL_S, {0: Position(), 1: asleep}) is None
+    assert starting().stay(50 * STALL_S, {0: Position(), 1: Position(asleep=True)}) is None
 
 
 @pytest.mark.parametrize(
@@ -212,7 +199,6 @@ def test_but_it_must_come_further_some_day() -> None:
     [
         (Position(step=5), "is in step 5, in data"),
         (Position(step=5, phase="between steps"), "is in step 5; "),  # of a loop without a loader: it may be in forward
-        (Position(step=5, phase="data"), "is in step 5, in data"),
         (Position(step=5, passed=("data",), phase="forward"), "is in step 5, in forward"),
         (Position(step=5, passed=("forward", "backward"), phase="between steps"), "is in step 5, past its backward"),
         (Position(step=5, passed=("backward",), phase="optimizer"), "is in step 5, in optimizer"),
@@ -223,16 +209,6 @@ def test_a_rank_is_in_the_phase_that_is_known(position: Position, words: str) ->
     assert f"rank 1 {words}" in f"{headline(found)}; "
 
 
-IN_BACKGROUND = msgspec.structs.replace(IN_ALL_REDUCE, passed=("data", "forward"), ahead=True)
-
-
-def test_a_rank_that_computes_while_an_operation_is_under_way_is_given_as_long() -> None:
-    launch = Launch(2)
-    computes = [beat(rank, IN_BACKGROUND, cpu_percent=99.0) for rank in (0, 1)]
-    assert launch.until(9 * STALL_S, computes) is None
-    assert launch.until(2 * STALL_S, computes) is not None
-
-
 def test_of_ranks_that_went_on_who_came_to_fewer_operations_has_not_arrived() -> None:
     three, one = (msgspec.structs.replace(IN_BACKGROUND, calls=calls) for calls in (3, 1))
     found = Launch(3).stay(STALL_S, {0: three, 1: one, 2: three})
@@ -240,11 +216,7 @@ def test_of_ranks_that_went_on_who_came_to_fewer_operations_has_not_arrived() ->
         "rank 1 has not arrived at all_reduce 1 of step 5: it is in step 5, in backward; ranks 0 and 2 wait there"
     )
     assert found.rank == 1
-
-
-def test_ranks_that_wait_in_the_same_operation_are_not_behind_though_some_have_called_more() -> None:
-    four = msgspec.structs.replace(IN_ALL_REDUCE, calls=4)  # all at once, and then a wait for each
-    found = Launch(2).stay(STALL_S, {0: IN_ALL_REDUCE, 1: four})
+    found = Launch(2).stay(STALL_S, {0: IN_ALL_REDUCE, 1: WAITS_FOR_FOUR})  # all at once, and then a wait for each
     assert headline(found).startswith("ranks 0 and 1 wait in all_reduce 0 of step 5, which does not finish")
     assert found.suspect is None
 
@@ -306,37 +278,23 @@ def test_a_rank_in_a_collective_while_its_neighbours_send_and_receive_is_named(o
     assert found.suspect == 1
 
 
-@pytest.mark.parametrize("heard", [(0, 1, 2), (2, 1, 0)])
-def test_ranks_are_told_in_one_order_whichever_was_heard_first(heard: tuple[int, ...]) -> None:
-    positions = {0: SENDS, 1: IN_BARRIER, 2: RECEIVES}
-    found = different_collectives({rank: RankProgress(position=positions[rank]) for rank in heard})
-    assert [part.split(" is ")[0] for part in found[0].partition(": ")[2].split("; ")] == ["rank 1", "rank 0", "rank 2"]
+def test_ranks_are_told_in_one_order_whichever_was_heard_first() -> None:
+    positions = {rank: RankProgress(position=at) for rank, at in ((2, RECEIVES), (1, IN_BARRIER), (0, SENDS))}
+    words, *_ = different_collectives(positions)
+    assert [part.split(" is ")[0] for part in words.partition(": ")[2].split("; ")] == ["rank 1", "rank 0", "rank 2"]
 
 
-def test_of_ranks_that_only_send_and_receive_none_is_suspected() -> None:
+def test_of_ranks_that_only_send_and_receive_none_is_suspected_but_who_has_left_or_is_behind_is() -> None:
     found = Launch(3).stay(STALL_S, {0: SENDS, 1: SENDS, 2: RECEIVES_LATER})
     assert headline(found).startswith("ranks 0 and 1 are in send 0 of step 5; rank 2 is in recv 3 of step 5; no ")
     assert found.suspect is None
-
-
-def test_neighbours_of_a_rank_that_has_left_wait_to_send_and_to_receive() -> None:
     found = Launch(3).stay(STALL_S, {0: SENDS, 1: LEFT, 2: RECEIVES})
     assert headline(found).startswith(
         "rank 1 has not arrived at recv/send 0 of step 5: it has left its training loop after 5 steps; "
         "ranks 0 and 2 wait there"
     )
     assert found.suspect == 1
-
-
-def test_where_nobody_waits_in_an_operation_who_is_behind_is_suspected() -> None:
-    found = Launch(2).stay(STALL_S, {0: Position(step=7), 1: IN_FORWARD})
-    assert found.rank == 1
-
-
-def test_a_replica_without_samples_is_compared_with_nobody() -> None:
-    launch = Launch(2)
-    launch.add(made(0, 5), msgspec.structs.replace(made(1, 5, calls=0), samples=0))
-    assert "made" not in headline(launch.stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_FORWARD}))
+    assert Launch(2).stay(STALL_S, {0: Position(step=7), 1: IN_FORWARD}).rank == 1
 
 
 def test_who_is_done_is_waited_for_by_nobody() -> None:
@@ -369,3 +327,9 @@ def test_a_line_leads_to_what_ranks_have_left_and_there_is_none_without() -> Non
         "\nthe last collectives of ranks 0 and 2–4, by torch's flight recorder: trial-a/repeat-1/*.flight.json in the "
         "run's folder"
     )
+
+
+def test_a_replica_without_samples_is_compared_with_nobody() -> None:
+    launch = Launch(2)
+    launch.add(made(0, 5), msgspec.structs.replace(made(1, 5, calls=0), samples=0))
+    assert "out of step" not in headline(launch.stay(STALL_S, {0: IN_ALL_REDUCE, 1: IN_FORWARD}))
