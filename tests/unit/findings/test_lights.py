@@ -12,17 +12,23 @@ from ddptui.findings.checks import Checked
 from ddptui.findings.words import long, short
 from ddptui.wire.messages import Batch, Collective, Fingerprint, Hello, Step
 from ddptui.wire.phases import PARTS
+from tests.support import builders
+from tests.support.builders import MS
 
-MS = 1_000_000
 AT = {part: number for number, part in enumerate(PARTS)}
 USUAL = ("data", "forward", "backward", "aggregate", "optimizer")
 Messages = list[Any]
 
 
 def hello(rank: int, ranks: int = 2) -> Hello:
-    return Hello(
-        version=1, token="t", rank=rank, world_size=ranks, at_ns=0, host="h", pid=1, device="cpu", threads=1, torch="2"
-    )
+    return builders.hello(rank, world_size=ranks)
+
+
+def log_of(messages: Messages, ranks: int = 2, asked: int | None = None) -> CheckLog:
+    log = CheckLog(asked=asked)
+    for message in [*(hello(rank, ranks) for rank in range(ranks)), *messages]:
+        log.add(message)
+    return log
 
 
 def reading(rank: int, step: int, **fields: Any) -> Fingerprint:
@@ -46,15 +52,12 @@ def a_step(
     rank: int, number: int, *calls: tuple[str, dict[str, Any]], parts: Sequence[str] = USUAL, **fields: Any
 ) -> Step:
     """A step of parts of 10 ms. calls: the index of the part, or its name, and what is called there."""
-    begin = number * 1_000 * MS
+    begin = number * 1_000
     places = [(parts.index(part) if isinstance(part, str) else part, options) for part, options in calls]
-    collectives = [call(at_ns=begin + place * 10 * MS + MS, **options) for place, options in places]
-    fields = {"loss": 1.0, "samples": 4} | fields
-    return Step(
-        rank=rank, step=number, epoch=0, warmup=False, begin_ns=begin, end_ns=begin + len(parts) * 10 * MS,
-        phases_ns=(10 * MS,) * 5, collectives=tuple(collectives),
-        pieces=tuple((AT[part], 10 * MS) for part in parts), **fields,
-    )  # fmt: skip
+    collectives = tuple(call(at_ns=(begin + place * 10 + 1) * MS, **options) for place, options in places)
+    usual = builders.step(rank, number, begin_ms=begin, end_ms=begin + len(parts) * 10, phases_ms=(10,) * 5, samples=4)
+    pieces = tuple((AT[part], 10 * MS) for part in parts)
+    return msgspec.structs.replace(usual, collectives=collectives, pieces=pieces, **fields)
 
 
 IN_BACKWARD = ("backward", {"kind": "all_reduce", "bucket": 0})
@@ -65,10 +68,7 @@ def checked(
     messages: Messages, ranks: int = 2, asked: int | None = None
 ) -> tuple[dict[str, str], list[Kind], list[str]]:
     """The lights, the findings, and their words."""
-    log = CheckLog(asked=asked)
-    for message in [*(hello(rank, ranks) for rank in range(ranks)), *messages]:
-        log.add(message)
-    found = Checked(log)
+    found = Checked(log_of(messages, ranks, asked))
     assert all(long(each) for each in found.findings)
     lights = {light.name: light.state for light in found.lights}
     return lights, [each.kind for each in found.findings], [short(each) for each in found.findings]
@@ -104,15 +104,9 @@ def test_a_training_in_step_has_no_red_light() -> None:
     }  # fmt: skip
 
 
-def test_before_a_step_is_measured_nothing_is_said_of_agreement() -> None:
-    warmup = [
-        msgspec.structs.replace(each, warmup=True) if isinstance(each, Step) else each for each in training(apart, ())
-    ]
-    lights, kinds, _ = checked(warmup)
+def test_before_a_step_is_measured_nothing_is_said_of_agreement_and_without_readings_there_are_no_lights() -> None:
+    lights, kinds, _ = checked(training(apart, (), warmup=True))
     assert (lights["in sync"], lights["average"], kinds) == ("unknown", "unknown", [])
-
-
-def test_without_readings_there_are_no_lights() -> None:
     assert checked([a_step(rank, step) for step in range(5) for rank in (0, 1)]) == ({}, [], [])
 
 
@@ -133,30 +127,36 @@ def test_ranks_that_train_for_themselves_are_named(fields: dict[str, Any], calls
     assert (lights["in sync"], lights["average"]) == ("wrong", "wrong")
 
 
-def own_start(rank: int, step: int) -> dict[str, Any]:
-    return {"parameters": {"weight": f"{rank}", "bias": "b"}}
-
-
 def moves_later(rank: int, step: int) -> dict[str, Any]:
     return {"parameters": {"weight": f"{rank * (step >= 4)}", "bias": "b"}}
 
 
-def one_tensor(rank: int, step: int) -> dict[str, Any]:
-    return {"parameters": {"weight": "a", "bias": f"{rank * step}"}, "gradients": {"weight": "g", "bias": f"{rank}"}}
+OWN_START = {"parameters": {"weight": "{rank}", "bias": "b"}}
+ONE_TENSOR = {"parameters": {"weight": "a", "bias": "{rank}{step}"}, "gradients": {"weight": "g", "bias": "{rank}"}}
+OTHER_RATE = {"settings": {"learning rate": "{rank}.1", "weight decay": "0"}}
 
 
-def other_rate(rank: int, step: int) -> dict[str, Any]:
-    return moves_later(rank, step) | {"settings": {"learning rate": f"{0.1 + rank}", "weight decay": "0"}}
+def filled(fields: dict[str, dict[str, str]]) -> Callable[[int, int], dict[str, Any]]:
+    """Fields of a rank's reading with its number, and that of the step."""
+    return lambda rank, step: {
+        name: {key: text.format(rank=rank, step=step * rank) for key, text in texts.items()}
+        for name, texts in fields.items()
+    }
 
 
 @pytest.mark.parametrize(
     ("of_rank", "kind", "says", "average"),
     [
-        (own_start, Kind.STARTED_APART, "The ranks began with different parameters", "right"),
+        (filled(OWN_START), Kind.STARTED_APART, "The ranks began with different parameters", "right"),
         (moves_later, Kind.MOVED_APART, "The ranks' parameters differ since step 4", "right"),
-        (one_tensor, Kind.SOME_AVERAGED, "Some gradients are not averaged: bias", "wrong"),
+        (filled(ONE_TENSOR), Kind.SOME_AVERAGED, "Some gradients are not averaged: bias", "wrong"),
         (apart, Kind.AVERAGE_DIFFERS, "Gradients differ between ranks although each step calls", "wrong"),
-        (other_rate, Kind.SETTINGS_DIFFER, "learning rate 0.1 on rank 0, 1.1 on rank 1", "right"),
+        (
+            lambda *place: moves_later(*place) | filled(OTHER_RATE)(*place),
+            Kind.SETTINGS_DIFFER,
+            "learning rate 0.1 on rank 0, 1.1 on rank 1",
+            "right",
+        ),
     ],
 )
 def test_parameters_that_differ_have_one_cause(
@@ -194,16 +194,11 @@ def test_gradients_that_are_averaged_in_some_steps_only_are_named() -> None:
         ({}, (("forward", {"kind": "all_to_all"}),)),  # experts
         ({}, (("backward", {"kind": "reduce_scatter"}),)),  # shards
         ({"ddp_hooks": ("post_localSGD_hook",)}, (IN_BACKWARD,)),
+        ({"parameters": {}, "gradients": {}, "sharded": 6}, (IN_BACKWARD,)),
     ],
 )
 def test_ranks_that_are_meant_to_differ_have_no_red_light(fields: dict[str, Any], calls: Any) -> None:
     lights, kinds, _ = checked(training(lambda rank, step: apart(rank, step) | fields, calls))
-    assert (lights["in sync"], lights["average"], kinds) == ("does not apply", "does not apply", [])
-
-
-def test_sharded_parameters_are_not_compared() -> None:
-    nothing: dict[str, Any] = {"parameters": {}, "gradients": {}, "sharded": 6}
-    lights, kinds, _ = checked(training(lambda rank, step: nothing))
     assert (lights["in sync"], lights["average"], kinds) == ("does not apply", "does not apply", [])
 
 
@@ -216,13 +211,15 @@ def test_parameters_that_agree_again_are_averaged_now_and_then() -> None:
 
 
 def test_parameters_averaged_after_each_step_are_in_sync() -> None:
-    own = {"gradients": {"weight": "", "bias": ""}}
-    messages = training(
-        lambda rank, step: {"gradients": dict.fromkeys(own["gradients"], f"{rank}")},
-        (("optimizer", {"kind": "all_reduce"}),),
-    )
-    lights, kinds, _ = checked(messages)
+    own = filled({"gradients": {"weight": "{rank}", "bias": "{rank}"}})
+    lights, kinds, _ = checked(training(own, (("optimizer", {"kind": "all_reduce"}),)))
     assert (lights["in sync"], lights["average"], kinds) == ("right", "does not apply", [])
+
+
+def times_the_mean(factor: float, mean_loss: bool) -> Callable[[int, int], dict[str, Any]]:
+    own = ((1.0, 2.0), (3.0, -5.0))
+    left = tuple(factor * (a + b) / 2 for a, b in zip(*own, strict=True))
+    return lambda rank, step: {"own": own[rank], "left": left, "mean_loss": mean_loss}
 
 
 @pytest.mark.parametrize(
@@ -237,22 +234,20 @@ def test_parameters_averaged_after_each_step_are_in_sync() -> None:
     ],
 )
 def test_a_multiple_of_the_mean_is_named(factor: float, mean_loss: bool, state: str, says: str | None) -> None:
-    def of_rank(rank: int, step: int) -> dict[str, Any]:
-        own = ((1.0, 2.0), (3.0, -5.0))
-        left = tuple(factor * (a + b) / 2 for a, b in zip(*own, strict=True))
-        return {"own": own[rank], "left": left, "mean_loss": mean_loss}
-
-    lights, kinds, words = checked(training(of_rank, (BY_HAND,)))
-    assert (lights["average"], lights["in sync"]) == (state, "right")
-    assert len(kinds) == (says is not None)
+    lights, kinds, words = checked(training(times_the_mean(factor, mean_loss), (BY_HAND,)))
+    assert (lights["average"], lights["in sync"], len(kinds)) == (state, "right", int(says is not None))
     assert says is None or says in words[0]
 
 
-def test_a_division_by_the_number_of_backwards_is_no_division_by_the_ranks() -> None:
-    parts = ("forward", "backward", "forward", "backward", "optimizer")
-    fields = {"own": (2.0, 4.0), "left": (1.0, 2.0), "mean_loss": True}
-    messages = training(lambda rank, step: fields, ((3, {"kind": "all_reduce", "bucket": 0}),), parts=parts)
+TWO_BACKWARDS = ("forward", "backward", "forward", "backward", "optimizer")
+
+
+def test_a_division_by_the_number_of_backwards_and_two_models_in_a_step_are_right() -> None:
+    halves = times_the_mean(0.5, mean_loss=True)
+    messages = training(halves, ((3, {"kind": "all_reduce", "bucket": 0}),), parts=TWO_BACKWARDS)
     assert checked(messages)[0]["average"] == "right"
+    calls = [(at, {"kind": "all_reduce", "bucket": 0, "size": 100 * at}) for at in (1, 3)]
+    assert checked(training(calls=calls, parts=TWO_BACKWARDS))[0]["accumulation"] == "does not apply"
 
 
 MICRO = ("forward", "backward", "forward", "backward", "forward", "backward", "optimizer")
@@ -275,31 +270,18 @@ def test_what_no_sync_would_save_is_said(synced: tuple[int, ...], kinds: list[Ki
     assert not words or "`no_sync` would save 2 of 3 averages (20 ms of 700 ms)" in words[0]
 
 
-def test_two_models_in_a_step_are_no_accumulation() -> None:
-    calls = [(at, {"kind": "all_reduce", "bucket": 0, "size": 100 * at}) for at in (1, 3)]
-    parts = ("forward", "backward", "forward", "backward", "optimizer")
-    assert checked(training(calls=calls, parts=parts))[0]["accumulation"] == "does not apply"
-
-
 def batches(
     rows: Callable[[int, int, int], tuple[int, ...]], passes: int = 1, loader: int = 0, ranks: int = 2, **fields: Any
 ) -> Messages:
     """rows: by rank, pass and batch."""
-    usual = {"samples": 4, "elements": 40, "sampler": "DistributedSampler"}
-    return [
-        Batch(
-            rank=rank,
-            step=4 * number + batch,
-            loader=loader,
-            passes=number,
-            batch=batch,
-            rows=rows(rank, number, batch),
-            **(usual | {"epoch": number - 1} | fields),
-        )
-        for number in range(1, passes + 1)
-        for batch in range(1, 5)
-        for rank in range(ranks)
-    ]
+    usual = {"samples": 4, "elements": 40, "sampler": "DistributedSampler", "loader": loader}
+
+    def of(rank: int, number: int, batch: int) -> Batch:
+        place = {"rank": rank, "step": 4 * number + batch, "passes": number, "batch": batch, "epoch": number - 1}
+        return Batch(rows=rows(rank, number, batch), **(usual | place | fields))
+
+    places = ((number, batch) for number in range(1, passes + 1) for batch in range(1, 5))
+    return [of(rank, *place) for place in places for rank in range(ranks)]
 
 
 def own_rows(rank: int, passes: int, batch: int) -> tuple[int, ...]:
@@ -337,11 +319,8 @@ def test_samples_that_another_rank_reads_as_well_are_told() -> None:
     lights, kinds, words = checked(messages)
     assert (lights["samples"], kinds) == ("doubtful", [Kind.OVERLAP_OF_SAMPLES])
     assert "75% of those that a rank read were also read by another" in words[0]
-
-
-def test_samples_that_cannot_be_told_apart_do_not_overlap() -> None:
-    messages = [*training(), *batches(lambda rank, passes, batch: (0, 0, 0, 10 * batch + rank))]
-    assert checked(messages)[0]["samples"] == "right"
+    alike = [*training(), *batches(lambda rank, passes, batch: (0, 0, 0, 10 * batch + rank))]
+    assert checked(alike)[0]["samples"] == "right"  # those that cannot be told apart do not overlap
 
 
 @pytest.mark.parametrize(
@@ -388,10 +367,7 @@ def test_of_a_loss_that_is_not_finite_rank_and_step_are_named(of_ranks: Any, sta
     lights, kinds, words = checked(losses(*of_ranks))
     assert (lights["loss"], len(kinds)) == (state, int(says is not None))
     assert says is None or says in words[0]
-
-
-def test_a_loss_that_cannot_be_read_is_not_judged() -> None:
-    assert checked(losses([None] * 3, [None] * 3, has_loss=False))[0]["loss"] == "unknown"
+    assert checked(losses(*of_ranks, has_loss=False))[0]["loss"] == "unknown"  # it cannot be read
 
 
 def test_a_rank_in_another_mode_is_named_and_batchnorm_is_not_red() -> None:
@@ -412,7 +388,6 @@ def test_a_world_smaller_than_launched_is_named() -> None:
 @pytest.mark.parametrize(
     ("command", "asked"),
     [
-        ("torchrun --nproc_per_node=2 train.py", 2),
         ("torchrun --nproc-per-node 4 train.py --num_processes=8", 4),
         ("accelerate launch --num_processes 2 train.py", 2),
         ("torchrun --nproc_per_node=gpu train.py", None),
@@ -421,8 +396,7 @@ def test_a_world_smaller_than_launched_is_named() -> None:
 )
 def test_fewer_processes_than_the_command_asks_for_are_named(command: str, asked: int | None) -> None:
     assert processes_of(command.split()) == asked
-    alone = [reading(0, 0), a_step(0, 0)]
-    lights, kinds, words = checked(alone, ranks=1, asked=asked)
+    lights, kinds, words = checked([reading(0, 0), a_step(0, 0)], ranks=1, asked=asked)
     assert lights["processes"] == ("unknown" if asked is None else "wrong")
     assert kinds == [Kind.FEWER_PROCESSES] * (asked is not None)
     assert asked is None or words == [f"The command asks for {asked} processes, but 1 trained"]
@@ -453,27 +427,16 @@ def test_ranks_of_two_groups_are_compared_within_their_group() -> None:
 
 
 def test_parts_of_a_tensor_count_as_one() -> None:
-    def of_rank(rank: int, step: int) -> dict[str, Any]:
-        return {"parameters": {f"weight ({part})": f"{rank}" for part in (1, 2)}}
-
-    log = CheckLog()
-    for message in [hello(0), hello(1), *training(of_rank, steps=1)]:
-        log.add(message)
-    assert (log.compared[0].parameters, log.compared[0].of_parameters) == (("weight",), 1)
+    parts = filled({"parameters": {f"weight ({part})": "{rank}" for part in (1, 2)}})
+    [compared] = log_of(training(parts, steps=1)).compared
+    assert (compared.parameters, compared.of_parameters) == (("weight",), 1)
 
 
 def test_a_restart_forgets_readings_that_were_not_complete() -> None:
-    log = CheckLog()
-    for message in [hello(0), hello(1), reading(0, 3), hello(0), hello(1), reading(1, 3)]:
-        log.add(message)
+    log = log_of([reading(0, 3), hello(0), hello(1), reading(1, 3)])
     assert log.compared == []
     log.add(reading(0, 3))
     assert len(log.compared) == 1
-
-
-def test_messages_of_checks_survive_the_wire() -> None:
-    for message in [*training(steps=1), *batches(own_rows)]:
-        assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message)) == message
 
 
 @pytest.mark.parametrize("elements", [40, 100])
@@ -483,15 +446,12 @@ def test_lateness_by_turns_is_put_down_to_batches_that_differ(elements: int) -> 
         for each in batches(own_rows)
         if isinstance(each, Batch)
     ]
-    log = CheckLog()
-    for message in [hello(0), hello(1), *training(), *sizes]:
-        log.add(message)
     uneven = Finding(kind=Kind.UNEVEN_WORK, numbers={"share": 0.18, "saved_s": 1.0})
-    found = Checked(log, [uneven])
-    is_uneven = elements > 40
+    found = Checked(log_of([*training(), *sizes]), [uneven])
     lights = {light.name: light.state for light in found.lights}
-    assert lights["batch sizes"] == ("doubtful" if is_uneven else "right")
-    assert ("from uneven batches: one has up to 2.5 times the numbers" in short(found.of_time[0])) is is_uneven
+    assert lights["batch sizes"] == ("doubtful" if elements > 40 else "right")
+    words = "from uneven batches: one has up to 2.5 times the numbers"
+    assert (words in short(found.of_time[0])) == (elements > 40)
 
 
 def test_dropout_that_draws_the_same_numbers_everywhere_is_amber() -> None:

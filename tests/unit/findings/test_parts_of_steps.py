@@ -59,9 +59,7 @@ def result_of(run: str, kept: Sequence[int]) -> RepeatResult:
     """The result where only these steps are known."""
     chosen = {*kept}
     known = (each for each in messages_of(run) if not isinstance(each, Step) or each.warmup or each.step in chosen)
-    outcome = outcome_of_messages(known)
-    assert outcome.result is not None
-    return outcome.result
+    return outcome_of_messages(known).result
 
 
 @cache

@@ -38,18 +38,18 @@ def launch(
 
 
 def read(messages: list[Message]) -> RepeatResult:
-    found = outcome_of_messages(messages)
-    assert found.result is not None
-    return found.result
+    return outcome_of_messages(messages).result
 
 
 def some_long(number: int) -> float:
     return {37: 412.0, 90: 310.0}.get(number, USUAL_MS)
 
 
-def test_where_all_steps_are_alike_nothing_is_said() -> None:
+def test_where_all_steps_are_alike_nothing_is_said_and_without_instruments_none_are_known() -> None:
     repeat = read(launch())
     assert (repeat.time_parts.long_steps, repeat.time_parts.longest) == (0, [])
+    unseen = [message for message in launch() if not isinstance(message, Step)]
+    assert read([*unseen[:-2], trained(0), *unseen[-2:]]).time_parts is None
 
 
 def test_the_parts_make_the_train_time() -> None:
@@ -68,47 +68,31 @@ def test_the_parts_make_the_train_time() -> None:
     assert sums == pytest.approx(repeat.train_time_s)
 
 
-def slow(*repeats: list[Message]) -> list[Finding]:
+def findings(*repeats: list[Message]) -> list[Finding]:
     preset = preset_of({"trial": [{"name": "a", "launch": "single"}], "repeats": len(repeats)})
-    [trial] = results_for(preset, *repeats).trials
-    return [finding for finding in trial.findings if finding.kind is Kind.SLOW_STEPS]
+    return results_for(preset, *repeats).trials[0].findings
+
+
+def slow(*repeats: list[Message]) -> list[Finding]:
+    return [finding for finding in findings(*repeats) if finding.kind is Kind.SLOW_STEPS]
 
 
 def many_long(number: int) -> float:
     return 30.0 + number / 10 if number % 5 == 0 else USUAL_MS
 
 
-def test_slow_steps_are_found_with_the_worst() -> None:
-    [finding] = slow(launch(many_long))
-    assert finding.steps == (100,)
-    assert finding.numbers == {
-        "share": pytest.approx(0.34, abs=0.01),
-        "times": 20,
-        "of": 100,
-        "worst_ms": pytest.approx(40),
-    }
+@pytest.mark.parametrize("repeats", [(launch(many_long),), (launch(), launch(many_long, repeat=2))])
+def test_slow_steps_are_found_with_the_worst_in_the_repeat_with_the_most(repeats: tuple[list[Message], ...]) -> None:
+    [finding] = slow(*repeats)
+    assert (finding.steps, finding.numbers["times"], finding.numbers["of"]) == ((100,), 20, 100)
+    assert finding.numbers["share"] == pytest.approx(0.34, abs=0.01)
+    assert finding.numbers["worst_ms"] == pytest.approx(40)
 
 
-def test_below_a_tenth_of_the_time_slow_steps_are_not_worth_a_word() -> None:
+def test_below_a_tenth_of_the_time_or_where_a_finding_says_it_better_slow_steps_are_not_said() -> None:
     assert slow(launch(lambda number: 25.0 if number % 25 == 0 else USUAL_MS)) == []
-
-
-def test_where_a_finding_says_it_better_slow_steps_are_not_said() -> None:
-    preset = preset_of({"trial": [{"name": "a", "launch": "single"}]})
-    [trial] = results_for(preset, launch(some_long)).trials
-    assert [finding.kind for finding in trial.findings] == [Kind.LONG_STEPS]
-    assert trial.findings[0].steps == (37, 90)
-
-
-def test_of_several_repeats_the_one_with_the_most_is_told_of() -> None:
-    [finding] = slow(launch(), launch(many_long, repeat=2))
-    assert finding.numbers["times"] == 20
-
-
-def test_without_instruments_no_steps_are_known() -> None:
-    unseen = [message for message in launch() if not isinstance(message, Step)]
-    repeat = read([*unseen[:-2], trained(0), *unseen[-2:]])
-    assert repeat.time_parts is None
+    [finding] = findings(launch(some_long))
+    assert (finding.kind, finding.steps) == (Kind.LONG_STEPS, (37, 90))
 
 
 def test_of_a_long_launch_the_parts_are_those_of_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:

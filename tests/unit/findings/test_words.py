@@ -6,6 +6,7 @@ import pytest
 
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.findings.words import EVIDENCE, FOUND, evidence, in_sentences, long, short
+from ddptui.text.units import seconds
 
 LATE = {"late_ms": 20.0, "off_by_ms": 2.0, "of_waiting_share": 0.93, "share": 0.4, "in_backward_share": 1.0}
 TIMES = {"ratio_times": 2.1, "low_times": 2.0, "high_times": 2.2, "repeats": 3.0}
@@ -252,3 +253,8 @@ def test_a_name_may_hold_anything() -> None:
         if fields - {None} == {"names"}:
             assert "{rank}" in short(Finding(kind=kind, trials=("{rank}",))), kind
     assert "{rank}" in short(Finding(kind=Kind.PUBLISHED_HOLDS, trials=("{rank}", "b")))
+
+
+def test_seconds_are_told_with_three_digits() -> None:
+    said = [seconds(value) for value in (0.0, 0.0000123, 0.0256, 0.9994, 1.0, 12.345)]
+    assert said == ["0 ms", "12.3 µs", "25.6 ms", "999 ms", "1 s", "12.3 s"]
