@@ -5,7 +5,7 @@ from statistics import pstdev
 import pytest
 from msgspec.structs import replace
 
-from ddptui.analysis.primitives.collect import PrimitivesLog, cell_of, view_of
+from ddptui.analysis.primitives.collect import PrimitivesLog, cell_of
 from ddptui.analysis.primitives.results import NcclUse
 from ddptui.config.primitives import OPERATIONS
 from ddptui.findings.repeat import outcome_of_messages
@@ -22,21 +22,6 @@ def test_a_calls_time_is_the_mean_over_ranks_and_the_rest_is_over_calls() -> Non
     assert found.time_us.p99 == pytest.approx(200 + 0.98 * 200)  # of three: all but the last hundredth of the way
     assert found.cv == pytest.approx(pstdev(calls) / (710 / 3))
     assert (found.slowest, found.slowest_us) == (1, pytest.approx(820 / 3))
-
-
-@pytest.mark.parametrize(
-    ("operation", "composite", "factor"),
-    [
-        ("all_reduce", False, 2 * 3 / 4), ("broadcast", False, 1), ("reduce", False, 1), ("all_gather", False, 3 / 4),
-        ("reduce_scatter", False, 3 / 4), ("all_to_all", False, 3 / 4), ("gather", False, 3 / 4),
-        ("scatter", False, 3 / 4), ("send_recv", False, 1), ("ring", True, 2 * 3 / 4), ("all_gather", True, 2 * 3 / 4),
-    ],
-)  # fmt: skip
-def test_bandwidths_are_those_of_nccl_tests(operation: str, composite: bool, factor: float) -> None:
-    told = [timed(rank, us=(50,), operation=operation, composite=composite, bytes=10**6) for rank in range(4)]
-    found = cell_of(told)
-    assert found.algbw_gb_s == pytest.approx(20)  # 1 MB in 50 µs
-    assert found.busbw_gb_s == pytest.approx(20 * factor)
 
 
 def test_where_nothing_moves_there_is_no_bandwidth() -> None:
@@ -61,12 +46,6 @@ def test_of_calls_in_flight_together_each_counts_and_their_cadence_is_kept() -> 
     assert found.cadence == "pipelined"
     assert [(cell.calls, cell.in_flight, cell.time_us and cell.time_us.median) for cell in found.cells] == [(24, 8, 20)]
     assert cell_of([timed(0)]).in_flight == 1
-
-
-def test_a_view_has_every_ranks_buffers() -> None:
-    found = view_of([shown(0), shown(1)])
-    assert [rank.buffers[0].undefined for rank in found.ranks] == [False, True]
-    assert [rank.buffers[0].before for rank in found.ranks] == [[1, 2], [11, 12]]
 
 
 def test_only_what_all_ranks_have_told_of_is_there() -> None:

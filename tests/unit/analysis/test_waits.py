@@ -17,7 +17,6 @@ from ddptui.wire.phases import PARTS, PHASES
 from tests.support.traces import (
     BETWEEN,
     MS,
-    Await,
     Call,
     Move,
     Program,
@@ -155,12 +154,6 @@ def test_the_second_message_between_two_ranks_is_the_second_on_both() -> None:
     assert step.ranks[1].wait_ns == 0
 
 
-def test_those_outside_a_group_are_not_waited_for() -> None:
-    step = arrivals("all_reduce", 100, 110, 500, group=(0, 1))
-    assert waits_of(step) == [10, 0, 0]
-    assert list(step.last_arrivals.values()) == [1]
-
-
 def test_two_groups_count_their_operations_apart() -> None:
     pair, all_of_them = Call("pair", "all_reduce", 5, group=(0, 1)), Call("all", "all_reduce", 5)
     programs: dict[int, Program] = {
@@ -215,16 +208,6 @@ def test_overlapped_waits_are_counted_once() -> None:
     assert own.wait_ns == 99 - 5 * 3  # all the time but for the last transfers, during which the next one lacked
     assert sum(wait.end - wait.begin for wait in own.waits) == own.wait_ns
     assert own.exposed_ns == own.step.collectives[-1].exit_ns - began
-
-
-def test_time_under_way_in_the_background_is_exposed_only_where_it_is_waited_for() -> None:
-    sent = Call("it", "all_reduce", 100, background=True)
-    programs: dict[int, Program] = {
-        rank: [("backward", [sent, Work(70)]), ("aggregate", [Await("it")])] for rank in (0, 1)
-    }
-    [step] = align_steps(simulate([programs])).steps
-    own = step.ranks[0]
-    assert (own.under_way_ns, own.exposed_ns, own.transfer_ns, own.wait_ns) == (100, 30, 100, 0)
 
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8)

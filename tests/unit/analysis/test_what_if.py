@@ -163,23 +163,6 @@ def test_where_a_rank_stood_still_in_an_operation_the_measured_time_comes_out_ag
     assert replayed_ns(align_steps(told, [stop]).steps) == pytest.approx(measured(told))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_without_its_culprit_a_trial_takes_what_it_takes_without_the_delay(shape: Shape, ranks: int) -> None:
-    clean = works_of(5, ranks=ranks, steps=100)
-    late, _ = delayed(clean, 1, "forward", lambda _: 25.0)
-    found = what_if(analyze_waits(trace(late, shape)))
-    assert found.without_culprit == pytest.approx(measured(trace(clean, shape)) / 1e9, rel=0.05)
-    assert found.without_skew <= found.without_culprit * 1.001
-
-
-def test_without_a_culprit_there_is_only_what_it_would_be_without_skew() -> None:
-    told = trace(works_of(6))
-    found = what_if(analyze_waits(told))
-    assert found.without_culprit is None
-    assert 0.8 * measured(told) / 1e9 < found.without_skew <= measured(told) / 1e9
-
-
 def test_the_culprit_is_replaced_by_the_median_of_the_others_step_by_step() -> None:
     """Two of the others' hiccups are not taken over by it."""
     clean = works_of(7, ranks=4, noise=0.0, skew=0.0)

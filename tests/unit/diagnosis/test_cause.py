@@ -27,13 +27,21 @@ def progress(position: Position = AFTER, **fields: Any) -> RankProgress:
     return RankProgress(position=position, steps=60, trains=True, **fields)
 
 
+WAITING = {0: progress(stack=SAVING), 1: progress(BACKWARD, stack=REDUCING)}  # rank 1 for rank 0
+SIGNALS = ("SIGTERM", "SIGINT")
+
+
 def ended(rank: int | None, error: str = "", at_ms: int = 1, **fields: Any) -> ProcessEnd:
     return ProcessEnd(rank=rank, error=error, at_ns=at_ms, **fields)
 
 
+def evidence(*ends: ProcessEnd, world_size: int, **fields: Any) -> Evidence:
+    return Evidence(**({"trial": TRIAL, "exit_code": 1, "ends": ends, "positions": {}} | fields), world_size=world_size)
+
+
 def cause(*ends: ProcessEnd, positions: Mapping[int, RankProgress] | None = None, **fields: Any) -> Failure:
     known = positions or {}
-    return first_cause(Evidence(trial=TRIAL, exit_code=1, ends=ends, positions=known, world_size=len(known), **fields))
+    return first_cause(evidence(*ends, positions=known, **({"world_size": len(known)} | fields)))
 
 
 def test_an_exception_of_a_rank_comes_before_the_lost_connections_of_the_others() -> None:
@@ -87,8 +95,7 @@ def test_ranks_whose_collectives_do_not_match_are_out_of_step_whichever_of_them_
 
 
 def test_a_rank_that_the_others_waited_for_is_named_not_the_one_whose_time_ran_out() -> None:
-    positions = {0: progress(stack=SAVING), 1: progress(BACKWARD, stack=REDUCING)}
-    failure = cause(ended(1, LATE, progress=positions[1]), positions=positions)
+    failure = cause(ended(1, LATE, progress=WAITING[1]), positions=WAITING)
     assert failure.summary == (
         "rank 0 kept rank 1 waiting: it was in write, train.py:18, called by save, train.py:30, after step 59; "
         "rank 1 waited in all_reduce (132 KB) of step 60, train.py:30, for the time limit of 6 s"
@@ -117,49 +124,44 @@ def test_a_launchers_own_error_counts_if_no_rank_has_one() -> None:
 
 
 def test_a_signal_from_outside_is_the_cause_and_a_standstill_before_it_is_kept() -> None:
-    ends = [ended(0, exit_code=-15), ended(1, exit_code=-15), ended(None, "SignalException: Process 7 got signal: 15")]
-    assert cause(*ends).summary == "the command was killed by SIGTERM, which another process sent"
-    positions = {0: progress(stack=SAVING), 1: progress(BACKWARD, stack=REDUCING)}
-    [stood, *_] = cause(*ends, positions=positions, stood_s=31.4).details
+    killed, interrupted = (f"the command was killed by {name}, which another process sent" for name in SIGNALS)
+    launcher = {number: ended(None, f"SignalException: Process 7 got signal: {number}", at_ms=9) for number in (15, 2)}
+    ends = [ended(0, exit_code=-15), ended(1, exit_code=-15), launcher[15]]
+    assert cause(*ends).summary == killed
+    [stood, *_] = cause(*ends, positions=WAITING, stood_s=31.4).details
     assert stood.startswith("no step for 31 s before: rank 0 is in write, train.py:18")
-
-
-def test_ranks_that_end_with_the_launcher_are_not_accused_and_an_interrupt_is_no_cause() -> None:
-    launcher = ended(None, "SignalException: Process 7 got signal: 15", at_ms=9)
-    silent = [ended(rank, progress=progress()) for rank in (0, 1)]
-    assert cause(*silent, launcher).summary == "the command was killed by SIGTERM, which another process sent"
-    pressed = ended(None, "SignalException: Process 7 got signal: 2", at_ms=9)
-    interrupted = [ended(rank, "KeyboardInterrupt", progress=progress()) for rank in (0, 1)]
-    assert cause(*interrupted, pressed).summary == "the command was killed by SIGINT, which another process sent"
+    # ranks that end with the launcher are not accused, and an interrupt is no cause
+    assert cause(*(ended(rank, progress=progress()) for rank in (0, 1)), launcher[15]).summary == killed
+    pressed = [ended(rank, "KeyboardInterrupt", progress=progress()) for rank in (0, 1)]
+    assert cause(*pressed, launcher[2]).summary == interrupted
 
 
 def test_an_exception_that_was_being_handled_is_the_cause_of_what_followed_in_its_except_block() -> None:
-    error = f"{LATE}\norigin: train.py:9: FloatingPointError: loss scale fell below 1e-8"
-    failure = cause(ended(1, error, stack=(MODULE,), progress=progress()))
-    assert (
-        failure.summary == "rank 1 failed after step 59, at train.py:9: FloatingPointError: loss scale fell below 1e-8"
-    )
-    error = "RuntimeError: no schedule\norigin: train.py:9: KeyError: 'lr'"
-    said = cause(ended(1, error, stack=(MODULE,), progress=progress())).summary
-    assert (
-        said
-        == "rank 1 failed after step 59, at train.py:30: RuntimeError: no schedule (after train.py:9: KeyError: 'lr')"
-    )
+    for error, said in (
+        (
+            f"{LATE}\norigin: train.py:9: FloatingPointError: loss scale fell below 1e-8",
+            "train.py:9: FloatingPointError: loss scale fell below 1e-8",
+        ),
+        (
+            "RuntimeError: no schedule\norigin: train.py:9: KeyError: 'lr'",
+            "train.py:30: RuntimeError: no schedule (after train.py:9: KeyError: 'lr')",
+        ),
+    ):
+        failure = cause(ended(1, error, stack=(MODULE,), progress=progress()))
+        assert failure.summary == f"rank 1 failed after step 59, at {said}"
 
 
 def test_a_thread_that_has_failed_is_named_with_the_rank_that_waits_for_it() -> None:
-    positions = {0: progress(stack=SAVING), 1: progress(BACKWARD, stack=REDUCING)}
-    failure = cause(
-        ended(1, LATE, progress=positions[1]), positions=positions, threads={0: "OSError: cut off, at train.py:3"}
-    )
+    late = ended(1, LATE, progress=WAITING[1])
+    failure = cause(late, positions=WAITING, threads={0: "OSError: cut off, at train.py:3"})
     assert failure.summary.endswith("; a thread of rank 0 had failed: OSError: cut off, at train.py:3")
     assert failure.remedy == ""
 
 
 def test_a_step_in_which_ranks_called_different_numbers_of_collectives_comes_before_what_it_led_to() -> None:
-    positions = {0: progress(stack=SAVING), 1: progress(BACKWARD, stack=REDUCING), 2: progress(BACKWARD)}
     mismatch = CallCountMismatch(10, {0: 1, 1: 0, 2: 1})
-    failure = cause(ended(1, LATE, progress=positions[1]), positions=positions, mismatch=mismatch)
+    positions = WAITING | {2: progress(BACKWARD)}
+    failure = cause(ended(1, LATE, progress=WAITING[1]), positions=positions, mismatch=mismatch)
     assert failure.summary == (
         "rank 1 has been out of step with the others since step 10: there, rank 1 called 0 collectives, the others 1"
     )
@@ -168,32 +170,21 @@ def test_a_step_in_which_ranks_called_different_numbers_of_collectives_comes_bef
 
 def test_ranks_that_never_came_are_named() -> None:
     error = "DistStoreError: Timed out after 31 seconds waiting for clients. 2/3 clients joined."
-    failure = first_cause(
-        Evidence(trial=TRIAL, exit_code=1, ends=[ended(0, error)], positions={}, world_size=3, joining=[0, 1])
-    )
+    failure = cause(ended(0, error), world_size=3, joining=[0, 1])
     assert failure.summary == "rank 2 never called init_process_group: ranks 0 and 1 wait there"
     assert failure.rank == 2
-    other = first_cause(
-        Evidence(
-            trial=TRIAL, exit_code=1, ends=[ended(0, error)], positions={}, world_size=4, launched=2, joining=[0, 1]
-        )
-    )
+    other = cause(ended(0, error), world_size=4, launched=2, joining=[0, 1])
     assert other.summary.startswith("the script asks for a world size of 4, and its launcher has started 2 ranks: ")
 
 
-def test_ranks_that_find_old_addresses_after_a_restart_are_named_and_none_is_said_to_be_missing() -> None:
+def test_ranks_that_find_old_addresses_after_a_restart_are_named_once_and_none_is_said_to_be_missing() -> None:
     mesh = "RuntimeError: Gloo connectFullMesh failed with [/src/gloo/pair.cc:152] timed out: Connection refused"
     group = Place(file="train.py", line=6, function="<module>", own=True)
-    failed = ended(0, mesh, stack=(group,))
-    failure = first_cause(Evidence(trial=TRIAL, exit_code=1, ends=[failed], positions={}, world_size=2, joining=[0]))
+    failure = cause(ended(0, mesh, stack=(group,)), world_size=2, joining=[0])
     words = "RuntimeError: Gloo connectFullMesh failed with timed out: Connection refused"
     assert failure.summary == f"rank 0 failed, at train.py:6: {words}"
     assert "from before a restart" in failure.remedy
     assert not failure.details
-
-
-def test_ranks_that_cannot_connect_to_each_other_are_told_once() -> None:
-    mesh = "RuntimeError: Gloo connectFullMesh failed with timed out: refused, remote=[127.0.0.1]:4700"
-    failure = cause(*(ended(rank, f"{mesh}{rank}") for rank in (0, 1)), joining=[0, 1])
-    assert failure.summary == f"ranks 0 and 1 failed: {mesh}0"
+    failure = cause(*(ended(rank, f"{words}, remote=[127.0.0.1]:470{rank}") for rank in (0, 1)), joining=[0, 1])
+    assert failure.summary == f"ranks 0 and 1 failed: {words}, remote=[127.0.0.1]:4700"
     assert not failure.details

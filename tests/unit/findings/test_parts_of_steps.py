@@ -126,25 +126,18 @@ def test_sums_are_those_of_all_steps(part: tuple[str, list[int]]) -> None:
 
 @settings(max_examples=25)
 @given(parts())
-def test_medians_are_those_of_all_steps(part: tuple[str, list[int]]) -> None:
+def test_medians_shares_and_the_late_rank_are_those_of_all_steps(part: tuple[str, list[int]]) -> None:
     run, kept = part
-    phases_ms, steps = result_of(run, kept).phases_ms, alone(run)
-    reach = round(SIGMAS * len(steps) / 2 / math.sqrt(len(kept)))
-    middle = range(max(0, len(steps) // 2 - reach), min(len(steps), len(steps) // 2 + reach))
-    for name in ("data", "forward", "backward", "optimizer"):
-        lengths = sorted(getattr(step.phases_ms, name) for step in steps)
-        assert lengths[middle[0]] <= getattr(phases_ms, name) <= lengths[middle[-1]], name
-
-
-@settings(max_examples=25)
-@given(parts())
-def test_shares_and_the_late_rank_are_those_of_all_steps(part: tuple[str, list[int]]) -> None:
-    run, kept = part
-    result, of_all = result_of(run, kept), whole(run)
+    result, of_all, steps = result_of(run, kept), whole(run), alone(run)
     assert result.wait_share == pytest.approx(of_all.wait_share, abs=0.1)
     assert result.transfer_share == pytest.approx(of_all.transfer_share, abs=0.1)
     assert (result.culprit.rank, result.culprit.phase) == (of_all.culprit.rank, of_all.culprit.phase)
     assert result.what_if_s.without_skew == pytest.approx(of_all.what_if_s.without_skew, rel=0.3)
+    reach = round(SIGMAS * len(steps) / 2 / math.sqrt(len(kept)))
+    middle = range(max(0, len(steps) // 2 - reach), min(len(steps), len(steps) // 2 + reach))
+    for name in ("data", "forward", "backward", "optimizer"):
+        lengths = sorted(getattr(step.phases_ms, name) for step in steps)
+        assert lengths[middle[0]] <= getattr(result.phases_ms, name) <= lengths[middle[-1]], name
 
 
 def test_steps_that_were_lost_or_warmed_up_as_ranks_were_started_anew_count_as_none() -> None:

@@ -16,7 +16,7 @@ from ddptui.findings.repeat import outcome_of_messages
 from ddptui.report.columns import COLUMNS
 from ddptui.report.notes import note_lines
 from ddptui.report.rows import rows_of
-from ddptui.report.table import as_csv, markdown, text
+from ddptui.report.table import as_csv, text
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Message
 from tests.support.builders import beside, done, ended, hello, journal, launched, preset_of, ready, results_for, trained
@@ -178,13 +178,6 @@ def test_of_several_repeats_what_was_put_in_is_the_mean() -> None:
     assert first.numbers["measured_s"] == pytest.approx(2.5, rel=0.1)
 
 
-def test_waiting_without_a_culprit_is_found_as_that() -> None:
-    works = works_of(7, ranks=4)
-    for rank in range(4):
-        works, _ = delayed(works, rank, "forward", lambda step, rank=rank: 40.0 if step % 4 == rank else 0.0)  # type: ignore[misc]
-    assert found(run_of(trace(works)))[0].kind is Kind.WAITING
-
-
 def test_a_rank_that_caused_most_of_the_waiting_is_named_with_the_doubt_where_it_is_not_sure() -> None:
     """It is late for a while, for reasons that are not known: whichever rank is, one of two is."""
     told = late(7, lambda step: 9.0 + step % 5 if step in range(40, 55) else 0.0, tell=False)
@@ -205,16 +198,6 @@ def test_a_rank_is_late_whose_core_other_programs_have(queued_ms: float) -> None
     assert bool(re.search(r"a rank waited for a core for 2\.\d\d of", busy[0])) == bool(queued_ms)
 
 
-def test_of_more_than_two_ranks_it_is_told_who_waited_for_whom() -> None:
-    results, preset = results_of(run_of(late(8, lambda _: 25.0, ranks=3)))
-    shown = text(results, preset, 100)
-    assert "\n\nWho waited for whom\n\na\n" in shown
-    assert re.search(r"rank 0 +· +– +█ 2\.\d\d\n|rank 0 +· +█ 2\.\d\d +", shown)
-    assert "#### Who waited for whom\n\n```text\n" in markdown(results, preset)
-    for told in (late(8, lambda _: 25.0), late(8, lambda _: 0.0, ranks=3)):  # two ranks; none that waited
-        assert "Who waited for whom" not in text(*results_of(run_of(told)), 100)
-
-
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
@@ -232,17 +215,6 @@ def test_steps_that_were_left_out_are_told_with_the_first_reason(steps: Sequence
     assert line.endswith("all_reduce (8 bytes), rank 1 none")
     assert (result_of(told).wait_ms is None) == (len(steps) == 100)
     assert len(result_of(told).mismatches) == len(steps)
-
-
-def test_a_loss_in_three_phases_is_found_with_all() -> None:
-    works = works_of(2)
-    for at, ms in (("forward", 12.0), ("backward", 15.0), ("data", 4.0)):
-        works, _ = delayed(works, 1, at, lambda _, ms=ms: ms)  # type: ignore[misc]
-    first = found(run_of(trace(works)))[0]
-    assert first.phase == "backward"
-    shares = [first.numbers[f"in_{phase}_share"] for phase in ("backward", "forward", "data")]
-    assert shares == sorted(shares, reverse=True)
-    assert sum(shares) == pytest.approx(1)
 
 
 def test_without_instruments_that_is_all_there_is_to_say() -> None:

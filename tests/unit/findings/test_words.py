@@ -1,6 +1,7 @@
 """How findings read: the sentences that are pinned. All other tests assert findings, not words."""
 
 import string
+from typing import Any
 
 import pytest
 
@@ -13,187 +14,143 @@ TIMES = {"ratio_times": 2.1, "low_times": 2.0, "high_times": 2.2, "repeats": 3.0
 ONE_REPEAT = {"ratio_times": 2.1, "low_times": 2.1, "high_times": 2.1, "repeats": 1.0}
 WHOLE = {"work_s": 0.033, "whole_s": 0.033}
 IDLE = {"share": 0.45, "wait_share": 0.33, "transfer_share": 0.12}
+
+
+def found(kind: Kind, *trials: str, **fields: Any) -> Finding:
+    """A finding; a field that it does not have is one of its numbers."""
+    own = {name: value for name, value in fields.items() if name in Finding.__struct_fields__}
+    numbers = {name: value for name, value in fields.items() if name not in own}
+    return Finding(kind=kind, trials=trials, numbers=numbers, **own)
+
+
 FINDINGS = {
-    "Rank 1 holds everyone up: 20 ms a step, in backward": Finding(
-        kind=Kind.LATE_RANK, rank=1, phase="backward", numbers=LATE
+    "Rank 1 holds everyone up: 20 ms a step, in backward": found(Kind.LATE_RANK, rank=1, phase="backward", **LATE),
+    "Rank 1 holds everyone up: 20 ms a step (95%: 18.0 to 22.0 ms), in backward, in steps 300 to 339": found(
+        Kind.LATE_RANK, rank=1, phase="backward", steps=(300, 339), **LATE | {"of_repeats": 1.0}
     ),
-    "Rank 1 holds everyone up: 20 ms a step (95%: 18.0 to 22.0 ms), in backward, in steps 300 to 339": Finding(
-        kind=Kind.LATE_RANK, rank=1, phase="backward", steps=(300, 339), numbers=LATE | {"of_repeats": 1.0}
+    "Rank 1 holds everyone up: 20 ms a step, in backward and forward": found(
+        Kind.LATE_RANK, rank=1, **LATE | {"in_backward_share": 0.6, "in_forward_share": 0.4}
     ),
-    "Rank 1 holds everyone up: 20 ms a step, in backward and forward": Finding(
-        kind=Kind.LATE_RANK, rank=1, numbers=LATE | {"in_backward_share": 0.6, "in_forward_share": 0.4}
-    ),
-    "Rank 1 holds everyone up: 20 ms a step, in forward and between steps": Finding(
-        kind=Kind.LATE_RANK,
+    "Rank 1 holds everyone up: 20 ms a step, in forward and between steps": found(
+        Kind.LATE_RANK,
         rank=1,
-        numbers=LATE | {"in_backward_share": 0.0, "in_forward_share": 0.6, "in_between steps_share": 0.4},
+        **LATE | {"in_backward_share": 0.0, "in_forward_share": 0.6, "in_between steps_share": 0.4},
     ),
-    "Rank 1 holds everyone up: 20 ms a step, in every phase (× 1.31)": Finding(
-        kind=Kind.LATE_RANK, rank=1, phase="forward", numbers=LATE | {"slower": 1.31}
+    "Rank 1 holds everyone up: 20 ms a step, in every phase (× 1.31)": found(
+        Kind.LATE_RANK, rank=1, phase="forward", **LATE | {"slower": 1.31}
     ),
-    "Rank 0 holds everyone up, because other programs use its core": Finding(kind=Kind.NO_CORE, rank=0),
-    "The others waited for rank 0 40% of the time; the cause is uncertain, since 5 steps are few": Finding(
-        kind=Kind.UNCERTAIN, rank=0, numbers=LATE, doubt="5 steps are few"
+    "Rank 0 holds everyone up, because other programs use its core": found(Kind.NO_CORE, rank=0),
+    "The others waited for rank 0 40% of the time; the cause is uncertain, since 5 steps are few": found(
+        Kind.UNCERTAIN, rank=0, doubt="5 steps are few", **LATE
     ),
-    "Mostly waiting: ranks stood idle 33% of the time for a late rank, 12% in transfers": Finding(
-        kind=Kind.WAITING, numbers=IDLE
+    "Mostly waiting: ranks stood idle 33% of the time for a late rank, 12% in transfers": found(Kind.WAITING, **IDLE),
+    "Mostly the network: ranks stood idle 33% of the time in transfers, 12% for a late rank": found(
+        Kind.NETWORK, share=0.45, wait_share=0.12, transfer_share=0.33
     ),
-    "Mostly the network: ranks stood idle 33% of the time in transfers, 12% for a late rank": Finding(
-        kind=Kind.NETWORK, numbers={"share": 0.45, "wait_share": 0.12, "transfer_share": 0.33}
+    "Ranks stood idle 10% of the time to hand over outputs, 4% for a late rank": found(
+        Kind.NETWORK, place="gather", share=0.14, wait_share=0.04, transfer_share=0.1
     ),
-    "Ranks stood idle 10% of the time to hand over outputs, 4% for a late rank": Finding(
-        kind=Kind.NETWORK, place="gather", numbers={"share": 0.14, "wait_share": 0.04, "transfer_share": 0.1}
+    "Data loading is the bottleneck on all ranks: 41% of the time, 1.94 ms a step": found(
+        Kind.DATA, share=0.41, step_ms=1.94, low_share=0.37, high_share=0.43
     ),
-    "Data loading is the bottleneck on all ranks: 41% of the time, 1.94 ms a step": Finding(
-        kind=Kind.DATA, numbers={"share": 0.41, "step_ms": 1.94, "low_share": 0.37, "high_share": 0.43}
+    "Late by turns: 16 pauses of 150 ms in forward, 8 on each rank": found(
+        Kind.BY_TURNS, phase="forward", times=16.0, pause_ms=150.0, rank_0_times=8.0, rank_1_times=8.0
     ),
-    "Late by turns: 16 pauses of 150 ms in forward, 8 on each rank": Finding(
-        kind=Kind.BY_TURNS,
-        phase="forward",
-        numbers={"times": 16.0, "pause_ms": 150.0, "rank_0_times": 8.0, "rank_1_times": 8.0},
+    "In steps 50, 100 and 1 more, rank 1 waited 750 ms for rank 0 (between steps)": found(
+        Kind.RARE_WAITS, rank=0, phase="between steps", steps=(50, 100), times=3.0, waited_s=0.75, waiting_rank=1.0
     ),
-    "In steps 50, 100 and 1 more, rank 1 waited 750 ms for rank 0 (between steps)": Finding(
-        kind=Kind.RARE_WAITS,
-        rank=0,
-        phase="between steps",
-        steps=(50, 100),
-        numbers={"times": 3.0, "waited_s": 0.75, "waiting_rank": 1.0},
+    "Rank 1 is late in 1 step of 10, by 150 ms, in data (6 times)": found(
+        Kind.BURSTS, rank=1, phase="data", every_steps=10.0, pause_ms=150.0, times=6.0
     ),
-    "Rank 1 is late in 1 step of 10, by 150 ms, in data (6 times)": Finding(
-        kind=Kind.BURSTS, rank=1, phase="data", numbers={"every_steps": 10.0, "pause_ms": 150.0, "times": 6.0}
+    "Rank 1 grows late over the run: from 0 ms to 50 ms a step": found(Kind.TREND, rank=1, from_ms=-1.0, to_ms=50.0),
+    "Most of the communication is 10 all_gathers of 8 bytes a step, in optimizer": found(
+        Kind.SMALL_CALLS, place="all_gather", phase="optimizer", calls=10.0, bytes=8.0
     ),
-    "Rank 1 grows late over the run: from 0 ms to 50 ms a step": Finding(
-        kind=Kind.TREND, rank=1, numbers={"from_ms": -1.0, "to_ms": 50.0}
+    "4 of 60 measured steps took more than twice the median (worst: step 13, 112 ms)": found(
+        Kind.SLOW_STEPS, steps=(13,), times=4.0, of=60.0, worst_ms=112.0
     ),
-    "Most of the communication is 10 all_gathers of 8 bytes a step, in optimizer": Finding(
-        kind=Kind.SMALL_CALLS, phase="optimizer", place="all_gather", numbers={"calls": 10.0, "bytes": 8.0}
+    "We injected 1.21 s on rank 1, in backward; ddptui measured 1.23 s (95%: 1.20 to 1.25 s)": found(
+        Kind.INJECTED, rank=1, phase="backward", injected_s=1.21, measured_s=1.23, low_s=1.2, high_s=1.25
     ),
-    "4 of 60 measured steps took more than twice the median (worst: step 13, 112 ms)": Finding(
-        kind=Kind.SLOW_STEPS, steps=(13,), numbers={"times": 4.0, "of": 60.0, "worst_ms": 112.0}
+    "We injected 5 ms on rank 1, in forward; not attributed: too small or too uncertain": found(
+        Kind.INJECTED, rank=1, phase="forward", doubt="too small or too uncertain", injected_s=0.005
     ),
-    "We injected 1.21 s on rank 1, in backward; ddptui measured 1.23 s (95%: 1.20 to 1.25 s)": Finding(
-        kind=Kind.INJECTED,
-        rank=1,
-        phase="backward",
-        numbers={"injected_s": 1.21, "measured_s": 1.23, "low_s": 1.2, "high_s": 1.25},
-    ),
-    "We injected 5 ms on rank 1, in forward; not attributed: too small or too uncertain": Finding(
-        kind=Kind.INJECTED, rank=1, phase="forward", numbers={"injected_s": 0.005}, doubt="too small or too uncertain"
-    ),
-    "We injected 13 ms on rank 1, before the first step; ddptui measured 14 ms there (outside the train time)": Finding(
-        kind=Kind.INJECTED, rank=1, phase="start", numbers={"injected_s": 0.013, "at_start_s": 0.014}
+    "We injected 13 ms on rank 1, before the first step; ddptui measured 14 ms there (outside the train time)": found(
+        Kind.INJECTED, rank=1, phase="start", injected_s=0.013, at_start_s=0.014
     ),
 }
 SENTENCES = {
     "b took 2.10 ± 0.10 times as long as a; 33 ms of the extra 33 ms went into own work.": [
-        Finding(kind=Kind.SLOWER, trials=("b",), place="a", numbers=TIMES | WHOLE | {"off_times": 0.1})
+        found(Kind.SLOWER, "b", place="a", **TIMES | WHOLE | {"off_times": 0.1})
     ],
     "b took about 2.10 times as long as a.": [
-        Finding(
-            kind=Kind.SLOWER,
-            trials=("b",),
-            place="a",
-            numbers=TIMES | {"low_times": 2.1, "high_times": 2.1, "repeats": 1},
-        )
+        found(Kind.SLOWER, "b", place="a", **TIMES | {"low_times": 2.1, "high_times": 2.1, "repeats": 1})
     ],
     "b took roughly 2.00 to 2.20 times as long as a; c took roughly 2.00 to 2.20 times as long as a.": [
-        Finding(kind=Kind.ROUGHLY, trials=(name,), place="a", numbers=TIMES) for name in "bc"
+        found(Kind.ROUGHLY, name, place="a", **TIMES) for name in "bc"
     ],
     "The other trials took roughly 2.00 (b) to 2.20 (c) times as long as a.": [
-        Finding(kind=Kind.ROUGHLY, trials=("b", "c"), place="a", numbers=TIMES)
+        found(Kind.ROUGHLY, "b", "c", place="a", **TIMES)
     ],
-    "b took as long as a, as far as 3 repeats can tell.": [
-        Finding(kind=Kind.ALIKE, trials=("b",), place="a", numbers=TIMES)
-    ],
-    "b and c took as long as a, as far as 3 repeats can tell.": [
-        Finding(kind=Kind.ALIKE, trials=("b", "c"), place="a", numbers=TIMES)
-    ],
+    "b took as long as a, as far as 3 repeats can tell.": [found(Kind.ALIKE, "b", place="a", **TIMES)],
+    "b and c took as long as a, as far as 3 repeats can tell.": [found(Kind.ALIKE, "b", "c", place="a", **TIMES)],
     "Cannot tell whether b differs from a: 3 repeats of b differ by 70%.": [
-        Finding(kind=Kind.UNCLEAR, trials=("b",), place="a", doubt="3 repeats of b differ by 70%")
+        found(Kind.UNCLEAR, "b", place="a", doubt="3 repeats of b differ by 70%")
     ],
     "b was the fastest: it took 2.10 ± 0.10 times as long as a; 33 ms of the 33 ms saved came from transfer.": [
-        Finding(
-            kind=Kind.FASTEST,
-            trials=("b",),
-            place="a",
-            numbers=TIMES | {"off_times": 0.1, "transfer_s": -0.033, "whole_s": -0.033},
-        )
+        found(Kind.FASTEST, "b", place="a", **TIMES | {"off_times": 0.1, "transfer_s": -0.033, "whole_s": -0.033})
     ],
     "b and c were the slowest, too close to call: b took 2.10 ± 0.10 times as long as a.": [
-        Finding(kind=Kind.SLOWEST, trials=("b", "c"), place="a", numbers=TIMES | {"off_times": 0.1})
+        found(Kind.SLOWEST, "b", "c", place="a", **TIMES | {"off_times": 0.1})
     ],
     "b took about 2.10 times as long as a; 30 ms of the 33 ms saved came from waiting for a late rank.": [
-        Finding(
-            kind=Kind.FASTER,  # only the baseline had a late rank
-            trials=("b",),
-            place="a",
-            numbers=ONE_REPEAT | {"culprit_wait_s": -0.030, "whole_s": -0.033},
-        )
+        found(Kind.FASTER, "b", place="a", **ONE_REPEAT | {"culprit_wait_s": -0.03, "whole_s": -0.033})
     ],
     "late took about 2.10 times as long as even; 749 ms were injected, and the train time grew by 562 ms.": [
-        Finding(
-            kind=Kind.SLOWER, trials=("late",), place="even", numbers=ONE_REPEAT | {"longer_s": 0.562, "slept_s": 0.749}
-        )
+        found(Kind.SLOWER, "late", place="even", **ONE_REPEAT | {"longer_s": 0.562, "slept_s": 0.749})
     ],
     "The loss is nearly the same in all trials: 1.429 to 1.467.": [
-        Finding(
-            kind=Kind.SAME_LOSS, trials=("a", "b"), place="all trials", numbers={"low_loss": 1.429, "high_loss": 1.467}
-        )
+        found(Kind.SAME_LOSS, "a", "b", place="all trials", low_loss=1.429, high_loss=1.467)
     ],
-    "The loss differs: from 0.300 (b) to 1.500 (a).": [
-        Finding(kind=Kind.OTHER_LOSS, trials=("b", "a"), numbers={"low_loss": 0.3, "high_loss": 1.5})
-    ],
-    "The others wait for rank 2, which is delayed: ddptui measured a delay of 20.0 to 21.3 ms a step in all 4 "
-    "trials.": [
-        Finding(
-            kind=Kind.DELAY_FOUND,
-            trials=("a", "b", "c", "d"),
-            rank=2,
-            numbers={"low_ms": 20.0, "high_ms": 21.3, "of_trials": 4.0},
-        )
-    ],
+    "The loss differs: from 0.300 (b) to 1.500 (a).": [found(Kind.OTHER_LOSS, "b", "a", low_loss=0.3, high_loss=1.5)],
+    "The others wait for rank 2, which is delayed: ddptui measured a delay of 20.0 to 21.3 ms a step in a"
+    "ll 4 trials.": [found(Kind.DELAY_FOUND, "a", "b", "c", "d", rank=2, low_ms=20.0, high_ms=21.3, of_trials=4.0)],
     "Under ring, rank 1 waits for rank 0, which waits for rank 2.": [
-        Finding(kind=Kind.CHAIN, trials=("ring",), rank=1, numbers={"for_rank": 0.0, "then_rank": 2.0})
+        found(Kind.CHAIN, "ring", rank=1, for_rank=0.0, then_rank=2.0)
     ],
     "Rank 1 was identified as the cause from 10 ms a step on, and not at 2 ms.": [
-        Finding(kind=Kind.FOUND_FROM, rank=1, numbers={"from_ms": 10.0, "missed_ms": 2.0})
+        found(Kind.FOUND_FROM, rank=1, from_ms=10.0, missed_ms=2.0)
     ],
     "The checks found 6 of 7 mistakes; again passes every check.": [
-        Finding(kind=Kind.MISTAKES, trials=("again",), numbers={"found": 6.0, "mistakes": 7.0})
+        found(Kind.MISTAKES, "again", found=6.0, mistakes=7.0)
     ],
     'The check "in sync" fails in a and b; the check "average" fails in c.': [
-        Finding(kind=Kind.CHECK_FAILS, place="in sync", trials=("a", "b")),
-        Finding(kind=Kind.CHECK_FAILS, place="average", trials=("c",)),
+        found(Kind.CHECK_FAILS, "a", "b", place="in sync"),
+        found(Kind.CHECK_FAILS, "c", place="average"),
     ],
     "7 of 7 faults ended the trial with a reason that names rank 1.": [
-        Finding(kind=Kind.FAULTS_NAMED, rank=1, numbers={"found": 7.0, "faults": 7.0})
+        found(Kind.FAULTS_NAMED, rank=1, found=7.0, faults=7.0)
     ],
     "small hid 66% of its communication behind backward; flat hid nothing.": [
-        Finding(kind=Kind.OVERLAP, trials=("small",), numbers={"share": 0.66}),
-        Finding(kind=Kind.OVERLAP, trials=("flat",)),
+        found(Kind.OVERLAP, "small", share=0.66),
+        found(Kind.OVERLAP, "flat"),
     ],
     "With the same global batch, 4 ranks trained on 1.80 times as many samples a second as 1 (ideal: 4).": [
-        Finding(
-            kind=Kind.SPEEDUP,
-            trials=("4",),
-            numbers={"ranks": 4.0, "base_ranks": 1.0, "speedup_times": 1.8, "ideal_times": 4.0},
-        )
+        found(Kind.SPEEDUP, "4", ranks=4.0, base_ranks=1.0, speedup_times=1.8, ideal_times=4.0)
     ],
     "On 2 ranks the fastest way to average is ring from 1 MB on.": [
-        Finding(
-            kind=Kind.FASTEST_WAY,
+        found(
+            Kind.FASTEST_WAY,
             place="ring",
-            numbers={
-                "ranks": 2.0,
-                "first_bytes": 2.0**20,
-                "last_bytes": 2.0**26,
-                "smallest_bytes": 4.0,
-                "largest_bytes": 2.0**26,
-            },
+            ranks=2.0,
+            first_bytes=2.0**20,
+            last_bytes=2.0**26,
+            smallest_bytes=4.0,
+            largest_bytes=2.0**26,
         )
     ],
     "Of the published order (a < b < c), this run swaps c before b.": [
-        Finding(kind=Kind.PUBLISHED_SWAPPED, trials=("a", "b", "c"), doubt="c before b")
+        found(Kind.PUBLISHED_SWAPPED, "a", "b", "c", doubt="c before b")
     ],
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.findings import words, words_zh
-from ddptui.findings.words import evidence, in_sentences, long, short
+from ddptui.findings.words import evidence, in_sentences, short
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text import language
@@ -126,15 +126,6 @@ def test_sentences_have_chinese_marks(in_chinese: None) -> None:
     assert in_sentences([Finding(kind=Kind.NO_BASELINE, doubt="a has no figures")]) == [
         "Nothing can be compared: a has no figures."
     ]
-
-
-def test_finding_evidence_and_remedy_are_a_sentence_each(in_chinese: None) -> None:
-    action = "End those programs, or give each rank cores of its own (taskset)"
-    finding = Finding(kind=Kind.NO_CORE, rank=0, numbers={"queued_ms": 9.0}, action=action)
-    assert long(finding) == (
-        "rank 0 拖慢了所有 rank，因为别的程序占用了它的核。它每步排队等核的时间比其他 rank 长 9 ms。"
-        "结束那些程序，或给每个 rank 自己的核"
-    )
 
 
 @pytest.mark.parametrize(
