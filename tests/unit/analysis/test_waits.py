@@ -264,26 +264,6 @@ def test_own_work_is_what_was_worked_part_by_part_and_with_idleness_the_whole_st
 # In `dp`
 
 
-@pytest.mark.parametrize("gives", [(80, 80), (80, 70)])  # the last batch of an epoch may be odd
-def test_in_dp_the_ends_of_the_forwards_are_the_arrivals_at_the_gather(gives: tuple[int, int]) -> None:
-    ready, gathered = (30, 50), 55
-    steps = {
-        rank: [
-            Step(
-                rank=rank, step=0, epoch=0, warmup=False, begin_ns=0, end_ns=100, samples=4, loss=1.0,
-                phases_ns=(10, ready[rank] - 10, 40, gathered - ready[rank], 5), order=(0, 1, 3, 2, 4),
-                collectives=(operation(GATHER_OUTPUTS, enter=ready[rank], exit=gathered, bytes=gives[rank]),),
-            )
-        ]
-        for rank in (0, 1)
-    }  # fmt: skip
-    joints = align_steps(steps)
-    assert joints.mismatches == {}
-    [step] = joints.steps
-    assert waits_of(step) == [20, 0]
-    assert [own.work_ns for own in step.ranks.values()] == [[10, 20, 40, 0, 5, 0], [10, 40, 40, 0, 5, 0]]
-
-
 # Who is to blame
 
 

@@ -313,14 +313,6 @@ def test_without_instruments_only_a_stopped_process_is_seen(state: str, stall_de
     assert (launch.stay(STALL_S, {}, rank1=state) is not None) is stall_detector
 
 
-def test_many_ranks_are_named_in_few_words() -> None:
-    at = {rank: IN_ALL_REDUCE for rank in range(8) if rank not in (3, 5)} | {3: IN_FORWARD, 5: IN_FORWARD}
-    assert headline(Launch(8).stay(STALL_S, at)) == (
-        "ranks 3 and 5 have not arrived at all_reduce 0 of step 5: they are in step 5, in forward; "
-        "ranks 0–2, 4, 6 and 7 wait there; no progress for 20 s"
-    )
-
-
 def test_a_line_leads_to_what_ranks_have_left_and_there_is_none_without() -> None:
     assert records_kept([], "trial-a/repeat-1") == ""
     assert records_kept([0, 2, 3, 4], "trial-a/repeat-1") == (

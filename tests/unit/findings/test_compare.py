@@ -29,7 +29,6 @@ from tests.support.builders import (
     results_for,
     step,
     two_trials,
-    with_done,
 )
 
 WARM = {"warmup": True, "samples": 500, "loss": 99.0, "phases_ms": (900, 900, 900, 900, 900)}
@@ -257,30 +256,6 @@ def test_an_order_is_new_if_no_rank_has_had_it_in_the_epoch_before(
     orders: list[tuple[str, ...]], verdict: bool | None
 ) -> None:
     assert reshuffled(done(rank, orders=order) for rank, order in enumerate(orders)) is verdict
-
-
-@pytest.mark.parametrize(
-    ("fields", "error", "right", "why"),
-    [
-        ({}, 0.0, True, None),
-        ({}, 0.3, False, "gradients are not the mean: weight is 30.00% of its length away from it"),
-        ({"strategy": "ddp_bf16"}, 0.01, True, None),
-        ({"strategy": "ddp_powersgd"}, 0.3, None, None),
-    ],
-)
-def test_the_comparison_judges_what_was_left_by_what_the_trial_may_expect(
-    fields: dict[str, Any], error: float, right: bool | None, why: str | None
-) -> None:
-    off = audit(error=error, scaled_error=error)
-    messages = with_done(journal("a"), done(0, audit=audit()), done(1, audit=off))
-    results = results_for(preset_of({"trial": [{"name": "a"} | fields]}), messages)
-    [repeat] = results.trials[0].repeats
-    assert repeat.averaging == Averaging(**msgspec.structs.asdict(off), right=right, why=why)
-
-
-def test_a_repeat_without_audit_orders_or_checks_says_nothing_of_them() -> None:
-    [repeat] = results_for(preset_of({"trial": [{"name": "a"}]}), journal("a")).trials[0].repeats
-    assert (repeat.averaging, repeat.reshuffled, repeat.sync_checks) == (None, None, [])
 
 
 # Side by side. A journal's train time is 3 × step_ms, and 3 × 8 samples a rank pass in it.

@@ -1,7 +1,5 @@
 """What is found of a trial over its repeats: with and without delays put in, at the start, everywhere, in one step."""
 
-import csv
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -11,12 +9,12 @@ import msgspec
 import pytest
 
 from ddptui.analysis.finding import Finding, Kind
-from ddptui.analysis.results import Injected, RepeatResult, Results
+from ddptui.analysis.results import RepeatResult, Results
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.report.columns import COLUMNS
 from ddptui.report.notes import note_lines
 from ddptui.report.rows import rows_of
-from ddptui.report.table import as_csv, text
+from ddptui.report.table import text
 from ddptui.wire.messages import Slept, Step
 from ddptui.wire.records import Message
 from tests.support.builders import beside, done, ended, hello, journal, launched, preset_of, ready, results_for, trained
@@ -164,13 +162,6 @@ def test_a_rank_that_is_slower_in_all_it_does_is_found_with_its_factor_and_one_b
     assert found(run_of(trace(works)))[0].phase == "between steps"
 
 
-def test_a_delay_at_the_start_is_in_no_train_time_and_seen_in_the_start() -> None:
-    told = slept(trace(works_of(6)), 1, "start", lambda step: 500.0 if step == 0 else 0.0)
-    first = found(run_of(told, start_ms={0: 2.0, 1: 502.0}))[0]
-    assert (first.phase, first.rank) == ("start", 1)
-    assert first.numbers == {"injected_s": pytest.approx(0.5), "at_start_s": pytest.approx(0.5)}
-
-
 def test_of_several_repeats_what_was_put_in_is_the_mean() -> None:
     runs = [run_of(late(seed, lambda _, ms=ms: ms), seed) for seed, ms in ((1, 20.0), (2, 30.0))]  # type: ignore[misc]
     first = found(*runs)[0]
@@ -259,23 +250,6 @@ def test_the_figures_of_a_repeat_are_those_of_its_steps() -> None:
     assert other.last_arrivals >= 30
 
 
-def test_delays_after_the_warm_up_are_told_by_site_and_one_at_the_start_always() -> None:
-    told = trace(works_of(11, steps=5))
-    one, two, *rest = told[1]
-    begin = one.begin_ns
-    told[1] = [
-        msgspec.structs.replace(one, warmup=True, slept=(Slept("start", 0, 7 * MS), Slept("data", begin, begin + MS))),
-        msgspec.structs.replace(two, slept=(Slept("data", begin, begin + 2 * MS), Slept("forward", 0, 3 * MS))),
-        *(msgspec.structs.replace(step, slept=(Slept("data", begin, begin + MS),)) for step in rest),
-    ]
-    told[0][0] = msgspec.structs.replace(told[0][0], warmup=True)
-    assert result_of(told).injected == [
-        Injected(rank=1, at="start", fired=1, s=0.007),
-        Injected(rank=1, at="data", fired=4, s=0.005),
-        Injected(rank=1, at="forward", fired=1, s=0.003),
-    ]
-
-
 # The table
 
 
@@ -288,16 +262,3 @@ def test_the_table_has_columns_of_waiting_where_there_was_any() -> None:
     assert not any(header in text(*results_of(journal()), 400) for header in headers)
     # strategies that do not go on computing have no overlap
     assert cell(*results_of(run_of(late(12, lambda _: 25.0))), "overlap") == "–"
-
-
-def test_csv_has_the_verdict_in_figures() -> None:
-    [row] = csv.DictReader(io.StringIO(as_csv(*results_of(run_of(late(13, lambda _: 25.0))))))
-    assert (row["verdict"], row["culprit"], row["culprit_phase"]) == ("skew", "1", "forward")
-    assert float(row["excess_low_s"]) < 2.5 < float(row["excess_high_s"])
-    assert float(row["without_skew_s"]) <= float(row["without_culprit_s"]) < float(row["train_time_s"])
-    results, preset = results_of(run_of(trace(works_of(1))))
-    [row] = csv.DictReader(io.StringIO(as_csv(results, preset)))
-    assert row["culprit"] == row["excess_s"] == row["without_culprit_s"] == ""
-    summary = msgspec.to_builtins(results)["trials"][0]["summary"]
-    assert (summary["culprit"], summary["what_if_s"]["without_culprit"]) == (None, None)
-    assert summary["what_if_s"]["without_skew"] > 0
