@@ -122,9 +122,6 @@ def test_each_caution_is_raised_by_evidence_of_its_own_and_has_its_advice() -> N
     assert len({caution.advice for caution in Caution} - {""}) == len(Caution)
 
 
-# In a run
-
-
 def with_loads(messages: list[Message], *loads: Load) -> list[Message]:
     return [*messages[:-1], *loads, messages[-1]]
 

@@ -161,9 +161,6 @@ def test_the_table_says_how_far_off_waits_may_be_and_why_some_are_withheld() -> 
     assert "±" not in table.text(results_for(preset, of_one_clock()), preset, 200)
 
 
-# While it runs
-
-
 def watched(messages: list[Message]) -> RunMonitor:
     monitor = RunMonitor()
     monitor.add(each for each in messages if not isinstance(each, Ended) and each.__class__.__name__ != "Done")
@@ -210,9 +207,6 @@ def test_live_a_rank_is_heard_by_the_consoles_clock() -> None:
     assert unknown.ranks[1].heard_ns == 2_900 * MS  # the console had spoken when it came
 
 
-# On GPUs, which have clocks of their own
-
-
 def on_gpus(error_ms: float, **options: float) -> list[Message]:
     """The same launch on one host, with a GPU a rank; how exact their times are, both have said before the first
     step."""
@@ -245,9 +239,6 @@ def test_live_and_told_again_ties_are_judged_as_in_the_result(
         assert monitor.culprit == culprit
         assert result_of(told).culprit == result.culprit
         assert monitor.apart.largest_ns((0, 1)) == pytest.approx(2 * error_ms * MS)
-
-
-# Told again, or looked at elsewhere
 
 
 def told_again(runs: Path, *journals: list[Message]) -> list[tuple[int, Message]]:

@@ -124,9 +124,6 @@ def test_that_a_clock_jumped_is_not_forgotten_with_the_probe_that_showed_it(numb
     assert all(is_right(track, clock, at) for at in range(S, 20 * S, S // 7))
 
 
-# Messages
-
-
 def clocks_of(*messages: Message) -> Clocks:
     clocks = Clocks()
     for message in messages:
@@ -190,9 +187,6 @@ def test_the_errors_of_two_hosts_add_up_and_those_of_one_do_not() -> None:
     )
     for ranks, error_ms in (((0, 1), 0.1), ((0, 2), 0.3), ((1, 2), 0.4), ((2, 3), 0.0), (range(4), 0.4)):
         assert found.largest_ns(ranks) / MS == pytest.approx(error_ms, abs=0.001)
-
-
-# Devices with clocks of their own
 
 
 def entering(*ranks: int, at_ms: tuple[float, ...] = (2_000,)) -> dict[int, list[Step]]:

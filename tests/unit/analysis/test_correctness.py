@@ -33,9 +33,6 @@ def repeat_of(**changes: Any) -> RepeatResult:
     return msgspec.structs.replace(outcome_of_messages(journal()).result, **changes)
 
 
-# How near is near enough
-
-
 @pytest.mark.parametrize(
     ("values", "limit"),
     [
@@ -61,8 +58,6 @@ def test_powersgd_has_no_band_and_is_wrong_only_where_it_left_something_else_alt
     assert "kept its own" in (why_wrong(found(error=5.0, own_scale=1.0, own_error=0.0), POWERSGD) or "")
     assert "0.5 times the mean" in (why_wrong(found(error=0.5, scale=0.5), POWERSGD) or "")
 
-
-# Why it is wrong
 
 OFF = {"error": 0.7, "scale": 0.9, "scaled_error": 0.7, "own_scale": 0.9, "own_error": 0.6}  # like nothing known
 
@@ -163,9 +158,6 @@ def test_what_is_exact_must_be_so_in_the_smallest_tensor_and_what_rounds_need_no
     assert why_wrong(tiny, make_trial({"strategy": "ddp_fp16"})) is None
 
 
-# The verdict
-
-
 @pytest.mark.parametrize(
     ("averaging", "trial", "right", "why"),
     [
@@ -180,9 +172,6 @@ def test_the_verdict_is_right_or_wrong_and_why_or_neither(
     averaging: Averaging, trial: Any, right: bool | None, why: str | None
 ) -> None:
     assert with_verdict(averaging, trial) == msgspec.structs.replace(averaging, right=right, why=why)
-
-
-# Red lights
 
 
 def check(step: int, *, agree: bool) -> Check:

@@ -31,9 +31,6 @@ def first_rank(messages: list[Message]) -> RankResult:
     return result_of(messages).ranks[0]
 
 
-# Operations
-
-
 def test_each_rank_computes_its_samples_in_its_own_time() -> None:
     slower = [
         msgspec.structs.replace(message, end_ns=message.end_ns + 1000 * MS)
@@ -134,9 +131,6 @@ def test_steps_that_were_not_reported_count_like_the_others() -> None:
     assert result.samples_per_s == pytest.approx(2 * 8)
 
 
-# Clocks and energy
-
-
 def test_the_clock_is_the_median_and_it_is_held_back_for_a_part_of_the_time() -> None:
     def meter(rank: int, s: float) -> Gpu:
         return Gpu(sm_mhz=1980.0 if s < 8 else 1000.0, held_back=("power cap",) if s == 10 else 0 <= s <= 4)
@@ -218,9 +212,6 @@ def test_a_long_launch_keeps_every_other_reading_of_all_its_time(monkeypatch: py
     rank = first_rank(launch)
     assert rank.joules_a_step == pytest.approx(100)
     assert rank.sm_mhz == pytest.approx(5, abs=2)
-
-
-# NCCL, memory, and the way to results.json
 
 
 def test_on_the_cpu_there_is_none_of_it() -> None:

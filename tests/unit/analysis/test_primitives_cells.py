@@ -40,9 +40,6 @@ def test_other_sizes_and_operators_are_kept_apart() -> None:
     assert len({key_of(each) for each in several}) == 3
 
 
-# Whether a median means something
-
-
 def with_time(one: Cell, **changes: float) -> Cell:
     return msgspec.structs.replace(one, time_us=msgspec.structs.replace(one.time_us, **changes))
 
@@ -62,9 +59,6 @@ def test_a_median_means_something_if_most_calls_were_alike(
 ) -> None:
     found = with_time(cell("all_reduce", KB, 100, cv=cv), **changes)
     assert (has_a_median(found), is_uneven(found)) == (median, uneven)
-
-
-# Which is fastest
 
 
 def test_a_way_is_fastest_where_it_is_clearly_ahead_and_else_the_ways_are_too_close() -> None:
@@ -102,9 +96,6 @@ def test_a_median_that_means_nothing_leaves_all_that_its_calls_took() -> None:
     assert times_of(launches, steady=True) == {A: steady}
     assert times_of(launches[:1], steady=False)[A][MB] == pytest.approx([285e-6, 300e-6, 4e-3])
     assert times_of(launches, steady=False)[A][KB] == steady[KB]
-
-
-# Which do the same
 
 
 def test_a_bare_all_reduce_stands_for_the_one_that_is_not_there() -> None:

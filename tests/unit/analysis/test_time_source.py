@@ -93,8 +93,6 @@ def test_so_it_does_in_an_exported_trace() -> None:
     assert '"stood still"' in stood
 
 
-# Devices that have no clock of their own here
-
 ELSEWHERE = ("mps", "xpu:N", "privateuseone:N")
 
 

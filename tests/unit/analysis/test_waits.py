@@ -62,9 +62,6 @@ def operation(kind: str = "all_reduce", seq: int = 0, enter: int = 10, exit: int
     return msgspec.structs.replace(sent, **fields)
 
 
-# Who waits for whom
-
-
 @pytest.mark.parametrize(
     ("kind", "root", "waits"),
     [
@@ -193,9 +190,6 @@ def test_an_operation_is_known_by_its_number_and_not_by_its_place_in_the_list() 
     assert figures[0] == figures[1]
 
 
-# What overlaps
-
-
 def test_overlapped_waits_are_counted_once() -> None:
     """Four buckets are under way when rank 0 begins to wait for the first; rank 1 sends them all late."""
     usual = [1, 10, 40, 1, 1, 0]
@@ -262,9 +256,6 @@ def test_own_work_is_what_was_worked_part_by_part_and_with_idleness_the_whole_st
 
 
 # In `dp`
-
-
-# Who is to blame
 
 
 def star(*arrived: int, late_root: int = 0) -> AlignedStep:
@@ -337,9 +328,6 @@ def test_all_that_is_waited_for_is_blamed_on_somebody_or_was_a_transfer(
         assert blamed >= waited - 4 * transfer * len(works) * len(works[0]) ** 2
 
 
-# Phases
-
-
 def test_every_call_that_is_held_up_is_aggregation_even_within_backward() -> None:
     calls: Sequence[Move] = [Call("a", "all_reduce", 5, held=30), Work(3), Call("b", "all_reduce", 5, held=20)]
     [step] = align_steps(simulate([{rank: [("backward", [Work(7), *calls])] for rank in (0, 1)}])).steps
@@ -366,9 +354,6 @@ def test_phases_come_in_the_order_that_the_step_tells() -> None:
     assert second.ranks[0].work_ns == [1, 2, 3, 7, 40, 4]
     assert second.ranks[1].work_ns == [1, 52, 3, 7, 40, 4]
     assert first.ranks[0].wait_ns == 50
-
-
-# Who stood still
 
 
 def both_in_one(*pauses: tuple[int, int, int]) -> AlignedStep:

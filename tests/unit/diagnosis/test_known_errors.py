@@ -421,9 +421,6 @@ def test_only_what_helps_a_trial_is_offered(words: str, trial: Trial, says: str,
     assert not_offered not in told
 
 
-# In the place of a failure's first line
-
-
 def told(**known: Any) -> list[str]:
     nothing: dict[str, Any] = {
         "trial": Trial(), "exit_code": 1, "launcher_log": "", "rank_logs": {},

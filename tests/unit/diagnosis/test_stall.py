@@ -17,6 +17,19 @@ IN_FORWARD = Position(step=5, passed=("data",))
 IN_BARRIER = Position(step=5, calls=1, number=0, kind="barrier")
 IN_REDUCE = Position(step=5, passed=("data", "forward"), calls=1, number=0, kind="reduce", root=0, bytes=4)
 LEFT = Position(phase="between steps")
+IN_BACKGROUND = msgspec.structs.replace(IN_ALL_REDUCE, passed=("data", "forward"), ahead=True)
+IN_DDP = msgspec.structs.replace(IN_BACKGROUND, passed=("data", "forward"))
+WAITS_FOR_FOUR = msgspec.structs.replace(IN_ALL_REDUCE, calls=4)
+IN_GATHER = msgspec.structs.replace(IN_ALL_REDUCE, kind="gather")
+LATER = Position(step=5, passed=("data",), calls=3, number=2, kind="broadcast", root=0)
+OF_TWO = msgspec.structs.replace(IN_ALL_REDUCE, group=(0, 1))
+THREE_CALLS, ONE_CALL = (msgspec.structs.replace(IN_BACKGROUND, calls=calls) for calls in (3, 1))
+LARGER, SMALLER = (msgspec.structs.replace(IN_ALL_REDUCE, bytes=size) for size in (5980, 3292))
+AHEAD = Position(step=7)
+PASSED = ("data", "forward", "backward")
+SENDS = Position(step=5, passed=PASSED, calls=2, number=0, kind="send", root=1)
+RECEIVES = Position(step=5, passed=PASSED, calls=2, number=0, kind="recv", root=1)
+RECEIVES_LATER = msgspec.structs.replace(RECEIVES, calls=4, number=3)
 
 
 def beat(rank: int, position: Position, cpu_percent: float = 0.0) -> Heartbeat:
@@ -72,31 +85,74 @@ def test_a_stopped_rank_is_named_with_the_collective_that_it_keeps_the_others_fr
     assert "--set stall_s=60" in found.why.splitlines()[1]
 
 
-LATER = Position(step=5, passed=("data",), calls=3, number=2, kind="broadcast", root=0)
-OF_TWO = msgspec.structs.replace(IN_ALL_REDUCE, group=(0, 1))
-
-
 @pytest.mark.parametrize(
-    ("positions", "words"),
+    ("positions", "words", "suspect"),
     [
         (
             (IN_ALL_REDUCE, IN_FORWARD, IN_ALL_REDUCE),
             "rank 1 has not arrived at all_reduce 0 of step 5: it is in step 5, in forward; ranks 0 and 2 wait there",
+            1,
         ),
         (  # of two collectives the first is the one that counts
             (LATER, IN_ALL_REDUCE),
             "rank 0 has gone past all_reduce 0 of step 5: rank 1 waits there; rank 0 is in broadcast 2 of step 5",
+            0,
         ),
         # a collective of a group needs only its members
-        ((OF_TWO, IN_FORWARD, IN_FORWARD), "rank 1 has not arrived at all_reduce 0 of step 5: it is in step 5"),
+        ((OF_TWO, IN_FORWARD, IN_FORWARD), "rank 1 has not arrived at all_reduce 0 of step 5: it is in step 5", 1),
         (
-            (IN_ALL_REDUCE, IN_ALL_REDUCE),
+            (IN_ALL_REDUCE, WAITS_FOR_FOUR),  # all at once, and then a wait for each
             "ranks 0 and 1 wait in all_reduce 0 of step 5, which does not finish; no progress for 20 s",
+            None,
         ),
+        (
+            (THREE_CALLS, ONE_CALL, THREE_CALLS),
+            "rank 1 has not arrived at all_reduce 1 of step 5: it is in step 5, in backward; ranks 0 and 2 wait there",
+            1,
+        ),
+        (
+            (LARGER, SMALLER, LARGER),
+            "ranks are in different collectives: rank 1 is in all_reduce 0 of step 5 (3.21 KB); "
+            "ranks 0 and 2 are in all_reduce 0 of step 5 (5.84 KB); ",
+            1,
+        ),
+        ((LARGER, SMALLER), "ranks are in different collectives: ", None),
+        (
+            (SENDS, IN_BARRIER, RECEIVES),
+            "ranks are in different collectives: rank 1 is in barrier 0 of step 5, in data; rank 0 is in send 0 of "
+            "step 5, past its backward; rank 2 is in recv 0 of step 5, past its backward; no progress for 20 s",
+            1,
+        ),
+        ((SENDS, IN_BARRIER, RECEIVES_LATER), "ranks are in different collectives: rank 1 is in barrier 0", 1),
+        (
+            (SENDS, SENDS, RECEIVES_LATER),
+            "ranks 0 and 1 are in send 0 of step 5; rank 2 is in recv 3 of step 5; ",
+            None,
+        ),
+        (
+            (SENDS, LEFT, RECEIVES),
+            "rank 1 has not arrived at recv/send 0 of step 5: it has left its training loop after 5 steps; "
+            "ranks 0 and 2 wait there",
+            1,
+        ),
+        # a rank is in the phase that is known
+        ((AHEAD, IN_FORWARD), "rank 1 is in step 5, in forward; ", 1),
+        ((AHEAD, Position(step=5)), "rank 1 is in step 5, in data; ", 1),
+        ((AHEAD, Position(step=5, phase="between steps")), "rank 1 is in step 5; ", 1),  # without a loader, in forward?
+        (
+            (AHEAD, Position(step=5, passed=PASSED, phase="between steps")),
+            "rank 1 is in step 5, past its backward; ",
+            1,
+        ),
+        ((AHEAD, Position(step=5, passed=("backward",), phase="optimizer")), "rank 1 is in step 5, in optimizer; ", 1),
     ],
 )
-def test_who_waits_where_and_who_has_not_arrived_is_said(positions: tuple[Position, ...], words: str) -> None:
-    assert headline(Launch(len(positions)).stay(STALL_S, dict(enumerate(positions)))).startswith(words)
+def test_who_waits_where_and_who_has_not_arrived_is_said(
+    positions: tuple[Position, ...], words: str, suspect: int | None
+) -> None:
+    found = Launch(len(positions)).stay(STALL_S, dict(enumerate(positions)))
+    assert headline(found).startswith(words)
+    assert found.suspect == suspect
 
 
 def test_a_rank_that_is_stopped_in_the_midst_of_a_collective_does_not_wait_there() -> None:
@@ -148,9 +204,6 @@ def test_a_delay_that_was_put_in_is_no_stall_however_long() -> None:
     assert Launch(2).stay(10 * STALL_S, {0: IN_ALL_REDUCE, 1: asleep}) is None
 
 
-IN_BACKGROUND = msgspec.structs.replace(IN_ALL_REDUCE, passed=("data", "forward"), ahead=True)
-
-
 @pytest.mark.parametrize("position", [IN_FORWARD, IN_BACKGROUND])
 def test_a_rank_that_computes_is_given_ten_times_as_long(position: Position) -> None:
     launch = Launch(2)
@@ -194,36 +247,6 @@ def test_a_rank_that_starts_may_take_its_time_unless_it_is_silent_but_must_come_
     assert starting().stay(50 * STALL_S, {0: Position(), 1: Position(asleep=True)}) is None
 
 
-@pytest.mark.parametrize(
-    ("position", "words"),
-    [
-        (Position(step=5), "is in step 5, in data"),
-        (Position(step=5, phase="between steps"), "is in step 5; "),  # of a loop without a loader: it may be in forward
-        (Position(step=5, passed=("data",), phase="forward"), "is in step 5, in forward"),
-        (Position(step=5, passed=("forward", "backward"), phase="between steps"), "is in step 5, past its backward"),
-        (Position(step=5, passed=("backward",), phase="optimizer"), "is in step 5, in optimizer"),
-    ],
-)
-def test_a_rank_is_in_the_phase_that_is_known(position: Position, words: str) -> None:
-    found = Launch(2).stay(STALL_S, {0: Position(step=7), 1: position})
-    assert f"rank 1 {words}" in f"{headline(found)}; "
-
-
-def test_of_ranks_that_went_on_who_came_to_fewer_operations_has_not_arrived() -> None:
-    three, one = (msgspec.structs.replace(IN_BACKGROUND, calls=calls) for calls in (3, 1))
-    found = Launch(3).stay(STALL_S, {0: three, 1: one, 2: three})
-    assert headline(found).startswith(
-        "rank 1 has not arrived at all_reduce 1 of step 5: it is in step 5, in backward; ranks 0 and 2 wait there"
-    )
-    assert found.rank == 1
-    found = Launch(2).stay(STALL_S, {0: IN_ALL_REDUCE, 1: WAITS_FOR_FOUR})  # all at once, and then a wait for each
-    assert headline(found).startswith("ranks 0 and 1 wait in all_reduce 0 of step 5, which does not finish")
-    assert found.suspect is None
-
-
-IN_DDP = msgspec.structs.replace(IN_BACKGROUND, passed=("data", "forward"))
-WAITS_FOR_FOUR = msgspec.structs.replace(IN_ALL_REDUCE, calls=4)
-IN_GATHER = msgspec.structs.replace(IN_ALL_REDUCE, kind="gather")
 LONE = {  # the position of rank 1, and of the others; and their phases
     "a barrier before the step": (IN_BARRIER, IN_ALL_REDUCE, ", in data", ", past its backward"),
     "a metric's reduce": (IN_REDUCE, IN_ALL_REDUCE, ", in backward", ", past its backward"),
@@ -249,52 +272,10 @@ def test_a_rank_in_a_collective_of_its_own_is_named_first(
     assert found.suspect == 1
 
 
-def test_tensors_of_different_sizes_in_the_same_collective_are_told_apart_by_them() -> None:
-    larger, smaller = (msgspec.structs.replace(IN_ALL_REDUCE, bytes=size) for size in (5980, 3292))
-    found = Launch(3).stay(STALL_S, {0: larger, 1: smaller, 2: larger})
-    assert headline(found).startswith(
-        "ranks are in different collectives: rank 1 is in all_reduce 0 of step 5 (3.21 KB); "
-        "ranks 0 and 2 are in all_reduce 0 of step 5 (5.84 KB); "
-    )
-    assert found.suspect == 1
-    of_two = Launch(2).stay(STALL_S, {0: larger, 1: smaller})
-    assert of_two.suspect is None
-
-
-PASSED = ("data", "forward", "backward")
-SENDS = Position(step=5, passed=PASSED, calls=2, number=0, kind="send", root=1)
-RECEIVES = Position(step=5, passed=PASSED, calls=2, number=0, kind="recv", root=1)
-RECEIVES_LATER = msgspec.structs.replace(RECEIVES, calls=4, number=3)
-
-
-@pytest.mark.parametrize("of_rank_2", [RECEIVES, RECEIVES_LATER])
-def test_a_rank_in_a_collective_while_its_neighbours_send_and_receive_is_named(of_rank_2: Position) -> None:
-    found = Launch(3).stay(STALL_S, {0: SENDS, 1: IN_BARRIER, 2: of_rank_2})
-    assert headline(found) == (
-        "ranks are in different collectives: rank 1 is in barrier 0 of step 5, in data; "
-        "rank 0 is in send 0 of step 5, past its backward; "
-        f"rank 2 is in recv {of_rank_2.number} of step 5, past its backward; no progress for 20 s"
-    )
-    assert found.suspect == 1
-
-
 def test_ranks_are_told_in_one_order_whichever_was_heard_first() -> None:
     positions = {rank: RankProgress(position=at) for rank, at in ((2, RECEIVES), (1, IN_BARRIER), (0, SENDS))}
     words, *_ = different_collectives(positions)
     assert [part.split(" is ")[0] for part in words.partition(": ")[2].split("; ")] == ["rank 1", "rank 0", "rank 2"]
-
-
-def test_of_ranks_that_only_send_and_receive_none_is_suspected_but_who_has_left_or_is_behind_is() -> None:
-    found = Launch(3).stay(STALL_S, {0: SENDS, 1: SENDS, 2: RECEIVES_LATER})
-    assert headline(found).startswith("ranks 0 and 1 are in send 0 of step 5; rank 2 is in recv 3 of step 5; no ")
-    assert found.suspect is None
-    found = Launch(3).stay(STALL_S, {0: SENDS, 1: LEFT, 2: RECEIVES})
-    assert headline(found).startswith(
-        "rank 1 has not arrived at recv/send 0 of step 5: it has left its training loop after 5 steps; "
-        "ranks 0 and 2 wait there"
-    )
-    assert found.suspect == 1
-    assert Launch(2).stay(STALL_S, {0: Position(step=7), 1: IN_FORWARD}).rank == 1
 
 
 def test_who_is_done_is_waited_for_by_nobody() -> None:

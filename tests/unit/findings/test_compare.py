@@ -117,9 +117,6 @@ def test_nothing_evaluated_means_no_accuracy_and_nothing_right_one_of_zero(
     assert result.accuracy == accuracy
 
 
-# How a repeat ended
-
-
 def test_an_outcome_says_which_launch_it_was_and_one_that_stops_short_was_interrupted() -> None:
     found = outcome_of_messages(journal("b", 2))
     assert (found.trial, found.repeat, found.status, found.error) == ("b", 2, "ok", None)
@@ -144,9 +141,6 @@ def test_an_outcome_says_which_launch_it_was_and_one_that_stops_short_was_interr
 def test_a_journal_that_is_not_whole_is_a_failure_and_says_what_it_lacks(messages: list[Message], error: str) -> None:
     found = outcome_of_messages([launched(), *messages, ended()])
     assert (found.status, found.error, found.result) == ("failed", error, None)
-
-
-# Whether the ranks agree
 
 
 @pytest.mark.parametrize(
@@ -209,9 +203,6 @@ def test_the_checks_of_a_repeat_are_of_what_its_ranks_told_in_any_order() -> Non
     assert msgspec.structs.replace(found, sync_checks=[]) == result_of(BY_HAND)
 
 
-# Whether the mean is left, and the order is another one in each epoch
-
-
 @pytest.mark.parametrize(
     ("audits", "worst"),
     [
@@ -256,9 +247,6 @@ def test_an_order_is_new_if_no_rank_has_had_it_in_the_epoch_before(
     orders: list[tuple[str, ...]], verdict: bool | None
 ) -> None:
     assert reshuffled(done(rank, orders=order) for rank, order in enumerate(orders)) is verdict
-
-
-# Side by side. A journal's train time is 3 × step_ms, and 3 × 8 samples a rank pass in it.
 
 
 def test_ratios_are_taken_repeat_by_repeat() -> None:

@@ -66,9 +66,6 @@ def told(findings: Sequence[Finding]) -> list[tuple[Kind, tuple[str, ...]]]:
     return [(finding.kind, finding.trials) for finding in findings]
 
 
-# Times
-
-
 def test_a_trial_took_so_many_times_as_long_and_what_most_of_it_is() -> None:
     first, second = found({"a": (10, 10, 10), "b": (20, 21, 22)})
     assert (first.kind, first.trials, first.place) == (Kind.SLOWER, ("b",), "a")
@@ -117,9 +114,6 @@ def test_of_few_steps_nothing_is_to_be_relied_on(a: int, b: int, names: tuple[st
     assert few == ([] if names is None else [names])
 
 
-# Failures, interruptions, disturbances
-
-
 def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
     first, second = found_in(results_for(AB, failure("a"), journal("b")))
     assert (first.kind, first.doubt) == (Kind.NO_BASELINE, "a, the baseline, failed (rank 1 was killed by SIGKILL)")
@@ -150,9 +144,6 @@ def test_an_interrupted_run_says_so_and_before_anything_is_measured_nothing_else
     assert questions.answer_of(replace(results, status="ok"), AB) == []
     last = found_in(results_for(ABC, journal("a"), journal("b", step_ms=20)))[-1]
     assert (last.kind, last.numbers) == (Kind.INTERRUPTED, {"done": 2, "of_trials": 3})
-
-
-# Delays
 
 
 def delayed(*sizes_ms: float, at: str = "backward", names: str = "{:g}-ms", **fields: Any) -> list[dict[str, Any]]:
@@ -210,9 +201,6 @@ def test_a_delay_in_the_baseline_is_not_taken_for_none() -> None:
     first = of_delays(10, 20, without=False)[0]
     assert told([first]) == [(Kind.SLOWER, ("20-ms",))]
     assert "slept_s" not in first.numbers
-
-
-# Checks and faults
 
 
 def with_checks(**of_b: Done) -> list[Finding]:
@@ -277,9 +265,6 @@ def test_a_fault_that_was_stopped_before_its_step_has_not_been_survived() -> Non
     preset = preset_of({"trial": trials, "defaults": {"world_size": 2}})
     messages = [*journal("stopped")[:-1], replace(journal()[-1], status="interrupted")]
     assert [kind for kind, _ in told(found_in(results_for(preset, journal("sound"), messages)))] == [Kind.INTERRUPTED]
-
-
-# Overlap, ranks and launch modes
 
 
 def test_hiding_most_is_told_apart_from_saving_most() -> None:
@@ -351,9 +336,6 @@ def test_a_batch_that_data_parallel_cuts_is_shown_in_its_parts() -> None:
     assert (finding.kind, finding.place, finding.numbers) == (Kind.SPLIT, "3+2", {"samples": 5})
 
 
-# What was published
-
-
 @pytest.mark.parametrize(
     ("times", "kind"),
     [
@@ -368,9 +350,6 @@ def test_the_published_order(times: Times, kind: Kind) -> None:
     references = [{"trial": name, "train_time_s": place} for place, name in enumerate("abc", start=1)]
     last = found(times, reference=references)[-1]
     assert (last.kind, last.trials) == (kind, ("a", "b", "c"))
-
-
-# The presets
 
 
 RULES = {

@@ -228,9 +228,6 @@ def test_a_loss_that_is_no_number_is_told_in_the_table_and_in_words() -> None:
     assert Kind.DIVERGED not in kinds(results_of(run_of(sound))[0].findings)
 
 
-# What results.json has of it
-
-
 def result_of(told: Told) -> RepeatResult:
     return outcome_of_messages(run_of(told)).result
 
@@ -248,9 +245,6 @@ def test_the_figures_of_a_repeat_are_those_of_its_steps() -> None:
     assert one.waited_for_s == {1: pytest.approx(0.6)}
     assert (one.collectives, one.bytes) == (60, 480)
     assert other.last_arrivals >= 30
-
-
-# The table
 
 
 def test_the_table_has_columns_of_waiting_where_there_was_any() -> None:

@@ -36,9 +36,6 @@ def named(works: Works, shape: Shape = all_reduce) -> tuple[int, str] | None:
     return (found.rank, found.phase) if found else None
 
 
-# The word
-
-
 @pytest.mark.parametrize(
     ("wait", "transfer", "word"),
     [
@@ -72,9 +69,6 @@ def test_the_shares_are_means_over_ranks() -> None:
     assert found.train_ns == 30 * 100
     assert (found.wait_share, found.transfer_share) == pytest.approx(((0.8 + 0) / 2, 0.1))
     assert found.caused_ns == {0: 0, 1: 30 * 80}
-
-
-# The culprit
 
 
 @pytest.mark.parametrize("shape", [all_reduce, reduce_broadcast, gather_scatter, bucketed])
@@ -223,9 +217,6 @@ def test_ranks_that_are_late_in_turns_all_of_them_are_nobodys_fault() -> None:
         works, _ = delayed(works, rank, "forward", lambda step, rank=rank: 40.0 if step % 4 == rank else 0.0)  # type: ignore[misc]
     found = judged(works)
     assert (found.culprit, found.verdict) == (None, "skew")
-
-
-# When nothing is said
 
 
 @pytest.mark.parametrize("steps", [7, 8, FEWEST_STEPS - 1, FEWEST_STEPS])
