@@ -88,10 +88,15 @@ def training(
     return messages
 
 
+def own(rank: int, step: int) -> dict[str, Any]:
+    return {}
+
+
 def apart(rank: int, step: int) -> dict[str, Any]:
     """Parameters and gradients of a rank's own."""
-    own = f"{rank}-{step}"
-    return {"parameters": {"weight": own * (step > 0), "bias": "b"}, "gradients": {"weight": own, "bias": own}}
+    of_rank = f"{rank}-{step}"
+    gradients = {"weight": of_rank, "bias": of_rank}
+    return {"parameters": {"weight": of_rank * (step > 0), "bias": "b"}, "gradients": gradients}
 
 
 def test_a_training_in_step_has_no_red_light() -> None:
@@ -169,13 +174,12 @@ def test_parameters_that_differ_have_one_cause(
 
 
 def test_where_gradients_are_not_known_it_is_not_said_that_they_are_averaged() -> None:
-    def of_rank(rank: int, step: int) -> dict[str, Any]:
-        return moves_later(rank, step) | {"gradients": {}}
+    def checked_with(*calls: tuple[str, dict[str, Any]]) -> tuple[dict[str, str], list[Kind], list[str]]:
+        return checked(training(lambda *at: moves_later(*at) | {"gradients": {}}, calls))
 
-    assert checked(training(of_rank))[2] == ["The ranks' parameters differ since step 4: weight"]
-    assert checked(training(of_rank, ()))[1] == [Kind.NOT_AVERAGED]
-    sends = training(of_rank, (("forward", {"kind": "send"}),))
-    assert checked(sends)[0]["in sync"] == "does not apply"
+    assert checked_with(IN_BACKWARD)[2] == ["The ranks' parameters differ since step 4: weight"]
+    assert checked_with()[1] == [Kind.NOT_AVERAGED]
+    assert checked_with(("forward", {"kind": "send"}))[0]["in sync"] == "does not apply"
 
 
 def test_gradients_that_are_averaged_in_some_steps_only_are_named() -> None:
@@ -202,17 +206,14 @@ def test_ranks_that_are_meant_to_differ_have_no_red_light(fields: dict[str, Any]
     assert (lights["in sync"], lights["average"], kinds) == ("does not apply", "does not apply", [])
 
 
-def test_parameters_that_agree_again_are_averaged_now_and_then() -> None:
-    def of_rank(rank: int, step: int) -> dict[str, Any]:
+def test_parameters_that_are_averaged_themselves_have_no_red_light() -> None:
+    def now_and_then(rank: int, step: int) -> dict[str, Any]:
         return apart(rank, step) | ({"parameters": {"weight": "same", "bias": "b"}} if step % 4 == 0 else {})
 
-    lights, kinds, _ = checked(training(of_rank, ()))
+    lights, kinds, _ = checked(training(now_and_then, ()))
     assert (lights["in sync"], kinds) == ("does not apply", [])
-
-
-def test_parameters_averaged_after_each_step_are_in_sync() -> None:
-    own = filled({"gradients": {"weight": "{rank}", "bias": "{rank}"}})
-    lights, kinds, _ = checked(training(own, (("optimizer", {"kind": "all_reduce"}),)))
+    each_step = filled({"gradients": {"weight": "{rank}", "bias": "{rank}"}})
+    lights, kinds, _ = checked(training(each_step, (("optimizer", {"kind": "all_reduce"}),)))
     assert (lights["in sync"], lights["average"], kinds) == ("right", "does not apply", [])
 
 
@@ -253,21 +254,21 @@ def test_a_division_by_the_number_of_backwards_and_two_models_in_a_step_are_righ
 MICRO = ("forward", "backward", "forward", "backward", "forward", "backward", "optimizer")
 
 
-def test_no_sync_around_the_wrong_backward_is_named() -> None:
-    messages = training(apart, ((1, {"kind": "all_reduce", "bucket": 0}),), parts=MICRO)
-    lights, kinds, words = checked(messages)
-    assert kinds == [Kind.NO_SYNC_LATE]
-    assert "The last 2 of 3 backward passes of each step are not averaged" in words[0]
-    assert lights["accumulation"] == "wrong"
-
-
-@pytest.mark.parametrize(("synced", "kinds"), [((1, 3, 5), [Kind.NO_SYNC_SAVES]), ((5,), [])])
-def test_what_no_sync_would_save_is_said(synced: tuple[int, ...], kinds: list[Kind]) -> None:
+@pytest.mark.parametrize(
+    ("of_rank", "synced", "state", "kind", "says"),
+    [
+        (apart, (1,), "wrong", Kind.NO_SYNC_LATE, "The last 2 of 3 backward passes of each step are not averaged"),
+        (own, (1, 3, 5), "doubtful", Kind.NO_SYNC_SAVES, "`no_sync` would save 2 of 3 averages (20 ms of 700 ms)"),
+        (own, (5,), "right", None, ""),
+    ],
+)
+def test_no_sync_around_the_wrong_backward_and_what_it_would_save_is_said(
+    of_rank: Callable[[int, int], dict[str, Any]], synced: tuple[int, ...], state: str, kind: Kind | None, says: str
+) -> None:
     calls = [(at, {"kind": "all_reduce", "bucket": 0}) for at in synced]
-    lights, found, words = checked(training(calls=calls, parts=MICRO))
-    assert found == kinds
-    assert lights["accumulation"] == ("doubtful" if kinds else "right")
-    assert not words or "`no_sync` would save 2 of 3 averages (20 ms of 700 ms)" in words[0]
+    lights, kinds, words = checked(training(of_rank, calls, parts=MICRO))
+    assert (lights["accumulation"], kinds) == (state, [kind] * (kind is not None))
+    assert kind is None or says in words[0]
 
 
 def batches(
@@ -288,39 +289,43 @@ def own_rows(rank: int, passes: int, batch: int) -> tuple[int, ...]:
     return tuple(1_000 * passes + 100 * rank + 10 * batch + row for row in range(4))
 
 
-def test_ranks_with_samples_of_their_own_are_right() -> None:
-    lights, kinds, _ = checked([*training(), *batches(own_rows, passes=2)])
-    assert (lights["samples"], lights["order"], lights["batch sizes"], kinds) == ("right", "right", "right", [])
+PARALLEL = training(lambda *at: apart(*at) | {"ddp_groups": ()}, (("forward", {"kind": "all_reduce"}),))
 
 
-@pytest.mark.parametrize(("loader", "state"), [(0, "wrong"), (-1, "doubtful")])
-def test_ranks_with_the_same_batches_are_named(loader: int, state: str) -> None:
-    same = batches(lambda rank, passes, batch: own_rows(0, passes, batch), loader=loader)
-    lights, kinds, words = checked([*training(), *same])
-    assert (lights["samples"], kinds) == (state, [Kind.SAME_BATCHES])
-    assert words == ["Ranks 0 and 1 train on the same batches (4 of 4 compared)"]
+def of_rank_0(rank: int, passes: int, batch: int) -> tuple[int, ...]:
+    return own_rows(0, passes, batch)
 
 
-def test_a_batch_that_never_changes_is_made_up() -> None:
-    lights, kinds, _ = checked([*training(), *batches(lambda *_: (1, 2, 3, 4))])
-    assert (lights["samples"], kinds) == ("right", [])
-
-
-def test_parallel_models_need_the_same_batches() -> None:
-    readings = training(
-        lambda rank, step: apart(rank, step) | {"ddp_groups": ()}, (("forward", {"kind": "all_reduce"}),)
-    )
-    lights, kinds, _ = checked([*readings, *batches(lambda rank, *place: own_rows(0, *place))])
-    assert (lights["samples"], kinds) == ("does not apply", [])
-
-
-def test_samples_that_another_rank_reads_as_well_are_told() -> None:
-    messages = [*training(), *batches(lambda rank, passes, batch: own_rows(0, passes, (batch + rank) % 5))]
-    lights, kinds, words = checked(messages)
-    assert (lights["samples"], kinds) == ("doubtful", [Kind.OVERLAP_OF_SAMPLES])
-    assert "75% of those that a rank read were also read by another" in words[0]
-    alike = [*training(), *batches(lambda rank, passes, batch: (0, 0, 0, 10 * batch + rank))]
-    assert checked(alike)[0]["samples"] == "right"  # those that cannot be told apart do not overlap
+@pytest.mark.parametrize(
+    ("readings", "read", "state", "kind"),
+    [
+        (training(), batches(own_rows, passes=2), "right", None),
+        (training(), batches(of_rank_0), "wrong", Kind.SAME_BATCHES),
+        (training(), batches(of_rank_0, loader=-1), "doubtful", Kind.SAME_BATCHES),
+        (training(), batches(lambda *_: (1, 2, 3, 4)), "right", None),  # a batch that never changes is made up
+        (PARALLEL, batches(of_rank_0), "does not apply", None),  # parallel models need the same batches
+        (
+            training(),
+            batches(lambda rank, passes, batch: own_rows(0, passes, (batch + rank) % 5)),
+            "doubtful",
+            Kind.OVERLAP_OF_SAMPLES,
+        ),
+        # those that cannot be told apart do not overlap
+        (training(), batches(lambda rank, passes, batch: (0, 0, 0, 10 * batch + rank)), "right", None),
+    ],
+)
+def test_samples_of_their_own_are_told_from_those_that_another_rank_reads_as_well(
+    readings: Messages, read: Messages, state: str, kind: Kind | None
+) -> None:
+    lights, kinds, words = checked([*readings, *read])
+    assert (lights["samples"], kinds) == (state, [kind] * (kind is not None))
+    if kind is None and readings is not PARALLEL:
+        assert (lights["order"], lights["batch sizes"]) in (("right", "right"), ("unknown", "right"))
+    says = {
+        Kind.SAME_BATCHES: "Ranks 0 and 1 train on the same batches (4 of 4 compared)",
+        Kind.OVERLAP_OF_SAMPLES: "75% of those that a rank read were also read by another",
+    }
+    assert kind is None or says[kind] in words[0]
 
 
 @pytest.mark.parametrize(
@@ -409,21 +414,14 @@ def test_parameters_that_differ_only_after_the_training_are_told_not_red() -> No
     assert "in step 9 they were the same" in words[0]
 
 
-def test_ranks_of_two_groups_are_compared_within_their_group() -> None:
-    def messages(of_rank: Callable[[int], str]) -> Messages:
-        groups = {rank: ((0, 1),) if rank < 2 else ((2, 3),) for rank in range(4)}
-        return [
-            each
-            for step in range(3)
-            for rank in range(4)
-            for each in (
-                reading(rank, step, parameters={"weight": of_rank(rank)}, ddp_groups=groups[rank]),
-                a_step(rank, step, IN_BACKWARD),
-            )
-        ]
-
-    assert checked(messages(lambda rank: f"{rank // 2}"), ranks=4)[0]["in sync"] == "right"
-    assert checked(messages(lambda rank: f"{rank}"), ranks=4)[0]["in sync"] == "wrong"
+@pytest.mark.parametrize(("weights", "state"), [("0011", "right"), ("0123", "wrong")])
+def test_ranks_of_two_groups_are_compared_within_their_group(weights: str, state: str) -> None:
+    messages: Messages = []
+    for step in range(3):
+        for rank, group in enumerate([((0, 1),), ((0, 1),), ((2, 3),), ((2, 3),)]):
+            messages.append(reading(rank, step, parameters={"weight": weights[rank]}, ddp_groups=group))
+            messages.append(a_step(rank, step, IN_BACKWARD))
+    assert checked(messages, ranks=4)[0]["in sync"] == state
 
 
 def test_parts_of_a_tensor_count_as_one() -> None:
