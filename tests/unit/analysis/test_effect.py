@@ -1,13 +1,9 @@
 """Whether a difference counts as one, given how far the repeats lie apart."""
 
-import random
-from math import exp
-
 import pytest
 
 from ddptui.analysis.chance import are_real, chance_of
 from ddptui.analysis.effect import beside_baseline, effects
-from ddptui.analysis.results import Results
 from ddptui.wire.records import Load, Message
 from tests.support.builders import beside, failure, journal, preset_of, results_for
 
@@ -49,32 +45,6 @@ def test_a_difference_counts_if_it_exceeds_what_the_repeats_differ_by(
     a_ms: tuple[float, ...], b_ms: tuple[float, ...], wanted: str
 ) -> None:
     assert outcome(a_ms, b_ms) == wanted
-
-
-def test_a_real_difference_is_found_among_many_trials() -> None:
-    chance = random.Random(1)
-    found = [differing(of_trials(8, 3, chance, last=1.5)) for _ in range(20)]
-    assert sum(("h", "a") in claims for claims in found) >= 15
-    assert sum(bool({names for names in claims if "h" not in names}) for claims in found) <= 2
-
-
-def of_trials(trials: int, repeats: int, chance: random.Random, last: float = 1.0) -> Results:
-    """A run of trials that are equal, but for the last one, which takes so many times as long."""
-    names = "abcdefghijklmnop"[:trials]
-    preset = preset_of({"repeats": repeats, "trial": [{"name": name} for name in names]})
-    return results_for(
-        preset,
-        *(
-            journal(name, number, ranks=1, steps=1, step_ms=10 * exp(chance.gauss(0, 0.07)) * factor)
-            for number in range(1, repeats + 1)
-            for name, factor in zip(names, [1.0] * (trials - 1) + [last], strict=True)
-        ),
-    )
-
-
-def differing(results: Results) -> set[tuple[str, str]]:
-    """The trials of which the run says that they were slower than others, with these."""
-    return {names for names, effect in effects(results).items() if effect.outcome == "slower"}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """What the ranks told of primitives, put together: each figure worked out by hand here."""
 
-from statistics import pstdev
-
 import pytest
 from msgspec.structs import replace
 
@@ -13,15 +11,6 @@ from ddptui.wire.messages import Nccl, Ready
 from tests.support.builders import done, ended, hello, launched, preset_of, ready, results_for, shown, timed
 
 MEASURE = preset_of({"kind": "primitives", "trial": [{"name": "a", "primitives": "measure"}]})
-
-
-def test_a_calls_time_is_the_mean_over_ranks_and_the_rest_is_over_calls() -> None:
-    found = cell_of([timed(0, us=(100, 300, 200)), timed(1, us=(120, 500, 200))])
-    calls = [110, 400, 200]
-    assert (found.time_us.min, found.time_us.median, found.time_us.mean) == (110, 200, pytest.approx(710 / 3))
-    assert found.time_us.p99 == pytest.approx(200 + 0.98 * 200)  # of three: all but the last hundredth of the way
-    assert found.cv == pytest.approx(pstdev(calls) / (710 / 3))
-    assert (found.slowest, found.slowest_us) == (1, pytest.approx(820 / 3))
 
 
 def test_where_nothing_moves_there_is_no_bandwidth() -> None:

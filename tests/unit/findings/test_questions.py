@@ -161,12 +161,6 @@ def of_delays(*sizes_ms: float, rank: int = 1, without: bool = True) -> list[Fin
     return found_in(results_for(preset, *[late_launch("none", seed=3)] * without, *launches))
 
 
-def test_of_a_delay_it_is_said_how_much_came_through() -> None:
-    [finding] = of_delays(20)
-    assert (finding.kind, finding.trials) == (Kind.SLOWER, ("20-ms",))
-    assert 0.8 < finding.numbers["longer_s"] / finding.numbers["slept_s"] < 1.2
-
-
 def test_of_a_row_of_delays_it_is_said_from_which_on_the_rank_was_found() -> None:
     first, cost = of_delays(0.05, 10, 20)
     assert (first.kind, first.rank, first.numbers) == (Kind.FOUND_FROM, 1, {"from_ms": 10, "missed_ms": 0.05})
@@ -326,14 +320,6 @@ def test_launch_modes_are_compared_by_training_and_by_start(spawn: Sequence[floa
     training, start = found({"process": (10, 10), "spawn": spawn}, trials)
     assert (training.kind, training.trials) == (kind, ("spawn",))
     assert (start.kind, start.numbers) == (Kind.START, {"low_s": 2.0, "high_s": 2.0})
-
-
-def test_a_batch_that_data_parallel_cuts_is_shown_in_its_parts() -> None:
-    trials = [{"name": "alone", "launch": "single"}, {"name": "two", "launch": "dp", "world_size": 2, "batch_size": 5}]
-    preset = preset_of({"trial": trials, "defaults": {"strategy": "none"}})
-    cut = with_done(journal("two"), done(0, sub_batch=3), done(1, sub_batch=2))
-    [finding] = found_in(results_for(preset, journal("alone", ranks=1), cut))
-    assert (finding.kind, finding.place, finding.numbers) == (Kind.SPLIT, "3+2", {"samples": 5})
 
 
 @pytest.mark.parametrize(

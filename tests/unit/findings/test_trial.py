@@ -82,10 +82,6 @@ def kinds(findings: Sequence[Finding]) -> list[Kind]:
     return [finding.kind for finding in findings]
 
 
-def test_where_nothing_stands_out_only_that_is_found() -> None:
-    assert kinds(found(run_of(trace(works_of(1), transfer=MS // 20)))) == [Kind.NOTHING]
-
-
 def test_who_is_waited_for_is_found_with_what_it_lost_and_what_would_have_been() -> None:
     results, preset = results_of(run_of(late(1, lambda _: 25.0, tell=False)))
     first, second = results.trials[0].findings
@@ -167,14 +163,6 @@ def test_of_several_repeats_what_was_put_in_is_the_mean() -> None:
     first = found(*runs)[0]
     assert first.numbers["injected_s"] == pytest.approx(2.5)
     assert first.numbers["measured_s"] == pytest.approx(2.5, rel=0.1)
-
-
-def test_a_rank_that_caused_most_of_the_waiting_is_named_with_the_doubt_where_it_is_not_sure() -> None:
-    """It is late for a while, for reasons that are not known: whichever rank is, one of two is."""
-    told = late(7, lambda step: 9.0 + step % 5 if step in range(40, 55) else 0.0, tell=False)
-    first, *_ = found(run_of(told), warmup_steps=0)
-    assert (first.kind, first.rank) == (Kind.UNCERTAIN, 1)
-    assert first.doubt
 
 
 @pytest.mark.parametrize("queued_ms", [60.0, 0.0])

@@ -55,15 +55,6 @@ def test_the_word_for_shares_of_the_time(wait: float, transfer: float, word: str
     assert verdict_for(wait, transfer) == word
 
 
-@pytest.mark.parametrize(
-    ("late_ms", "transfer_ms", "word"),
-    [(25.0, 0.1, "skew"), (0.0, 5.0, "transfer"), (20.0, 5.0, "mixed"), (0.0, 0.05, "inconclusive")],
-)
-def test_the_word_for_a_trial(late_ms: float, transfer_ms: float, word: str) -> None:
-    works, _ = delayed(works_of(1), 1, "forward", lambda _: late_ms)
-    assert judged(works, transfer=round(transfer_ms * MS)).verdict == word
-
-
 def test_the_shares_are_means_over_ranks() -> None:
     found = judged([{0: [10, 0, 0, 0, 0, 0], 1: [90, 0, 0, 0, 0, 0]} for _ in range(30)], transfer=5)
     assert found.train_ns == 30 * 100

@@ -6,8 +6,6 @@ import string
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.findings import words, words_zh
 from ddptui.findings.words import evidence, in_sentences, short
@@ -126,21 +124,6 @@ def test_sentences_have_chinese_marks(in_chinese: None) -> None:
     assert in_sentences([Finding(kind=Kind.NO_BASELINE, doubt="a has no figures")]) == [
         "Nothing can be compared: a has no figures."
     ]
-
-
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [
-        ({"cpu_times": 1.6}, "它用的 CPU 时间是其他 rank 的 1.6 倍：它的工作更多，并不缺核"),
-        ({"blocked_share": 0.9}, "其间它有 90% 的时间不在计算：在休眠，或在等文件、锁或别的进程"),
-        ({"without_s": 0.42, "train_s": 1.54}, "没有它的延迟：约 0.42 s，而不是 1.54 s"),
-        ({"without_s": 4.108, "train_s": 4.112}, ""),
-    ],
-)
-def test_the_evidence_of_a_late_rank(numbers: dict[str, float], said: str, in_chinese: None) -> None:
-    finding = Finding(kind=Kind.LATE_RANK, rank=1, numbers={"of_waiting_share": 0.93, "share": 0.4} | numbers)
-    caused = "等迟到 rank 的时间中，93% 由 rank 1 造成：其他 rank 有 40% 的时间在等它"
-    assert evidence(finding) == "。".join(filter(None, [caused, said]))
 
 
 def test_a_name_may_hold_anything(in_chinese: None) -> None:
