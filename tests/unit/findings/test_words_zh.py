@@ -13,7 +13,7 @@ from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from ddptui.text import language
 from tests.recorded.net import NAMES, RUNS
-from tests.unit.findings.test_words import FINDINGS, SENTENCES
+from tests.unit.findings.test_words import FINDINGS, SENTENCES, found
 
 RULES = Path(words.__file__).parent
 # What a sentence in English cannot do without, and a Chinese one with English terms can.
@@ -24,32 +24,27 @@ ENDS = {"low", "high", "first", "last", "smallest", "largest"}  # how the names 
 
 SPEEDUP = {"ranks": 4.0, "base_ranks": 1.0, "speedup_times": 1.8, "ideal_times": 4.0}
 OTHERS = [  # of the kinds that neither the recorded runs nor the findings in English have
-    Finding(kind=Kind.BETWEEN_STEPS, phase="between steps", numbers={"share": 0.4, "step_ms": 6.0}),
-    *(
-        Finding(kind=Kind.NOT_AVERAGED, place=why, numbers={"ranks": 2.0, "made": 10.0})
-        for why in ("no group", "bypassed", None)
+    found(Kind.BETWEEN_STEPS, phase="between steps", share=0.4, step_ms=6.0),
+    *(found(Kind.NOT_AVERAGED, place=why, ranks=2.0, made=10.0) for why in ("no group", "bypassed", None)),
+    found(Kind.STARTED_APART, place="weight"),
+    found(Kind.SOME_AVERAGED, place="bias"),
+    found(Kind.NO_DIVISION, severity="critical", factor=2.0),
+    found(Kind.NO_DIVISION, factor=2.0),
+    found(Kind.SAME_BATCHES, place="0 and 1", batches=4.0),
+    found(Kind.NOT_FINITE, rank=0, steps=(3,), later=5.0),
+    found(Kind.OWN_RIGHT, "a", place="mine.py:average", error=2e-08),
+    found(
+        Kind.OWN_BYTES, "a", handed_bytes=80000.0, calls=8.0, averaged_bytes=80000.0, least_bytes=100000.0, ranks=3.0
     ),
-    Finding(kind=Kind.STARTED_APART, place="weight"),
-    Finding(kind=Kind.SOME_AVERAGED, place="bias"),
-    Finding(kind=Kind.NO_DIVISION, severity="critical", numbers={"factor": 2.0}),
-    Finding(kind=Kind.NO_DIVISION, numbers={"factor": 2.0}),
-    Finding(kind=Kind.SAME_BATCHES, place="0 and 1", numbers={"batches": 4.0}),
-    Finding(kind=Kind.NOT_FINITE, rank=0, steps=(3,), numbers={"later": 5.0}),
-    Finding(kind=Kind.OWN_RIGHT, trials=("a",), place="mine.py:average", numbers={"error": 2e-8}),
-    Finding(
-        kind=Kind.OWN_BYTES,
-        trials=("a",),
-        numbers={"handed_bytes": 8e4, "calls": 8.0, "averaged_bytes": 8e4, "least_bytes": 1e5, "ranks": 3.0},
-    ),
-    Finding(kind=Kind.NOTHING, numbers={"share": 0.02}),
-    Finding(kind=Kind.DELAY_MISSED, trials=("a",), rank=0),
-    Finding(kind=Kind.FOUND_FROM, rank=1, numbers={"missed_ms": 40.0}),
-    Finding(kind=Kind.START, trials=("a", "b"), numbers={"low_s": 1.0, "high_s": 2.0}),
-    Finding(kind=Kind.WEAK_SPEEDUP, trials=("4",), numbers=SPEEDUP),
-    Finding(kind=Kind.PUBLISHED_HOLDS, trials=("a", "b")),
-    Finding(kind=Kind.DIVERGED, trials=("a",)),
-    Finding(kind=Kind.FAILED, trials=("a",)),
-    Finding(kind=Kind.TOO_FEW_STEPS, trials=("a",), numbers={"few": 3.0}),
+    found(Kind.NOTHING, share=0.02),
+    found(Kind.DELAY_MISSED, "a", rank=0),
+    found(Kind.FOUND_FROM, rank=1, missed_ms=40.0),
+    found(Kind.START, "a", "b", low_s=1.0, high_s=2.0),
+    found(Kind.WEAK_SPEEDUP, "4", **SPEEDUP),
+    found(Kind.PUBLISHED_HOLDS, "a", "b"),
+    found(Kind.DIVERGED, "a"),
+    found(Kind.FAILED, "a"),
+    found(Kind.TOO_FEW_STEPS, "a", few=3.0),
 ]
 
 
@@ -57,7 +52,7 @@ OTHERS = [  # of the kinds that neither the recorded runs nor the findings in En
 def recorded() -> list[Finding]:
     runs = [Run(RUNS / name) for name in NAMES]
     results = [results_of(run, run.preset()) for run in runs]
-    return [each for result in results for found in (result, *result.trials) for each in found.findings]
+    return [each for result in results for of in (result, *result.trials) for each in of.findings]
 
 
 def test_forty_kinds_are_in_chinese() -> None:
@@ -67,8 +62,8 @@ def test_forty_kinds_are_in_chinese() -> None:
 
 
 def test_every_finding_is_wholly_in_one_language() -> None:
-    found = [*recorded(), *OTHERS, *FINDINGS.values(), *(each for findings in SENTENCES.values() for each in findings)]
-    for finding in found:
+    every = [*recorded(), *OTHERS, *FINDINGS.values(), *(each for findings in SENTENCES.values() for each in findings)]
+    for finding in every:
         in_english = told(finding)
         language.choose("zh")
         in_chinese = told(finding)
@@ -78,7 +73,7 @@ def test_every_finding_is_wholly_in_one_language() -> None:
             assert HAN.search(line), line
             assert not ENGLISH.search(re.sub(names, "", line)), line
         assert len(in_chinese) == len(in_english)
-    assert {finding.kind for finding in found} >= words_zh.FOUND.keys()
+    assert {finding.kind for finding in every} >= words_zh.FOUND.keys()
 
 
 def test_what_recorded_runs_find_is_in_chinese() -> None:
@@ -107,28 +102,25 @@ def fields(template: str) -> set[str]:
 
 
 def test_what_is_not_known_is_left_out(in_chinese: None) -> None:
-    finding = Finding(kind=Kind.NOT_FINITE, rank=0, steps=(3,), numbers={"later": 5.0})
+    finding = found(Kind.NOT_FINITE, rank=0, steps=(3,), later=5.0)
     assert short(finding) == "loss 在第 3 步变成 NaN 或无穷大，先是在 rank 0 上；其他 rank 从第 5 步起"
-    finding = Finding(kind=Kind.NOT_FINITE, steps=(3,), numbers={"later": 0.0})
+    finding = found(Kind.NOT_FINITE, steps=(3,), later=0.0)
     assert short(finding) == "loss 在第 3 步变成 NaN 或无穷大，在所有 rank 上"
 
 
 def test_sentences_have_chinese_marks(in_chinese: None) -> None:
     times = {"ratio_times": 2.1, "low_times": 2.1, "high_times": 2.1, "repeats": 1.0}
-    slower = [
-        Finding(kind=Kind.SLOWER, trials=(name,), place="a", numbers=times | {"work_s": 0.033, "whole_s": 0.033})
-        for name in "bc"
-    ]
+    slower = [found(Kind.SLOWER, name, place="a", **times | {"work_s": 0.033, "whole_s": 0.033}) for name in "bc"]
     clause = "的用时约为 a 的 2.10 倍；多出的 33 ms 中有 33 ms 来自自身的计算"
     assert in_sentences(slower) == [f"b {clause}；c {clause}。"]
-    assert in_sentences([Finding(kind=Kind.NO_BASELINE, doubt="a has no figures")]) == [
+    assert in_sentences([found(Kind.NO_BASELINE, doubt="a has no figures")]) == [
         "Nothing can be compared: a has no figures."
     ]
 
 
 def test_a_name_may_hold_anything(in_chinese: None) -> None:
     name = "{rank}[a|b]"
-    assert name in short(Finding(kind=Kind.DIVERGED, trials=(name,)))
+    assert name in short(found(Kind.DIVERGED, name))
 
 
 def test_what_is_translated_word_for_word_is_what_the_rules_say() -> None:
