@@ -3,12 +3,10 @@ said elsewhere: none of them was heard here, where there is no GPU. Those of glo
 with torch 2.14, as far as PROVOKED says."""
 
 import re
-from typing import Any
 
 import pytest
 
 from ddptui.config.trial import Trial
-from ddptui.diagnosis.failure import explain_failure
 from ddptui.diagnosis.known_errors import (
     GPU_VISIBLE,
     KNOWN_ERRORS,
@@ -18,7 +16,6 @@ from ddptui.diagnosis.known_errors import (
     is_consequence,
     known_error,
 )
-from tests.support.builders import failed
 
 WITHOUT_WORKERS = "with num_workers = 0 the rank fetches its batches itself, and its error shows the cause"
 LESS_ON_GPU = "take a smaller batch_size or model, or amp = 'bf16'"
@@ -419,96 +416,3 @@ def test_only_what_helps_a_trial_is_offered(words: str, trial: Trial, says: str,
     told = known_error(words, trial)
     assert told.endswith(says)
     assert not_offered not in told
-
-
-def told(**known: Any) -> list[str]:
-    nothing: dict[str, Any] = {
-        "trial": Trial(), "exit_code": 1, "launcher_log": "", "rank_logs": {},
-        "failed": [], "silent": [], "missing": [],
-    }  # fmt: skip
-    return explain_failure(**(nothing | known)).text.splitlines()
-
-
-def alone(code: int, log: str) -> str:
-    """What is told of a launch of one process first, with this log."""
-    return told(exit_code=code, one_process=True, rank_logs={0: log})[0]
-
-
-def test_the_rank_is_named_and_its_log_follows_and_an_error_of_several_lines_is_one() -> None:
-    first, *rest = told(failed=[failed(1, OOM)], rank_logs={1: "Traceback\n  a line"})
-    assert first == f"rank 1 ran out of memory on cuda:0: 20.00 GiB asked, 3.50 GiB free of 79.11 GiB; {LESS_ON_GPU}"
-    assert rest == ["Traceback", "  a line"]
-    [line] = told(failed=[failed(0, DUPLICATE)])
-    assert line.startswith("rank 0: NCCL does not allow two ranks on one GPU, here ranks 1 and 0: share_gpu = true")
-
-
-WORKER = "RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly"
-
-
-@pytest.mark.parametrize(
-    ("error", "log", "says"),
-    [
-        (NCCL.format("unhandled system error", SYSTEM, ""), "", "NCCL failed: ncclSystemError"),
-        (
-            NCCL.format("unhandled system error", SYSTEM, ""),
-            f"a note\n{SHM} (size 9637888), error: No space left on device (28)\nTraceback\n",
-            f"rank 0: NCCL finds no room in /dev/shm; {SHARED_MEMORY}",
-        ),
-        (WORKER, "", "for an unknown reason"),
-        (WORKER, f"Traceback\n{DATA.format(7, 'Killed')}\n", "ended (Killed): memory may be short"),
-        (WORKER, "ERROR: Unexpected bus error encountered in worker. This might be\n", "/dev/shm is full"),
-        (
-            "ValueError: no",
-            "ERROR: Unexpected bus error encountered in worker. This might be\n",
-            "failed: ValueError: no",
-        ),
-    ],
-)
-def test_what_nccl_or_a_dataloader_wrote_to_the_log_is_better_than_its_error(error: str, log: str, says: str) -> None:
-    assert says in told(failed=[failed(0, error)], rank_logs={0: log})[0]
-
-
-def test_a_rank_that_said_nothing_is_explained_by_its_log() -> None:
-    killed = {"launcher_log": "rank 1 ended with exit code -6", "silent": [1]}
-    assert told(**killed)[0] == "rank 1 was killed by SIGABRT"
-    frames = "\n".join(f"frame #{number}: c10d::f()" for number in range(20))
-    first = told(**killed, rank_logs={1: f"{WATCHDOG}\n{frames}"})[0]
-    assert first.startswith("rank 1 was killed by SIGABRT: NCCL timed out in allreduce after 600 s")
-    out_of_memory = "rank 0 was killed by SIGABRT: ran out of memory on cuda:0"
-    assert alone(-6, f"RuntimeError: {OOM}").startswith(out_of_memory)
-
-
-DRIVER = (
-    "/torch/cuda/__init__.py:180: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found "
-    "version 12040). Please update your GPU driver (Triggered internally at CUDAFunctions.cpp:109.)\n"
-    "  return torch._C._cuda_getDeviceCount() > 0\n"
-)
-
-
-def test_a_warning_in_the_log_is_not_the_cause_nor_blamed_is_who_ended_well() -> None:
-    assert alone(7, DRIVER) == "rank 0 ended with exit code 7"
-    assert "too old" in alone(7, DRIVER + DRIVER.replace("UserWarning", "RuntimeError"))
-    assert alone(0, OOM) == "rank 0 ended with exit code 0"
-
-
-@pytest.mark.parametrize("kind", ["kill", "exit", "abort"])
-def test_a_fault_that_was_put_in_is_the_cause_whatever_else_the_log_says(kind: str) -> None:
-    assert alone(7, f"RuntimeError: {OOM}\nfault, step 10: {kind}\n") == "rank 0 ended with exit code 7"
-    assert "ran out of memory" in alone(7, f"RuntimeError: {OOM}\nfault, step 10: skip\n")
-
-
-@pytest.mark.parametrize(
-    "victim",
-    [
-        WATCHDOG,
-        "DistBackendError: NCCL communicator was aborted on rank 0.",
-        "DistBackendError: NCCL error in: x, socketProgress: Connection closed by remote peer node<4711>",
-        "RuntimeError: [x.cc:81] Timed out waiting 1800000ms for recv operation to complete",
-    ],
-)
-def test_who_lost_another_rank_is_not_the_cause(victim: str) -> None:
-    words = [failed(0, victim, at_ms=1), failed(1, OOM, at_ms=2)]
-    assert told(failed=words)[0].startswith("rank 1 ran out of memory")
-    ended_first = "rank 0 ended with exit code 1\n"  # while the cause still tidied up
-    assert told(failed=words, launcher_log=ended_first)[0].startswith("rank 1 ran out of memory")
-    assert told(failed=words[:1], launcher_log=ended_first)[0].startswith("rank 0")
