@@ -177,9 +177,8 @@ def test_where_gradients_are_not_known_it_is_not_said_that_they_are_averaged() -
 def test_gradients_that_are_averaged_in_some_steps_only_are_named() -> None:
     messages = [each for each in training(apart, ()) if not isinstance(each, Step)]
     messages += [a_step(0, step, *[IN_BACKWARD] * (step % 4 == 0)) for step in range(12)]
-    assert checked(messages)[2] == [
-        "Gradients are averaged in 3 of 12 steps only; the ranks' parameters differ since step 1"
-    ]
+    [words] = checked(messages)[2]
+    assert words == "Gradients are averaged in 3 of 12 steps only; the ranks' parameters differ since step 1"
 
 
 @pytest.mark.parametrize(
