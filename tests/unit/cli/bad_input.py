@@ -206,10 +206,7 @@ FLAGS = {
     "a name for all": override("name=x", "--set name: trials cannot share a name"),
     "ranks that MPI would start": override("backend=mpi", "mpi needs ranks that mpirun starts"),
     "NCCL for a shared GPU": override(
-        "backend=nccl",
-        "NCCL refuses two ranks on one GPU; use backend = 'auto' or 'gloo'",
-        "--set",
-        "share_gpu=true",
+        "backend=nccl", "NCCL refuses two ranks on one GPU; use backend = 'auto' or 'gloo'", "--set", "share_gpu=true"
     ),
     "a shared GPU, on the CPU": override("share_gpu=true", "there is no GPU to share", "--set", "device=cpu"),
     "NCCL on the CPU": override(

@@ -91,10 +91,7 @@ def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
         (("--preset", "nowhere.toml"), "nowhere.toml: no such file"),
         (("--preset", "."), "no preset '.'"),
         (("--preset", "quickstart", "--set", "epochs"), "--set epochs: expected KEY=VALUE"),
-        (
-            ("--preset", "quickstart", "--set", "epoch=1"),
-            "--set epoch: unknown key; did you mean 'epochs'?",
-        ),
+        (("--preset", "quickstart", "--set", "epoch=1"), "--set epoch: unknown key; did you mean 'epochs'?"),
         (("--preset", "quickstart", "--set", "=1"), "--set : unknown key"),
         (("--preset", "quickstart", "--set", "epochs=many"), 'epochs: expected an integer, got "many"'),
         (("--preset", "quickstart", "--set", "epochs="), 'epochs: expected an integer, got ""'),

@@ -4,15 +4,7 @@ from typing import Any
 
 import pytest
 
-from ddptui.config.delays import (
-    LENGTHS_MS,
-    delay_of,
-    next_length,
-    sites,
-    still_to_come,
-    with_delay,
-    without,
-)
+from ddptui.config.delays import LENGTHS_MS, delay_of, next_length, sites, still_to_come, with_delay, without
 from ddptui.config.trial import Bottleneck
 from ddptui.config.values import make_trial
 

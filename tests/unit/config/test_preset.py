@@ -100,11 +100,7 @@ def test_dp_has_replicas_but_no_strategy() -> None:
         ({"share_gpu": True, "device": "cpu"}, "share_gpu", "there is no GPU to share; use `--set share_gpu=false`"),
         ({"backend": "nccl", "device": "cpu"}, "backend", "nccl needs GPUs"),
         *(
-            (
-                {"backend": "mpi", "launch": launch},
-                "backend",
-                "mpi needs ranks that mpirun starts: run `mpirun",
-            )
+            ({"backend": "mpi", "launch": launch}, "backend", "mpi needs ranks that mpirun starts: run `mpirun")
             for launch in ("process", "launch", "spawn")
         ),
         ({"launch": "single", "backend": "mpi"}, "backend", "one process has no process group"),
@@ -136,11 +132,7 @@ def test_dp_has_replicas_but_no_strategy() -> None:
             "'group_of_one' needs strategy = 'all_reduce' or 'ddp'",
         ),
         *(
-            (
-                {"strategy": strategy, "mistake": mistake},
-                "mistake",
-                f"'{mistake}' needs strategy = '{with_which}'",
-            )
+            ({"strategy": strategy, "mistake": mistake}, "mistake", f"'{mistake}' needs strategy = '{with_which}'")
             for strategy, mistake, with_which in (
                 ("ddp", "divide_twice", "all_reduce"),
                 ("flat", "no_division", "all_reduce"),
@@ -715,10 +707,7 @@ def test_a_trial_of_primitives_that_cannot_be_says_why(values: dict[str, Any], m
     ("table", "message"),
     [
         ({"kind": "primitive"}, "kind: unknown value 'primitive'; one of training, primitives, command"),
-        (
-            {"kind": "primitives"},
-            "kind: 'primitives', but trial a is of kind 'training'; set primitives = 'see' or",
-        ),
+        ({"kind": "primitives"}, "kind: 'primitives', but trial a is of kind 'training'; set primitives = 'see' or"),
         ({"defaults": {"primitives": "see"}}, "but trial a is of kind 'primitives'; set kind = 'primitives'"),
     ],
 )

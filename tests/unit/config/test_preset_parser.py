@@ -161,11 +161,7 @@ def test_an_override_that_means_nothing_with_a_strategy_is_passed_over(trial: di
 
 
 def test_an_override_may_rename_the_baseline_and_drop_published_figures() -> None:
-    table = {
-        "baseline": "2",
-        "matrix": {"world_size": [1, 2]},
-        "reference": [{"trial": "2", "train_time_s": 1}],
-    }
+    table = {"baseline": "2", "matrix": {"world_size": [1, 2]}, "reference": [{"trial": "2", "train_time_s": 1}]}
     preset = preset_of(table, world_size=3)
     assert (names(preset), preset.baseline, preset.references) == (["world_size-3"], "world_size-3", ())
 

@@ -152,10 +152,5 @@ def test_what_is_predicted_is_the_same_training_on_other_ranks() -> None:
     deeper = msgspec.structs.replace(four, name="deeper", depth=5)
     one_late = msgspec.structs.replace(four, name="one late", bottleneck=delays((0, 1)))
     trials = (two, four, ring, longer, shared, deeper, one_late)
-    assert [each.name for each in predicted_trials(two, trials, strong=False)] == [
-        "two",
-        "four",
-        "ring",
-        "longer",
-    ]
+    assert [each.name for each in predicted_trials(two, trials, strong=False)] == ["two", "four", "ring", "longer"]
     assert [each.name for each in predicted_trials(two, trials, strong=True)] == ["two", "shared"]

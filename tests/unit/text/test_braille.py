@@ -62,11 +62,7 @@ def test_a_logarithm_needs_a_value_above_0() -> None:
     ]  # fmt: skip
 
 
-@given(
-    st.lists(st.floats(allow_nan=True) | st.none(), min_size=1, max_size=50),
-    st.integers(1, 30),
-    st.integers(1, 10),
-)
+@given(st.lists(st.floats(allow_nan=True) | st.none(), min_size=1, max_size=50), st.integers(1, 30), st.integers(1, 10))
 def test_every_point_is_drawn_within_the_frame(values: list[float | None], width: int, height: int) -> None:
     points: list[Point] = list(enumerate(values))
     seen = frame([points])

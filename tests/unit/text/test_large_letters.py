@@ -8,11 +8,7 @@ from ddptui.text.letters import GLYPHS, large
 
 
 def test_each_pixel_of_a_letter_is_half_a_cell() -> None:
-    assert large("1 up", 15, 3) == [
-        "▄█      ▄ ▄ ▄▄",
-        " █      █ █ █▄▀",
-        "▀▀▀     ▀▀▀ ▀",
-    ]
+    assert large("1 up", 15, 3) == ["▄█      ▄ ▄ ▄▄", " █      █ █ █▄▀", "▀▀▀     ▀▀▀ ▀"]
 
 
 def test_letters_are_as_large_as_there_is_room() -> None:
