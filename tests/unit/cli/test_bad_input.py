@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ddptui.host.folders import lab_root
-from tests.support.runner import ENOUGH_S, QUICK
+from tests.support.runner import QUICK
 from tests.unit.cli.bad_input import CASES, Case, write
 from tests.unit.cli.overheard import Request
 
@@ -121,32 +121,6 @@ def test_bad_input_is_refused_in_one_line_and_nothing_is_begun(case: Case, forke
     assert_refused(done, tmp_path, case.message)
 
 
-def test_the_table_is_long_enough() -> None:
-    assert len(CASES) >= 60
-
-
-def test_a_run_that_is_begun_is_overheard(forked: Forked, tmp_path: Path) -> None:
-    """What must turn the check red: the mark is there as soon as a launcher is started."""
-    write(tmp_path, {"preset.toml": A_RUN})
-    done = forked(tmp_path, ("--preset", "preset.toml", "--no-ui"), timeout_s=ENOUGH_S)
-    assert done.returncode == 0, done
-    assert (tmp_path / "started").exists()
-    with pytest.raises(AssertionError):
-        assert_refused(subprocess.CompletedProcess((), 2, "", "Error: x\n"), tmp_path, "x")
-
-
-@pytest.mark.parametrize(
-    "start", ["subprocess.run(['true'])", "os.system('true')", "os.posix_spawn('/bin/true', ['true'], {})", "os.fork()"]
-)
-def test_every_way_to_start_a_process_is_overheard(start: str, tmp_path: Path) -> None:
-    script = (
-        "import os, runpy, subprocess, sys\nsys.argv[1:] = ['--version']\n"
-        f"try: runpy.run_path({str(CONSOLE)!r}, run_name='__main__')\nexcept SystemExit: pass\n{start}"
-    )
-    subprocess.run([sys.executable, "-c", script], env=environment(tmp_path), check=True, capture_output=True)
-    assert (tmp_path / "started").exists()
-
-
 # What looks bad, and is not
 
 
@@ -161,11 +135,8 @@ HOMELESS = "exec unshare --user --map-user=54321 env -u HOME "  # a user id that
 
 
 NEED_A_HOME = [
-    ("presets",),
     ("runs",),
-    ("show", "last"),
     ("--preset", "quickstart", "--no-ui"),
-    ("selftest",),
     ("runs", "--runs", "~/r"),
     ("--preset", "./p.toml", "--no-ui", "--runs", "r", "--set", "dataset=mnist"),
 ]

@@ -60,11 +60,7 @@ def assert_refused(result: Result, fragment: str) -> None:
 # Refusing
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "titel = 1", "title = ", "[[trial]]\nlaunch = 'spwan'", "\0", "a = " + "[" * 5_000],
-    ids=["empty", "unknown key", "not TOML", "launch mode", "a zero", "nested without end"],
-)
+@pytest.mark.parametrize("text", ["titel = 1", "\0"])
 def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     path = write_preset(tmp_path, text)
     assert_refused(ddptui("--no-ui", "--preset", str(path)), f"{path}: ")
@@ -77,26 +73,19 @@ def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
         ((), "name a preset: `ddptui run NAME`; `ddptui presets` lists them"),
         (("quickstart",), "no command 'quickstart'; to run this preset: `ddptui run quickstart`"),
         (("run",), "name a preset: `ddptui run NAME`; `ddptui presets` lists them"),
-        (("run", "quickstrat"), "no preset 'quickstrat'; did you mean 'quickstart'?"),
         (("run", "quickstart", "--runs", ""), "--runs is empty: give a folder"),
-        (("show", "last", "--runs", ""), "--runs is empty: give a folder"),
         (("run", "quickstart", "--set", "ranks=4"), "--set ranks: no such field; write world_size"),
-        (("mine.toml",), "no command 'mine.toml'; to run this preset: `ddptui run mine.toml`"),
         (("quickstrat",), "no command 'quickstrat'; did you mean 'quickstart'? `ddptui run NAME` runs a preset"),
         (("xyz",), "no command 'xyz'; `ddptui --help` lists the commands; `ddptui run NAME` runs a preset"),
         (("shw", "last"), "no command 'shw'; did you mean 'show'?"),
         (("presets", "--fields", "x"), "--fields lists the fields that all presets have: leave out x"),
         (("--preset", "quickstart", "--set", "amp=off"), "one of bf16, fp16; leave it out for none"),
         (("--preset", "quickstrat"), "no preset 'quickstrat'; did you mean 'quickstart'?"),
-        (("--preset", "nowhere.toml"), "nowhere.toml: no such file"),
         (("--preset", "."), "no preset '.'"),
         (("--preset", "quickstart", "--set", "epochs"), "--set epochs: expected KEY=VALUE"),
         (("--preset", "quickstart", "--set", "epoch=1"), "--set epoch: unknown key; did you mean 'epochs'?"),
-        (("--preset", "quickstart", "--set", "=1"), "--set : unknown key"),
         (("--preset", "quickstart", "--set", "epochs=many"), 'epochs: expected an integer, got "many"'),
-        (("--preset", "quickstart", "--set", "epochs="), 'epochs: expected an integer, got ""'),
         (("--preset", "quickstart", "--set", "model=nett"), "no model 'nett'; did you mean 'net'?"),
-        (("--preset", "quickstart", "--set", "model=resnet8"), "did you mean 'resnet18'?"),
         (("--preset", "quickstart", "--set", "dataset=mnist"), "dataset mnist is not in "),
         pytest.param(("--preset", "quickstart", "--set", "data_dir=\udcff"), "", id="a path that is no text"),
         pytest.param(("--preset", "quickstart", "--set", "seed=" + "1" * 5_000), "", id="a number without end"),
@@ -112,7 +101,6 @@ def test_bad_arguments_are_refused_in_one_line(arguments: tuple[str, ...], fragm
     ("arguments", "fragment"),
     [
         (("--preset", "quickstart", "--repeats", "0"), "'--repeats': expected a whole number from 1 to 1000, got 0"),
-        (("--preset", "quickstart", "--repeats", "many"), "expected a whole number from 1 to 1000, got many"),
         (("--no-such-option",), "No such option"),
         (("show",), "Missing argument"),
         (("show", "last", "--format", "xml"), "--format"),
@@ -127,22 +115,6 @@ def test_bad_usage_is_refused_with_a_hint(arguments: tuple[str, ...], fragment: 
     assert result.stdout == ""
     assert result.stderr.startswith("Usage: ")
     assert fragment in result.stderr.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("checkpoints", "fragment"),
-    [(("a.pth", "b.pth"), "a.pth: no such file"), ((".", "b.pth"), ".: is a folder, not a checkpoint")],
-)
-def test_a_checkpoint_that_is_none_is_refused_before_torch_is_asked(
-    checkpoints: tuple[str, ...], fragment: str
-) -> None:
-    assert_refused(ddptui("verify", *checkpoints), fragment)
-
-
-def test_runs_cannot_be_kept_in_a_file(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    result = ddptui("--preset", "quickstart", "--no-ui", "--runs", "file")
-    assert_refused(result, f"{tmp_path / 'file'}: cannot save runs here: ")
 
 
 def on_a_terminal(*words: str, keys: bool = True, term: str = "xterm") -> subprocess.CompletedProcess[str]:
@@ -169,15 +141,11 @@ def on_a_terminal(*words: str, keys: bool = True, term: str = "xterm") -> subpro
     [
         (("--preset", "quickstart"), False, "the console needs a terminal to read keys from"),
         (("--theme", "dracul"), True, "--theme dracul: not one of "),
-        (("--preset", "quickstar"), True, "did you mean 'quickstart'?"),
         (("--repeats", "2"), True, "change a preset need one: `ddptui run NAME"),
-        (("--set", "epochs=1"), True, "change a preset need one: `ddptui run NAME"),
         (("--refresh", "0"), True, "'--refresh'"),
         (("--set", "epochs=7", "presets"), True, "`ddptui presets --help` lists its options"),
         (("--runs", "runs", "runs"), True, "options come after the command"),
-        (("--theme", "nord", "run", "quickstart"), True, "`ddptui run --help` lists its options"),
         (("run", "quickstart", "--theme", "dracul"), True, "--theme dracul: not one of "),
-        (("run", "quickstart"), False, "the console needs a terminal to read keys from"),
     ],
 )
 def test_the_console_does_not_open_for_bad_input(words: tuple[str, ...], keys: bool, why: str) -> None:
@@ -246,7 +214,7 @@ def test_a_preset_of_ones_own_is_listed_and_a_bad_one_says_why(tmp_path: Path) -
     assert "presets/bad.toml: titel: unknown key; did you mean 'title'?" in result.stdout
 
 
-def test_one_preset_is_shown_with_its_commands() -> None:
+def test_one_preset_is_shown_with_its_commands_overrides_and_delays() -> None:
     result = ddptui("presets", "quickstart")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
@@ -257,22 +225,10 @@ def test_one_preset_is_shown_with_its_commands() -> None:
     assert single == f"  {sys.executable} -m workers.single world_size=1 batch_size=128 epochs=10 lr=0.05"
     assert sum("workers.spawn" in line for line in lines) == 2
     assert lines[-1] == "3 trials, 3 repeats of each, in turn"
-
-
-def test_a_shown_preset_has_its_fields_overridden() -> None:
     result = ddptui("presets", "quickstart", "--set", "epochs=7")
     assert result.exit_code == 0
     assert result.stdout.count("epochs=7") == 3
-
-
-def test_a_bottleneck_is_shown_in_words() -> None:
     assert "; bottleneck aggregate 10 ms on 1; " in ddptui("presets", "bottleneck-where").stdout
-
-
-@pytest.mark.parametrize("name", ["allreduce-vs-reduce-broadcast", "bottleneck-where", "launch-modes", "quickstart"])
-def test_every_shipped_preset_can_be_shown(name: str) -> None:
-    result = ddptui("presets", name)
-    assert (result.exit_code, result.stderr) == (0, "")
 
 
 # What is run is what is kept
@@ -346,13 +302,10 @@ def with_data(folder: Path) -> Path:
 @pytest.mark.parametrize(
     "arguments",
     [
-        (),
-        ("--repeats", "2"),
-        ("--set", "epochs=1"),
-        ("--set", "world_size=1"),
-        ("--set", "dataset=mnist", "--set", "data_dir=data"),
+        ("--repeats", "2", "--set", "epochs=1"),
+        ("--set", "world_size=1", "--set", "dataset=mnist", "--set", "data_dir=data"),
     ],
-    ids=["as it is", "repeats", "a field", "a field of the matrix", "data"],
+    ids=["fields", "a field of the matrix, and data"],
 )
 def test_a_run_is_reopened_as_it_was_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
@@ -395,12 +348,6 @@ def test_columns_are_explained_all_or_one() -> None:
     assert_refused(ddptui("columns", "startpu"), "no column 'startpu'; did you mean 'startup'?")
 
 
-def test_a_preset_that_wants_an_unknown_column_is_refused(tmp_path: Path) -> None:
-    path = write_preset(tmp_path, f'columns = ["sync", "startpu"]\n{TINY}')
-    refused = ddptui("presets", str(path))
-    assert_refused(refused, f"{path}: columns[1]: no column 'startpu'; did you mean 'startup'?")
-
-
 # Runs
 
 
@@ -416,14 +363,11 @@ def run(tmp_path: Path) -> Run:
     return write_run(tmp_path / "runs", two_trials(), *journals)
 
 
-def test_the_runs_are_listed_with_their_outcomes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runs_are_listed_with_their_outcomes_and_those_under_way(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = f"{run.name}  failed  1 of 2 trials finished\n"
     assert ddptui("runs", "--runs", "runs").stdout == expected
     monkeypatch.setenv("DDPTUI_RUNS", "runs")
     assert ddptui("runs").stdout == expected
-
-
-def test_a_run_that_a_console_has_open_is_under_way(run: Run) -> None:
     with run.held():
         assert ddptui("runs", "--runs", "runs").stdout == f"{run.name}  under way  1 of 2 trials finished\n"
 
@@ -488,13 +432,15 @@ def test_nothing_is_deleted_if_one_name_is_wrong_or_a_console_holds_the_run(run:
     assert run.folder.is_dir()
 
 
-def test_a_run_is_shown_again(run: Run) -> None:
+def test_a_run_is_shown_again_also_from_its_journals_alone(run: Run) -> None:
     result = ddptui("show", "last", "--runs", "runs")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("A or b?\n\nb took about 2.00 times as long as a; ")
     assert "trial b failed: rank 1 was killed by SIGKILL\n  the log's end\n" in result.stdout
     assert ddptui("show", run.name, "--runs", "runs").stdout == result.stdout
     assert ddptui("show", str(run.folder)).stdout == result.stdout
+    (run.folder / "results.json").unlink()
+    assert ddptui("show", "last", "--runs", "runs").stdout == result.stdout
 
 
 def test_a_run_is_shown_in_other_formats(run: Run) -> None:
@@ -504,18 +450,9 @@ def test_a_run_is_shown_in_other_formats(run: Run) -> None:
     assert shown["markdown"].startswith("## A or b?\n\nb took about 2.00 times as long as a; ")
 
 
-def test_a_table_is_shown_from_the_journals_alone(run: Run) -> None:
-    before = ddptui("show", "last", "--runs", "runs").stdout
-    (run.folder / "results.json").unlink()
-    assert ddptui("show", "last", "--runs", "runs").stdout == before
-
-
-def test_a_run_that_is_not_there_is_refused(tmp_path: Path, run: Run) -> None:
+def test_a_run_that_is_not_there_or_spoilt_is_refused(tmp_path: Path, run: Run) -> None:
     assert_refused(ddptui("show", "nothing", "--runs", "runs"), f"no run 'nothing' in {tmp_path / 'runs'}")
     assert_refused(ddptui("show", "last", "--runs", "nowhere"), "no run 'last'")
-
-
-def test_a_run_whose_preset_is_spoilt_is_refused(run: Run) -> None:
     (run.folder / "preset.toml").write_text("titel = 1")
     assert_refused(ddptui("show", "last", "--runs", "runs"), "did you mean 'title'?")
 
@@ -579,17 +516,12 @@ def test_trials_of_other_names_are_matched_by_hand(two: tuple[str, str]) -> None
     matched = ddptui("compare", *two, "--match", "a=b", "--match", "b=a", "--runs", "runs")
     assert (matched.exit_code, matched.stderr) == (0, "")
     assert "B:a took 33.00 ± 3.00 times as long as A:b" in matched.stdout
-    for typed, why in (
-        ("a=x", "--match a=x: no trial 'x' in B"),
-        ("a", "--match a: expected a trial of A and one of B"),
-    ):
-        assert_refused(ddptui("compare", *two, "--match", typed, "--runs", "runs"), why)
+    assert_refused(ddptui("compare", *two, "--match", "a=x", "--runs", "runs"), "--match a=x: no trial 'x' in B")
 
 
 def test_a_pane_without_its_picture_is_refused_before_anything_is_read() -> None:
     for typed, why in (
         (("--pane", "matrix"), "--pane chooses what a picture shows: add `--format svg`"),
-        (("--format", "html", "--pane", "matrix"), "--pane chooses what a picture shows"),
         (("--format", "svg", "--trial", "a"), "--trial needs `--format svg --pane` with one of matrix, arrivals, time"),
         (("--format", "svg", "--pane", "curves", "--trial", "a"), "--trial needs"),
     ):
@@ -675,21 +607,6 @@ def test_the_columns_of_the_settings_are_kept_after_those_of_the_preset(
     assert "start s" in header("runs")
     assert "start s" not in header("others")
     assert "samples/s" in header("others")
-
-
-def test_the_package_can_be_run() -> None:
-    command = [sys.executable, "-m", "ddptui", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == f"ddptui, version {__version__}\n"
-
-
-def test_the_kept_preset_is_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = str(write_preset(tmp_path, 'title = "T"\n' + TINY))
-    preset = preset_given_to_run(monkeypatch, "--preset", path)
-    run = Run.create(tmp_path / "runs", preset, {})
-    result = ddptui("presets", str(run.folder / "preset.toml"))
-    assert result.exit_code == 0
-    assert run.preset() == preset
 
 
 # In Chinese

@@ -22,15 +22,10 @@ TO_WATCH = msgspec.structs.replace(TO_JOIN, watching=Watching(skip=5, steps=20, 
         (("--listen", "--kill-on-exit"), "--kill-on-exit has no effect with --listen"),
         (("--listen", "--interface", "no-such"), "no interface 'no-such' is up"),
         (("--listen", "--steps", "0"), "--steps"),
-        (("--listen", "--stall", "1"), "--stall"),
         (("--port", "2000", "--", "true"), "need --listen: they say how other hosts reach this console"),
         (("--join", "nothing", "--", "true"), "nothing: neither a ticket (ddptui1:…) nor a file that holds one"),
         (("--join", "nothing", "--skip", "3", "--", "true"), "--skip cannot be combined with --join: give it"),
-        (("--join", "nothing", "--stall", "5", "--", "true"), "--stall cannot be combined with --join: give it"),
-        (("--join", "nothing", "--no-checks", "--", "true"), "--no-checks cannot be combined with --join: give it"),
-        (("--join", "nothing", "--no-lines", "--", "true"), "--no-lines cannot be combined with --join: give it"),
         (("--join", "nothing", "--set", "a=1", "--", "true"), "--set cannot be combined with --join: give it"),
-        (("--join", "nothing", "--json", "--", "true"), "--json cannot be combined with --join: give it"),
         (("--join", "nothing"), "name the command"),
         (("--join", TO_JOIN.spell(), "--", "true"), "this ticket is for `ddptui join`"),
         (("--join", TO_WATCH.spell(), "--", "no-such-program"), "no-such-program: no such program"),
@@ -45,11 +40,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path, words: tuple[str, ...], why: 
 
 
 @pytest.mark.usefixtures("signals_given_back")
-def test_a_ticket_to_watch_is_none_to_join() -> None:
+def test_a_ticket_says_what_is_to_be_watched_and_is_none_to_join() -> None:
     done = CliRunner().invoke(main, ["join", TO_WATCH.spell()])
     assert (done.exit_code, "`ddptui watch --join TICKET -- COMMAND`" in done.stderr) == (2, True)
-
-
-def test_a_ticket_says_what_is_to_be_watched() -> None:
     assert read_ticket(TO_WATCH.spell()) == TO_WATCH
     assert len(TO_JOIN.spell()) < len(TO_WATCH.spell())

@@ -46,7 +46,7 @@ def test_a_part_says_what_an_entry_point_reads() -> None:
                 "launch: trial a: ranks of 'task' are started by hand: `srun python -m workers.task …`, in a "
                 "checkout of ddptui",
             )
-            for engine in (LOCAL, EngineOptions(name="slurm"))
+            for engine in (LOCAL,)
         ),
         (EngineOptions(nodes=2), {}, "engine.nodes: has no effect with the engine 'local'; use --engine join or slurm"),
         (
@@ -65,7 +65,7 @@ def test_a_part_says_what_an_entry_point_reads() -> None:
                 {"save": True},
                 "save: trial a: checkpoints would stay on the nodes; leave it out",
             )
-            for name in ("join", "slurm")
+            for name in ("slurm",)
         ),
     ],
 )
@@ -98,9 +98,7 @@ def test_the_command_line_lies_over_the_presets_engine(tmp_path: Path) -> None:
             'tasks = "node"',
             "engine.tasks: unknown key; the keys are name, nodes, interface, port, shared, partition, account",
         ),
-        ("nodse = 2", "engine.nodse: unknown key; did you mean 'nodes'?"),
         ("nodes = 0", "engine.nodes: expected an integer of 1 or more, got 0"),
-        ("port = 80", "engine.port: expected an integer of 1024 or more, got 80"),
     ],
 )
 def test_a_wrong_engine_is_refused_by_its_key(tmp_path: Path, line: str, why: str) -> None:

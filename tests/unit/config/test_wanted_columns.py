@@ -9,29 +9,27 @@ from ddptui.config.trial import TrialError
 from ddptui.store.presets import all_presets, as_toml
 from tests.support.builders import preset_of
 
-TRIAL = {"trial": [{"name": "a"}]}
+ONE_TRIAL = {"trial": [{"name": "a"}]}
 
 
 def test_they_are_read_and_survive_being_kept_as_toml() -> None:
-    preset = preset_of({"columns": ["startup", "sync"], **TRIAL})
+    preset = preset_of({"columns": ["startup", "sync"], **ONE_TRIAL})
     assert preset.columns == ("startup", "sync")
     assert parse("made", read_toml(as_toml(preset)), {}) == preset
-    assert preset_of(TRIAL).columns == ()
+    assert preset_of(ONE_TRIAL).columns == ()
 
 
 @pytest.mark.parametrize(
     ("columns", "key", "why"),
     [
         (["sync", "startpu"], "columns[1]", "no column 'startpu'; did you mean 'startup'?"),
-        (["¿"], "columns[0]", "no column '¿'; `ddptui columns` lists them"),
         ([["sync"]], "columns[0]", 'expected text, got ["sync"]'),
-        ([3], "columns[0]", "expected text, got 3"),
         ("sync", "columns", 'expected a list, got "sync"'),
     ],
 )
 def test_an_unknown_one_is_refused_with_the_nearest_spelling(columns: object, key: str, why: str) -> None:
     with pytest.raises(TrialError) as refused:
-        preset_of({"columns": columns, **TRIAL})
+        preset_of({"columns": columns, **ONE_TRIAL})
     assert (refused.value.key, refused.value.why) == (key, why)
 
 

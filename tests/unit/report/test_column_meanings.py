@@ -1,4 +1,4 @@
-"""Columns explain themselves, a preset's columns are dropped last, and differences have columns of their parts."""
+"""Columns explain themselves, a preset's are dropped last; and what a table says of trials before they run."""
 
 import msgspec
 import pytest
@@ -8,31 +8,24 @@ from ddptui.cli import explained
 from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import COLUMNS, columns_of
+from ddptui.report.preset_columns import differs, facts
 from ddptui.report.rows import rows_of
 from ddptui.report.table import text
 from tests.support.builders import journal, preset_of, results_for, two_trials
 from tests.support.printed import header_of
 
 
-def test_every_column_has_a_key_that_presets_know_and_a_sentence() -> None:
+def test_every_column_has_a_key_and_a_sentence_and_the_listing_has_all_of_them() -> None:
     assert [column.key for column in COLUMNS] == [*MEANINGS]
     for column in (column for columns in explained.TABLES.values() for column in columns):
         assert column.about.endswith("."), column.header
         assert len(column.about.split()) <= 45, column.header
-
-
-def test_the_listing_has_all_of_them() -> None:
     lines = explained.listing().splitlines()
     for column in COLUMNS:
         assert column.key in [line.split("  ")[0] for line in lines]
     assert "startup  (start s)" in lines
     assert "wait caused" in lines
     assert max(map(len, lines)) <= explained.WIDTH
-
-
-@pytest.mark.parametrize("name", ["startup", "start s", "Start S"])
-def test_a_column_is_found_by_its_key_and_by_its_header(name: str) -> None:
-    assert explained.entries(name).startswith("startup  (start s)\n    Seconds from the launch")
 
 
 def test_where_several_tables_have_a_column_of_a_name_each_is_told_with_its_table() -> None:
@@ -60,12 +53,6 @@ def ran(**fields: object) -> tuple[Results, Preset]:
 def test_a_column_that_the_preset_wants_is_dropped_last() -> None:
     assert "start s" not in header_of(text(*ran(), 50))
     assert "start s" in header_of(text(*ran(columns=["startup"]), 50))
-
-
-def test_what_a_preset_wants_changes_no_order() -> None:
-    results, preset = ran(columns=["sync", "startup"])
-    rows = rows_of(results, preset)
-    assert [column.key for column in columns_of(rows, preset.columns)] == [*MEANINGS]
 
 
 def with_figures(results: Results) -> Results:
@@ -107,14 +94,34 @@ def test_the_parts_of_a_difference_add_up_and_the_baseline_has_none() -> None:
     assert {columns[key][0] for key in columns if key.startswith("delta")} == {"–"}
 
 
-def test_a_trial_without_figures_has_no_difference() -> None:
-    preset = preset_of({"title": "?", "repeats": 1, "trial": [{"name": "a"}, {"name": "b"}]})
-    columns = {column.key: column.cells for column in columns_of(rows_of(results_for(preset, journal("a")), preset))}
-    assert columns["delta"] == ["–", "–"]
-
-
 def test_what_rounds_to_nothing_has_no_sign() -> None:
     preset = two_trials(repeats=1)
     results = results_for(preset, journal("a"), journal("b", step_ms=9.999))
     columns = {column.key: column.cells for column in columns_of(rows_of(results, preset))}
     assert columns["delta"][1] == "0.00"
+
+
+def test_what_differs_comes_first_and_what_says_nothing_is_left_out() -> None:
+    shown = facts(preset_of({"matrix": {"world_size": [1, 2]}, "defaults": {"model": "mlp", "depth": 1, "width": 8}}))
+    assert [fact.header for fact in shown] == [
+        "trial", "ranks", "launch", "strategy", "model", "data", "batch", "length",
+    ]  # fmt: skip
+    assert shown[0].cells == ["world_size-1", "world_size-2"]
+    assert [fact.header for fact in shown[1:] if differs(fact)] == ["ranks"]
+    assert {fact.header: fact.cells[0] for fact in shown}["model"] == "mlp 1×8"
+
+
+def test_fields_that_differ_delays_and_lengths_are_spelled_out() -> None:
+    trials = [{"name": "a", "sched_batch": True}, {"name": "b", "bucket_mb": 2, "strategy": "ddp"}]
+    cells = {fact.header: tuple(fact.cells) for fact in facts(preset_of({"trial": trials}))}
+    assert cells["sched_batch"] == ("true", "false")
+    assert cells["bucket_mb"] == ("–", "2.0")
+    assert "seed" not in cells
+    delay = {"at": "aggregate", "ranks": [1], "sleep_ms": 10}
+    trials = [{"name": "a", "bottleneck": [delay], "steps": 9}, {"name": "b", "epochs": 1}]
+    cells = {fact.header: tuple(fact.cells) for fact in facts(preset_of({"trial": trials}))}
+    assert cells["bottleneck"] == ("aggregate 10 ms on 1", "–")
+    assert cells["length"] == ("9 steps", "1 epoch")
+    trials = [{"name": "a", "epochs": 0}, {"name": "b", "steps": 9}]
+    cells = {fact.header: tuple(fact.cells) for fact in facts(preset_of({"trial": trials}))}
+    assert cells["length"] == ("until stopped", "9 steps")

@@ -112,10 +112,3 @@ def test_the_restart_stays_beside_a_failure() -> None:
     [finding] = results.trials[0].findings
     assert (finding.kind, finding.place, finding.action) == (Kind.RESTART, first.summary, None)
     assert any(first.summary in line for line in note_lines(results, preset))
-
-
-def test_of_a_command_without_figures_the_whole_failure_is_said() -> None:
-    preset = of_commands("a")
-    results = results_for(preset, [launched("a"), ended("failed", failure=CAUSE)])
-    assert kinds(results) == [Kind.FAILED]
-    assert text(results, preset, 200).splitlines()[0].startswith(f"{CAUSE.summary[0].upper()}{CAUSE.summary[1:]}")

@@ -1,24 +1,29 @@
-"""What GPUs did, in the comparison, in CSV, and for two runs side by side; and nothing of it without GPUs."""
+"""What GPUs did, in tables, CSV and notes, and the columns of a rank; and nothing of GPUs without them."""
 
 import csv
 import io
 import re
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.counted import why_not
-from ddptui.analysis.results import Results
+from ddptui.analysis.primitives.results import NcclUse
+from ddptui.analysis.results import RankResult, Results
 from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
-from ddptui.report.ranks import GPU_HEADING, MOST_RANKS
+from ddptui.report.gpus import LONGEST, machine
+from ddptui.report.notes import in_words, note_lines, notes
+from ddptui.report.ranks import GPU_HEADING, HOOKS_WAIT, MOST_RANKS, NCCL2, RANK_COLUMNS
 from ddptui.report.rows import rows_of
 from ddptui.report.table import as_csv, as_json, markdown, text
 from ddptui.text.tables import telling
-from tests.support.builders import journal, results_for, two_trials
-from tests.support.gpu_figures import GB, on_gpus
+from ddptui.wire.messages import Hello
+from tests.support.builders import journal, preset_of, results_for, two_trials
+from tests.support.gpu_figures import GB, NCCL, on_gpus
 from tests.support.printed import header_of
 from tests.support.two_runs import compared
 
@@ -44,12 +49,7 @@ def cells(results: Results, preset: Preset) -> dict[str, str]:
     return {column.key: column.cells[0] for column in telling(columns_of(rows_of(results, preset)))}
 
 
-def test_without_gpus_there_is_no_column_of_them() -> None:
-    assert not cells(*ran()).keys() & OF_GPUS.keys()
-    assert not any(header in markdown(*ran()) for header in OF_GPUS.values())
-
-
-def test_each_figure_has_a_column_with_a_meaning() -> None:
+def test_each_figure_has_a_column_with_a_meaning_and_without_gpus_none() -> None:
     results, preset = ran()
     shown = cells(unslowed(on_gpus(results)), preset)
     assert {key: shown[key] for key in OF_GPUS} == {
@@ -60,13 +60,8 @@ def test_each_figure_has_a_column_with_a_meaning() -> None:
         "energy": "12.5",
     }
     assert OF_GPUS.keys() <= MEANINGS.keys()
-
-
-@pytest.mark.parametrize("missing", ["tflops", "mfu", "joules_a_step"])
-def test_a_figure_that_no_trial_has_takes_no_room(missing: str) -> None:
-    results, preset = ran()
-    before, after = cells(on_gpus(results), preset), cells(on_gpus(results, **{missing: None}), preset)
-    assert len(after) == len(before) - 1
+    assert not cells(*ran()).keys() & OF_GPUS.keys()
+    assert not any(header in markdown(*ran()) for header in OF_GPUS.values())
 
 
 def test_of_what_was_disturbed_the_figures_are_marked() -> None:
@@ -77,11 +72,6 @@ def test_of_what_was_disturbed_the_figures_are_marked() -> None:
         assert shown["train"].endswith(" ⚠")
 
 
-def test_a_gpu_that_was_slowed_leaves_no_repeat_out() -> None:
-    results, _ = ran()
-    assert not any(why_not(repeat) for trial in on_gpus(results).trials for repeat in trial.repeats)
-
-
 @pytest.mark.parametrize(
     ("width", "least"), [(80, {"MFU %"}), (120, {"MFU %", "gpu mem."}), (200, {*OF_GPUS.values()})]
 )
@@ -90,13 +80,6 @@ def test_the_share_of_the_peak_comes_first(width: int, least: set[str]) -> None:
     header = header_of(text(on_gpus(results), preset, width))
     assert all(name in header for name in least)
     assert "train s" in header
-
-
-def test_a_column_that_is_asked_for_is_dropped_last() -> None:
-    results, preset = ran()
-    asked = msgspec.structs.replace(preset, columns=("energy",))
-    assert "J/step" not in header_of(text(on_gpus(results), preset, 50))
-    assert "J/step" in header_of(text(on_gpus(results), asked, 50))
 
 
 def test_csv_and_json_have_them_in_full() -> None:
@@ -159,22 +142,154 @@ def test_of_many_ranks_the_first_have_a_line_and_on_the_cpu_none() -> None:
     assert GPU_HEADING not in text(results, preset, 80) + markdown(results, preset)
 
 
-def test_two_runs_are_compared_by_them() -> None:
-    results, _ = ran()
-    both, preset = compared(on_gpus(results), on_gpus(results, tflops=350.0, mfu=0.354, joules_a_step=9.0))
-    shown = {column.header: [*map(figure, column.cells[:2])] for column in columns_of(rows_of(both, preset))}
-    assert (shown["TFLOP/s"], shown["MFU %"]) == (["313", "350"], ["31.6", "35.4"])
-    assert shown["J/step"] == ["12.5", "9.00"]
-
-
-def figure(cell: str) -> str:
-    """A figure without its mark."""
-    return cell.split()[0]
-
-
 def test_the_run_whose_gpu_was_slowed_is_marked_beside_the_other() -> None:
     results, _ = ran()
     slowed = on_gpus(results)
     both, preset = compared(slowed, unslowed(slowed))
     shown = {column.header: column.cells for column in columns_of(rows_of(both, preset))}
     assert [cell.endswith(" ⚠") for cell in shown["train s"][:2]] == [True, False]
+
+
+RANK = RankResult(rank=3, host="a", pid=7, device="cpu", bottleneck_fired=0, bottleneck_s=0.0)
+
+
+def of_rank(**changes: object) -> dict[str, str]:
+    rank = RankResult(**{**{field: getattr(RANK, field) for field in RANK.__struct_fields__}, **changes})
+    return {column.header: column.cell(rank) for column in RANK_COLUMNS}
+
+
+def test_a_rank_of_which_nothing_is_known_says_who_it_is() -> None:
+    shown = of_rank()
+    assert (shown["rank"], shown["host"], shown["pid"], shown["device"]) == ("3", "a", "7", "cpu")
+    assert {shown[header] for header in shown.keys() - {"rank", "host", "pid", "device"}} == {"–"}
+
+
+def test_whom_a_rank_waited_for_its_delays_and_its_memory() -> None:
+    assert of_rank(waited_for_s={0: 0.2, 1: 1.5, 2: 0.3})["waits for"] == "rank 1: 1.5 s"
+    assert of_rank(bottleneck_fired=20, bottleneck_s=0.2)["delays"] == "200 ms, 20×"
+    assert of_rank(peak_gpu_used_bytes=3 * 2**29)["gpu used"] == "1.50 GB"
+
+
+def test_what_a_gpu_did_has_columns_where_a_rank_tells_of_it() -> None:
+    shown = of_rank(
+        peak_gpu_bytes=3 * 2**29,
+        peak_gpu_reserved_bytes=2**31,
+        samples_per_s=1985.2,
+        tflops=312.44,
+        mfu=0.3159,
+        gpu_busy=0.966,
+        peak_gpu_used_bytes=5 * 2**30,
+        gpu_total_bytes=80 * 2**30,
+        watts=251.44,
+        sm_mhz=1409.6,
+        held_back_part=0.124,
+        joules_a_step=8.256,
+    )
+    figures = {
+        "gpu mem.": "1.50 GB",
+        "reserved": "2.00 GB",
+        "gpu %": "97",
+        "gpu used": "5.0/80 GB",
+        "W": "251",
+        "samples/s": "1985",
+        "TFLOP/s": "312",
+        "MFU %": "31.6",
+        "MHz": "▼1410",
+        "J/step": "8.26",
+    }
+    assert shown.items() >= figures.items()
+    assert {header: text for header, text in of_rank().items() if header in figures} == dict.fromkeys(figures, "–")
+
+
+HOPPERS = ["NVIDIA H100 80GB HBM3, 80 GB"] * 2
+WHOLE = {"gpus": HOPPERS, "gpu_links": ["NV18: 0-1"], "gpu_driver": "580.65.06 (CUDA 13.0)"}
+
+
+def run_with(device: str, environment: dict[str, Any]) -> tuple[Results, Preset]:
+    preset = preset_of({"repeats": 1, "trial": [{"name": "a"}]})
+    results = results_for(preset, journal("a"))
+    trials = [
+        replace(trial, repeats=[replace(each, ranks=[replace(each.ranks[0], device=device)]) for each in trial.repeats])
+        for trial in results.trials
+    ]
+    return replace(results, trials=trials, environment=environment), preset
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        (WHOLE, "2 × NVIDIA H100 80GB HBM3, 80 GB; NV18: 0-1; driver 580.65.06 (CUDA 13.0)"),
+        ({"gpus": [*HOPPERS, "T4"]}, "2 × NVIDIA H100 80GB HBM3, 80 GB and 1 × T4"),
+        ({"gpus": ["T4", 7, None], "gpu_links": "NV4", "gpu_driver": ["580"]}, "1 × T4"),
+        ({"gpus": ["x" * 999]}, f"1 × {'x' * LONGEST}"),
+        ({"gpus": [f"T{number}" for number in range(9)]}, "1 × T0, 1 × T1, 1 × T2 and 6 more"),
+    ],
+)
+def test_a_reading_note_names_them(environment: dict[str, Any], said: str) -> None:
+    results, preset = run_with("cuda:0", environment)
+    told = [note.kind for note in notes(results, preset) if note.text == f"GPUs of the console's host: {said}"]
+    assert told == ["reading"]
+
+
+@pytest.mark.parametrize("strange", [None, {"T4": 1}, [None]])
+def test_anything_else_names_none_nor_do_ranks_on_the_cpu(strange: object) -> None:
+    assert machine(run_with("cpu", WHOLE)[0]) == ""
+    results, preset = run_with("cuda:0", {"gpus": strange})
+    assert machine(results) == ""
+    assert not any("GPU" in note.text for note in notes(results, preset))
+
+
+OLDER = "NCCL 2.28.9 (ProcessGroupNCCL)"
+NEWER = NcclUse(version="2.30.7", implementation=NCCL2)
+ON_GPUS = "the ranks are on GPUs"
+
+
+def over_nccl(*uses: NcclUse | None, **fields: Any) -> tuple[Results, Preset]:
+    """Trials a, b, … over NCCL, each with such a use of it."""
+    names = "abcd"[: len(uses)]
+    preset = preset_of({"repeats": 1, "trial": [{"name": name, **fields} for name in names]})
+    told = [
+        replace(message, backend="nccl", backend_why=ON_GPUS) if isinstance(message, Hello) else message
+        for name in names
+        for message in journal(name)
+    ]
+    size = len(told) // len(names)
+    results = results_for(preset, *(told[at : at + size] for at in range(0, len(told), size)))
+    trials = [
+        replace(trial, repeats=[replace(repeat, nccl=use) for repeat in trial.repeats])
+        for trial, use in zip(results.trials, uses, strict=True)
+    ]
+    return replace(results, trials=trials), preset
+
+
+def told_of_nccl(results: Results, preset: Preset) -> list[str]:
+    return [note.text for note in notes(results, preset) if "nccl" in note.text.lower() and note.kind == "reading"]
+
+
+def test_it_stands_beside_the_backend_once_and_trials_that_differ_are_told_apart() -> None:
+    assert told_of_nccl(*over_nccl(NCCL, NCCL)) == [f"backend nccl: {ON_GPUS}; {OLDER}"]
+    assert told_of_nccl(*over_nccl(None, None)) == [f"backend nccl: {ON_GPUS}"]
+    assert told_of_nccl(*over_nccl(NCCL, NEWER, NCCL)) == [
+        f"a, c: backend nccl: {ON_GPUS}; {OLDER}",
+        f"b: backend nccl: {ON_GPUS}; NCCL 2.30.7 ({NCCL2})",
+    ]
+    assert told_of_nccl(*over_nccl(NCCL, backend="nccl")) == [f"backend nccl: {OLDER}"]
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_bf16"])
+@pytest.mark.parametrize("implementation", [NCCL2, "ProcessGroupNCCL"])
+def test_under_the_newer_implementation_comm_hooks_wait(strategy: str, implementation: str) -> None:
+    results, preset = over_nccl(replace(NCCL, implementation=implementation), strategy=strategy)
+    waits = strategy == "ddp_bf16" and implementation == NCCL2
+    assert (f"a: {HOOKS_WAIT}" in note_lines(results, preset)) is waits
+
+
+def test_a_gpu_that_is_held_back_is_a_caution_and_its_mark_is_explained() -> None:
+    results, preset = over_nccl(NCCL)
+    caution = f"caution, a: {Caution.HELD_BACK.advice}"
+    assert [line for line in note_lines(on_gpus(results), preset) if "GPU" in line and "caution" in line] == [caution]
+    assert caution in in_words(on_gpus(results), preset, "a").chosen
+    results, preset = over_nccl(NCCL)
+    note = "⚠ disturbed, so inexact: a caution names the cause"
+    assert note in note_lines(on_gpus(results), preset)
+    assert note not in note_lines(results, preset)

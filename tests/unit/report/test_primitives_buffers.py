@@ -66,27 +66,13 @@ def crowd(ranks: int) -> View:
     )
 
 
-def test_all_primitives_were_recorded_with_all_operators() -> None:
-    assert len(SEEN) == 23
-    assert {"send/recv", "isend/irecv", "reduce PRODUCT", "all_to_all", "barrier"} < {*SEEN}
-
-
 def test_a_number_keeps_the_colour_of_its_rank_wherever_it_goes() -> None:
     broadcast = page_lines(SEEN["broadcast"], WIDE, after=True)
     mine = [(str(number), "rank-0") for number in (1, 2, 3, 4)]
     ones = [(str(number), "rank-1") for number in (11, 12, 13, 14)]
     assert kinds(broadcast, "tensor")[:2] == [mine + mine, ones + mine]
     swapped = kinds(page_lines(SEEN["all_to_all"], WIDE, after=True), "incoming")
-    assert [kind for _, kind in swapped[2]] == [
-        "rank-0",
-        "rank-0",
-        "rank-1",
-        "rank-1",
-        "rank-2",
-        "rank-2",
-        "rank-3",
-        "rank-3",
-    ]
+    assert [kind for _, kind in swapped[2]] == [f"rank-{rank}" for rank in range(4) for _ in range(2)]
     assert [words for words, _ in swapped[2]] == ["5", "6", "15", "16", "25", "26", "35", "36"]
 
 
@@ -113,21 +99,15 @@ def test_what_is_undefined_is_marked_number_by_number_and_said() -> None:
 
 
 @pytest.mark.parametrize("name", SEEN)
-@pytest.mark.parametrize("width", [50, WIDE])
-def test_before_the_call_nothing_is_given_away(name: str, width: int) -> None:
+def test_before_the_call_nothing_is_given_away(name: str) -> None:
     """Not even by where things are: the page after it has the same lines."""
-    before, after = (page_lines(SEEN[name], width, after=each) for each in (False, True))
+    before, after = (page_lines(SEEN[name], 50, after=each) for each in (False, True))
     assert len(before) == len(after)
     begin = next(number for number, line in enumerate(text(before)) if " dist." in line)
     assert not {kind for line in before[begin:] for _, kind in line} & {"reduced", "undefined"}
     own = {number_text(value) for value in owners(SEEN[name])}
     shown = {words for line in before[begin:] for words, kind in line if kind.startswith("rank-")}
     assert {words for words in shown if not words.startswith("rank ") and words.strip()} <= own
-
-
-def test_how_wide_a_number_will_be_is_not_given_away() -> None:
-    lines = text(page_lines(SEEN["broadcast"], WIDE, after=False))
-    assert "rank 1  tensor  11 12 13 14 →  ·  ·  ·  ·" in lines
 
 
 def test_before_and_after_are_beside_each_other_where_there_is_room_for_both() -> None:
@@ -146,17 +126,10 @@ def test_before_and_after_are_beside_each_other_where_there_is_room_for_both() -
 
 
 @pytest.mark.parametrize("name", SEEN)
-@pytest.mark.parametrize("width", [50, 66, 90, 150])
-@pytest.mark.parametrize("after", [False, True])
-def test_no_line_is_longer_than_there_is_room_for(name: str, width: int, after: bool) -> None:
-    lines = text(page_lines(SEEN[name], width, after=after))
+@pytest.mark.parametrize("width", [50, 90])
+def test_no_line_is_longer_than_there_is_room_for(name: str, width: int) -> None:
+    lines = text(page_lines(SEEN[name], width, after=True))
     assert max(map(len, lines)) <= width
-
-
-@pytest.mark.parametrize("name", SEEN)
-def test_four_ranks_are_seen_at_once_on_a_small_terminal(name: str) -> None:
-    """At 80×24 the page has 50 columns and 19 lines, where there are several trials."""
-    assert len(page_lines(SEEN[name], 50, after=True)) <= 19
 
 
 def test_who_passes_nothing_is_said_to() -> None:

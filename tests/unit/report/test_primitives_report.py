@@ -67,18 +67,11 @@ def _while_table(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("color", [False, True])
-@pytest.mark.parametrize("width", [60, 61, 64, 77, 80, 93, 100, 120, 145, 200])
+@pytest.mark.parametrize("width", [60, 77, 100, 145])
 def test_no_line_of_a_table_is_wider_than_it_may_be(width: int, color: bool) -> None:
     found = tables_of(MARKS.sub("", text(*ran(), width, color=color)))
     assert len(found) == 7
     assert max(len(line) for table in found for line in table) <= width
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_what_a_learner_looks_for_is_there_however_narrow_it_is(width: int) -> None:
-    headers = [re.split(r"\s{2,}", table[0].strip()) for table in tables_of(text(*ran(), width))]
-    assert all({"median", "#wrong"} <= set(header) for header in headers if "size" in header)
-    assert {"size", "busbw", "CV"} <= set(headers[1])
 
 
 def test_a_row_is_what_was_measured() -> None:
@@ -125,11 +118,16 @@ def on_gpus(environment: dict[str, Any], **launch: Any) -> tuple[Results, Preset
     return msgspec.structs.replace(results, environment=environment), preset
 
 
-def test_the_nccl_is_named_below_the_trials_heading() -> None:
+def test_the_nccl_is_named_below_the_heading_and_the_gpus_above_the_trials() -> None:
     used = NcclUse(version="2.28.9", implementation="ProcessGroupNCCL")
     shown = markdown(*on_gpus({}, nccl=used))
     assert "### a: 2 ranks, nccl\n\n- NCCL 2.28.9 (ProcessGroupNCCL)\n" in shown
     assert "NCCL" not in markdown(*on_gpus({}))
+    results, preset = on_gpus({"gpus": ["T4", "T4"], "gpu_links": ["PHB: 0-1"], "gpu_driver": "580.65.06"})
+    line = "GPUs of the console's host: 2 × T4; PHB: 0-1; driver 580.65.06"
+    assert f"- {line}\n\n### a: " in markdown(results, preset)
+    assert line in text(results, preset, 100)
+    assert "GPUs of" not in markdown(*ran())
 
 
 # What deserves a word
@@ -154,9 +152,7 @@ def test_the_remedy_is_not_what_was_done_already(batch: bool, why: str) -> None:
     ("cadence", "words"),
     [
         ("back_to_back", "at once"),
-        ("barrier", "follows a barrier"),
         ("barrier", "the reduced tensor (after barriers)\n"),
-        ("pipelined", "several calls are started"),
         ("pipelined", "the reduced tensor (pipelined)\n"),
         ("pipelined", "an all_reduce among several in flight takes"),
     ],
@@ -201,8 +197,6 @@ UNTOLD = "Cannot tell which way to average is fastest on 2 ranks."
     [
         ([ways(100, 105)], UNTOLD),
         ([ways(100, 300, sizes=(KB,))], "is all_reduce + divide at 1 KB."),
-        ([ways(100, 300, sizes=(KB, 4 * KB))], "is all_reduce + divide at every size."),
-        ([ways(100, 300)], "is all_reduce + divide up to 4 MB."),
         ([ways(100, 300), ways(310, 300)], UNTOLD),
         ([ways(100, 300), ways(120, 290)], "is all_reduce + divide up to 1 MB."),
     ],
@@ -239,10 +233,10 @@ def test_buffers_are_seen_before_and_after_and_what_is_undefined_is_marked() -> 
         "rank 0  tensor  1 2 →  4  6",
         "rank 1  tensor  3 4 → 3? 4?",
     ]
-
-
-def test_where_it_is_narrow_after_is_below_before() -> None:
     assert lines_of(24)[-4:-2] == ["rank 0  tensor     1 2", "                 →  4  6"]
+    assert lines_of(80, ranks=[], error="no AVG with gloo\nmore") == ["The backend cannot: no AVG with gloo more"]
+    calls = lines_of(30)[:2]
+    assert calls == ["every rank:", "    dist.reduce(tensor, dst=0)"]
 
 
 def test_parts_are_kept_apart_and_what_is_not_passed_is_a_dash() -> None:
@@ -263,15 +257,6 @@ def test_parts_are_kept_apart_and_what_is_not_passed_is_a_dash() -> None:
     ]
 
 
-def test_a_backend_that_cannot_says_so_in_a_line() -> None:
-    assert lines_of(80, ranks=[], error="no AVG with gloo\nmore") == ["The backend cannot: no AVG with gloo more"]
-
-
-def test_a_call_that_is_too_long_goes_on_below() -> None:
-    calls = lines_of(30)[:2]
-    assert calls == ["every rank:", "    dist.reduce(tensor, dst=0)"]
-
-
 def test_the_grid_stands_under_what_moves_and_undefined_values_are_dim() -> None:
     results, preset = of_primitives({"a": [result(views=[view()])]})
     shown = text(results, preset, 80, color=True)
@@ -282,8 +267,8 @@ def test_the_grid_stands_under_what_moves_and_undefined_values_are_dim() -> None
     assert "```text" in markdown(results, preset)
 
 
-@pytest.mark.parametrize("width", [30, 60])
-def test_a_grid_is_cut_where_the_terminal_ends(width: int) -> None:
+def test_a_grid_is_cut_where_the_terminal_ends() -> None:
+    width = 60
     wide = BufferView(name="tensor", parts=1, before=[1.25] * 40, after=[2.5] * 40, undefined=True)
     ranks = [RankView(rank=0, call="dist.reduce(tensor, dst=0)", buffers=[wide])]
     shown = text(*of_primitives({"a": [result(views=[view(ranks=ranks)])]}), width, color=True)
@@ -364,8 +349,7 @@ def test_the_least_telling_column_goes_first_and_what_says_nothing_before() -> N
 
 @pytest.mark.parametrize(
     ("bytes", "shown"),
-    [(0, "0 B"), (4, "4 B"), (1020, "1020 B"), (1024, "1 KB"), (1536, "1.50 KB"), (MB, "1 MB"), (64 * MB, "64 MB"),
-     (MB - 1, "1.00 MB"), (2**40, "1 TB"), (2**53, "8192 TB")],
+    [(0, "0 B"), (1020, "1020 B"), (1024, "1 KB"), (1536, "1.50 KB"), (MB - 1, "1.00 MB"), (2**53, "8192 TB")],
 )  # fmt: skip
 def test_sizes_are_read_in_1024s(bytes: float, shown: str) -> None:
     assert size(bytes) == shown
@@ -383,23 +367,3 @@ def test_times_have_three_digits(seconds: float | None, shown: str) -> None:
 def test_other_figures() -> None:
     assert [digits(each) for each in (0.0123456, 9.999, 123.4)] == ["0.0123", "10.0", "123"]
     assert [percent(each) for each in (None, 0.123, 1e9)] == ["–", "12%", "> 9999%"]
-
-
-def test_a_damaged_journal_is_noted_below_the_tables() -> None:
-    results, preset = ran()
-    note = "trial-a: line 5 cannot be read"
-    damaged = msgspec.structs.replace(results, unread=[note])
-    for intact, shown in (
-        (text(results, preset, 120), text(damaged, preset, 120)),
-        (markdown(*ran()), markdown(damaged, preset)),
-    ):
-        assert note not in intact
-        assert f"caution: {note}" in shown
-
-
-def test_the_gpus_are_named_above_the_trials() -> None:
-    results, preset = on_gpus({"gpus": ["T4", "T4"], "gpu_links": ["PHB: 0-1"], "gpu_driver": "580.65.06"})
-    line = "GPUs of the console's host: 2 × T4; PHB: 0-1; driver 580.65.06"
-    assert f"- {line}\n\n### a: " in markdown(results, preset)
-    assert line in text(results, preset, 100)
-    assert "GPUs of" not in markdown(*ran())

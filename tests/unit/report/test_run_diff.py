@@ -15,7 +15,7 @@ from ddptui.analysis.results import Change, Results
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
 from ddptui.report.notes import answer as answer_of
-from ddptui.report.notes import in_words, note_lines, shown_first
+from ddptui.report.notes import note_lines
 from ddptui.report.primitives.tables import of_cells
 from ddptui.report.rows import ROUGH, rows_of
 from ddptui.report.run_diff import NO_DIFFERENCE
@@ -75,24 +75,16 @@ def test_the_ratio_is_b_over_a_and_its_spread_what_any_two_repeats_allow() -> No
     assert (of_a["train s"], of_a["ratio"], of_a["speed-up"]) == ("0.33 ±0.03", "1.00", "1.00")
 
 
-def test_a_trial_that_failed_in_one_run_says_so_and_has_no_ratio() -> None:
+def test_a_trial_that_failed_was_stopped_or_not_reached_is_called_so_and_has_no_ratio() -> None:
     broken = results_for(two_trials(), failure("a"), journal("b"))
     shown = cells(run_of(100, 200), broken)
     assert (shown["train s"], shown["ratio"], shown["loss"]) == ("failed", "–", "–")
     results, preset = compared(run_of(100, 200), broken)
     assert (results.trials[1].status, preset.repeats) == ("failed", 2)
     assert "Trial B:a failed: see below." in answer_of(results)
-
-
-def test_a_trial_that_was_stopped_or_not_reached_is_called_so() -> None:
     cut = results_for(two_trials(), [*journal("a")[:-3], ended("skipped")])
     assert [cells(run_of(100, 200), cut, trial)["train s"] for trial in ("B:a", "B:b")] == ["stopped", "–"]
     assert compared(run_of(1), cut)[0].status == "interrupted"
-
-
-def test_runs_without_any_figure_have_no_answer() -> None:
-    nothing = results_for(two_trials())
-    assert answer(nothing, nothing) == ""
 
 
 def test_times_of_a_disturbed_run_are_marked_and_tell_nothing() -> None:
@@ -162,7 +154,6 @@ def test_what_a_hand_changed_in_a_has_no_ratio_and_the_note_says_why() -> None:
             f"{CANNOT_TELL} one repeat shows no difference between runs; increase `--repeats`.",
         ),
         ({"a": (100, 120)}, {"a": (130, 200)}, f"{CANNOT_TELL} 2 repeats of B:a differ by 42%."),
-        ({"a": (100, 120)}, {"a": (10, 110)}, f"{CANNOT_TELL} 2 repeats of B:a differ by 167%."),
     ],
 )  # fmt: skip
 def test_the_answer_names_what_repeats_and_chance_allow(a: Any, b: Any, said: str) -> None:
@@ -187,11 +178,6 @@ def test_many_trials_make_it_no_more_likely_that_one_seems_to_differ() -> None:
     assert answer(*map(run_with, alone)).startswith("B:a took 1.04 ± 0.01 times as long")
     many = [dict(run) | dict.fromkeys("bcdefghij", (10, 10.3)) for run in alone]
     assert answer(*map(run_with, many)).startswith("B:a, B:b, ")
-
-
-def test_a_loss_that_differs_is_said() -> None:
-    told = answer_of(compared(run_with({"a": (100, 101)}), run_with({"a": (100, 101)}))[0])
-    assert SAME_LOSS in told
 
 
 def test_runs_without_a_common_trial_say_so_and_what_to_do() -> None:
@@ -248,18 +234,6 @@ def test_markdown_json_and_csv_are_those_of_any_run() -> None:
     ]
 
 
-def test_the_first_trial_to_look_at_is_that_of_the_answer_and_that_of_a_is_a_baseline() -> None:
-    results, preset = both()
-    assert shown_first(results) == "B:a"
-    assert in_words(results, preset, "A:a").chosen[0] == "A:a: the baseline"
-    assert in_words(results, preset, "B:a").chosen[1] == "difference: host: here in A, there in B"
-
-
-def test_a_run_of_its_own_has_no_keys_of_two() -> None:
-    whole = json.loads(as_json(run_of(1), two_trials()))
-    assert not {"baselines", "differences"} & whole.keys()
-
-
 # Primitives
 
 
@@ -310,12 +284,6 @@ def test_a_cell_whose_median_stands_for_nothing_is_not_in_the_answer() -> None:
     b, _ = of_primitives({"ranks-2": [result(wild)]})
     [said] = answer_of(compared(measured(100), b)[0])
     assert said.startswith("Calls took 1.00 times as long in B as in A: all_reduce, 1 KB, 2 ranks;")
-
-
-def test_wrong_values_are_said_of_two_runs_too() -> None:
-    b, _ = of_primitives({"ranks-2": [result([cell("all_reduce", 1024, 50, wrong=3)])]})
-    told = answer_of(compared(measured(100), b)[0])
-    assert told[-1].startswith("Do not trust the times of B:ranks-2: 3 elements came out wrong")
 
 
 @pytest.mark.parametrize("other", [measured(1, ranks=4), of_primitives({"x": [result([cell("barrier", 0, 1)])]})[0]])

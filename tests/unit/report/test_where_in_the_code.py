@@ -1,4 +1,6 @@
-"""The table of places in the code: its columns, and in which reports it stands."""
+"""The tables of places in the code, and of where each rank's time went."""
+
+import re
 
 import msgspec
 import pytest
@@ -59,7 +61,7 @@ def cells(places: list[PlaceTime], late: int | None = None, width: int | None = 
     return {column.header: list(column.cells) for column in shown}
 
 
-def test_few_ranks_have_a_column_each() -> None:
+def test_few_ranks_have_a_column_each_and_several_lines_show_the_first() -> None:
     assert cells([place(28, {0: 0.0, 1: 19.821, 2: 0.3})]) == {
         "where": ["augment, train.py:28"],
         "phase": ["data"],
@@ -68,9 +70,10 @@ def test_few_ranks_have_a_column_each() -> None:
         "called by": ["collate, train.py:37"],
         "source": ["train.py 28 1"],
     }
+    assert cells([place(28, {0: 1.0}, last=30)])["source"] == ["train.py 28 0 …"]
 
 
-@pytest.mark.parametrize(("late", "header"), [(2, "rank 2 ms"), (None, "rank 5 ms"), (9, "rank 5 ms")])
+@pytest.mark.parametrize(("late", "header"), [(2, "rank 2 ms"), (9, "rank 5 ms")])
 def test_of_many_ranks_one_stands_beside_the_others(late: int | None, header: str) -> None:
     ms = {0: 1.0, 1: 2.0, 2: 3.0, 3: 3.5, 4: 4.0, 5: 50.0}
     shown = cells([place(28, ms)], late)
@@ -84,17 +87,16 @@ def test_where_there_is_little_room_the_late_rank_is_shown(late: int) -> None:
     assert [name for name in shown if name.endswith("ms")] == [f"rank {late} ms"]
 
 
-def test_a_place_of_several_lines_shows_the_first() -> None:
-    assert cells([place(28, {0: 1.0}, last=30)])["source"] == ["train.py 28 0 …"]
-
-
-def test_the_source_takes_the_room_that_is_left() -> None:
+def test_where_space_is_short_the_source_takes_what_is_left() -> None:
     places = [place(28, {0: 1.0, 1: 2.0})]
     assert "source" not in cells(places, width=WIDTH + 8)
     assert cells(places, width=WIDTH + 21)["source"] == ["train.py 28 1"]
     long = place_columns(places, None, lambda *_: "x" * 200, 120)
     assert sum(column.width + 2 for column in long) - 2 == 120
     assert "source" not in [column.header for column in place_columns(places, None, lambda *_: "", 120)]
+    results, preset = read("watched", PLACES, [LATE])
+    assert "line 1 of train.py" in text(results, preset, WIDE, source=source)
+    assert "line 1 of train.py" not in text(results, preset, WIDTH, source=source)
 
 
 def test_of_a_terminal_only_five_places_that_explain_something_are_shown() -> None:
@@ -131,7 +133,26 @@ def test_markdown_has_twenty_places_with_their_source() -> None:
     assert "source" not in markdown(results, preset, UNREAD)
 
 
-def test_a_wide_terminal_has_room_for_the_source() -> None:
-    results, preset = read("watched", PLACES, [LATE])
-    assert "line 1 of train.py" in text(results, preset, WIDE, source=source)
-    assert "line 1 of train.py" not in text(results, preset, WIDTH, source=source)
+def as_recorded(run: str) -> tuple[Results, Preset]:
+    preset = Run(RUNS / run).preset()
+    return results_of(Run(RUNS / run), preset), preset
+
+
+def test_each_ranks_parts_make_its_train_time() -> None:
+    results, preset = as_recorded("watched")
+    lines = text(results, preset, WIDTH).splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("Each rank's time in s, 61 steps"))
+    heading, _, header, _, *rows = lines[at : at + 6]
+    assert header.split() == ["rank", "data", "forward", "backward", "optimizer", "between", "wait", "transfer"]
+    assert max(map(len, (heading, header, *rows))) <= WIDTH
+    [repeat] = results.base.repeats
+    for rank, row in enumerate(rows):
+        number, *parts = row.split()
+        assert int(number) == rank
+        assert abs(sum(float(part) for part in parts if part != "–") - repeat.train_time_s) < 0.05
+    assert "| rank | data | forward |" in markdown(results, preset)
+
+
+def test_the_labs_own_trials_have_columns_for_that() -> None:
+    results, preset = as_recorded("quickstart")
+    assert not re.search("Each rank's time", text(results, preset, WIDTH))
