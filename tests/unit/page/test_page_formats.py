@@ -8,10 +8,8 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
 from ddptui.analysis.results import Results
-from ddptui.cli import main
 from ddptui.config.preset import Preset
 from ddptui.page.pages import page as page_of
 from ddptui.page.picture import MOST_TRIALS, PictureError, picture
@@ -96,25 +94,12 @@ def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
     assert all(" ".join(trial.command[1:4]) in text for trial in results.trials)
 
 
-def test_a_failed_trial_brings_the_end_of_its_log() -> None:
-    preset = two_trials(repeats=1)
-    run = Told(journal("a"))
-    text = Found(page_of(run, preset, results_for(preset, journal("a"), failure("b")))).text
-    assert "trial b failed: rank 1 was killed by SIGKILL  the log's end" in text
-
-
 def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> None:
     preset = two_trials(repeats=1)
     results = results_for(preset, journal("a"), failure("b", error="rank 0 died: `<b>` <i>"))
     whole = page_of(Told(journal("a")), preset, results)
     assert "trial b failed: rank 0 died: <code>&lt;b&gt;</code> &lt;i&gt;" in whole
     assert "raise <code>epochs</code> or <code>steps</code>" in whole
-
-
-def test_a_run_of_which_nothing_is_known_has_a_page() -> None:
-    preset = two_trials()
-    text = Found(page_of(Told([]), preset, results_for(preset))).text
-    assert "was not reached" in text
 
 
 def test_a_run_of_many_ranks_has_a_page_of_bounded_size() -> None:
@@ -153,24 +138,20 @@ def two(tmp_path: Path) -> tuple[Run, Preset, Results]:
     return compare_on_disk(*runs)
 
 
-def test_two_runs_have_the_page_of_one(two: tuple[Run, Preset, Results]) -> None:
+def test_two_runs_have_the_page_of_one_with_the_machines_of_both_and_a_picture(
+    two: tuple[Run, Preset, Results],
+) -> None:
+    run, preset, results = two
     page = page_of(*two)
     text = Found(page).text
     for said in ("A: first, B: second", "The difference to run A", "What differs between the runs", NO_DIFFERENCE):
         assert said in text
     assert "The whole preset, as TOML" not in text
     assert re.findall(r"<option[^>]*>(.*?)</option>", page) == ["A:a", "B:a", "A:b", "B:b"]
-
-
-def test_the_pages_of_two_runs_show_the_machines_of_both(two: tuple[Run, Preset, Results]) -> None:
-    run, preset, results = two
-    results = msgspec.structs.replace(results, environment={"A": {"memory_bytes": 2**31}, "B": {"cores": 4}})
-    text = Found(page_of(run, preset, results)).text
+    machines = {"A": {"memory_bytes": 2**31}, "B": {"cores": 4}}
+    text = Found(page_of(run, preset, msgspec.structs.replace(results, environment=machines))).text
     assert "A: memory" in text
     assert "B: cores" in text
-
-
-def test_two_runs_have_a_picture(two: tuple[Run, Preset, Results]) -> None:
     texts = [element.text or "" for element in ElementTree.fromstring(picture(*two)).iter()]
     assert {"A: first, B: second", "A:a, baseline", "B:a"} <= set(texts)
     assert [text for text in texts if text.endswith(" s  × 3.00")]
@@ -202,16 +183,6 @@ def test_a_picture_has_a_bounded_number_of_trials() -> None:
     assert f">t{MOST_TRIALS - 1}<" in drawn
     assert f">t{MOST_TRIALS}<" not in drawn
     assert ">9 more trials are not shown" in drawn
-
-
-def test_the_command_line_prints_both(tmp_path: Path) -> None:
-    write_run(tmp_path, two_trials(), journal("a"), journal("b"))
-    shown = [
-        CliRunner().invoke(main, ["show", "last", "--runs", str(tmp_path), "--format", form]).stdout
-        for form in ("html", "svg")
-    ]
-    assert shown[0].startswith("<!doctype html>\n")
-    assert shown[1].startswith("<svg ")
 
 
 OF_GPUS = {"gpu mem.", "reserved", "TFLOP/s", "MFU %", "J/step"}  # in the table of trials and in that of ranks

@@ -89,6 +89,7 @@ def test_of_many_ranks_the_ones_of_interest_are_shown_and_the_others_counted() -
 
 
 def test_arrivals_are_medians_of_at_most_so_many_steps() -> None:
+    assert arrivals(A_TRIAL, aligned(ranks=1)) == arrivals(A_TRIAL, []) == []
     [found] = arrivals(A_TRIAL, aligned())
     assert "medians over 9 steps." in found.name
     assert texts(found) == ["rank 0", "", "rank 1", "last in 9 of 9"]
@@ -110,20 +111,12 @@ def test_arrivals_are_of_the_steps_that_the_culprit_was_judged_on() -> None:
     assert texts(found)[-1] == "last in 28 of 28"
 
 
-def test_one_rank_has_no_arrivals() -> None:
-    assert arrivals(A_TRIAL, aligned(ranks=1)) == []
-    assert arrivals(A_TRIAL, []) == []
-
-
-def test_the_excerpts_are_the_median_step_and_the_longest_wait() -> None:
+def test_the_excerpts_are_the_median_step_and_the_longest_wait_with_their_neighbours() -> None:
     works, _ = delayed(works_of(1, steps=9), 1, "aggregate", lambda number: 30 if number == 6 else 1)
     typical, longest = excerpts(align_steps(trace(works)).steps)
     assert (typical.why, longest.why, longest.number) == (TYPICAL, LONGEST_WAIT, 6)
     assert typical.number != 6
     assert [each.number for each in longest.steps] == [5, 6, 7]
-
-
-def test_an_excerpt_holds_no_step_that_is_not_next_to_it() -> None:
     gaps = [each for each in aligned() if each.number % 2]
     assert [len(excerpt.steps) for excerpt in excerpts(gaps)] == [1] * len(excerpts(gaps))
     assert excerpts([]) == []

@@ -64,7 +64,7 @@ def test_its_network_is_the_one_that_there_was(runs: Path) -> None:
     assert network.source == "two's transfers"
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 64])
+@pytest.mark.parametrize("ranks", [2, 64])
 def test_work_wait_and_transfer_are_what_they_would_be(runs: Path, ranks: int) -> None:
     found = at(asked(runs), ranks)
     assert found.work_ms == pytest.approx(2 * FIXED_MS, rel=0.05)
@@ -114,13 +114,6 @@ def test_a_run_of_primitives_gives_a_network(runs: Path, tmp_path: Path) -> None
 
 def test_pipelined_calls_alone_are_no_measure_of_a_network(runs: Path, tmp_path: Path) -> None:
     primitives = primitives_run(tmp_path, pipelined=[cell("all_reduce", size, 20.0) for size in (1000, 100_000)])
-    with pytest.raises(ProjectionError, match="it measured no all_reduce, reduce or broadcast, one at a time"):
-        asked(runs, network=str(primitives.folder), ranks="2")
-
-
-def test_a_run_that_measured_other_operations_only_is_no_measure_of_a_network(runs: Path, tmp_path: Path) -> None:
-    others = [cell("all_gather", size, 20.0 + size) for size in (1000, 100_000)]
-    primitives = primitives_run(tmp_path, back_to_back=others)
     with pytest.raises(ProjectionError, match="it measured no all_reduce, reduce or broadcast, one at a time"):
         asked(runs, network=str(primitives.folder), ranks="2")
 
@@ -246,17 +239,11 @@ def test_a_launch_that_failed_is_missed(tmp_path: Path) -> None:
     ("question", "why"),
     [
         ({"trial": "three"}, "--trial three: not in .*two, four"),
-        ({"ranks": "4..2"}, "--ranks 4..2: a range begins with its smaller number: 2..4"),
         ({"ranks": "many"}, "--ranks many: neither a range"),
-        ({"ranks": "0"}, "--ranks 0: expected numbers from 1 to"),
         ({"ranks": "0..4"}, "--ranks 0..4: expected numbers from 1 to"),
         ({"ranks": "2..99999999"}, "--ranks 2..99999999: expected numbers from 1 to 1,048,576"),
-        ({"ranks": "2..4..8"}, "--ranks 2..4..8: neither"),
         ({"alpha": 2.0}, TOGETHER),
-        ({"gbps": 2.0}, TOGETHER),
-        ({"alpha": -1.0, "gbps": 1.0}, POSITIVE),
         ({"alpha": 1.0, "gbps": 0.0}, f"--alpha 1 --gbps 0: {POSITIVE}"),
-        ({"alpha": float("inf"), "gbps": 1.0}, POSITIVE),
         ({"alpha": 1.0, "gbps": float("nan")}, POSITIVE),
         ({"alpha": 1.0, "gbps": 1.0, "network": "last"}, "cannot be combined with --alpha and --gbps"),
         ({"network": "last"}, "it measured no all_reduce, reduce or broadcast"),
@@ -271,17 +258,11 @@ def test_what_cannot_be_asked_is_said_in_one_line(runs: Path, question: dict[str
     assert len(str(refusal.value).splitlines()) == 1
 
 
-def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProjectionError, match="no run 'last'"):
-        asked(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
         ({"launch": "single"}, "a single rank does not communicate"),
         ({"launch": "dp"}, "threads of one process"),
-        ({"world_size": 1}, "a single rank does not communicate"),
         ({"instruments": "off"}, "without instruments"),
         ({"every": 2}, "averages in some steps only"),
         ({"strategy": "none"}, "averages nothing"),
@@ -296,11 +277,6 @@ def test_a_trial_that_says_nothing_of_more_ranks_is_refused(
     write_run(tmp_path, preset_of({"repeats": 1, "trial": [{"name": "a", **fields}]}), failure("a"))
     with pytest.raises(ProjectionError, match=f"a: .*{why}"):
         asked(tmp_path)
-
-
-def test_if_the_baseline_says_nothing_the_next_trial_does(tmp_path: Path) -> None:
-    made(tmp_path, failure("two"), launch("four", 4, seed=2, steps=FEW))
-    assert asked(tmp_path).trial == "four"
 
 
 def test_launches_whose_delays_were_changed_by_hand_are_not_projected(tmp_path: Path) -> None:

@@ -121,12 +121,9 @@ def test_what_is_hidden_while_a_delay_sleeps_stays_hidden() -> None:
     assert late.backward == late.hidden == pytest.approx(6e-3)
 
 
-def test_parts_that_ranks_send_count_all_together() -> None:
+def test_parts_count_all_together_and_gradients_are_as_large_as_the_parameters() -> None:
     found = launch_of(program(Call("a", "all_gather", 2 * MS, bytes=100)))
     assert [each.bytes for each in found.calls] == [200]
-
-
-def test_gradients_are_as_large_as_the_parameters() -> None:
     found = launch_of(program(Call("a", "all_reduce", 2 * MS)))
     assert (found.ranks, found.tensors, found.bytes, found.itemsize) == (2, 3, 4000, 4)
 

@@ -138,11 +138,10 @@ def test_of_several_fastest_strategies_all_are_named() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("points", [OWN, [*OWN, *RING]])
 def test_of_a_network_that_is_hardly_known_no_prediction_is_to_be_relied_on(
-    network: dict[str, Any], doubt: str, points: list[Point]
+    network: dict[str, Any], doubt: str
 ) -> None:
-    doubts, *others = findings(points, 2, NETWORK._replace(**network))
+    doubts, *others = findings([*OWN, *RING], 2, NETWORK._replace(**network))
     assert doubts == doubt
     assert not any("fastest" in words for words in others)
 

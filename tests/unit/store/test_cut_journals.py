@@ -15,7 +15,7 @@ from ddptui.store.journal import LONGEST_MESSAGE
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run, RunError
 from ddptui.text.words import count
-from ddptui.wire.records import Ended, Launched, Load, Message, Offset
+from ddptui.wire.records import Launched, Message, Offset
 from tests.support.builders import journal, one_of_each, preset_of, write_run
 
 JOURNAL = [*one_of_each()[:-1], *journal("a")]
@@ -86,12 +86,6 @@ def test_figures_that_changed_are_no_error(run: Run, changes: list[tuple[int, in
     reread(run, bytes(spoilt))
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.binary(max_size=400))
-def test_no_bytes_at_all_are_an_error(run: Run, content: bytes) -> None:
-    reread(run, content)
-
-
 @pytest.mark.parametrize(
     ("line", "lost"),
     [
@@ -112,10 +106,10 @@ def test_a_line_nested_or_long_without_end_is_damage_like_any_other(run: Run, li
     assert [what in note for note in unread] == [True] * bool(lost)
 
 
-@pytest.mark.parametrize("moment_ns", [10**400, -(10**400), 2**62 + 1], ids=["far", "long ago", "just beyond"])
-@pytest.mark.parametrize("of", [Launched, Load, Offset, Ended])
+@pytest.mark.parametrize("moment_ns", [-(10**400), 2**62 + 1], ids=["long ago", "just beyond"])
+@pytest.mark.parametrize("of", [Launched, Offset])
 def test_a_moment_beyond_all_clocks_is_damage_like_any_other(
-    run: Run, of: type[Launched | Load | Offset | Ended], moment_ns: int
+    run: Run, of: type[Launched | Offset], moment_ns: int
 ) -> None:
     place = next(place for place, message in enumerate(JOURNAL) if isinstance(message, of))
     before, spoilt, after = JOURNAL[:place], msgspec.to_builtins(JOURNAL[place]) | {"at_ns": moment_ns}, JOURNAL[place:]

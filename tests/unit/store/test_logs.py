@@ -52,14 +52,11 @@ def test_what_is_no_file_has_no_lines(tmp_path: Path) -> None:
     assert LogTail(tmp_path / "file" / "log" / "below").new_lines() == []
 
 
-def test_half_a_line_waits_for_the_other_half(path: Path) -> None:
+def test_half_a_line_or_a_character_waits_for_the_other_half(path: Path) -> None:
     tail = LogTail(path)
     for piece, lines in (("st", []), ("ep ", []), ("1\nst", ["step 1"]), ("ep 2", []), ("\n", ["step 2"])):
         write(path, piece)
         assert tail.new_lines() == lines
-
-
-def test_half_a_character_waits_for_the_other_half(path: Path) -> None:
     tail = LogTail(path)
     lines = []
     for byte in "é × 漢 😀\n".encode():
@@ -83,11 +80,6 @@ def test_control_characters_are_spelled_out(path: Path) -> None:
 def test_tabs_keep_their_columns_and_windows_lines_their_end(path: Path) -> None:
     write(path, "a\tb\r\n\tc\n")
     assert LogTail(path).new_lines() == ["a   b", "    c"]
-
-
-def test_markup_is_left_as_it_is(path: Path) -> None:
-    write(path, "[bold]no[/] [/nothing] \\[\n")
-    assert LogTail(path).new_lines() == ["[bold]no[/] [/nothing] \\["]
 
 
 def test_a_line_without_end_is_cut(path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ddptui.config.parser import PresetError
 from ddptui.store import own_presets
-from ddptui.store.presets import load, preset_paths
+from ddptui.store.presets import load
 
 TEXT = 'title = "Mine"  # my words\n[[trial]]\nname = "a"\n'
 
@@ -52,11 +52,6 @@ def test_another_file_in_the_trash_keeps_none_from_coming_back(own: Path) -> Non
     (stamp / "notes.txt").write_text("mine", encoding="utf-8")
     assert own_presets.bring_back() == "one"
     assert [*stamp.iterdir()] == [stamp / "notes.txt"]
-
-
-def test_what_is_in_the_trash_is_no_preset(own: Path) -> None:
-    own_presets.discard("one")
-    assert "one" not in preset_paths()
 
 
 def test_one_that_comes_back_takes_no_other_ones_place(own: Path) -> None:

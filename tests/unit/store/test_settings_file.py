@@ -64,7 +64,7 @@ def test_what_is_wrong_with_it_is_said_in_one_line(file: Path, content: str | by
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_a_folder_or_a_pipe_in_its_place_is_refused(file: Path) -> None:
+def test_what_lies_in_its_place_and_is_no_file_is_refused(file: Path) -> None:
     file.mkdir(parents=True)
     with pytest.raises(SettingsError, match=r"config\.toml: cannot be read: it is a folder, not a file: replace it"):
         load()
@@ -72,10 +72,7 @@ def test_a_folder_or_a_pipe_in_its_place_is_refused(file: Path) -> None:
     os.mkfifo(file)
     with pytest.raises(SettingsError, match=r"config\.toml: cannot be read: it is a pipe, a socket or a device, not"):
         load()
-
-
-def test_a_link_to_nowhere_in_its_place_is_no_pipe(file: Path) -> None:
-    file.parent.mkdir(parents=True)
+    file.unlink()
     file.symlink_to("nowhere")
     with pytest.raises(SettingsError, match=r"config\.toml: cannot be read: No such file or directory"):
         load()
@@ -89,7 +86,6 @@ def test_a_link_to_nowhere_in_its_place_is_no_pipe(file: Path) -> None:
         ("# mine\n\nrefresh = 2", '# mine\n\ntheme = "nord"\nrefresh = 2'),
         ("# the rate\nrefresh = 2  # slow\n", 'theme = "nord"\n# the rate\nrefresh = 2  # slow\n'),
         ('# of keys\n[keys]\nplay = "a"', 'theme = "nord"\n# of keys\n[keys]\nplay = "a"'),
-        ('[keys]\ntrial = "%"\n', 'theme = "nord"\n[keys]\ntrial = "%"\n'),
     ],
 )
 def test_a_theme_is_written_and_all_other_lines_stay(file: Path, before: str, after: str) -> None:
@@ -132,14 +128,10 @@ def test_a_home_that_takes_no_file_is_named(tmp_path: Path) -> None:
     ("colours", "theme"),
     [
         (None, DARK),
-        ("", DARK),
         ("15;0", DARK),
         ("0;15", LIGHT),
-        ("0;7", LIGHT),
         ("0;default;15", LIGHT),
         ("15;default;0", DARK),
-        ("7;default", DARK),
-        ("15", LIGHT),
         ("0;8", DARK),
         ("nonsense;;", DARK),
     ],
