@@ -72,11 +72,7 @@ def test_what_a_trial_is_without_values_alone_and_with_dp() -> None:
         ),
         ({"strategy": "ddp", "static_graph": True, "every": 2}, "static_graph", "fails with static_graph in no_sync"),
         ({"sync_batchnorm": True, "device": "cpu"}, "sync_batchnorm", "SyncBatchNorm runs on GPUs only"),
-        (
-            {"share_gpu": True, "backend": "nccl"},
-            "share_gpu",
-            "NCCL refuses two ranks on one GPU; use backend = 'auto'",
-        ),
+        ({"share_gpu": True, "backend": "nccl"}, "share_gpu", "NCCL refuses two ranks on one GPU; use backend ="),
         ({"share_gpu": True, "gpus_per_rank": 2}, "share_gpu", "cannot be combined with gpus_per_rank > 1"),
         ({"share_gpu": True, "device": "cpu"}, "share_gpu", "there is no GPU to share; use `--set share_gpu=false`"),
         ({"backend": "nccl", "device": "cpu"}, "backend", "nccl needs GPUs"),
@@ -85,11 +81,7 @@ def test_what_a_trial_is_without_values_alone_and_with_dp() -> None:
             for launch in ("process", "spawn")
         ),
         ({"launch": "single", "backend": "mpi"}, "backend", "one process has no process group"),
-        (
-            {"backend": "gloo", "device": "cuda", "strategy": "ring"},
-            "strategy",
-            "'ring' sends from rank to rank, but gloo",
-        ),
+        ({"backend": "gloo", "device": "cuda", "strategy": "ring"}, "strategy", "'ring' sends from rank to rank, but"),
         ({"amp": "bf16", "dtype": "float64"}, "amp", "autocast does not convert float64"),
         ({"amp": "fp16", "strategy": "ddp_powersgd"}, "amp", "fp16 overflows at times, and PowerSGD would"),
         ({"compile": True, "strategy": "ddp", "bucket_mb": 0.5}, "bucket_mb", "use 1 or more, or compile = false"),
@@ -98,11 +90,7 @@ def test_what_a_trial_is_without_values_alone_and_with_dp() -> None:
         ({"compile": True, "launch": "dp"}, "compile", "nn.DataParallel copies the model again in every step"),
         ({"clip_norm": 0}, "clip_norm", "expected a number above 0"),
         ({"num_workers": 65}, "num_workers", "expected an integer of 64 at most"),
-        (
-            {"strategy": "ring", "mistake": "group_of_one"},
-            "mistake",
-            "'group_of_one' needs strategy = 'all_reduce' or 'ddp'",
-        ),
+        ({"strategy": "ring", "mistake": "group_of_one"}, "mistake", "'group_of_one' needs strategy = 'all_reduce' or"),
         *(
             ({"strategy": strategy, "mistake": mistake}, "mistake", f"'{mistake}' needs strategy = '{with_which}'")
             for strategy, mistake, with_which in (
@@ -404,24 +392,15 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
     ("values", "message"),
     [
         ({"primitives": "see", "strategy": "ring"}, "strategy: has no effect with primitives = 'see'"),
-        (
-            {"primitives": "see", "iterations": 5},
-            "iterations: has no effect with primitives = 'see': each primitive is",
-        ),
+        ({"primitives": "see", "iterations": 5}, "iterations: has no effect with primitives = 'see': each primitive"),
         ({"primitives": "measure", "epochs": 2}, "epochs: has no effect with primitives = 'measure'"),
         ({"primitives": "measure", "launch": "dp"}, "launch: 'dp' has no process group"),
         ({"primitives": "measure", "world_size": 1}, "world_size: primitives need at least two ranks"),
         ({"primitives": "measure", "root": 2}, "root: no rank 2: the trial has ranks 0 to 1"),
-        (
-            {"primitives": "measure", "min_bytes": 2048, "max_bytes": 1024},
-            "min_bytes: 2048 is more than max_bytes = 1024",
-        ),
+        ({"primitives": "measure", "min_bytes": 2048, "max_bytes": 1024}, "min_bytes: 2048 is more than max_bytes ="),
         ({"primitives": "measure", "operations": ["reduce", "reduce"]}, "operations: lists an operation twice"),
         ({"primitives": "see", "operations": ["local_sum"]}, "operations: local_sum sends nothing"),
-        (
-            PIPELINED | {"operations": ["reduce", "send_recv"]},
-            "operations: send_recv cannot be pipelined: it is complete",
-        ),
+        (PIPELINED | {"operations": ["reduce", "send_recv"]}, "operations: send_recv cannot be pipelined: it is"),
         (PIPELINED | {"composites": ["ring"]}, "composites: cannot be pipelined: a composite waits"),
         ({"root": 1}, "root: has no effect with training: it is for primitives"),
         *(
@@ -431,10 +410,7 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
             )
             for field, value in {"amp": "bf16", "num_workers": 2}.items()
         ),
-        (
-            {"primitives": "see", "backend": "gloo", "device": "cuda"},
-            "operations: gloo cannot send or receive tensors on a GPU; list the others, without send_recv",
-        ),
+        ({"primitives": "see", "backend": "gloo", "device": "cuda"}, "operations: gloo cannot send or receive tensors"),
         (
             {
                 "primitives": "measure",
@@ -443,7 +419,7 @@ def test_every_primitive_and_composite_has_its_facts() -> None:
                 "operations": ["reduce"],
                 "composites": ["ring"],
             },
-            "composites: 'ring' sends from rank to rank, but gloo cannot send or receive tensors on a GPU",
+            "composites: 'ring' sends from rank to rank, but gloo cannot send or receive tensors",
         ),
     ],
 )

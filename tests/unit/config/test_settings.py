@@ -37,10 +37,7 @@ REMEDY = "; correct it, or remove it to use the default"
         ('columns = "startup"', f'columns: expected a list, got "startup"{REMEDY}'),
         ('columns = ["sync", "startpu"]', "columns[1]: no column 'startpu'; did you mean 'startup'?"),
         ('[keys]\nplya = "a"', "keys.plya: no such action; did you mean 'play'?"),
-        (
-            '[keys]\nplay = "b"',
-            "keys.play: 'b' is already the key for 'delay'; choose another key, or give that action another one",
-        ),
+        ('[keys]\nplay = "b"', "keys.play: 'b' is already the key for 'delay'; choose another key, or give that"),
         ('keys = "a"', f'keys: expected a table, got "a"{REMEDY}'),
         ("[keys]\nplay = 1", f'keys.play: 1 is not a key; use e.g. "x", "ctrl+x" or "f6"{REMEDY}'),
         ("[keys]\nplay = []", "keys.play: '' is not a key"),
