@@ -69,7 +69,7 @@ def preset(overrides: dict[str, Any], *trials: dict[str, Any], **table: Any) -> 
 ONE, DP, TWO = {"name": "one", "launch": "single"}, {"name": "dp", "launch": "dp"}, {"name": "two"}
 
 
-def test_a_trial_that_cannot_have_it_keeps_its_own_and_it_is_known_why() -> None:
+def test_overrides_go_to_the_trials_and_points_of_a_matrix_that_can_have_them() -> None:
     made = preset({"bottleneck": LATE}, ONE, DP, TWO)
     assert [trial.bottleneck for trial in made.trials] == [(), (), (DELAY,)]
     assert left_as_it_is(made.trials, LATE) == {
@@ -82,6 +82,11 @@ def test_a_trial_that_cannot_have_it_keeps_its_own_and_it_is_known_why() -> None
         (DELAY,),
     ]
     assert {trial.epochs for trial in made.trials} == {7}
+    made = parse("p", {"matrix": {"world_size": [1, 2]}}, {"bottleneck": LATE})
+    assert [(trial.name, trial.bottleneck) for trial in made.trials] == [
+        ("world_size-1", ()),
+        ("world_size-2", (DELAY,)),
+    ]
 
 
 def test_what_no_trial_can_have_or_the_file_gives_to_one_that_cannot_is_refused() -> None:
@@ -95,11 +100,3 @@ def test_what_no_trial_can_have_or_the_file_gives_to_one_that_cannot_is_refused(
         preset({"bottleneck": LATE, "lr": "fast"}, ONE, TWO)
     with pytest.raises(TrialError, match=r"^--set bottleneck\[0\].ranks: no rank 1"):
         parse("p", {"matrix": {"bottleneck": [[], [OWN]], "world_size": [1, 2]}}, {"bottleneck": LATE})
-
-
-def test_of_a_matrix_those_points_have_it_that_can() -> None:
-    made = parse("p", {"matrix": {"world_size": [1, 2]}}, {"bottleneck": LATE})
-    assert [(trial.name, trial.bottleneck) for trial in made.trials] == [
-        ("world_size-1", ()),
-        ("world_size-2", (DELAY,)),
-    ]

@@ -63,13 +63,10 @@ def test_there_are_two_ranks_or_one_for_each_gpu(gpus: int | None, ranks: int, w
     assert why in found.why[0]
 
 
-def test_the_preset_has_one_trial_launched_three_times() -> None:
+def test_the_preset_has_one_trial_and_its_examples_are_trials_once_they_are_uncommented() -> None:
     preset = read(preset_text("train.toml", launch(GROUP)))
     assert (preset.kind, preset.title, preset.repeats) == ("command", "Who waits for whom in train?", 3)
     assert [(trial.name, shlex.join(trial.command)) for trial in preset.trials] == [("as-it-is", TORCHRUN)]
-
-
-def test_its_examples_are_trials_once_they_are_uncommented() -> None:
     text, examples = re.subn(r"^#(?=\S)", "", preset_text("train.toml", launch("mp.spawn(x)")), flags=re.MULTILINE)
     preset = read(text)
     trials = {trial.name: trial for trial in preset.trials}

@@ -1,12 +1,24 @@
-"""The presets of the group GPUs: what they say they need is what they need, and what was published is in them."""
+"""Shipped presets of GPUs and of primitives: what they need and show before they are run."""
+
+import shlex
+from pathlib import Path
 
 import pytest
 
+from ddptui.config.fields import FIELDS
+from ddptui.config.parser import PresetError
+from ddptui.config.preset import Preset
+from ddptui.config.trial_text import parse_assignment
+from ddptui.config.values import make_trial
 from ddptui.engines.preflight_gpus import GpuInfo, problem
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import Build, Driver, Gpu
 from ddptui.report.notes import notes
+from ddptui.report.preset_columns import differs, facts
+from ddptui.run.by_hand import one
 from ddptui.store.presets import load
+from ddptui.tui import draft as drafts
+from ddptui.tui.draft import Draft, common, others
 from tests.support.builders import journal, results_for
 
 NEEDED = {"gpu-quickstart": 1, "gpu-amp": 1, "dp-vs-ddp": 2, "gpu-backends": 2}
@@ -58,3 +70,79 @@ def test_the_global_batch_is_the_same_in_all_trials() -> None:
     """But for what is asked, they do the same work."""
     for name in NEEDED:
         assert len({(trial.batch_size, trial.model, trial.dataset) for trial in load(name).trials}) == 1
+
+
+SEE, MEASURE, ALGORITHMS = "primitives-see", "primitives-measure", "algorithms"
+NOT_OF_IT = {"strategy", "average", "model", "dataset", "batch_size"}
+
+
+def cells_by_header(preset: Preset) -> dict[str, tuple[str, ...]]:
+    return {fact.header: tuple(fact.cells_by_header) for fact in facts(preset)}
+
+
+def test_the_table_has_columns_of_what_is_tried_and_none_of_training() -> None:
+    seen, measured = cells_by_header(load(SEE)), cells_by_header(load(MEASURE))
+    assert [*seen] == ["trial", "launch", "ranks", "primitives", "are", "by", "root"]
+    assert (seen["are"], seen["by"]) == (("shown",), ("all",))
+    assert [*measured] == ["trial", "ranks", "launch", "primitives", "are", "by", "sizes", "calls", "cadence", "root"]
+    assert measured["sizes"] == ("1 KB to 64 MB",) * 2
+    assert measured["calls"] == ("≤ 100 in 1 s",) * 2
+    assert not {*seen, *measured} & {"model", "data", "batch", "length", "strategy"}
+
+
+def test_a_field_of_primitives_that_differs_sets_trials_apart() -> None:
+    shared = {"primitives": "measure", "operations": ["all_reduce", "reduce", "broadcast"]}
+    trials = [
+        make_trial(shared | {"name": "a", "step_factor": 2}),
+        make_trial(shared | {"name": "b", "cadence": "barrier", "operations": ["reduce"]}),
+    ]
+    preset = Preset(
+        name="x", title="", group="", about="", baseline="a", repeats=1, trials=tuple(trials), kind="primitives"
+    )
+    apart = {fact.header: tuple(fact.cells_by_header) for fact in facts(preset)[1:] if differs(fact)}
+    assert apart == {"primitives": ("3", "reduce"), "cadence": ("back to back", "barrier"), "step_factor": ("2", "4")}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [(SEE, ["are shown", "primitives all"]), (MEASURE, ["are measured", "sizes 1 KB to 64 MB", "back to back"])],
+)
+def test_the_listing_says_what_is_tried_and_neither_model_nor_data(name: str, words: list[str]) -> None:
+    [first, *_] = [line for line in one(load(name)).splitlines() if "mp.spawn; " in line]
+    assert all(word in first for word in words)
+    assert "net" not in first
+    assert "digits" not in first
+
+
+@pytest.mark.parametrize("name", [SEE, MEASURE])
+def test_a_form_asks_for_what_means_something(name: str) -> None:
+    asked = {*common(load(name)), *others(load(name).trials)}
+    assert {"launch", "world_size", "operations", "repeats", "bottleneck"} <= common(load(name))
+    assert "root" in asked
+    assert not asked & ({field for field, facts in FIELDS.items() if facts.work == ("train",)} | NOT_OF_IT)
+
+
+@pytest.mark.parametrize("words", [" reduce ,, gather ", '["reduce", "gather"]'])
+def test_words_with_commas_between_them_are_a_list(words: str) -> None:
+    overrides = dict([parse_assignment(f"operations={words}")])
+    assert {trial.operations for trial in load(SEE, overrides).trials} == {("reduce", "gather")}
+
+
+def test_the_command_line_says_what_the_form_does(tmp_path: Path) -> None:
+    draft = Draft(SEE, {"operations": "reduce, gather", "root": "2"})
+    words = shlex.split(drafts.command_line(draft))
+    overrides = dict(parse_assignment(word) for place, word in enumerate(words) if words[place - 1] == "--set")
+    assert load(SEE, overrides).trials == drafts.preset(draft).trials
+    assert drafts.preset(draft).trials[0].operations == ("reduce", "gather")
+
+
+def test_an_unknown_primitive_is_refused_in_the_forms_words() -> None:
+    draft = Draft(SEE, {"operations": "reduce, shout"})
+    with pytest.raises(PresetError, match="shout"):
+        drafts.preset(draft)
+    assert drafts.at_fault(draft, drafts.validate(draft).reason) == "operations"
+
+
+@pytest.mark.parametrize(("field", "shown"), [("operations", "all_reduce"), ("max_bytes", "67108864")])
+def test_a_field_says_what_the_trials_have(field: str, shown: str) -> None:
+    assert drafts.as_it_is(load(ALGORITHMS), field) == shown

@@ -269,11 +269,13 @@ def test_a_field_of_a_group_means_nothing_in_one_process(launch: str, field: str
 # Bottlenecks, choices and spellings
 
 
-def test_the_choices_of_a_field_can_be_listed() -> None:
+def test_choices_and_facts_can_be_listed() -> None:
     assert choices("launch") == ("single", "dp", "process", "launch", "spawn", "task", "command")
     assert choices("strategy")[:3] == ("none", "all_reduce", "all_reduce_async")
     assert choices("at") == ("start", "data", "forward", "backward", "aggregate", "link")
     assert choices("world_size") == choices("model") == choices("no_such_field") == ()
+    assert get_args(OperationName) == tuple(OPERATIONS)
+    assert get_args(CompositeName) == tuple(COMPOSITES)
 
 
 @pytest.mark.parametrize(
@@ -381,11 +383,6 @@ def test_overrides_of_the_other_kind_and_misspelt_names_are_refused() -> None:
 
 
 PIPELINED = {"primitives": "measure", "cadence": "pipelined"}
-
-
-def test_every_primitive_and_composite_has_its_facts() -> None:
-    assert get_args(OperationName) == tuple(OPERATIONS)
-    assert get_args(CompositeName) == tuple(COMPOSITES)
 
 
 @pytest.mark.parametrize(

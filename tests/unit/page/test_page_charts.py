@@ -58,8 +58,9 @@ def test_nothing_to_draw_has_no_chart() -> None:
     assert curves("", [Series("a", []), Series("b", [(0, None)])], NO_TICKS, NO_TICKS) == []
 
 
-def test_percent_is_short() -> None:
+def test_percent_is_short_and_nothing_has_no_minus_sign() -> None:
     assert [percent(part) for part in (0, 50, 33.3333, -0.001)] == ["0%", "50%", "33.33%", "0%"]
+    assert [signed(s) for s in (0.0, -0.001, -0.01, 1.0)] == ["0.00", "0.00", "-0.01", "+1.00"]
 
 
 def at(shape: Shape, *names: str) -> float:
@@ -136,7 +137,3 @@ def test_without_differences_the_page_says_why() -> None:
     assert differences(results) == []
     text = Found(page(Told(journal()), preset, results)).text
     assert "a, the baseline, failed (rank 1 was killed by SIGKILL)" in text
-
-
-def test_nothing_has_no_minus_sign() -> None:
-    assert [signed(s) for s in (0.0, -0.001, -0.01, 1.0)] == ["0.00", "0.00", "-0.01", "+1.00"]

@@ -21,7 +21,7 @@ from tests.support.builders import failure, journal, preset_of, results_for, two
 from tests.support.gpu_figures import on_gpus
 from tests.support.measured_cells import SIZES, cells, of_primitives, result, view
 from tests.tui.recordings import RECORDED
-from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps, repeated
+from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps
 
 
 @pytest.fixture(scope="module")
@@ -108,13 +108,6 @@ def test_a_run_of_many_ranks_has_a_page_of_bounded_size() -> None:
     page = page_of(Told(told), preset, results_for(preset, told))
     assert len(page) < 300_000
     assert page.count("<article") == 1
-
-
-@pytest.mark.rare
-def test_a_run_of_many_steps_has_a_page_of_bounded_size() -> None:
-    preset = two_trials(repeats=1)
-    told = journal_of(repeated(late_steps(2, 100), 1_000))
-    assert len(page_of(Told(told), preset, results_for(preset, told))) < 100_000
 
 
 def test_primitives_have_a_page_with_tables_and_a_chart() -> None:

@@ -56,11 +56,6 @@ def told(*journals: list[Message], **fields: Any) -> list[str]:
     ]
 
 
-def test_where_nobody_did_anything_nothing_was_changed() -> None:
-    assert read().changes == []
-    assert not any("changed" in line for line in told(journal()))
-
-
 @pytest.mark.parametrize(("at_ms", "first"), [(FIRST_STEP_MS, 0), (STEP_2_MS, 2), (STEP_2_MS + 0.001, 3)])
 def test_it_holds_from_the_first_step_that_began_after_it(at_ms: float, first: int | None) -> None:
     [change] = read(by_hand(at_ms, LATE)).changes

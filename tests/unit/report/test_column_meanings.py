@@ -1,4 +1,4 @@
-"""Columns explain themselves, a preset's are dropped last; and what a table says of trials before they run."""
+"""Columns explain themselves, a preset's are dropped last; what a table says of a preset; the questions of a lesson."""
 
 import msgspec
 import pytest
@@ -8,9 +8,11 @@ from ddptui.cli import explained
 from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import COLUMNS, columns_of
+from ddptui.report.lessons import UNANSWERED
 from ddptui.report.preset_columns import differs, facts
 from ddptui.report.rows import rows_of
-from ddptui.report.table import text
+from ddptui.report.table import markdown, text
+from ddptui.store.presets import LESSONS, load
 from tests.support.builders import journal, preset_of, results_for, two_trials
 from tests.support.printed import header_of
 
@@ -28,7 +30,7 @@ def test_every_column_has_a_key_and_a_sentence_and_the_listing_has_all_of_them()
     assert max(map(len, lines)) <= explained.WIDTH
 
 
-def test_where_several_tables_have_a_column_of_a_name_each_is_told_with_its_table() -> None:
+def test_a_column_is_told_with_its_table_and_an_unknown_one_with_the_nearest_spelling() -> None:
     told = explained.entries("wait").splitlines()
     assert [line for line in told if line.endswith(":")] == [
         "Columns that compare trials; a preset's `columns` takes their keys:",
@@ -36,9 +38,6 @@ def test_where_several_tables_have_a_column_of_a_name_each_is_told_with_its_tabl
         "Columns of a projection:",
     ]
     assert [line for line in told if line.startswith("wait")] == ["wait  (wait ms)", "wait", "wait"]
-
-
-def test_an_unknown_column_is_refused_with_the_nearest_spelling() -> None:
     with pytest.raises(LookupError, match="no column 'startpu'; did you mean 'startup'"):
         explained.entries("startpu")
     with pytest.raises(LookupError, match="no column '¿'; `ddptui columns` lists them"):
@@ -125,3 +124,37 @@ def test_fields_that_differ_delays_and_lengths_are_spelled_out() -> None:
     trials = [{"name": "a", "epochs": 0}, {"name": "b", "steps": 9}]
     cells = {fact.header: tuple(fact.cells) for fact in facts(preset_of({"trial": trials}))}
     assert cells["length"] == ("until stopped", "9 steps")
+
+
+BOTH = {"text": "Which is slower?", "columns": ["step"]}
+ONE = {"text": "Is b in sync?", "columns": ["sync", "ranks"], "trials": ["b"]}
+PLAIN = {"text": "What have you learned?"}
+LESSON = two_trials(repeats=1, question=[BOTH, ONE, PLAIN])
+OF_LESSON = results_for(LESSON, journal("a", step_ms=30), journal("b", step_ms=70))
+ANSWERS = ["b,\n\nby far", "", "  "]
+
+
+def test_a_report_ends_with_the_questions_and_answers() -> None:
+    shown = text(OF_LESSON, LESSON, 80, answers=ANSWERS)
+    begun = text(OF_LESSON, LESSON, 80)
+    assert shown.startswith(begun)
+    assert shown[len(begun) :].splitlines() == [
+        *["", "Questions", "─────────", ""],
+        *["1. Which is slower?", "", "trial  step ms", "──────────────", "a        30.00", "b        70.00", ""],
+        *["  b,", "", "  by far", ""],
+        *["2. Is b in sync?", "", "trial  ranks  in sync", "─────────────────────", "b          2  yes", ""],
+        *[f"  {UNANSWERED}", ""],
+        *["3. What have you learned?", "", f"  {UNANSWERED}"],
+    ]
+    page = markdown(OF_LESSON, LESSON, answers=ANSWERS)
+    assert "### Questions\n\n#### 1. Which is slower?\n\n| trial | step ms |" in page
+    assert "> b,\n>\n> by far\n\n#### 2." in page
+    assert "### Questions" not in markdown(OF_LESSON, LESSON)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_has_two_to_four_questions_and_all_its_texts_in_chinese(name: str) -> None:
+    preset = load(name)
+    assert 2 <= len(preset.questions) <= 4
+    texts = [preset.zh.title, preset.zh.about, *(question.zh for question in preset.questions)]
+    assert all(any("\u4e00" <= char <= "\u9fff" for char in text) for text in texts)

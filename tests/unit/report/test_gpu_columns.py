@@ -64,12 +64,17 @@ def test_each_figure_has_a_column_with_a_meaning_and_without_gpus_none() -> None
     assert not any(header in markdown(*ran()) for header in OF_GPUS.values())
 
 
-def test_of_what_was_disturbed_the_figures_are_marked() -> None:
+def test_of_what_was_disturbed_or_slowed_the_figures_are_marked() -> None:
     results, preset = ran()
     for disturbed in (unslowed(on_gpus(results, warnings=[Caution.OTHER_LOAD])), on_gpus(results)):
         shown = cells(disturbed, preset)
         assert (shown["tflops"], shown["mfu"], shown["energy"]) == ("313 ⚠", "31.6 ⚠", "12.5 ⚠")
         assert shown["train"].endswith(" ⚠")
+    results, _ = ran()
+    slowed = on_gpus(results)
+    both, preset = compared(slowed, unslowed(slowed))
+    shown = {column.header: column.cells for column in columns_of(rows_of(both, preset))}
+    assert [cell.endswith(" ⚠") for cell in shown["train s"][:2]] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +130,7 @@ def block(printed: str) -> list[str]:
     return parts[parts.index(GPU_HEADING) + 1].splitlines()
 
 
-def test_without_a_screen_each_rank_has_a_line_of_what_one_looks_at_first() -> None:
+def test_without_a_screen_the_first_ranks_have_a_line_of_their_gpu() -> None:
     results, preset = ran()
     header, _, first, second, *others = block(text(on_cuda(results), preset, 80))
     assert header.split("  ")[0] == "trial"
@@ -134,20 +139,9 @@ def test_without_a_screen_each_rank_has_a_line_of_what_one_looks_at_first() -> N
     assert re.split("  +", second) == ["a", "1", "64", "7.0/80 GB", "398", "1980", "2346", "339"]
     assert [line[0] for line in others] == ["b", "b"]
     assert "| trial | rank | gpu % |" in markdown(on_cuda(results), preset)
-
-
-def test_of_many_ranks_the_first_have_a_line_and_on_the_cpu_none() -> None:
     results, preset = ran()
     assert len(block(text(on_cuda(results, ranks=64), preset, 80))) == 2 + 2 * MOST_RANKS
     assert GPU_HEADING not in text(results, preset, 80) + markdown(results, preset)
-
-
-def test_the_run_whose_gpu_was_slowed_is_marked_beside_the_other() -> None:
-    results, _ = ran()
-    slowed = on_gpus(results)
-    both, preset = compared(slowed, unslowed(slowed))
-    shown = {column.header: column.cells for column in columns_of(rows_of(both, preset))}
-    assert [cell.endswith(" ⚠") for cell in shown["train s"][:2]] == [True, False]
 
 
 RANK = RankResult(rank=3, host="a", pid=7, device="cpu", bottleneck_fired=0, bottleneck_s=0.0)
@@ -158,19 +152,13 @@ def of_rank(**changes: object) -> dict[str, str]:
     return {column.header: column.cell(rank) for column in RANK_COLUMNS}
 
 
-def test_a_rank_of_which_nothing_is_known_says_who_it_is() -> None:
+def test_each_rank_says_what_is_known_of_it() -> None:
     shown = of_rank()
     assert (shown["rank"], shown["host"], shown["pid"], shown["device"]) == ("3", "a", "7", "cpu")
     assert {shown[header] for header in shown.keys() - {"rank", "host", "pid", "device"}} == {"–"}
-
-
-def test_whom_a_rank_waited_for_its_delays_and_its_memory() -> None:
     assert of_rank(waited_for_s={0: 0.2, 1: 1.5, 2: 0.3})["waits for"] == "rank 1: 1.5 s"
     assert of_rank(bottleneck_fired=20, bottleneck_s=0.2)["delays"] == "200 ms, 20×"
     assert of_rank(peak_gpu_used_bytes=3 * 2**29)["gpu used"] == "1.50 GB"
-
-
-def test_what_a_gpu_did_has_columns_where_a_rank_tells_of_it() -> None:
     shown = of_rank(
         peak_gpu_bytes=3 * 2**29,
         peak_gpu_reserved_bytes=2**31,

@@ -67,7 +67,7 @@ def test_short_waits_are_in_ms_and_no_wait_has_no_shade() -> None:
     assert lines(made({0: {}, 1: {}}), 60)[1:] == ["rank 0          ·      –", "rank 1          –      ·"]
 
 
-def test_many_ranks_are_shades_of_blocks() -> None:
+def test_ranks_without_room_for_numbers_are_shades_of_blocks() -> None:
     assert [len(ranks) for ranks in MANY.ranks] == [2] * 32
     unit, columns, *rows = lines(MANY, 80)
     assert unit == f"waited; █ up to 1.12 s, {matrix.MEANS}"
@@ -75,9 +75,6 @@ def test_many_ranks_are_shades_of_blocks() -> None:
     assert rows[0].startswith("0–1   ")
     assert {row[12:14] for row in rows if len(row) > 12} == {"██"}  # all wait for rank 7, which is in the fourth block
     assert describe(MANY, 0, 3) == "ranks 0–1 waited 4 s for ranks 6–7 (80% of their waiting), summed over them"
-
-
-def test_ranks_without_room_for_numbers_have_shades_and_still_know_themselves() -> None:
     few = made({rank: {(rank + 1) % 8: 1.0} for rank in range(8)})
     assert lines(few, 80)[0].startswith("waited, s   for 0")
     shown = lines(few, 60)
@@ -86,16 +83,13 @@ def test_ranks_without_room_for_numbers_have_shades_and_still_know_themselves() 
     assert shown[9] == "7   ██            ·"
 
 
-def test_blocks_with_numbers_are_summed_too_and_say_so() -> None:
+def test_blocks_are_summed_but_their_shades_are_for_a_pair() -> None:
     shown = lines(made({rank: {(rank + 1) % 64: 0.5} for rank in range(64)}, 4), 80)
     assert shown[:2] == [
         f"{matrix.SUMMED}; shades: {matrix.MEANS}",
         "waited, s     for 0–15  for 16–31  for 32–47  for 48–63",
     ]
     assert shown[2] == "ranks 0–15      █ 7.50     ░ 0.50          –          –"
-
-
-def test_ranks_that_wait_alike_have_one_shade_although_the_last_block_is_smaller() -> None:
     alike = made({rank: {other: 0.5 for other in range(5) if other != rank} for rank in range(5)}, 3)
     assert [len(ranks) for ranks in alike.ranks] == [2, 2, 1]
     assert alike.per_pair_s == ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), (0.5, 0.5, 0.0))

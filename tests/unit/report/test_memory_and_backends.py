@@ -62,24 +62,21 @@ def on_gpus(launch: str) -> tuple[Results, Preset]:
     return results_for(preset, with_done(journal("a", device="cuda:0"), *told), journal("b")), preset
 
 
-def test_the_table_has_the_memory_of_the_trials_that_have_gpus() -> None:
+def test_table_csv_and_json_have_the_memory_of_the_trials_that_have_gpus() -> None:
     shown = markdown(*on_gpus("spawn"))
     assert "gpu mem." in shown
     assert "3.00+2.00 GB" in shown
+    a, b = csv.DictReader(io.StringIO(as_csv(*on_gpus("spawn"))))
+    assert (a["peak_gpu_bytes_least"], a["peak_gpu_bytes_most"]) == (str(2 * GB), str(3 * GB))
+    assert (b["peak_gpu_bytes_least"], b["peak_gpu_bytes_most"]) == ("", "")
+    trial = msgspec.json.decode(as_json(*on_gpus("spawn")))["trials"][0]
+    assert [rank["peak_gpu_bytes"] for rank in trial["repeats"][0]["ranks"]] == [3 * GB, 2 * GB]
 
 
 @pytest.mark.parametrize(("launch", "said"), [("dp", True), ("spawn", False)])
 def test_only_of_dataparallel_it_is_said_why_the_first_device_holds_more(launch: str, said: bool) -> None:
     words = "a: cuda:0 used up to 3 GB, 1 GB more than any other device"
     assert any(note.startswith(words) for note in note_lines(*on_gpus(launch))) is said
-
-
-def test_csv_and_json_have_the_bytes() -> None:
-    a, b = csv.DictReader(io.StringIO(as_csv(*on_gpus("spawn"))))
-    assert (a["peak_gpu_bytes_least"], a["peak_gpu_bytes_most"]) == (str(2 * GB), str(3 * GB))
-    assert (b["peak_gpu_bytes_least"], b["peak_gpu_bytes_most"]) == ("", "")
-    trial = msgspec.json.decode(as_json(*on_gpus("spawn")))["trials"][0]
-    assert [rank["peak_gpu_bytes"] for rank in trial["repeats"][0]["ranks"]] == [3 * GB, 2 * GB]
 
 
 # Backends

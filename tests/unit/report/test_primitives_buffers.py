@@ -132,11 +132,6 @@ def test_no_line_is_longer_than_there_is_room_for(name: str, width: int) -> None
     assert max(map(len, lines)) <= width
 
 
-def test_who_passes_nothing_is_said_to() -> None:
-    lines = text(page_lines(SEEN["scatter"], WIDE, after=True))
-    assert len([line for line in lines if line.endswith("parts   – not passed")]) == 3
-
-
 def test_the_numbers_of_many_ranks_are_folded_between_parts_and_the_hundreds_tell_whose_they_are() -> None:
     lines = text(page_lines(crowd(16), 50, after=True))
     assert lines[1] == "101: rank 1's first"

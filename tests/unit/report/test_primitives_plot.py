@@ -79,7 +79,7 @@ def test_points_are_joined_and_the_first_and_last_are_in_the_corners() -> None:
         assert any("⠀" < sign <= "⣿" for sign in near)
 
 
-def test_axes_and_legend_say_what_is_what() -> None:
+def test_axes_and_legend_say_what_is_what_and_bandwidth_rises_where_time_does_not() -> None:
     *_, sizes, legend = plot(steep(), [A, B], 100, 20)
     assert sizes.split()[:4] == ["1", "KB", "2", "KB"]
     assert sizes.endswith("64 MB")
@@ -87,6 +87,8 @@ def test_axes_and_legend_say_what_is_what() -> None:
     labels = [line.partition("┤")[0].strip() for line in plot(steep(), [A, B], 100, 20) if "┤" in line]
     assert labels == ["100 ms", "10 ms", "1 ms", "100 µs"]
     assert plot(steep(), [A], 100, 20, "busbw")[-1] == "a all_reduce  bus bandwidth, GB/s"
+    first, second, *_ = letters_of(area(plot(steep(), [A], 80, 20, "busbw")), "a")
+    assert second[0] < first[0]
 
 
 @pytest.mark.parametrize("width", [24, 52, 101])
@@ -95,21 +97,13 @@ def test_sizes_on_the_axis_keep_apart(width: int) -> None:
     assert all(re.fullmatch(r"\d+ [KM]B", label) for label in re.split(r"\s{2,}", sizes.strip()))
 
 
-def test_bandwidth_rises_where_time_does_not() -> None:
-    first, second, *_ = letters_of(area(plot(steep(), [A], 80, 20, "busbw")), "a")
-    assert second[0] < first[0]
-
-
-def test_two_in_one_place_are_neither() -> None:
+def test_each_operation_has_its_colour_and_two_in_one_place_are_neither() -> None:
+    kinds = {words: kind for line in draw(steep(), [A, B], 80, 20) for words, kind in line if words in ("a", "b")}
+    assert kinds == {"a": "series-0", "b": "series-1"}
     both = result(cells("all_reduce", lambda size: 100.0 + size), cells("reduce", lambda size: 100.0 + size))
     plotted = area(plot(both, [A, PrimitiveKey("reduce", reduce_op="sum")], 80, 20))
     assert len(letters_of(plotted, SEVERAL)) == len(SIZES)
     assert not letters_of(plotted, "a")
-
-
-def test_each_operation_has_its_colour() -> None:
-    kinds = {words: kind for line in draw(steep(), [A, B], 80, 20) for words, kind in line if words in ("a", "b")}
-    assert kinds == {"a": "series-0", "b": "series-1"}
 
 
 @pytest.mark.parametrize("operations", [[], [PrimitiveKey("barrier")], [PrimitiveKey("broadcast")]])

@@ -74,16 +74,13 @@ def test_no_line_of_a_table_is_wider_than_it_may_be(width: int, color: bool) -> 
     assert max(len(line) for table in found for line in table) <= width
 
 
-def test_a_row_is_what_was_measured() -> None:
+def test_a_row_is_what_was_measured_and_a_barrier_has_no_size() -> None:
     [*_, row] = rows_of(markdown(*ran()), "#### all_reduce: every rank gets the reduced tensor")
     assert row == {
         "size": "64 MB", "calls": "100", "min": "24.5 ms", "median": "25.8 ms", "p90": "27.1 ms",
         "p99": "28.4 ms", "CV": "5%", "mean": "26.1 ms", "algbw": "2.58", "busbw": "2.58", "slowest": "rank 1",
         "#wrong": "0",
     }  # fmt: skip
-
-
-def test_a_barrier_has_no_size_and_no_bandwidth() -> None:
     [row] = rows_of(markdown(*ran()), "#### barrier: every rank waits until all ranks have arrived; no data moves")
     assert not {"size", "algbw", "busbw"} & set(row)
     assert row["median"] == "100 µs"
@@ -97,14 +94,11 @@ def test_several_launches_are_one_row_and_what_was_wrong_adds_up() -> None:
     assert "and of 3 launches" in shown
 
 
-def test_what_is_wrong_is_red() -> None:
+def test_what_is_wrong_is_red_and_what_could_not_be_done_says_why_once() -> None:
     results, preset = of_primitives({"a": [result([cell("all_reduce", KB, 1, wrong=1), cell("all_reduce", MB, 2)])]})
     red = [line for line in text(results, preset, 100, color=True).splitlines() if line.startswith(RED)]
     assert [MARKS.sub("", line).split()[:2] for line in red] == [["1", "KB"]]
     assert not MARKS.search(text(results, preset, 100))
-
-
-def test_an_operation_that_could_not_be_done_says_why_once() -> None:
     lost = [cell("all_to_all", size, 1, time_us=None, cv=None, error="not on gloo\nat line 3") for size in SIZES]
     shown = text(*of_primitives({"a": [result(lost)]}), 100)
     assert shown.count("not done: not on gloo") == 1
@@ -172,13 +166,17 @@ def test_how_many_calls_are_in_flight_stands_beside_each_size() -> None:
 # What it means
 
 
-def test_what_it_means_is_said_in_figures() -> None:
+def test_what_it_means_is_said_in_figures_if_they_tell() -> None:
     shown = text(*ran(), 250)
     assert (
         "For small tensors the call takes the time, for large ones their bytes: an all_reduce takes 200 µs for 1 "
         "KB and at most twice that for 256 KB, so smaller gradients are better sent together, in a bucket."
     ) in shown
     assert "On 2 ranks the fastest way to average is gather + scatter up to 64 KB." in shown
+    time = TimeUs(min=80.0, median=100.0, mean=900.0, p90=4000.0, p99=4100.0)
+    ticking = cell("ring", KB, 100, composite=True, time_us=time)
+    other, slower = (cell(name, KB, us, composite=True) for name, us in (("all_gather", 300), ("all_reduce", 9000)))
+    assert UNTOLD in text(*of_primitives({"a": [result([ticking, other, slower])]}), 250)
 
 
 def ways(*starts: float, sizes: tuple[int, ...] = SIZES) -> PrimitivesResult:
@@ -203,14 +201,6 @@ UNTOLD = "Cannot tell which way to average is fastest on 2 ranks."
 )
 def test_the_fastest_way_is_read_from_the_table_of_all_launches(launches: list[PrimitivesResult], words: str) -> None:
     assert words in text(*of_primitives({"a": launches}), 250)
-
-
-def test_a_way_whose_calls_were_of_two_kinds_is_not_told_from_one_between_them() -> None:
-    """At 1 KB the ring takes 80 µs, or 4 ms."""
-    time = TimeUs(min=80.0, median=100.0, mean=900.0, p90=4000.0, p99=4100.0)
-    ticking = cell("ring", KB, 100, composite=True, time_us=time)
-    other, slower = (cell(name, KB, us, composite=True) for name, us in (("all_gather", 300), ("all_reduce", 9000)))
-    assert UNTOLD in text(*of_primitives({"a": [result([ticking, other, slower])]}), 250)
 
 
 @pytest.mark.parametrize("seen", [linear(200, 0), linear(0, 400)])
@@ -280,13 +270,6 @@ def test_a_grid_is_cut_where_the_terminal_ends() -> None:
 # Trials without figures
 
 
-def test_a_repeat_that_was_skipped_is_said() -> None:
-    twice = [msgspec.structs.replace(everything(), took_s=1.0)] * 2
-    results, preset = of_primitives({"a": twice, "b": [*twice[:1], everything()]})
-    results = msgspec.structs.replace(results, repeats=2, status="ok")
-    assert text(results, preset, 100).splitlines()[-1] == "b: finished 1 of 2 repeats: the others were skipped"
-
-
 def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_not() -> None:
     results, preset = of_primitives({"a": [everything()], "b": [], "c": []})
     a, b, c = results.trials
@@ -307,32 +290,6 @@ def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_n
 
 
 # CSV
-
-
-def test_every_cell_of_every_repeat_is_a_line_of_figures() -> None:
-    results, _ = of_primitives({"a": [everything(), everything(ranks=4)]})
-    rows = list(csv.DictReader(io.StringIO(as_csv(results))))
-    assert len(rows) == 2 * (6 * len(SIZES) + 1)
-    assert [rows[at][key] for at in (0, -1) for key in ("trial", "repeat", "ranks", "cadence")] == [
-        "a", "1", "2", "back_to_back", "a", "2", "4", "back_to_back",
-    ]  # fmt: skip
-    keys = ("trial", "repeat", "ranks", "operation", "composite", "reduce_op", "bytes", "cadence")
-    assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows)
-    assert (rows[-1]["operation"], rows[-1]["composite"], rows[-1]["bytes"]) == ("ring", "True", str(64 * MB))
-    assert {row["in_flight"] for row in rows} == {"1"}
-    assert float(rows[-1]["median_us"]) == 210 + 425 * 64
-    assert float(rows[-1]["p99_us"]) == pytest.approx(1.1 * (210 + 425 * 64))
-
-
-def test_every_buffer_that_was_shown_is_a_line() -> None:
-    views = [view(), view("broadcast", reduce_op=None, ranks=[], error="no")]
-    rows = list(csv.DictReader(io.StringIO(as_csv(of_primitives({"a": [result(views=views)]})[0]))))
-    assert [(row["operation"], row["rank"], row["before"], row["after"], row["undefined"]) for row in rows] == [
-        ("reduce", "0", "1.0 2.0", "4.0 6.0", "False"),
-        ("reduce", "1", "3.0 4.0", "3.0 4.0", "True"),
-        ("broadcast", "", "", "", ""),
-    ]
-    assert rows[2]["error"] == "no"
 
 
 # Tables and units by themselves

@@ -398,23 +398,9 @@ def test_markdown_is_a_table_whose_rows_are_all_as_long() -> None:
     assert "\n\n| trial |" in markdown(results, preset)
 
 
-def test_csv_has_a_line_for_each_repeat_with_figures_in_full() -> None:
-    rows = list(csv.DictReader(io.StringIO(as_csv(*ran()))))
-    assert [(row["trial"], row["repeat"]) for row in rows] == [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")]
-    last = rows[-1]
-    assert float(last["train_time_s"]) == pytest.approx(0.09, rel=1e-12)
-    assert float(last["loss_last"]) == pytest.approx(2 / 3, rel=1e-12)
-    assert (last["status"], last["ranks"], last["steps"], last["error"]) == ("ok", "2", "3", "")
-    phases = [float(last[f"{phase}_ms"]) for phase in ("data", "forward", "backward", "aggregate", "optimizer")]
-    assert phases == [1, 2, 3, 4, 5]
-    assert None not in last
-    assert None not in last.values()
-
-
 @pytest.mark.parametrize(
     ("words", "cells"),
     [
-        ({}, ("", "", "", "")),
         ({"audit": audit(error=1.25e-6, scale=1 - 1e-9), "orders": ("1", "2")}, ("True", 1.25e-6, 1 - 1e-9, "True")),
         ({"audit": audit(error=0.7, scale=2.0), "orders": ("1", "1")}, ("False", 0.7, 2.0, "False")),
         ({"audit": OFF, "strategy": "ddp_powersgd"}, ("", 0.1234, 1.0, "")),

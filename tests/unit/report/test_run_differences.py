@@ -70,23 +70,20 @@ def test_times_that_repeats_may_differ_by_need_no_explanation(a: tuple[float, ..
 SLOW = (4_000, 4_010)  # three steps of so many ms, twice
 
 
-def test_the_load_before_the_run_is_named_first_and_explains_a_difference() -> None:
+def test_what_a_console_took_and_the_load_before_the_run_explain_a_difference() -> None:
     a = run_of(100, 101, environment={"load_before": 0.1, "cores": 2})
     b = run_of(*SLOW, environment={"load_before": 3.94, "cores": 4})
     assert differences(a, b) == ["load average before the run: 0.1 in A, 3.9 in B", "cores: 2 in A, 4 in B"]
+    a, b = ({"watched": watched} for watched in ("headless", "in the console"))
+    told = differences(run_of(100, 101, environment=a), run_of(*SLOW, environment=b))
+    assert told == ["watched: headless in A, in the console in B; a console that draws takes time from the ranks"]
+    assert UNEXPLAINED in differences(run_of(100, 101, environment=a), run_of(*SLOW, environment={}))[0]
 
 
 @pytest.mark.parametrize("b", [{"load_before": 0.3}, {"load_before": "many"}])
 def test_about_the_same_load_or_an_unknown_one_explains_nothing(b: dict[str, object]) -> None:
     told = differences(run_of(100, 101, environment={"load_before": 0.1}), run_of(*SLOW, environment=b))
     assert told == [f"B:a: {UNEXPLAINED}"]
-
-
-def test_a_run_that_the_console_showed_is_told_from_a_headless_one() -> None:
-    a, b = ({"watched": watched} for watched in ("headless", "in the console"))
-    told = differences(run_of(100, 101, environment=a), run_of(*SLOW, environment=b))
-    assert told == ["watched: headless in A, in the console in B; a console that draws takes time from the ranks"]
-    assert UNEXPLAINED in differences(run_of(100, 101, environment=a), run_of(*SLOW, environment={}))[0]
 
 
 def test_other_programs_during_training_are_named_with_their_cores() -> None:
@@ -180,13 +177,10 @@ def test_answer_table_and_differences_speak_of_both_names() -> None:
     assert results.differences == [f"B:process: {UNEXPLAINED}"]
 
 
-def test_a_trial_that_is_matched_with_none_is_compared_with_none() -> None:
+def test_a_match_with_none_compares_nothing_and_primitives_are_matched_too() -> None:
     results, _ = compared(run_a(), run_b(), {"one": None})
     assert results.differences == ["no trial of the other run matches A:one, A:spawn, B:one, B:process"]
     assert answer(results)[0].startswith("Nothing to compare")
-
-
-def test_primitives_are_matched_too() -> None:
     a, _ = of_primitives({"slow": [result([cell("all_reduce", 1024, 50)])]})
     b, _ = of_primitives({"fast": [result([cell("all_reduce", 1024, 25)])]})
     assert answer(compared(a, b)[0])[0].startswith("Nothing to compare")

@@ -67,7 +67,7 @@ def test_on_every_track_slices_lie_within_each_other_or_apart(shape: Shape) -> N
             open_until.append(end(event))
 
 
-def test_each_rank_has_a_track_with_its_steps_and_their_phases() -> None:
+def test_each_rank_has_a_track_with_its_steps_and_their_phases_since_the_launch() -> None:
     events = events_of(late(all_reduce))
     names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     assert names == {
@@ -83,9 +83,6 @@ def test_each_rank_has_a_track_with_its_steps_and_their_phases() -> None:
         ]
         phases = [each["name"] for each in slices(events, "phase") if each["tid"] == track]
         assert phases == 4 * ["data", "forward", "backward", "aggregate", "optimizer"]
-
-
-def test_times_are_since_the_launch() -> None:
     told = late(all_reduce)
     first = told[0][0].begin_ns
     early = Launched(trial="a", repeat=1, at_ns=first - 7 * MS, command=())
@@ -124,11 +121,6 @@ def test_an_arrow_goes_from_the_wait_to_the_moment_at_which_the_other_came(shape
             each["tid"] == ends[number]["tid"] and each["ts"] == ends[number]["ts"]
             for each in slices(events, "operation")
         )
-
-
-def test_operations_under_way_at_once_have_tracks_of_their_own() -> None:
-    operations = slices(events_of(late(bucketed)), "operation")
-    assert len({each["tid"] for each in operations if each["tid"] < TRACKS_A_RANK}) > 1
 
 
 def test_a_delay_that_was_put_in_is_marked() -> None:

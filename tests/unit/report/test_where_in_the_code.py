@@ -138,7 +138,7 @@ def as_recorded(run: str) -> tuple[Results, Preset]:
     return results_of(Run(RUNS / run), preset), preset
 
 
-def test_each_ranks_parts_make_its_train_time() -> None:
+def test_each_ranks_parts_make_its_train_time_in_a_watched_training_alone() -> None:
     results, preset = as_recorded("watched")
     lines = text(results, preset, WIDTH).splitlines()
     at = next(at for at, line in enumerate(lines) if line.startswith("Each rank's time in s, 61 steps"))
@@ -151,8 +151,5 @@ def test_each_ranks_parts_make_its_train_time() -> None:
         assert int(number) == rank
         assert abs(sum(float(part) for part in parts if part != "–") - repeat.train_time_s) < 0.05
     assert "| rank | data | forward |" in markdown(results, preset)
-
-
-def test_the_labs_own_trials_have_columns_for_that() -> None:
     results, preset = as_recorded("quickstart")
     assert not re.search("Each rank's time", text(results, preset, WIDTH))

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from ddptui.live.fold import fold
@@ -23,22 +22,7 @@ from ddptui.store.lock import LOCK
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import ANSWERS, Run, RunError, all_runs, find_run, runs_folder
 from ddptui.wire.records import Ended, Message
-from tests.support.builders import (
-    audit,
-    audit_without_numbers,
-    done,
-    fingerprint,
-    heartbeat,
-    hello,
-    journal,
-    launched,
-    preset_of,
-    results_for,
-    step,
-    two_trials,
-    with_done,
-    write_run,
-)
+from tests.support.builders import heartbeat, hello, journal, launched, results_for, step, two_trials, write_run
 
 # In the order in which a run writes them: the repeats of the trials are interleaved.
 JOURNALS = [
@@ -84,31 +68,6 @@ def test_an_intact_journal_reads_back_and_replays_as_it_was_written(tmp_path: Pa
     assert list(repeats["b", 2]) == JOURNALS[3]
 
 
-def test_fingerprints_and_audits_read_back_as_they_were_written_and_judge_the_same(tmp_path: Path) -> None:
-    preset = preset_of({"trial": [{"name": "a"}]})
-    not_finite = done(0, audit=audit_without_numbers(), orders=("1", "2"))
-    messages = with_done(journal("a"), not_finite, done(1, audit=audit(error=0.25), orders=("1", "1")))
-    messages[-3:-3] = [fingerprint(rank, parameters={"weight": f"{rank}"}) for rank in (0, 1)]
-    run = write_run(tmp_path, preset, messages)
-    assert list(run.messages("a", 1)) == messages
-    [repeat] = results_of(run, preset).trials[0].repeats
-    [live] = results_for(preset, messages).trials[0].repeats
-    assert repeat == live
-    assert [check.differing for check in repeat.sync_checks] == [["weight"]]
-    assert repeat.averaging is not None
-    assert (repeat.averaging.right, repeat.averaging.error, repeat.reshuffled) == (None, None, False)
-
-
-def test_replaying_gives_the_same_results_and_the_same_table(tmp_path: Path) -> None:
-    preset = two_trials()
-    run = write_run(tmp_path, preset, *JOURNALS)
-    again = results_of(run, run.preset())
-    assert table.as_json(again, run.preset()) == (run.folder / "results.json").read_text()
-    same = msgspec.structs.replace(results_for(preset, *JOURNALS), run=run.name, environment=run.environment())
-    assert table.text(again, run.preset(), 120) == table.text(same, preset, 120)
-    assert (run.status(), again.status) == ("ok", "ok")
-
-
 # What a killed console leaves
 
 
@@ -126,6 +85,7 @@ def test_a_last_line_of_the_last_message_cut_short_interrupts_the_repeat(tmp_pat
 def test_a_damaged_line_amid_a_journal_is_reported_wherever_results_are_shown(tmp_path: Path) -> None:
     preset = two_trials(repeats=1)
     run = write_run(tmp_path, preset, JOURNALS[0], JOURNALS[1])
+    assert "unread" not in json.loads(table.as_json(results_of(run, preset), preset))
     lines = journal_of(run).read_bytes().splitlines(keepends=True)
     journal_of(run).write_bytes(b"".join([*lines[:4], b"{spoilt}\n", *lines[5:]]))
     assert list(run.messages("a", 1)) == JOURNALS[0][:4]
@@ -135,12 +95,6 @@ def test_a_damaged_line_amid_a_journal_is_reported_wherever_results_are_shown(tm
     assert note.startswith(f"trial-a/repeat-1/messages.jsonl: line 5 cannot be read; {lost} lines are missing")
     assert f"caution: {note}" in table.text(results, preset, 500)
     assert json.loads(table.as_json(results, preset))["unread"] == [note]
-
-
-def test_an_intact_run_has_no_note_of_lines_that_cannot_be_read(tmp_path: Path) -> None:
-    preset = two_trials(repeats=1)
-    results = results_of(write_run(tmp_path, preset, JOURNALS[0], JOURNALS[1]), preset)
-    assert "unread" not in json.loads(table.as_json(results, preset))
 
 
 def test_a_figure_that_is_no_number_does_not_cost_the_rest_of_the_journal(tmp_path: Path) -> None:
@@ -395,11 +349,15 @@ def test_a_run_is_found_by_its_name_the_start_of_it_or_as_the_last(runs: Path, n
     assert find_run(runs, name).name == found
 
 
-def test_a_run_is_found_by_its_folder(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_found_by_its_folder_and_not_where_there_are_none(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(runs)
     found = find_run(tmp_path / "elsewhere", "20300101-000000-a")
     assert found.folder == runs / "20300101-000000-a"
     assert found.preset().name == "preset"  # it has no environment.json to tell more
+    with pytest.raises(RunError, match=r"no run 'last' in .*: there are no runs yet; start one with `ddptui run quick"):
+        find_run(tmp_path, "last")
 
 
 UNKNOWN = "no run's name begins with it, and no preset of that name was run; `ddptui runs` lists them"
@@ -423,7 +381,7 @@ def of_preset(run: Path, preset: str) -> None:
     (run / "environment.json").write_text(json.dumps({"preset": preset}))
 
 
-def test_a_run_is_found_by_its_preset_after_names_and_the_start_of_one(runs: Path) -> None:
+def test_a_run_is_found_by_its_preset_unless_a_name_begins_so_or_it_is_spoilt(runs: Path) -> None:
     for name in ("20300101-000000-a", "20300102-000000-a"):
         of_preset(runs / name, "who-waits")
     of_preset(runs / "20300102-000000-b", "quickstart")
@@ -434,17 +392,9 @@ def test_a_run_is_found_by_its_preset_after_names_and_the_start_of_one(runs: Pat
     of_preset(runs / "20300102-000000-b", "last")
     of_preset(runs / "20300102-000000-a", "last")
     assert find_run(runs, "last").name == "20300102-000000-b"
-
-
-def test_a_run_whose_environment_is_spoilt_does_not_hide_the_last_of_a_preset(runs: Path) -> None:
     of_preset(runs / "20300101-000000-a", "who-waits")
     (runs / "20300102-000000-b" / "environment.json").write_text("{")
     assert find_run(runs, "who-waits").name == "20300101-000000-a"
-
-
-def test_where_there_are_no_runs_there_is_no_last(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"no run 'last' in .*: there are no runs yet; start one with `ddptui run quick"):
-        find_run(tmp_path, "last")
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("nowhere")], ids=["pipe", "nowhere"])
