@@ -121,9 +121,6 @@ def test_bad_input_is_refused_in_one_line_and_nothing_is_begun(case: Case, forke
     assert_refused(done, tmp_path, case.message)
 
 
-# What looks bad, and is not
-
-
 def with_mounts(*words: str) -> str:
     """A shell's line in a mount namespace of its own. Skips where this user may not make one."""
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:

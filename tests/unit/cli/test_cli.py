@@ -57,9 +57,6 @@ def assert_refused(result: Result, fragment: str) -> None:
     assert fragment in line
 
 
-# Refusing
-
-
 @pytest.mark.parametrize("text", ["titel = 1", "\0"])
 def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     path = write_preset(tmp_path, text)
@@ -192,9 +189,6 @@ def test_all_that_ddptui_depends_on_is_looked_for() -> None:
     assert packages - {"torch", "torchvision", "click"} == {*NEEDED.values()}  # click prints the line
 
 
-# Listing presets
-
-
 def test_the_presets_are_listed_the_lessons_first() -> None:
     result = ddptui("presets")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -229,9 +223,6 @@ def test_one_preset_is_shown_with_its_commands_overrides_and_delays() -> None:
     assert result.exit_code == 0
     assert result.stdout.count("epochs=7") == 3
     assert "; bottleneck aggregate 10 ms on 1; " in ddptui("presets", "bottleneck-where").stdout
-
-
-# What is run is what is kept
 
 
 def preset_given_to_run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Preset:
@@ -335,9 +326,6 @@ def test_the_data_of_a_run_is_found_from_anywhere(tmp_path: Path, monkeypatch: p
     assert Path(trial.data_dir).is_absolute()
 
 
-# Columns
-
-
 def test_columns_are_explained_all_or_one() -> None:
     every = ddptui("columns")
     assert every.exit_code == 0
@@ -346,9 +334,6 @@ def test_columns_are_explained_all_or_one() -> None:
     assert one.stdout.startswith("startup  (start s)\n    Seconds")
     assert one.stdout in every.stdout
     assert_refused(ddptui("columns", "startpu"), "no column 'startpu'; did you mean 'startup'?")
-
-
-# Runs
 
 
 def test_without_runs_the_list_says_how_to_make_one(tmp_path: Path) -> None:
@@ -465,9 +450,6 @@ def test_a_run_that_is_spoilt_does_not_end_in_a_traceback(run: Run, spoilt: str)
         assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
-# Two runs
-
-
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[str, str]:
     """The names of two runs, of which the later one is three times as slow in `a`."""
@@ -533,9 +515,6 @@ def test_a_pane_that_has_nothing_to_draw_is_refused_in_one_line(two: tuple[str, 
     assert ddptui(*show, "timeline", "--trial", "b").stdout.startswith("<svg ")
     assert_refused(ddptui(*show, "matrix", "--trial", "x"), f"{two[0]}: no trial 'x'; its trials: a, b")
     assert_refused(ddptui(*show, "matrix"), f"{two[0]}: no picture of matrix: no steps were recorded, ")
-
-
-# The rest
 
 
 def test_the_choices_which_the_command_line_spells_out_are_those_that_there_are() -> None:
@@ -607,9 +586,6 @@ def test_the_columns_of_the_settings_are_kept_after_those_of_the_preset(
     assert "start s" in header("runs")
     assert "start s" not in header("others")
     assert "samples/s" in header("others")
-
-
-# In Chinese
 
 
 def test_titles_and_findings_are_in_the_language_of_the_settings(tmp_path: Path, in_chinese: None) -> None:

@@ -51,9 +51,6 @@ def names(preset: Preset) -> list[str]:
     return [trial.name for trial in preset.trials]
 
 
-# Expanding
-
-
 def test_the_matrix_is_a_product_and_names_its_trials() -> None:
     preset = preset_of({"matrix": {"strategy": ["all_reduce", "ddp"], "world_size": [1, 2], "save": [True]}})
     assert names(preset) == ["all_reduce-1-true", "all_reduce-2-true", "ddp-1-true", "ddp-2-true"]
@@ -112,9 +109,6 @@ def test_a_default_is_passed_over_by_strategy_and_parameters_are_averaged_where_
     assert [trial.average for trial in preset.trials] == ["parameters", "gradients", "gradients"]
 
 
-# Overriding
-
-
 def test_an_override_is_laid_over_every_trial_and_the_matrix() -> None:
     table = {"defaults": {"epochs": 5}, "trial": [{"name": "a", "epochs": 2}, {"name": "b"}, {"name": "c", "seed": 1}]}
     assert [trial.epochs for trial in preset_of(table, epochs=1).trials] == [1, 1, 1]
@@ -158,9 +152,6 @@ def test_an_override_of_no_field_is_refused(tmp_path: Path, key: str, hint: str)
     assert hint in str(refusal.value)
 
 
-# The text that is kept with a run
-
-
 @pytest.mark.parametrize(
     ("text", "overrides"),
     [
@@ -178,9 +169,6 @@ def test_the_kept_text_makes_the_same_preset_again(tmp_path: Path, text: str, ov
     preset = load(str(write_preset(tmp_path, text)), overrides)
     again = load(str(write_preset(tmp_path / "again", as_toml(preset))))
     assert again == preset
-
-
-# Finding
 
 
 @pytest.fixture
@@ -236,108 +224,64 @@ def test_every_shipped_preset_loads_and_tells_its_question(path: Path) -> None:
     assert preset.baseline in names(preset)
 
 
-# Refusing
-
 LATE = 'at = "aggregate"\nranks = [1]\nsleep_ms = 10\n'
-BAD: dict[str, tuple[str | bytes, list[str]]] = {
-    "empty": ("", ["has no trial; add a [matrix] or a [[trial]]"]),
-    "not TOML": ("title = \n", ["is not valid TOML", "line 1"]),
-    "not UTF-8": (b'title = "\xff"', ["is not UTF-8 text (byte 9)"]),
-    "nested without end": ("title = " + "[" * 5000, ["is not valid TOML"]),
-    "unknown key": ("titel = 'x'", ["titel: unknown key; did you mean 'title'?"]),
-    "title of a wrong type": ("title = 3", ["title: expected text, got 3"]),
-    "no repeats": ("repeats = 0\n" + MINE, ["repeats: expected an integer of 1 or more, got 0"]),
-    "too many repeats": ("repeats = 1001\n" + MINE, ["repeats: expected an integer of 1000 at most, got 1001"]),
-    "defaults no table": ("defaults = 1", ["defaults: expected a table, got 1"]),
-    "one trial, not a list": ("[trial]", ["trial: expected a list, got {}"]),
-    "a trial that is no table": ("trial = [1]", ["trial[0]: expected a table, got 1"]),
-    "unknown default": ("[defaults]\nworld_sise = 2\n[[trial]]", ["defaults.world_sise: unknown key; did you mean"]),
-    "a column's name": ("[[trial]]\nranks = 2", ["trial[0].ranks: no such field; write world_size"]),
-    "unknown matrix key": ("[matrix]\nstrategie = ['ddp']", ["matrix.strategie", "did you mean 'strategy'?"]),
-    "matrix without a list": ("[matrix]\nepochs = 1", ["matrix.epochs: expected a list of values to try"]),
-    "wrong type": ("[[trial]]\nepochs = '3'", ['trial[0].epochs: expected an integer, got "3"']),
-    "wrong type in the matrix": ("[matrix]\nepochs = ['3']", ['matrix.epochs: expected an integer, got "3"']),
-    "launch mode": ("[[trial]]\nlaunch = 'spwan'", ["trial[0].launch", "single, dp, process", "did you mean 'spawn'?"]),
-    "a strategy for one": ("[[trial]]\nlaunch = 'single'\nstrategy = 'ddp'", ["trial[0].strategy: has no effect with"]),
-    "a strategy for one, in the matrix": (
-        "[matrix]\nlaunch = ['spawn', 'single']\nstrategy = ['ddp']",
-        ["matrix.strategy: has no effect with launch = 'single'"],
-    ),
-    "buckets for the strategy of the defaults": (
-        "[defaults]\nstrategy = 'ring'\n[[trial]]\nbucket_mb = 5",
-        ["trial[0].bucket_mb: has no effect with strategy = 'ring': its bucket size cannot"],
-    ),
-    "an option of ddp, in the matrix": ("[matrix]\nstatic_graph = [false]", ["matrix.static_graph: has no effect"]),
-    "parameters averaged during backward": (
-        "[defaults]\naverage = 'parameters'\n[[trial]]\nstrategy = 'bucketed'",
-        ["defaults.average: strategy = 'bucketed' averages"],
-    ),
-    "two of one name in two cases": ("[[trial]]\nname = 'a'\n[[trial]]\nname = 'A'", ["2 trials are named 'a'"]),
-    "a matrix without end": (
-        f"[matrix]\nseed = {list(range(100))}\nepochs = {list(range(1, 90))}",
-        ["makes 8900 trials"],
-    ),
-    "linears on images": ("[[trial]]\nmodel = 'linears'", ["trial[0].model: linears has 3 inputs and 3 outputs"]),
-    "a shape that the model cannot take": (
-        "[[trial]]\ndataset = 'random'\nshape = [1, 5, 5]",
-        ["trial[0].shape: the model net does not accept samples of shape [1, 5, 5]"],
-    ),
-    "a start that comes again": (
-        "[[trial]]\nbottleneck = [{at = 'start', ranks = [0], sleep_ms = 1, every = 2}]",
-        ["trial[0].bottleneck[0].at: a rank starts"],
-    ),
-    "a delay after the end": (
-        "[[trial]]\nsteps = 9\nbottleneck = [{at = 'data', ranks = [0], sleep_ms = 1, from_step = 9}]",
-        ["trial[0].bottleneck[0].from_step: the delay would never happen:"],
-    ),
-    "a rank named twice": (
-        "[[trial]]\nbottleneck = [{at = 'data', ranks = [1, 1], sleep_ms = 1}]",
-        ["trial[0].bottleneck[0].ranks: lists a rank twice"],
-    ),
-    "a name for no folder": ("[[trial]]\nname = '../a'", ["trial[0].name: '../a' cannot be the name of a folder; use"]),
-    "a name that begins wrongly": (f"[[trial]]\nname = '-{'a' * 63}'", ["64 at most, and begin with a letter or a"]),
-    "a matrix that names no folder": ("[matrix]\ndata_dir = ['/a']", ["matrix.name: '/a' cannot be the name of a"]),
-    "baseline": ("baseline = 'mime'\n" + MINE, ["baseline: no trial 'mime'; did you mean 'mine'?"]),
-    "rank 5 of 2": (
-        "[[trial]]\n[[trial.bottleneck]]\nat = 'start'\nranks = [5]\nsleep_ms = 1",
-        ["trial[0].bottleneck[0].ranks: no rank 5: trial 1 has ranks 0 to 1"],
-    ),
-    "unknown key of a bottleneck": (
-        f"[[trial]]\n[[trial.bottleneck]]\n{LATE}[[trial.bottleneck]]\n{LATE}sleep = 1",
-        ["trial[0].bottleneck[1].sleep: unknown key; did you mean"],
-    ),
-    "unknown key of a bottleneck in the matrix": (
-        "[matrix]\nbottleneck = [[], [{at = 'start', ranks = [0], sleep = 1}]]",
-        ["matrix.bottleneck", "sleep", "did you mean 'sleep_ms'?"],
-    ),
-    "a bottleneck that is no table": ("[[trial]]\nbottleneck = ['late']", ["trial[0].bottleneck[0]: expected a"]),
-    "bottlenecks that are no list": (
-        "[[trial]]\nbottleneck = 'late'",
-        ['trial[0].bottleneck: "late" is not understood; write it like "backward 20 ms on 1"', "[{ at = "],
-    ),
-    "reference to nothing": (MINE + "[[reference]]\ntrial = 'mime'\ntrain_time_s = 1", ["reference[0].trial: no"]),
-    "unknown key of a reference": (
-        MINE + "[[reference]]\ntrial = 'mine'\ntrain_time_s = 1\nsorce = 'x'",
-        ["reference[0]", "sorce", "did you mean 'source'?"],
-    ),
-    "a reference without a time": (MINE + "[[reference]]\ntrial = 'mine'", ["reference[0]", "train_time_s"]),
-    "a reference before its time": (
-        MINE + "[[reference]]\ntrial = 'mine'\ntrain_time_s = -1",
-        ["reference[0]", "train_time_s", "above 0"],
-    ),
-}
+T, DELAY, REFERENCE = "[[trial]]\n", "[[trial.bottleneck]]\n", "[[reference]]\ntrial = 'mine'\n"
 
 
-@pytest.mark.parametrize(("text", "fragments"), BAD.values(), ids=BAD.keys())
-def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str | bytes, fragments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has no trial; add a [matrix] or a [[trial]]"),
+        ("title = \n", "is not valid TOML: Invalid value (at line 1"),
+        (b'title = "\xff"', "is not UTF-8 text (byte 9)"),
+        ("title = " + "[" * 5000, "is not valid TOML"),
+        ("titel = 'x'", "titel: unknown key; did you mean 'title'?"),
+        ("title = 3", "title: expected text, got 3"),
+        ("repeats = 0\n" + MINE, "repeats: expected an integer of 1 or more, got 0"),
+        ("repeats = 1001\n" + MINE, "repeats: expected an integer of 1000 at most, got 1001"),
+        ("defaults = 1", "defaults: expected a table, got 1"),
+        ("[trial]", "trial: expected a list, got {}"),
+        ("trial = [1]", "trial[0]: expected a table, got 1"),
+        ("[defaults]\nworld_sise = 2\n" + T, "defaults.world_sise: unknown key; did you mean 'world_size'?"),
+        (T + "ranks = 2", "trial[0].ranks: no such field; write world_size"),
+        ("[matrix]\nstrategie = ['ddp']", "matrix.strategie: unknown key; did you mean 'strategy'?"),
+        ("[matrix]\nepochs = 1", "matrix.epochs: expected a list of values to try"),
+        (T + "epochs = '3'", 'trial[0].epochs: expected an integer, got "3"'),
+        ("[matrix]\nepochs = ['3']", 'matrix.epochs: expected an integer, got "3"'),
+        (T + "launch = 'spwan'", "trial[0].launch: unknown value 'spwan'; one of single, dp, process"),
+        (T + "launch = 'spwan'", "did you mean 'spawn'?"),
+        (T + "launch = 'single'\nstrategy = 'ddp'", "trial[0].strategy: has no effect with launch = 'single'"),
+        ("[matrix]\nlaunch = ['spawn', 'single']\nstrategy = ['ddp']", "matrix.strategy: has no effect with launch ="),
+        (f"[defaults]\nstrategy = 'ring'\n{T}bucket_mb = 5", "trial[0].bucket_mb: has no effect with strategy ="),
+        ("[matrix]\nstatic_graph = [false]", "matrix.static_graph: has no effect"),
+        (f"[defaults]\naverage = 'parameters'\n{T}strategy = 'bucketed'", "defaults.average: strategy = 'bucketed'"),
+        (f"{T}name = 'a'\n{T}name = 'A'", "2 trials are named 'a'"),
+        (f"[matrix]\nseed = {[*range(100)]}\nepochs = {[*range(1, 90)]}", "makes 8900 trials"),
+        (T + "model = 'linears'", "trial[0].model: linears has 3 inputs and 3 outputs"),
+        (T + "dataset = 'random'\nshape = [1, 5, 5]", "trial[0].shape: the model net does not accept samples of shape"),
+        (T + "name = '../a'", "trial[0].name: '../a' cannot be the name of a folder; use"),
+        (f"{T}name = '-{'a' * 63}'", "64 at most, and begin with a letter or a digit"),
+        ("[matrix]\ndata_dir = ['/a']", "matrix.name: '/a' cannot be the name of a folder"),
+        ("baseline = 'mime'\n" + MINE, "baseline: no trial 'mime'; did you mean 'mine'?"),
+        (f"{T}{DELAY}at = 'start'\nranks = [5]\nsleep_ms = 1", "bottleneck[0].ranks: no rank 5: trial 1 has ranks 0"),
+        (f"{T}{DELAY}{LATE}{DELAY}{LATE}sleep = 1", "trial[0].bottleneck[1].sleep: unknown key; did you mean"),
+        ("[matrix]\nbottleneck = [[{at = 'start', ranks = [0], sleep = 1}]]", "sleep: unknown key; did you mean"),
+        (T + "bottleneck = ['late']", "trial[0].bottleneck[0]: expected a table, e.g. { at = "),
+        (T + "bottleneck = 'late'", 'trial[0].bottleneck: "late" is not understood; write it like "backward 20 ms on'),
+        (MINE + REFERENCE.replace("mine", "mime") + "train_time_s = 1", "reference[0].trial: no trial 'mime'; did you"),
+        (MINE + REFERENCE + "train_time_s = 1\nsorce = 'x'", "sorce: unknown key; did you mean 'source'?"),
+        (MINE + REFERENCE, "train_time_s"),
+        (MINE + REFERENCE + "train_time_s = -1", "train_time_s: expected a number above 0"),
+    ],
+)
+def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str | bytes, said: str) -> None:
     path = write_preset(tmp_path, text)
     with pytest.raises(PresetError) as refusal:
         load(str(path))
     message = str(refusal.value)
     assert message.startswith(f"{path}: ")
     assert "\n" not in message
-    for fragment in fragments:
-        assert fragment in message
+    assert said in message
 
 
 @pytest.mark.parametrize(("cores", "ranks"), [(1, 2), (5, 5)])

@@ -32,9 +32,6 @@ def with_hello(messages: list[Message], **changes: Any) -> list[Message]:
     return [msgspec.structs.replace(words, **changes) if isinstance(words, Hello) else words for words in messages]
 
 
-# Memory
-
-
 @pytest.mark.parametrize(
     ("peaks", "shown"),
     [
@@ -77,9 +74,6 @@ def test_table_csv_and_json_have_the_memory_of_the_trials_that_have_gpus() -> No
 def test_only_of_dataparallel_it_is_said_why_the_first_device_holds_more(launch: str, said: bool) -> None:
     words = "a: cuda:0 used up to 3 GB, 1 GB more than any other device"
     assert any(note.startswith(words) for note in note_lines(*on_gpus(launch))) is said
-
-
-# Backends
 
 
 ON_CPU, SHARED = "the ranks are on the CPU", "ranks share a GPU, which NCCL refuses"
@@ -130,9 +124,6 @@ def test_the_backend_is_in_the_results_and_has_a_column() -> None:
     assert [line[place].strip() for line in lines] == ["gloo", "–"]
     [a, b] = csv.DictReader(io.StringIO(as_csv(results, preset)))
     assert (a["backend"], a["backend_why"], b["backend"]) == ("gloo", SHARED, "")
-
-
-# Devices that one might not have expected
 
 
 WHY = "1 GPU for 2 ranks: share_gpu = true lets them share it"

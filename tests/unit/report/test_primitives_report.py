@@ -63,9 +63,6 @@ def _while_table(lines: list[str]) -> list[str]:
     return lines[: next(at for at, line in enumerate(lines) if not line.startswith("|"))]
 
 
-# The tables
-
-
 @pytest.mark.parametrize("color", [False, True])
 @pytest.mark.parametrize("width", [60, 77, 100, 145])
 def test_no_line_of_a_table_is_wider_than_it_may_be(width: int, color: bool) -> None:
@@ -124,9 +121,6 @@ def test_the_nccl_is_named_below_the_heading_and_the_gpus_above_the_trials() -> 
     assert "GPUs of" not in markdown(*ran())
 
 
-# What deserves a word
-
-
 @pytest.mark.parametrize(
     ("changes", "marked"), [({}, False), ({"cv": 0.51}, True), ({"cv": 0.49}, False), ({"cv": None}, False)]
 )
@@ -161,9 +155,6 @@ def test_how_many_calls_are_in_flight_stands_beside_each_size() -> None:
     shown = markdown(*of_primitives({"a": [msgspec.structs.replace(launch, cells=several)]}))
     rows = rows_of(shown, "#### all_reduce: every rank gets the reduced tensor (pipelined)")
     assert [row["in flight"] for row in rows] == ["8"] * (len(SIZES) - 1) + ["2"]
-
-
-# What it means
 
 
 def test_what_it_means_is_said_in_figures_if_they_tell() -> None:
@@ -208,9 +199,6 @@ def test_without_a_latency_or_without_a_bandwidth_there_is_no_half_way(seen: Any
     shown = text(*of_primitives({"a": [result(cells("all_reduce", seen))]}), 100)
     assert "On 2 ranks a call takes " in shown
     assert "twice that" not in shown
-
-
-# What there is to see
 
 
 def lines_of(width: int, **changes: Any) -> list[str]:
@@ -267,9 +255,6 @@ def test_a_grid_is_cut_where_the_terminal_ends() -> None:
     assert all(len(line) == width and line.endswith("…") for line in grid_lines)
 
 
-# Trials without figures
-
-
 def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_not() -> None:
     results, preset = of_primitives({"a": [everything()], "b": [], "c": []})
     a, b, c = results.trials
@@ -287,9 +272,6 @@ def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_n
         ("b", "failed", "rank 1 killed\nthe log's end"),
         ("c", "skipped", ""),
     ]
-
-
-# CSV
 
 
 # Tables and units by themselves

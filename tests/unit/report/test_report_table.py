@@ -84,9 +84,6 @@ def everything() -> tuple[Results, Preset]:
     return results_for(preset, *journals, failure("c")), preset
 
 
-# The table
-
-
 @given(st.integers(60, 200), st.booleans())
 def test_no_line_of_the_table_is_wider_than_it_may_be(width: int, color: bool) -> None:
     for results, preset in (everything(), ran()):
@@ -162,9 +159,6 @@ def test_the_table_stands_between_the_title_and_the_notes() -> None:
     assert 0 < how_to_read < lines.index(OF_LOSS)
     assert shown.endswith("\n".join(["\n", *lines]) + "\n")
     assert [line.split()[0] for line in table_of(shown)[2:]] == ["a", "b"]
-
-
-# What the cells say
 
 
 def test_the_cells_are_the_medians_over_repeats_and_one_repeat_has_no_spread() -> None:
@@ -331,9 +325,6 @@ def test_the_lights_are_those_of_the_last_repeat() -> None:
     ]
 
 
-# The notes
-
-
 @pytest.mark.parametrize(("device", "marked"), [("cpu (thread, CPU stand-in)", True), ("cuda:0", False)])
 def test_dp_without_a_gpu_is_marked_as_a_stand_in(device: str, marked: bool) -> None:
     preset = preset_of({"trial": [{"name": "a", "launch": "dp"}]})
@@ -384,9 +375,6 @@ def test_a_bottleneck_is_described_in_a_few_words(fields: dict[str, Any], words:
     assert describe_bottleneck([bottleneck]) == words
     assert describe_bottleneck([bottleneck, bottleneck]) == f"{words}, {words}"
     assert describe_bottleneck([]) == NOTHING
-
-
-# The exports
 
 
 def test_markdown_is_a_table_whose_rows_are_all_as_long() -> None:

@@ -54,9 +54,6 @@ def spoilt(results: Results, *, by_hand: bool = False) -> Results:
     return msgspec.structs.replace(results, trials=[msgspec.structs.replace(first, repeats=disturbed), *others])
 
 
-# The table
-
-
 def test_a_trial_of_b_stands_below_that_of_a_and_then_what_only_one_has() -> None:
     a, b = run_with({"x": (1,), "y": (1,), "z": (1,)}), run_with({"new": (1,), "z": (1,), "x": (1,)})
     results, preset = compared(a, b)
@@ -110,9 +107,6 @@ def test_what_a_hand_changed_in_a_has_no_ratio_and_the_note_says_why() -> None:
     assert answer(run_of(400, 401), changed).startswith(
         "Cannot tell whether B:a differs from A:a: repeats were changed by hand"
     )
-
-
-# The answer
 
 
 @pytest.mark.parametrize(
@@ -192,9 +186,6 @@ def test_runs_without_a_common_trial_say_so_and_what_to_do() -> None:
         assert "caution: no ratio, no speed-up: the runs have no trial in common" in said
 
 
-# As any result
-
-
 def both() -> tuple[Results, Preset]:
     return compared(run_of(100, 120), run_of(300, 360, environment={"host": "there"}, run="later"))
 
@@ -232,9 +223,6 @@ def test_markdown_json_and_csv_are_those_of_any_run() -> None:
         ("B:a", "1"),
         ("B:a", "2"),
     ]
-
-
-# Primitives
 
 
 def measured(*launches: float, **changes: Any) -> Results:

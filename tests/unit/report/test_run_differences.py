@@ -47,9 +47,6 @@ def test_a_damaged_journal_is_said_of_its_run() -> None:
     assert note_lines(results, preset)[0] == "caution: B: line 3 cannot be read"
 
 
-# What may explain that one is slower
-
-
 def slow_and_disturbed(loads: tuple[float, ...] = (), **changes: Any) -> Results:
     """As `run_of`, with `a` at 4 s a step and other programs that kept so many cores busy meanwhile."""
     told = journal("a", step_ms=4_000)
@@ -125,9 +122,6 @@ def paired(a: Results, b: Results, matches: Matches) -> list[tuple[str, str]]:
     return [(mine[2:], name[2:]) for name, mine in baselines.items() if name.startswith("B:")]
 
 
-# The pairs
-
-
 def test_a_match_adds_its_pair_leaves_one_out_or_makes_two_change_places() -> None:
     assert paired(run_a(), run_b(), {"spawn": "process"}) == [("one", "one"), ("spawn", "process")]
     assert paired(run_a(), run_b(), {"one": None}) == []
@@ -152,9 +146,6 @@ def test_a_match_that_cannot_be_is_refused(matches: Matches, why: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-# As typed
-
-
 def test_matches_are_read_as_typed() -> None:
     assert matches_of(["spawn=process", "one="]) == {"spawn": "process", "one": None}
     assert matches_of([]) == {}
@@ -164,9 +155,6 @@ def test_matches_are_read_as_typed() -> None:
 def test_what_is_no_match_is_refused(typed: list[str]) -> None:
     with pytest.raises(RunError, match=f"^--match {typed[-1]}: "):
         matches_of(typed)
-
-
-# What is said of them
 
 
 def test_answer_table_and_differences_speak_of_both_names() -> None:

@@ -37,9 +37,6 @@ def journal_of(run: Run, trial: str = "a", number: int = 1) -> Path:
     return run.folder / f"trial-{trial}" / f"repeat-{number}" / "messages.jsonl"
 
 
-# Writing and reopening
-
-
 def test_a_new_run_has_its_preset_and_its_environment(tmp_path: Path) -> None:
     preset = two_trials()
     run = Run.create(tmp_path / "deep" / "runs", preset, {"cores": 2})
@@ -66,9 +63,6 @@ def test_an_intact_journal_reads_back_and_replays_as_it_was_written(tmp_path: Pa
     repeats = run.repeats(preset)
     assert list(repeats) == [("a", 1), ("b", 2)]
     assert list(repeats["b", 2]) == JOURNALS[3]
-
-
-# What a killed console leaves
 
 
 def test_a_last_line_of_the_last_message_cut_short_interrupts_the_repeat(tmp_path: Path) -> None:
@@ -133,9 +127,6 @@ def test_the_journal_is_on_its_way_to_the_disk_while_the_run_goes_on(
         assert list(run.messages("a", 1)) == [launched(), hello()]
 
 
-# Results
-
-
 def test_results_are_replaced_as_a_whole(tmp_path: Path) -> None:
     preset = two_trials()
     run = write_run(tmp_path, preset, *JOURNALS)
@@ -149,9 +140,6 @@ def test_results_are_replaced_as_a_whole(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in run.folder.iterdir() if entry.is_file()) == [
         "environment.json", "preset.toml", "results.json",
     ]  # fmt: skip
-
-
-# The rest of a repeat's folder
 
 
 def test_the_command_can_be_typed_again(tmp_path: Path) -> None:
@@ -180,9 +168,6 @@ def test_only_the_end_of_a_log_is_read(tmp_path: Path) -> None:
         (repeat.folder / "rank-0.log").write_bytes(b"x" * 100_000 + b"the end")
         assert repeat.log("rank-0.log").endswith("xthe end")
         assert len(repeat.log("rank-0.log")) == LOG_TAIL
-
-
-# Where runs are kept
 
 
 def test_two_runs_in_the_same_second_get_two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,9 +206,6 @@ def test_the_runs_folder_is_the_one_given_then_the_variables_then_the_users(
     assert runs_folder("here") == tmp_path / "here"
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert runs_folder("~/runs") == tmp_path / "home" / "runs"
-
-
-# One console at a time
 
 
 def test_an_editor_that_replaces_the_preset_does_not_let_a_second_console_in(tmp_path: Path) -> None:
@@ -303,9 +285,6 @@ def test_a_link_in_place_of_new_results_is_not_followed(tmp_path: Path) -> None:
     (run.folder / "results.json.new").symlink_to(precious)
     run.write_results(results_for(two_trials(), JOURNALS[0]))
     assert precious.read_text() == "mine"
-
-
-# Finding
 
 
 @pytest.fixture
