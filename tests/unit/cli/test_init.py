@@ -1,5 +1,6 @@
-"""`ddptui init`: what it writes, what it prints, and what it refuses. Nothing here starts a rank."""
+"""`ddptui init` and `ddptui new`: what they write, what they print, and what they refuse."""
 
+import ast
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 from ddptui.cli import main
 from ddptui.config.trial import Trial
 from ddptui.store import presets
+from tests.support.runner import ddptui
 from tests.support.shown import REPO, shown_on
 
 SCRIPT = "import torch.distributed as dist\n"
@@ -127,3 +129,38 @@ def test_the_page_names_the_trial_that_is_written() -> None:
     page = (REPO / "docs" / "watch.md").read_text(encoding="utf-8")
     [name] = re.findall(r"has one trial, `(.+?)`", page)
     assert name == only_trial("train.toml").name
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("average.py", "ddptui run own-average"),
+        ("mine.py", "ddptui run own-average --set yours:strategy=mine.py:average"),
+    ],
+)
+def test_it_writes_a_function_and_says_how_to_have_it_graded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = ddptui(tmp_path, "new", "strategy", file)
+    assert (done.returncode, done.stdout.splitlines()[-1].strip()) == (0, command)
+    text = (tmp_path / file).read_text()
+    assert command in text
+    assert [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)] == ["average"]
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        ("taken.py", "taken.py: already exists; remove it, or choose another name"),
+        ("mine.txt", "mine.txt: the name of a Python file ends in .py, e.g. average.py"),
+        ("nowhere/mine.py", "nowhere/mine.py: cannot be written: No such file or directory; create the folder nowhere"),
+    ],
+)
+def test_it_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, why: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken.py").write_text("mine")
+    done = ddptui(tmp_path, "new", "strategy", file)
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert (tmp_path / "taken.py").read_text() == "mine"
