@@ -183,15 +183,12 @@ def test_a_spoilt_run_is_shown_as_far_as_it_can_be(file: str, tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_read_only_home_is_refused(tmp_path: Path) -> None:
+def test_a_read_only_home_or_folder_for_temporary_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     home = tmp_path / "home"
     shell = with_mounts(f"mount --bind {home} {home}", f"mount -o remount,ro,bind {home}")
     done = console(tmp_path, ("--preset", "quickstart", "--no-ui"), shell, DDPTUI_RUNS="")
     assert_refused(done, tmp_path, "Read-only file system; name a folder with --runs")
-
-
-def test_no_room_for_temporary_files_is_refused(tmp_path: Path) -> None:
     mounts = [f"mount --bind {path} {path}; mount -o remount,ro,bind {path}" for path in ("/tmp", "/var/tmp")]
     done = console(tmp_path, ("--preset", "quickstart", "--no-ui"), with_mounts(*mounts, "cd /proc"), TMPDIR="/tmp/t")
     assert_refused(done, tmp_path, "/tmp/t: temporary files cannot be written")

@@ -68,11 +68,22 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_commands_and_options_are_completed(here: Path) -> None:
+def test_commands_options_fields_and_their_values_are_completed(here: Path) -> None:
     assert {"run", "watch", "completion", "config"} <= {*offered(here, "")}
     assert offered(here, "sho") == ["show"]
     assert offered(here, "run", "quickstart", "--rep") == ["--repeats"]
     assert offered(here, "runs", "--j") == ["--json"]
+    run = ("run", "quickstart", "--set")
+    assert offered(here, *run, "wor") == ["world_size="]
+    assert offered(here, *run, "") == [f"{name}=" for name in TRIAL_FIELDS if name != "name"]
+    assert offered(here, *run, "launch=sp") == ["launch=spawn"]
+    assert offered(here, *run, "compile=") == ["compile=true", "compile=false"]
+    assert offered(here, *run, "epochs=") == []
+    assert offered(here, *run, "zzz=") == []
+    assert offered(here, "--set", "wor") == ["world_size="]
+    words = ("run", "quickstart", "--set", "launch=sp")
+    assert asked(here, *words, shell="zsh").stdout == "plain\nlaunch=spawn\n_\n"
+    assert asked(here, *words, shell="fish").stdout == "plain,launch=spawn\n"
 
 
 @pytest.mark.parametrize("words", [("--preset",), ("presets",), ("run", "--no-ui")])
@@ -100,17 +111,6 @@ def test_runs_are_those_of_the_folder_that_is_named(here: Path, tmp_path: Path) 
     assert offered(here, "show", "", **elsewhere) == []
     assert offered(here, "show", "--runs", "runs", "", **elsewhere) == RUNS
     assert offered(here, "show", "--runs", "") == ["dir,"]
-
-
-def test_fields_are_completed_and_their_values(here: Path) -> None:
-    run = ("run", "quickstart", "--set")
-    assert offered(here, *run, "wor") == ["world_size="]
-    assert offered(here, *run, "") == [f"{name}=" for name in TRIAL_FIELDS if name != "name"]
-    assert offered(here, *run, "launch=sp") == ["launch=spawn"]
-    assert offered(here, *run, "compile=") == ["compile=true", "compile=false"]
-    assert offered(here, *run, "epochs=") == []
-    assert offered(here, *run, "zzz=") == []
-    assert offered(here, "--set", "wor") == ["world_size="]
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,6 @@ def test_bash_which_breaks_words_at_each_equals_sign_gets_what_follows_it(
 )
 def test_choices_are_completed(here: Path, words: tuple[str, ...], values: list[str]) -> None:
     assert offered(here, *words) == values
-
-
-def test_zsh_and_fish_get_whole_words(here: Path) -> None:
-    words = ("run", "quickstart", "--set", "launch=sp")
-    assert asked(here, *words, shell="zsh").stdout == "plain\nlaunch=spawn\n_\n"
-    assert asked(here, *words, shell="fish").stdout == "plain,launch=spawn\n"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def only_trial(file: str) -> Trial:
     return trial
 
 
-def test_it_prints_what_the_page_shows_and_the_preset_is_shown() -> None:
+def test_it_prints_what_the_page_shows_and_the_page_names_the_trial() -> None:
     [shown] = [each for each in shown_on("docs/watch.md") if each.command.startswith("ddptui init")]
     result = init(*shlex.split(shown.command)[2:])
     assert (result.exit_code, result.stderr) == (0, "")
@@ -48,6 +48,10 @@ def test_it_prints_what_the_page_shows_and_the_preset_is_shown() -> None:
     listed = CliRunner().invoke(main, ("presets", "train.toml"))
     assert (listed.exit_code, listed.stderr) == (0, "")
     assert "  torchrun --standalone --nproc_per_node=2 train.py --epochs 3\n" in listed.stdout
+    init("train.py")
+    page = (REPO / "docs" / "watch.md").read_text(encoding="utf-8")
+    [name] = re.findall(r"has one trial, `(.+?)`", page)
+    assert name == only_trial("train.toml").name
 
 
 def test_a_command_is_taken_as_it_is_and_a_script_elsewhere_has_its_preset_here(tmp_path: Path) -> None:
@@ -122,13 +126,6 @@ def test_half_a_preset_is_not_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(Path, "open", full)
     assert_refused(init("train.py"), "train.toml: cannot be written: No space left on device; the disk is full: free")
     assert not (tmp_path / "train.toml").exists()
-
-
-def test_the_page_names_the_trial_that_is_written() -> None:
-    init("train.py")
-    page = (REPO / "docs" / "watch.md").read_text(encoding="utf-8")
-    [name] = re.findall(r"has one trial, `(.+?)`", page)
-    assert name == only_trial("train.toml").name
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,11 @@ def refused(name: str, gpus: int) -> list[str]:
     return [trial.name for trial in load(name).trials if problem(trial, with_gpus(gpus), "")]
 
 
-def test_every_one_of_them_is_held_to_what_it_says() -> None:
+def test_every_preset_of_the_group_says_what_it_needs_and_its_trials_do_the_same_work() -> None:
     in_group = {path.stem for path in (lab_root() / "presets").glob("*.toml") if load(path.stem).group == "GPUs"}
     assert in_group == {*NEEDED}
+    for name in NEEDED:
+        assert len({(trial.batch_size, trial.model, trial.dataset) for trial in load(name).trials}) == 1
 
 
 @pytest.mark.parametrize(("name", "gpus"), NEEDED.items())
@@ -64,12 +66,6 @@ def test_the_published_figures_of_the_demos_stand_beside_ours() -> None:
         "ratio 1.00 here, 0.84 published",
     ]
     assert source.startswith("published: pytorch distributed training demos v1, v2, v3 (README)")
-
-
-def test_the_global_batch_is_the_same_in_all_trials() -> None:
-    """But for what is asked, they do the same work."""
-    for name in NEEDED:
-        assert len({(trial.batch_size, trial.model, trial.dataset) for trial in load(name).trials}) == 1
 
 
 SEE, MEASURE, ALGORITHMS = "primitives-see", "primitives-measure", "algorithms"

@@ -7,15 +7,12 @@ from ddptui.config.toml import read_toml
 from ddptui.config.trial import TrialError
 
 
-def test_all_of_them_are_read() -> None:
+def test_all_of_them_are_read_and_the_themes_are_textuals() -> None:
     text = 'lang = "zh"\n'
     text += 'theme = "nord"\nrefresh = 8\ncolumns = ["startup", "sync"]\n[keys]\nplay = "a"\nnext = ["n", "ctrl+n"]\n'
     keys = {"play": ("a",), "next": ("n", "ctrl+n")}
     assert parse(read_toml(text)) == Settings("nord", 8.0, ("startup", "sync"), keys, "zh")
     assert parse({}) == NO_SETTINGS == Settings(None, None, (), {}, "en")
-
-
-def test_the_themes_are_textuals() -> None:
     from textual.theme import BUILTIN_THEMES
 
     assert tuple(sorted(BUILTIN_THEMES)) == THEMES

@@ -26,15 +26,13 @@ def path(chart: Chart) -> str:
     return str(line.attributes["d"])
 
 
-def test_a_line_goes_from_corner_to_corner_with_some_room() -> None:
+def test_a_line_goes_from_corner_to_corner_with_gaps_for_what_is_not_finite() -> None:
     d = path(drawn(Series("a", [(0, 0.0), (10, 5.0)])))
     assert d == f"M29 981L{UNITS_X - 29} {UNITS_Y - 981}"
-
-
-def test_a_value_that_is_not_finite_is_a_gap() -> None:
     assert path(drawn(Series("a", [(0, 0.0), (1, 1.0), (2, None), (3, 1.0), (4, 0.0)]))).count("M") == 2
     d = path(drawn(Series("a", [(0, 0.0), (1, float("nan")), (2, 1.0)])))
     assert re.fullmatch(r"M\d+ \d+h1M\d+ \d+h1", d)
+    assert curves("", [Series("a", []), Series("b", [(0, None)])], NO_TICKS, NO_TICKS) == []
 
 
 def test_marks_and_ticks_have_places_and_those_outside_are_left_out() -> None:
@@ -52,10 +50,6 @@ def test_many_lines_look_different() -> None:
     found = drawn(*(Series(str(n), [(0, 0.0), (1, 1.0 * n)], "1.0") for n in range(24)))
     assert len({line.attributes["class"] for line in shapes(found, "path")}) == len(dict(found.key)) == 24
     assert found.key[3][1] == "3: 1.0"
-
-
-def test_nothing_to_draw_has_no_chart() -> None:
-    assert curves("", [Series("a", []), Series("b", [(0, None)])], NO_TICKS, NO_TICKS) == []
 
 
 def test_percent_is_short_and_nothing_has_no_minus_sign() -> None:
@@ -109,12 +103,17 @@ def test_a_bar_of_a_difference_ends_at_its_sum() -> None:
     assert texts(view) == ["a, baseline", "", "b", f"{signed(apart.total)} s"]
 
 
-def test_a_trial_without_figures_has_words_in_place_of_a_bar() -> None:
+def test_a_trial_without_figures_has_words_and_no_difference() -> None:
     results = results_for(two_trials(repeats=1), journal("a"), failure("b"))
     [view] = times(results)
     assert (len(ends(view)), texts(view)[-2:]) == (1, ["b", "failed"])
     assert breakdown(results.trials[1]) is None
     assert differences(results) == []
+    preset = two_trials(repeats=1)
+    results = results_for(preset, failure("a"), journal("b"))
+    assert differences(results) == []
+    text = Found(page(Told(journal()), preset, results)).text
+    assert "a, the baseline, failed (rank 1 was killed by SIGKILL)" in text
 
 
 def test_what_is_drawn_of_a_disturbed_trial_is_marked() -> None:
@@ -129,11 +128,3 @@ def test_what_is_drawn_of_a_disturbed_trial_is_marked() -> None:
     assert "2.00 &#9888;" in drawn
     assert ">&#9888; disturbed, so inexact<" in drawn
     assert "a: ⚠ disturbed, so inexact" in Found(page(Told(journal()), preset, results)).text
-
-
-def test_without_differences_the_page_says_why() -> None:
-    preset = two_trials(repeats=1)
-    results = results_for(preset, failure("a"), journal("b"))
-    assert differences(results) == []
-    text = Found(page(Told(journal()), preset, results)).text
-    assert "a, the baseline, failed (rank 1 was killed by SIGKILL)" in text

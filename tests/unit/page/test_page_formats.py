@@ -72,15 +72,6 @@ def test_a_page_opens_with_the_trial_of_the_answer_and_prints_it_beside_the_base
     assert re.findall(r"data-prints>\n<h3>(\w+)", page) == ["a", "c"]
 
 
-def test_power_limits_and_links_of_gpus_are_spelled_out_in_the_environment() -> None:
-    run, preset, results = a_run()
-    environment = {"gpu_links": ["NVLink between all 8"], "gpu_power_limit_w": [700.0, None]}
-    told = Found(page_of(run, preset, msgspec.structs.replace(results, environment=environment))).text
-    assert "gpu power limit.1" in told
-    assert "700 W" in told
-    assert "NVLink between all 8" in told
-
-
 def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
     run = Run(RECORDED)
     text = Found(page).text
@@ -92,6 +83,12 @@ def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
     assert "memory_bytes" not in text
     assert "ddptui presets NAME_OR_FILE prints the commands" in text
     assert all(" ".join(trial.command[1:4]) in text for trial in results.trials)
+    run, preset, results = a_run()
+    environment = {"gpu_links": ["NVLink between all 8"], "gpu_power_limit_w": [700.0, None]}
+    told = Found(page_of(run, preset, msgspec.structs.replace(results, environment=environment))).text
+    assert "gpu power limit.1" in told
+    assert "700 W" in told
+    assert "NVLink between all 8" in told
 
 
 def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> None:
@@ -110,7 +107,7 @@ def test_a_run_of_many_ranks_has_a_page_of_bounded_size() -> None:
     assert page.count("<article") == 1
 
 
-def test_primitives_have_a_page_with_tables_and_a_chart() -> None:
+def test_primitives_have_a_page_with_tables_and_a_chart_and_a_picture_of_it() -> None:
     measured = cells("all_reduce", lambda bytes: 100 + bytes / 1000)
     results, preset = of_primitives({"a": [result(measured, views=[view()])]})
     found = Found(page_of(Told([]), preset, results))
@@ -119,6 +116,11 @@ def test_primitives_have_a_page_with_tables_and_a_chart() -> None:
     assert "What it means" in found.text
     marks = [element for element in found.elements if element[0] == "circle"]
     assert len(marks) == len(SIZES)
+    results, preset = of_primitives({"a": [result(cells("all_reduce", lambda bytes: 100 + bytes / 1000))]})
+    assert "<circle" in picture(Told([]), preset, results)
+    shown, preset = of_primitives({"a": [result(views=[view()])]})
+    with pytest.raises(PictureError, match="--format html has all of it"):
+        picture(Told([]), preset, shown)
 
 
 @pytest.fixture
@@ -160,14 +162,6 @@ def test_a_picture_is_an_svg_that_stands_alone() -> None:
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"A or b?", "a, baseline", "b"} <= set(texts)
     assert [text for text in texts if str(text).endswith(" s  × 1.00")]
-
-
-def test_a_picture_of_primitives_is_a_chart_if_there_is_one() -> None:
-    results, preset = of_primitives({"a": [result(cells("all_reduce", lambda bytes: 100 + bytes / 1000))]})
-    assert "<circle" in picture(Told([]), preset, results)
-    shown, preset = of_primitives({"a": [result(views=[view()])]})
-    with pytest.raises(PictureError, match="--format html has all of it"):
-        picture(Told([]), preset, shown)
 
 
 def test_a_picture_has_a_bounded_number_of_trials() -> None:

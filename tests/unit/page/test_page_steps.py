@@ -62,16 +62,13 @@ def test_of_times_that_devices_may_be_behind_no_wait_is_drawn() -> None:
     assert arrivals(A_TRIAL, joined) == []
 
 
-def test_paths_go_forward_only_and_stay_in_the_picture() -> None:
+def test_paths_go_forward_only_and_steps_are_marked_where_they_begin() -> None:
     for excerpt in excerpts(aligned()):
         drawn = timeline(excerpt)
         for path in (path for rank in (0, 1) for path in tracks(drawn, rank).values()):
             moves = [int(move) for move in re.findall(r"[mh](\d+)", path)]
             assert path.startswith("M0 500m")
             assert sum(moves) <= UNITS_X
-
-
-def test_steps_are_marked_where_they_begin_and_the_chosen_one_stands_out() -> None:
     [excerpt, *_] = excerpts(aligned())
     marks = [shape for shape in shapes(timeline(excerpt), "text") if shape.text.startswith("step")]
     assert [mark.text for mark in marks] == [f"step {each.number}" for each in excerpt.steps]
@@ -144,12 +141,9 @@ def test_many_ranks_are_put_together_in_a_matrix() -> None:
     assert drawn.name == MATRIX_OF_BLOCKS
 
 
-def test_a_trial_without_steps_says_why_it_has_no_pictures() -> None:
+def test_a_trial_without_steps_has_no_pictures_and_losses_are_of_those_that_have_one() -> None:
     _, preset, results = a_run()
     assert "without instruments" in Found(page(Told([]), preset, results)).text
-
-
-def test_losses_are_those_of_the_trials_that_have_one() -> None:
     run, _, results = a_run()
     [drawn] = losses(run, results)
     assert [words for _, words in drawn.key] == ["a: 1.000", "b: 0.035"]

@@ -16,14 +16,11 @@ NAMES = Filled("trial", ["a", "b", "c"], left=True, key="trial")
 TIMES = Filled("train s", ["10.0", "9.0", "failed"], key="train")
 
 
-def test_what_all_rows_have_is_said_once_if_it_may_be() -> None:
+def test_columns_that_say_the_same_in_all_rows_or_nothing_are_left_out() -> None:
     same = Filled("ranks", ["2", "2", "2"], key="ranks")
     view = table_view("All", [NAMES, same, TIMES], once=["ranks"])
     assert (view.shared, view.columns) == ([same], [NAMES, TIMES])
     assert len(table_view("All", [NAMES, same, TIMES]).columns) == 3
-
-
-def test_columns_without_values_and_those_that_repeat_the_first_are_left_out() -> None:
     view = table_view("All", [NAMES, Filled("strategy", ["a", "b", "c"]), Filled("fault", ["–"] * 3), TIMES])
     assert view.columns == [NAMES, TIMES]
 

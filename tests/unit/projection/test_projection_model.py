@@ -27,7 +27,6 @@ KB = 1024
 ONE_STEP = [[[Work(1.0, 0.0, 0.0, 0.0)]] * 2]
 TRIAL = MeasuredTrial("flat", 2, ONE_STEP, [], tensors=3, bytes=16 * KB, itemsize=4)
 MESSAGES, BYTES = Costs(1.0, 0.0, "α"), Costs(0.0, 1.0, "β")
-EULER = 0.5772156649
 
 
 def calls(operation: str, ranks: int) -> list[MeasuredCall]:
@@ -44,14 +43,11 @@ def test_alpha_and_beta_are_recovered(operations: list[str], ranks: int) -> None
     assert (found.source, found.ranks) == ("here", ranks)
 
 
-def test_a_call_counts_by_its_weight() -> None:
+def test_costs_weigh_each_call_and_a_negative_one_is_unknown() -> None:
     doubled = [call._replace(s=2 * call.s, weight=1e-9) for call in calls("all_reduce", 2)]
     found = fit_costs([*calls("all_reduce", 2), *doubled], 2, "here", "do this")
     assert found.alpha == pytest.approx(ALPHA, rel=1e-3)
     assert found.worst == pytest.approx(0.5)
-
-
-def test_a_cost_that_would_be_negative_is_unknown() -> None:
     shrinking = [MeasuredCall("all_reduce", size, 1e-3 - size * 1e-9) for size in SIZES]
     found = fit_costs(shrinking, 2, "here", "do this")
     assert (found.beta, found.unknown, found.remedy) == (0, "bandwidth", "do this")
@@ -128,13 +124,10 @@ def test_of_what_more_ranks_send_as_large_a_part_is_hidden_while_backward_lasts(
     assert transfers("ddp", HIDING, ranks, MESSAGES) == pytest.approx((sent, exposed))
 
 
-def test_transfers_that_took_longer_than_they_should_stay_exposed_but_one_rank_has_none() -> None:
+def test_an_overlapping_strategy_hides_as_large_a_part_but_not_of_transfers_that_took_longer() -> None:
     late = HIDING._replace(hidden=-0.5)
     assert transfers("ddp", late, 2, MESSAGES) == pytest.approx((8, 8.5))
     assert transfers("ddp", late, 1, MESSAGES) == (0, 0)
-
-
-def test_another_overlapping_strategy_hides_as_large_a_part_of_what_it_sends() -> None:
     assert transfers("ddp_fp16", HIDING, 2, BYTES) == pytest.approx((8 * KB, 8 * KB - 3))
     in_time = HIDING._replace(hidden=12.0 * KB, backward=99.0 * KB)
     assert transfers("ddp_fp16", in_time, 2, BYTES) == pytest.approx((8 * KB, 2 * KB))

@@ -106,12 +106,9 @@ def test_what_was_taken_out_again_is_no_delay() -> None:
     )
 
 
-def test_what_came_after_the_last_step_was_too_late() -> None:
+def test_what_came_too_late_is_said_and_each_repeat_has_a_sentence() -> None:
     late = with_hand(journal(), by_hand(STEP_2_MS + 100, LATE))
     assert "changed by hand too late for any step: forward 20 ms on 1" in told(late)
-
-
-def test_each_repeat_that_was_changed_has_a_sentence() -> None:
     first = with_hand(journal("a", 1), by_hand(STEP_2_MS, LATE))
     second = with_hand(journal("a", 2), by_hand(FIRST_STEP_MS, MORE))
     lines = [line for line in told(first, second) if "changed" in line]

@@ -47,10 +47,14 @@ def test_the_first_cause_is_the_answer_alone_and_the_first_line() -> None:
     assert CAUSE.summary[1:] in markdown(results, preset)
 
 
-def test_the_same_steps_without_a_failure_have_findings() -> None:
+def test_after_a_failure_no_more_steps_are_asked_for_and_without_it_the_same_steps_have_findings() -> None:
     preset = of_commands("a")
     *messages, _ = died("a")
     assert results_for(preset, [*messages, ended()]).trials[0].findings
+    preset = of_commands("a")
+    *start, _ = died("a")
+    few = results_for(preset, [*start[:13], ended("failed", failure=CAUSE)])
+    assert not any("few" in line for line in [*answer(few), *note_lines(few, preset)])
 
 
 def test_its_parts_are_in_the_json() -> None:
@@ -67,13 +71,6 @@ def test_its_parts_are_in_the_json() -> None:
         "details": [*CAUSE.details],
     }
     assert b["error"].splitlines() == [CAUSE.summary, CAUSE.remedy, *CAUSE.details]
-
-
-def test_after_a_failure_no_more_steps_are_asked_for() -> None:
-    preset = of_commands("a")
-    *start, _ = died("a")
-    few = results_for(preset, [*start[:13], ended("failed", failure=CAUSE)])
-    assert not any("few" in line for line in [*answer(few), *note_lines(few, preset)])
 
 
 def kinds(results: Results) -> list[Kind]:

@@ -143,15 +143,12 @@ def test_the_numbers_of_many_ranks_are_folded_between_parts_and_the_hundreds_tel
     assert rank_kind(9) == rank_kind(1)
 
 
-def test_a_backend_that_cannot_says_so_in_place_of_the_numbers() -> None:
+def test_what_has_no_numbers_says_so() -> None:
     view = View(operation="reduce", reduce_op="avg", root=0, ranks=[], error="ReduceOp.AVG is only for NCCL " * 3)
     lines = page_lines(view, 50, after=False)
     assert text(lines)[2].startswith("The backend cannot: ReduceOp.AVG is only for NCCL")
     assert {kind for _, kind in lines[2]} == {"wrong"}
     assert len(lines) == 5
-
-
-def test_a_barrier_has_no_numbers_and_no_legend() -> None:
     lines = text(page_lines(SEEN["barrier"], WIDE, after=True))
     assert lines == ["Every rank waits until all ranks have arrived; no data moves.", "", "every rank: dist.barrier()"]
 

@@ -112,23 +112,14 @@ def test_where_space_is_short_the_least_telling_columns_go_first() -> None:
     fewest = {column: min(width for width in shown if column in shown[width]) for column in shown[200]}
     order = ["train s", "in sync", "acc. %", "aggr. ms", "samples/s", "speed-up", "strategy"]
     assert sorted(order, key=lambda column: fewest[column]) == order
-
-
-def test_where_space_is_short_what_is_wrong_is_told_before_how_fast_it_was() -> None:
     results, preset = with_last_words(audit=audit(error=0.1), orders=("1", "1"), mistake="no_set_epoch")
     for width in range(40, 201):
         shown = set(header_of(text(results, preset, width)))
         assert shown >= {"in sync", "average", "order"} or not shown & {"acc. %", "step ms", "launch", "mistake"}
-
-
-def test_where_space_is_short_an_average_that_is_right_comes_after_the_accuracy() -> None:
     for error, first, last in ((0.0, "acc. %", "average"), (0.1, "average", "acc. %")):
         shown = [set(header_of(text(*with_last_words(audit=audit(error=error)), width))) for width in range(40, 201)]
         assert any(first in header and last not in header for header in shown)
         assert not any(last in header and first not in header for header in shown)
-
-
-def test_where_trials_do_other_work_in_a_step_their_rate_is_told_before_their_time() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b", "batch_size": 128}]})
     results = results_for(preset, journal("a"), journal("b"))
     for width in range(40, 201, 4):
@@ -136,14 +127,11 @@ def test_where_trials_do_other_work_in_a_step_their_rate_is_told_before_their_ti
         assert shown >= {"speed-up", "samples/s"} or not shown & {"aggr. ms", "step ms"}
 
 
-def test_a_name_that_is_too_long_is_cut_and_never_a_figure() -> None:
+def test_a_name_that_is_too_long_is_cut_and_a_failure_stands_out_in_color() -> None:
     _, preset = everything()
     slow = results_for(preset, journal(preset.trials[0].name, step_ms=400_000))
     lines = table_of(text(slow, preset, 60))
     assert re.fullmatch(r"a-trial-with\S*…\s+1200\.00.*", lines[2])
-
-
-def test_without_color_there_are_no_marks_and_with_it_a_failure_stands_out() -> None:
     results, preset = everything()
     assert not MARKS.search(text(results, preset, 120))
     assert RED in text(results, preset, 120, color=True)
@@ -377,13 +365,18 @@ def test_a_bottleneck_is_described_in_a_few_words(fields: dict[str, Any], words:
     assert describe_bottleneck([]) == NOTHING
 
 
-def test_markdown_is_a_table_whose_rows_are_all_as_long() -> None:
+def test_markdown_and_csv_have_a_row_for_every_trial() -> None:
     results, preset = everything()
     lines = [line for line in markdown(results, preset).splitlines() if line.startswith("|")]
     assert len(lines) == 2 + 4
     assert {line.count("|") for line in lines} == {30 + 1}
     assert re.fullmatch(r"(\| (:--|--:) )+\|", lines[1])
     assert "\n\n| trial |" in markdown(results, preset)
+    rows = list(csv.DictReader(io.StringIO(as_csv(*everything()))))
+    c, d = rows[-2:]
+    assert (c["trial"], c["status"], c["repeat"]) == ("c", "failed", "")
+    assert c["error"] == "rank 1 was killed by SIGKILL\nthe log's end"
+    assert (d["trial"], d["status"], d["train_time_s"]) == ("d", "skipped", "")
 
 
 @pytest.mark.parametrize(
@@ -400,14 +393,6 @@ def test_csv_tells_what_was_left_of_the_mean_and_whether_the_order_was_new(
     [row] = csv.DictReader(io.StringIO(as_csv(*with_last_words(**words))))
     columns = ("averaging_right", "averaging_error", "averaging_scale", "reshuffled")
     assert tuple(row[column] for column in columns) == tuple(map(str, cells))
-
-
-def test_csv_has_a_line_for_a_trial_without_figures() -> None:
-    rows = list(csv.DictReader(io.StringIO(as_csv(*everything()))))
-    c, d = rows[-2:]
-    assert (c["trial"], c["status"], c["repeat"]) == ("c", "failed", "")
-    assert c["error"] == "rank 1 was killed by SIGKILL\nthe log's end"
-    assert (d["trial"], d["status"], d["train_time_s"]) == ("d", "skipped", "")
 
 
 def test_json_reads_back_as_the_same_results() -> None:

@@ -54,9 +54,15 @@ def slow_and_disturbed(loads: tuple[float, ...] = (), **changes: Any) -> Results
     return msgspec.structs.replace(results_for(two_trials(repeats=1), told, journal("b")), **changes)
 
 
-def test_times_that_differ_although_nothing_else_does_are_said() -> None:
+def test_times_that_differ_although_nothing_or_a_field_of_another_trial_does_are_said() -> None:
     assert differences(run_of(100, 102), run_of(400, 402)) == [f"B:a: {UNEXPLAINED}"]
     assert differences(run_of(400, 402), run_of(100, 102)) == [f"B:a: {UNEXPLAINED}"]
+    a = run_with({"a": (100, 101), "b": (100, 101)})
+    b = run_with({"a": SLOW, "b": SLOW})
+    first, second = b.trials
+    other = msgspec.structs.replace(second, config=second.config | {"epochs": 1})
+    told = differences(a, msgspec.structs.replace(b, trials=[first, other]))
+    assert told == [f"B:a: {UNEXPLAINED}", "B:b: epochs: 3 in A, 1 in B"]
 
 
 @pytest.mark.parametrize(("a", "b"), [((100,), (400,)), ((100, 110), (60, 140))])
@@ -99,15 +105,6 @@ def test_a_caution_that_slows_down_explains_a_difference_and_others_do_not() -> 
         assert differences(a, raised) == [told]
 
 
-def test_a_field_explains_only_its_trials() -> None:
-    a = run_with({"a": (100, 101), "b": (100, 101)})
-    b = run_with({"a": SLOW, "b": SLOW})
-    first, second = b.trials
-    other = msgspec.structs.replace(second, config=second.config | {"epochs": 1})
-    told = differences(a, msgspec.structs.replace(b, trials=[first, other]))
-    assert told == [f"B:a: {UNEXPLAINED}", "B:b: epochs: 3 in A, 1 in B"]
-
-
 def run_a() -> Results:
     return run_with({"one": (10, 10), "spawn": (10, 10)}, run="first")
 
@@ -146,23 +143,20 @@ def test_a_match_that_cannot_be_is_refused(matches: Matches, why: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_matches_are_read_as_typed() -> None:
+def test_matches_are_read_as_typed_and_both_names_are_spoken_of() -> None:
     assert matches_of(["spawn=process", "one="]) == {"spawn": "process", "one": None}
     assert matches_of([]) == {}
+    results, preset = compared(run_a(), run_b(), {"spawn": "process"})
+    assert answer(results)[0].startswith("B:process took 2.00 ± 0.00 times as long as A:spawn;")
+    names = [line.split()[0] for line in text(results, preset, 80).splitlines() if line.startswith(("A:", "B:"))]
+    assert names[-4:] == ["A:one", "B:one", "A:spawn", "B:process"]
+    assert results.differences == [f"B:process: {UNEXPLAINED}"]
 
 
 @pytest.mark.parametrize("typed", [["spawn"], ["=process"], ["a=b", "a=c"]])
 def test_what_is_no_match_is_refused(typed: list[str]) -> None:
     with pytest.raises(RunError, match=f"^--match {typed[-1]}: "):
         matches_of(typed)
-
-
-def test_answer_table_and_differences_speak_of_both_names() -> None:
-    results, preset = compared(run_a(), run_b(), {"spawn": "process"})
-    assert answer(results)[0].startswith("B:process took 2.00 ± 0.00 times as long as A:spawn;")
-    names = [line.split()[0] for line in text(results, preset, 80).splitlines() if line.startswith(("A:", "B:"))]
-    assert names[-4:] == ["A:one", "B:one", "A:spawn", "B:process"]
-    assert results.differences == [f"B:process: {UNEXPLAINED}"]
 
 
 def test_a_match_with_none_compares_nothing_and_primitives_are_matched_too() -> None:

@@ -96,14 +96,11 @@ def test_waits_and_transfers_add_up_to_those_of_the_result() -> None:
     assert len(lines) > 100
 
 
-def test_a_step_without_an_operation_has_a_line_too() -> None:
+def test_a_step_without_an_operation_has_a_line_and_a_loss_that_is_no_number_is_told() -> None:
     lines = lines_of(journal(steps=2))
     assert len(lines) == 3 * 2
     empty = [*CSV][[*CSV].index("number") :]
     assert {line[column] for line in lines for column in empty} == {""}
-
-
-def test_a_loss_that_is_no_number_is_told_from_one_that_is_not_known() -> None:
     steps = [step(loss=None), msgspec.structs.replace(step(number=1, loss=None), has_loss=False)]
     assert [line["loss"] for line in lines_of([launched(), hello(), *steps])] == ["nan", ""]
 

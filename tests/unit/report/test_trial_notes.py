@@ -139,7 +139,7 @@ def started(preset: Preset, **trials: list[tuple[str, str]]) -> Results:
     return results_for(preset, *messages)
 
 
-def test_why_ranks_started_cold_is_said_once_with_all_its_trials_and_beside_how_long_they_took() -> None:
+def test_what_started_the_ranks_is_said_once_with_all_its_trials() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c", "start": "cold"}], "repeats": 2})
     why = "the process that forks the ranks was killed by SIGKILL"
     found = started(
@@ -154,9 +154,6 @@ def test_why_ranks_started_cold_is_said_once_with_all_its_trials_and_beside_how_
         "2.0 cold",
         "2.0 cold",
     ]
-
-
-def test_what_started_the_ranks_of_torch_distributed_launch_is_said() -> None:
     preset = preset_of({"trial": [{"name": "a", "launch": "launch"}]})
     for start, words in (
         ("warm", "elastic_launch, which torch.distributed.launch calls"),

@@ -99,7 +99,7 @@ def test_where_space_is_short_the_source_takes_what_is_left() -> None:
     assert "line 1 of train.py" not in text(results, preset, WIDTH, source=source)
 
 
-def test_of_a_terminal_only_five_places_that_explain_something_are_shown() -> None:
+def test_a_terminal_shows_five_places_that_explain_something_or_of_a_late_rank() -> None:
     results, preset = read("watched", PLACES, [LATE])
     shown = text(results, preset, WIDTH)
     at = shown.splitlines().index(HEADING)
@@ -110,9 +110,6 @@ def test_of_a_terminal_only_five_places_that_explain_something_are_shown() -> No
     assert HEADING not in text(*read("watched", PLACES), WIDTH)
     assert HEADING not in text(*read("watched", [], [LATE]), WIDTH)
     assert "Where in the code" not in text(*read("quickstart", PLACES, [LATE]), WIDTH)  # the lab's own code
-
-
-def test_a_late_rank_is_enough() -> None:
     results, preset = read("watched", PLACES)
     assert HEADING not in text(results, preset, WIDTH)
     recorded = results_of(Run(RUNS / "watched"), preset)

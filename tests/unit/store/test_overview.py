@@ -49,14 +49,11 @@ def test_which_trials_and_repeats_ended_well_is_counted_but_not_of_an_older_vers
     assert overview(run).trials == "2"
 
 
-def test_a_skipped_repeat_is_counted_and_listed(tmp_path: Path) -> None:
+def test_what_was_skipped_is_counted_and_said_in_lists(tmp_path: Path) -> None:
     skipped = [*journal("b", 2)[:-3], ended("skipped")]
     run = write_run(tmp_path, two_trials(), journal("a"), journal("b"), journal("a", 2), skipped)
     assert (overview(run).status, overview(run).trials) == ("ok", "2, 3 of 4 repeats")
     assert every_run([run]) == f"{run.name}  ok  3 of 4 repeats finished\n"
-
-
-def test_a_run_that_ended_well_but_for_a_trial_that_was_skipped_says_so_in_lists(tmp_path: Path) -> None:
     run = write_run(tmp_path, two_trials(), journal("a"), [*journal("b")[:-3], ended("skipped")], journal("a", 2))
     assert (run.status(), overview(run).status) == ("ok", "trials skipped")
     assert every_run([run]) == f"{run.name}  trials skipped  1 of 2 trials finished\n"

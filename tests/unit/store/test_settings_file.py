@@ -25,7 +25,12 @@ def write(file: Path, text: str | bytes) -> None:
     file.write_bytes(text.encode() if isinstance(text, str) else text)
 
 
-def test_without_the_file_or_a_home_there_are_the_defaults(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_lies_in_the_users_folder_else_there_are_the_defaults(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(file, '\ufefftheme = "nord"\r\nrefresh = 2.5\r\n')
+    assert load() == Settings("nord", 2.5)
+    assert settings.path() == file
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    assert settings.path().is_relative_to(os.environ["HOME"])
     assert load() == NO_SETTINGS
 
     def no_home() -> Path:
@@ -33,14 +38,6 @@ def test_without_the_file_or_a_home_there_are_the_defaults(file: Path, monkeypat
 
     monkeypatch.setattr(settings, "path", no_home)
     assert load() == NO_SETTINGS
-
-
-def test_it_lies_in_the_users_folder_and_is_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(file, '\ufefftheme = "nord"\r\nrefresh = 2.5\r\n')
-    assert load() == Settings("nord", 2.5)
-    assert settings.path() == file
-    monkeypatch.delenv("XDG_CONFIG_HOME")
-    assert settings.path().is_relative_to(os.environ["HOME"])
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_the_journal_is_on_its_way_to_the_disk_while_the_run_goes_on(
         assert list(run.messages("a", 1)) == [launched(), hello()]
 
 
-def test_results_are_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_results_are_replaced_as_a_whole_and_a_link_is_not_followed(tmp_path: Path) -> None:
     preset = two_trials()
     run = write_run(tmp_path, preset, *JOURNALS)
     path = run.folder / "results.json"
@@ -140,6 +140,11 @@ def test_results_are_replaced_as_a_whole(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in run.folder.iterdir() if entry.is_file()) == [
         "environment.json", "preset.toml", "results.json",
     ]  # fmt: skip
+    run, precious = write_run(tmp_path / "runs", two_trials(), JOURNALS[0]), tmp_path / "precious"
+    precious.write_text("mine")
+    (run.folder / "results.json.new").symlink_to(precious)
+    run.write_results(results_for(two_trials(), JOURNALS[0]))
+    assert precious.read_text() == "mine"
 
 
 def test_the_command_can_be_typed_again(tmp_path: Path) -> None:
@@ -150,16 +155,13 @@ def test_the_command_can_be_typed_again(tmp_path: Path) -> None:
     assert command == "PYTHONPATH='/a b' python -m workers.spawn 'data_dir=/my data'\n"
 
 
-def test_it_is_known_which_ranks_have_left_their_last_collectives(tmp_path: Path) -> None:
+def test_what_lies_in_a_repeats_folder_is_read_as_far_as_needed(tmp_path: Path) -> None:
     run = Run.create(tmp_path, two_trials(), {})
     with run.begin("a", 1) as repeat:
         assert repeat.flight_records(range(4)) == []
         for name in ("rank-1.flight.json", "rank-3.flight.json", "rank-7.flight.json", "rank-2.flight.part"):
             (repeat.folder / name).touch()
         assert repeat.flight_records(range(4)) == [1, 3]
-
-
-def test_only_the_end_of_a_log_is_read(tmp_path: Path) -> None:
     run = Run.create(tmp_path, two_trials(), {})
     with run.begin("a", 1) as repeat:
         assert repeat.log("rank-0.log") == ""
@@ -208,7 +210,9 @@ def test_the_runs_folder_is_the_one_given_then_the_variables_then_the_users(
     assert runs_folder("~/runs") == tmp_path / "home" / "runs"
 
 
-def test_an_editor_that_replaces_the_preset_does_not_let_a_second_console_in(tmp_path: Path) -> None:
+def test_an_editor_that_replaces_the_preset_lets_no_second_console_in_and_old_runs_get_a_lock(
+    tmp_path: Path,
+) -> None:
     run = Run.create(tmp_path, two_trials(), {})
     with run.held():
         saved = run.folder / "preset.toml.new"
@@ -218,6 +222,11 @@ def test_an_editor_that_replaces_the_preset_does_not_let_a_second_console_in(tmp
         with pytest.raises(RunError, match="another console is running this run"), run.held():
             pass
     assert not run.is_held()
+    run = write_run(tmp_path, two_trials(), JOURNALS[0])
+    assert not (run.folder / LOCK).exists()
+    assert not run.is_held()
+    with run.held():
+        assert run.is_held()
 
 
 LOOKS = """
@@ -242,14 +251,6 @@ def test_a_look_whether_it_is_held_never_keeps_a_console_from_holding_it(tmp_pat
                     assert run.is_held()
         finally:
             others.kill()
-
-
-def test_a_run_of_an_older_version_gets_a_lock_when_it_is_resumed(tmp_path: Path) -> None:
-    run = write_run(tmp_path, two_trials(), JOURNALS[0])
-    assert not (run.folder / LOCK).exists()
-    assert not run.is_held()
-    with run.held():
-        assert run.is_held()
 
 
 @pytest.mark.parametrize("other", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("elsewhere")])
@@ -277,14 +278,6 @@ def test_a_run_on_a_medium_that_cannot_be_written_is_shown_and_not_held(tmp_path
     resumed = read_only("--resume", "last", "--no-ui")
     assert resumed.returncode == 2
     assert "this run cannot be continued: Read-only file system" in resumed.stderr
-
-
-def test_a_link_in_place_of_new_results_is_not_followed(tmp_path: Path) -> None:
-    run, precious = write_run(tmp_path / "runs", two_trials(), JOURNALS[0]), tmp_path / "precious"
-    precious.write_text("mine")
-    (run.folder / "results.json.new").symlink_to(precious)
-    run.write_results(results_for(two_trials(), JOURNALS[0]))
-    assert precious.read_text() == "mine"
 
 
 @pytest.fixture

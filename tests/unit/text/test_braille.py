@@ -16,17 +16,11 @@ def picture(points: list[Point], width: int, height: int) -> list[str]:
     return ["".join(row.get(column, (" ", ""))[0] for column in range(width)).rstrip() for row in rows]
 
 
-def test_a_straight_line_goes_from_corner_to_corner() -> None:
+def test_a_line_goes_from_corner_to_corner_with_spikes_and_gaps() -> None:
     assert picture([(0, 0.0), (7, 7.0)], 4, 2) == ["  ⡠⠊", "⡠⠊"]
     assert picture([(0, 7.0), (7, 0.0)], 4, 2) == ["⠑⢄", "  ⠑⢄"]
-
-
-def test_a_spike_among_many_points_is_seen() -> None:
     points: list[Point] = [(at, 100.0 if at == 5_000 else 0.0) for at in range(10_001)]
     assert [len(row.strip()) for row in picture(points, 10, 3)] == [2, 2, 10]
-
-
-def test_a_gap_is_not_bridged() -> None:
     points: list[Point] = [(0, 0.0), (1, 0.0), (2, None), (8, 0.0), (9, 1.0)]
     assert picture(points, 5, 1) == ["⣀   ⡎"]
 

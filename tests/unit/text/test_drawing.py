@@ -36,10 +36,13 @@ def test_steps_are_1_2_or_5(span: float, most: int, step: float) -> None:
     assert nice_step(span, most) == pytest.approx(step)
 
 
-def test_ticks_lie_between_both_ends() -> None:
+def test_ticks_lie_between_both_ends_and_an_axis_says_what_it_measures() -> None:
     assert ticks(-1, 1, 4) == [-1.0, -0.5, 0.0, 0.5, 1.0]
     assert ticks(0.95, 2.05, 3) == [1.0, 1.5, 2.0]
     assert ticks(3, 3, 5) == [3]
+    assert axis(30, 10, "ms") == "0 ms───────────5──────────────"
+    assert axis(30, 12, "ms") == "0 ms────────5────────────10───"
+    assert (axis(1, 10, "ms"), axis(0, 10, "ms"), axis(10, 0, "ms")) == ("─", "", "")
 
 
 @given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300), st.integers(1, 40))
@@ -60,12 +63,6 @@ def test_a_label_has_the_decimals_that_its_neighbours_call_for_and_a_logarithmic
     assert [label for _, label in log_ticks(0.1, 0.9, 3)] == ["5"]
 
 
-def test_an_axis_says_what_it_measures() -> None:
-    assert axis(30, 10, "ms") == "0 ms───────────5──────────────"
-    assert axis(30, 12, "ms") == "0 ms────────5────────────10───"
-    assert (axis(1, 10, "ms"), axis(0, 10, "ms"), axis(10, 0, "ms")) == ("─", "", "")
-
-
 def test_entries_go_on_the_next_line_and_what_is_left_over_is_counted() -> None:
     entries = [[("abc", "")]] * 5
     assert [["".join(text for text, _ in line).rstrip()] for line in wrap(entries, 8, 2)] == [
@@ -83,12 +80,9 @@ def test_a_width_is_that_of_rich(text: str) -> None:
     assert cell_len(text) == of_rich.cell_len(text)
 
 
-def test_a_cut_text_never_exceeds_its_width() -> None:
+def test_what_is_too_wide_is_cut_and_texts_are_aligned_by_cells() -> None:
     assert [cut("a平均b", width) for width in range(7)] == ["", "a", "a", "a平", "a平", "a平均", "a平均b"]
     assert [shorten("平均梯度", width) for width in (8, 7, 6, 1, 0)] == ["平均梯度", "平均梯…", "平均…", "…", ""]
-
-
-def test_a_text_is_aligned_by_cells() -> None:
     assert (ljust("平均", 6), rjust("平均", 6), ljust("平均", 2)) == ("平均  ", "  平均", "平均")
     assert width_of([("平均", ""), ("ab", "")]) == 6
 
@@ -110,18 +104,12 @@ def test_columns_of_chinese_cells_stand_in_line() -> None:
     assert rows[:2] == ["基准           1.0 s", "ddp               慢"]
 
 
-def test_each_pixel_of_a_letter_is_half_a_cell() -> None:
+def test_letters_are_as_large_as_there_is_room_wrapped_and_centered() -> None:
     assert large("1 up", 15, 3) == ["▄█      ▄ ▄ ▄▄", " █      █ █ █▄▀", "▀▀▀     ▀▀▀ ▀"]
-
-
-def test_letters_are_as_large_as_there_is_room() -> None:
     heights = [
         len(large("ab", width, height)) for width, height in ((6, 9), (7, 2), (7, 3), (15, 6), (15, 5), (999, 99))
     ]
     assert heights == [0, 0, 3, 6, 3, 18]
-
-
-def test_words_are_wrapped_and_centered() -> None:
     first, second = large("abc d", 13, 6)[1::3]
     assert first.index("█") < second.index("█")
     assert len(large("abc d", 19, 6)) == 3
