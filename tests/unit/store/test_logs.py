@@ -37,7 +37,6 @@ def test_half_a_line_or_a_character_waits_for_the_other_half(path: Path) -> None
     for piece, lines in (("st", []), ("ep ", []), ("1\nst", ["step 1"]), ("ep 2", []), ("\n", ["step 2"])):
         write(path, piece)
         assert tail.new_lines() == lines
-    tail = LogTail(path)
     lines = []
     for byte in "é × 漢 😀\n".encode():
         write(path, bytes([byte]))

@@ -329,7 +329,7 @@ def test_a_run_is_found_by_its_folder_and_not_where_there_are_none(
     assert found.folder == runs / "20300101-000000-a"
     assert found.preset().name == "preset"  # it has no environment.json to tell more
     with pytest.raises(RunError, match=r"no run 'last' in .*: there are no runs yet; start one with `ddptui run quick"):
-        find_run(tmp_path, "last")
+        find_run(tmp_path / "nowhere", "last")
 
 
 UNKNOWN = "no run's name begins with it, and no preset of that name was run; `ddptui runs` lists them"
