@@ -69,6 +69,7 @@ def test_of_much_that_comes_at_once_the_end_is_shown_and_half_a_line_forgotten(p
     lines = LogTail(path).new_lines()
     assert lines[1:] == numbered(0, 100_000).splitlines()[-len(lines) + 1 :]
     assert MOST_BYTES - 100 < sum(len(line) + 1 for line in lines) <= MOST_BYTES
+    path.unlink()
     write(path, numbered(0, 10))
     tail = LogTail(path)
     assert len(tail.new_lines()) == 10
