@@ -227,8 +227,8 @@ def test_launches_that_failed_or_were_changed_by_hand_are_missed(tmp_path: Path)
         "the projection rests on 1 of 2 repeats of two: the others did not end well, or were changed by hand"
     )
     *begun, last = launch("two", 2, seed=1, steps=FEW)
-    made(tmp_path, [*begun, Injection(at_ns=0, bottleneck=()), last], launch("four", 4, seed=2, steps=FEW))
-    assert asked(tmp_path).trial == "four"
+    made(tmp_path / "changed", [*begun, Injection(at_ns=0, bottleneck=()), last], launch("four", 4, seed=2, steps=FEW))
+    assert asked(tmp_path / "changed").trial == "four"
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,12 @@ def test_what_was_skipped_is_counted_and_said_in_lists(tmp_path: Path) -> None:
     run = write_run(tmp_path, two_trials(), journal("a"), journal("b"), journal("a", 2), skipped)
     assert (overview(run).status, overview(run).trials) == ("ok", "2, 3 of 4 repeats")
     assert every_run([run]) == f"{run.name}  ok  3 of 4 repeats finished\n"
-    run = write_run(tmp_path, two_trials(), journal("a"), [*journal("b")[:-3], ended("skipped")], journal("a", 2))
+    run = write_run(
+        tmp_path / "other", two_trials(), journal("a"), [*journal("b")[:-3], ended("skipped")], journal("a", 2)
+    )
     assert (run.status(), overview(run).status) == ("ok", "trials skipped")
     assert every_run([run]) == f"{run.name}  trials skipped  1 of 2 trials finished\n"
-    [line] = recent_runs(tmp_path, date(2026, 1, 2)).lines
+    [line] = recent_runs(tmp_path / "other", date(2026, 1, 2)).lines
     assert line.status == "trials skipped"
 
 

@@ -114,12 +114,9 @@ def test_only_emptying_deletes_for_good_and_follows_no_link(tmp_path: Path) -> N
 
 
 def test_one_run_can_be_named_and_what_ddptui_has_not_put_there_is_not_listed(tmp_path: Path) -> None:
-    run = a_run(tmp_path, "x")
-    discard(tmp_path, [run])
-    shutil.copytree(deleted(tmp_path)[0].run.folder, tmp_path / TRASH / "by-hand" / "y")
-    (tmp_path / TRASH / "file").touch()
-    assert in_trash(tmp_path) == ["x"]
     discard(tmp_path, [a_run(tmp_path, "x"), a_run(tmp_path, "y")])
+    shutil.copytree(deleted(tmp_path)[0].run.folder, tmp_path / TRASH / "by-hand" / "w")
+    (tmp_path / TRASH / "file").touch()
     assert [run.name for run in restore(tmp_path, "x").runs] == ["x"]
     assert in_trash(tmp_path) == ["y"]
     assert "no run 'z' in the trash" in restore(tmp_path, "z").problems[0]
