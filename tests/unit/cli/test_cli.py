@@ -136,9 +136,7 @@ def test_the_console_does_not_open_for_bad_input(words: tuple[str, ...], keys: b
 
 @pytest.mark.parametrize("words", [(), ("run", "quickstart"), ("watch", "--", "touch", "started")])
 @pytest.mark.parametrize(("keys", "term"), [(True, "dumb"), (True, "unknown"), (False, "xterm")])
-def test_the_console_does_not_open_where_no_screen_can_be_shown(
-    words: tuple[str, ...], keys: bool, term: str, tmp_path: Path
-) -> None:
+def test_without_a_screen_no_console_opens(words: tuple[str, ...], keys: bool, term: str, tmp_path: Path) -> None:
     done = on_a_terminal(*words, keys=keys, term=term)
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
@@ -307,9 +305,7 @@ def test_the_version_and_the_help_are_told() -> None:
         assert result.stdout.startswith("Usage: ")
 
 
-def test_the_help_has_thirty_lines_at_most_with_every_command_and_the_daily_ones_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_help_has_thirty_lines_with_every_command_the_daily_ones_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = ddptui("--help").stdout.splitlines()
     assert len(lines) <= 30

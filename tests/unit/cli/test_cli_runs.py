@@ -197,7 +197,7 @@ def test_the_settings_are_told_with_their_file(tmp_path: Path, monkeypatch: pyte
     assert keys.split() == ["keys.play", "a", "file"]
 
 
-def test_the_columns_of_the_settings_are_kept_after_those_of_the_preset(
+def test_columns_of_the_settings_come_after_those_of_the_preset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_run(tmp_path / "runs", two_trials(), journal("a"), journal("b", step_ms=20))

@@ -122,9 +122,7 @@ def test_runs_are_those_of_the_folder_that_is_named(here: Path, tmp_path: Path) 
         (("epochs", "=", "3", "--set", "wor"), ["world_size="]),
     ],
 )
-def test_bash_which_breaks_words_at_each_equals_sign_gets_what_follows_it(
-    here: Path, words: tuple[str, ...], values: list[str]
-) -> None:
+def test_bash_gets_what_follows_an_equals_sign(here: Path, words: tuple[str, ...], values: list[str]) -> None:
     assert offered(here, "run", "quickstart", "--set", *words) == values
     assert offered(here, "run", "quickstart", "--set", "=", *words) == values
 

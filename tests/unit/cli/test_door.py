@@ -131,9 +131,7 @@ ENCODINGS = {
 
 @pytest.mark.parametrize("variables", ENCODINGS.values(), ids=ENCODINGS.keys())
 @pytest.mark.parametrize("words", [("--help",), ("presets", "accents"), ("show", "last")])
-def test_what_an_encoding_cannot_show_is_replaced(
-    words: tuple[str, ...], variables: dict[str, str], tmp_path: Path
-) -> None:
+def test_what_no_encoding_shows_is_replaced(words: tuple[str, ...], variables: dict[str, str], tmp_path: Path) -> None:
     write_preset(tmp_path / "presets", 'title = "wén → 漢"\n[[trial]]\n', "accents.toml")
     write_run(tmp_path / "runs", two_trials(title="wén → 漢"), journal("a"), journal("b"))
     code, output = printed(tmp_path, *words, **variables)

@@ -86,9 +86,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("words", "why"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_what_cannot_be_is_refused_in_a_line_and_nothing_is_written(
-    words: tuple[str, ...], why: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_is_refused_and_nothing_is_written(words: tuple[str, ...], why: str, tmp_path: Path) -> None:
     (tmp_path / "bin.py").mkdir()
     (tmp_path / "notes.txt").write_text("")
     (tmp_path / "kept.toml").write_text("mine")
@@ -135,7 +133,7 @@ def test_half_a_preset_is_not_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         ("mine.py", "ddptui run own-average --set yours:strategy=mine.py:average"),
     ],
 )
-def test_it_writes_a_function_and_says_how_to_have_it_graded(
+def test_new_writes_a_function_and_how_to_grade_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, command: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -26,9 +26,7 @@ def delay(at: str = "forward", ranks: tuple[int, ...] = (1,), sleep_ms: float = 
         ({"launch": "command", "command": ["a"]}, ["data", "forward", "backward", "aggregate"]),
     ],
 )
-def test_a_running_rank_is_delayed_where_its_trial_can_be_but_not_at_its_start(
-    fields: dict[str, Any], possible: list[str]
-) -> None:
+def test_a_running_rank_is_delayed_where_its_trial_can_be(fields: dict[str, Any], possible: list[str]) -> None:
     assert sites(make_trial({"name": "a", **fields})) == possible
 
 

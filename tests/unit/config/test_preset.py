@@ -214,9 +214,7 @@ def test_a_strategy_has_a_use_for_its_own_fields_and_for_no_others(launch: str, 
         *(("powersgd_rank", strategy, "it does not use low-rank matrices") for strategy in ("none", "ddp_fp16")),
     ],
 )
-def test_a_field_that_means_nothing_with_a_strategy_is_refused_with_the_reason(
-    field: str, strategy: str, why: str
-) -> None:
+def test_a_field_that_means_nothing_with_a_strategy_is_refused(field: str, strategy: str, why: str) -> None:
     with pytest.raises(TrialError) as refusal:
         make_trial({"strategy": strategy, field: OF_A_GROUP[field]})
     assert str(refusal.value) == f"{field}: has no effect with strategy = '{strategy}': {why}"

@@ -133,9 +133,7 @@ def two(tmp_path: Path) -> tuple[Run, Preset, Results]:
     return compare_on_disk(*runs)
 
 
-def test_two_runs_have_the_page_of_one_with_the_machines_of_both_and_a_picture(
-    two: tuple[Run, Preset, Results],
-) -> None:
+def test_two_runs_have_a_page_with_the_machines_of_both_and_a_picture(two: tuple[Run, Preset, Results]) -> None:
     run, preset, results = two
     page = page_of(*two)
     text = Found(page).text

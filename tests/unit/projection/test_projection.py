@@ -144,9 +144,7 @@ def cell(operation: str, size: int, us: float) -> Cell:
     )  # fmt: skip
 
 
-def test_with_overlap_a_trial_predicts_itself_and_more_ranks_hide_as_large_a_part_while_backward_lasts(
-    tmp_path: Path,
-) -> None:
+def test_with_overlap_more_ranks_hide_as_large_a_part_while_backward_lasts(tmp_path: Path) -> None:
     made(
         tmp_path,
         launch("two", 2, seed=3, sizes=BUCKETS, shape=overlapping),
@@ -205,7 +203,7 @@ def test_a_measured_trial_that_was_disturbed_is_marked(tmp_path: Path) -> None:
         ("json", "{\n", '"measured_ranks": 2,'),
     ],
 )
-def test_it_is_printed_in_each_format(
+def test_each_format_is_printed(
     runs: Path, capsys: pytest.CaptureFixture[str], form: str, begins: str, holds: str
 ) -> None:
     assert command.run(runs, "last", ProjectOptions(ranks="2,4"), form) == 0
@@ -267,9 +265,7 @@ def test_what_cannot_be_asked_is_said_in_one_line(runs: Path, question: dict[str
         ({}, "no launch ended well with unchanged delays"),
     ],
 )
-def test_a_trial_that_says_nothing_of_more_ranks_is_refused(
-    tmp_path: Path, fields: dict[str, object], why: str
-) -> None:
+def test_a_trial_that_tells_nothing_is_refused(tmp_path: Path, fields: dict[str, object], why: str) -> None:
     write_run(tmp_path, preset_of({"repeats": 1, "trial": [{"name": "a", **fields}]}), failure("a"))
     with pytest.raises(ProjectionError, match=f"a: .*{why}"):
         asked(tmp_path)

@@ -101,9 +101,7 @@ HIDING = TRIAL._replace(strategy="ddp", tensors=9, buckets=4, hidden=6.0, backwa
         ("ddp", 1.0, 7.0),  # as long as backward lasts
     ],
 )
-def test_what_backward_would_hide_of_a_trial_that_does_not_overlap(
-    strategy: str, backward: float, exposed: float
-) -> None:
+def test_what_backward_would_hide_of_a_trial_without_overlap(strategy: str, backward: float, exposed: float) -> None:
     """An all_reduce on two ranks has two messages; a strategy with buckets sends four."""
     trial = HIDING._replace(strategy="flat", hidden=None, backward=backward)
     assert transfers(strategy, trial, 2, MESSAGES) == pytest.approx((2.0 if strategy == "flat" else 8.0, exposed))
@@ -118,9 +116,7 @@ def test_what_backward_would_hide_of_a_trial_that_does_not_overlap(
         (4, 24, 8),  # until backward is over
     ],
 )
-def test_of_what_more_ranks_send_as_large_a_part_is_hidden_while_backward_lasts(
-    ranks: int, sent: float, exposed: float
-) -> None:
+def test_more_ranks_hide_as_large_a_part_while_backward_lasts(ranks: int, sent: float, exposed: float) -> None:
     assert transfers("ddp", HIDING, ranks, MESSAGES) == pytest.approx((sent, exposed))
 
 

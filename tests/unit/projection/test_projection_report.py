@@ -137,9 +137,7 @@ def test_several_fastest_strategies_are_named_and_a_disturbed_measurement_marked
         ),
     ],
 )
-def test_of_a_network_that_is_hardly_known_no_prediction_is_to_be_relied_on(
-    network: dict[str, Any], doubt: str
-) -> None:
+def test_predictions_with_a_network_hardly_known_are_doubted(network: dict[str, Any], doubt: str) -> None:
     doubts, *others = findings([*OWN, *RING], 2, NETWORK._replace(**network))
     assert doubts == doubt
     assert not any("fastest" in words for words in others)

@@ -41,9 +41,7 @@ def with_hello(messages: list[Message], **changes: Any) -> list[Message]:
         ((5 * 2**20, 3 * GB, GB, 2 * GB, 4 * GB), "0.00488…4.00 GB"),
     ],
 )
-def test_the_memory_of_all_ranks_is_told_in_one_unit_and_of_many_its_range(
-    peaks: tuple[int | None, ...], shown: str
-) -> None:
+def test_memory_of_ranks_is_told_in_one_unit_and_of_many_as_a_range(peaks: tuple[int | None, ...], shown: str) -> None:
     assert memory(known(ranks(*peaks), "peak_gpu_bytes")) == shown
 
 

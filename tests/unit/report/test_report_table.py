@@ -247,7 +247,7 @@ OFF = audit(error=0.1234, scaled_error=0.1, own_error=0.1)
         ({}, audit(error=0.3, scale=1 / 3), "0.3333 times it", "gradients are 0.3333 times the mean"),
     ],
 )
-def test_what_was_left_in_place_of_the_mean_is_a_cell_and_if_it_is_wrong_a_note(
+def test_what_was_left_in_place_of_the_mean_is_told(
     fields: dict[str, Any], told: Audit, cell: str, why: str | None
 ) -> None:
     results, preset = with_last_words(audit=told, **fields)
@@ -387,9 +387,7 @@ def test_markdown_and_csv_have_a_row_for_every_trial() -> None:
         ({"audit": OFF, "strategy": "ddp_powersgd"}, ("", 0.1234, 1.0, "")),
     ],
 )
-def test_csv_tells_what_was_left_of_the_mean_and_whether_the_order_was_new(
-    words: dict[str, Any], cells: tuple[object, ...]
-) -> None:
+def test_csv_tells_of_the_mean_and_whether_the_order_was_new(words: dict[str, Any], cells: tuple[object, ...]) -> None:
     [row] = csv.DictReader(io.StringIO(as_csv(*with_last_words(**words))))
     columns = ("averaging_right", "averaging_error", "averaging_scale", "reshuffled")
     assert tuple(row[column] for column in columns) == tuple(map(str, cells))

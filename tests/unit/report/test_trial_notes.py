@@ -104,7 +104,7 @@ def test_a_trial_keeps_its_notes_whatever_its_name(name: str) -> None:
         ([], "ddp_bf16"),
     ],
 )
-def test_the_trial_that_the_answer_is_about_is_shown_first_else_the_one_in_which_a_rank_cost_most(
+def test_the_trial_of_the_answer_is_first_else_that_of_the_costliest_rank(
     about: list[tuple[str, ...]], shown: str
 ) -> None:
     names = ["a", "ddp", "ddp_bf16", "ring", "failed"]

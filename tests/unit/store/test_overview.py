@@ -124,9 +124,7 @@ NO_JOURNAL = {**NO_FILE, "3 GB": lambda path: sparse(path, 20 * 2**30)}
 
 
 @pytest.mark.parametrize("content", NO_RESULTS.values(), ids=NO_RESULTS)
-def test_results_that_cannot_be_read_do_not_hide_the_run(
-    tmp_path: Path, content: bytes | Callable[[Path], None]
-) -> None:
+def test_results_that_cannot_be_read_hide_no_run(tmp_path: Path, content: bytes | Callable[[Path], None]) -> None:
     run, other = a_run(tmp_path), a_run(tmp_path)
     put(run.folder / "results.json", content)
     line = overview(run)
@@ -142,7 +140,7 @@ def test_results_that_cannot_be_read_do_not_hide_the_run(
 
 
 @pytest.mark.parametrize("content", NO_ENVIRONMENT.values(), ids=NO_ENVIRONMENT)
-def test_an_environment_that_cannot_be_read_is_said_in_every_list(
+def test_an_unreadable_environment_is_said_in_every_list(
     tmp_path: Path, content: bytes | Callable[[Path], None]
 ) -> None:
     run = a_run(tmp_path)
@@ -155,7 +153,7 @@ def test_an_environment_that_cannot_be_read_is_said_in_every_list(
 
 
 @pytest.mark.parametrize("content", NO_JOURNAL.values(), ids=NO_JOURNAL)
-def test_a_journal_that_cannot_be_read_is_said_before_the_run_is_opened(
+def test_an_unreadable_journal_is_said_before_the_run_is_opened(
     tmp_path: Path, content: Callable[[Path], None]
 ) -> None:
     run = a_run(tmp_path)

@@ -130,7 +130,7 @@ def test_a_home_that_takes_no_file_is_named(tmp_path: Path) -> None:
         ("nonsense;;", DARK),
     ],
 )
-def test_at_first_it_is_as_light_as_the_terminal(
+def test_at_first_it_is_as_light_as_a_terminal(
     colours: str | None, theme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if colours is not None:

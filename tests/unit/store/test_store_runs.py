@@ -116,9 +116,7 @@ def test_a_repeat_that_is_left_before_its_end_was_interrupted(tmp_path: Path) ->
     assert last.status == "interrupted"
 
 
-def test_the_journal_is_on_its_way_to_the_disk_while_the_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_is_on_its_way_to_the_disk_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run.create(tmp_path, two_trials(), {})
     monkeypatch.setattr(journals, "FLUSH_EVERY_S", -1.0)
     with run.begin("a", 1) as repeat:
@@ -196,9 +194,7 @@ def test_a_runs_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
         assert "\n" not in str(refusal.value)
 
 
-def test_the_runs_folder_is_the_one_given_then_the_variables_then_the_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_runs_folder_is_the_one_given_then_of_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.delenv("DDPTUI_RUNS", raising=False)
@@ -210,9 +206,7 @@ def test_the_runs_folder_is_the_one_given_then_the_variables_then_the_users(
     assert runs_folder("~/runs") == tmp_path / "home" / "runs"
 
 
-def test_an_editor_that_replaces_the_preset_lets_no_second_console_in_and_old_runs_get_a_lock(
-    tmp_path: Path,
-) -> None:
+def test_an_editor_that_replaces_the_preset_lets_no_second_console_in_and_old_runs_get_a_lock(tmp_path: Path) -> None:
     run = Run.create(tmp_path, two_trials(), {})
     with run.held():
         saved = run.folder / "preset.toml.new"
@@ -321,9 +315,7 @@ def test_a_run_is_found_by_its_name_the_start_of_it_or_as_the_last(runs: Path, n
     assert find_run(runs, name).name == found
 
 
-def test_a_run_is_found_by_its_folder_and_not_where_there_are_none(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_found_by_its_folder(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(runs)
     found = find_run(tmp_path / "elsewhere", "20300101-000000-a")
     assert found.folder == runs / "20300101-000000-a"
