@@ -1,8 +1,5 @@
 """Shipped presets of GPUs and of primitives: what they need and show before they are run."""
 
-import shlex
-from pathlib import Path
-
 import pytest
 
 from ddptui.config.fields import FIELDS
@@ -13,13 +10,11 @@ from ddptui.config.values import make_trial
 from ddptui.engines.preflight_gpus import GpuInfo, problem
 from ddptui.host.folders import lab_root
 from ddptui.host.gpus import Build, Driver, Gpu
-from ddptui.report.notes import notes
 from ddptui.report.preset_columns import differs, facts
 from ddptui.run.by_hand import one
 from ddptui.store.presets import load
 from ddptui.tui import draft as drafts
 from ddptui.tui.draft import Draft, common, others
-from tests.support.builders import journal, results_for
 
 NEEDED = {"gpu-quickstart": 1, "gpu-amp": 1, "dp-vs-ddp": 2, "gpu-backends": 2}
 
@@ -58,14 +53,6 @@ def test_the_published_figures_of_the_demos_stand_beside_ours() -> None:
     preset = load("dp-vs-ddp")
     told = {each.trial: (each.train_time_s, each.step_ms) for each in preset.references}
     assert told == {"single": (2 * 60 + 34, 1040), "v1-dp": (2 * 60 + 17, 700), "v2-ddp": (2 * 60 + 9, 600)}
-    of_run = notes(results_for(preset, *(journal(trial.name) for trial in preset.trials)), preset)
-    source, *lines = [note.text for note in of_run if note.kind == "published"]
-    assert [line.split("; ")[1] for line in lines] == [
-        "ratio 1.00 here, 1.00 published",
-        "ratio 1.00 here, 0.89 published",
-        "ratio 1.00 here, 0.84 published",
-    ]
-    assert source.startswith("published: pytorch distributed training demos v1, v2, v3 (README)")
 
 
 SEE, MEASURE, ALGORITHMS = "primitives-see", "primitives-measure", "algorithms"
@@ -124,21 +111,8 @@ def test_words_with_commas_between_them_are_a_list(words: str) -> None:
     assert {trial.operations for trial in load(SEE, overrides).trials} == {("reduce", "gather")}
 
 
-def test_the_command_line_says_what_the_form_does(tmp_path: Path) -> None:
-    draft = Draft(SEE, {"operations": "reduce, gather", "root": "2"})
-    words = shlex.split(drafts.command_line(draft))
-    overrides = dict(parse_assignment(word) for place, word in enumerate(words) if words[place - 1] == "--set")
-    assert load(SEE, overrides).trials == drafts.preset(draft).trials
-    assert drafts.preset(draft).trials[0].operations == ("reduce", "gather")
-
-
 def test_an_unknown_primitive_is_refused_in_the_forms_words() -> None:
     draft = Draft(SEE, {"operations": "reduce, shout"})
     with pytest.raises(PresetError, match="shout"):
         drafts.preset(draft)
     assert drafts.at_fault(draft, drafts.validate(draft).reason) == "operations"
-
-
-@pytest.mark.parametrize(("field", "shown"), [("operations", "all_reduce"), ("max_bytes", "67108864")])
-def test_a_field_says_what_the_trials_have(field: str, shown: str) -> None:
-    assert drafts.as_it_is(load(ALGORITHMS), field) == shown

@@ -1,9 +1,8 @@
 """Columns explain themselves, a preset's are dropped last; what a table says of a preset; the questions of a lesson."""
 
-import msgspec
 import pytest
 
-from ddptui.analysis.results import RankResult, Results
+from ddptui.analysis.results import RankResult, Results, TrialResult
 from ddptui.cli import explained
 from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
@@ -15,6 +14,7 @@ from ddptui.report.table import markdown, text
 from ddptui.store.presets import LESSONS, load
 from tests.support.builders import journal, preset_of, results_for, two_trials
 from tests.support.printed import header_of
+from tests.unit.report.edited import edited
 
 
 def test_every_column_has_a_key_and_a_sentence_and_the_listing_has_all_of_them() -> None:
@@ -57,26 +57,12 @@ def test_a_column_that_the_preset_wants_is_dropped_last() -> None:
 def with_figures(results: Results) -> Results:
     """Of trial b, rank 0 waited 0.9 s for rank 1, and 0.1 s were transfer."""
 
-    def figures(rank: RankResult) -> RankResult:
+    def figures(trial: TrialResult, rank: RankResult) -> dict[str, object]:
         wait = 0.9 if rank.rank == 0 else 0.1
-        return msgspec.structs.replace(rank, wait_s=wait, exposed_s=wait + 0.1, work_s={"forward": 1.0 - wait})
+        told = {"wait_s": wait, "exposed_s": wait + 0.1, "work_s": {"forward": 1.0 - wait}}
+        return told if trial.name == "b" else {}
 
-    def of_trial(name: str, ranks: list[RankResult]) -> list[RankResult]:
-        return [figures(rank) if name == "b" else rank for rank in ranks]
-
-    return msgspec.structs.replace(
-        results,
-        trials=[
-            msgspec.structs.replace(
-                trial,
-                repeats=[
-                    msgspec.structs.replace(repeat, ranks=of_trial(trial.name, repeat.ranks))
-                    for repeat in trial.repeats
-                ],
-            )
-            for trial in results.trials
-        ],
-    )
+    return edited(results, rank=figures)
 
 
 def test_the_parts_of_a_difference_add_up_and_the_baseline_has_none() -> None:

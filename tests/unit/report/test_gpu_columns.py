@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.primitives.results import NcclUse
-from ddptui.analysis.results import RankResult, Results
+from ddptui.analysis.results import RankResult, RepeatResult, Results, TrialResult
 from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
@@ -26,6 +26,7 @@ from tests.support.builders import journal, preset_of, results_for, two_trials
 from tests.support.gpu_figures import GB, NCCL, on_gpus
 from tests.support.printed import header_of
 from tests.support.two_runs import compared
+from tests.unit.report.edited import edited, warned
 
 OF_GPUS = {"memory": "gpu mem.", "reserved": "reserved", "tflops": "TFLOP/s", "mfu": "MFU %", "energy": "J/step"}
 
@@ -37,11 +38,7 @@ def ran() -> tuple[Results, Preset]:
 
 def unslowed(results: Results) -> Results:
     """The same, as if neither heat nor power had slowed a GPU."""
-    calm = [trial.summary and msgspec.structs.replace(trial.summary, warnings=[]) for trial in results.trials]
-    trials = [
-        msgspec.structs.replace(trial, summary=summary) for trial, summary in zip(results.trials, calm, strict=True)
-    ]
-    return msgspec.structs.replace(results, trials=trials)
+    return warned(results, lambda _: [])
 
 
 def cells(results: Results, preset: Preset) -> dict[str, str]:
@@ -105,23 +102,12 @@ def test_csv_and_json_have_them_in_full() -> None:
 
 def on_cuda(results: Results, ranks: int = 2) -> Results:
     """The results with so many ranks in each repeat, on GPUs that did what `on_gpus` says."""
-    trials = [
-        msgspec.structs.replace(
-            trial,
-            repeats=[
-                msgspec.structs.replace(
-                    repeat,
-                    ranks=[
-                        msgspec.structs.replace(repeat.ranks[rank % 2], rank=rank, device=f"cuda:{rank}")
-                        for rank in range(ranks)
-                    ],
-                )
-                for repeat in trial.repeats
-            ],
-        )
-        for trial in on_gpus(results).trials
-    ]
-    return msgspec.structs.replace(results, trials=trials)
+
+    def several(_: TrialResult, repeat: RepeatResult) -> dict[str, object]:
+        made = (msgspec.structs.replace(repeat.ranks[rank % 2], rank=rank) for rank in range(ranks))
+        return {"ranks": [msgspec.structs.replace(rank, device=f"cuda:{rank.rank}") for rank in made]}
+
+    return edited(on_gpus(results), repeat=several)
 
 
 def block(printed: str) -> list[str]:
@@ -195,12 +181,8 @@ WHOLE = {"gpus": HOPPERS, "gpu_links": ["NV18: 0-1"], "gpu_driver": "580.65.06 (
 
 def run_with(device: str, environment: dict[str, Any]) -> tuple[Results, Preset]:
     preset = preset_of({"repeats": 1, "trial": [{"name": "a"}]})
-    results = results_for(preset, journal("a"))
-    trials = [
-        replace(trial, repeats=[replace(each, ranks=[replace(each.ranks[0], device=device)]) for each in trial.repeats])
-        for trial in results.trials
-    ]
-    return replace(results, trials=trials, environment=environment), preset
+    results = edited(results_for(preset, journal("a")), rank=lambda *_: {"device": device})
+    return replace(results, environment=environment), preset
 
 
 @pytest.mark.parametrize(
@@ -243,11 +225,8 @@ def over_nccl(*uses: NcclUse | None, **fields: Any) -> tuple[Results, Preset]:
     ]
     size = len(told) // len(names)
     results = results_for(preset, *(told[at : at + size] for at in range(0, len(told), size)))
-    trials = [
-        replace(trial, repeats=[replace(repeat, nccl=use) for repeat in trial.repeats])
-        for trial, use in zip(results.trials, uses, strict=True)
-    ]
-    return replace(results, trials=trials), preset
+    used = dict(zip(names, uses, strict=True))
+    return edited(results, repeat=lambda trial, _: {"nccl": used[trial.name]}), preset
 
 
 def told_of_nccl(results: Results, preset: Preset) -> list[str]:

@@ -100,12 +100,6 @@ def test_a_wide_terminal_shows_every_column() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("width", range(60, 201, 20))
-def test_the_trial_and_its_time_are_always_there(width: int) -> None:
-    assert {"trial", "train s", "ratio"} <= set(header_of(text(*ran(), width)))
-    assert {"trial", "train s"} <= set(header_of(text(*everything(), width)))
-
-
 def test_where_space_is_short_the_least_telling_columns_go_first() -> None:
     results, preset = ran()
     shown = {width: set(header_of(text(results, preset, width))) for width in range(40, 201)}

@@ -25,6 +25,7 @@ from ddptui.text.tables import Filled
 from tests.support.builders import ended, failure, journal, results_for, two_trials
 from tests.support.measured_cells import cell, of_primitives, result
 from tests.support.two_runs import compared, preset_behind, run_of, run_with
+from tests.unit.report.edited import edited
 
 TOO_FEW = "Do not rely on these times: 3 steps are too few; raise `epochs` or `steps`."
 CANNOT_TELL = "Cannot tell whether B:a differs from A:a:"
@@ -47,11 +48,9 @@ def answer(a: Results, b: Results) -> str:
 
 def spoilt(results: Results, *, by_hand: bool = False) -> Results:
     """The same, with every repeat of `a` disturbed by other programs, or changed by hand."""
-    first, *others = results.trials
     change = Change(s=0.0, step=0, steps=3, bottleneck=[])
     spoil: dict[str, Any] = {"changes": [change]} if by_hand else {"warnings": [Caution.OTHER_LOAD]}
-    disturbed = [msgspec.structs.replace(repeat, **spoil) for repeat in first.repeats]
-    return msgspec.structs.replace(results, trials=[msgspec.structs.replace(first, repeats=disturbed), *others])
+    return edited(results, repeat=lambda trial, _: spoil if trial.name == "a" else {})
 
 
 def test_a_trial_of_b_stands_below_that_of_a_and_then_what_only_one_has() -> None:

@@ -23,6 +23,7 @@ from tests.support.builders import (
     two_trials,
     with_done,
 )
+from tests.unit.report.edited import edited, warned
 
 PRESET = preset_of(
     {
@@ -36,14 +37,7 @@ PRESET = preset_of(
 def results(warnings: dict[str, list[Caution]]) -> Results:
     """Of a and b, with these cautions; c was stopped, and d not reached."""
     found = results_for(PRESET, journal("a"), journal("b"), [launched("c"), ended("interrupted")])
-    return msgspec.structs.replace(
-        found, trials=[_warned(trial, warnings.get(trial.name, [])) for trial in found.trials]
-    )
-
-
-def _warned(trial: TrialResult, warnings: list[Caution]) -> TrialResult:
-    summary = trial.summary and msgspec.structs.replace(trial.summary, warnings=warnings)
-    return msgspec.structs.replace(trial, summary=summary)
+    return warned(found, lambda trial: warnings.get(trial.name, []))
 
 
 def blamed(trial: TrialResult, cost_s: float, phase: str = "aggregate") -> TrialResult:
@@ -226,10 +220,7 @@ def test_a_published_step_stands_beside_ours() -> None:
 
 def test_what_is_not_known_here_or_failed_has_only_what_was_published() -> None:
     results, preset = published_beside(A)
-    unmeasured = [msgspec.structs.replace(repeat, step_ms=None) for repeat in results.trials[0].repeats]
-    unknown = msgspec.structs.replace(
-        results, trials=[msgspec.structs.replace(results.trials[0], repeats=unmeasured), *results.trials[1:]]
-    )
+    unknown = edited(results, repeat=lambda *_: {"step_ms": None})
     assert "a step" not in published(unknown, preset)[1]
     results, preset = published_beside({"trial": "c", "train_time_s": 2.0, "step_ms": 5})
     assert published(results, preset) == ["published: c: failed here, 2.00 s published"]

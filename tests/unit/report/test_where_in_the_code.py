@@ -13,6 +13,7 @@ from ddptui.report.table import markdown, text
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from tests.recorded.net import RUNS
+from tests.unit.report.edited import edited
 
 WIDTH, WIDE = 80, 200
 HEADING = "Where in the code each rank worked, in ms a step"
@@ -38,18 +39,8 @@ def source(file: str, line: int, host: str, started: str, is_lab: bool) -> str:
 def read(run: str, places: list[PlaceTime], findings: list[Finding] | None = None) -> tuple[Results, Preset]:
     """A recorded run, with these places and findings in each repeat, and no late rank."""
     preset = Run(RUNS / run).preset()
-    results = results_of(Run(RUNS / run), preset)
-    trials = [
-        msgspec.structs.replace(
-            trial,
-            repeats=[
-                msgspec.structs.replace(repeat, places=places, culprit=None, findings=findings or [])
-                for repeat in trial.repeats
-            ],
-        )
-        for trial in results.trials
-    ]
-    return msgspec.structs.replace(results, trials=trials), preset
+    told = {"places": places, "culprit": None, "findings": findings or []}
+    return edited(results_of(Run(RUNS / run), preset), repeat=lambda *_: told), preset
 
 
 PLACES = [place(number, {0: 0.0, 1: 20.5 - number}) for number in range(1, 31)]
