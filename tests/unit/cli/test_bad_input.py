@@ -1,14 +1,9 @@
-"""Bad input: each in a console of its own. One line says what is wrong, and nothing is begun: no folder, no process.
+"""Bad input: each in a console of its own. One line says what is wrong, and nothing is begun: no folder, no process."""
 
-Where a shell or Python itself does not see the input before the console does, it is forked from one that is imported.
-"""
-
-import json
 import os
-import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,7 +17,6 @@ from ddptui.wire.connection import Keys
 from ddptui.wire.watching import Watching
 from tests.support.runner import QUICK
 from tests.unit.cli.bad_input import CASES, Case, write
-from tests.unit.cli.overheard import Request
 
 HANGS_S = 30  # a refusal takes a quarter of a second
 CONSOLE = Path(__file__).parent / "overheard.py"
@@ -43,7 +37,7 @@ def environment(folder: Path, **variables: str) -> dict[str, str]:
 
 
 def console(
-    folder: Path, words: Sequence[str | bytes], shell: str = "", timeout_s: float = HANGS_S, **variables: str
+    folder: Path, words: Sequence[str | bytes], shell: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """The real console, overheard."""
     command: list[str | bytes] = [sys.executable, str(CONSOLE), *words]
@@ -57,52 +51,9 @@ def console(
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=timeout_s,
+        timeout=HANGS_S,
         check=False,
     )
-
-
-Forked = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="module")
-def forked(tmp_path_factory: pytest.TempPathFactory, shared: set[int]) -> Iterator[Forked]:
-    """The same, forked."""
-    folder = tmp_path_factory.mktemp("forked")
-    out, error = folder / "out", folder / "error"
-    with subprocess.Popen(
-        [sys.executable, str(CONSOLE), "--serve"],
-        cwd=folder,
-        env=environment(folder),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
-        shared.add(server.pid)
-
-        def console(
-            folder: Path, words: Sequence[str | bytes], timeout_s: float = HANGS_S, **variables: str
-        ) -> subprocess.CompletedProcess[str]:
-            assert server.stdin is not None
-            assert server.stdout is not None
-            request = Request(
-                words=[os.fsdecode(word) for word in words],
-                environment=environment(folder, **variables),
-                folder=str(folder),
-                out=str(out),
-                error=str(error),
-            )
-            for path in (out, error):
-                path.write_bytes(b"")
-            server.stdin.write(json.dumps(request) + "\n")
-            server.stdin.flush()
-            assert select.select([server.stdout], [], [], timeout_s)[0], "it hangs"
-            code = int(server.stdout.readline())
-            printed = [path.read_text(errors="replace") for path in (out, error)]
-            return subprocess.CompletedProcess(words, code, *printed)
-
-        yield console
-        server.stdin.close()
 
 
 def assert_refused(done: "subprocess.CompletedProcess[str]", folder: Path, message: str) -> None:
@@ -118,12 +69,9 @@ def assert_refused(done: "subprocess.CompletedProcess[str]", folder: Path, messa
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_bad_input_is_refused_in_one_line_and_nothing_is_begun(case: Case, forked: Forked, tmp_path: Path) -> None:
+def test_bad_input_is_refused_in_one_line_and_nothing_is_begun(case: Case, tmp_path: Path) -> None:
     write(tmp_path, case.files)
-    if case.shell or "LC_ALL" in case.variables:
-        done = console(tmp_path, case.words, case.shell, **case.variables, HIDDEN=case.hidden)
-    else:
-        done = forked(tmp_path, case.words, **case.variables, HIDDEN=case.hidden)
+    done = console(tmp_path, case.words, case.shell, **case.variables, HIDDEN=case.hidden)
     assert_refused(done, tmp_path, case.message)
 
 
