@@ -164,11 +164,6 @@ def test_what_ddptui_lacks_is_said_before_anything_is_made(words: tuple[str, ...
     assert [*tmp_path.iterdir()] == []
 
 
-def test_all_that_ddptui_depends_on_is_looked_for() -> None:
-    packages = {re.split(r"[<>=]", wanted)[0] for wanted in requires("ddptui") or [] if "extra ==" not in wanted}
-    assert packages - {"torch", "torchvision", "click"} == {*NEEDED.values()}  # click prints the line
-
-
 def test_the_presets_are_listed_with_ones_own_and_a_bad_one_says_why(tmp_path: Path) -> None:
     result = ddptui("presets")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -250,13 +245,6 @@ def test_run_takes_what_the_option_preset_takes(tmp_path: Path, monkeypatch: pyt
     assert (runs, how) == (tmp_path / "elsewhere", {"as_json": True, "usual": ("startup",), "quiet_within_s": 3.0})
 
 
-def test_run_has_every_option_that_the_program_has_for_a_preset() -> None:
-    own = {"--preset", "--resume", "--version"}
-    options = {option for parameter in main.params for option in parameter.opts} - own
-    assert options == {option for each in main.commands["run"].params for option in each.opts} - {"name"}
-    assert {*EVERY_OPTION} < options
-
-
 def with_data(folder: Path) -> Path:
     """A folder that looks as if it had MNIST."""
     raw = folder / "MNIST" / "raw"
@@ -287,14 +275,19 @@ def test_columns_are_explained_all_or_one() -> None:
     assert_refused(ddptui("columns", "startpu"), "no column 'startpu'; did you mean 'startup'?")
 
 
-def test_the_choices_which_the_command_line_spells_out_are_those_that_there_are() -> None:
-    """It may not import them, since it must start fast."""
+def test_what_the_command_line_spells_out_is_what_there_is() -> None:
     assert get_args(EngineName) == options.ENGINES
     assert get_args(Scaling) == inspect.SCALINGS
     pictures = {"svg" if pane == "times" else f"{pane}.svg" for pane in inspect.PANES}
     assert {*inspect.FORMATS, *pictures} == {"table", *table.FORMATS, *export.FORMATS}
     assert set(inspect.PROJECTION_FORMATS) == {"table", "html", *projection_report.FORMATS}
     assert set(machine.SELFTEST_MODES) < set(LAUNCH_MODES)
+    packages = {re.split(r"[<>=]", wanted)[0] for wanted in requires("ddptui") or [] if "extra ==" not in wanted}
+    assert packages - {"torch", "torchvision", "click"} == {*NEEDED.values()}  # click prints the line
+    own = {"--preset", "--resume", "--version"}
+    mine = {option for parameter in main.params for option in parameter.opts} - own
+    assert mine == {option for each in main.commands["run"].params for option in each.opts} - {"name"}
+    assert {*EVERY_OPTION} < mine
 
 
 def test_the_version_and_the_help_are_told() -> None:

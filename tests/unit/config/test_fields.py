@@ -79,13 +79,9 @@ def keys_of(table: ast.Dict) -> list[object]:
     return [ast.literal_eval(key) for key in table.keys if key]
 
 
-def test_a_preset_and_the_console_name_the_same_strategies_and_mistakes_in_the_same_order() -> None:
+def test_strategies_and_mistakes_are_those_of_the_ranks() -> None:
     assert choices("strategy") == NAMES
     assert choices("mistake") == tuple(strategies.MISTAKES)
-
-
-def test_a_mistake_can_be_made_with_the_strategies_that_the_ranks_have_it_for() -> None:
-    """Those that go with any strategy are not in the strategies' place, but in the loop."""
     possible = [(mistake, strategy) for mistake, with_which in strategies.MISTAKES.items() for strategy in with_which]
     assert keys_of(table_in(AGGREGATE / "mistakes.py", "MISTAKES")) == possible
     anywhere = {mistake for mistake, with_which in strategies.MISTAKES.items() if not with_which}

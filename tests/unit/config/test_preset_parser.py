@@ -310,11 +310,19 @@ def test_other_sizes_of_a_matrix_are_checked_as_any_value(sizes: list[Any]) -> N
 ONE_TRIAL = {"trial": [{"name": "a"}]}
 
 
-def test_they_are_read_and_survive_being_kept_as_toml() -> None:
+def test_columns_are_read_kept_and_wanted_where_presets_speak_of_them() -> None:
     preset = preset_of({"columns": ["startup", "sync"], **ONE_TRIAL})
     assert preset.columns == ("startup", "sync")
     assert parse("made", read_toml(as_toml(preset)), {}) == preset
     assert preset_of(ONE_TRIAL).columns == ()
+    wanted = {preset.name: preset.columns for presets in all_presets()[0].values() for preset in presets}
+    assert wanted["launch-modes"] == ("startup",)
+    assert wanted["mistakes"] == ("sync", "mean", "order")
+    assert {key for keys in wanted.values() for key in keys} <= {*MEANINGS}
+    trials = {"kind": "primitives", "trial": [{"name": "a", "primitives": "see"}]}
+    with pytest.raises(TrialError, match="columns: has no effect with kind = 'primitives'"):
+        preset_of({"columns": ["sync"], **trials})
+    assert preset_of(trials).columns == ()
 
 
 @pytest.mark.parametrize(
@@ -329,17 +337,3 @@ def test_an_unknown_one_is_refused_with_the_nearest_spelling(columns: object, ke
     with pytest.raises(TrialError) as refused:
         preset_of({"columns": columns, **ONE_TRIAL})
     assert (refused.value.key, refused.value.why) == (key, why)
-
-
-def test_primitives_have_other_columns() -> None:
-    trials = {"kind": "primitives", "trial": [{"name": "a", "primitives": "see"}]}
-    with pytest.raises(TrialError, match="columns: has no effect with kind = 'primitives'"):
-        preset_of({"columns": ["sync"], **trials})
-    assert preset_of(trials).columns == ()
-
-
-def test_the_presets_want_the_columns_that_they_speak_of() -> None:
-    wanted = {preset.name: preset.columns for presets in all_presets()[0].values() for preset in presets}
-    assert wanted["launch-modes"] == ("startup",)
-    assert wanted["mistakes"] == ("sync", "mean", "order")
-    assert {key for keys in wanted.values() for key in keys} <= {*MEANINGS}

@@ -47,7 +47,7 @@ def test_what_is_wrong_is_refused_with_its_key_and_what_to_do(text: str, message
     assert "\n" not in str(refused.value)
 
 
-def test_no_two_meanings_have_the_same_key_and_each_could_be_chosen() -> None:
+def test_two_meanings_may_swap_their_keys_but_have_no_key_in_common() -> None:
     assert len({key.usual for key in KEYS.values()}) == len(KEYS)
     check_keys({})
     check_keys({name: (key.usual,) for name, key in KEYS.items()})
@@ -55,18 +55,15 @@ def test_no_two_meanings_have_the_same_key_and_each_could_be_chosen() -> None:
         assert KEY.fullmatch(key.usual)
         assert not TAKEN.fullmatch(key.usual)
         assert key.meaning
+    check_keys({"delay": ("x",), "export": ("b",)})
+    with pytest.raises(TrialError):
+        check_keys({"delay": ("x",), "export": ("x",)})
+    check_keys({"delay": ("b", "b")})
 
 
 @pytest.mark.parametrize("key", ["%", "ä", "ctrl+shift+n", "f12"])
 def test_any_other_key_may_be_chosen(key: str) -> None:
     check_keys({"delay": (key,)})
-
-
-def test_two_meanings_may_swap_their_keys() -> None:
-    check_keys({"delay": ("x",), "export": ("b",)})
-    with pytest.raises(TrialError):
-        check_keys({"delay": ("x",), "export": ("x",)})
-    check_keys({"delay": ("b", "b")})
 
 
 @pytest.mark.parametrize(

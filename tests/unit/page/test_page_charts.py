@@ -35,7 +35,7 @@ def test_a_line_goes_from_corner_to_corner_with_gaps_for_what_is_not_finite() ->
     assert curves("", [Series("a", []), Series("b", [(0, None)])], NO_TICKS, NO_TICKS) == []
 
 
-def test_marks_and_ticks_have_places_and_those_outside_are_left_out() -> None:
+def test_many_lines_look_different_and_marks_and_ticks_have_places() -> None:
     up = Axis("y", lambda *_: [(0, "0"), (5, "5"), (11, "11")])
     across = Axis("x", lambda *_: [(0, "0"), (11, "11")])
     found = drawn(Series("a", [(0, 0.0), (10, 10.0)], marks=[(5, 5.0)]), x=across, y=up)
@@ -44,9 +44,6 @@ def test_marks_and_ticks_have_places_and_those_outside_are_left_out() -> None:
     assert [text for _, text in found.left] == ["y", "0", "5"]
     assert found.left[2][0] == mark.attributes["cy"] + 4  # the label's base line is below the middle of its tick
     assert texts(found) == ["x", "0"]
-
-
-def test_many_lines_look_different() -> None:
     found = drawn(*(Series(str(n), [(0, 0.0), (1, 1.0 * n)], "1.0") for n in range(24)))
     assert len({line.attributes["class"] for line in shapes(found, "path")}) == len(dict(found.key)) == 24
     assert found.key[3][1] == "3: 1.0"

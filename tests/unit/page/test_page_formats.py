@@ -150,7 +150,7 @@ def test_two_runs_have_a_page_with_the_machines_of_both_and_a_picture(two: tuple
     assert [text for text in texts if text.endswith(" s  × 3.00")]
 
 
-def test_a_picture_is_an_svg_that_stands_alone() -> None:
+def test_a_picture_stands_alone_with_a_bounded_number_of_trials() -> None:
     run, preset, results = a_run()
     drawn = picture(run, preset, results)
     root = ElementTree.fromstring(drawn)
@@ -160,9 +160,6 @@ def test_a_picture_is_an_svg_that_stands_alone() -> None:
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"A or b?", "a, baseline", "b"} <= set(texts)
     assert [text for text in texts if str(text).endswith(" s  × 1.00")]
-
-
-def test_a_picture_has_a_bounded_number_of_trials() -> None:
     preset = preset_of({"title": "Many?", "repeats": 1, "trial": [{"name": f"t{n}"} for n in range(MOST_TRIALS + 9)]})
     drawn = picture(Told([]), preset, results_for(preset, journal("t0")))
     assert f">t{MOST_TRIALS - 1}<" in drawn

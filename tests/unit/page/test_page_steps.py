@@ -76,13 +76,18 @@ def test_paths_go_forward_only_and_steps_are_marked_where_they_begin() -> None:
     assert marks[0].attributes["x"] == "0%"
 
 
-def test_of_many_ranks_the_ones_of_interest_are_shown_and_the_others_counted() -> None:
+def test_of_many_ranks_the_ones_of_interest_are_shown_and_a_matrix_put_together() -> None:
     many = aligned(ranks=40, steps=4)
     drawn, [found] = timeline(excerpts(many)[0]), arrivals(A_TRIAL, many)
     assert len(drawn.left) - 1 == len(texts(found)) / 2 == MOST_RANKS
     assert "39" in [rank for _, rank in drawn.left]  # the late one
     assert "rank 39" in texts(found)
     assert drawn.notes == ["24 ranks that waited longer are not shown"]
+    preset = two_trials(repeats=1)
+    [drawn] = matrix(results_for(preset, journal_of(late_steps(40, 4))).trials[0])
+    assert len(drawn.left) - 1 <= MOST_RANKS
+    assert drawn.left[1][1] == "0–2"
+    assert drawn.name == MATRIX_OF_BLOCKS
 
 
 def test_arrivals_are_medians_of_at_most_so_many_steps() -> None:
@@ -131,14 +136,6 @@ def test_a_trial_shows_who_waits_for_whom() -> None:
     assert shown[:3] == ["for rank", "0", ""]
     assert drawn.about.startswith(f"rank 0 waited {shown[3]} for rank 1 (100% of its waiting); ")
     assert len(panes["timeline"]) == 2
-
-
-def test_many_ranks_are_put_together_in_a_matrix() -> None:
-    preset = two_trials(repeats=1)
-    [drawn] = matrix(results_for(preset, journal_of(late_steps(40, 4))).trials[0])
-    assert len(drawn.left) - 1 <= MOST_RANKS
-    assert drawn.left[1][1] == "0–2"
-    assert drawn.name == MATRIX_OF_BLOCKS
 
 
 def test_a_trial_without_steps_has_no_pictures_and_losses_are_of_those_that_have_one() -> None:

@@ -82,10 +82,13 @@ def test_with_strong_scaling_the_batch_is_shared_out_and_other_trials_count(runs
     assert any(note.startswith("strong scaling") for note in strong.notes)
 
 
-def test_one_rank_waits_for_nobody_and_sends_nothing(runs: Path) -> None:
+def test_one_rank_waits_for_nobody_and_other_strategies_come_after_its_own(runs: Path) -> None:
     one = at(asked(runs, ranks="1,2"), 1)
     assert (one.wait_ms, one.transfer_ms, one.exposed_ms) == (0, 0, 0)
     assert one.step_ms == one.work_ms
+    found = asked(runs, strategies=("ring", "flat"))
+    assert list(dict.fromkeys(point.strategy for point in found.points)) == ["all_reduce", "ring", "flat"]
+    assert at(found, 4096, "flat").step_ms < at(found, 4096).step_ms
 
 
 def test_a_stated_network_is_another_one_and_no_trial_stands_beside(runs: Path) -> None:
@@ -211,12 +214,6 @@ def test_each_format_is_printed(
     assert printed.startswith(begins)
     assert holds in printed
     assert printed.endswith("}\n" if form == "json" else "measured steps\n")
-
-
-def test_strategies_that_are_asked_for_come_after_its_own(runs: Path) -> None:
-    found = asked(runs, strategies=("ring", "flat"))
-    assert list(dict.fromkeys(point.strategy for point in found.points)) == ["all_reduce", "ring", "flat"]
-    assert at(found, 4096, "flat").step_ms < at(found, 4096).step_ms
 
 
 def test_launches_that_failed_or_were_changed_by_hand_are_missed(tmp_path: Path) -> None:

@@ -49,9 +49,13 @@ def ran(**fields: object) -> tuple[Results, Preset]:
     return results_for(preset, journal("a"), journal("b", step_ms=400)), preset
 
 
-def test_a_column_that_the_preset_wants_is_dropped_last() -> None:
+def test_a_wanted_column_is_dropped_last_and_what_rounds_to_nothing_has_no_sign() -> None:
     assert "start s" not in header_of(text(*ran(), 50))
     assert "start s" in header_of(text(*ran(columns=["startup"]), 50))
+    preset = two_trials(repeats=1)
+    results = results_for(preset, journal("a"), journal("b", step_ms=9.999))
+    columns = {column.key: column.cells for column in columns_of(rows_of(results, preset))}
+    assert columns["delta"][1] == "0.00"
 
 
 def with_figures(results: Results) -> Results:
@@ -77,13 +81,6 @@ def test_the_parts_of_a_difference_add_up_and_the_baseline_has_none() -> None:
     assert columns["delta_transfer"][1] == "+0.10"
     assert columns["delta_delay"][1] == "–"
     assert {columns[key][0] for key in columns if key.startswith("delta")} == {"–"}
-
-
-def test_what_rounds_to_nothing_has_no_sign() -> None:
-    preset = two_trials(repeats=1)
-    results = results_for(preset, journal("a"), journal("b", step_ms=9.999))
-    columns = {column.key: column.cells for column in columns_of(rows_of(results, preset))}
-    assert columns["delta"][1] == "0.00"
 
 
 def test_what_differs_comes_first_and_what_says_nothing_is_left_out() -> None:

@@ -90,7 +90,7 @@ def test_a_command_that_failed_is_not_compared(cause: Failure | None) -> None:
     assert answer(results)[0] == "Trial b failed: see below."
 
 
-def test_with_a_baseline_that_failed_there_is_nothing_to_compare() -> None:
+def test_a_failure_leaves_nothing_to_compare() -> None:
     results = results_for(of_commands("a", "b"), died("a"), journal("b"))
     assert kinds(results) == [Kind.NO_BASELINE, Kind.FAILED]
     summary = results.trials[1].summary

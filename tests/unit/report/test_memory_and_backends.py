@@ -107,14 +107,11 @@ def test_why_a_backend_was_taken_is_said_once_for_all_that_share_it() -> None:
     assert told_of_backends(*run_of(ALONE, {"backend": None, "backend_why": ON_CPU})) == []
 
 
-def test_why_there_is_this_backend_is_how_to_read_the_table_and_not_what_became_of_the_trial() -> None:
+def test_why_there_is_this_backend_is_told_in_results_and_columns_and_how_to_read() -> None:
     results, preset = run_of(NCCL, GLOO)
     found = in_words(results, preset, "a")
     assert not any("backend" in words for words in [*found.chosen, *found.others])
     assert sum("backend" in words for words in found.reading) == 2
-
-
-def test_the_backend_is_in_the_results_and_has_a_column() -> None:
     results, preset = run_of(GLOO | {"backend_why": SHARED}, ALONE)
     assert (results.trials[0].repeats[0].backend, results.trials[0].repeats[0].backend_why) == ("gloo", SHARED)
     header, _, *lines = [line.split("|") for line in markdown(results, preset).splitlines() if line.startswith("|")]

@@ -205,7 +205,7 @@ def lines_of(width: int, **changes: Any) -> list[str]:
     return ["".join(words for words, _ in line) for line in buffer_lines(view(**changes), width)]
 
 
-def test_buffers_are_seen_before_and_after_and_what_is_undefined_is_marked() -> None:
+def test_buffers_are_seen_before_and_after_with_their_parts_apart() -> None:
     assert lines_of(60) == [
         "every rank: dist.reduce(tensor, dst=0)",
         "rank 0  tensor  1 2 →  4  6",
@@ -215,9 +215,6 @@ def test_buffers_are_seen_before_and_after_and_what_is_undefined_is_marked() -> 
     assert lines_of(80, ranks=[], error="no AVG with gloo\nmore") == ["The backend cannot: no AVG with gloo more"]
     calls = lines_of(30)[:2]
     assert calls == ["every rank:", "    dist.reduce(tensor, dst=0)"]
-
-
-def test_parts_are_kept_apart_and_what_is_not_passed_is_a_dash() -> None:
     parts = BufferView(name="gather_list", parts=2, before=[0, 0, 0, None], after=[1, 2.5, 3, 4], undefined=False)
     own = BufferView(name="tensor", parts=1, before=[1, 2], after=[1, 2], undefined=False)
     nothing = BufferView(name="gather_list", parts=0, before=None, after=None, undefined=False)

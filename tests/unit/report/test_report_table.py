@@ -143,7 +143,7 @@ def test_the_table_stands_between_the_title_and_the_notes() -> None:
     assert [line.split()[0] for line in table_of(shown)[2:]] == ["a", "b"]
 
 
-def test_the_cells_are_the_medians_over_repeats_and_one_repeat_has_no_spread() -> None:
+def test_cells_are_medians_over_repeats_and_without_figures_say_why() -> None:
     b = cells_of(markdown(*ran()), "b")
     assert b["train s"] == "0.07 ±0.01"  # of 0.06 and 0.09: 0.075, a hair below in binary
     assert b["min…max"] == "0.06…0.09"
@@ -154,16 +154,13 @@ def test_the_cells_are_the_medians_over_repeats_and_one_repeat_has_no_spread() -
     assert (b["launch"], b["ranks"], b["strategy"]) == ("spawn", "2", "all_reduce")
     results, preset = ran(repeats=1)
     assert "min…max" not in markdown(results, preset)
-
-
-def test_a_trial_without_figures_says_why_in_place_of_its_time() -> None:
     shown = markdown(*everything())
     assert cells_of(shown, "c")["train s"] == "failed"
     assert cells_of(shown, "d")["train s"] == "–"
     assert cells_of(shown, "d")["ratio"] == NOTHING
 
 
-def test_published_times_are_shown_as_ratios_to_the_published_baseline() -> None:
+def test_published_times_and_delays_are_told_in_cells() -> None:
     shown = markdown(*everything())
     [long] = [line.split(" | ")[0].strip("| ") for line in shown.splitlines() if line.startswith("| a-trial")]
     assert cells_of(shown, long)["publ."] == "1.00"
@@ -171,9 +168,6 @@ def test_published_times_are_shown_as_ratios_to_the_published_baseline() -> None
     assert cells_of(shown, "c")["publ."] == NOTHING
     assert "- published: a book" in shown.splitlines()
     assert "publ." not in markdown(*ran(reference=[{"trial": "b", "train_time_s": 3}]))
-
-
-def test_a_delay_says_how_often_it_fired_and_what_it_came_to() -> None:
     late = preset_of({"trial": [{"name": "a", "bottleneck": [LATE]}]})
     slept = [*journal("a")[:-2], done(1, bottleneck_fired=6, bottleneck_ns=61_000_000), journal("a")[-1]]
     cells = cells_of(markdown(results_for(late, slept), late), "a")
@@ -225,12 +219,7 @@ OFF = audit(error=0.1234, scaled_error=0.1, own_error=0.1)
         ({"strategy": "ddp_powersgd"}, OFF, "off 12%", None),
         ({}, audit_without_numbers(), "not finite", "gradients are not finite"),
         ({}, OFF, "off 12.34%", "gradients are not the mean: weight is 12.34% of its length away from it"),
-        (
-            {"strategy": "ddp_fp16"},
-            OFF,
-            "off 12.34%",
-            "gradients are not the mean: weight is 12.34% of its length away",
-        ),
+        ({"strategy": "ddp_fp16"}, OFF, "off 12.34%", "gradients are not the mean: weight is 12.34% of its length"),
         (
             {"strategy": "none"},
             audit(error=0.7, scaled_error=0.5, own_scale=1.0, own_error=0.0),

@@ -123,7 +123,7 @@ def test_an_arrow_goes_from_the_wait_to_the_moment_at_which_the_other_came(shape
         )
 
 
-def test_a_delay_that_was_put_in_is_marked() -> None:
+def test_delays_and_standstills_are_marked() -> None:
     told = late(all_reduce, steps=1)
     [step] = told[1]
     slept = Slept("forward", step.begin_ns + 2 * MS, step.begin_ns + 20 * MS)
@@ -131,6 +131,14 @@ def test_a_delay_that_was_put_in_is_marked() -> None:
     [delay] = slices(events_of(told), "bottleneck")
     assert (delay["name"], delay["tid"]) == ("delay put in at forward", TRACKS_A_RANK)
     assert delay["dur"] == pytest.approx(18_000)
+    told = late(all_reduce, steps=1)
+    [operation, *_] = told[1][0].collectives
+    stop = Pause(rank=1, begin_ns=operation.enter_ns + 1000, end_ns=operation.exit_ns - 1000)
+    events = events_of(told, [stop])
+    [stood] = slices(events, "pause")
+    assert stood["tid"] == 2 * TRACKS_A_RANK - 1
+    assert stood["dur"] == pytest.approx((stop.end_ns - stop.begin_ns) / 1000)
+    assert not [each for each in slices(events, "wait") if each["tid"] // TRACKS_A_RANK == 1]
 
 
 def test_of_a_step_in_which_ranks_disagree_the_operations_are_there_and_no_more() -> None:
@@ -140,17 +148,6 @@ def test_of_a_step_in_which_ranks_disagree_the_operations_are_there_and_no_more(
     begin = min(step[1].begin_ns for step in told.values()) / 1000
     assert len([each for each in slices(events, "operation") if each["ts"] > begin]) == 2 + 1
     assert not [each for each in slices(events, "wait") + slices(events, "transfer") if each["ts"] > begin]
-
-
-def test_a_rank_that_stood_still_has_a_track_for_it_and_is_drawn_waiting_for_nobody() -> None:
-    told = late(all_reduce, steps=1)
-    [operation, *_] = told[1][0].collectives
-    stop = Pause(rank=1, begin_ns=operation.enter_ns + 1000, end_ns=operation.exit_ns - 1000)
-    events = events_of(told, [stop])
-    [stood] = slices(events, "pause")
-    assert stood["tid"] == 2 * TRACKS_A_RANK - 1
-    assert stood["dur"] == pytest.approx((stop.end_ns - stop.begin_ns) / 1000)
-    assert not [each for each in slices(events, "wait") if each["tid"] // TRACKS_A_RANK == 1]
 
 
 def test_arrows_of_two_repeats_are_not_the_same_ones() -> None:

@@ -61,12 +61,6 @@ def test_of_a_journal_that_was_cut_off_anywhere_the_whole_lines_come_back(run: R
     assert len(told) == whole or LINES[place : place + 1] == b"\n"
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.binary(max_size=300))
-def test_whatever_comes_after_what_was_written_is_still_there(run: Run, more: bytes) -> None:
-    assert reread(run, LINES + more)[: len(JOURNAL)] == JOURNAL
-
-
 @settings(deadline=None, max_examples=150)
 @given(PLACES, st.integers(0, 40), st.binary(max_size=40))
 def test_bytes_that_changed_are_no_error(run: Run, place: int, gone: int, instead: bytes) -> None:

@@ -91,7 +91,7 @@ def test_a_theme_is_written_and_all_other_lines_stay(file: Path, before: str, af
     assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
 
 
-def test_a_link_stays_one_and_the_mode_of_the_file_stays(file: Path, tmp_path: Path) -> None:
+def test_a_link_stays_one_and_a_home_that_takes_no_file_is_named(file: Path, tmp_path: Path) -> None:
     kept = tmp_path / "dotfiles.toml"
     write(kept, "refresh = 2\n")
     kept.chmod(0o600)
@@ -101,6 +101,10 @@ def test_a_link_stays_one_and_the_mode_of_the_file_stays(file: Path, tmp_path: P
     assert file.is_symlink()
     assert kept.read_text() == 'theme = "nord"\nrefresh = 2\n'
     assert kept.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "config").write_text("")
+    with pytest.raises(SettingsError, match="the theme cannot be saved: "):
+        save_theme("nord")
+    assert load() == NO_SETTINGS
 
 
 @pytest.mark.parametrize("spoilt", [b"theme = ", b'a = "\xff"'])
@@ -109,13 +113,6 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(file: Path, spoilt: bytes) 
     with pytest.raises(SettingsError, match=r"config\.toml: the theme cannot be saved: not valid TOML"):
         save_theme("nord")
     assert file.read_bytes() == spoilt
-
-
-def test_a_home_that_takes_no_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "config").write_text("")
-    with pytest.raises(SettingsError, match="the theme cannot be saved: "):
-        save_theme("nord")
-    assert load() == NO_SETTINGS
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def journal_of(run: Run, trial: str = "a", number: int = 1) -> Path:
     return run.folder / f"trial-{trial}" / f"repeat-{number}" / "messages.jsonl"
 
 
-def test_a_new_run_has_its_preset_and_its_environment(tmp_path: Path) -> None:
+def test_a_new_run_has_its_preset_and_a_command_to_type_again(tmp_path: Path) -> None:
     preset = two_trials()
     run = Run.create(tmp_path / "deep" / "runs", preset, {"cores": 2})
     assert run.folder.parent == tmp_path / "deep" / "runs"
@@ -46,6 +46,11 @@ def test_a_new_run_has_its_preset_and_its_environment(tmp_path: Path) -> None:
     assert run.environment()["preset"] == "made"
     assert run.preset() == preset
     assert run.status() == "interrupted"
+    run = Run.create(tmp_path, two_trials(), {})
+    with run.begin("a", 1) as repeat:
+        repeat.write_command(["python", "-m", "workers.spawn", "data_dir=/my data"], {"PYTHONPATH": "/a b"})
+        command = (repeat.folder / "command.txt").read_text()
+    assert command == "PYTHONPATH='/a b' python -m workers.spawn 'data_dir=/my data'\n"
 
 
 def test_an_intact_journal_reads_back_and_replays_as_it_was_written(tmp_path: Path) -> None:
@@ -143,14 +148,6 @@ def test_results_are_replaced_as_a_whole_and_a_link_is_not_followed(tmp_path: Pa
     (run.folder / "results.json.new").symlink_to(precious)
     run.write_results(results_for(two_trials(), JOURNALS[0]))
     assert precious.read_text() == "mine"
-
-
-def test_the_command_can_be_typed_again(tmp_path: Path) -> None:
-    run = Run.create(tmp_path, two_trials(), {})
-    with run.begin("a", 1) as repeat:
-        repeat.write_command(["python", "-m", "workers.spawn", "data_dir=/my data"], {"PYTHONPATH": "/a b"})
-        command = (repeat.folder / "command.txt").read_text()
-    assert command == "PYTHONPATH='/a b' python -m workers.spawn 'data_dir=/my data'\n"
 
 
 def test_what_lies_in_a_repeats_folder_is_read_as_far_as_needed(tmp_path: Path) -> None:

@@ -34,12 +34,9 @@ def test_what_says_nothing_is_last_both_ways(silent: str, reverse: bool) -> None
     assert in_order([silent, "2", "10"], reverse=reverse)[-1] == silent
 
 
-def test_equals_stay_as_they_were() -> None:
+def test_equals_stay_and_a_line_break_in_a_cell_ends_no_row() -> None:
     assert order(["1.0", "0.5", "1.0", "–", "–"]) == [1, 0, 2, 3, 4]
     assert order(["1.0", "0.5", "1.0"], reverse=True) == [0, 2, 1]
-
-
-def test_a_line_break_in_a_cell_ends_no_row() -> None:
     table = Table([Filled("host", ["a\nb | c"], left=True)])
     assert as_text(table, 80)[-1] == "a b | c"
     assert as_markdown(table)[-1] == "| a b \\| c |"
