@@ -60,7 +60,7 @@ NOT_OF_IT = {"strategy", "average", "model", "dataset", "batch_size"}
 
 
 def cells_by_header(preset: Preset) -> dict[str, tuple[str, ...]]:
-    return {fact.header: tuple(fact.cells_by_header) for fact in facts(preset)}
+    return {fact.header: tuple(fact.cells) for fact in facts(preset)}
 
 
 def test_the_table_has_columns_of_what_is_tried_and_none_of_training() -> None:
@@ -82,7 +82,7 @@ def test_a_field_of_primitives_that_differs_sets_trials_apart() -> None:
     preset = Preset(
         name="x", title="", group="", about="", baseline="a", repeats=1, trials=tuple(trials), kind="primitives"
     )
-    apart = {fact.header: tuple(fact.cells_by_header) for fact in facts(preset)[1:] if differs(fact)}
+    apart = {fact.header: tuple(fact.cells) for fact in facts(preset)[1:] if differs(fact)}
     assert apart == {"primitives": ("3", "reduce"), "cadence": ("back to back", "barrier"), "step_factor": ("2", "4")}
 
 

@@ -101,23 +101,17 @@ def test_a_trial_that_cannot_be_is_refused_by_its_key(values: dict[str, Any], ke
 @pytest.mark.parametrize(
     "values",
     [
-        {"strategy": "ddp", "static_graph": True},
-        {"sync_batchnorm": True},
         {"sync_batchnorm": True, "device": "cuda", "backend": "nccl"},
         {"mistake": "no_set_epoch", "epochs": 1, "steps": 9},
         {"mistake": "no_set_epoch", "strategy": "ring"},
         {"mistake": "no_set_epoch", "launch": "single"},
         {"mistake": "group_of_one", "strategy": "ddp"},
-        {"mistake": "average_again", "strategy": "ddp"},
         {"share_gpu": True, "backend": "gloo", "device": "cuda"},
         {"share_gpu": True, "strategy": "ring"},  # there may be GPUs enough, where NCCL sends
         {"backend": "gloo", "strategy": "ring"},
         {"backend": "gloo", "strategy": "ring", "device": "cuda", "world_size": 1},
         {"backend": "gloo", "device": "cuda", "strategy": "gather_scatter"},
         {"backend": "mpi", "launch": "task"},
-        {"amp": "fp16", "device": "cpu", "clip_norm": 1.5},
-        {"channels_last": True, "model": "resnet18"},
-        {"pin_memory": True, "num_workers": 4, "launch": "dp"},
         {"compile": True, "launch": "single", "device": "cuda"},
     ],
 )
