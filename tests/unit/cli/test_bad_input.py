@@ -103,13 +103,6 @@ def test_a_user_without_a_home_is_refused(words: tuple[str, ...], tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["p.toml"]
 
 
-@pytest.mark.parametrize("text", [b"\xef\xbb\xbf[[trial]]\n", b"[[trial]]\r\nlr = 0.1\r\n"], ids=["mark", "CR LF"])
-def test_what_other_editors_write_is_read(text: bytes, tmp_path: Path) -> None:
-    write(tmp_path, {"preset.toml": text})
-    done = console(tmp_path, ("presets", "./preset.toml"))
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 @pytest.mark.parametrize(
     "variables",
     [{"COLUMNS": "0"}, {"COLUMNS": "wide"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},

@@ -41,13 +41,6 @@ def assert_refused(result: Result, fragment: str) -> None:
     assert fragment in line
 
 
-@pytest.mark.parametrize("text", ["titel = 1", "\0"])
-def test_a_bad_preset_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
-    path = write_preset(tmp_path, text)
-    assert_refused(ddptui("--no-ui", "--preset", str(path)), f"{path}: ")
-    assert_refused(ddptui("presets", str(path)), f"{path}: ")
-
-
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [

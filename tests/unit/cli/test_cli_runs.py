@@ -108,14 +108,6 @@ def test_a_run_that_is_not_there_or_spoilt_is_refused(tmp_path: Path, run: Run) 
     assert_refused(ddptui("show", "last", "--runs", "runs"), "did you mean 'title'?")
 
 
-@pytest.mark.parametrize("spoilt", ["results.json", "environment.json"])
-def test_a_run_that_is_spoilt_does_not_end_in_a_traceback(run: Run, spoilt: str) -> None:
-    (run.folder / spoilt).write_text("{")
-    for arguments in (("runs", "--runs", "runs"), ("show", "last", "--runs", "runs")):
-        result = ddptui(*arguments)
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-
-
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[str, str]:
     """The names of two runs, of which the later one is three times as slow in `a`."""

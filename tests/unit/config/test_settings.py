@@ -59,11 +59,7 @@ def test_two_meanings_may_swap_their_keys_but_have_no_key_in_common() -> None:
     with pytest.raises(TrialError):
         check_keys({"delay": ("x",), "export": ("x",)})
     check_keys({"delay": ("b", "b")})
-
-
-@pytest.mark.parametrize("key", ["%", "ä", "ctrl+shift+n", "f12"])
-def test_any_other_key_may_be_chosen(key: str) -> None:
-    check_keys({"delay": (key,)})
+    check_keys({"delay": ("%", "ä", "ctrl+shift+n", "f12")})
 
 
 @pytest.mark.parametrize(

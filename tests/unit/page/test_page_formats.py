@@ -31,23 +31,11 @@ def page() -> str:
     return page_of(run, preset, results_of(run, preset))
 
 
-def test_a_page_has_all_its_sections(page: str) -> None:
+def test_a_page_has_all_its_sections_with_names_and_allows_its_own_style_and_script_alone(page: str) -> None:
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
     assert [heading.split()[0] for heading in headings] == [
         "The", "Where", "Who", "Loss", "In", "Preset", "Commands", "Environment", "How"
     ]  # fmt: skip
-
-
-def test_a_page_allows_its_own_style_and_script_alone(page: str) -> None:
-    [policy] = re.findall(r'Content-Security-Policy" content="(.*?)"', page)
-    assert policy.startswith("default-src 'none'; ")
-    for tag in ("style", "script"):
-        [inside] = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
-        assert base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode() in policy
-    assert not re.findall(r"""(?:src|href)=["'](?!#)|url\((?!#)|@import|//[a-z]""", page)
-
-
-def test_headings_tables_and_pictures_are_named(page: str) -> None:
     found = Found(page)
     assert found.elements.count(("h1",)) == 1
     assert page.count("<table") == page.count("<caption>")
@@ -56,6 +44,12 @@ def test_headings_tables_and_pictures_are_named(page: str) -> None:
     assert all("aria-label" in element for element in labels)
     names = [value for name, value in found.attributes if name == "id"]
     assert len(set(names)) == len(names)
+    [policy] = re.findall(r'Content-Security-Policy" content="(.*?)"', page)
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("style", "script"):
+        [inside] = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        assert base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode() in policy
+    assert not re.findall(r"""(?:src|href)=["'](?!#)|url\((?!#)|@import|//[a-z]""", page)
 
 
 def test_columns_that_the_preset_names_stand_beside_the_trial() -> None:

@@ -50,20 +50,13 @@ def crowd(ranks: int) -> View:
     """An all_gather of one number a rank."""
     base = 10 ** len(str(ranks))
     numbers: list[float | None] = [float(base * rank + 1) for rank in range(ranks)]
-    empty: list[float | None] = [0.0] * ranks
-    return View(
-        operation="all_gather",
-        reduce_op=None,
-        root=None,
-        ranks=[
-            RankView(
-                rank=rank,
-                call="dist.all_gather(parts, tensor)",
-                buffers=[buffer("tensor", [numbers[rank]], [numbers[rank]]), buffer("parts", empty, numbers, ranks)],
-            )
-            for rank in range(ranks)
-        ],
-    )
+    parts = buffer("parts", [0.0] * ranks, numbers, ranks)
+    owns = [buffer("tensor", [number], [number]) for number in numbers]
+    views = [
+        RankView(rank=rank, call="dist.all_gather(parts, tensor)", buffers=[own, parts])
+        for rank, own in enumerate(owns)
+    ]
+    return View(operation="all_gather", reduce_op=None, root=None, ranks=views)
 
 
 def test_a_number_keeps_the_colour_of_its_rank_wherever_it_goes() -> None:

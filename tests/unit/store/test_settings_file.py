@@ -91,7 +91,12 @@ def test_a_theme_is_written_and_all_other_lines_stay(file: Path, before: str, af
     assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
 
 
-def test_a_link_stays_one_and_a_home_that_takes_no_file_is_named(file: Path, tmp_path: Path) -> None:
+def test_a_home_that_takes_no_file_is_named_and_a_link_stays_one(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("")
+    with pytest.raises(SettingsError, match="the theme cannot be saved: "):
+        save_theme("nord")
+    assert load() == NO_SETTINGS
+    (tmp_path / "config").unlink()
     kept = tmp_path / "dotfiles.toml"
     write(kept, "refresh = 2\n")
     kept.chmod(0o600)
@@ -101,10 +106,6 @@ def test_a_link_stays_one_and_a_home_that_takes_no_file_is_named(file: Path, tmp
     assert file.is_symlink()
     assert kept.read_text() == 'theme = "nord"\nrefresh = 2\n'
     assert kept.stat().st_mode & 0o777 == 0o600
-    (tmp_path / "config").write_text("")
-    with pytest.raises(SettingsError, match="the theme cannot be saved: "):
-        save_theme("nord")
-    assert load() == NO_SETTINGS
 
 
 @pytest.mark.parametrize("spoilt", [b"theme = ", b'a = "\xff"'])
@@ -135,7 +136,7 @@ def test_at_first_it_is_as_light_as_a_terminal(
     assert settings.theme(NO_SETTINGS).value == theme
 
 
-def test_the_command_line_comes_first_then_the_variable_then_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_comes_first_then_the_environment_then_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Settings(theme="nord")
     monkeypatch.setenv("COLORFGBG", "0;15")
     assert settings.theme(kept) == ("nord", "file")
@@ -145,9 +146,6 @@ def test_the_command_line_comes_first_then_the_variable_then_the_file(monkeypatc
     monkeypatch.setenv("TEXTUAL_THEME", "nrod")  # Textual passes over it, too
     assert settings.theme(kept) == ("nord", "file")
     assert settings.theme(NO_SETTINGS).value == LIGHT
-
-
-def test_screens_are_drawn_as_often_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refreshes_per_s(NO_SETTINGS) == (4.0, "default")
     monkeypatch.setenv("SSH_CONNECTION", "somewhere")
     assert refreshes_per_s(NO_SETTINGS) == (2.0, "default over SSH")
