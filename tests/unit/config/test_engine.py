@@ -41,15 +41,7 @@ def test_a_part_says_what_an_entry_point_reads() -> None:
 @pytest.mark.parametrize(
     ("engine", "fields", "why"),
     [
-        *(
-            (
-                engine,
-                {"launch": "task"},
-                "launch: trial a: ranks of 'task' are started by hand: `srun python -m workers.task …`, in a "
-                "checkout of ddptui",
-            )
-            for engine in (LOCAL,)
-        ),
+        (LOCAL, {"launch": "task"}, "launch: trial a: ranks of 'task' are started by hand: `srun python -m"),
         (EngineOptions(nodes=2), {}, "engine.nodes: has no effect with the engine 'local'; use --engine join or slurm"),
         (EngineOptions(name="join", gres="gpu:1"), {}, "engine.gres: has no effect with the engine 'join'; use"),
         (
@@ -57,14 +49,7 @@ def test_a_part_says_what_an_entry_point_reads() -> None:
             {"bottleneck": (Bottleneck(at="link", ranks=(0,), mbit=10),)},
             "bottleneck: trial a: slow links work on this host only; use --engine local",
         ),
-        *(
-            (
-                EngineOptions(name=name),
-                {"save": True},
-                "save: trial a: checkpoints would stay on the nodes; leave it out",
-            )
-            for name in ("slurm",)
-        ),
+        (EngineOptions(name="slurm"), {"save": True}, "save: trial a: checkpoints would stay on the nodes; leave it"),
     ],
 )
 def test_what_does_not_go_together_is_refused(engine: EngineOptions, fields: dict[str, object], why: str) -> None:
