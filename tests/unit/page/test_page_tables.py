@@ -11,6 +11,7 @@ from ddptui.page.pages import page, table_view
 from ddptui.text.tables import Filled
 from tests.support.builders import failure, journal, preset_of, results_for, two_trials
 from tests.unit.page.pages import Found, Told, a_run
+from tests.unit.report.edited import edited
 
 NAMES = Filled("trial", ["a", "b", "c"], left=True, key="trial")
 TIMES = Filled("train s", ["10.0", "9.0", "failed"], key="train")
@@ -70,12 +71,9 @@ def test_each_trial_with_places_has_a_table_of_them(monkeypatch: pytest.MonkeyPa
         phase="data", place="augment, a.py", by="", file="a.py", line=0, last=0, ms={0: 0.0, 1: 2.5}
     )  # fmt: skip
     places = [msgspec.structs.replace(place, place=f"augment, a.py:{n}", line=n, last=n) for n in range(1, 31)]
-    first, last = results.trials
-    repeats = [msgspec.structs.replace(last.repeats[0], places=places)]
     environment = {"started": "2026-01-01T00:00:00+00:00"}
-    changed = msgspec.structs.replace(
-        results, environment=environment, trials=[first, msgspec.structs.replace(last, repeats=repeats)]
-    )
+    told = edited(results, repeat=lambda trial, _: {"places": places} if trial.name == "b" else {})
+    changed = msgspec.structs.replace(told, environment=environment)
     page = pages.page(run, preset, changed)
     text = Found(page).text
     assert text.count("Where in the code the ranks of") == 1
