@@ -1,22 +1,22 @@
-"""Bad input: each in a console of its own. One line says what is wrong, and nothing is begun: no folder, no process.
+"""Bad input: each in a console of its own. One line says what is wrong, and nothing is begun: no folder, no process."""
 
-Where a shell or Python itself does not see the input before the console does, it is forked from one that is imported.
-"""
-
-import json
 import os
-import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
+from ddptui.cli import main
+from ddptui.engines.join.ticket import Ticket, read_ticket
 from ddptui.host.folders import lab_root
-from tests.support.runner import ENOUGH_S, QUICK
+from ddptui.wire.connection import Keys
+from ddptui.wire.watching import Watching
+from tests.support.runner import QUICK
 from tests.unit.cli.bad_input import CASES, Case, write
-from tests.unit.cli.overheard import Request
 
 HANGS_S = 30  # a refusal takes a quarter of a second
 CONSOLE = Path(__file__).parent / "overheard.py"
@@ -37,7 +37,7 @@ def environment(folder: Path, **variables: str) -> dict[str, str]:
 
 
 def console(
-    folder: Path, words: Sequence[str | bytes], shell: str = "", timeout_s: float = HANGS_S, **variables: str
+    folder: Path, words: Sequence[str | bytes], shell: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """The real console, overheard."""
     command: list[str | bytes] = [sys.executable, str(CONSOLE), *words]
@@ -51,52 +51,9 @@ def console(
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=timeout_s,
+        timeout=HANGS_S,
         check=False,
     )
-
-
-Forked = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="module")
-def forked(tmp_path_factory: pytest.TempPathFactory, shared: set[int]) -> Iterator[Forked]:
-    """The same, forked."""
-    folder = tmp_path_factory.mktemp("forked")
-    out, error = folder / "out", folder / "error"
-    with subprocess.Popen(
-        [sys.executable, str(CONSOLE), "--serve"],
-        cwd=folder,
-        env=environment(folder),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
-        shared.add(server.pid)
-
-        def console(
-            folder: Path, words: Sequence[str | bytes], timeout_s: float = HANGS_S, **variables: str
-        ) -> subprocess.CompletedProcess[str]:
-            assert server.stdin is not None
-            assert server.stdout is not None
-            request = Request(
-                words=[os.fsdecode(word) for word in words],
-                environment=environment(folder, **variables),
-                folder=str(folder),
-                out=str(out),
-                error=str(error),
-            )
-            for path in (out, error):
-                path.write_bytes(b"")
-            server.stdin.write(json.dumps(request) + "\n")
-            server.stdin.flush()
-            assert select.select([server.stdout], [], [], timeout_s)[0], "it hangs"
-            code = int(server.stdout.readline())
-            printed = [path.read_text(errors="replace") for path in (out, error)]
-            return subprocess.CompletedProcess(words, code, *printed)
-
-        yield console
-        server.stdin.close()
 
 
 def assert_refused(done: "subprocess.CompletedProcess[str]", folder: Path, message: str) -> None:
@@ -112,42 +69,10 @@ def assert_refused(done: "subprocess.CompletedProcess[str]", folder: Path, messa
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_bad_input_is_refused_in_one_line_and_nothing_is_begun(case: Case, forked: Forked, tmp_path: Path) -> None:
+def test_bad_input_is_refused_in_one_line_and_nothing_is_begun(case: Case, tmp_path: Path) -> None:
     write(tmp_path, case.files)
-    if case.shell or "LC_ALL" in case.variables:
-        done = console(tmp_path, case.words, case.shell, **case.variables, HIDDEN=case.hidden)
-    else:
-        done = forked(tmp_path, case.words, **case.variables, HIDDEN=case.hidden)
+    done = console(tmp_path, case.words, case.shell, **case.variables, HIDDEN=case.hidden)
     assert_refused(done, tmp_path, case.message)
-
-
-def test_the_table_is_long_enough() -> None:
-    assert len(CASES) >= 60
-
-
-def test_a_run_that_is_begun_is_overheard(forked: Forked, tmp_path: Path) -> None:
-    """What must turn the check red: the mark is there as soon as a launcher is started."""
-    write(tmp_path, {"preset.toml": A_RUN})
-    done = forked(tmp_path, ("--preset", "preset.toml", "--no-ui"), timeout_s=ENOUGH_S)
-    assert done.returncode == 0, done
-    assert (tmp_path / "started").exists()
-    with pytest.raises(AssertionError):
-        assert_refused(subprocess.CompletedProcess((), 2, "", "Error: x\n"), tmp_path, "x")
-
-
-@pytest.mark.parametrize(
-    "start", ["subprocess.run(['true'])", "os.system('true')", "os.posix_spawn('/bin/true', ['true'], {})", "os.fork()"]
-)
-def test_every_way_to_start_a_process_is_overheard(start: str, tmp_path: Path) -> None:
-    script = (
-        "import os, runpy, subprocess, sys\nsys.argv[1:] = ['--version']\n"
-        f"try: runpy.run_path({str(CONSOLE)!r}, run_name='__main__')\nexcept SystemExit: pass\n{start}"
-    )
-    subprocess.run([sys.executable, "-c", script], env=environment(tmp_path), check=True, capture_output=True)
-    assert (tmp_path / "started").exists()
-
-
-# What looks bad, and is not
 
 
 def with_mounts(*words: str) -> str:
@@ -161,11 +86,8 @@ HOMELESS = "exec unshare --user --map-user=54321 env -u HOME "  # a user id that
 
 
 NEED_A_HOME = [
-    ("presets",),
     ("runs",),
-    ("show", "last"),
     ("--preset", "quickstart", "--no-ui"),
-    ("selftest",),
     ("runs", "--runs", "~/r"),
     ("--preset", "./p.toml", "--no-ui", "--runs", "r", "--set", "dataset=mnist"),
 ]
@@ -179,13 +101,6 @@ def test_a_user_without_a_home_is_refused(words: tuple[str, ...], tmp_path: Path
     done = console(tmp_path, words, HOMELESS + '"$@"', DDPTUI_RUNS="")
     assert_refused(done, tmp_path, "~: no home folder; set HOME to a folder that you own")
     assert [path.name for path in tmp_path.iterdir()] == ["p.toml"]
-
-
-@pytest.mark.parametrize("text", [b"\xef\xbb\xbf[[trial]]\n", b"[[trial]]\r\nlr = 0.1\r\n"], ids=["mark", "CR LF"])
-def test_what_other_editors_write_is_read(text: bytes, tmp_path: Path) -> None:
-    write(tmp_path, {"preset.toml": text})
-    done = console(tmp_path, ("presets", "./preset.toml"))
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -209,16 +124,49 @@ def test_a_spoilt_run_is_shown_as_far_as_it_can_be(file: str, tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_read_only_home_is_refused(tmp_path: Path) -> None:
+def test_a_read_only_home_or_folder_for_temporary_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     home = tmp_path / "home"
     shell = with_mounts(f"mount --bind {home} {home}", f"mount -o remount,ro,bind {home}")
     done = console(tmp_path, ("--preset", "quickstart", "--no-ui"), shell, DDPTUI_RUNS="")
     assert_refused(done, tmp_path, "Read-only file system; name a folder with --runs")
-
-
-def test_no_room_for_temporary_files_is_refused(tmp_path: Path) -> None:
     mounts = [f"mount --bind {path} {path}; mount -o remount,ro,bind {path}" for path in ("/tmp", "/var/tmp")]
     done = console(tmp_path, ("--preset", "quickstart", "--no-ui"), with_mounts(*mounts, "cd /proc"), TMPDIR="/tmp/t")
     assert_refused(done, tmp_path, "/tmp/t: temporary files cannot be written")
     assert "set TMPDIR to a writable folder" in done.stderr
+
+
+TO_JOIN = Ticket(run="r", endpoint="tcp://10.0.0.1:15000", token="t" * 32, keys=Keys("s" * 40, "p" * 40, "x" * 40))
+TO_WATCH = msgspec.structs.replace(TO_JOIN, watching=Watching(skip=5, steps=20, every=2))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--listen", "--", "train", "x y"), "also this one: `ddptui watch --join TICKET -- train 'x y'`"),
+        (("--listen", "--kill-on-exit"), "--kill-on-exit has no effect with --listen"),
+        (("--listen", "--interface", "no-such"), "no interface 'no-such' is up"),
+        (("--listen", "--steps", "0"), "--steps"),
+        (("--port", "2000", "--", "true"), "need --listen: they say how other hosts reach this console"),
+        (("--join", "nothing", "--", "true"), "nothing: neither a ticket (ddptui1:…) nor a file that holds one"),
+        (("--join", "nothing", "--skip", "3", "--", "true"), "--skip cannot be combined with --join: give it"),
+        (("--join", "nothing", "--set", "a=1", "--", "true"), "--set cannot be combined with --join: give it"),
+        (("--join", "nothing"), "name the command"),
+        (("--join", TO_JOIN.spell(), "--", "true"), "this ticket is for `ddptui join`"),
+        (("--join", TO_WATCH.spell(), "--", "no-such-program"), "no-such-program: no such program"),
+    ],
+)
+@pytest.mark.usefixtures("signals_given_back")
+def test_what_cannot_be_is_refused(tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+    done = CliRunner().invoke(main, ["watch", *words], env={"DDPTUI_RUNS": str(tmp_path / "runs")})
+    assert done.exit_code == 2
+    assert why in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("signals_given_back")
+def test_a_ticket_says_what_is_to_be_watched_and_is_none_to_join() -> None:
+    done = CliRunner().invoke(main, ["join", TO_WATCH.spell()])
+    assert (done.exit_code, "`ddptui watch --join TICKET -- COMMAND`" in done.stderr) == (2, True)
+    assert read_ticket(TO_WATCH.spell()) == TO_WATCH
+    assert len(TO_JOIN.spell()) < len(TO_WATCH.spell())

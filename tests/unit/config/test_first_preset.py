@@ -1,4 +1,4 @@
-"""The preset that `ddptui init` writes: how a script is launched, and that what is written is read back."""
+"""Presets of commands: what `ddptui init` writes, and a watched command as a preset of one trial."""
 
 import re
 import shlex
@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from ddptui.config.command_presets import Launched, Launchers, file_name, launched, preset_text
+from ddptui.config.command_presets import Launched, Launchers, file_name, launched, name_of, preset_of, preset_text
 from ddptui.config.parser import parse
 from ddptui.config.preset import Preset
 from ddptui.config.trial import TrialError
@@ -28,13 +28,10 @@ def read(text: str) -> Preset:
     ("text", "command", "why"),
     [
         (GROUP, TORCHRUN, "2 ranks on the CPU: there is no GPU here."),
-        ("from torch import distributed", TORCHRUN, "2 ranks on the CPU: there is no GPU here."),
         ("from accelerate import Accelerator", TORCHRUN, "2 ranks on the CPU: there is no GPU here."),
         ("import torch", TORCHRUN, f'one process, use: command = ["{PYTHON.replace(" ", chr(34) + ", " + chr(34))}"]'),
         (GROUP + "mp.spawn(train, nprocs=2)", PYTHON, '"--nproc_per_node=2", "train.py", "--epochs", "3"]'),
-        ("from torch.multiprocessing import Queue, spawn", PYTHON, "If it does not, use:"),
         ("processes = [multiprocessing.Process (target=train)]", PYTHON, "If it does not, use:"),
-        ("import lightning as L", PYTHON, "imports Lightning"),
         ("    from pytorch_lightning import Trainer", PYTHON, "imports Lightning"),
         (
             GROUP + "import torch.multiprocessing as mp",
@@ -42,7 +39,6 @@ def read(text: str) -> Preset:
             "2 ranks",
         ),  # as in pytorch/examples, which never uses it
         (GROUP + "# once: mp.spawn(train)", TORCHRUN, "2 ranks"),
-        (GROUP + "psutil.Process()", TORCHRUN, "2 ranks"),
         (GROUP + "import lightning_utilities", TORCHRUN, "2 ranks"),
     ],
 )
@@ -67,13 +63,10 @@ def test_there_are_two_ranks_or_one_for_each_gpu(gpus: int | None, ranks: int, w
     assert why in found.why[0]
 
 
-def test_the_preset_has_one_trial_launched_three_times() -> None:
+def test_the_preset_has_one_trial_and_its_examples_are_trials_once_they_are_uncommented() -> None:
     preset = read(preset_text("train.toml", launch(GROUP)))
     assert (preset.kind, preset.title, preset.repeats) == ("command", "Who waits for whom in train?", 3)
     assert [(trial.name, shlex.join(trial.command)) for trial in preset.trials] == [("as-it-is", TORCHRUN)]
-
-
-def test_its_examples_are_trials_once_they_are_uncommented() -> None:
     text, examples = re.subn(r"^#(?=\S)", "", preset_text("train.toml", launch("mp.spawn(x)")), flags=re.MULTILINE)
     preset = read(text)
     trials = {trial.name: trial for trial in preset.trials}
@@ -87,7 +80,7 @@ def test_its_examples_are_trials_once_they_are_uncommented() -> None:
     assert {trial.steps for trial in preset.trials} == {200}
 
 
-@pytest.mark.parametrize("word", ['a"b', "a\\b", "a\nb", "\x7f", "{}", "'''", '"""', "# [x]", "é \U0001f600", ""])
+@pytest.mark.parametrize("word", ['a"b', "a\\b", "a\nb", "\x7f", "{}", '"""', ""])
 def test_words_of_a_command_are_read_back_as_they_were(word: str) -> None:
     found = Launched(("sh", word), (f"{word} is a script",))
     assert read(preset_text("sh.toml", found)).trials[0].command == ("sh", word)
@@ -98,12 +91,51 @@ def test_a_command_that_no_file_can_hold_is_refused() -> None:
         preset_text("a.toml", Launched(("\udcff.py",)))
 
 
-@pytest.mark.parametrize(("name", "file"), [("a", "a.toml"), ("a.toml", "a.toml"), ("v1.5", "v1.5.toml")])
-def test_a_preset_is_called_as_asked(name: str, file: str) -> None:
-    assert file_name(name) == file
+def test_a_preset_is_called_as_asked_unless_the_name_is_no_files() -> None:
+    assert [file_name(name) for name in ("a", "a.toml", "v1.5")] == ["a.toml", "a.toml", "v1.5.toml"]
+    for name in ("", "a/b", ".a", "a" * 65):
+        with pytest.raises(TrialError, match="use letters, digits"):
+            file_name(name)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "../a", ".a", "a b", "a" * 65, ".toml"])
-def test_a_name_that_is_no_files_is_refused(name: str) -> None:
-    with pytest.raises(TrialError, match="use letters, digits"):
-        file_name(name)
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("torchrun --nproc_per_node=2 train.py --epochs 3", "train"),
+        ("python -m my.module --lr 1", "my.module"),
+        ("python -m torch.distributed.run ./deep/_main.py", "main"),
+        ("../…", "command"),
+        ("a" * 100, "a" * 64),
+    ],
+)
+def test_a_run_is_called_like_its_script(command: str, name: str) -> None:
+    assert name_of(tuple(command.split())) == name
+
+
+def test_a_command_is_a_preset_of_one_trial() -> None:
+    preset = preset_of(("torchrun", "train.py", "a b"), name=None, skip=5, steps=20, overrides={})
+    [trial] = preset.trials
+    assert (preset.kind, preset.name, preset.title) == ("command", "train", "torchrun train.py 'a b'")
+    assert (trial.command, trial.warmup_steps, trial.steps) == (("torchrun", "train.py", "a b"), 5, 25)
+    assert (trial.ranks, trial.strategy, trial.stall_s) == (0, None, 20)
+    assert preset_of(("train.py",), name=None, skip=3, steps=None, stall_s=2, overrides={}).base.stall_s == 2
+
+
+def test_a_matrix_over_variables_names_its_trials_by_them() -> None:
+    table = {"kind": "command", "defaults": {"command": ["a"]}, "matrix": {"env": [["B=1"], ["B=2", "C=3"]]}}
+    assert [trial.name for trial in parse("p", table, {}).trials] == ["B-1", "B-2+C-3"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, "command: names no program"),
+        ({"command": ["a\0"]}, "command: contains a NUL"),
+        ({"command": ["a"], "env": ["B"]}, "env: expected NAME=VALUE, got 'B'"),
+        ({"command": ["a"], "strategy": "ddp"}, "strategy: has no effect with a command"),
+        ({"command": ["a"], "launch": "spawn"}, "command: has no effect with ddptui's own ranks"),
+    ],
+)
+def test_what_a_command_cannot_be_is_said(fields: dict[str, object], why: str) -> None:
+    with pytest.raises(TrialError, match=why):
+        parse("p", {"kind": "command", "trial": [fields]}, {})

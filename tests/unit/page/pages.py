@@ -12,7 +12,6 @@ from ddptui.page.charts import Chart, Shape
 from ddptui.store.runs import Run
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Message
-from ddptui.wire.retime import shift_times
 from tests.support.builders import done, ended, hello, launched, ready, results_for, two_trials
 from tests.support.traces import delayed, trace, works_of
 
@@ -46,20 +45,6 @@ def late_steps(ranks: int = 2, steps: int = 30) -> list[list[Step]]:
     works, _ = delayed(works_of(1, ranks=ranks, steps=steps), ranks - 1, "aggregate", lambda _: 5)
     told = trace(works)
     return [[msgspec.structs.replace(step, loss=1 / (1 + step.step)) for step in told[rank]] for rank in told]
-
-
-def repeated(of_ranks: Sequence[Sequence[Step]], times: int) -> list[list[Step]]:
-    """The same steps again and again, as a long training; to simulate one takes too long."""
-    begin_ns = min(steps[0].begin_ns for steps in of_ranks)
-    length_ns = max(steps[-1].end_ns for steps in of_ranks) - begin_ns
-    return [
-        [
-            msgspec.structs.replace(shift_times(step, again * length_ns), step=again * len(steps) + step.step)
-            for again in range(times)
-            for step in steps
-        ]
-        for steps in of_ranks
-    ]
 
 
 def a_run(**fields: object) -> tuple[Run, Preset, Results]:

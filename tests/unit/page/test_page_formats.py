@@ -8,10 +8,8 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
 from ddptui.analysis.results import Results
-from ddptui.cli import main
 from ddptui.config.preset import Preset
 from ddptui.page.pages import page as page_of
 from ddptui.page.picture import MOST_TRIALS, PictureError, picture
@@ -23,7 +21,7 @@ from tests.support.builders import failure, journal, preset_of, results_for, two
 from tests.support.gpu_figures import on_gpus
 from tests.support.measured_cells import SIZES, cells, of_primitives, result, view
 from tests.tui.recordings import RECORDED
-from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps, repeated
+from tests.unit.page.pages import Found, Told, a_run, journal_of, late_steps
 
 
 @pytest.fixture(scope="module")
@@ -33,23 +31,11 @@ def page() -> str:
     return page_of(run, preset, results_of(run, preset))
 
 
-def test_a_page_has_all_its_sections(page: str) -> None:
+def test_a_page_has_all_its_sections_with_names_and_allows_its_own_style_and_script_alone(page: str) -> None:
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
     assert [heading.split()[0] for heading in headings] == [
         "The", "Where", "Who", "Loss", "In", "Preset", "Commands", "Environment", "How"
     ]  # fmt: skip
-
-
-def test_a_page_allows_its_own_style_and_script_alone(page: str) -> None:
-    [policy] = re.findall(r'Content-Security-Policy" content="(.*?)"', page)
-    assert policy.startswith("default-src 'none'; ")
-    for tag in ("style", "script"):
-        [inside] = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
-        assert base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode() in policy
-    assert not re.findall(r"""(?:src|href)=["'](?!#)|url\((?!#)|@import|//[a-z]""", page)
-
-
-def test_headings_tables_and_pictures_are_named(page: str) -> None:
     found = Found(page)
     assert found.elements.count(("h1",)) == 1
     assert page.count("<table") == page.count("<caption>")
@@ -58,6 +44,12 @@ def test_headings_tables_and_pictures_are_named(page: str) -> None:
     assert all("aria-label" in element for element in labels)
     names = [value for name, value in found.attributes if name == "id"]
     assert len(set(names)) == len(names)
+    [policy] = re.findall(r'Content-Security-Policy" content="(.*?)"', page)
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("style", "script"):
+        [inside] = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        assert base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode() in policy
+    assert not re.findall(r"""(?:src|href)=["'](?!#)|url\((?!#)|@import|//[a-z]""", page)
 
 
 def test_columns_that_the_preset_names_stand_beside_the_trial() -> None:
@@ -74,15 +66,6 @@ def test_a_page_opens_with_the_trial_of_the_answer_and_prints_it_beside_the_base
     assert re.findall(r"data-prints>\n<h3>(\w+)", page) == ["a", "c"]
 
 
-def test_power_limits_and_links_of_gpus_are_spelled_out_in_the_environment() -> None:
-    run, preset, results = a_run()
-    environment = {"gpu_links": ["NVLink between all 8"], "gpu_power_limit_w": [700.0, None]}
-    told = Found(page_of(run, preset, msgspec.structs.replace(results, environment=environment))).text
-    assert "gpu power limit.1" in told
-    assert "700 W" in told
-    assert "NVLink between all 8" in told
-
-
 def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
     run = Run(RECORDED)
     text = Found(page).text
@@ -94,13 +77,12 @@ def test_all_of_the_environment_and_each_command_are_shown(page: str) -> None:
     assert "memory_bytes" not in text
     assert "ddptui presets NAME_OR_FILE prints the commands" in text
     assert all(" ".join(trial.command[1:4]) in text for trial in results.trials)
-
-
-def test_a_failed_trial_brings_the_end_of_its_log() -> None:
-    preset = two_trials(repeats=1)
-    run = Told(journal("a"))
-    text = Found(page_of(run, preset, results_for(preset, journal("a"), failure("b")))).text
-    assert "trial b failed: rank 1 was killed by SIGKILL  the log's end" in text
+    run, preset, results = a_run()
+    environment = {"gpu_links": ["NVLink between all 8"], "gpu_power_limit_w": [700.0, None]}
+    told = Found(page_of(run, preset, msgspec.structs.replace(results, environment=environment))).text
+    assert "gpu power limit.1" in told
+    assert "700 W" in told
+    assert "NVLink between all 8" in told
 
 
 def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> None:
@@ -111,12 +93,6 @@ def test_what_stands_between_backticks_is_code_and_nothing_else_is_markup() -> N
     assert "raise <code>epochs</code> or <code>steps</code>" in whole
 
 
-def test_a_run_of_which_nothing_is_known_has_a_page() -> None:
-    preset = two_trials()
-    text = Found(page_of(Told([]), preset, results_for(preset))).text
-    assert "was not reached" in text
-
-
 def test_a_run_of_many_ranks_has_a_page_of_bounded_size() -> None:
     preset = preset_of({"title": "Many?", "repeats": 1, "trial": [{"name": "a", "world_size": 64}]})
     told = journal_of(late_steps(64, 8))
@@ -125,14 +101,7 @@ def test_a_run_of_many_ranks_has_a_page_of_bounded_size() -> None:
     assert page.count("<article") == 1
 
 
-@pytest.mark.rare
-def test_a_run_of_many_steps_has_a_page_of_bounded_size() -> None:
-    preset = two_trials(repeats=1)
-    told = journal_of(repeated(late_steps(2, 100), 1_000))
-    assert len(page_of(Told(told), preset, results_for(preset, told))) < 100_000
-
-
-def test_primitives_have_a_page_with_tables_and_a_chart() -> None:
+def test_primitives_have_a_page_with_tables_and_a_chart_and_a_picture_of_it() -> None:
     measured = cells("all_reduce", lambda bytes: 100 + bytes / 1000)
     results, preset = of_primitives({"a": [result(measured, views=[view()])]})
     found = Found(page_of(Told([]), preset, results))
@@ -141,6 +110,11 @@ def test_primitives_have_a_page_with_tables_and_a_chart() -> None:
     assert "What it means" in found.text
     marks = [element for element in found.elements if element[0] == "circle"]
     assert len(marks) == len(SIZES)
+    results, preset = of_primitives({"a": [result(cells("all_reduce", lambda bytes: 100 + bytes / 1000))]})
+    assert "<circle" in picture(Told([]), preset, results)
+    shown, preset = of_primitives({"a": [result(views=[view()])]})
+    with pytest.raises(PictureError, match="--format html has all of it"):
+        picture(Told([]), preset, shown)
 
 
 @pytest.fixture
@@ -153,30 +127,24 @@ def two(tmp_path: Path) -> tuple[Run, Preset, Results]:
     return compare_on_disk(*runs)
 
 
-def test_two_runs_have_the_page_of_one(two: tuple[Run, Preset, Results]) -> None:
+def test_two_runs_have_a_page_with_the_machines_of_both_and_a_picture(two: tuple[Run, Preset, Results]) -> None:
+    run, preset, results = two
     page = page_of(*two)
     text = Found(page).text
     for said in ("A: first, B: second", "The difference to run A", "What differs between the runs", NO_DIFFERENCE):
         assert said in text
     assert "The whole preset, as TOML" not in text
     assert re.findall(r"<option[^>]*>(.*?)</option>", page) == ["A:a", "B:a", "A:b", "B:b"]
-
-
-def test_the_pages_of_two_runs_show_the_machines_of_both(two: tuple[Run, Preset, Results]) -> None:
-    run, preset, results = two
-    results = msgspec.structs.replace(results, environment={"A": {"memory_bytes": 2**31}, "B": {"cores": 4}})
-    text = Found(page_of(run, preset, results)).text
+    machines = {"A": {"memory_bytes": 2**31}, "B": {"cores": 4}}
+    text = Found(page_of(run, preset, msgspec.structs.replace(results, environment=machines))).text
     assert "A: memory" in text
     assert "B: cores" in text
-
-
-def test_two_runs_have_a_picture(two: tuple[Run, Preset, Results]) -> None:
     texts = [element.text or "" for element in ElementTree.fromstring(picture(*two)).iter()]
     assert {"A: first, B: second", "A:a, baseline", "B:a"} <= set(texts)
     assert [text for text in texts if text.endswith(" s  × 3.00")]
 
 
-def test_a_picture_is_an_svg_that_stands_alone() -> None:
+def test_a_picture_stands_alone_with_a_bounded_number_of_trials() -> None:
     run, preset, results = a_run()
     drawn = picture(run, preset, results)
     root = ElementTree.fromstring(drawn)
@@ -186,32 +154,11 @@ def test_a_picture_is_an_svg_that_stands_alone() -> None:
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert {"A or b?", "a, baseline", "b"} <= set(texts)
     assert [text for text in texts if str(text).endswith(" s  × 1.00")]
-
-
-def test_a_picture_of_primitives_is_a_chart_if_there_is_one() -> None:
-    results, preset = of_primitives({"a": [result(cells("all_reduce", lambda bytes: 100 + bytes / 1000))]})
-    assert "<circle" in picture(Told([]), preset, results)
-    shown, preset = of_primitives({"a": [result(views=[view()])]})
-    with pytest.raises(PictureError, match="--format html has all of it"):
-        picture(Told([]), preset, shown)
-
-
-def test_a_picture_has_a_bounded_number_of_trials() -> None:
     preset = preset_of({"title": "Many?", "repeats": 1, "trial": [{"name": f"t{n}"} for n in range(MOST_TRIALS + 9)]})
     drawn = picture(Told([]), preset, results_for(preset, journal("t0")))
     assert f">t{MOST_TRIALS - 1}<" in drawn
     assert f">t{MOST_TRIALS}<" not in drawn
     assert ">9 more trials are not shown" in drawn
-
-
-def test_the_command_line_prints_both(tmp_path: Path) -> None:
-    write_run(tmp_path, two_trials(), journal("a"), journal("b"))
-    shown = [
-        CliRunner().invoke(main, ["show", "last", "--runs", str(tmp_path), "--format", form]).stdout
-        for form in ("html", "svg")
-    ]
-    assert shown[0].startswith("<!doctype html>\n")
-    assert shown[1].startswith("<svg ")
 
 
 OF_GPUS = {"gpu mem.", "reserved", "TFLOP/s", "MFU %", "J/step"}  # in the table of trials and in that of ranks

@@ -47,14 +47,11 @@ def test_a_pane_has_its_title_figures_marks_and_source(pane: str, figures: list[
     assert source == "Run who-waits · 2026-11-27 18:59 · ok: 4 trials, 1 repeat each · ddptui"
 
 
-def test_a_trial_can_be_named_and_has_its_own_marks() -> None:
+def test_a_trial_can_be_named_and_primitives_have_a_picture_of_their_times_alone() -> None:
     assert texts("who-waits", "matrix", "ring")[1].startswith("ring: rank 2 is late")
     assert texts("who-waits", "matrix", "ring") != texts("who-waits", "matrix", "all_reduce")
     with pytest.raises(PictureError, match="who-waits: no trial 'x'; its trials: all_reduce, reduce_broadcast, "):
         texts("who-waits", "matrix", "x")
-
-
-def test_primitives_have_a_picture_of_their_times_alone() -> None:
     shown = texts("primitives-measure", "times")
     assert [text for text in shown if text.startswith("Time over size on ")] != []
     assert {"64 KB", "1 ms", "all_reduce"} <= set(shown)

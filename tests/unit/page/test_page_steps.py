@@ -62,16 +62,13 @@ def test_of_times_that_devices_may_be_behind_no_wait_is_drawn() -> None:
     assert arrivals(A_TRIAL, joined) == []
 
 
-def test_paths_go_forward_only_and_stay_in_the_picture() -> None:
+def test_paths_go_forward_only_and_steps_are_marked_where_they_begin() -> None:
     for excerpt in excerpts(aligned()):
         drawn = timeline(excerpt)
         for path in (path for rank in (0, 1) for path in tracks(drawn, rank).values()):
             moves = [int(move) for move in re.findall(r"[mh](\d+)", path)]
             assert path.startswith("M0 500m")
             assert sum(moves) <= UNITS_X
-
-
-def test_steps_are_marked_where_they_begin_and_the_chosen_one_stands_out() -> None:
     [excerpt, *_] = excerpts(aligned())
     marks = [shape for shape in shapes(timeline(excerpt), "text") if shape.text.startswith("step")]
     assert [mark.text for mark in marks] == [f"step {each.number}" for each in excerpt.steps]
@@ -79,16 +76,22 @@ def test_steps_are_marked_where_they_begin_and_the_chosen_one_stands_out() -> No
     assert marks[0].attributes["x"] == "0%"
 
 
-def test_of_many_ranks_the_ones_of_interest_are_shown_and_the_others_counted() -> None:
+def test_of_many_ranks_the_ones_of_interest_are_shown_and_a_matrix_put_together() -> None:
     many = aligned(ranks=40, steps=4)
     drawn, [found] = timeline(excerpts(many)[0]), arrivals(A_TRIAL, many)
     assert len(drawn.left) - 1 == len(texts(found)) / 2 == MOST_RANKS
     assert "39" in [rank for _, rank in drawn.left]  # the late one
     assert "rank 39" in texts(found)
     assert drawn.notes == ["24 ranks that waited longer are not shown"]
+    preset = two_trials(repeats=1)
+    [drawn] = matrix(results_for(preset, journal_of(late_steps(40, 4))).trials[0])
+    assert len(drawn.left) - 1 <= MOST_RANKS
+    assert drawn.left[1][1] == "0–2"
+    assert drawn.name == MATRIX_OF_BLOCKS
 
 
 def test_arrivals_are_medians_of_at_most_so_many_steps() -> None:
+    assert arrivals(A_TRIAL, aligned(ranks=1)) == arrivals(A_TRIAL, []) == []
     [found] = arrivals(A_TRIAL, aligned())
     assert "medians over 9 steps." in found.name
     assert texts(found) == ["rank 0", "", "rank 1", "last in 9 of 9"]
@@ -110,20 +113,12 @@ def test_arrivals_are_of_the_steps_that_the_culprit_was_judged_on() -> None:
     assert texts(found)[-1] == "last in 28 of 28"
 
 
-def test_one_rank_has_no_arrivals() -> None:
-    assert arrivals(A_TRIAL, aligned(ranks=1)) == []
-    assert arrivals(A_TRIAL, []) == []
-
-
-def test_the_excerpts_are_the_median_step_and_the_longest_wait() -> None:
+def test_the_excerpts_are_the_median_step_and_the_longest_wait_with_their_neighbours() -> None:
     works, _ = delayed(works_of(1, steps=9), 1, "aggregate", lambda number: 30 if number == 6 else 1)
     typical, longest = excerpts(align_steps(trace(works)).steps)
     assert (typical.why, longest.why, longest.number) == (TYPICAL, LONGEST_WAIT, 6)
     assert typical.number != 6
     assert [each.number for each in longest.steps] == [5, 6, 7]
-
-
-def test_an_excerpt_holds_no_step_that_is_not_next_to_it() -> None:
     gaps = [each for each in aligned() if each.number % 2]
     assert [len(excerpt.steps) for excerpt in excerpts(gaps)] == [1] * len(excerpts(gaps))
     assert excerpts([]) == []
@@ -143,20 +138,9 @@ def test_a_trial_shows_who_waits_for_whom() -> None:
     assert len(panes["timeline"]) == 2
 
 
-def test_many_ranks_are_put_together_in_a_matrix() -> None:
-    preset = two_trials(repeats=1)
-    [drawn] = matrix(results_for(preset, journal_of(late_steps(40, 4))).trials[0])
-    assert len(drawn.left) - 1 <= MOST_RANKS
-    assert drawn.left[1][1] == "0–2"
-    assert drawn.name == MATRIX_OF_BLOCKS
-
-
-def test_a_trial_without_steps_says_why_it_has_no_pictures() -> None:
+def test_a_trial_without_steps_has_no_pictures_and_losses_are_of_those_that_have_one() -> None:
     _, preset, results = a_run()
     assert "without instruments" in Found(page(Told([]), preset, results)).text
-
-
-def test_losses_are_those_of_the_trials_that_have_one() -> None:
     run, _, results = a_run()
     [drawn] = losses(run, results)
     assert [words for _, words in drawn.key] == ["a: 1.000", "b: 0.035"]

@@ -47,7 +47,7 @@ def transfers_ms(ranks: int) -> float:
     return sum(ring_ns(size, ranks) for size in TENSORS) / MS
 
 
-def test_from_two_ranks_it_predicts_four(runs: Path) -> None:
+def test_from_two_ranks_and_the_network_that_there_was_it_predicts_four(runs: Path) -> None:
     found = asked(runs)
     assert (found.trial, found.strategy, found.measured_ranks) == ("two", "all_reduce", 2)
     two, four = at(found, 2), at(found, 4)
@@ -55,16 +55,13 @@ def test_from_two_ranks_it_predicts_four(runs: Path) -> None:
     assert four.error == pytest.approx(0, abs=0.04)
     assert four.measured_ms is not None
     assert four.measured_ms > 1.1 * two.step_ms
-
-
-def test_its_network_is_the_one_that_there_was(runs: Path) -> None:
     network = asked(runs).network
     assert network.alpha_us == pytest.approx(ALPHA_NS / 1e3, rel=0.01)
     assert network.gb_s == pytest.approx(1 / BETA_NS, rel=0.01)
     assert network.source == "two's transfers"
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 64])
+@pytest.mark.parametrize("ranks", [2, 64])
 def test_work_wait_and_transfer_are_what_they_would_be(runs: Path, ranks: int) -> None:
     found = at(asked(runs), ranks)
     assert found.work_ms == pytest.approx(2 * FIXED_MS, rel=0.05)
@@ -85,10 +82,13 @@ def test_with_strong_scaling_the_batch_is_shared_out_and_other_trials_count(runs
     assert any(note.startswith("strong scaling") for note in strong.notes)
 
 
-def test_one_rank_waits_for_nobody_and_sends_nothing(runs: Path) -> None:
+def test_one_rank_waits_for_nobody_and_other_strategies_come_after_its_own(runs: Path) -> None:
     one = at(asked(runs, ranks="1,2"), 1)
     assert (one.wait_ms, one.transfer_ms, one.exposed_ms) == (0, 0, 0)
     assert one.step_ms == one.work_ms
+    found = asked(runs, strategies=("ring", "flat"))
+    assert list(dict.fromkeys(point.strategy for point in found.points)) == ["all_reduce", "ring", "flat"]
+    assert at(found, 4096, "flat").step_ms < at(found, 4096).step_ms
 
 
 def test_a_stated_network_is_another_one_and_no_trial_stands_beside(runs: Path) -> None:
@@ -112,21 +112,10 @@ def test_a_run_of_primitives_gives_a_network(runs: Path, tmp_path: Path) -> None
         asked(tmp_path)
 
 
-def test_pipelined_calls_alone_are_no_measure_of_a_network(runs: Path, tmp_path: Path) -> None:
+def test_pipelined_calls_or_a_poor_fit_are_no_measure_of_a_network(runs: Path, tmp_path: Path) -> None:
     primitives = primitives_run(tmp_path, pipelined=[cell("all_reduce", size, 20.0) for size in (1000, 100_000)])
     with pytest.raises(ProjectionError, match="it measured no all_reduce, reduce or broadcast, one at a time"):
         asked(runs, network=str(primitives.folder), ranks="2")
-
-
-def test_a_run_that_measured_other_operations_only_is_no_measure_of_a_network(runs: Path, tmp_path: Path) -> None:
-    others = [cell("all_gather", size, 20.0 + size) for size in (1000, 100_000)]
-    primitives = primitives_run(tmp_path, back_to_back=others)
-    with pytest.raises(ProjectionError, match="it measured no all_reduce, reduce or broadcast, one at a time"):
-        asked(runs, network=str(primitives.folder), ranks="2")
-
-
-def test_a_measured_network_that_fits_poorly_is_to_be_stated(runs: Path, tmp_path: Path) -> None:
-    """So is one whose bandwidth its transfers do not tell: a small transfer took longer than a large one."""
     rough = [cell("all_reduce", size, us) for size, us in ((1000, 100.0), (2000, 900.0), (100_000, 300.0))]
     shrinking = [cell("all_reduce", size, us) for size, us in ((1000, 100.0), (100_000, 90.0))]
     far_off, unknown = (
@@ -158,9 +147,7 @@ def cell(operation: str, size: int, us: float) -> Cell:
     )  # fmt: skip
 
 
-def test_with_overlap_a_trial_predicts_itself_and_more_ranks_hide_as_large_a_part_while_backward_lasts(
-    tmp_path: Path,
-) -> None:
+def test_with_overlap_more_ranks_hide_as_large_a_part_while_backward_lasts(tmp_path: Path) -> None:
     made(
         tmp_path,
         launch("two", 2, seed=3, sizes=BUCKETS, shape=overlapping),
@@ -212,14 +199,9 @@ def test_a_measured_trial_that_was_disturbed_is_marked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "begins", "holds"),
-    [
-        ("table", "two of ", "\nranks  step ms "),
-        ("markdown", "## two of ", "| strategy | ranks | step ms |"),
-        ("json", "{\n", '"measured_ranks": 2,'),
-    ],
+    ("form", "begins", "holds"), [("table", "two of ", "\nranks  step ms "), ("json", "{\n", '"measured_ranks": 2,')]
 )
-def test_it_is_printed_in_each_format(
+def test_each_format_is_printed(
     runs: Path, capsys: pytest.CaptureFixture[str], form: str, begins: str, holds: str
 ) -> None:
     assert command.run(runs, "last", ProjectOptions(ranks="2,4"), form) == 0
@@ -229,34 +211,25 @@ def test_it_is_printed_in_each_format(
     assert printed.endswith("}\n" if form == "json" else "measured steps\n")
 
 
-def test_strategies_that_are_asked_for_come_after_its_own(runs: Path) -> None:
-    found = asked(runs, strategies=("ring", "flat"))
-    assert list(dict.fromkeys(point.strategy for point in found.points)) == ["all_reduce", "ring", "flat"]
-    assert at(found, 4096, "flat").step_ms < at(found, 4096).step_ms
-
-
-def test_a_launch_that_failed_is_missed(tmp_path: Path) -> None:
+def test_launches_that_failed_or_were_changed_by_hand_are_missed(tmp_path: Path) -> None:
     made(tmp_path, launch("two", 2, seed=1, steps=FEW), failure("two", 2), trials=[{"name": "two"}], repeats=2)
     assert asked(tmp_path).said[0] == (
         "the projection rests on 1 of 2 repeats of two: the others did not end well, or were changed by hand"
     )
+    *begun, last = launch("two", 2, seed=1, steps=FEW)
+    made(tmp_path / "changed", [*begun, Injection(at_ns=0, bottleneck=()), last], launch("four", 4, seed=2, steps=FEW))
+    assert asked(tmp_path / "changed").trial == "four"
 
 
 @pytest.mark.parametrize(
     ("question", "why"),
     [
         ({"trial": "three"}, "--trial three: not in .*two, four"),
-        ({"ranks": "4..2"}, "--ranks 4..2: a range begins with its smaller number: 2..4"),
         ({"ranks": "many"}, "--ranks many: neither a range"),
-        ({"ranks": "0"}, "--ranks 0: expected numbers from 1 to"),
         ({"ranks": "0..4"}, "--ranks 0..4: expected numbers from 1 to"),
         ({"ranks": "2..99999999"}, "--ranks 2..99999999: expected numbers from 1 to 1,048,576"),
-        ({"ranks": "2..4..8"}, "--ranks 2..4..8: neither"),
         ({"alpha": 2.0}, TOGETHER),
-        ({"gbps": 2.0}, TOGETHER),
-        ({"alpha": -1.0, "gbps": 1.0}, POSITIVE),
         ({"alpha": 1.0, "gbps": 0.0}, f"--alpha 1 --gbps 0: {POSITIVE}"),
-        ({"alpha": float("inf"), "gbps": 1.0}, POSITIVE),
         ({"alpha": 1.0, "gbps": float("nan")}, POSITIVE),
         ({"alpha": 1.0, "gbps": 1.0, "network": "last"}, "cannot be combined with --alpha and --gbps"),
         ({"network": "last"}, "it measured no all_reduce, reduce or broadcast"),
@@ -271,17 +244,11 @@ def test_what_cannot_be_asked_is_said_in_one_line(runs: Path, question: dict[str
     assert len(str(refusal.value).splitlines()) == 1
 
 
-def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProjectionError, match="no run 'last'"):
-        asked(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
         ({"launch": "single"}, "a single rank does not communicate"),
         ({"launch": "dp"}, "threads of one process"),
-        ({"world_size": 1}, "a single rank does not communicate"),
         ({"instruments": "off"}, "without instruments"),
         ({"every": 2}, "averages in some steps only"),
         ({"strategy": "none"}, "averages nothing"),
@@ -290,20 +257,7 @@ def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ({}, "no launch ended well with unchanged delays"),
     ],
 )
-def test_a_trial_that_says_nothing_of_more_ranks_is_refused(
-    tmp_path: Path, fields: dict[str, object], why: str
-) -> None:
+def test_a_trial_that_tells_nothing_is_refused(tmp_path: Path, fields: dict[str, object], why: str) -> None:
     write_run(tmp_path, preset_of({"repeats": 1, "trial": [{"name": "a", **fields}]}), failure("a"))
     with pytest.raises(ProjectionError, match=f"a: .*{why}"):
         asked(tmp_path)
-
-
-def test_if_the_baseline_says_nothing_the_next_trial_does(tmp_path: Path) -> None:
-    made(tmp_path, failure("two"), launch("four", 4, seed=2, steps=FEW))
-    assert asked(tmp_path).trial == "four"
-
-
-def test_launches_whose_delays_were_changed_by_hand_are_not_projected(tmp_path: Path) -> None:
-    *begun, last = launch("two", 2, seed=1, steps=FEW)
-    made(tmp_path, [*begun, Injection(at_ns=0, bottleneck=()), last], launch("four", 4, seed=2, steps=FEW))
-    assert asked(tmp_path).trial == "four"

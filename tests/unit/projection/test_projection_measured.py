@@ -67,15 +67,11 @@ def test_work_is_without_transfers_and_what_was_slept_is_apart() -> None:
         assert last == pytest.approx(Work(batch=17e-3, rest=4e-3, batch_slept=9e-3, rest_slept=0.0))
     assert found.hidden is None
     assert found.backward == pytest.approx(12e-3)  # what it computes
-
-
-def test_a_delay_before_a_collective_is_slept_but_grows_with_no_batch() -> None:
     found = launch_of(program(Call("a", "all_reduce", 7 * MS, held=5 * MS)), slept=[("aggregate", 5)])
     assert found.work[0][0][-1][1:] == pytest.approx((4e-3, 0, 5e-3))
 
 
-def test_calls_that_queue_are_counted_from_the_end_of_the_one_before() -> None:
-    """Both are under way from the middle of backward on; the second one is over 2 ms after the first."""
+def test_calls_that_queue_count_from_the_end_of_the_one_before_and_those_of_a_kind_together() -> None:
     calls = [
         Call("a", "all_reduce", 9 * MS, background=True),
         Call("b", "all_reduce", 11 * MS, background=True, bytes=16),
@@ -83,6 +79,13 @@ def test_calls_that_queue_are_counted_from_the_end_of_the_one_before() -> None:
     found = launch_of(program(Await("a"), Await("b"), backward=calls))
     assert [call.bytes for call in found.calls] == [8, 16]
     assert [call.s for call in found.calls] == pytest.approx([9e-3, 2e-3])
+    calls = [
+        Call("a", "all_reduce", 2 * MS),
+        Call("b", "all_reduce", 4 * MS),
+        Call("c", "all_reduce", 9 * MS, bytes=16),
+    ]
+    small, large = launch_of(program(*calls)).calls
+    assert (small.s, small.weight, large.s, large.weight) == pytest.approx((3e-3, 18e-3, 9e-3, 27e-3))
 
 
 def test_a_call_is_over_on_the_last_rank_but_the_last_one_of_a_step_on_average() -> None:
@@ -93,16 +96,6 @@ def test_a_call_is_over_on_the_last_rank_but_the_last_one_of_a_step_on_average()
         for transfer in (0, 4)
     )
     assert [call.s for call in launch_of(root, leaf).calls] == pytest.approx([4e-3, 2e-3])
-
-
-def test_calls_of_a_kind_and_size_are_taken_together_by_the_time_that_all_took() -> None:
-    calls = [
-        Call("a", "all_reduce", 2 * MS),
-        Call("b", "all_reduce", 4 * MS),
-        Call("c", "all_reduce", 9 * MS, bytes=16),
-    ]
-    small, large = launch_of(program(*calls)).calls
-    assert (small.s, small.weight, large.s, large.weight) == pytest.approx((3e-3, 18e-3, 9e-3, 27e-3))
 
 
 @pytest.mark.parametrize(("strategy", "hidden_ms"), [("bucketed", 6), ("all_reduce", None)])
@@ -121,12 +114,9 @@ def test_what_is_hidden_while_a_delay_sleeps_stays_hidden() -> None:
     assert late.backward == late.hidden == pytest.approx(6e-3)
 
 
-def test_parts_that_ranks_send_count_all_together() -> None:
+def test_parts_count_all_together_and_gradients_are_as_large_as_the_parameters() -> None:
     found = launch_of(program(Call("a", "all_gather", 2 * MS, bytes=100)))
     assert [each.bytes for each in found.calls] == [200]
-
-
-def test_gradients_are_as_large_as_the_parameters() -> None:
     found = launch_of(program(Call("a", "all_reduce", 2 * MS)))
     assert (found.ranks, found.tensors, found.bytes, found.itemsize) == (2, 3, 4000, 4)
 
@@ -152,10 +142,5 @@ def test_what_is_predicted_is_the_same_training_on_other_ranks() -> None:
     deeper = msgspec.structs.replace(four, name="deeper", depth=5)
     one_late = msgspec.structs.replace(four, name="one late", bottleneck=delays((0, 1)))
     trials = (two, four, ring, longer, shared, deeper, one_late)
-    assert [each.name for each in predicted_trials(two, trials, strong=False)] == [
-        "two",
-        "four",
-        "ring",
-        "longer",
-    ]
+    assert [each.name for each in predicted_trials(two, trials, strong=False)] == ["two", "four", "ring", "longer"]
     assert [each.name for each in predicted_trials(two, trials, strong=True)] == ["two", "shared"]

@@ -27,7 +27,6 @@ KB = 1024
 ONE_STEP = [[[Work(1.0, 0.0, 0.0, 0.0)]] * 2]
 TRIAL = MeasuredTrial("flat", 2, ONE_STEP, [], tensors=3, bytes=16 * KB, itemsize=4)
 MESSAGES, BYTES = Costs(1.0, 0.0, "α"), Costs(0.0, 1.0, "β")
-EULER = 0.5772156649
 
 
 def calls(operation: str, ranks: int) -> list[MeasuredCall]:
@@ -37,21 +36,18 @@ def calls(operation: str, ranks: int) -> list[MeasuredCall]:
 
 
 @pytest.mark.parametrize("ranks", [2, 5])
-@pytest.mark.parametrize("operations", [["all_reduce"], ["reduce", "broadcast"], ["all_gather"], ["isend_irecv"]])
+@pytest.mark.parametrize("operations", [["all_reduce"], ["reduce", "broadcast"]])
 def test_alpha_and_beta_are_recovered(operations: list[str], ranks: int) -> None:
     found = fit_costs([call for name in operations for call in calls(name, ranks)], ranks, "here", "do this")
     assert (found.alpha, found.beta, found.worst) == pytest.approx((ALPHA, BETA, 0), abs=1e-12)
     assert (found.source, found.ranks) == ("here", ranks)
 
 
-def test_a_call_counts_by_its_weight() -> None:
+def test_costs_weigh_each_call_and_a_negative_one_is_unknown() -> None:
     doubled = [call._replace(s=2 * call.s, weight=1e-9) for call in calls("all_reduce", 2)]
     found = fit_costs([*calls("all_reduce", 2), *doubled], 2, "here", "do this")
     assert found.alpha == pytest.approx(ALPHA, rel=1e-3)
     assert found.worst == pytest.approx(0.5)
-
-
-def test_a_cost_that_would_be_negative_is_unknown() -> None:
     shrinking = [MeasuredCall("all_reduce", size, 1e-3 - size * 1e-9) for size in SIZES]
     found = fit_costs(shrinking, 2, "here", "do this")
     assert (found.beta, found.unknown, found.remedy) == (0, "bandwidth", "do this")
@@ -79,9 +75,7 @@ def test_one_size_cannot_tell_latency_from_bandwidth(of_one_size: list[MeasuredC
         ("ring", 3 * 2 * 3, 2 * 3 / 4),
         ("flat", 2 * 3, 2 * 3 / 4),
         ("bucketed", 2 * 3, 2 * 3 / 4),
-        ("ddp", 2 * 3, 2 * 3 / 4),
         ("ddp_fp16", 2 * 3, 2 * 3 / 4 / 2),
-        ("ddp_bf16", 2 * 3, 2 * 3 / 4 / 2),
     ],
 )
 def test_what_a_step_sends_on_four_ranks(strategy: str, messages: float, copies: float) -> None:
@@ -107,9 +101,7 @@ HIDING = TRIAL._replace(strategy="ddp", tensors=9, buckets=4, hidden=6.0, backwa
         ("ddp", 1.0, 7.0),  # as long as backward lasts
     ],
 )
-def test_what_backward_would_hide_of_a_trial_that_does_not_overlap(
-    strategy: str, backward: float, exposed: float
-) -> None:
+def test_what_backward_would_hide_of_a_trial_without_overlap(strategy: str, backward: float, exposed: float) -> None:
     """An all_reduce on two ranks has two messages; a strategy with buckets sends four."""
     trial = HIDING._replace(strategy="flat", hidden=None, backward=backward)
     assert transfers(strategy, trial, 2, MESSAGES) == pytest.approx((2.0 if strategy == "flat" else 8.0, exposed))
@@ -124,25 +116,20 @@ def test_what_backward_would_hide_of_a_trial_that_does_not_overlap(
         (4, 24, 8),  # until backward is over
     ],
 )
-def test_of_what_more_ranks_send_as_large_a_part_is_hidden_while_backward_lasts(
-    ranks: int, sent: float, exposed: float
-) -> None:
+def test_more_ranks_hide_as_large_a_part_while_backward_lasts(ranks: int, sent: float, exposed: float) -> None:
     assert transfers("ddp", HIDING, ranks, MESSAGES) == pytest.approx((sent, exposed))
 
 
-def test_transfers_that_took_longer_than_they_should_stay_exposed_but_one_rank_has_none() -> None:
+def test_an_overlapping_strategy_hides_as_large_a_part_but_not_of_transfers_that_took_longer() -> None:
     late = HIDING._replace(hidden=-0.5)
     assert transfers("ddp", late, 2, MESSAGES) == pytest.approx((8, 8.5))
     assert transfers("ddp", late, 1, MESSAGES) == (0, 0)
-
-
-def test_another_overlapping_strategy_hides_as_large_a_part_of_what_it_sends() -> None:
     assert transfers("ddp_fp16", HIDING, 2, BYTES) == pytest.approx((8 * KB, 8 * KB - 3))
     in_time = HIDING._replace(hidden=12.0 * KB, backward=99.0 * KB)
     assert transfers("ddp_fp16", in_time, 2, BYTES) == pytest.approx((8 * KB, 2 * KB))
 
 
-@pytest.mark.parametrize(("room", "exposed"), [(0.5, 2.0), (0.25, 4.0), (2.0, 2.0)])
+@pytest.mark.parametrize(("room", "exposed"), [(0.5, 2.0), (0.25, 4.0)])
 def test_a_smaller_batch_leaves_less_room_to_hide_and_what_fits_stays_hidden(room: float, exposed: float) -> None:
     assert transfers("ddp", HIDING, 2, MESSAGES, room) == pytest.approx((8.0, exposed))
 
@@ -159,7 +146,7 @@ def mean_of_slowest(samples: list[list[float]], ranks: int) -> float:
     return fmean(waits([samples], ranks)) + mean_work([samples])
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, 8, 64])
+@pytest.mark.parametrize("ranks", [1, 4, 64])
 def test_the_slowest_of_a_known_distribution(ranks: int) -> None:
     chances = [(at + 0.5) / 20_000 for at in range(20_000)]
     assert mean_of_slowest([chances], ranks) == pytest.approx(ranks / (ranks + 1), rel=0.02)
@@ -168,21 +155,14 @@ def test_the_slowest_of_a_known_distribution(ranks: int) -> None:
     assert mean_of_slowest([exponential], ranks) == pytest.approx(harmonic, rel=0.04)
 
 
-def test_on_as_many_ranks_as_were_measured_it_is_the_mean_of_their_maxima() -> None:
+def test_the_slowest_is_the_mean_of_the_maxima_and_never_slower_than_measured() -> None:
     draw = Random(4)
     ranks = [[draw.gauss(10 + rank, 1 + rank) for _ in range(2000)] for rank in range(3)]
     really = fmean(map(max, zip(*ranks, strict=True)))
     assert mean_of_slowest(ranks, 3) == pytest.approx(really, rel=0.01)
-
-
-def test_it_is_never_slower_than_what_was_measured_and_the_same_again() -> None:
     sample = [Random(1).expovariate(1) for _ in range(200)]
     assert max(waits([[sample]], 4096)) == max(sample) - fmean(sample)
     assert waits([[sample]], 8) == waits([[sample]], 8)
-
-
-def test_a_rank_that_is_always_slower_is_no_chance() -> None:
-    """One in four ranks is like it; fewer ranks than were measured are any of them, in turn."""
     ranks = [[1.0] * 9, [1.0] * 9, [1.0] * 9, [2.0] * 9]
     assert [mean_of_slowest(ranks, number) for number in (1, 2, 4, 4096)] == pytest.approx([1.25, 1.5, 2, 2])
 

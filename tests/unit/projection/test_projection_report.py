@@ -99,7 +99,7 @@ def test_in_little_space_columns_go_and_the_most_ranks_stay() -> None:
     assert text(projected([*OWN, *RING, *third]), 80).count("exposed  efficiency") == 1  # of three, one is in full
 
 
-def test_markdown_and_json_have_all_points() -> None:
+def test_markdown_and_json_have_all_points_and_the_page_a_curve_and_a_table_a_strategy() -> None:
     found = projected([*OWN, *RING])
     assert markdown(found).startswith("## two of run, measured on 2 ranks")
     assert markdown(found).count("\n| ") == 1 + 8 + 1
@@ -111,19 +111,18 @@ def test_markdown_and_json_have_all_points() -> None:
         "disturbed": None,
     }  # fmt: skip
     assert printed["network"] == {"source": "two's transfers", "alpha_us": 2.0, "gb_s": 10.0, "worst": 0.12}
-
-
-def test_the_page_has_a_curve_and_a_table_a_strategy() -> None:
     page = projection_page(projected([*OWN, *RING]))
     assert page.count("<section") == 3
     assert page.count("Step time over ranks") == 4
     assert "circles show measured ones" in page
 
 
-def test_of_several_fastest_strategies_all_are_named() -> None:
+def test_several_fastest_strategies_are_named_and_a_disturbed_measurement_marked() -> None:
     near = [point(ranks, ranks, 1.5, strategy="ddp") for ranks in RANKS]
     assert findings([*OWN, *near, *RING], 2, NETWORK)[-1] == "fastest there: flat and ddp (within 10%), 27.0 ms a step"
     assert len(findings(OWN, 2, NETWORK)) == 2
+    disturbed = replace(point(8, 8, 1, measured=20.0), disturbed=True)
+    assert findings([*OWN[:2], disturbed], 2, NETWORK)[0].endswith("against 20.0 ms (-5.0%, disturbed)")
 
 
 @pytest.mark.parametrize(
@@ -138,11 +137,8 @@ def test_of_several_fastest_strategies_all_are_named() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("points", [OWN, [*OWN, *RING]])
-def test_of_a_network_that_is_hardly_known_no_prediction_is_to_be_relied_on(
-    network: dict[str, Any], doubt: str, points: list[Point]
-) -> None:
-    doubts, *others = findings(points, 2, NETWORK._replace(**network))
+def test_predictions_with_a_network_hardly_known_are_doubted(network: dict[str, Any], doubt: str) -> None:
+    doubts, *others = findings([*OWN, *RING], 2, NETWORK._replace(**network))
     assert doubts == doubt
     assert not any("fastest" in words for words in others)
 
@@ -157,11 +153,6 @@ def test_of_a_network_that_is_hardly_known_no_prediction_is_to_be_relied_on(
 def test_an_unknown_cost_is_no_figure(network: dict[str, Any], costs: str) -> None:
     [_, note, *_] = notes(NETWORK._replace(**network), TRIAL, 16, False)
     assert note == f"network: two's transfers: {costs} (worst error of the fit 12%)"
-
-
-def test_a_measurement_that_was_disturbed_is_marked_where_it_stands() -> None:
-    disturbed = replace(point(8, 8, 1, measured=20.0), disturbed=True)
-    assert findings([*OWN[:2], disturbed], 2, NETWORK)[0].endswith("against 20.0 ms (-5.0%, disturbed)")
 
 
 def test_very_small_and_large_figures() -> None:

@@ -1,18 +1,32 @@
-"""Delays that somebody put in or took out while a repeat ran: what is kept of them, and how it is told."""
+"""Repeats that a hand changed or other programs disturbed: what is kept of them, and how it is told."""
 
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from ddptui.analysis.finding import Kind
 from ddptui.analysis.results import Change, RepeatResult, Results
+from ddptui.config.preset import Preset
 from ddptui.config.trial import Bottleneck
 from ddptui.findings.repeat import outcome_of_messages
 from ddptui.report import table
 from ddptui.report.notes import note_lines
+from ddptui.report.table import markdown
 from ddptui.wire.messages import Step
 from ddptui.wire.records import Injection, Message
-from tests.support.builders import FIRST_STEP_MS, MS, ended, journal, preset_of, results_for, trained, two_trials
+from tests.support.builders import (
+    FIRST_STEP_MS,
+    MS,
+    NEIGHBOR,
+    beside,
+    journal,
+    preset_of,
+    results_for,
+    trained,
+    two_trials,
+)
 
 LATE = Bottleneck(at="forward", ranks=(1,), sleep_ms=20)
 MORE = Bottleneck(at="aggregate", ranks=(0, 1), sleep_ms=2.5, per="call", to_step=9)
@@ -42,22 +56,7 @@ def told(*journals: list[Message], **fields: Any) -> list[str]:
     ]
 
 
-def test_where_nobody_did_anything_nothing_was_changed() -> None:
-    assert read().changes == []
-    assert not any("changed" in line for line in told(journal()))
-
-
-@pytest.mark.parametrize(
-    ("at_ms", "first"),
-    [
-        (FIRST_STEP_MS - 5, 0),
-        (FIRST_STEP_MS, 0),
-        (FIRST_STEP_MS + 1, 1),
-        (STEP_2_MS, 2),
-        (STEP_2_MS + 0.001, 3),
-        (STEP_2_MS + 10.001, None),
-    ],
-)
+@pytest.mark.parametrize(("at_ms", "first"), [(FIRST_STEP_MS, 0), (STEP_2_MS, 2), (STEP_2_MS + 0.001, 3)])
 def test_it_holds_from_the_first_step_that_began_after_it(at_ms: float, first: int | None) -> None:
     [change] = read(by_hand(at_ms, LATE)).changes
     assert change.step == first
@@ -79,13 +78,6 @@ def test_the_step_is_the_first_that_any_rank_began() -> None:
     assert found.result.changes[0].step == 2
 
 
-def test_all_changes_are_kept_in_order_with_what_is_delayed_from_then_on() -> None:
-    changes = read(by_hand(STEP_2_MS, LATE), by_hand(STEP_2_MS + 1, LATE, MORE), by_hand(STEP_2_MS + 11)).changes
-    assert [len(change.bottleneck) for change in changes] == [1, 2, 0]
-    assert msgspec.convert(changes[1].bottleneck, tuple[Bottleneck, ...]) == (LATE, MORE)
-    assert changes[0].bottleneck == [{"at": "forward", "ranks": (1,), "sleep_ms": 20}]
-
-
 def test_results_json_has_them_and_reads_back() -> None:
     preset = two_trials(repeats=1)
     results = results_for(preset, with_hand(journal("a"), by_hand(STEP_2_MS, LATE, MORE)), journal("b"))
@@ -105,12 +97,6 @@ def test_results_json_has_them_and_reads_back() -> None:
     assert note_lines(again, preset) == note_lines(results, preset)
 
 
-def test_the_foot_says_what_was_changed_and_from_which_step_on() -> None:
-    put_in = with_hand(journal(), by_hand(STEP_2_MS, LATE))
-    [line] = [line for line in told(put_in) if "changed" in line]
-    assert line.startswith("changed by hand from step 2 on: forward 20 ms on 1 (not attributed: too few steps, or ")
-
-
 def test_what_was_taken_out_again_is_no_delay() -> None:
     both = with_hand(journal(), by_hand(FIRST_STEP_MS + 1, LATE, MORE), by_hand(STEP_2_MS + 1))
     [line] = [line for line in told(both) if "changed" in line]
@@ -120,31 +106,14 @@ def test_what_was_taken_out_again_is_no_delay() -> None:
     )
 
 
-def test_what_came_after_the_last_step_was_too_late() -> None:
+def test_what_came_too_late_is_said_and_each_repeat_has_a_sentence() -> None:
     late = with_hand(journal(), by_hand(STEP_2_MS + 100, LATE))
     assert "changed by hand too late for any step: forward 20 ms on 1" in told(late)
-
-
-def test_each_repeat_that_was_changed_has_a_sentence() -> None:
     first = with_hand(journal("a", 1), by_hand(STEP_2_MS, LATE))
     second = with_hand(journal("a", 2), by_hand(FIRST_STEP_MS, MORE))
     lines = [line for line in told(first, second) if "changed" in line]
     assert [line[: len("repeat 1 of 2")] for line in lines] == ["repeat 1 of 2", "repeat 2 of 2"]
     assert [line.count("from step") for line in lines] == [1, 1]
-
-
-def test_the_table_has_the_sentence_under_it() -> None:
-    preset = preset_of({"trial": [{"name": "a"}]})
-    results = results_for(preset, with_hand(journal(), by_hand(STEP_2_MS, LATE)))
-    assert "a: changed by hand from step 2 on: forward 20 ms on 1" in table.text(results, preset, 120)
-
-
-@pytest.mark.parametrize("status", ["failed", "skipped", "interrupted"])
-def test_a_repeat_that_did_not_end_well_has_no_figures_to_change(status: str) -> None:
-    messages = [*with_hand(journal(), by_hand(STEP_2_MS, LATE))[:-1], ended(status)]
-    found = outcome_of_messages(messages)
-    assert found is not None
-    assert (found.status, found.result) == (status, None)
 
 
 def test_without_instruments_only_the_moment_is_known() -> None:
@@ -157,3 +126,87 @@ def test_without_instruments_only_the_moment_is_known() -> None:
     assert "changed by hand after 110 ms: forward 20 ms on 1; the figures include it" in told(
         [*unseen[:-3], trained(0), trained(1), *unseen[-3:]]
     )
+
+
+def beside_others(*journals: list[Message], repeats: int = 2) -> tuple[Results, Preset]:
+    preset = preset_of({"title": "?", "repeats": repeats, "trial": [{"name": "a"}, {"name": "b"}]})
+    return results_for(preset, *journals), preset
+
+
+def cells_of(results: Results, preset: Preset, trial: str) -> dict[str, str]:
+    header, _, *rows = [line for line in markdown(results, preset).splitlines() if line.startswith("|")]
+    [row] = [row for row in rows if row.split("|")[1].strip() == trial]
+    names, values = ([cell.strip() for cell in line.split("|")[1:-1]] for line in (header, row))
+    return dict(zip(names, values, strict=True))
+
+
+def test_a_disturbed_repeat_is_in_no_figure_where_another_is_quiet() -> None:
+    results, preset = beside_others(journal("a"), journal("b"), beside(journal("a", 2, step_ms=40)), journal("b", 2))
+    a = cells_of(results, preset, "a")
+    assert (a["train s"], a["step ms"]) == ("0.03", "10.00")
+    why = f"other programs kept 1.0 cores busy, most of all {NEIGHBOR}"
+    lines = note_lines(results, preset)
+    assert f"a: repeat 2 is left out of medians: {why}" in lines
+    assert not any("caution" in line and "busy" in line for line in lines)
+
+
+def test_a_trial_that_stayed_disturbed_is_marked_where_its_figures_stand() -> None:
+    results, preset = beside_others(
+        journal("a"), beside(journal("b")), journal("a", 2), beside(journal("b", 2, step_ms=20))
+    )
+    b = cells_of(results, preset, "b")
+    marked = {name for name, cell in b.items() if cell.endswith(" ⚠")}
+    assert marked >= {"train s", "ratio", "speed-up", "samples/s", "step ms"}
+    assert b["train s"] == "0.04 ±0.01 ⚠"
+    assert not any("⚠" in cell for cell in cells_of(results, preset, "a").values())
+    caution = (
+        f"caution, b: other programs kept 1.0 cores busy, most of all {NEIGHBOR}: close those programs and run again"
+    )
+    assert caution in note_lines(results, preset)
+
+
+def test_against_a_baseline_that_stayed_disturbed_a_ratio_is_a_range_and_marked_as_the_difference_is() -> None:
+    results, preset = beside_others(beside(journal("a")), journal("b"), repeats=1)
+    b = cells_of(results, preset, "b")
+    assert (b["ratio"], b["speed-up"], b["train s"]) == ("1.00 ⚠", "1.00 ⚠", "0.03")
+    results, preset = beside_others(
+        beside(journal("a")), journal("b"), beside(journal("a", 2)), journal("b", 2, step_ms=15), repeats=2
+    )
+    assert cells_of(results, preset, "b")["ratio"] == "1.00…1.50 ⚠"
+
+
+@pytest.mark.parametrize("load", [{"busy": 1.2, "own": 1.0}, {"idle": 1.0}])
+def test_a_launch_that_loses_no_core_is_not_disturbed(load: dict[str, float]) -> None:
+    results, preset = beside_others(beside(journal("a"), **load), journal("b"), repeats=1)
+    assert cells_of(results, preset, "b")["ratio"] == "1.00"
+
+
+def test_a_hypervisor_and_repeats_far_apart_are_said() -> None:
+    results, preset = beside_others(beside(journal("a"), stolen=0.9), journal("b"), repeats=1)
+    assert any("other virtual machines of this host took 0.9 cores" in line for line in note_lines(results, preset))
+    lines = note_lines(
+        *beside_others(journal("a"), journal("b", step_ms=8), journal("a", 2), journal("b", 2, step_ms=12))
+    )
+    assert any("too noisy for small differences" in line for line in lines)
+
+
+@pytest.mark.parametrize(("step_ms", "alike"), [((9.8, 10.3), True), ((11, 11.5), False), ((8.5, 9), False)])
+def test_a_difference_within_the_spread_is_none(step_ms: tuple[float, float], alike: bool) -> None:
+    repeats = [journal("b", number, step_ms=ms) for number, ms in enumerate(step_ms, start=1)]
+    results, preset = beside_others(journal("a"), repeats[0], journal("a", 2), repeats[1])
+    assert (results.findings[0].kind is Kind.ALIKE) == alike
+    assert not any("too noisy for small differences" in line for line in note_lines(results, preset))
+
+
+@pytest.mark.parametrize(("queued_ms", "said"), [(5, True), (0.1, False)])
+def test_ranks_that_had_no_core_are_said_to_have_had_none(queued_ms: float, said: bool) -> None:
+    def queued(message: Message) -> Message:
+        is_step = isinstance(message, Step) and message.rank == 1
+        return replace(message, queued_ns=round(queued_ms * MS)) if is_step else message
+
+    results, preset = beside_others(beside([*map(queued, journal("a"))]), journal("b"), repeats=1)
+    lines = note_lines(results, preset)
+    assert (
+        any(", and a rank waited for a core for 0.01 of the 0.03 s it trained: close those" in line for line in lines)
+        == said
+    ), lines

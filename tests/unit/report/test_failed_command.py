@@ -47,10 +47,14 @@ def test_the_first_cause_is_the_answer_alone_and_the_first_line() -> None:
     assert CAUSE.summary[1:] in markdown(results, preset)
 
 
-def test_the_same_steps_without_a_failure_have_findings() -> None:
+def test_after_a_failure_no_more_steps_are_asked_for_and_without_it_the_same_steps_have_findings() -> None:
     preset = of_commands("a")
     *messages, _ = died("a")
     assert results_for(preset, [*messages, ended()]).trials[0].findings
+    preset = of_commands("a")
+    *start, _ = died("a")
+    few = results_for(preset, [*start[:13], ended("failed", failure=CAUSE)])
+    assert not any("few" in line for line in [*answer(few), *note_lines(few, preset)])
 
 
 def test_its_parts_are_in_the_json() -> None:
@@ -67,13 +71,6 @@ def test_its_parts_are_in_the_json() -> None:
         "details": [*CAUSE.details],
     }
     assert b["error"].splitlines() == [CAUSE.summary, CAUSE.remedy, *CAUSE.details]
-
-
-def test_after_a_failure_no_more_steps_are_asked_for() -> None:
-    preset = of_commands("a")
-    *start, _ = died("a")
-    few = results_for(preset, [*start[:13], ended("failed", failure=CAUSE)])
-    assert not any("few" in line for line in [*answer(few), *note_lines(few, preset)])
 
 
 def kinds(results: Results) -> list[Kind]:
@@ -93,7 +90,7 @@ def test_a_command_that_failed_is_not_compared(cause: Failure | None) -> None:
     assert answer(results)[0] == "Trial b failed: see below."
 
 
-def test_with_a_baseline_that_failed_there_is_nothing_to_compare() -> None:
+def test_a_failure_leaves_nothing_to_compare() -> None:
     results = results_for(of_commands("a", "b"), died("a"), journal("b"))
     assert kinds(results) == [Kind.NO_BASELINE, Kind.FAILED]
     summary = results.trials[1].summary
@@ -112,10 +109,3 @@ def test_the_restart_stays_beside_a_failure() -> None:
     [finding] = results.trials[0].findings
     assert (finding.kind, finding.place, finding.action) == (Kind.RESTART, first.summary, None)
     assert any(first.summary in line for line in note_lines(results, preset))
-
-
-def test_of_a_command_without_figures_the_whole_failure_is_said() -> None:
-    preset = of_commands("a")
-    results = results_for(preset, [launched("a"), ended("failed", failure=CAUSE)])
-    assert kinds(results) == [Kind.FAILED]
-    assert text(results, preset, 200).splitlines()[0].startswith(f"{CAUSE.summary[0].upper()}{CAUSE.summary[1:]}")

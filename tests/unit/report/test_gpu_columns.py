@@ -1,26 +1,32 @@
-"""What GPUs did, in the comparison, in CSV, and for two runs side by side; and nothing of it without GPUs."""
+"""What GPUs did, in tables, CSV and notes, and the columns of a rank; and nothing of GPUs without them."""
 
 import csv
 import io
 import re
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from ddptui.analysis.cautions import Caution
-from ddptui.analysis.counted import why_not
-from ddptui.analysis.results import Results
+from ddptui.analysis.primitives.results import NcclUse
+from ddptui.analysis.results import RankResult, RepeatResult, Results, TrialResult
 from ddptui.config.columns import MEANINGS
 from ddptui.config.preset import Preset
 from ddptui.report.columns import columns_of
-from ddptui.report.ranks import GPU_HEADING, MOST_RANKS
+from ddptui.report.gpus import LONGEST, machine
+from ddptui.report.notes import in_words, note_lines, notes
+from ddptui.report.ranks import GPU_HEADING, HOOKS_WAIT, MOST_RANKS, NCCL2, RANK_COLUMNS
 from ddptui.report.rows import rows_of
 from ddptui.report.table import as_csv, as_json, markdown, text
 from ddptui.text.tables import telling
-from tests.support.builders import journal, results_for, two_trials
-from tests.support.gpu_figures import GB, on_gpus
+from ddptui.wire.messages import Hello
+from tests.support.builders import journal, preset_of, results_for, two_trials
+from tests.support.gpu_figures import GB, NCCL, on_gpus
 from tests.support.printed import header_of
 from tests.support.two_runs import compared
+from tests.unit.report.edited import edited, warned
 
 OF_GPUS = {"memory": "gpu mem.", "reserved": "reserved", "tflops": "TFLOP/s", "mfu": "MFU %", "energy": "J/step"}
 
@@ -32,11 +38,7 @@ def ran() -> tuple[Results, Preset]:
 
 def unslowed(results: Results) -> Results:
     """The same, as if neither heat nor power had slowed a GPU."""
-    calm = [trial.summary and msgspec.structs.replace(trial.summary, warnings=[]) for trial in results.trials]
-    trials = [
-        msgspec.structs.replace(trial, summary=summary) for trial, summary in zip(results.trials, calm, strict=True)
-    ]
-    return msgspec.structs.replace(results, trials=trials)
+    return warned(results, lambda _: [])
 
 
 def cells(results: Results, preset: Preset) -> dict[str, str]:
@@ -44,12 +46,7 @@ def cells(results: Results, preset: Preset) -> dict[str, str]:
     return {column.key: column.cells[0] for column in telling(columns_of(rows_of(results, preset)))}
 
 
-def test_without_gpus_there_is_no_column_of_them() -> None:
-    assert not cells(*ran()).keys() & OF_GPUS.keys()
-    assert not any(header in markdown(*ran()) for header in OF_GPUS.values())
-
-
-def test_each_figure_has_a_column_with_a_meaning() -> None:
+def test_each_figure_has_a_column_with_a_meaning_and_without_gpus_none() -> None:
     results, preset = ran()
     shown = cells(unslowed(on_gpus(results)), preset)
     assert {key: shown[key] for key in OF_GPUS} == {
@@ -60,26 +57,21 @@ def test_each_figure_has_a_column_with_a_meaning() -> None:
         "energy": "12.5",
     }
     assert OF_GPUS.keys() <= MEANINGS.keys()
+    assert not cells(*ran()).keys() & OF_GPUS.keys()
+    assert not any(header in markdown(*ran()) for header in OF_GPUS.values())
 
 
-@pytest.mark.parametrize("missing", ["tflops", "mfu", "joules_a_step"])
-def test_a_figure_that_no_trial_has_takes_no_room(missing: str) -> None:
-    results, preset = ran()
-    before, after = cells(on_gpus(results), preset), cells(on_gpus(results, **{missing: None}), preset)
-    assert len(after) == len(before) - 1
-
-
-def test_of_what_was_disturbed_the_figures_are_marked() -> None:
+def test_of_what_was_disturbed_or_slowed_the_figures_are_marked() -> None:
     results, preset = ran()
     for disturbed in (unslowed(on_gpus(results, warnings=[Caution.OTHER_LOAD])), on_gpus(results)):
         shown = cells(disturbed, preset)
         assert (shown["tflops"], shown["mfu"], shown["energy"]) == ("313 ⚠", "31.6 ⚠", "12.5 ⚠")
         assert shown["train"].endswith(" ⚠")
-
-
-def test_a_gpu_that_was_slowed_leaves_no_repeat_out() -> None:
     results, _ = ran()
-    assert not any(why_not(repeat) for trial in on_gpus(results).trials for repeat in trial.repeats)
+    slowed = on_gpus(results)
+    both, preset = compared(slowed, unslowed(slowed))
+    shown = {column.header: column.cells for column in columns_of(rows_of(both, preset))}
+    assert [cell.endswith(" ⚠") for cell in shown["train s"][:2]] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -90,13 +82,6 @@ def test_the_share_of_the_peak_comes_first(width: int, least: set[str]) -> None:
     header = header_of(text(on_gpus(results), preset, width))
     assert all(name in header for name in least)
     assert "train s" in header
-
-
-def test_a_column_that_is_asked_for_is_dropped_last() -> None:
-    results, preset = ran()
-    asked = msgspec.structs.replace(preset, columns=("energy",))
-    assert "J/step" not in header_of(text(on_gpus(results), preset, 50))
-    assert "J/step" in header_of(text(on_gpus(results), asked, 50))
 
 
 def test_csv_and_json_have_them_in_full() -> None:
@@ -117,23 +102,12 @@ def test_csv_and_json_have_them_in_full() -> None:
 
 def on_cuda(results: Results, ranks: int = 2) -> Results:
     """The results with so many ranks in each repeat, on GPUs that did what `on_gpus` says."""
-    trials = [
-        msgspec.structs.replace(
-            trial,
-            repeats=[
-                msgspec.structs.replace(
-                    repeat,
-                    ranks=[
-                        msgspec.structs.replace(repeat.ranks[rank % 2], rank=rank, device=f"cuda:{rank}")
-                        for rank in range(ranks)
-                    ],
-                )
-                for repeat in trial.repeats
-            ],
-        )
-        for trial in on_gpus(results).trials
-    ]
-    return msgspec.structs.replace(results, trials=trials)
+
+    def several(_: TrialResult, repeat: RepeatResult) -> dict[str, object]:
+        made = (msgspec.structs.replace(repeat.ranks[rank % 2], rank=rank) for rank in range(ranks))
+        return {"ranks": [msgspec.structs.replace(rank, device=f"cuda:{rank.rank}") for rank in made]}
+
+    return edited(on_gpus(results), repeat=several)
 
 
 def block(printed: str) -> list[str]:
@@ -142,7 +116,7 @@ def block(printed: str) -> list[str]:
     return parts[parts.index(GPU_HEADING) + 1].splitlines()
 
 
-def test_without_a_screen_each_rank_has_a_line_of_what_one_looks_at_first() -> None:
+def test_without_a_screen_the_first_ranks_have_a_line_of_their_gpu() -> None:
     results, preset = ran()
     header, _, first, second, *others = block(text(on_cuda(results), preset, 80))
     assert header.split("  ")[0] == "trial"
@@ -151,30 +125,126 @@ def test_without_a_screen_each_rank_has_a_line_of_what_one_looks_at_first() -> N
     assert re.split("  +", second) == ["a", "1", "64", "7.0/80 GB", "398", "1980", "2346", "339"]
     assert [line[0] for line in others] == ["b", "b"]
     assert "| trial | rank | gpu % |" in markdown(on_cuda(results), preset)
-
-
-def test_of_many_ranks_the_first_have_a_line_and_on_the_cpu_none() -> None:
     results, preset = ran()
     assert len(block(text(on_cuda(results, ranks=64), preset, 80))) == 2 + 2 * MOST_RANKS
     assert GPU_HEADING not in text(results, preset, 80) + markdown(results, preset)
 
 
-def test_two_runs_are_compared_by_them() -> None:
-    results, _ = ran()
-    both, preset = compared(on_gpus(results), on_gpus(results, tflops=350.0, mfu=0.354, joules_a_step=9.0))
-    shown = {column.header: [*map(figure, column.cells[:2])] for column in columns_of(rows_of(both, preset))}
-    assert (shown["TFLOP/s"], shown["MFU %"]) == (["313", "350"], ["31.6", "35.4"])
-    assert shown["J/step"] == ["12.5", "9.00"]
+RANK = RankResult(rank=3, host="a", pid=7, device="cpu", bottleneck_fired=0, bottleneck_s=0.0)
 
 
-def figure(cell: str) -> str:
-    """A figure without its mark."""
-    return cell.split()[0]
+def of_rank(**changes: object) -> dict[str, str]:
+    rank = RankResult(**{**{field: getattr(RANK, field) for field in RANK.__struct_fields__}, **changes})
+    return {column.header: column.cell(rank) for column in RANK_COLUMNS}
 
 
-def test_the_run_whose_gpu_was_slowed_is_marked_beside_the_other() -> None:
-    results, _ = ran()
-    slowed = on_gpus(results)
-    both, preset = compared(slowed, unslowed(slowed))
-    shown = {column.header: column.cells for column in columns_of(rows_of(both, preset))}
-    assert [cell.endswith(" ⚠") for cell in shown["train s"][:2]] == [True, False]
+OF_A_GPU = [
+    ("peak_gpu_bytes", 3 * 2**29, "gpu mem.", "1.50 GB"),
+    ("peak_gpu_reserved_bytes", 2**31, "reserved", "2.00 GB"),
+    ("peak_gpu_used_bytes", 3 * 2**29, "gpu used", "1.50 GB"),
+    ("samples_per_s", 1985.2, "samples/s", "1985"),
+    ("tflops", 312.44, "TFLOP/s", "312"),
+    ("mfu", 0.3159, "MFU %", "31.6"),
+    ("gpu_busy", 0.966, "gpu %", "97"),
+    ("watts", 251.44, "W", "251"),
+    ("joules_a_step", 8.256, "J/step", "8.26"),
+    ("waited_for_s", {0: 0.2, 1: 1.5, 2: 0.3}, "waits for", "rank 1: 1.5 s"),
+]
+
+
+def test_each_rank_says_what_is_known_of_it() -> None:
+    unknown = of_rank()
+    who = {"rank": "3", "host": "a", "pid": "7", "device": "cpu"}
+    assert unknown == dict.fromkeys(unknown, "–") | who
+    for field, value, header, shown in OF_A_GPU:
+        assert of_rank(**{field: value})[header] == shown
+    assert of_rank(peak_gpu_used_bytes=5 * 2**30, gpu_total_bytes=80 * 2**30)["gpu used"] == "5.0/80 GB"
+    assert of_rank(sm_mhz=1409.6, held_back_part=0.124)["MHz"] == "▼1410"
+    assert of_rank(bottleneck_fired=20, bottleneck_s=0.2)["delays"] == "200 ms, 20×"
+
+
+HOPPERS = ["NVIDIA H100 80GB HBM3, 80 GB"] * 2
+WHOLE = {"gpus": HOPPERS, "gpu_links": ["NV18: 0-1"], "gpu_driver": "580.65.06 (CUDA 13.0)"}
+
+
+def run_with(device: str, environment: dict[str, Any]) -> tuple[Results, Preset]:
+    preset = preset_of({"repeats": 1, "trial": [{"name": "a"}]})
+    results = edited(results_for(preset, journal("a")), rank=lambda *_: {"device": device})
+    return replace(results, environment=environment), preset
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        (WHOLE, "2 × NVIDIA H100 80GB HBM3, 80 GB; NV18: 0-1; driver 580.65.06 (CUDA 13.0)"),
+        ({"gpus": [*HOPPERS, "T4"]}, "2 × NVIDIA H100 80GB HBM3, 80 GB and 1 × T4"),
+        ({"gpus": ["T4", 7, None], "gpu_links": "NV4", "gpu_driver": ["580"]}, "1 × T4"),
+        ({"gpus": ["x" * 999]}, f"1 × {'x' * LONGEST}"),
+        ({"gpus": [f"T{number}" for number in range(9)]}, "1 × T0, 1 × T1, 1 × T2 and 6 more"),
+    ],
+)
+def test_a_reading_note_names_them(environment: dict[str, Any], said: str) -> None:
+    results, preset = run_with("cuda:0", environment)
+    told = [note.kind for note in notes(results, preset) if note.text == f"GPUs of the console's host: {said}"]
+    assert told == ["reading"]
+
+
+@pytest.mark.parametrize("strange", [None, {"T4": 1}, [None]])
+def test_anything_else_names_none_nor_do_ranks_on_the_cpu(strange: object) -> None:
+    assert machine(run_with("cpu", WHOLE)[0]) == ""
+    results, preset = run_with("cuda:0", {"gpus": strange})
+    assert machine(results) == ""
+    assert not any("GPU" in note.text for note in notes(results, preset))
+
+
+OLDER = "NCCL 2.28.9 (ProcessGroupNCCL)"
+NEWER = NcclUse(version="2.30.7", implementation=NCCL2)
+ON_GPUS = "the ranks are on GPUs"
+
+
+def over_nccl(*uses: NcclUse | None, **fields: Any) -> tuple[Results, Preset]:
+    """Trials a, b, … over NCCL, each with such a use of it."""
+    names = "abcd"[: len(uses)]
+    preset = preset_of({"repeats": 1, "trial": [{"name": name, **fields} for name in names]})
+    told = [
+        replace(message, backend="nccl", backend_why=ON_GPUS) if isinstance(message, Hello) else message
+        for name in names
+        for message in journal(name)
+    ]
+    size = len(told) // len(names)
+    results = results_for(preset, *(told[at : at + size] for at in range(0, len(told), size)))
+    used = dict(zip(names, uses, strict=True))
+    return edited(results, repeat=lambda trial, _: {"nccl": used[trial.name]}), preset
+
+
+def told_of_nccl(results: Results, preset: Preset) -> list[str]:
+    return [note.text for note in notes(results, preset) if "nccl" in note.text.lower() and note.kind == "reading"]
+
+
+def test_it_stands_beside_the_backend_once_and_trials_that_differ_are_told_apart() -> None:
+    assert told_of_nccl(*over_nccl(NCCL, NCCL)) == [f"backend nccl: {ON_GPUS}; {OLDER}"]
+    assert told_of_nccl(*over_nccl(None, None)) == [f"backend nccl: {ON_GPUS}"]
+    assert told_of_nccl(*over_nccl(NCCL, NEWER, NCCL)) == [
+        f"a, c: backend nccl: {ON_GPUS}; {OLDER}",
+        f"b: backend nccl: {ON_GPUS}; NCCL 2.30.7 ({NCCL2})",
+    ]
+    assert told_of_nccl(*over_nccl(NCCL, backend="nccl")) == [f"backend nccl: {OLDER}"]
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_bf16"])
+@pytest.mark.parametrize("implementation", [NCCL2, "ProcessGroupNCCL"])
+def test_under_the_newer_implementation_comm_hooks_wait(strategy: str, implementation: str) -> None:
+    results, preset = over_nccl(replace(NCCL, implementation=implementation), strategy=strategy)
+    waits = strategy == "ddp_bf16" and implementation == NCCL2
+    assert (f"a: {HOOKS_WAIT}" in note_lines(results, preset)) is waits
+
+
+def test_a_gpu_that_is_held_back_is_a_caution_and_its_mark_is_explained() -> None:
+    results, preset = over_nccl(NCCL)
+    caution = f"caution, a: {Caution.HELD_BACK.advice}"
+    assert [line for line in note_lines(on_gpus(results), preset) if "GPU" in line and "caution" in line] == [caution]
+    assert caution in in_words(on_gpus(results), preset, "a").chosen
+    results, preset = over_nccl(NCCL)
+    note = "⚠ disturbed, so inexact: a caution names the cause"
+    assert note in note_lines(on_gpus(results), preset)
+    assert note not in note_lines(results, preset)

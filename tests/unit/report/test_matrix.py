@@ -50,30 +50,24 @@ def test_a_few_ranks_have_numbers_beside_shades() -> None:
     ]
 
 
-def test_who_waits_directly_is_told_from_who_is_late() -> None:
+def test_who_waits_directly_is_told_and_a_rank_beside_itself_has_its_whole_waiting() -> None:
     assert describe(GATHER_SCATTER, *largest(GATHER_SCATTER)) == "rank 1 waited 1.26 s for rank 0 (100% of its waiting)"
     assert describe(GATHER_SCATTER, 0, 2) == "rank 0 waited 1.24 s for rank 2 (99% of its waiting)"
     assert describe(GATHER_SCATTER, 1, 2) == "rank 1 did not wait for rank 2"
-
-
-def test_a_rank_beside_itself_has_its_whole_waiting() -> None:
     assert describe(GATHER_SCATTER, 0, 0) == "rank 0 waited 1.25 s in all"
     assert describe(made({0: {1: 1.0}, 1: {}}), 1, 1) == "rank 1 waited for no rank"
 
 
-def test_short_waits_are_in_ms() -> None:
+def test_short_waits_are_in_ms_and_no_wait_has_no_shade() -> None:
     assert lines(made({0: {1: 0.0123}, 1: {}}), 60) == [
         "waited, ms   for 0   for 1",
         "rank 0           ·  █ 12.3",
         "rank 1           –       ·",
     ]
-
-
-def test_where_no_rank_waited_there_is_no_shade() -> None:
     assert lines(made({0: {}, 1: {}}), 60)[1:] == ["rank 0          ·      –", "rank 1          –      ·"]
 
 
-def test_many_ranks_are_shades_of_blocks() -> None:
+def test_ranks_without_room_for_numbers_are_shades_of_blocks() -> None:
     assert [len(ranks) for ranks in MANY.ranks] == [2] * 32
     unit, columns, *rows = lines(MANY, 80)
     assert unit == f"waited; █ up to 1.12 s, {matrix.MEANS}"
@@ -81,9 +75,6 @@ def test_many_ranks_are_shades_of_blocks() -> None:
     assert rows[0].startswith("0–1   ")
     assert {row[12:14] for row in rows if len(row) > 12} == {"██"}  # all wait for rank 7, which is in the fourth block
     assert describe(MANY, 0, 3) == "ranks 0–1 waited 4 s for ranks 6–7 (80% of their waiting), summed over them"
-
-
-def test_ranks_without_room_for_numbers_have_shades_and_still_know_themselves() -> None:
     few = made({rank: {(rank + 1) % 8: 1.0} for rank in range(8)})
     assert lines(few, 80)[0].startswith("waited, s   for 0")
     shown = lines(few, 60)
@@ -92,16 +83,13 @@ def test_ranks_without_room_for_numbers_have_shades_and_still_know_themselves() 
     assert shown[9] == "7   ██            ·"
 
 
-def test_blocks_with_numbers_are_summed_too_and_say_so() -> None:
+def test_blocks_are_summed_but_their_shades_are_for_a_pair() -> None:
     shown = lines(made({rank: {(rank + 1) % 64: 0.5} for rank in range(64)}, 4), 80)
     assert shown[:2] == [
         f"{matrix.SUMMED}; shades: {matrix.MEANS}",
         "waited, s     for 0–15  for 16–31  for 32–47  for 48–63",
     ]
     assert shown[2] == "ranks 0–15      █ 7.50     ░ 0.50          –          –"
-
-
-def test_ranks_that_wait_alike_have_one_shade_although_the_last_block_is_smaller() -> None:
     alike = made({rank: {other: 0.5 for other in range(5) if other != rank} for rank in range(5)}, 3)
     assert [len(ranks) for ranks in alike.ranks] == [2, 2, 1]
     assert alike.per_pair_s == ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5), (0.5, 0.5, 0.0))
@@ -109,8 +97,8 @@ def test_ranks_that_wait_alike_have_one_shade_although_the_last_block_is_smaller
     assert {cell.strip()[0] for row in grid(alike, 80).cells for cell in row} == {"█", matrix.ITSELF}
 
 
-@pytest.mark.parametrize("ranks", [31, 32, 33, 64, 512, 1000])
-@pytest.mark.parametrize("width", [20, 60, 120])
+@pytest.mark.parametrize("ranks", [31, 33, 1000])
+@pytest.mark.parametrize("width", [20, 120])
 def test_each_column_that_has_a_name_stands_below_it(ranks: int, width: int) -> None:
     """Each rank waits for the first rank of a block with a name, and for no other: its shade is below the name."""
     most = min(MOST_ROWS, width - 12)
@@ -126,8 +114,8 @@ def test_each_column_that_has_a_name_stands_below_it(ranks: int, width: int) -> 
         assert {row[place.start() - 1 : place.start()] for row in rows} <= {" ", "·"}
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 8, 9, 31, 32, 33, 64, 1000])
-@pytest.mark.parametrize("width", [60, 76, 200])
+@pytest.mark.parametrize("ranks", [2, 9, 32, 1000])
+@pytest.mark.parametrize("width", [60, 200])
 def test_no_line_is_wider_than_it_may_be(ranks: int, width: int) -> None:
     wide = made({rank: {(rank + 1) % ranks: 123.4} for rank in range(ranks)}, MOST_ROWS)
     assert max(map(len, lines(wide, width))) <= width

@@ -50,25 +50,13 @@ def crowd(ranks: int) -> View:
     """An all_gather of one number a rank."""
     base = 10 ** len(str(ranks))
     numbers: list[float | None] = [float(base * rank + 1) for rank in range(ranks)]
-    empty: list[float | None] = [0.0] * ranks
-    return View(
-        operation="all_gather",
-        reduce_op=None,
-        root=None,
-        ranks=[
-            RankView(
-                rank=rank,
-                call="dist.all_gather(parts, tensor)",
-                buffers=[buffer("tensor", [numbers[rank]], [numbers[rank]]), buffer("parts", empty, numbers, ranks)],
-            )
-            for rank in range(ranks)
-        ],
-    )
-
-
-def test_all_primitives_were_recorded_with_all_operators() -> None:
-    assert len(SEEN) == 23
-    assert {"send/recv", "isend/irecv", "reduce PRODUCT", "all_to_all", "barrier"} < {*SEEN}
+    parts = buffer("parts", [0.0] * ranks, numbers, ranks)
+    owns = [buffer("tensor", [number], [number]) for number in numbers]
+    views = [
+        RankView(rank=rank, call="dist.all_gather(parts, tensor)", buffers=[own, parts])
+        for rank, own in enumerate(owns)
+    ]
+    return View(operation="all_gather", reduce_op=None, root=None, ranks=views)
 
 
 def test_a_number_keeps_the_colour_of_its_rank_wherever_it_goes() -> None:
@@ -77,16 +65,7 @@ def test_a_number_keeps_the_colour_of_its_rank_wherever_it_goes() -> None:
     ones = [(str(number), "rank-1") for number in (11, 12, 13, 14)]
     assert kinds(broadcast, "tensor")[:2] == [mine + mine, ones + mine]
     swapped = kinds(page_lines(SEEN["all_to_all"], WIDE, after=True), "incoming")
-    assert [kind for _, kind in swapped[2]] == [
-        "rank-0",
-        "rank-0",
-        "rank-1",
-        "rank-1",
-        "rank-2",
-        "rank-2",
-        "rank-3",
-        "rank-3",
-    ]
+    assert [kind for _, kind in swapped[2]] == [f"rank-{rank}" for rank in range(4) for _ in range(2)]
     assert [words for words, _ in swapped[2]] == ["5", "6", "15", "16", "25", "26", "35", "36"]
 
 
@@ -113,21 +92,15 @@ def test_what_is_undefined_is_marked_number_by_number_and_said() -> None:
 
 
 @pytest.mark.parametrize("name", SEEN)
-@pytest.mark.parametrize("width", [50, WIDE])
-def test_before_the_call_nothing_is_given_away(name: str, width: int) -> None:
+def test_before_the_call_nothing_is_given_away(name: str) -> None:
     """Not even by where things are: the page after it has the same lines."""
-    before, after = (page_lines(SEEN[name], width, after=each) for each in (False, True))
+    before, after = (page_lines(SEEN[name], 50, after=each) for each in (False, True))
     assert len(before) == len(after)
     begin = next(number for number, line in enumerate(text(before)) if " dist." in line)
     assert not {kind for line in before[begin:] for _, kind in line} & {"reduced", "undefined"}
     own = {number_text(value) for value in owners(SEEN[name])}
     shown = {words for line in before[begin:] for words, kind in line if kind.startswith("rank-")}
     assert {words for words in shown if not words.startswith("rank ") and words.strip()} <= own
-
-
-def test_how_wide_a_number_will_be_is_not_given_away() -> None:
-    lines = text(page_lines(SEEN["broadcast"], WIDE, after=False))
-    assert "rank 1  tensor  11 12 13 14 →  ·  ·  ·  ·" in lines
 
 
 def test_before_and_after_are_beside_each_other_where_there_is_room_for_both() -> None:
@@ -146,22 +119,10 @@ def test_before_and_after_are_beside_each_other_where_there_is_room_for_both() -
 
 
 @pytest.mark.parametrize("name", SEEN)
-@pytest.mark.parametrize("width", [50, 66, 90, 150])
-@pytest.mark.parametrize("after", [False, True])
-def test_no_line_is_longer_than_there_is_room_for(name: str, width: int, after: bool) -> None:
-    lines = text(page_lines(SEEN[name], width, after=after))
+@pytest.mark.parametrize("width", [50, 90])
+def test_no_line_is_longer_than_there_is_room_for(name: str, width: int) -> None:
+    lines = text(page_lines(SEEN[name], width, after=True))
     assert max(map(len, lines)) <= width
-
-
-@pytest.mark.parametrize("name", SEEN)
-def test_four_ranks_are_seen_at_once_on_a_small_terminal(name: str) -> None:
-    """At 80×24 the page has 50 columns and 19 lines, where there are several trials."""
-    assert len(page_lines(SEEN[name], 50, after=True)) <= 19
-
-
-def test_who_passes_nothing_is_said_to() -> None:
-    lines = text(page_lines(SEEN["scatter"], WIDE, after=True))
-    assert len([line for line in lines if line.endswith("parts   – not passed")]) == 3
 
 
 def test_the_numbers_of_many_ranks_are_folded_between_parts_and_the_hundreds_tell_whose_they_are() -> None:
@@ -175,15 +136,12 @@ def test_the_numbers_of_many_ranks_are_folded_between_parts_and_the_hundreds_tel
     assert rank_kind(9) == rank_kind(1)
 
 
-def test_a_backend_that_cannot_says_so_in_place_of_the_numbers() -> None:
+def test_what_has_no_numbers_says_so() -> None:
     view = View(operation="reduce", reduce_op="avg", root=0, ranks=[], error="ReduceOp.AVG is only for NCCL " * 3)
     lines = page_lines(view, 50, after=False)
     assert text(lines)[2].startswith("The backend cannot: ReduceOp.AVG is only for NCCL")
     assert {kind for _, kind in lines[2]} == {"wrong"}
     assert len(lines) == 5
-
-
-def test_a_barrier_has_no_numbers_and_no_legend() -> None:
     lines = text(page_lines(SEEN["barrier"], WIDE, after=True))
     assert lines == ["Every rank waits until all ranks have arrived; no data moves.", "", "every rank: dist.barrier()"]
 

@@ -63,34 +63,21 @@ def _while_table(lines: list[str]) -> list[str]:
     return lines[: next(at for at, line in enumerate(lines) if not line.startswith("|"))]
 
 
-# The tables
-
-
 @pytest.mark.parametrize("color", [False, True])
-@pytest.mark.parametrize("width", [60, 61, 64, 77, 80, 93, 100, 120, 145, 200])
+@pytest.mark.parametrize("width", [60, 77, 100, 145])
 def test_no_line_of_a_table_is_wider_than_it_may_be(width: int, color: bool) -> None:
     found = tables_of(MARKS.sub("", text(*ran(), width, color=color)))
     assert len(found) == 7
     assert max(len(line) for table in found for line in table) <= width
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_what_a_learner_looks_for_is_there_however_narrow_it_is(width: int) -> None:
-    headers = [re.split(r"\s{2,}", table[0].strip()) for table in tables_of(text(*ran(), width))]
-    assert all({"median", "#wrong"} <= set(header) for header in headers if "size" in header)
-    assert {"size", "busbw", "CV"} <= set(headers[1])
-
-
-def test_a_row_is_what_was_measured() -> None:
+def test_a_row_is_what_was_measured_and_a_barrier_has_no_size() -> None:
     [*_, row] = rows_of(markdown(*ran()), "#### all_reduce: every rank gets the reduced tensor")
     assert row == {
         "size": "64 MB", "calls": "100", "min": "24.5 ms", "median": "25.8 ms", "p90": "27.1 ms",
         "p99": "28.4 ms", "CV": "5%", "mean": "26.1 ms", "algbw": "2.58", "busbw": "2.58", "slowest": "rank 1",
         "#wrong": "0",
     }  # fmt: skip
-
-
-def test_a_barrier_has_no_size_and_no_bandwidth() -> None:
     [row] = rows_of(markdown(*ran()), "#### barrier: every rank waits until all ranks have arrived; no data moves")
     assert not {"size", "algbw", "busbw"} & set(row)
     assert row["median"] == "100 µs"
@@ -104,14 +91,11 @@ def test_several_launches_are_one_row_and_what_was_wrong_adds_up() -> None:
     assert "and of 3 launches" in shown
 
 
-def test_what_is_wrong_is_red() -> None:
+def test_what_is_wrong_is_red_and_what_could_not_be_done_says_why_once() -> None:
     results, preset = of_primitives({"a": [result([cell("all_reduce", KB, 1, wrong=1), cell("all_reduce", MB, 2)])]})
     red = [line for line in text(results, preset, 100, color=True).splitlines() if line.startswith(RED)]
     assert [MARKS.sub("", line).split()[:2] for line in red] == [["1", "KB"]]
     assert not MARKS.search(text(results, preset, 100))
-
-
-def test_an_operation_that_could_not_be_done_says_why_once() -> None:
     lost = [cell("all_to_all", size, 1, time_us=None, cv=None, error="not on gloo\nat line 3") for size in SIZES]
     shown = text(*of_primitives({"a": [result(lost)]}), 100)
     assert shown.count("not done: not on gloo") == 1
@@ -125,14 +109,16 @@ def on_gpus(environment: dict[str, Any], **launch: Any) -> tuple[Results, Preset
     return msgspec.structs.replace(results, environment=environment), preset
 
 
-def test_the_nccl_is_named_below_the_trials_heading() -> None:
+def test_the_nccl_is_named_below_the_heading_and_the_gpus_above_the_trials() -> None:
     used = NcclUse(version="2.28.9", implementation="ProcessGroupNCCL")
     shown = markdown(*on_gpus({}, nccl=used))
     assert "### a: 2 ranks, nccl\n\n- NCCL 2.28.9 (ProcessGroupNCCL)\n" in shown
     assert "NCCL" not in markdown(*on_gpus({}))
-
-
-# What deserves a word
+    results, preset = on_gpus({"gpus": ["T4", "T4"], "gpu_links": ["PHB: 0-1"], "gpu_driver": "580.65.06"})
+    line = "GPUs of the console's host: 2 × T4; PHB: 0-1; driver 580.65.06"
+    assert f"- {line}\n\n### a: " in markdown(results, preset)
+    assert line in text(results, preset, 100)
+    assert "GPUs of" not in markdown(*ran())
 
 
 @pytest.mark.parametrize(
@@ -154,9 +140,7 @@ def test_the_remedy_is_not_what_was_done_already(batch: bool, why: str) -> None:
     ("cadence", "words"),
     [
         ("back_to_back", "at once"),
-        ("barrier", "follows a barrier"),
         ("barrier", "the reduced tensor (after barriers)\n"),
-        ("pipelined", "several calls are started"),
         ("pipelined", "the reduced tensor (pipelined)\n"),
         ("pipelined", "an all_reduce among several in flight takes"),
     ],
@@ -173,16 +157,17 @@ def test_how_many_calls_are_in_flight_stands_beside_each_size() -> None:
     assert [row["in flight"] for row in rows] == ["8"] * (len(SIZES) - 1) + ["2"]
 
 
-# What it means
-
-
-def test_what_it_means_is_said_in_figures() -> None:
+def test_what_it_means_is_said_in_figures_if_they_tell() -> None:
     shown = text(*ran(), 250)
     assert (
         "For small tensors the call takes the time, for large ones their bytes: an all_reduce takes 200 µs for 1 "
         "KB and at most twice that for 256 KB, so smaller gradients are better sent together, in a bucket."
     ) in shown
     assert "On 2 ranks the fastest way to average is gather + scatter up to 64 KB." in shown
+    time = TimeUs(min=80.0, median=100.0, mean=900.0, p90=4000.0, p99=4100.0)
+    ticking = cell("ring", KB, 100, composite=True, time_us=time)
+    other, slower = (cell(name, KB, us, composite=True) for name, us in (("all_gather", 300), ("all_reduce", 9000)))
+    assert UNTOLD in text(*of_primitives({"a": [result([ticking, other, slower])]}), 250)
 
 
 def ways(*starts: float, sizes: tuple[int, ...] = SIZES) -> PrimitivesResult:
@@ -201,22 +186,12 @@ UNTOLD = "Cannot tell which way to average is fastest on 2 ranks."
     [
         ([ways(100, 105)], UNTOLD),
         ([ways(100, 300, sizes=(KB,))], "is all_reduce + divide at 1 KB."),
-        ([ways(100, 300, sizes=(KB, 4 * KB))], "is all_reduce + divide at every size."),
-        ([ways(100, 300)], "is all_reduce + divide up to 4 MB."),
         ([ways(100, 300), ways(310, 300)], UNTOLD),
         ([ways(100, 300), ways(120, 290)], "is all_reduce + divide up to 1 MB."),
     ],
 )
 def test_the_fastest_way_is_read_from_the_table_of_all_launches(launches: list[PrimitivesResult], words: str) -> None:
     assert words in text(*of_primitives({"a": launches}), 250)
-
-
-def test_a_way_whose_calls_were_of_two_kinds_is_not_told_from_one_between_them() -> None:
-    """At 1 KB the ring takes 80 µs, or 4 ms."""
-    time = TimeUs(min=80.0, median=100.0, mean=900.0, p90=4000.0, p99=4100.0)
-    ticking = cell("ring", KB, 100, composite=True, time_us=time)
-    other, slower = (cell(name, KB, us, composite=True) for name, us in (("all_gather", 300), ("all_reduce", 9000)))
-    assert UNTOLD in text(*of_primitives({"a": [result([ticking, other, slower])]}), 250)
 
 
 @pytest.mark.parametrize("seen", [linear(200, 0), linear(0, 400)])
@@ -226,26 +201,20 @@ def test_without_a_latency_or_without_a_bandwidth_there_is_no_half_way(seen: Any
     assert "twice that" not in shown
 
 
-# What there is to see
-
-
 def lines_of(width: int, **changes: Any) -> list[str]:
     return ["".join(words for words, _ in line) for line in buffer_lines(view(**changes), width)]
 
 
-def test_buffers_are_seen_before_and_after_and_what_is_undefined_is_marked() -> None:
+def test_buffers_are_seen_before_and_after_with_their_parts_apart() -> None:
     assert lines_of(60) == [
         "every rank: dist.reduce(tensor, dst=0)",
         "rank 0  tensor  1 2 →  4  6",
         "rank 1  tensor  3 4 → 3? 4?",
     ]
-
-
-def test_where_it_is_narrow_after_is_below_before() -> None:
     assert lines_of(24)[-4:-2] == ["rank 0  tensor     1 2", "                 →  4  6"]
-
-
-def test_parts_are_kept_apart_and_what_is_not_passed_is_a_dash() -> None:
+    assert lines_of(80, ranks=[], error="no AVG with gloo\nmore") == ["The backend cannot: no AVG with gloo more"]
+    calls = lines_of(30)[:2]
+    assert calls == ["every rank:", "    dist.reduce(tensor, dst=0)"]
     parts = BufferView(name="gather_list", parts=2, before=[0, 0, 0, None], after=[1, 2.5, 3, 4], undefined=False)
     own = BufferView(name="tensor", parts=1, before=[1, 2], after=[1, 2], undefined=False)
     nothing = BufferView(name="gather_list", parts=0, before=None, after=None, undefined=False)
@@ -263,15 +232,6 @@ def test_parts_are_kept_apart_and_what_is_not_passed_is_a_dash() -> None:
     ]
 
 
-def test_a_backend_that_cannot_says_so_in_a_line() -> None:
-    assert lines_of(80, ranks=[], error="no AVG with gloo\nmore") == ["The backend cannot: no AVG with gloo more"]
-
-
-def test_a_call_that_is_too_long_goes_on_below() -> None:
-    calls = lines_of(30)[:2]
-    assert calls == ["every rank:", "    dist.reduce(tensor, dst=0)"]
-
-
 def test_the_grid_stands_under_what_moves_and_undefined_values_are_dim() -> None:
     results, preset = of_primitives({"a": [result(views=[view()])]})
     shown = text(results, preset, 80, color=True)
@@ -282,24 +242,14 @@ def test_the_grid_stands_under_what_moves_and_undefined_values_are_dim() -> None
     assert "```text" in markdown(results, preset)
 
 
-@pytest.mark.parametrize("width", [30, 60])
-def test_a_grid_is_cut_where_the_terminal_ends(width: int) -> None:
+def test_a_grid_is_cut_where_the_terminal_ends() -> None:
+    width = 60
     wide = BufferView(name="tensor", parts=1, before=[1.25] * 40, after=[2.5] * 40, undefined=True)
     ranks = [RankView(rank=0, call="dist.reduce(tensor, dst=0)", buffers=[wide])]
     shown = text(*of_primitives({"a": [result(views=[view(ranks=ranks)])]}), width, color=True)
     grid_lines = [line for line in MARKS.sub("", shown).splitlines() if "1.25" in line or "2.5" in line]
     assert len(grid_lines) == 2
     assert all(len(line) == width and line.endswith("…") for line in grid_lines)
-
-
-# Trials without figures
-
-
-def test_a_repeat_that_was_skipped_is_said() -> None:
-    twice = [msgspec.structs.replace(everything(), took_s=1.0)] * 2
-    results, preset = of_primitives({"a": twice, "b": [*twice[:1], everything()]})
-    results = msgspec.structs.replace(results, repeats=2, status="ok")
-    assert text(results, preset, 100).splitlines()[-1] == "b: finished 1 of 2 repeats: the others were skipped"
 
 
 def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_not() -> None:
@@ -321,35 +271,6 @@ def test_a_trial_that_failed_says_why_and_one_that_was_not_reached_that_it_was_n
     ]
 
 
-# CSV
-
-
-def test_every_cell_of_every_repeat_is_a_line_of_figures() -> None:
-    results, _ = of_primitives({"a": [everything(), everything(ranks=4)]})
-    rows = list(csv.DictReader(io.StringIO(as_csv(results))))
-    assert len(rows) == 2 * (6 * len(SIZES) + 1)
-    assert [rows[at][key] for at in (0, -1) for key in ("trial", "repeat", "ranks", "cadence")] == [
-        "a", "1", "2", "back_to_back", "a", "2", "4", "back_to_back",
-    ]  # fmt: skip
-    keys = ("trial", "repeat", "ranks", "operation", "composite", "reduce_op", "bytes", "cadence")
-    assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows)
-    assert (rows[-1]["operation"], rows[-1]["composite"], rows[-1]["bytes"]) == ("ring", "True", str(64 * MB))
-    assert {row["in_flight"] for row in rows} == {"1"}
-    assert float(rows[-1]["median_us"]) == 210 + 425 * 64
-    assert float(rows[-1]["p99_us"]) == pytest.approx(1.1 * (210 + 425 * 64))
-
-
-def test_every_buffer_that_was_shown_is_a_line() -> None:
-    views = [view(), view("broadcast", reduce_op=None, ranks=[], error="no")]
-    rows = list(csv.DictReader(io.StringIO(as_csv(of_primitives({"a": [result(views=views)]})[0]))))
-    assert [(row["operation"], row["rank"], row["before"], row["after"], row["undefined"]) for row in rows] == [
-        ("reduce", "0", "1.0 2.0", "4.0 6.0", "False"),
-        ("reduce", "1", "3.0 4.0", "3.0 4.0", "True"),
-        ("broadcast", "", "", "", ""),
-    ]
-    assert rows[2]["error"] == "no"
-
-
 # Tables and units by themselves
 
 
@@ -364,8 +285,7 @@ def test_the_least_telling_column_goes_first_and_what_says_nothing_before() -> N
 
 @pytest.mark.parametrize(
     ("bytes", "shown"),
-    [(0, "0 B"), (4, "4 B"), (1020, "1020 B"), (1024, "1 KB"), (1536, "1.50 KB"), (MB, "1 MB"), (64 * MB, "64 MB"),
-     (MB - 1, "1.00 MB"), (2**40, "1 TB"), (2**53, "8192 TB")],
+    [(0, "0 B"), (1020, "1020 B"), (1024, "1 KB"), (1536, "1.50 KB"), (MB - 1, "1.00 MB"), (2**53, "8192 TB")],
 )  # fmt: skip
 def test_sizes_are_read_in_1024s(bytes: float, shown: str) -> None:
     assert size(bytes) == shown
@@ -383,23 +303,3 @@ def test_times_have_three_digits(seconds: float | None, shown: str) -> None:
 def test_other_figures() -> None:
     assert [digits(each) for each in (0.0123456, 9.999, 123.4)] == ["0.0123", "10.0", "123"]
     assert [percent(each) for each in (None, 0.123, 1e9)] == ["–", "12%", "> 9999%"]
-
-
-def test_a_damaged_journal_is_noted_below_the_tables() -> None:
-    results, preset = ran()
-    note = "trial-a: line 5 cannot be read"
-    damaged = msgspec.structs.replace(results, unread=[note])
-    for intact, shown in (
-        (text(results, preset, 120), text(damaged, preset, 120)),
-        (markdown(*ran()), markdown(damaged, preset)),
-    ):
-        assert note not in intact
-        assert f"caution: {note}" in shown
-
-
-def test_the_gpus_are_named_above_the_trials() -> None:
-    results, preset = on_gpus({"gpus": ["T4", "T4"], "gpu_links": ["PHB: 0-1"], "gpu_driver": "580.65.06"})
-    line = "GPUs of the console's host: 2 × T4; PHB: 0-1; driver 580.65.06"
-    assert f"- {line}\n\n### a: " in markdown(results, preset)
-    assert line in text(results, preset, 100)
-    assert "GPUs of" not in markdown(*ran())

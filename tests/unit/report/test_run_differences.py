@@ -1,4 +1,4 @@
-"""Two runs side by side: what differs besides the figures."""
+"""Two runs side by side: which trials are compared, and what differs besides the figures."""
 
 from typing import Any
 
@@ -7,20 +7,18 @@ import pytest
 
 from ddptui.analysis.cautions import Caution
 from ddptui.analysis.results import Results
-from ddptui.report.notes import note_lines
+from ddptui.report.notes import answer, note_lines
 from ddptui.report.run_diff import NO_DIFFERENCE, UNEXPLAINED
-from tests.support.builders import journal, load, preset_of, results_for, two_trials
+from ddptui.report.table import text
+from ddptui.run.compare import Matches, matches_of
+from ddptui.store.runs import RunError
+from tests.support.builders import journal, load, results_for, two_trials
+from tests.support.measured_cells import cell, of_primitives, result
 from tests.support.two_runs import compared, run_of, run_with
 
 
 def differences(a: Results, b: Results) -> list[str]:
     return [*(compared(a, b)[0].differences or ())]
-
-
-def test_trials_of_one_run_alone_are_named_and_not_paired() -> None:
-    other = preset_of({"title": "?", "trial": [{"name": "b"}, {"name": "c"}]})
-    a, b = run_of(100), results_for(other, journal("b"), journal("c"))
-    assert differences(a, b) == ["no trial of the other run matches A:a, B:c"]
 
 
 def test_fields_that_differ_are_told_once_for_all_trials() -> None:
@@ -34,35 +32,19 @@ def test_fields_that_differ_are_told_once_for_all_trials() -> None:
     ]
 
 
-def test_what_they_ran_on_is_compared() -> None:
+def test_what_they_ran_on_presets_and_repeats_are_compared() -> None:
     a = run_of(1, environment={"cores": 2, "host": "x", "packages": {"torch": "2.1", "numpy": "2"}})
     b = run_of(1, environment={"cores": 4, "host": "x", "packages": {"torch": "2.2", "numpy": "2"}})
     assert differences(a, b) == ["cores: 2 in A, 4 in B", "torch: 2.1 in A, 2.2 in B"]
     assert "torch: 2.1 in A, none in B" in differences(a, run_of(1, environment={"packages": None}))
-
-
-def test_what_connects_the_gpus_is_compared_once() -> None:
-    a = run_of(1, environment={"gpu_links": ["NV4: 0-1"]})
-    b = run_of(1, environment={"gpu_links": ["PHB: 0-1"]})
-    assert differences(a, b) == ['gpu_links: ["NV4: 0-1"] in A, ["PHB: 0-1"] in B']
-
-
-def test_repeats_and_presets_that_differ_are_told() -> None:
     told = differences(run_of(2), run_of(1.95, 2, 2.05, preset="other"))
     assert told == ["preset: made in A, other in B", "repeats: 1 in A, 3 in B"]
-
-
-def test_the_same_run_twice_differs_in_nothing() -> None:
-    assert differences(run_of(1), run_of(1)) == [NO_DIFFERENCE]
 
 
 def test_a_damaged_journal_is_said_of_its_run() -> None:
     results, preset = compared(run_of(1), run_of(2, unread=["line 3 cannot be read"]))
     assert results.unread == ["B: line 3 cannot be read"]
     assert note_lines(results, preset)[0] == "caution: B: line 3 cannot be read"
-
-
-# What may explain that one is slower
 
 
 def slow_and_disturbed(loads: tuple[float, ...] = (), **changes: Any) -> Results:
@@ -72,12 +54,18 @@ def slow_and_disturbed(loads: tuple[float, ...] = (), **changes: Any) -> Results
     return msgspec.structs.replace(results_for(two_trials(repeats=1), told, journal("b")), **changes)
 
 
-def test_times_that_differ_although_nothing_else_does_are_said() -> None:
+def test_times_that_differ_although_nothing_or_a_field_of_another_trial_does_are_said() -> None:
     assert differences(run_of(100, 102), run_of(400, 402)) == [f"B:a: {UNEXPLAINED}"]
     assert differences(run_of(400, 402), run_of(100, 102)) == [f"B:a: {UNEXPLAINED}"]
+    a = run_with({"a": (100, 101), "b": (100, 101)})
+    b = run_with({"a": SLOW, "b": SLOW})
+    first, second = b.trials
+    other = msgspec.structs.replace(second, config=second.config | {"epochs": 1})
+    told = differences(a, msgspec.structs.replace(b, trials=[first, other]))
+    assert told == [f"B:a: {UNEXPLAINED}", "B:b: epochs: 3 in A, 1 in B"]
 
 
-@pytest.mark.parametrize(("a", "b"), [((100, 110), (100, 105)), ((100,), (400,)), ((100, 110), (60, 140))])
+@pytest.mark.parametrize(("a", "b"), [((100,), (400,)), ((100, 110), (60, 140))])
 def test_times_that_repeats_may_differ_by_need_no_explanation(a: tuple[float, ...], b: tuple[float, ...]) -> None:
     assert differences(run_of(*a), run_of(*b)) == [NO_DIFFERENCE]
 
@@ -85,23 +73,20 @@ def test_times_that_repeats_may_differ_by_need_no_explanation(a: tuple[float, ..
 SLOW = (4_000, 4_010)  # three steps of so many ms, twice
 
 
-def test_the_load_before_the_run_is_named_first_and_explains_a_difference() -> None:
+def test_what_a_console_took_and_the_load_before_the_run_explain_a_difference() -> None:
     a = run_of(100, 101, environment={"load_before": 0.1, "cores": 2})
     b = run_of(*SLOW, environment={"load_before": 3.94, "cores": 4})
     assert differences(a, b) == ["load average before the run: 0.1 in A, 3.9 in B", "cores: 2 in A, 4 in B"]
-
-
-@pytest.mark.parametrize("b", [{"load_before": 0.3}, {}, {"load_before": "many"}])
-def test_about_the_same_load_or_an_unknown_one_explains_nothing(b: dict[str, object]) -> None:
-    told = differences(run_of(100, 101, environment={"load_before": 0.1}), run_of(*SLOW, environment=b))
-    assert told == [f"B:a: {UNEXPLAINED}"]
-
-
-def test_a_run_that_the_console_showed_is_told_from_a_headless_one() -> None:
     a, b = ({"watched": watched} for watched in ("headless", "in the console"))
     told = differences(run_of(100, 101, environment=a), run_of(*SLOW, environment=b))
     assert told == ["watched: headless in A, in the console in B; a console that draws takes time from the ranks"]
     assert UNEXPLAINED in differences(run_of(100, 101, environment=a), run_of(*SLOW, environment={}))[0]
+
+
+@pytest.mark.parametrize("b", [{"load_before": 0.3}, {"load_before": "many"}])
+def test_about_the_same_load_or_an_unknown_one_explains_nothing(b: dict[str, object]) -> None:
+    told = differences(run_of(100, 101, environment={"load_before": 0.1}), run_of(*SLOW, environment=b))
+    assert told == [f"B:a: {UNEXPLAINED}"]
 
 
 def test_other_programs_during_training_are_named_with_their_cores() -> None:
@@ -120,10 +105,65 @@ def test_a_caution_that_slows_down_explains_a_difference_and_others_do_not() -> 
         assert differences(a, raised) == [told]
 
 
-def test_a_field_explains_only_its_trials() -> None:
-    a = run_with({"a": (100, 101), "b": (100, 101)})
-    b = run_with({"a": SLOW, "b": SLOW})
-    first, second = b.trials
-    other = msgspec.structs.replace(second, config=second.config | {"epochs": 1})
-    told = differences(a, msgspec.structs.replace(b, trials=[first, other]))
-    assert told == [f"B:a: {UNEXPLAINED}", "B:b: epochs: 3 in A, 1 in B"]
+def run_a() -> Results:
+    return run_with({"one": (10, 10), "spawn": (10, 10)}, run="first")
+
+
+def run_b() -> Results:
+    return run_with({"one": (10, 10), "process": (20, 20)}, run="second")
+
+
+def paired(a: Results, b: Results, matches: Matches) -> list[tuple[str, str]]:
+    """The names of the trials that are compared, A's first."""
+    baselines = compared(a, b, matches)[0].baselines or {}
+    return [(mine[2:], name[2:]) for name, mine in baselines.items() if name.startswith("B:")]
+
+
+def test_a_match_adds_its_pair_leaves_one_out_or_makes_two_change_places() -> None:
+    assert paired(run_a(), run_b(), {"spawn": "process"}) == [("one", "one"), ("spawn", "process")]
+    assert paired(run_a(), run_b(), {"one": None}) == []
+    assert paired(run_a(), run_b(), {"spawn": "one"}) == [("spawn", "one")]
+    a, b = run_with({"x": (1,), "y": (1,)}), run_with({"x": (1,), "y": (1,)})
+    assert paired(a, b, {"x": "y", "y": "x"}) == [("x", "y"), ("y", "x")]
+
+
+@pytest.mark.parametrize(
+    ("matches", "why"),
+    [
+        ({"spwn": "process"}, "--match spwn=process: no trial 'spwn' in A, first: did you mean 'spawn'?"),
+        ({"spawn": "proces"}, "--match spawn=proces: no trial 'proces' in B, second: did you mean 'process'?"),
+        ({"spawn": "x"}, "--match spawn=x: no trial 'x' in B, second: it has one, process"),
+        ({"one": "process", "spawn": "process"}, "--match: one and spawn cannot both be compared with process: leave"),
+    ],
+)
+def test_a_match_that_cannot_be_is_refused(matches: Matches, why: str) -> None:
+    with pytest.raises(RunError) as refused:
+        compared(run_a(), run_b(), matches)
+    assert str(refused.value).startswith(why)
+    assert "\n" not in str(refused.value)
+
+
+def test_matches_are_read_as_typed_and_both_names_are_spoken_of() -> None:
+    assert matches_of(["spawn=process", "one="]) == {"spawn": "process", "one": None}
+    assert matches_of([]) == {}
+    results, preset = compared(run_a(), run_b(), {"spawn": "process"})
+    assert answer(results)[0].startswith("B:process took 2.00 ± 0.00 times as long as A:spawn;")
+    names = [line.split()[0] for line in text(results, preset, 80).splitlines() if line.startswith(("A:", "B:"))]
+    assert names[-4:] == ["A:one", "B:one", "A:spawn", "B:process"]
+    assert results.differences == [f"B:process: {UNEXPLAINED}"]
+
+
+@pytest.mark.parametrize("typed", [["spawn"], ["=process"], ["a=b", "a=c"]])
+def test_what_is_no_match_is_refused(typed: list[str]) -> None:
+    with pytest.raises(RunError, match=f"^--match {typed[-1]}: "):
+        matches_of(typed)
+
+
+def test_a_match_with_none_compares_nothing_and_primitives_are_matched_too() -> None:
+    results, _ = compared(run_a(), run_b(), {"one": None})
+    assert results.differences == ["no trial of the other run matches A:one, A:spawn, B:one, B:process"]
+    assert answer(results)[0].startswith("Nothing to compare")
+    a, _ = of_primitives({"slow": [result([cell("all_reduce", 1024, 50)])]})
+    b, _ = of_primitives({"fast": [result([cell("all_reduce", 1024, 25)])]})
+    assert answer(compared(a, b)[0])[0].startswith("Nothing to compare")
+    assert answer(compared(a, b, {"slow": "fast"})[0])[0].startswith("Calls took 0.50 times as long in B as in A")

@@ -1,6 +1,7 @@
-"""What is said of a run once a trial is chosen: of that one first, then of the others, then of the table."""
+"""What is said of a run: of the chosen trial first, then of the others, then of the table and what was published."""
 
 import re
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,7 +10,7 @@ from ddptui.analysis.cautions import Caution
 from ddptui.analysis.finding import Finding, Kind
 from ddptui.analysis.results import ConfidenceInterval, Culprit, Light, Results, TrialResult
 from ddptui.config.preset import Preset
-from ddptui.report.notes import answer, in_short, in_words, lights, shown_first
+from ddptui.report.notes import answer, in_short, in_words, lights, notes, shown_first
 from ddptui.report.table import markdown
 from tests.support.builders import (
     done,
@@ -22,6 +23,7 @@ from tests.support.builders import (
     two_trials,
     with_done,
 )
+from tests.unit.report.edited import edited, warned
 
 PRESET = preset_of(
     {
@@ -35,14 +37,7 @@ PRESET = preset_of(
 def results(warnings: dict[str, list[Caution]]) -> Results:
     """Of a and b, with these cautions; c was stopped, and d not reached."""
     found = results_for(PRESET, journal("a"), journal("b"), [launched("c"), ended("interrupted")])
-    return msgspec.structs.replace(
-        found, trials=[_warned(trial, warnings.get(trial.name, [])) for trial in found.trials]
-    )
-
-
-def _warned(trial: TrialResult, warnings: list[Caution]) -> TrialResult:
-    summary = trial.summary and msgspec.structs.replace(trial.summary, warnings=warnings)
-    return msgspec.structs.replace(trial, summary=summary)
+    return warned(found, lambda trial: warnings.get(trial.name, []))
 
 
 def blamed(trial: TrialResult, cost_s: float, phase: str = "aggregate") -> TrialResult:
@@ -71,14 +66,15 @@ def test_all_that_is_said_is_said_once() -> None:
     assert sum("paper" in words for words in said) == 1
 
 
-def test_a_trial_that_was_stopped_is_told_from_one_that_was_not_reached() -> None:
+def test_a_trial_that_was_stopped_or_not_reached_and_none_that_is_chosen() -> None:
     found = results({})
     assert in_words(found, PRESET, "c").chosen == ["c was stopped before its end: no figures"]
     assert in_words(found, PRESET, "d").chosen == ["d was not reached"]
     assert in_words(results_for(PRESET, failure("c", error="why")), PRESET, "c").chosen == ["trial c failed: why"]
+    assert in_words(results({}), PRESET, None).chosen == []
 
 
-@pytest.mark.parametrize("name", ["published", "ratio, speed-up", "caution", "interrupted", "a failed", "wait ms ±"])
+@pytest.mark.parametrize("name", ["published", "caution"])
 def test_a_trial_keeps_its_notes_whatever_its_name(name: str) -> None:
     """Seen red: a trial called `published` lost its notes, when they were sorted by their first word."""
     preset = msgspec.structs.replace(
@@ -94,21 +90,15 @@ def test_a_trial_keeps_its_notes_whatever_its_name(name: str) -> None:
     assert f"{name}: 3 messages lost to a full queue; the figures lack them" in in_words(lost, preset, name).chosen
 
 
-def test_before_a_trial_is_chosen_nothing_is_said_of_one() -> None:
-    assert in_words(results({}), PRESET, None).chosen == []
-
-
 @pytest.mark.parametrize(
     ("about", "shown"),
     [
         ([("ddp",), ("ring",)], "ddp"),
-        ([(), ("ring",)], "ring"),
-        ([("a",)], "ddp_bf16"),  # the baseline
         ([("failed", "ddp")], "ddp"),  # one without figures
         ([], "ddp_bf16"),
     ],
 )
-def test_the_trial_that_the_answer_is_about_is_shown_first_else_the_one_in_which_a_rank_cost_most(
+def test_the_trial_of_the_answer_is_first_else_that_of_the_costliest_rank(
     about: list[tuple[str, ...]], shown: str
 ) -> None:
     names = ["a", "ddp", "ddp_bf16", "ring", "failed"]
@@ -143,7 +133,7 @@ def started(preset: Preset, **trials: list[tuple[str, str]]) -> Results:
     return results_for(preset, *messages)
 
 
-def test_why_ranks_started_cold_is_said_once_with_all_its_trials_and_beside_how_long_they_took() -> None:
+def test_what_started_the_ranks_is_said_once_with_all_its_trials() -> None:
     preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c", "start": "cold"}], "repeats": 2})
     why = "the process that forks the ranks was killed by SIGKILL"
     found = started(
@@ -158,9 +148,6 @@ def test_why_ranks_started_cold_is_said_once_with_all_its_trials_and_beside_how_
         "2.0 cold",
         "2.0 cold",
     ]
-
-
-def test_what_started_the_ranks_of_torch_distributed_launch_is_said() -> None:
     preset = preset_of({"trial": [{"name": "a", "launch": "launch"}]})
     for start, words in (
         ("warm", "elastic_launch, which torch.distributed.launch calls"),
@@ -205,3 +192,35 @@ def test_checks_of_a_watched_training_are_named_by_what_came_of_them() -> None:
     told = lights(msgspec.structs.replace(repeat, checks=checks))
     assert told == "checks failed: in sync; passed: loss, order; not applicable: accumulation"
     assert lights(msgspec.structs.replace(repeat, checks=[])) == ""
+
+
+def published_beside(*references: dict[str, Any]) -> tuple[Results, Preset]:
+    """Trial a took 0.03 s with steps of 10 ms, b 0.06 s with steps of 20 ms; c failed."""
+    preset = preset_of({"trial": [{"name": "a"}, {"name": "b"}, {"name": "c"}], "reference": list(references)})
+    return results_for(preset, journal("a"), journal("b", step_ms=20), failure("c")), preset
+
+
+A = {"trial": "a", "train_time_s": 3.0, "step_ms": 1040, "source": "a demo"}
+B = {"trial": "b", "train_time_s": 1.5, "step_ms": 700.5}
+
+
+def published(results: Results, preset: Preset) -> list[str]:
+    return [note.text for note in notes(results, preset) if note.kind == "published"]
+
+
+def test_a_published_step_stands_beside_ours() -> None:
+    source, first, second = published(*published_beside(A, B))
+    assert source == "published: a demo"
+    assert first == (
+        "published: a: 0.03 s here, 3.00 s published (0.01 times as long); ratio 1.00 here, 1.00 published; "
+        "a step 10.00 ms here, 1040 ms published"
+    )
+    assert second.endswith("ratio 2.00 here, 0.50 published; a step 20.00 ms here, 700.5 ms published")
+
+
+def test_what_is_not_known_here_or_failed_has_only_what_was_published() -> None:
+    results, preset = published_beside(A)
+    unknown = edited(results, repeat=lambda *_: {"step_ms": None})
+    assert "a step" not in published(unknown, preset)[1]
+    results, preset = published_beside({"trial": "c", "train_time_s": 2.0, "step_ms": 5})
+    assert published(results, preset) == ["published: c: failed here, 2.00 s published"]

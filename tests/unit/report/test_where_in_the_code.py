@@ -1,4 +1,6 @@
-"""The table of places in the code: its columns, and in which reports it stands."""
+"""The tables of places in the code, and of where each rank's time went."""
+
+import re
 
 import msgspec
 import pytest
@@ -11,6 +13,7 @@ from ddptui.report.table import markdown, text
 from ddptui.store.outcomes import results_of
 from ddptui.store.runs import Run
 from tests.recorded.net import RUNS
+from tests.unit.report.edited import edited
 
 WIDTH, WIDE = 80, 200
 HEADING = "Where in the code each rank worked, in ms a step"
@@ -36,18 +39,8 @@ def source(file: str, line: int, host: str, started: str, is_lab: bool) -> str:
 def read(run: str, places: list[PlaceTime], findings: list[Finding] | None = None) -> tuple[Results, Preset]:
     """A recorded run, with these places and findings in each repeat, and no late rank."""
     preset = Run(RUNS / run).preset()
-    results = results_of(Run(RUNS / run), preset)
-    trials = [
-        msgspec.structs.replace(
-            trial,
-            repeats=[
-                msgspec.structs.replace(repeat, places=places, culprit=None, findings=findings or [])
-                for repeat in trial.repeats
-            ],
-        )
-        for trial in results.trials
-    ]
-    return msgspec.structs.replace(results, trials=trials), preset
+    told = {"places": places, "culprit": None, "findings": findings or []}
+    return edited(results_of(Run(RUNS / run), preset), repeat=lambda *_: told), preset
 
 
 PLACES = [place(number, {0: 0.0, 1: 20.5 - number}) for number in range(1, 31)]
@@ -59,7 +52,7 @@ def cells(places: list[PlaceTime], late: int | None = None, width: int | None = 
     return {column.header: list(column.cells) for column in shown}
 
 
-def test_few_ranks_have_a_column_each() -> None:
+def test_few_ranks_have_a_column_each_and_several_lines_show_the_first() -> None:
     assert cells([place(28, {0: 0.0, 1: 19.821, 2: 0.3})]) == {
         "where": ["augment, train.py:28"],
         "phase": ["data"],
@@ -68,9 +61,10 @@ def test_few_ranks_have_a_column_each() -> None:
         "called by": ["collate, train.py:37"],
         "source": ["train.py 28 1"],
     }
+    assert cells([place(28, {0: 1.0}, last=30)])["source"] == ["train.py 28 0 …"]
 
 
-@pytest.mark.parametrize(("late", "header"), [(2, "rank 2 ms"), (None, "rank 5 ms"), (9, "rank 5 ms")])
+@pytest.mark.parametrize(("late", "header"), [(2, "rank 2 ms"), (9, "rank 5 ms")])
 def test_of_many_ranks_one_stands_beside_the_others(late: int | None, header: str) -> None:
     ms = {0: 1.0, 1: 2.0, 2: 3.0, 3: 3.5, 4: 4.0, 5: 50.0}
     shown = cells([place(28, ms)], late)
@@ -84,20 +78,19 @@ def test_where_there_is_little_room_the_late_rank_is_shown(late: int) -> None:
     assert [name for name in shown if name.endswith("ms")] == [f"rank {late} ms"]
 
 
-def test_a_place_of_several_lines_shows_the_first() -> None:
-    assert cells([place(28, {0: 1.0}, last=30)])["source"] == ["train.py 28 0 …"]
-
-
-def test_the_source_takes_the_room_that_is_left() -> None:
+def test_where_space_is_short_the_source_takes_what_is_left() -> None:
     places = [place(28, {0: 1.0, 1: 2.0})]
     assert "source" not in cells(places, width=WIDTH + 8)
     assert cells(places, width=WIDTH + 21)["source"] == ["train.py 28 1"]
     long = place_columns(places, None, lambda *_: "x" * 200, 120)
     assert sum(column.width + 2 for column in long) - 2 == 120
     assert "source" not in [column.header for column in place_columns(places, None, lambda *_: "", 120)]
+    results, preset = read("watched", PLACES, [LATE])
+    assert "line 1 of train.py" in text(results, preset, WIDE, source=source)
+    assert "line 1 of train.py" not in text(results, preset, WIDTH, source=source)
 
 
-def test_of_a_terminal_only_five_places_that_explain_something_are_shown() -> None:
+def test_a_terminal_shows_five_places_that_explain_something_or_of_a_late_rank() -> None:
     results, preset = read("watched", PLACES, [LATE])
     shown = text(results, preset, WIDTH)
     at = shown.splitlines().index(HEADING)
@@ -108,9 +101,6 @@ def test_of_a_terminal_only_five_places_that_explain_something_are_shown() -> No
     assert HEADING not in text(*read("watched", PLACES), WIDTH)
     assert HEADING not in text(*read("watched", [], [LATE]), WIDTH)
     assert "Where in the code" not in text(*read("quickstart", PLACES, [LATE]), WIDTH)  # the lab's own code
-
-
-def test_a_late_rank_is_enough() -> None:
     results, preset = read("watched", PLACES)
     assert HEADING not in text(results, preset, WIDTH)
     recorded = results_of(Run(RUNS / "watched"), preset)
@@ -131,7 +121,23 @@ def test_markdown_has_twenty_places_with_their_source() -> None:
     assert "source" not in markdown(results, preset, UNREAD)
 
 
-def test_a_wide_terminal_has_room_for_the_source() -> None:
-    results, preset = read("watched", PLACES, [LATE])
-    assert "line 1 of train.py" in text(results, preset, WIDE, source=source)
-    assert "line 1 of train.py" not in text(results, preset, WIDTH, source=source)
+def as_recorded(run: str) -> tuple[Results, Preset]:
+    preset = Run(RUNS / run).preset()
+    return results_of(Run(RUNS / run), preset), preset
+
+
+def test_each_ranks_parts_make_its_train_time_in_a_watched_training_alone() -> None:
+    results, preset = as_recorded("watched")
+    lines = text(results, preset, WIDTH).splitlines()
+    at = next(at for at, line in enumerate(lines) if line.startswith("Each rank's time in s, 61 steps"))
+    heading, _, header, _, *rows = lines[at : at + 6]
+    assert header.split() == ["rank", "data", "forward", "backward", "optimizer", "between", "wait", "transfer"]
+    assert max(map(len, (heading, header, *rows))) <= WIDTH
+    [repeat] = results.base.repeats
+    for rank, row in enumerate(rows):
+        number, *parts = row.split()
+        assert int(number) == rank
+        assert abs(sum(float(part) for part in parts if part != "–") - repeat.train_time_s) < 0.05
+    assert "| rank | data | forward |" in markdown(results, preset)
+    results, preset = as_recorded("quickstart")
+    assert not re.search("Each rank's time", text(results, preset, WIDTH))

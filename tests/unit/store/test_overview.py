@@ -1,4 +1,4 @@
-"""A line about each run."""
+"""A line about each run, and what earlier runs have left for lists and estimates."""
 
 import os
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from ddptui.run.listing import every_run
+from ddptui.store import overview as overviews
 from ddptui.store.outcomes import results_of
 from ddptui.store.overview import TrialRecord, overview, recent_runs, record
 from ddptui.store.runs import JOURNAL, Run, RunError
@@ -36,32 +37,11 @@ def test_a_run_that_a_console_has_open_is_under_way(tmp_path: Path) -> None:
     assert "under way" not in (overview(run).status, recent.status)
 
 
-def test_trials_that_failed_are_counted(tmp_path: Path) -> None:
+def test_which_trials_and_repeats_ended_well_is_counted_but_not_of_an_older_version(tmp_path: Path) -> None:
     line = overview(write_run(tmp_path, two_trials(), failure("a"), journal("b")))
     assert (line.trials, line.baseline, line.fastest) == ("1 of 2 done, 1 of 2 repeats", "–", "0.03 b")
-
-
-def test_where_all_repeats_ended_well_only_trials_are_counted(tmp_path: Path) -> None:
     run = write_run(tmp_path, two_trials(), *(journal(name, number) for number in (1, 2) for name in "ab"))
     assert overview(run).trials == "2"
-
-
-def test_a_skipped_repeat_is_counted_and_listed(tmp_path: Path) -> None:
-    skipped = [*journal("b", 2)[:-3], ended("skipped")]
-    run = write_run(tmp_path, two_trials(), journal("a"), journal("b"), journal("a", 2), skipped)
-    assert (overview(run).status, overview(run).trials) == ("ok", "2, 3 of 4 repeats")
-    assert every_run([run]) == f"{run.name}  ok  3 of 4 repeats finished\n"
-
-
-def test_a_run_that_ended_well_but_for_a_trial_that_was_skipped_says_so_in_lists(tmp_path: Path) -> None:
-    run = write_run(tmp_path, two_trials(), journal("a"), [*journal("b")[:-3], ended("skipped")], journal("a", 2))
-    assert (run.status(), overview(run).status) == ("ok", "trials skipped")
-    assert every_run([run]) == f"{run.name}  trials skipped  1 of 2 trials finished\n"
-    [line] = recent_runs(tmp_path, date(2026, 1, 2)).lines
-    assert line.status == "trials skipped"
-
-
-def test_of_results_of_an_older_version_repeats_are_not_counted(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     results = msgspec.json.decode((run.folder / "results.json").read_bytes())
     del results["repeats"]
@@ -69,9 +49,26 @@ def test_of_results_of_an_older_version_repeats_are_not_counted(tmp_path: Path) 
     assert overview(run).trials == "2"
 
 
-def test_a_run_without_results_was_interrupted(tmp_path: Path) -> None:
+def test_what_was_skipped_is_counted_and_said_in_lists(tmp_path: Path) -> None:
+    skipped = [*journal("b", 2)[:-3], ended("skipped")]
+    run = write_run(tmp_path, two_trials(), journal("a"), journal("b"), journal("a", 2), skipped)
+    assert (overview(run).status, overview(run).trials) == ("ok", "2, 3 of 4 repeats")
+    assert every_run([run]) == f"{run.name}  ok  3 of 4 repeats finished\n"
+    run = write_run(
+        tmp_path / "other", two_trials(), journal("a"), [*journal("b")[:-3], ended("skipped")], journal("a", 2)
+    )
+    assert (run.status(), overview(run).status) == ("ok", "trials skipped")
+    assert every_run([run]) == f"{run.name}  trials skipped  1 of 2 trials finished\n"
+    [line] = recent_runs(tmp_path / "other", date(2026, 1, 2)).lines
+    assert line.status == "trials skipped"
+
+
+def test_a_run_without_results_was_interrupted_and_its_preset_is_recorded(tmp_path: Path) -> None:
     line = overview(Run.create(tmp_path, two_trials(), {}))
     assert (line.status, line.trials, line.fastest, line.problem) == ("interrupted", "2", "–", None)
+    told = record(Run.create(tmp_path, two_trials(), {}))
+    assert (told.status, told.fastest) == ("interrupted", None)
+    assert told.trials == [TrialRecord("a", None), TrialRecord("b", None)]
 
 
 def test_a_run_is_recorded_for_scripts_with_the_same_figures(tmp_path: Path) -> None:
@@ -83,15 +80,6 @@ def test_a_run_is_recorded_for_scripts_with_the_same_figures(tmp_path: Path) -> 
     assert (told.under_way, told.problem) == (False, None)
     with run.held():
         assert record(run).under_way
-
-
-def test_of_a_run_without_results_its_preset_is_recorded(tmp_path: Path) -> None:
-    told = record(Run.create(tmp_path, two_trials(), {}))
-    assert (told.status, told.trials, told.fastest) == (
-        "interrupted",
-        [TrialRecord("a", None), TrialRecord("b", None)],
-        None,
-    )
 
 
 def test_what_cannot_be_read_is_recorded_with_the_reason(tmp_path: Path) -> None:
@@ -125,10 +113,9 @@ def device(path: Path) -> None:
 
 
 NO_FILE = {"a pipe": os.mkfifo, "a folder": os.mkdir, "a device": device, "3 GB": sparse}
-NO_RESULTS = {"cut": b"{", "a wrong type": b'{"status": 1}', "no text": b"\xff", "nested": b"[" * 200_000, **NO_FILE}
+NO_RESULTS = {"cut": b"{", "a wrong type": b'{"status": 1}', "nested": b"[" * 200_000, **NO_FILE}
 NO_ENVIRONMENT = {
     "nested": b'{"a":' + b"[" * 200_000,
-    "preset": b'{"preset": 5}',
     "packages": b'{"packages": [1]}',
     "a long name": b'{"preset": "' + b"x" * 300 + b'"}',
     **NO_FILE,
@@ -137,9 +124,7 @@ NO_JOURNAL = {**NO_FILE, "3 GB": lambda path: sparse(path, 20 * 2**30)}
 
 
 @pytest.mark.parametrize("content", NO_RESULTS.values(), ids=NO_RESULTS)
-def test_results_that_cannot_be_read_do_not_hide_the_run(
-    tmp_path: Path, content: bytes | Callable[[Path], None]
-) -> None:
+def test_results_that_cannot_be_read_hide_no_run(tmp_path: Path, content: bytes | Callable[[Path], None]) -> None:
     run, other = a_run(tmp_path), a_run(tmp_path)
     put(run.folder / "results.json", content)
     line = overview(run)
@@ -155,7 +140,7 @@ def test_results_that_cannot_be_read_do_not_hide_the_run(
 
 
 @pytest.mark.parametrize("content", NO_ENVIRONMENT.values(), ids=NO_ENVIRONMENT)
-def test_an_environment_that_cannot_be_read_is_said_in_every_list(
+def test_an_unreadable_environment_is_said_in_every_list(
     tmp_path: Path, content: bytes | Callable[[Path], None]
 ) -> None:
     run = a_run(tmp_path)
@@ -168,7 +153,7 @@ def test_an_environment_that_cannot_be_read_is_said_in_every_list(
 
 
 @pytest.mark.parametrize("content", NO_JOURNAL.values(), ids=NO_JOURNAL)
-def test_a_journal_that_cannot_be_read_is_said_before_the_run_is_opened(
+def test_an_unreadable_journal_is_said_before_the_run_is_opened(
     tmp_path: Path, content: Callable[[Path], None]
 ) -> None:
     run = a_run(tmp_path)
@@ -181,21 +166,11 @@ def test_a_journal_that_cannot_be_read_is_said_before_the_run_is_opened(
         results_of(run, two_trials())
 
 
-@pytest.mark.parametrize("file", ["preset.toml", "environment.json"])
-def test_a_run_that_cannot_be_opened_says_why_in_one_line(tmp_path: Path, file: str) -> None:
-    run = a_run(tmp_path)
-    (run.folder / file).write_bytes(b"\xff\x1b[")
-    line = overview(run)
-    assert line.status == "cannot be read"
-    assert line.problem is not None
-    assert file in line.problem
-    assert "\n" not in line.problem
-
-
-def test_a_folder_with_another_name_has_no_day(tmp_path: Path) -> None:
+def test_a_folder_of_another_name_has_no_day_and_no_folder_no_past(tmp_path: Path) -> None:
     for name in ("copied", "99999999-999999-x"):
         folder = a_run(tmp_path).folder.rename(tmp_path / name)
         assert overview(Run(folder)).when == "–"
+    assert overviews.recent_runs(tmp_path / "none", date(2026, 1, 2)) == overviews.RecentRuns([], [])
 
 
 def test_a_filter_wants_all_its_words(tmp_path: Path) -> None:
@@ -203,3 +178,26 @@ def test_a_filter_wants_all_its_words(tmp_path: Path) -> None:
     assert line.fits("")
     assert line.fits("MADE interr")
     assert not line.fits("made ok")
+
+
+def named_run(runs: Path, name: str) -> Run:
+    run = write_run(runs, two_trials(), journal("a"), journal("b"))
+    return Run(run.folder.rename(runs / name))
+
+
+def test_runs_are_newest_first_with_the_time_of_todays(tmp_path: Path) -> None:
+    for name in ("20260101-101500-made", "20260102-081500-made", "renamed"):
+        named_run(tmp_path, name)
+    found = overviews.recent_runs(tmp_path, date(2026, 1, 2))
+    assert [(line.when, line.preset) for line in found.lines] == [("–", "made"), ("08:15", "made"), ("01-01", "made")]
+    assert [results.preset for results in found.results] == ["made"] * 3
+
+
+def test_a_list_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overviews, "MOST_LINES", 1)
+    monkeypatch.setattr(overviews, "MOST_RUNS", 2)
+    for day in (1, 2, 3):
+        named_run(tmp_path, f"2026010{day}-101500-made")
+    found = overviews.recent_runs(tmp_path, date(2026, 1, 2))
+    assert [line.run.name for line in found.lines] == ["20260103-101500-made"]
+    assert len(found.results) == 2

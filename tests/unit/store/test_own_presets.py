@@ -6,7 +6,7 @@ import pytest
 
 from ddptui.config.parser import PresetError
 from ddptui.store import own_presets
-from ddptui.store.presets import load, preset_paths
+from ddptui.store.presets import load
 
 TEXT = 'title = "Mine"  # my words\n[[trial]]\nname = "a"\n'
 
@@ -46,20 +46,12 @@ def test_the_last_one_deleted_comes_back_first_as_it_was(own: Path) -> None:
         own_presets.bring_back()
 
 
-def test_another_file_in_the_trash_keeps_none_from_coming_back(own: Path) -> None:
+def test_one_that_comes_back_takes_no_other_ones_place_and_other_files_stay(own: Path) -> None:
     own_presets.discard("one")
     [stamp] = (own / own_presets.TRASH).iterdir()
     (stamp / "notes.txt").write_text("mine", encoding="utf-8")
     assert own_presets.bring_back() == "one"
     assert [*stamp.iterdir()] == [stamp / "notes.txt"]
-
-
-def test_what_is_in_the_trash_is_no_preset(own: Path) -> None:
-    own_presets.discard("one")
-    assert "one" not in preset_paths()
-
-
-def test_one_that_comes_back_takes_no_other_ones_place(own: Path) -> None:
     own_presets.discard("one")
     (own / "one.toml").write_text("new", encoding="utf-8")
     assert own_presets.bring_back() == "one-2"
@@ -76,13 +68,10 @@ def test_a_renamed_one_keeps_its_text_and_one_in_its_way_can_be_brought_back(own
     assert (own / "two-2.toml").read_text(encoding="utf-8") == "other"
 
 
-def test_what_cannot_be_moved_is_said(own: Path) -> None:
-    with pytest.raises(PresetError, match=r"gone.toml: cannot be moved to .*: No such file"):
-        own_presets.discard("gone")
-
-
-def test_one_that_is_saved_over_another_can_be_undone(own: Path) -> None:
+def test_one_that_is_saved_over_another_can_be_undone_and_what_cannot_be_moved_is_said(own: Path) -> None:
     own_presets.save(load("quickstart"), "one")
     assert load("one").title == load("quickstart").title
     assert own_presets.bring_back() == "one-2"
     assert (own / "one-2.toml").read_text(encoding="utf-8") == TEXT
+    with pytest.raises(PresetError, match=r"gone.toml: cannot be moved to .*: No such file"):
+        own_presets.discard("gone")

@@ -25,13 +25,12 @@ def write(file: Path, text: str | bytes) -> None:
     file.write_bytes(text.encode() if isinstance(text, str) else text)
 
 
-def test_it_lies_in_the_users_folder_for_settings(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_lies_in_the_users_folder_else_there_are_the_defaults(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(file, '\ufefftheme = "nord"\r\nrefresh = 2.5\r\n')
+    assert load() == Settings("nord", 2.5)
     assert settings.path() == file
     monkeypatch.delenv("XDG_CONFIG_HOME")
     assert settings.path().is_relative_to(os.environ["HOME"])
-
-
-def test_without_the_file_or_a_home_there_are_the_defaults(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load() == NO_SETTINGS
 
     def no_home() -> Path:
@@ -39,11 +38,6 @@ def test_without_the_file_or_a_home_there_are_the_defaults(file: Path, monkeypat
 
     monkeypatch.setattr(settings, "path", no_home)
     assert load() == NO_SETTINGS
-
-
-def test_it_is_read(file: Path) -> None:
-    write(file, '\ufefftheme = "nord"\r\nrefresh = 2.5\r\n')
-    assert load() == Settings("nord", 2.5)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +58,7 @@ def test_what_is_wrong_with_it_is_said_in_one_line(file: Path, content: str | by
     assert len(str(refused.value).splitlines()) == 1
 
 
-def test_a_folder_or_a_pipe_in_its_place_is_refused(file: Path) -> None:
+def test_what_lies_in_its_place_and_is_no_file_is_refused(file: Path) -> None:
     file.mkdir(parents=True)
     with pytest.raises(SettingsError, match=r"config\.toml: cannot be read: it is a folder, not a file: replace it"):
         load()
@@ -72,10 +66,7 @@ def test_a_folder_or_a_pipe_in_its_place_is_refused(file: Path) -> None:
     os.mkfifo(file)
     with pytest.raises(SettingsError, match=r"config\.toml: cannot be read: it is a pipe, a socket or a device, not"):
         load()
-
-
-def test_a_link_to_nowhere_in_its_place_is_no_pipe(file: Path) -> None:
-    file.parent.mkdir(parents=True)
+    file.unlink()
     file.symlink_to("nowhere")
     with pytest.raises(SettingsError, match=r"config\.toml: cannot be read: No such file or directory"):
         load()
@@ -89,7 +80,6 @@ def test_a_link_to_nowhere_in_its_place_is_no_pipe(file: Path) -> None:
         ("# mine\n\nrefresh = 2", '# mine\n\ntheme = "nord"\nrefresh = 2'),
         ("# the rate\nrefresh = 2  # slow\n", 'theme = "nord"\n# the rate\nrefresh = 2  # slow\n'),
         ('# of keys\n[keys]\nplay = "a"', 'theme = "nord"\n# of keys\n[keys]\nplay = "a"'),
-        ('[keys]\ntrial = "%"\n', 'theme = "nord"\n[keys]\ntrial = "%"\n'),
     ],
 )
 def test_a_theme_is_written_and_all_other_lines_stay(file: Path, before: str, after: str) -> None:
@@ -101,7 +91,12 @@ def test_a_theme_is_written_and_all_other_lines_stay(file: Path, before: str, af
     assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
 
 
-def test_a_link_stays_one_and_the_mode_of_the_file_stays(file: Path, tmp_path: Path) -> None:
+def test_a_home_that_takes_no_file_is_named_and_a_link_stays_one(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("")
+    with pytest.raises(SettingsError, match="the theme cannot be saved: "):
+        save_theme("nord")
+    assert load() == NO_SETTINGS
+    (tmp_path / "config").unlink()
     kept = tmp_path / "dotfiles.toml"
     write(kept, "refresh = 2\n")
     kept.chmod(0o600)
@@ -121,30 +116,19 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(file: Path, spoilt: bytes) 
     assert file.read_bytes() == spoilt
 
 
-def test_a_home_that_takes_no_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "config").write_text("")
-    with pytest.raises(SettingsError, match="the theme cannot be saved: "):
-        save_theme("nord")
-    assert load() == NO_SETTINGS
-
-
 @pytest.mark.parametrize(
     ("colours", "theme"),
     [
         (None, DARK),
-        ("", DARK),
         ("15;0", DARK),
         ("0;15", LIGHT),
-        ("0;7", LIGHT),
         ("0;default;15", LIGHT),
         ("15;default;0", DARK),
-        ("7;default", DARK),
-        ("15", LIGHT),
         ("0;8", DARK),
         ("nonsense;;", DARK),
     ],
 )
-def test_at_first_it_is_as_light_as_the_terminal(
+def test_at_first_it_is_as_light_as_a_terminal(
     colours: str | None, theme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if colours is not None:
@@ -152,7 +136,7 @@ def test_at_first_it_is_as_light_as_the_terminal(
     assert settings.theme(NO_SETTINGS).value == theme
 
 
-def test_the_command_line_comes_first_then_the_variable_then_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_comes_first_then_the_environment_then_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Settings(theme="nord")
     monkeypatch.setenv("COLORFGBG", "0;15")
     assert settings.theme(kept) == ("nord", "file")
@@ -162,9 +146,6 @@ def test_the_command_line_comes_first_then_the_variable_then_the_file(monkeypatc
     monkeypatch.setenv("TEXTUAL_THEME", "nrod")  # Textual passes over it, too
     assert settings.theme(kept) == ("nord", "file")
     assert settings.theme(NO_SETTINGS).value == LIGHT
-
-
-def test_screens_are_drawn_as_often_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refreshes_per_s(NO_SETTINGS) == (4.0, "default")
     monkeypatch.setenv("SSH_CONNECTION", "somewhere")
     assert refreshes_per_s(NO_SETTINGS) == (2.0, "default over SSH")
@@ -173,13 +154,6 @@ def test_screens_are_drawn_as_often_as_asked_for(monkeypatch: pytest.MonkeyPatch
 
 
 def test_all_settings_are_told_with_where_they_come_from() -> None:
-    assert in_force(NO_SETTINGS) == {
-        "theme": (DARK, "default"),
-        "refresh": ("4 per second", "default"),
-        "columns": ("none", "default"),
-        "lang": ("en", "default"),
-        "keys": ("none", "default"),
-    }
     assert in_force(Settings("nord", 2.5, ("startup", "sync"), {"play": ("a", "space")}, "zh")) == {
         "theme": ("nord", "file"),
         "refresh": ("2.5 per second", "file"),

