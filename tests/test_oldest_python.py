@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 REPO = Path(__file__).parents[1]
 INJECTED = REPO / "workers" / "watch" / "inject" / "sitecustomize.py"
 OLDEST, OLDEST_TO_SAY_NO = (3, 10), (3, 6)
@@ -68,22 +66,3 @@ def test_what_a_training_imports_uses_nothing_that_the_oldest_python_lacks() -> 
 
 def test_what_says_that_a_python_is_too_old_can_be_read_by_a_much_older_one() -> None:
     ast.parse(INJECTED.read_text(), feature_version=OLDEST_TO_SAY_NO)
-
-
-@pytest.mark.parametrize(
-    ("source", "newer"),
-    [
-        ("from typing import NamedTuple, Self", ["typing.Self"]),
-        ("import datetime\nnow = datetime.datetime.now(datetime.UTC)", ["datetime.UTC"]),
-        ("def f():\n    import tomllib", ["tomllib"]),
-        ("raise ExceptionGroup('', [])", ["ExceptionGroup"]),
-        ("from .typing import Self\nmatch Self:\n    case 1: pass", []),
-    ],
-)
-def test_a_name_that_is_newer_is_found(source: str, newer: list[str]) -> None:
-    assert newer_than_oldest(source) == newer
-
-
-def test_grammar_that_is_newer_is_found() -> None:
-    with pytest.raises(SyntaxError):
-        newer_than_oldest("try: pass\nexcept* ValueError: pass")

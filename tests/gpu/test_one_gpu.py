@@ -196,7 +196,5 @@ def test_group_of_one(run: RunPlan, expect: Expect, implementation: str) -> None
     """
     recorded = run(plans.GROUP_OF_ONE)
     expect(
-        *judging.trained_alike(recorded),
-        judging.over(recorded, "nccl"),
-        *judging.nccl_named(recorded, implementation),
+        *judging.trained_alike(recorded), judging.over(recorded, "nccl"), *judging.nccl_named(recorded, implementation)
     )

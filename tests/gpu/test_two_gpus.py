@@ -21,9 +21,7 @@ def test_gpu_backends(run: RunPlan, expect: Expect, implementation: str) -> None
     recorded = run(plans.BACKENDS)
     asked = {trial.name: str(trial.config["backend"]) for trial in recorded.results.trials}
     expect(
-        *judging.trained_alike(recorded),
-        judging.over(recorded, asked),
-        *judging.nccl_named(recorded, implementation),
+        *judging.trained_alike(recorded), judging.over(recorded, asked), *judging.nccl_named(recorded, implementation)
     )
 
 

@@ -49,11 +49,7 @@ UNKNOWN = GpuInfo(surely_none=False, driver=None, build=TORCH, visible=None)
             f"hides every GPU): {DOCTOR}{OTHERWISE}",
         ),
         ({"backend": "nccl"}, NO_GPU, "backend: 'nccl' needs NVIDIA GPUs, but this machine has none"),
-        (
-            {"sync_batchnorm": True},
-            NO_GPU,
-            "sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, but this machine",
-        ),
+        ({"sync_batchnorm": True}, NO_GPU, "sync_batchnorm: torch's SyncBatchNorm runs on GPUs only, but this machine"),
         ({"device": "cuda"}, with_gpus(0), "device: 'cuda' needs an NVIDIA GPU, but this machine has none"),
         (
             {"device": "cuda"},

@@ -28,8 +28,7 @@ def idle(rank: int, number: int, ms: float) -> Step:
 
 
 @pytest.mark.parametrize(
-    ("of_0", "of_1", "per_s"),
-    [(5.0, 0.1, FASTER), (5.0, 4.8, PER_S), (0.0, 0.0, PER_S), (0.5, 2.0, FASTER)],
+    ("of_0", "of_1", "per_s"), [(5.0, 0.1, FASTER), (5.0, 4.8, PER_S), (0.0, 0.0, PER_S), (0.5, 2.0, FASTER)]
 )
 def test_a_rank_that_waits_less_than_another_is_late(
     clock: SimpleNamespace, of_0: float, of_1: float, per_s: int
